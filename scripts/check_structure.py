@@ -40,7 +40,16 @@ RUST_LAYERS = [
 PYTHON_LAYERS = [
     {"_choices", "_core", "_files", "_libsvm", "_npz", "_records", "_sparse", "_validation"},
     {"_estimator", "_tuning", "losses", "chunks", "metrics"},
-    {"multiclass", "structured", "polynomial", "recommend", "distributed", "datasets", "sequence"},
+    {
+        "logistic",
+        "multiclass",
+        "structured",
+        "polynomial",
+        "recommend",
+        "distributed",
+        "datasets",
+        "sequence",
+    },
     {"plotting", "export", "cli"},
 ]
 MAX_FILE_LINES = 500

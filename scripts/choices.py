@@ -20,6 +20,7 @@ REGISTRIES: dict[str, Iterable[str]] = {
     "Step": _core.STEPS,
     "Sampling": _core.SAMPLINGS,
     "LinearSolver": _core.SOLVERS,
+    "LogisticSolver": _core.LOGISTIC_SOLVERS,
     "StructuredSolver": _core.STRUCTURED_SOLVERS,
     "LossName": [name for name, takes in _core.LOSSES.items() if not takes],
     "ClassifierLoss": [name for name, of in _core.OUTPUT_LOSSES.items() if of != "values"],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dualgap._core import __version__
 from dualgap.chunks import Chunks
+from dualgap.logistic import LogisticRegression
 from dualgap.multiclass import ClassFeatureSVC, MulticlassSVC, MulticlassSVCCV
 from dualgap.polynomial import (
     FactorizationMachineClassifier,
@@ -27,6 +28,7 @@ __all__ = [
     "ConsensusSVC",
     "FactorizationMachineClassifier",
     "FactorizationMachineRegressor",
+    "LogisticRegression",
     "MulticlassSVC",
     "MulticlassSVCCV",
     "PolynomialNetworkClassifier",

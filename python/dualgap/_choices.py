@@ -23,6 +23,7 @@ LinearSolver: TypeAlias = Literal[
     "projected-gradient",
     "subgradient",
 ]
+LogisticSolver: TypeAlias = Literal["auto", "newton", "dual-descent"]
 SubproblemSolver: TypeAlias = Literal["block-descent", "sequential-dual"]
 LossName: TypeAlias = Literal["max-hinge", "crammer-singer", "weston-watkins"]
 StructuredSolver: TypeAlias = Literal[

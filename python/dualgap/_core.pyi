@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from dualgap import _records
 
 __all__ = [
+    "LOGISTIC_SOLVERS",
     "LOSSES",
     "MAX_FACTORISED",
     "OUTPUT_LOSSES",
@@ -54,6 +55,7 @@ _Rows: TypeAlias = (
 )
 
 __version__: Final[str]
+LOGISTIC_SOLVERS: Final[list[str]]
 LOSSES: Final[dict[str, list[str]]]
 """Names of the parameters that each margin loss takes."""
 OUTPUT_LOSSES: Final[dict[str, str]]
@@ -184,14 +186,6 @@ class _MulticlassFit(_State):
     null_objective: float
     history: dict[str, NDArray[Any]]
 
-class _JointFit(TypedDict):
-    outcome: str
-    objective: float
-    dual_objective: float
-    null_objective: float
-    weights: NDArray[np.float64]
-    history: dict[str, NDArray[Any]]
-
 class _WarmStart(TypedDict):
     keep_dual: bool
     start: _State | None
@@ -203,12 +197,15 @@ class _LinearSettings(_MarginRecord, _SharesRecord, _MethodRecord, _RunRecord): 
 class _MulticlassSettings(_LinearSettings, _WarmStart): ...
 class _ClassFeatureSettings(_LinearSettings, _ClassFeatureRecord): ...
 
+def fit_logistic_regression(
+    rows: _Rows, labels: NDArray[np.uint32], settings: _records.LogisticRecord
+) -> _records.LogisticResult: ...
 def fit_multiclass(
     rows: _Rows, labels: NDArray[np.uint32], settings: _MulticlassSettings
 ) -> _MulticlassFit: ...
 def fit_class_features(
     rows: _Rows, labels: NDArray[np.uint32], settings: _ClassFeatureSettings
-) -> _JointFit: ...
+) -> _records.LinearResult: ...
 def plan_multiclass(rows: _Rows, settings: _MulticlassSettings) -> tuple[str, int, int]: ...
 def multiclass_path(
     rows: _Rows, labels: NDArray[np.uint32], settings: _LinearSettings, until: float

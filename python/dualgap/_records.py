@@ -1,4 +1,4 @@
-"""Types of the records that Python passes to the core for recommenders."""
+"""Types of the records that Python passes to the core for recommenders and logistic regression."""
 
 from __future__ import annotations
 
@@ -95,3 +95,37 @@ class ExclusionRecord(TypedDict):
     allowed: NDArray[np.bool_]
     n_items: int
     n_threads: int
+
+
+class LogisticRecord(TypedDict):
+    """Settings of a logistic regression."""
+
+    n_classes: int
+    C: float
+    sample_weight: NDArray[np.float64] | None
+    intercept: bool
+    solver: str
+    seed: int
+    start: tuple[NDArray[np.float64], NDArray[np.float64]] | None  # weights and intercepts
+    tol: float
+    max_iter: int
+    n_threads: int
+    callback: Callable[..., Any] | None
+
+
+class LinearResult(TypedDict):
+    """A fitted linear model, and the record of its run."""
+
+    outcome: str
+    objective: float
+    dual_objective: float
+    null_objective: float
+    weights: NDArray[np.float64]
+    history: dict[str, NDArray[Any]]
+
+
+class LogisticResult(LinearResult):
+    """A fitted logistic regression."""
+
+    intercepts: NDArray[np.float64]
+    solver: str

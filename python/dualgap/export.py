@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._estimator import ScoringClassifier
+from dualgap.logistic import LogisticRegression
 from dualgap.multiclass._linear import LinearClassifier
 from dualgap.polynomial import (
     FactorizationMachineClassifier,
@@ -33,7 +34,9 @@ _Polynomial: TypeAlias = (
 _OPSET, _IR_VERSION = 17, 8
 
 
-def to_onnx(model: LinearClassifier | _Polynomial, *, dtype: DTypeLike = np.float32) -> Any:
+def to_onnx(
+    model: LinearClassifier | LogisticRegression | _Polynomial, *, dtype: DTypeLike = np.float32
+) -> Any:
     """Convert a fitted linear or polynomial model to an ONNX graph.
 
     The graph's input ``X`` is a matrix of type `dtype` with one row per sample. The outputs of a
@@ -45,8 +48,8 @@ def to_onnx(model: LinearClassifier | _Polynomial, *, dtype: DTypeLike = np.floa
     Parameters
     ----------
     model : fitted estimator
-        `MulticlassSVC`, `MulticlassSVCCV`, `ConsensusSVC`, or a polynomial network or factorization
-        machine.
+        `LogisticRegression`, `MulticlassSVC`, `MulticlassSVCCV`, `ConsensusSVC`, or a polynomial
+        network or factorization machine.
     dtype : dtype, default=float32
         Precision of the graph, float32 or float64. Scores are rounded to it, so labels differ from
         the model's only if two scores are equal in that precision.
@@ -74,7 +77,7 @@ def to_onnx(model: LinearClassifier | _Polynomial, *, dtype: DTypeLike = np.floa
     >>> [output.name for output in graph.graph.output]
     ['label', 'scores']
     """
-    if not isinstance(model, LinearClassifier | _Polynomial):
+    if not isinstance(model, LinearClassifier | LogisticRegression | _Polynomial):
         name = type(model).__name__
         msg = f"model: only linear and polynomial models can be exported to ONNX, got {name}"
         raise TypeError(msg)
@@ -82,14 +85,17 @@ def to_onnx(model: LinearClassifier | _Polynomial, *, dtype: DTypeLike = np.floa
     graph = _Graph(dtype)
     if isinstance(model, LinearClassifier):
         outputs = graph.linear("X", model.coef_, model.intercept_)
+    elif isinstance(model, LogisticRegression):
+        outputs = graph.linear("X", *model._both())
     else:
         outputs = _polynomial(graph, model)
     if isinstance(model, ScoringClassifier):
         graph.output(outputs, "scores", (None, len(model.classes_)))
         _label(graph, model.classes_)
         # Hinge losses do not model probabilities.
-        if model.loss in ("logistic", "binary-logistic"):
-            _probabilities(graph, model.loss, len(model.classes_))
+        loss = "logistic" if isinstance(model, LogisticRegression) else model.loss
+        if loss in ("logistic", "binary-logistic"):
+            _probabilities(graph, loss, len(model.classes_))
     else:
         graph.output(outputs, "predictions", (None, model.output_.shape[1]))
     return graph.model(model.n_features_in_, type(model).__name__)

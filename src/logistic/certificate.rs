@@ -18,9 +18,9 @@ use crate::parallel::parts;
 use crate::run::Certificate;
 
 /// Classes up to which the tilt solves a system; above that it takes its diagonal.
-const SOLVED: usize = 256;
+pub(super) const SOLVED: usize = 256;
 /// A share of the total weight: a violation of the intercept's constraint below it is mixed away at once.
-const VIOLATED: f64 = 1e-12;
+pub(super) const VIOLATED: f64 = 1e-12;
 /// The interrupt is looked at after this many rows.
 const PIECE: usize = 256;
 
@@ -48,14 +48,14 @@ pub fn certificate(
     if !problem.intercept() || violation <= VIOLATED * problem.total() {
         return Ok(certificate);
     }
-    let Some(tilt) = tilt(problem, &terms.residual, moments) else { return Ok(certificate) };
+    let Some(tilt) = tilt_of(problem, &terms.residual, moments) else { return Ok(certificate) };
     let (tilted, _) = pass.run(Some(&tilt), interrupt)?;
     let dual = tilted.certificate(problem, model).dual;
     Ok(Certificate { primal: certificate.primal, dual: certificate.dual.max(dual) })
 }
 
 /// δ with (diag(Σ c_i α_i) − Σ c_i α_i α_iᵀ) δ = Σ c_i (e_y − α_i), as long as no distribution becomes negative.
-fn tilt(
+pub(super) fn tilt_of(
     problem: &LogisticProblem<'_>,
     residual: &[f64],
     mut moments: Vec<f64>,

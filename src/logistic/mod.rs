@@ -6,9 +6,12 @@
 
 mod certificate;
 mod dual_descent;
+mod fit;
+mod newton;
 mod problem;
 mod terms;
 
 pub use certificate::{Given, certificate};
 pub use dual_descent::{DualDescent, DualDescentOptions, suits_dual_descent};
+pub use fit::{LogisticFit, LogisticMethod, fit_logistic};
 pub use problem::{LogisticModel, LogisticProblem};

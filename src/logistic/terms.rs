@@ -6,7 +6,7 @@ use crate::linalg::exp_minus;
 use crate::run::Certificate;
 
 /// A bound on the relative error of an exponential of a difference that was rounded, and of a quotient of two.
-const EXPONENTIAL: f64 = 1e-13;
+pub(super) const EXPONENTIAL: f64 = 4e-14;
 /// The largest difference that [`exp_minus`] takes the exponential of.
 const FARTHEST: f64 = 700.0;
 
@@ -146,7 +146,7 @@ impl Terms {
 
     /// A bound on the norm of what is lost or added up wrongly in the e_y − α_i, weighted.
     fn lost(&self) -> f64 {
-        2.0 * (gamma(self.depth + 8) + EXPONENTIAL) * self.distance
+        2.0 * gamma(self.depth + self.residual.len() + 12) * self.distance
     }
 
     /// The share of one distribution for all examples that makes Σ c_i (e_y − α_i) = 0 possible: with the distributions

@@ -10,6 +10,7 @@ mod class_features;
 mod consensus;
 mod cross_validation;
 mod libsvm;
+mod logistic;
 mod losses;
 mod multiclass;
 mod oracle;
@@ -38,6 +39,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("OUTPUT_LOSSES", losses::output_losses(module.py())?)?;
     module.add("PENALTIES", names(crate::penalty::REGISTRY))?;
     module.add("LOSSES", losses::margin_losses(module.py())?)?;
+    module.add("LOGISTIC_SOLVERS", crate::logistic::LogisticMethod::NAMES)?;
     module.add("SOLVERS", crate::multiclass::MulticlassMethod::names())?;
     module.add("STEPS", crate::solver::STEPS)?;
     module.add("SAMPLINGS", names(crate::solver::Sampling::NAMES))?;
@@ -49,6 +51,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(structured::structured_path, module)?)?;
     module.add_function(wrap_pyfunction!(losses::check_loss, module)?)?;
     module.add_function(wrap_pyfunction!(libsvm::read_libsvm, module)?)?;
+    module.add_function(wrap_pyfunction!(logistic::fit_logistic_regression, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::multiclass_path, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::plan_multiclass, module)?)?;

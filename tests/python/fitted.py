@@ -38,6 +38,7 @@ SOLVERS = [
     "subgradient",
 ]
 FITS: dict[str, tuple[Any, Any, Any]] = {
+    "logistic": (dualgap.LogisticRegression(), *CLASSES),
     "svc": (dualgap.MulticlassSVC(random_state=0), *CLASSES),
     "svc-topk": (dualgap.MulticlassSVC(TopK(2), smoothing=0.1, random_state=0), *CLASSES),
     "svc-frank-wolfe": (

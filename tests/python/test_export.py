@@ -24,6 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 # Types that skops must be asked to trust, listed in `docs/scikit-learn.md`.
 TRUSTED = (
     "dualgap.distributed.svm.",
+    "dualgap.logistic.",
     "dualgap.losses.",
     "dualgap.multiclass.",
     "dualgap.polynomial.",

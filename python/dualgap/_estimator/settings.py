@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualgap import _core
+from dualgap import _core, _records
 from dualgap._validation import (
     FloatArray,
     Rows,
@@ -27,6 +27,7 @@ __all__ = [
     "check_numbers",
     "class_feature_settings",
     "linear_settings",
+    "logistic_settings",
     "margin_record",
     "multiclass_settings",
     "polynomial_settings",
@@ -144,6 +145,22 @@ def class_feature_settings(
 ) -> _core._ClassFeatureSettings:
     """Return the settings of a model of row and class features."""
     return {**linear_settings(estimator, loss, shares), "class_features": features}
+
+
+def logistic_settings(
+    estimator: Any, weights: FloatArray | None, n_classes: int
+) -> _records.LogisticRecord:
+    """Return the settings of a logistic regression that starts at 0."""
+    return {
+        **run_record(estimator),
+        "n_classes": n_classes,
+        "C": float(estimator.C),
+        "sample_weight": weights,
+        "intercept": bool(estimator.fit_intercept),
+        "solver": estimator.solver,
+        "seed": resolve_seed(estimator.random_state),
+        "start": None,
+    }
 
 
 def search_settings(

@@ -1,0 +1,300 @@
+"""Multinomial logistic regression, trained to a duality gap of your choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_softmax, softmax
+from sklearn.utils.validation import check_is_fitted
+
+from dualgap import _core
+from dualgap._choices import LogisticSolver, check_choice
+from dualgap._estimator import (
+    EpochModels,
+    ScoringClassifier,
+    ordered,
+    require,
+    restores_on_error,
+    watch,
+)
+from dualgap._estimator.settings import logistic_settings
+from dualgap._validation import (
+    FloatArray,
+    MatrixLike,
+    check_rows,
+    check_rows_and_targets,
+    check_weights,
+    core_rows,
+    encode_classes,
+    regularization_of,
+    row_weights,
+)
+from dualgap.multiclass._rows import linear_scores, undecided
+
+__all__ = ["LogisticRegression"]
+
+
+@ordered
+@dataclass(kw_only=True, eq=False, repr=False)
+class LogisticRegression(ScoringClassifier):
+    """Linear classifier with class probabilities, with a certificate of optimality.
+
+    Minimises ``1/2 ||W||^2 + C sum_i weight_i loss_i(W, b)`` over weights W and intercepts b, the
+    loss being the negative log-likelihood of the label under ``softmax(W x + b)``. This is the
+    problem of scikit-learn's `LogisticRegression`, with the same `C` and intercepts that are not
+    regularised; two classes have one weight vector, the score of whose sigmoid is the probability
+    of the second class. The objective is reported as ``P = lambda/2 ||W||^2 + mean loss`` with
+    ``lambda = 1 / (C * total weight)``, where the total weight is the number of rows unless there
+    are sample or class weights.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the losses against the regulariser.
+    fit_intercept : bool, default=True
+        Whether scores have an intercept, which is not regularised.
+    class_weight : dict or "balanced", optional
+        Factors on the weights of the rows of each class.
+    solver : {"auto", "newton", "dual-descent"}, default="auto"
+        "newton" solves a linear system for all weights per iteration: by conjugate gradients, with
+        a preconditioner that depends on their cost so far. It makes its first passes in float32 and
+        the last ones in float64, and suits dense rows; it keeps a float32 copy of all of them,
+        zeros included. "dual-descent" maximises the dual exactly over one row's variables after the
+        other, for CSR rows. "auto" is "dual-descent" for CSR rows of which at most a quarter of the
+        entries are stored, and otherwise "newton".
+    tol : float, default=1e-3
+        Duality gap at which the fit has converged, in units of the objective: the model's is then
+        at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of
+        rounding are 0 to any positive `tol`.
+    max_iter : int, default=1000
+        Maximum number of iterations: Newton steps, or passes over the rows.
+    warm_start : bool, default=False
+        Whether a fit starts from the weights of the previous one, if that had the same classes and
+        features.
+    n_jobs : int, optional
+        Number of threads; None and -1 mean all cores. The model does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the order of the rows ("dual-descent" alone).
+    verbose : int, optional
+        Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
+        fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
+        line per iteration, at most five a second.
+    callback : callable, optional
+        Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``, with
+        NaN for what was not evaluated: only the last iterations have a certificate. A true return
+        value stops the fit.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
+        Weights.
+    intercept_ : ndarray of shape (n_classes,), or (1,) for two classes
+        Intercepts; zeros without.
+    classes_ : ndarray of shape (n_classes,)
+        Labels.
+    n_iter_ : int
+        Number of iterations.
+    objective_, dual_objective_, duality_gap_ : float
+        The objective P of the model, a lower bound on that of any model, and their difference. Both
+        hold in exact arithmetic: they are rounded against us.
+    relative_gap_ : float
+        ``duality_gap_ / objective_``, what `tol` is compared with.
+    null_objective_ : float
+        The objective of ``W = 0, b = 0``.
+    converged_ : bool
+        Whether the gap reached `tol`.
+    certificate_ : str
+        "convex optimum": the bound holds for every model.
+    history_ : dict of ndarray
+        Per iteration: epoch, seconds, objective, dual_objective, gap (NaN where not evaluated), and
+        solver, its name.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualgap import LogisticRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LogisticRegression(tol=1e-6).fit(X, y)
+    >>> model.predict_proba(X[:1]).round(3)
+    array([[0.982, 0.018, 0.   ]])
+    >>> model.relative_gap_ <= 1e-6
+    True
+    """
+
+    C: float = field(default=1.0, kw_only=False)
+    fit_intercept: bool = True
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
+    solver: LogisticSolver = "auto"
+    warm_start: bool = False
+
+    coef_: FloatArray = field(init=False)
+    intercept_: FloatArray = field(init=False)
+
+    # Weight of the regulariser; None without a certificate.
+    _lambda: float | None = field(init=False, default=None)
+    _saved: ClassVar[tuple[str, ...]] = ("_lambda",)
+
+    @restores_on_error
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Training rows of float16, float32 or float64.
+        y : array-like of shape (n_samples,)
+            Class labels of any kind.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row's loss.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For bad data or parameters; the message names the argument.
+        """
+        self._check_parameters()
+        # The core refuses what is not finite, in the one look that it takes at all rows.
+        X, y = check_rows_and_targets(self, X, y, half=True, ensure_all_finite=False)
+        known = vars(self).get("classes_")
+        self.classes_, codes = encode_classes(y)
+        labels = np.ascontiguousarray(codes, dtype=np.uint32)
+        weights = check_weights(sample_weight, X)
+        weights = row_weights(self.class_weight, self.classes_, codes, weights)
+        regularization = regularization_of("C", self.C, weights, len(labels))
+        settings = logistic_settings(self, weights, len(self.classes_))
+        if self.warm_start and known is not None and np.array_equal(known, self.classes_):
+            settings["start"] = self._start()
+
+        def store(model: Self, result: Any) -> None:
+            model._store(result, regularization, X)
+
+        def model_of_epoch(arrays: Any) -> dict[str, Any]:
+            weights, intercepts = arrays
+            shape = (len(intercepts), self.n_features_in_)
+            found = {"weights": weights.reshape(shape), "intercepts": intercepts}
+            return {**found, "solver": self.solver}
+
+        core = partial(_core.fit_logistic_regression, core_rows(X), labels)
+        models = EpochModels(core, settings, store, model_of_epoch)
+        stopping = (settings["max_iter"], settings["tol"])
+        with watch(self, stopping, data=(X, y, sample_weight), models=models) as callback:
+            result = core({**settings, "callback": callback})
+            store(self, result)
+        return self
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("solver", self.solver, LogisticSolver)
+
+    def _check_restored(self) -> None:
+        n_outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
+        require(self.coef_.shape == (n_outputs, self.n_features_in_))
+        require(self.intercept_.shape == (n_outputs,))
+
+    def _start(self) -> tuple[FloatArray, FloatArray] | None:
+        """Weights and intercepts of the previous fit, if it had as many features."""
+        coef: FloatArray | None = vars(self).get("coef_")
+        if coef is None or coef.shape[1] != self.n_features_in_:
+            return None
+        intercept = self.intercept_ if self.fit_intercept else np.zeros(len(coef))
+        return np.ascontiguousarray(coef), np.ascontiguousarray(intercept)
+
+    def _store(self, result: Any, regularization: float, X: Any) -> None:
+        self.coef_, self.intercept_ = result["weights"], result["intercepts"]
+        history = result["history"]
+        history["solver"] = np.full(len(history["epoch"]), result["solver"], dtype=object)
+        self._store_run(result, X)
+        self._lambda = regularization
+
+    def _scores(self, X: Any) -> FloatArray:
+        check_is_fitted(self, "coef_")
+        X = check_rows(self, X, reset=False, half=True)
+        outputs = linear_scores(X, self.coef_, self.intercept_)
+        # Of two classes the first has the score 0.
+        return outputs if len(self.coef_) > 1 else np.pad(outputs, ((0, 0), (1, 0)))
+
+    def _both(self) -> tuple[FloatArray, FloatArray]:
+        """Weights and intercepts of all classes, also where there are two."""
+        if len(self.coef_) > 1:
+            return self.coef_, self.intercept_
+        return np.pad(self.coef_, ((1, 0), (0, 0))), np.pad(self.intercept_, (1, 0))
+
+    def predict_proba(self, X: MatrixLike) -> FloatArray:
+        """Probability of each class: the softmax of the scores.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        return np.asarray(softmax(self._scores(X), axis=1))
+
+    def predict_log_proba(self, X: MatrixLike) -> FloatArray:
+        """Logarithms of the probabilities, finite where `predict_proba` rounds to 0.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        return np.asarray(log_softmax(self._scores(X), axis=1))
+
+    def undecided(self, X: MatrixLike) -> NDArray[np.bool_]:
+        """Tell which predictions more training might change.
+
+        The weights of the exact optimum are no farther from the model's than the duality gap says.
+        Where the best score is ahead of the others by more than that can move it, the optimum
+        predicts the same class; rounding is taken into account.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples,)
+            True where the optimum may predict another class than `predict` does, and where scores
+            are too large to be computed.
+
+        Raises
+        ------
+        ValueError
+            If the model has an intercept, whose distance from the optimum the gap does not bound,
+            or no certificate, as one read from a file.
+        """
+        check_is_fitted(self, "coef_")
+        if self.fit_intercept:
+            msg = (
+                "undecided: the duality gap does not bound how far an intercept without "
+                "regularisation is from the optimum; fit with fit_intercept=False"
+            )
+            raise ValueError(msg)
+        if self._lambda is None or not np.isfinite(self.dual_objective_):
+            msg = "undecided: the model has no certificate; fit it here"
+            raise ValueError(msg)
+        scores = self._scores(X)
+        # Rounded up where it underflows.
+        radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda + 5e-324))
+        X = check_rows(self, X, reset=False, half=True)
+        linear = (*self._both(), 0.0)
+        return undecided(X, linear, radius, scores.argmax(axis=1))

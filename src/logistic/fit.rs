@@ -1,0 +1,138 @@
+//! One call for logistic regression: a method by name, its run, and the model.
+
+use std::ops::ControlFlow;
+
+use super::newton::LogisticNewton;
+use super::{DualDescent, DualDescentOptions, LogisticModel, LogisticProblem, suits_dual_descent};
+use crate::data::{Data, Rows};
+use crate::dual::rounding::Bounded;
+use crate::error::{Error, Result};
+use crate::for_data;
+use crate::interrupt::Interrupt;
+use crate::names::check;
+use crate::run::{Epoch, Trace, run};
+use crate::solver::Target;
+
+/// The solvers of logistic regression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogisticMethod {
+    /// [`Self::DualDescent`] for sparse rows and [`Self::Newton`] for all others.
+    Auto(u64),
+    /// Dual block descent with its seed, for sparse rows.
+    DualDescent(u64),
+    /// Newton's method.
+    Newton,
+}
+
+/// Stored entries of sparse rows are at most this share of all for dual block descent.
+const SPARSE: f64 = 0.25;
+
+impl LogisticMethod {
+    /// Names of all solvers; "auto" is the one to use when nothing speaks for another.
+    pub const NAMES: &[&str] = &["auto", "newton", "dual-descent"];
+
+    /// The solver of a name.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::error::Error::InvalidArgument) naming `solver`.
+    pub fn parse(name: &str, seed: u64) -> Result<Self> {
+        check("solver", name, Self::NAMES)?;
+        Ok(match name {
+            "newton" => Self::Newton,
+            "dual-descent" => Self::DualDescent(seed),
+            _ => Self::Auto(seed),
+        })
+    }
+
+    /// The method itself for a problem.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming `solver`: for dual block descent on dense rows, or on numbers out of its range.
+    pub fn resolve(self, problem: &LogisticProblem<'_>) -> Result<Self> {
+        let suits = suits_dual_descent(problem);
+        match self {
+            Self::Auto(seed) if suits && is_sparse(problem) => Ok(Self::DualDescent(seed)),
+            Self::Auto(_) => Ok(Self::Newton),
+            Self::DualDescent(_) if !suits => {
+                let rows = problem.rows();
+                let dense = !matches!(rows, Data::Csr32(_) | Data::Csr64(_));
+                let why = if dense { "dense rows" } else { "values so large" };
+                let message = format!("\"dual-descent\" does not take {why}; use \"newton\"");
+                Err(Error::argument("solver", message))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto(_) => "auto",
+            Self::DualDescent(_) => "dual-descent",
+            Self::Newton => "newton",
+        }
+    }
+}
+
+/// Whether few entries are stored.
+fn is_sparse(problem: &LogisticProblem<'_>) -> bool {
+    let n_stored = for_data!(problem.rows(), rows => rows.n_stored());
+    n_stored as f64 <= SPARSE * problem.n_examples() as f64 * problem.n_features() as f64
+}
+
+/// A fit's model and record. Objectives are divided by Σ c_i.
+#[derive(Debug)]
+pub struct LogisticFit {
+    /// The model of the smallest objective.
+    pub model: LogisticModel,
+    /// The method.
+    pub method: LogisticMethod,
+    /// The record.
+    pub trace: Trace,
+    /// The objective of W = 0.
+    pub null_objective: f64,
+}
+
+/// Fits a model, from a start or from W = 0.
+///
+/// # Errors
+/// [`Interrupted`](Error::Interrupted), those of [`LogisticMethod::resolve`] and those of [`run`].
+pub fn fit_logistic(
+    problem: &LogisticProblem<'_>,
+    method: LogisticMethod,
+    target: Target,
+    start: Option<LogisticModel>,
+    interrupt: &Interrupt,
+    observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+) -> Result<LogisticFit> {
+    let value = (problem.n_classes() as f64).ln();
+    let null = Bounded::new(value, 4.0 * f64::EPSILON * value);
+    let stopping = target.stopping(null);
+    let method = method.resolve(problem)?;
+    let (mut trace, model) = match method {
+        LogisticMethod::DualDescent(seed) => {
+            let options = DualDescentOptions { seed, tolerance: stopping.relative };
+            let mut descent = DualDescent::new(problem, options)?;
+            if let Some(start) = &start {
+                descent.start_at(start, interrupt)?;
+            }
+            let trace = run(&mut descent, stopping, interrupt, observe)?;
+            (trace, descent.model())
+        }
+        LogisticMethod::Newton | LogisticMethod::Auto(_) => {
+            let start = start.unwrap_or_else(|| problem.zero_model());
+            let mut newton = LogisticNewton::new(problem, &start, stopping);
+            let trace = run(&mut newton, stopping, interrupt, observe)?;
+            (trace, newton.into_model())
+        }
+    };
+    let n_weights = model.weights.len();
+    let model = match trace.take_other(n_weights + model.intercepts.len()) {
+        Some(mut weights) => {
+            let intercepts = weights.split_off(n_weights);
+            LogisticModel { weights, intercepts }
+        }
+        None => model,
+    };
+    Ok(LogisticFit { model, method, trace, null_objective: null.upper() })
+}

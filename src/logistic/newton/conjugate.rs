@@ -1,0 +1,306 @@
+//! The linear systems of Newton's method, by preconditioned conjugate gradients.
+
+use super::preconditioner::{HessianPart, Preconditioner};
+use super::store::{BlockSample, Store};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::vectors::{long_axpy, long_dot};
+
+/// Conjugate gradients end once they have reduced the residual by this factor.
+const REDUCTION: f64 = 0.3;
+/// They take at most this number of steps.
+const LONGEST: usize = 60;
+/// The residual itself is to be small once the expected gain is below this multiple of the gap to reach, with a
+/// preconditioner of a part of the Hessian and of all of it. Before that, a small residual only costs steps.
+const NEAR: [f64; 2] = [2.0, 5.0];
+/// Columns up to which each class has a block of the preconditioner.
+const SMALL: usize = 48;
+/// Weights up to which the Hessian of a sample may be factorised.
+const FACTORISED: usize = 1500;
+/// Rows of a sample from which preconditioners are made.
+const SAMPLED: usize = 1000;
+/// Steps of conjugate gradients after which the next system has another preconditioner.
+const MANY: usize = 5;
+/// A gain of this share of the objective changes the Hessian too much for the last preconditioner.
+const CHANGED: f64 = 1e-2;
+
+/// What a solution is for.
+#[derive(Clone, Copy)]
+pub(super) struct Goal {
+    /// The gap to reach, in units of the objective.
+    pub gap: f64,
+    /// Whether the system is that of all rows.
+    pub exact: bool,
+}
+
+/// Solves the systems of one fit.
+pub(super) struct ConjugateGradients {
+    width: usize,
+    n_outputs: usize,
+    /// The regulariser's part of the Hessian, one value for each column; 0 for the intercept.
+    penalties: Vec<f64>,
+    preconditioner: Option<Preconditioner>,
+    /// Multiplications of conjugate gradients so far, and the steps of the last system.
+    work: f64,
+    n_last: usize,
+    /// The share of the objective that the last step was to gain.
+    expected: f64,
+    /// Whether steps have stalled: then preconditioners are made of all rows, and systems solved more closely.
+    careful: bool,
+}
+
+impl ConjugateGradients {
+    pub fn new(store: &Store<'_, '_>) -> Self {
+        let problem = store.problem();
+        let mut penalties: Vec<f64> =
+            store.layout.units.iter().map(|unit| 1.0 / (unit * unit)).collect();
+        if problem.intercept() {
+            penalties[problem.n_features()] = 0.0;
+        }
+        Self {
+            width: store.layout.width(),
+            n_outputs: problem.n_outputs(),
+            penalties,
+            preconditioner: None,
+            work: 0.0,
+            n_last: 0,
+            expected: f64::INFINITY,
+            careful: false,
+        }
+    }
+
+    /// Adds the regulariser's gradient, and returns its value.
+    pub fn regularise(&self, weights: &[f64], gradient: &mut [f64]) -> f64 {
+        let mut square = 0.0;
+        let lines = weights.chunks_exact(self.width).zip(gradient.chunks_exact_mut(self.width));
+        for (weights, gradient) in lines {
+            for ((w, g), penalty) in weights.iter().zip(gradient).zip(&self.penalties) {
+                *g += penalty * w;
+                square += penalty * w * w;
+            }
+        }
+        0.5 * square
+    }
+
+    /// ½ ‖g‖² in the units of W, without the intercept.
+    pub fn gap_of(&self, gradient: &[f64]) -> f64 {
+        let own = |line: &[f64]| -> f64 {
+            let pairs = line.iter().zip(&self.penalties).filter(|(_, penalty)| **penalty > 0.0);
+            pairs.map(|(g, penalty)| g * g / penalty).sum()
+        };
+        0.5 * gradient.chunks_exact(self.width).map(own).sum::<f64>()
+    }
+
+    /// Notes the share of the objective that a step is to gain.
+    pub fn expect(&mut self, share: f64) {
+        self.expected = share;
+    }
+
+    /// Solves further systems with more care.
+    pub fn take_care(&mut self) {
+        self.careful = true;
+    }
+
+    /// The Newton direction of a gradient.
+    pub fn solve(
+        &mut self,
+        store: &mut Store<'_, '_>,
+        gradient: &[f64],
+        (sample, goal): (BlockSample, Goal),
+        interrupt: &Interrupt,
+    ) -> Result<Vec<f64>> {
+        let first = self.preconditioner.is_none();
+        self.choose(store, (sample, goal), interrupt)?;
+        let mut residual: Vec<f64> = gradient.iter().map(|value| -value).collect();
+        self.centre(&mut residual);
+        if first && self.kind() == Some(HessianPart::Shared) {
+            self.apply(&mut residual);
+            return Ok(residual);
+        }
+        self.iterate(store, residual, (sample, goal), interrupt)
+    }
+
+    /// Subtracts each column's mean over more than two classes. It changes no probability and is 0 at the optimum, so
+    /// that only rounding moves it.
+    fn centre(&self, values: &mut [f64]) {
+        if self.n_outputs == 1 {
+            return;
+        }
+        let mut means = vec![0.0; self.width];
+        for line in values.chunks_exact(self.width) {
+            means.iter_mut().zip(line).for_each(|(mean, value)| *mean += value);
+        }
+        means.iter_mut().for_each(|mean| *mean /= self.n_outputs as f64);
+        for line in values.chunks_exact_mut(self.width) {
+            line.iter_mut().zip(&means).for_each(|(value, mean)| *value -= mean);
+        }
+    }
+
+    fn kind(&self) -> Option<HessianPart> {
+        self.preconditioner.as_ref().map(|preconditioner| preconditioner.kind)
+    }
+
+    fn apply(&self, values: &mut [f64]) {
+        if let Some(preconditioner) = &self.preconditioner {
+            preconditioner.apply(values);
+        }
+        self.centre(values);
+    }
+
+    /// Makes another preconditioner where the last one no longer serves.
+    fn choose(
+        &mut self,
+        store: &mut Store<'_, '_>,
+        (sample, goal): (BlockSample, Goal),
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        let two = self.n_outputs == 1;
+        let Some(last) = self.kind() else {
+            // At W = 0 one block for all classes is exact.
+            let shared = two || self.width <= 8 * self.n_outputs;
+            let kind = match shared {
+                true => HessianPart::Shared,
+                false if self.width <= SMALL => HessianPart::PerClass,
+                false => HessianPart::Diagonal,
+            };
+            let rows = if shared { sample } else { self.preconditioned(store, sample) };
+            return self.make(store, (kind, rows), interrupt);
+        };
+        let small = self.n_outputs * self.width <= FACTORISED;
+        let pays = goal.exact && (self.careful && small || self.pays(store, 0));
+        let kind = match last {
+            _ if two => HessianPart::PerClass,
+            HessianPart::Full => HessianPart::Full,
+            _ if pays => HessianPart::Full,
+            _ if self.width <= SMALL => HessianPart::PerClass,
+            HessianPart::Shared if !small => HessianPart::Shared,
+            _ => HessianPart::Diagonal,
+        };
+        let worn = self.careful || self.n_last >= MANY || self.expected > CHANGED;
+        let cheap = kind != HessianPart::Full && self.expected > 0.1 * CHANGED;
+        let kept = kind == HessianPart::Full && !self.careful && !self.pays_again(store);
+        let fixed = matches!(kind, HessianPart::Shared | HessianPart::Diagonal);
+        if kind != last || (worn || cheap) && !kept && !fixed {
+            let rows = self.preconditioned(store, sample);
+            self.make(store, (kind, rows), interrupt)?;
+        }
+        Ok(())
+    }
+
+    /// The rows of a preconditioner.
+    fn preconditioned(&self, store: &Store<'_, '_>, sample: BlockSample) -> BlockSample {
+        if self.careful {
+            return sample;
+        }
+        let n = store.problem().n_examples();
+        let share: f64 = if n > 5000 { 0.1 } else { 0.15 };
+        let own = store.sample(share.max((SAMPLED as f64 / n as f64).min(1.0) * 0.5));
+        if own.n_blocks < sample.n_blocks { own } else { sample }
+    }
+
+    fn make(
+        &mut self,
+        store: &mut Store<'_, '_>,
+        (kind, rows): (HessianPart, BlockSample),
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        self.preconditioner =
+            Some(Preconditioner::new(store, kind, rows, &self.penalties, interrupt)?);
+        Ok(())
+    }
+
+    /// Multiplications of a product with the Hessian.
+    fn product_cost(&self, store: &Store<'_, '_>) -> f64 {
+        2.6 * store.problem().n_examples() as f64 * (self.width * self.n_outputs) as f64
+    }
+
+    /// Multiplications of the factor of the Hessian of a sample.
+    fn full_cost(&self, store: &Store<'_, '_>) -> f64 {
+        let n = (self.width * self.n_outputs) as f64;
+        let rows = store.n_rows(self.preconditioned(store, store.all())) as f64;
+        rows * n * n * 0.75 + n * n * n * 0.5
+    }
+
+    /// Whether conjugate gradients have cost as much as the factor of the whole Hessian of a sample.
+    fn pays(&self, store: &Store<'_, '_>, n_steps: usize) -> bool {
+        let n = self.width * self.n_outputs;
+        let cost = self.work + n_steps as f64 * self.product_cost(store);
+        self.kind() != Some(HessianPart::Full) && n <= FACTORISED && cost >= self.full_cost(store)
+    }
+
+    /// Whether the last system has cost as much as another factor.
+    fn pays_again(&self, store: &Store<'_, '_>) -> bool {
+        self.n_last as f64 * self.product_cost(store) >= self.full_cost(store)
+    }
+
+    /// The size of a residual at which conjugate gradients end, and whether the residual itself is small enough.
+    fn target(&self, (start, next): (f64, f64), residual: &[f64], goal: Goal) -> (f64, bool) {
+        let near = NEAR[usize::from(self.kind() == Some(HessianPart::Full))] * goal.gap;
+        let last = goal.exact && 0.5 * start < near;
+        let reduction = if self.careful { 0.1 * REDUCTION } else { REDUCTION };
+        let target = reduction * reduction * start;
+        let target = if last && !self.careful { target.max(0.1 * goal.gap) } else { target };
+        let small = !last || self.gap_of(residual) <= 0.3 * goal.gap || next <= 1e-6 * start;
+        (target, small)
+    }
+
+    /// Conjugate gradients from 0.
+    fn iterate(
+        &mut self,
+        store: &mut Store<'_, '_>,
+        mut residual: Vec<f64>,
+        (sample, goal): (BlockSample, Goal),
+        interrupt: &Interrupt,
+    ) -> Result<Vec<f64>> {
+        let preconditioned = |system: &Self, residual: &[f64]| {
+            let mut values = residual.to_vec();
+            system.apply(&mut values);
+            values
+        };
+        let right = residual.clone();
+        let mut solution = vec![0.0; residual.len()];
+        let mut steepest = preconditioned(self, &residual);
+        let mut direction = steepest.clone();
+        let mut size = long_dot(&residual, &steepest);
+        let mut start = size;
+        let mut product = Vec::new();
+        let mut step = 0;
+        let longest = if self.careful { 5 * LONGEST } else { LONGEST };
+        while step < longest && size > 0.0 {
+            store.product(&direction, sample, &mut product, interrupt)?;
+            self.regularise(&direction, &mut product);
+            self.centre(&mut product);
+            let curvature = long_dot(&direction, &product);
+            if curvature.is_nan() || curvature <= 0.0 {
+                break;
+            }
+            let length = size / curvature;
+            long_axpy(&mut solution, length, &direction);
+            long_axpy(&mut residual, -length, &product);
+            step += 1;
+            steepest = preconditioned(self, &residual);
+            let next = long_dot(&residual, &steepest);
+            let (target, small) = self.target((start, next), &residual, goal);
+            if next.is_nan() || next <= target && small {
+                break;
+            }
+            if goal.exact && self.n_outputs > 1 && next > 4.0 * target && self.pays(store, step) {
+                let rows = self.preconditioned(store, sample);
+                self.make(store, (HessianPart::Full, rows), interrupt)?;
+                start = long_dot(&right, &preconditioned(self, &right));
+                steepest = preconditioned(self, &residual);
+                size = long_dot(&residual, &steepest);
+                direction.copy_from_slice(&steepest);
+                continue;
+            }
+            let keep = next / size;
+            size = next;
+            direction.iter_mut().zip(&steepest).for_each(|(d, s)| *d = keep * *d + s);
+        }
+        if goal.exact {
+            self.work += step as f64 * self.product_cost(store);
+        }
+        self.n_last = step;
+        Ok(solution)
+    }
+}

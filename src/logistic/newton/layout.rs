@@ -1,0 +1,139 @@
+//! Which rows a block has, and their values in units of the columns.
+
+use crate::data::Rows;
+use crate::data::{Data, Real};
+use crate::for_data;
+use crate::logistic::LogisticProblem;
+
+/// Rows that stay together: reads go on for some cache lines.
+pub(super) const GROUP: usize = 16;
+/// Units of columns are within these powers of two, whose squares are finite.
+const RANGE: i32 = 500;
+
+/// The order of the rows, and the units of their columns.
+pub(super) struct RowBlocks<'p, 'a> {
+    pub problem: &'p LogisticProblem<'a>,
+    /// A power of two for each column, at least as large as its values; 1 for the constant one.
+    pub units: Vec<f64>,
+    inverse_units: Vec<f64>,
+    /// Number of rows of a block.
+    pub block_rows: usize,
+    /// A multiplier of groups of rows that leaves the first blocks a random sample of sorted rows.
+    stride: usize,
+}
+
+impl<'p, 'a> RowBlocks<'p, 'a> {
+    /// That of a problem whose blocks have a number of rows.
+    pub fn new(problem: &'p LogisticProblem<'a>, block_rows: usize) -> Self {
+        let mut units: Vec<f64> = problem.column_sizes().iter().map(|size| unit(*size)).collect();
+        units.extend(problem.intercept().then_some(1.0));
+        let inverse_units = units.iter().map(|unit| 1.0 / unit).collect();
+        let stride = coprime(problem.n_examples() / GROUP);
+        Self { problem, units, inverse_units, block_rows, stride }
+    }
+
+    /// Number of columns, the constant one included.
+    pub fn width(&self) -> usize {
+        self.units.len()
+    }
+
+    /// The row at a place in the order of the blocks.
+    pub fn row(&self, place: usize) -> Option<usize> {
+        let n_rows = self.problem.n_examples();
+        let (group, n_groups) = (place / GROUP, n_rows / GROUP);
+        if place >= n_rows {
+            None
+        } else if group < n_groups {
+            let group = (group as u128 * self.stride as u128 % n_groups as u128) as usize;
+            Some(group * GROUP + place % GROUP)
+        } else {
+            Some(place)
+        }
+    }
+
+    /// Writes a block: a line for each column, with zeros where there are no more rows.
+    pub fn fill<T: Real>(&self, block: usize, lines: &mut [T]) {
+        for group in (0..self.block_rows).step_by(GROUP) {
+            let rows: [Option<usize>; GROUP] =
+                std::array::from_fn(|lane| self.row(block * self.block_rows + group + lane));
+            match self.problem.rows() {
+                Data::Dense64(dense) => {
+                    self.fill_group(rows.map(|row| row.map(|row| dense.row(row))), group, lines);
+                }
+                Data::Dense32(dense) => {
+                    self.fill_group(rows.map(|row| row.map(|row| dense.row(row))), group, lines);
+                }
+                data => self.fill_entries(data, (rows, group), lines),
+            }
+            if self.problem.intercept() {
+                let last = (self.width() - 1) * self.block_rows + group;
+                for (lane, row) in rows.iter().enumerate() {
+                    lines[last + lane] = if row.is_some() { T::one() } else { T::zero() };
+                }
+            }
+        }
+    }
+
+    fn fill_group<V: Real, T: Real>(
+        &self,
+        rows: [Option<&[V]>; GROUP],
+        group: usize,
+        lines: &mut [T],
+    ) {
+        let n_columns = self.problem.n_features();
+        if rows.iter().all(Option::is_some) {
+            let rows = rows.map(|row| row.map_or(&[][..], |row| &row[..n_columns]));
+            let scaled = lines.chunks_exact_mut(self.block_rows).zip(&self.inverse_units);
+            for (column, (line, inverse)) in scaled.take(n_columns).enumerate() {
+                for (to, row) in line[group..group + GROUP].iter_mut().zip(&rows) {
+                    *to = T::narrow(row[column].widen() * inverse);
+                }
+            }
+            return;
+        }
+        for (column, line) in lines.chunks_exact_mut(self.block_rows).take(n_columns).enumerate() {
+            for (to, row) in line[group..group + GROUP].iter_mut().zip(&rows) {
+                let value = row.map_or(0.0, |row| row[column].widen());
+                *to = T::narrow(value * self.inverse_units[column]);
+            }
+        }
+    }
+
+    fn fill_entries<T: Real>(
+        &self,
+        data: Data<'_>,
+        (rows, group): ([Option<usize>; GROUP], usize),
+        lines: &mut [T],
+    ) {
+        for line in lines.chunks_exact_mut(self.block_rows) {
+            line[group..group + GROUP].fill(T::zero());
+        }
+        for (lane, row) in rows.iter().enumerate() {
+            let Some(row) = *row else { continue };
+            for_data!(data, rows => rows.visit_row(row, |column, value| {
+                let place = column * self.block_rows + group + lane;
+                lines[place] = T::narrow(value * self.inverse_units[column]);
+            }));
+        }
+    }
+}
+
+/// The smallest power of two that is not below a size, within the range.
+fn unit(size: f64) -> f64 {
+    if size == 0.0 {
+        return 1.0;
+    }
+    2f64.powi((size.log2().ceil() as i32).clamp(-RANGE, RANGE))
+}
+
+/// A number near the golden section of n that shares no divisor with it.
+fn coprime(n: usize) -> usize {
+    let divisor = |mut a: usize, mut b: usize| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let first = (n as f64 * 0.618_033_988_75) as usize | 1;
+    (first..).step_by(2).find(|stride| divisor(*stride, n) <= 1).unwrap_or(1)
+}

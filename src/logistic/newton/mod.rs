@@ -1,0 +1,315 @@
+//! Newton's method for rows that are kept in blocks: conjugate gradients with a preconditioner that its cost decides.
+//!
+//! Weights are in units of the columns, u_k = s_k w_k, in which all columns reach about 1.
+
+mod conjugate;
+mod layout;
+mod preconditioner;
+mod softmax;
+mod store;
+mod tiles;
+mod tilt;
+
+use self::conjugate::{ConjugateGradients, Goal};
+use self::store::{BlockSample, Store};
+use super::{LogisticModel, LogisticProblem};
+use crate::error::Result;
+use crate::interrupt::{Interrupt, ModelArrays};
+use crate::linalg::vectors::long_dot;
+use crate::run::{Certificate, Progress, Solver, Stopping};
+
+/// Gradients are computed in double precision once a step is expected to gain this share of the objective.
+const EXACT: f64 = 1e-4;
+/// The slack of the line search, in units of the objective: rounding in single and in double precision.
+const SLACK: [f64; 2] = [1e-6, 1e-13];
+/// The maximum number of halvings of a step.
+const HALVINGS: usize = 25;
+/// The share of the expected gain that a step must have.
+const GAIN: f64 = 1e-4;
+/// A step is doubled while the slope along it is at least this share of that at its start.
+const STEEP: f64 = 0.3;
+/// Rows for each weight from which on the first steps take a sample of them.
+const SAMPLED: usize = 100;
+/// The share of the rows of these steps.
+const SAMPLE: f64 = 0.1;
+/// Steps on a sample end when they gain less than this share of the objective, or after [`MOST_SAMPLED`].
+const SETTLED: f64 = 3e-3;
+const MOST_SAMPLED: usize = 4;
+/// The run ends after this number of exact steps in which the gap has not fallen by a tenth.
+const PATIENCE: usize = 8;
+
+/// The passes that a step makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Over a sample of the rows, in single precision.
+    Sample,
+    /// Over all rows in single precision.
+    Single,
+    /// Over all rows in double precision.
+    Exact,
+}
+
+/// Newton's method, a step an epoch.
+pub(super) struct LogisticNewton<'p, 'a> {
+    store: Store<'p, 'a>,
+    stopping: Stopping,
+    system: ConjugateGradients,
+    phase: Phase,
+    started: bool,
+    n_steps: usize,
+    /// The weights in units of the columns, a line for each output with the intercept last.
+    weights: Vec<f64>,
+    /// Objective and gradient there, over the phase's rows.
+    objective: f64,
+    gradient: Vec<f64>,
+    best: Best,
+    /// The gap of some exact steps ago, and how many.
+    progress: (f64, usize),
+}
+
+/// The best model that was certified, and the highest bound.
+struct Best {
+    certificate: Certificate,
+    model: LogisticModel,
+}
+
+impl<'p, 'a> LogisticNewton<'p, 'a> {
+    /// Starts at a model.
+    pub fn new(
+        problem: &'p LogisticProblem<'a>,
+        start: &LogisticModel,
+        stopping: Stopping,
+    ) -> Self {
+        let store = Store::new(problem);
+        let mut weights = Vec::with_capacity(store.len());
+        let d = problem.n_features();
+        for output in 0..problem.n_outputs() {
+            let own = &start.weights[output * d..][..d];
+            weights.extend(own.iter().zip(&store.layout.units).map(|(w, unit)| w * unit));
+            weights.extend(problem.intercept().then(|| start.intercepts[output]));
+        }
+        let certificate = Certificate { primal: f64::INFINITY, dual: 0.0 };
+        let system = ConjugateGradients::new(&store);
+        let is_zero = weights.iter().all(|weight| *weight == 0.0);
+        let sampled = is_zero && problem.n_examples() >= SAMPLED * store.len();
+        Self {
+            system,
+            store,
+            stopping,
+            phase: if sampled { Phase::Sample } else { Phase::Single },
+            started: false,
+            n_steps: 0,
+            weights,
+            objective: f64::INFINITY,
+            gradient: Vec::new(),
+            best: Best { certificate, model: problem.zero_model() },
+            progress: (f64::INFINITY, 0),
+        }
+    }
+
+    /// The best model.
+    pub fn into_model(self) -> LogisticModel {
+        self.best.model
+    }
+
+    /// The rows of the phase.
+    fn sample(&self) -> BlockSample {
+        if self.phase == Phase::Sample { self.store.sample(SAMPLE) } else { self.store.all() }
+    }
+
+    /// Objective and gradient at some weights; in the exact phase their certificate, too.
+    fn look(
+        &mut self,
+        weights: &[f64],
+        gradient: &mut Vec<f64>,
+        interrupt: &Interrupt,
+    ) -> Result<f64> {
+        let totals = if self.phase == Phase::Exact {
+            let totals = self.store.exact_pass(weights, gradient, interrupt)?;
+            self.certify_at(weights, (totals, gradient), interrupt)?;
+            totals
+        } else {
+            self.store.pass(weights, self.sample(), gradient, interrupt)?
+        };
+        Ok(totals.loss + self.system.regularise(weights, gradient))
+    }
+
+    /// Keeps the certificate of weights after an exact pass there.
+    fn certify_at(
+        &mut self,
+        weights: &[f64],
+        (totals, gradient): (softmax::BlockSums, &[f64]),
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        if !totals.loss.is_finite() {
+            return Ok(());
+        }
+        let model = self.model(weights);
+        let found =
+            tilt::certify(&mut self.store, (weights, &model), (totals, gradient), interrupt)?;
+        let best = &mut self.best;
+        if found.primal < best.certificate.primal {
+            best.certificate.primal = found.primal;
+            best.model = model;
+        }
+        best.certificate.dual = best.certificate.dual.max(found.dual);
+        Ok(())
+    }
+
+    /// The model of scaled weights.
+    fn model(&self, weights: &[f64]) -> LogisticModel {
+        let problem = self.store.problem();
+        let mut model = problem.zero_model();
+        let (d, width) = (problem.n_features(), self.store.layout.width());
+        for (output, line) in weights.chunks_exact(width.max(1)).enumerate() {
+            let own = model.weights[output * d..][..d].iter_mut();
+            own.zip(line).zip(&self.store.layout.units).for_each(|((w, u), unit)| *w = u / unit);
+            if problem.intercept() {
+                model.intercepts[output] = line[d];
+            }
+        }
+        model
+    }
+
+    /// Goes on with other rows, or in another precision.
+    fn enter(&mut self, phase: Phase, interrupt: &Interrupt) -> Result<()> {
+        self.phase = phase;
+        let (weights, mut gradient) = (self.weights.clone(), std::mem::take(&mut self.gradient));
+        self.objective = self.look(&weights, &mut gradient, interrupt)?;
+        self.gradient = gradient;
+        Ok(())
+    }
+
+    /// One Newton step; returns whether it moved.
+    fn step(&mut self, interrupt: &Interrupt) -> Result<bool> {
+        let scale = self.objective;
+        let goal = Goal {
+            gap: self.stopping.allowed(scale / self.total()) * self.total(),
+            exact: self.phase != Phase::Sample,
+        };
+        let sample = self.sample();
+        let direction =
+            self.system.solve(&mut self.store, &self.gradient, (sample, goal), interrupt)?;
+        let slope = long_dot(&self.gradient, &direction);
+        if slope.is_nan() || slope >= 0.0 {
+            return Ok(false);
+        }
+        let expected = -0.5 * slope;
+        self.system.expect(expected / scale);
+        if self.phase == Phase::Sample {
+            self.n_steps += 1;
+            if self.n_steps >= MOST_SAMPLED || expected < SETTLED * scale {
+                self.weights.iter_mut().zip(&direction).for_each(|(w, d)| *w += d);
+                self.enter(Phase::Single, interrupt)?;
+                return Ok(true);
+            }
+        }
+        let before = self.phase;
+        let exact = EXACT.max(0.3 * self.stopping.relative);
+        if self.phase == Phase::Single && expected < exact * scale {
+            self.phase = Phase::Exact;
+        }
+        let slack = if before == Phase::Exact { SLACK[1] } else { SLACK[0] } * scale.abs();
+        let mut gradient = Vec::new();
+        let mut length = 1.0;
+        for _ in 0..HALVINGS {
+            let moved: Vec<f64> =
+                self.weights.iter().zip(&direction).map(|(w, d)| w + length * d).collect();
+            let objective = self.look(&moved, &mut gradient, interrupt)?;
+            if objective <= scale + GAIN * length * slope + slack {
+                (self.weights, self.objective, self.gradient) = (moved, objective, gradient);
+                if length == 1.0 {
+                    self.lengthen(&direction, slope, interrupt)?;
+                }
+                return Ok(true);
+            }
+            length *= 0.5;
+        }
+        Ok(false)
+    }
+
+    /// Doubles a step as long as the objective falls along it: on separable rows by a factor of e a Newton step.
+    fn lengthen(&mut self, direction: &[f64], slope: f64, interrupt: &Interrupt) -> Result<()> {
+        let mut length = 1.0;
+        let mut gradient = Vec::new();
+        while long_dot(&self.gradient, direction) < STEEP * slope {
+            let moved: Vec<f64> =
+                self.weights.iter().zip(direction).map(|(w, d)| w + length * d).collect();
+            let objective = self.look(&moved, &mut gradient, interrupt)?;
+            // Not a number is no improvement.
+            if !matches!(objective.partial_cmp(&self.objective), Some(std::cmp::Ordering::Less)) {
+                // The probabilities are to be those of the weights.
+                return self.enter(self.phase, interrupt);
+            }
+            self.weights = moved;
+            self.objective = objective;
+            std::mem::swap(&mut self.gradient, &mut gradient);
+            length *= 2.0;
+        }
+        Ok(())
+    }
+
+    fn total(&self) -> f64 {
+        self.store.problem().total()
+    }
+
+    /// The gap that the gradient shows, ½ ‖g‖² in the units of W, without the intercept's part.
+    fn shown_gap(&self) -> f64 {
+        self.system.gap_of(&self.gradient)
+    }
+
+    /// Whether the gap has not fallen for long.
+    fn is_stuck(&mut self) -> bool {
+        let gap = self.best.certificate.gap();
+        self.progress.1 += 1;
+        if gap > 0.5 * self.progress.0 {
+            self.system.take_care();
+        }
+        if gap < 0.9 * self.progress.0 {
+            self.progress = (gap, 0);
+        }
+        self.progress.1 >= PATIENCE
+    }
+}
+
+impl Solver for LogisticNewton<'_, '_> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        if !self.started {
+            self.started = true;
+            self.enter(self.phase, interrupt)?;
+            if !self.objective.is_finite() {
+                self.weights.fill(0.0);
+                self.enter(Phase::Exact, interrupt)?;
+            }
+        }
+        let moved = self.step(interrupt)?;
+        let seems_done = self.phase == Phase::Single
+            && self.shown_gap() <= self.stopping.relative * self.objective;
+        if self.phase != Phase::Exact && (seems_done || !moved) {
+            self.enter(Phase::Exact, interrupt)?;
+        } else if !moved {
+            return Ok(Progress::Exhausted(self.best.certificate));
+        }
+        if self.phase != Phase::Exact {
+            return Ok(Progress::Uncertified);
+        }
+        let certificate = self.best.certificate;
+        Ok(if self.is_stuck() {
+            Progress::Exhausted(certificate)
+        } else {
+            Progress::Epoch(certificate)
+        })
+    }
+
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        if self.phase != Phase::Exact {
+            self.enter(Phase::Exact, interrupt)?;
+        }
+        Ok(self.best.certificate)
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        let found = self.phase == Phase::Exact;
+        found.then(|| vec![self.best.model.weights.clone(), self.best.model.intercepts.clone()])
+    }
+}

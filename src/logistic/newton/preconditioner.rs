@@ -1,0 +1,225 @@
+//! Preconditioners of conjugate gradients: factors of the Hessian of a sample of the rows, or of a part of it.
+
+use rayon::prelude::*;
+
+use super::layout::RowBlocks;
+use super::store::{BlockSample, Lines, Store};
+use super::tiles::{GRAIN, add_products};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::cholesky::Factor;
+
+/// Values of lines of the whole Hessian that are multiplied at a time: they stay in the second-level cache.
+const TOGETHER: usize = 1 << 16;
+/// What is added to the curvature of an intercept, in units of it: that of all intercepts together has none.
+const RIDGE: f64 = 1e-3;
+
+/// The part of the Hessian that a preconditioner factorises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HessianPart {
+    /// Its diagonal, as if all probabilities were equal.
+    Diagonal,
+    /// One block for all classes: the Hessian at W = 0, of which a gradient there sees no other part.
+    Shared,
+    /// A block for each class.
+    PerClass,
+    /// All of it.
+    Full,
+}
+
+/// A preconditioner.
+pub(super) struct Preconditioner {
+    pub kind: HessianPart,
+    diagonal: Vec<f64>,
+    factors: Vec<Factor>,
+    width: usize,
+}
+
+impl Preconditioner {
+    /// That of a sample of the rows at the last pass's weights. `penalties` are the regulariser's part of the diagonal,
+    /// one for each column.
+    pub fn new(
+        store: &mut Store<'_, '_>,
+        kind: HessianPart,
+        sample: BlockSample,
+        penalties: &[f64],
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        let (width, n_outputs) = (store.layout.width(), store.problem().n_outputs());
+        let mut diagonal = Vec::new();
+        let factor = |sums: &[f64], n: usize| {
+            let stride = Factor::stride(n);
+            let mut matrix = vec![0.0; n * stride];
+            for (row, (to, from)) in
+                matrix.chunks_exact_mut(stride).zip(sums.chunks_exact(n)).enumerate()
+            {
+                to[..=row].copy_from_slice(&from[..=row]);
+                let penalty = penalties[row % width];
+                let ridge = if penalty == 0.0 { RIDGE * to[row] } else { 0.0 };
+                to[row] += penalty + ridge;
+            }
+            Factor::new(matrix, n, interrupt)
+        };
+        let factors = match kind {
+            HessianPart::Diagonal => {
+                let flat = flat_curvature(n_outputs);
+                let sums = store.sums(sample, (width, interrupt), |layout, lines, sums| {
+                    add_squares(layout, lines, sums);
+                })?;
+                diagonal = sums.iter().zip(penalties).map(|(sum, own)| flat * sum + own).collect();
+                Vec::new()
+            }
+            HessianPart::Shared => {
+                let n_sums = (width * width, interrupt);
+                let sums = store.sums(sample, n_sums, add_shared)?;
+                vec![factor(&sums, width)?]
+            }
+            HessianPart::PerClass => {
+                let n_sums = (n_outputs * width * width, interrupt);
+                let sums = store.sums(sample, n_sums, add_classes)?;
+                let classes = sums.chunks_exact(width * width);
+                classes.map(|sums| factor(sums, width)).collect::<Result<_>>()?
+            }
+            HessianPart::Full => {
+                let n_sums = n_pairs(n_outputs) * n_pairs(width);
+                let sums = store.sums(sample, (n_sums, interrupt), add_all)?;
+                let mut matrix = spread(&sums, n_outputs, width);
+                add_means(&mut matrix, n_outputs, width);
+                vec![factor(&matrix, n_outputs * width)?]
+            }
+        };
+        Ok(Self { kind, diagonal, factors, width })
+    }
+
+    /// Divides a residual by the preconditioner.
+    pub fn apply(&self, values: &mut [f64]) {
+        let Self { kind, diagonal, factors, width } = self;
+        match (kind, &factors[..]) {
+            (HessianPart::Full, [factor]) => factor.solve(values),
+            (HessianPart::Diagonal, _) => {
+                for values in values.chunks_exact_mut(*width) {
+                    values.iter_mut().zip(diagonal).for_each(|(value, own)| *value /= own);
+                }
+            }
+            (_, [factor]) => {
+                let lines = values.par_chunks_exact_mut(*width);
+                lines
+                    .with_min_len((1 << 17) / (width * width) + 1)
+                    .for_each(|line| factor.solve(line));
+            }
+            _ => {
+                let lines = values.chunks_exact_mut(*width).zip(factors);
+                lines.for_each(|(line, factor)| factor.solve(line));
+            }
+        }
+    }
+}
+
+/// p (1 − p) of equal probabilities, or of the difference of two.
+fn flat_curvature(n_outputs: usize) -> f64 {
+    if n_outputs == 1 { 0.25 } else { 1.0 / n_outputs as f64 }
+}
+
+/// Adds Σ c_i x_i².
+fn add_squares(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
+    for (sum, line) in sums.iter_mut().zip(lines.rows.chunks_exact(layout.block_rows)) {
+        let weighted = line.iter().zip(lines.weights).map(|(x, weight)| weight * x * x);
+        *sum += f64::from(weighted.sum::<f32>());
+    }
+}
+
+/// Writes the lines times a factor for each row.
+fn multiply(rows: &[f32], factors: &[f32], product: &mut Vec<f32>) {
+    product.clear();
+    for line in rows.chunks_exact(factors.len()) {
+        product.extend(line.iter().zip(factors).map(|(x, factor)| x * factor));
+    }
+}
+
+/// Adds Σ c_i q x_i x_iᵀ with q as of equal probabilities.
+fn add_shared(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
+    let (n_rows, mut product) = (layout.block_rows, Vec::new());
+    let flat = flat_curvature(layout.problem.n_outputs()) as f32;
+    let factors: Vec<f32> = lines.weights.iter().map(|weight| flat * weight).collect();
+    multiply(lines.rows, &factors, &mut product);
+    add_products((&product[..], lines.rows, n_rows), (sums, layout.width()), true);
+}
+
+/// Adds Σ c_i p_ik (1 − p_ik) x_i x_iᵀ for each class.
+fn add_classes(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
+    let (n_rows, width, mut product) = (layout.block_rows, layout.width(), Vec::new());
+    let two = layout.problem.n_outputs() == 1;
+    let shares = lines.shares.chunks_exact(n_rows);
+    for (shares, sums) in shares.zip(sums.chunks_exact_mut(width * width)) {
+        let curved =
+            |(share, weight): (&f32, &f32)| weight * share * if two { 1.0 } else { 1.0 - share };
+        let factors: Vec<f32> = shares.iter().zip(lines.weights).map(curved).collect();
+        multiply(lines.rows, &factors, &mut product);
+        add_products((&product[..], lines.rows, n_rows), (sums, width), true);
+    }
+}
+
+/// Number of pairs of n things, each also with itself.
+fn n_pairs(n: usize) -> usize {
+    n * (n + 1) / 2
+}
+
+/// The pairs (a, b), b ≤ a.
+fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..n).flat_map(|a| (0..=a).map(move |b| (a, b)))
+}
+
+/// Adds Σ c_i (diag p_i − p_i p_iᵀ) ⊗ x_i x_iᵀ: a row for each pair of classes, a column for each pair of columns.
+fn add_all(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
+    let (n_rows, width) = (layout.block_rows, layout.width());
+    let classes: Vec<_> = pairs(layout.problem.n_outputs()).collect();
+    let columns: Vec<_> = pairs(width).collect();
+    let together = (TOGETHER / n_rows).max(GRAIN / 2);
+    let (mut curved, mut products) = (Vec::new(), Vec::new());
+    for (first, classes) in classes.chunks(together).enumerate() {
+        curved.clear();
+        for (a, b) in classes {
+            let (p, q) =
+                (&lines.shares[a * n_rows..][..n_rows], &lines.shares[b * n_rows..][..n_rows]);
+            let own = if a == b { 1.0 } else { 0.0 };
+            let both = p.iter().zip(q).zip(lines.weights);
+            curved.extend(both.map(|((p, q), weight)| weight * p * (own - q)));
+        }
+        for (second, columns) in columns.chunks(together).enumerate() {
+            products.clear();
+            for (a, b) in columns {
+                let (x, z) =
+                    (&lines.rows[a * n_rows..][..n_rows], &lines.rows[b * n_rows..][..n_rows]);
+                products.extend(x.iter().zip(z).map(|(x, z)| x * z));
+            }
+            let start = first * together * n_pairs(width) + second * together;
+            let sums = &mut sums[start..];
+            add_products((&curved[..], &products[..], n_rows), (sums, n_pairs(width)), false);
+        }
+    }
+}
+
+/// Gives curvature to the means of columns over the classes, which have none from the losses. Residuals have mean 0.
+fn add_means(matrix: &mut [f64], n_outputs: usize, width: usize) {
+    let n = n_outputs * width;
+    for column in 0..width {
+        let places = || (0..n_outputs).map(|class| class * width + column);
+        let mean = places().map(|at| matrix[at * n + at]).sum::<f64>() / n_outputs as f64;
+        for (row, other) in places().flat_map(|row| places().map(move |other| (row, other))) {
+            matrix[row * n + other] += mean / n_outputs as f64;
+        }
+    }
+}
+
+/// The lower triangle of the matrix whose pairs are given, with rows of as many values as there are.
+fn spread(sums: &[f64], n_outputs: usize, width: usize) -> Vec<f64> {
+    let n = n_outputs * width;
+    let mut matrix = vec![0.0; n * n];
+    for ((a, b), sums) in pairs(n_outputs).zip(sums.chunks_exact(n_pairs(width))) {
+        for ((row, column), sum) in pairs(width).zip(sums) {
+            matrix[(a * width + row) * n + b * width + column] = *sum;
+            matrix[(a * width + column) * n + b * width + row] = *sum;
+        }
+    }
+    matrix
+}

@@ -1,0 +1,310 @@
+//! Passes over rows that are kept in blocks of single precision.
+
+use rayon::prelude::*;
+
+use super::layout::RowBlocks;
+use super::softmax::{BlockSums, BlockTargets, Precision, curve, softmax};
+use super::tiles::{GRAIN, add_products, scores};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::{Aligned, Element};
+use crate::logistic::LogisticProblem;
+use crate::parallel::min_len;
+
+/// Partial sums of a pass: enough for the threads of a desk, few enough to be added up in no time.
+const PARTS: usize = 16;
+/// Values of a block of rows, so that it stays in the second-level cache with its scores.
+const BLOCK: usize = 1 << 16;
+/// The largest number of rows of a block.
+const MOST_ROWS: usize = 1024;
+
+/// The rows of a problem in blocks, with the probabilities that a pass leaves.
+pub(super) struct Store<'p, 'a> {
+    /// The order of the rows, and their units.
+    pub layout: RowBlocks<'p, 'a>,
+    /// The largest c_i: the weights of blocks are in units of it.
+    weight: f64,
+    blocks: Vec<Block>,
+    parts: Vec<PassPart>,
+    blocks_of_part: usize,
+}
+
+/// Some rows, a line for each column.
+struct Block {
+    /// Its place among all blocks.
+    place: usize,
+    /// A sample of k blocks has those whose rank is below k.
+    rank: usize,
+    rows: Aligned<f32>,
+    labels: Vec<u32>,
+    weights: (Vec<f32>, Vec<f64>),
+    /// Probabilities, a line for each output.
+    shares: Aligned<f32>,
+}
+
+/// Work space and sums of the blocks of a part.
+pub(super) struct PassPart {
+    singles: Aligned<f32>,
+    doubles: Aligned<f64>,
+    rows: Aligned<f64>,
+    sums: Vec<f64>,
+    totals: BlockSums,
+}
+
+/// The blocks that a pass visits, and the factor of its sums.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct BlockSample {
+    pub n_blocks: usize,
+    pub factor: f64,
+}
+
+impl<'p, 'a> Store<'p, 'a> {
+    pub fn new(problem: &'p LogisticProblem<'a>) -> Self {
+        let (n_rows, n_outputs) = (problem.n_examples(), problem.n_outputs());
+        let width = problem.n_features() + usize::from(problem.intercept());
+        let most = (BLOCK / width.max(n_outputs).max(1)).min(n_rows / 12).min(MOST_ROWS);
+        let block_rows = (most / GRAIN * GRAIN).max(GRAIN);
+        let n_blocks = n_rows.div_ceil(block_rows);
+        let blocks_of_part = n_blocks.div_ceil(PARTS).max(1);
+        let n_parts = n_blocks.div_ceil(blocks_of_part);
+        // Ranks go round the parts, so that samples keep all threads busy.
+        let mut ranks: Vec<usize> = (0..n_blocks).collect();
+        ranks.sort_by_key(|block| (block % blocks_of_part, block / blocks_of_part));
+        let mut blocks: Vec<Block> = (0..n_blocks).map(Block::empty).collect();
+        ranks.iter().enumerate().for_each(|(rank, block)| blocks[*block].rank = rank);
+        let part = |_| PassPart {
+            singles: Aligned::zeros(n_outputs * block_rows),
+            doubles: Aligned::zeros(0),
+            rows: Aligned::zeros(0),
+            sums: Vec::new(),
+            totals: BlockSums::default(),
+        };
+        let weight = problem.weights().iter().copied().fold(0.0, f64::max);
+        Self {
+            layout: RowBlocks::new(problem, block_rows),
+            weight,
+            blocks,
+            parts: (0..n_parts).map(part).collect(),
+            blocks_of_part,
+        }
+    }
+
+    /// The problem.
+    pub fn problem(&self) -> &'p LogisticProblem<'a> {
+        self.layout.problem
+    }
+
+    /// Number of values of a gradient.
+    pub fn len(&self) -> usize {
+        self.problem().n_outputs() * self.layout.width()
+    }
+
+    /// The largest number of sums in a row that an entry of a gradient is the result of.
+    pub fn depth(&self) -> usize {
+        // Each lane sums its own rows.
+        self.layout.block_rows / <f64 as Element>::lanes()
+            + <f64 as Element>::lanes()
+            + self.blocks_of_part
+            + self.parts.len()
+    }
+
+    /// All rows.
+    pub fn all(&self) -> BlockSample {
+        BlockSample { n_blocks: self.blocks.len(), factor: 1.0 }
+    }
+
+    /// About a share of the rows.
+    pub fn sample(&self, share: f64) -> BlockSample {
+        let most = self.blocks.len();
+        let n_blocks = ((most as f64 * share).ceil() as usize).clamp(1, most);
+        BlockSample { n_blocks, factor: most as f64 / n_blocks as f64 }
+    }
+
+    /// Number of rows of a sample, with those that fill blocks up.
+    pub fn n_rows(&self, sample: BlockSample) -> usize {
+        sample.n_blocks * self.layout.block_rows
+    }
+
+    /// Σ c_i loss_i and its gradient in single precision over a sample.
+    pub fn pass(
+        &mut self,
+        weights: &[f64],
+        sample: BlockSample,
+        gradient: &mut Vec<f64>,
+        interrupt: &Interrupt,
+    ) -> Result<BlockSums> {
+        let narrow: Vec<f32> = weights.iter().map(|weight| *weight as f32).collect();
+        self.visit(sample, (self.len(), interrupt), |layout, block, part| {
+            let PassPart { singles, sums, totals, .. } = part;
+            let targets = BlockTargets { labels: &block.labels, weights: &block.weights.0 };
+            let work = (&mut singles[..], &mut block.shares[..], &mut sums[..]);
+            totals.join(&look(layout, (&block.rows, targets), &narrow, work));
+        })?;
+        Ok(self.collect(sample.factor, gradient))
+    }
+
+    /// The same in double precision over all rows.
+    pub fn exact_pass(
+        &mut self,
+        weights: &[f64],
+        gradient: &mut Vec<f64>,
+        interrupt: &Interrupt,
+    ) -> Result<BlockSums> {
+        self.visit(self.all(), (self.len(), interrupt), |layout, block, part| {
+            let PassPart { singles, doubles, rows, sums, totals } = part;
+            if rows.is_empty() {
+                *rows = Aligned::zeros(layout.width() * layout.block_rows);
+                *doubles = Aligned::zeros(singles.len());
+            }
+            layout.fill(block.place, &mut rows[..]);
+            let targets = BlockTargets { labels: &block.labels, weights: &block.weights.1 };
+            let work = (&mut doubles[..], &mut block.shares[..], &mut sums[..]);
+            totals.join(&look(layout, (&rows[..], targets), weights, work));
+        })?;
+        Ok(self.collect(1.0, gradient))
+    }
+
+    /// The product of the losses' Hessian at the last pass's weights with a direction, over a sample of its rows.
+    pub fn product(
+        &mut self,
+        direction: &[f64],
+        sample: BlockSample,
+        product: &mut Vec<f64>,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        let largest = direction.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+        let size = if largest > 0.0 { largest } else { 1.0 };
+        let narrow: Vec<f32> = direction.iter().map(|value| (value / size) as f32).collect();
+        self.visit(sample, (self.len(), interrupt), |layout, block, part| {
+            let (width, n_rows) = (layout.width(), layout.block_rows);
+            let PassPart { singles, sums, .. } = part;
+            scores((&block.rows[..], n_rows), (&narrow, width), singles);
+            let targets = BlockTargets { labels: &block.labels, weights: &block.weights.0 };
+            curve(singles, targets, &block.shares);
+            add_products((&singles[..], &block.rows[..], n_rows), (sums, width), false);
+        })?;
+        self.collect(sample.factor * size, product);
+        Ok(())
+    }
+
+    /// Sums of `n_sums` values over the blocks of a sample, which `add` has a part of.
+    pub fn sums(
+        &mut self,
+        sample: BlockSample,
+        (n_sums, interrupt): (usize, &Interrupt),
+        add: impl Fn(&RowBlocks<'_, '_>, Lines<'_>, &mut [f64]) + Sync,
+    ) -> Result<Vec<f64>> {
+        self.visit(sample, (n_sums, interrupt), |layout, block, part| {
+            let lines =
+                Lines { rows: &block.rows, shares: &block.shares, weights: &block.weights.0 };
+            add(layout, lines, &mut part.sums);
+        })?;
+        let mut sums = Vec::new();
+        self.collect(sample.factor, &mut sums);
+        Ok(sums)
+    }
+
+    /// Visits the blocks of a sample, in parallel over parts, whose sums begin at 0.
+    fn visit(
+        &mut self,
+        sample: BlockSample,
+        (n_sums, interrupt): (usize, &Interrupt),
+        look: impl Fn(&RowBlocks<'_, '_>, &mut Block, &mut PassPart) + Sync,
+    ) -> Result<()> {
+        let Self { layout, weight, blocks, parts, blocks_of_part } = self;
+        let n_numbers = layout.block_rows * *blocks_of_part * layout.width();
+        let inverse = 1.0 / *weight;
+        let parts = parts.par_iter_mut().zip(blocks.par_chunks_mut(*blocks_of_part));
+        parts.with_min_len(min_len(n_numbers)).for_each(|(part, blocks)| {
+            part.sums.clear();
+            part.totals = BlockSums::default();
+            for block in blocks.iter_mut().filter(|block| block.rank < sample.n_blocks) {
+                // Parts without a block take no memory.
+                part.sums.resize(n_sums, 0.0);
+                if interrupt.is_raised() {
+                    break;
+                }
+                block.pack(layout, inverse);
+                look(layout, block, part);
+            }
+        });
+        interrupt.check()
+    }
+
+    /// The sums of all parts in their order, times a factor and the unit of weights.
+    fn collect(&self, factor: f64, sums: &mut Vec<f64>) -> BlockSums {
+        let factor = factor * self.weight;
+        let mut totals = BlockSums::default();
+        sums.clear();
+        for part in &self.parts {
+            totals.join(&part.totals);
+            if sums.is_empty() {
+                sums.extend_from_slice(&part.sums);
+            } else {
+                sums.iter_mut().zip(&part.sums).for_each(|(sum, value)| *sum += value);
+            }
+        }
+        sums.iter_mut().for_each(|sum| *sum *= factor);
+        totals.scaled(factor)
+    }
+}
+
+/// What sums over a block are made of.
+#[derive(Clone, Copy)]
+pub(super) struct Lines<'b> {
+    /// A line of values for each column.
+    pub rows: &'b [f32],
+    /// A line of probabilities for each output.
+    pub shares: &'b [f32],
+    /// The c_i, in units of the largest.
+    pub weights: &'b [f32],
+}
+
+/// Adds a block's part of a gradient.
+fn look<T: Precision + Element>(
+    layout: &RowBlocks<'_, '_>,
+    (rows, targets): (&[T], BlockTargets<'_, T>),
+    weights: &[T],
+    (values, shares, sums): (&mut [T], &mut [f32], &mut [f64]),
+) -> BlockSums {
+    let (width, n_rows) = (layout.width(), layout.block_rows);
+    if weights.iter().all(|weight| weight.is_zero()) {
+        values.fill(T::zero());
+    } else {
+        scores((rows, n_rows), (weights, width), values);
+    }
+    let totals = softmax(values, targets, shares);
+    add_products((&*values, rows, n_rows), (sums, width), false);
+    totals
+}
+
+impl Block {
+    fn empty(place: usize) -> Self {
+        Self {
+            place,
+            rank: place,
+            rows: Aligned::zeros(0),
+            labels: Vec::new(),
+            weights: (Vec::new(), Vec::new()),
+            shares: Aligned::zeros(0),
+        }
+    }
+
+    /// Copies the rows, their labels and weights, unless they are here.
+    fn pack(&mut self, layout: &RowBlocks<'_, '_>, inverse: f64) {
+        if !self.labels.is_empty() {
+            return;
+        }
+        let (problem, n_rows) = (layout.problem, layout.block_rows);
+        self.rows = Aligned::zeros(layout.width() * n_rows);
+        self.shares = Aligned::zeros(problem.n_outputs() * n_rows);
+        layout.fill(self.place, &mut self.rows[..]);
+        for place in self.place * n_rows..(self.place + 1) * n_rows {
+            let row = layout.row(place);
+            self.labels.push(row.map_or(0, |row| problem.labels()[row]));
+            let weight = row.map_or(0.0, |row| problem.weights()[row] * inverse);
+            self.weights.0.push(weight as f32);
+            self.weights.1.push(weight);
+        }
+    }
+}

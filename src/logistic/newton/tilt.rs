@@ -1,0 +1,192 @@
+//! The dual point of a pass whose probabilities miss the constraint that an intercept adds.
+
+use super::layout::RowBlocks;
+use super::softmax::BlockSums;
+use super::store::{Lines, Store};
+use super::tiles::add_products;
+use crate::dual::rounding::{Bounded, Sum, TINY, gamma};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::logistic::LogisticModel;
+use crate::logistic::certificate::{SOLVED, VIOLATED, tilt_of};
+use crate::logistic::terms::{EXPONENTIAL, Terms};
+use crate::run::Certificate;
+
+/// Twice the largest relative change of a probability.
+const LARGEST: f64 = 0.4;
+/// What is lost in the probabilities of single precision that tilts are computed from.
+const SINGLE: f64 = 1e-6;
+
+/// Objective and dual value after an exact pass at scaled weights; `gradient` is that of the losses.
+pub(super) fn certify(
+    store: &mut Store<'_, '_>,
+    (scaled, model): (&[f64], &LogisticModel),
+    (totals, gradient): (BlockSums, &[f64]),
+    interrupt: &Interrupt,
+) -> Result<Certificate> {
+    let problem = store.problem();
+    let error = score_error(store, scaled);
+    let terms = terms(store, totals, gradient, error);
+    let certificate = terms.certificate(problem, model);
+    let violation = terms.residual.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+    if !problem.intercept() || violation <= VIOLATED * problem.total() {
+        return Ok(certificate);
+    }
+    let Some(tilt) = tilt_of(problem, &terms.residual, moments(store, interrupt)?) else {
+        return Ok(certificate);
+    };
+    let most = tilt.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+    if most > 0.5 * LARGEST {
+        return Ok(certificate);
+    }
+    let moved = moved(store, &tilt, interrupt)?;
+    let tilted = tilted(store, (&terms, model), (&moved, 4.0 * most, error));
+    let dual = tilted.certificate(problem, model).dual;
+    Ok(Certificate { primal: certificate.primal, dual: certificate.dual.max(dual) })
+}
+
+/// A bound on the error of each score: the rows are at most 1 in each column.
+fn score_error(store: &Store<'_, '_>, scaled: &[f64]) -> f64 {
+    let width = store.layout.width();
+    let sizes = scaled.chunks_exact(width.max(1)).map(|line| line.iter().map(|u| u.abs()).sum());
+    let size: f64 = sizes.fold(0.0, f64::max);
+    gamma(width + 4) * size + (width + 2) as f64 * (1.0 + size) * TINY
+}
+
+/// The sums of a certificate.
+fn terms(store: &Store<'_, '_>, totals: BlockSums, gradient: &[f64], error: f64) -> Terms {
+    let (problem, width) = (store.problem(), store.layout.width());
+    let (depth, d) = (store.depth(), problem.n_features());
+    let rounded = EXPONENTIAL + gamma(problem.n_classes() + depth + 8);
+    let slope = if error < 0.1 { totals.slope } else { problem.total() };
+    let moved = 2.0 * error * slope * (1.0 + rounded);
+    let underflown = problem.total() * problem.n_classes() as f64 * 1e-300;
+    let mut terms = Terms::zeros(problem.n_outputs());
+    terms.loss = Sum::default();
+    terms.loss.add(Bounded::new(totals.loss, rounded * totals.loss + moved + underflown));
+    terms.entropy = totals.entropy * (1.0 - rounded);
+    terms.distance = totals.distance * (1.0 + rounded);
+    terms.depth = depth;
+    for (line, residual) in gradient.chunks_exact(width.max(1)).zip(&mut terms.residual) {
+        let (own, constant) = line.split_at(d);
+        terms.image.extend(own.iter().zip(&store.layout.units).map(|(g, unit)| -g * unit));
+        *residual = constant.first().map_or(0.0, |constant| -constant);
+    }
+    terms
+}
+
+/// Σ c_i (diag p_i − p_i p_iᵀ) over the outputs; nothing where there are too many.
+fn moments(store: &mut Store<'_, '_>, interrupt: &Interrupt) -> Result<Vec<f64>> {
+    let n = store.problem().n_outputs();
+    if n > SOLVED {
+        return Ok(Vec::new());
+    }
+    let add = |layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]| {
+        let n_rows = layout.block_rows;
+        let mut weighted = Vec::new();
+        for (class, line) in lines.shares.chunks_exact(n_rows).enumerate() {
+            let own = line.iter().zip(lines.weights).map(|(share, weight)| -share * weight);
+            let start = weighted.len();
+            weighted.extend(own);
+            sums[class * (n + 1)] -= f64::from(weighted[start..].iter().sum::<f32>());
+        }
+        // The shares of two classes are p (1 − p).
+        if n > 1 {
+            add_products((&weighted[..], lines.shares, n_rows), (sums, n), false);
+        }
+    };
+    store.sums(store.all(), (n * n, interrupt), add)
+}
+
+/// Sums over all rows of the changes c_i γ_i, γ_ik = p_ik (δ_k − ⟨p_i, δ⟩ / Σ p_i).
+struct Moved {
+    /// Σ c_i γ_i x_iᵀ in single precision, output after output, the columns in their units.
+    image: Vec<f64>,
+    /// Σ c_i γ_i.
+    residual: Vec<f64>,
+    /// Σ c_i |γ_i|.
+    size: f64,
+    /// ½ Σ c_i γ_ik² / p_ik.
+    curved: f64,
+}
+
+fn moved(store: &mut Store<'_, '_>, tilt: &[f64], interrupt: &Interrupt) -> Result<Moved> {
+    let (n, n_outputs) = (store.len(), store.problem().n_outputs());
+    let add = |layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]| {
+        let n_rows = layout.block_rows;
+        let mut changes = vec![0.0_f32; n_outputs * n_rows];
+        let (image, rest) = sums.split_at_mut(n);
+        let (residual, totals) = rest.split_at_mut(n_outputs);
+        for row in 0..n_rows {
+            let weight = f64::from(lines.weights[row]);
+            let shares = || lines.shares[row..].iter().step_by(n_rows).map(|p| f64::from(*p));
+            let (mut sum, mut mean) = (0.0, 0.0);
+            shares().zip(tilt).for_each(|(p, tilt)| (sum, mean) = (sum + p, mean + p * tilt));
+            // Of two classes there is p (1 − p), the derivative of p, alone.
+            let (tilt, mean) = if n_outputs == 1 { (&tilt[1..], 0.0) } else { (tilt, mean / sum) };
+            for (line, (p, tilt)) in shares().zip(tilt).enumerate() {
+                let change = p * (tilt - mean);
+                changes[line * n_rows + row] = (weight * change) as f32;
+                residual[line] += weight * change;
+                totals[0] += weight * change.abs();
+                totals[1] += 0.5 * weight * change * (tilt - mean);
+            }
+        }
+        add_products((&changes[..], lines.rows, n_rows), (image, layout.width()), false);
+    };
+    let mut sums = store.sums(store.all(), (n + n_outputs + 2, interrupt), add)?;
+    let (size, curved) = (sums[n + n_outputs], sums[n + n_outputs + 1]);
+    sums.truncate(n + n_outputs);
+    let residual = sums.split_off(n);
+    // The other class of two changes as much.
+    let factor = if n_outputs == 1 { 2.0 } else { 1.0 };
+    Ok(Moved { image: sums, residual, size: factor * size, curved })
+}
+
+/// The sums of the distributions α_i + γ_i, of which the entropy is a lower bound that contains what the change adds.
+///
+/// H(α + γ) ≥ H(α) − ⟨γ, log α⟩ − ½ Σ γ²/α / (1 − max |γ/α|), and log α_i is W x_i + b up to a constant. The error e of
+/// the image changes the dual value by ⟨v − W, e⟩ − ½‖e‖².
+fn tilted(
+    store: &Store<'_, '_>,
+    (terms, model): (&Terms, &LogisticModel),
+    (moved, relative, error): (&Moved, f64, f64),
+) -> Terms {
+    let (width, d) = (store.layout.width(), store.problem().n_features());
+    let mut terms = terms.clone();
+    let lines = moved.image.chunks_exact(width.max(1)).map(|line| &line[..d]);
+    let single = (store.layout.block_rows + 16) as f64 * f64::from(f32::EPSILON) * moved.size;
+    let (mut first, mut size, mut squares) = (0.0, 0.0, vec![0.0; d]);
+    for (line, (image, weights)) in
+        lines.zip(terms.image.chunks_exact_mut(d.max(1)).zip(model.weights.chunks_exact(d.max(1))))
+    {
+        for (column, (moved, (v, w))) in line.iter().zip(image.iter_mut().zip(weights)).enumerate()
+        {
+            let moved = moved * store.layout.units[column];
+            *v -= moved;
+            first += moved * w;
+            size += (moved * w).abs();
+            squares[column] += (*v - w) * (*v - w);
+        }
+    }
+    for (moved, b) in moved.residual.iter().zip(&model.intercepts) {
+        first += moved * b;
+        size += (moved * b).abs();
+    }
+    let lost = squares.iter().zip(&store.layout.units).map(|(square, unit)| {
+        let own = single * unit;
+        square.sqrt() * own + own * own
+    });
+    let rounded = gamma(terms.image.len() + store.depth() + 8);
+    let wrong = lost.sum::<f64>() * (1.0 + SINGLE)
+        + rounded * size
+        + 2.0 * (error + EXPONENTIAL) * moved.size;
+    let curved = moved.curved * (1.0 + SINGLE) / (1.0 - relative);
+    terms.entropy -= first + curved + wrong;
+    for (residual, moved) in terms.residual.iter_mut().zip(&moved.residual) {
+        *residual -= moved;
+    }
+    // What rounding does to the changes, as to the distributions themselves.
+    terms.distance += moved.size;
+    terms
+}

@@ -1,0 +1,215 @@
+"""Logistic regression: the optimum is scikit-learn's, and its certificate holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import logsumexp
+from sklearn.linear_model import LogisticRegression as Reference
+
+from dualgap import LogisticRegression, _core
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def table(n: int, d: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and labels that a linear model explains in part."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    scores = X @ rng.standard_normal((d, n_classes)) + rng.standard_normal(n_classes)
+    y = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+    y[:n_classes] = np.arange(n_classes)
+    return X, y
+
+
+def exact(*args, **parameters) -> LogisticRegression:
+    """An estimator whose fit ends where rounding does not let it go on."""
+    return LogisticRegression(*args, tol=0.0, **parameters)
+
+
+def objective(model: LogisticRegression, X: np.ndarray, y: np.ndarray, weights=1.0) -> float:
+    """The objective in its own units, from the definition."""
+    scores = X @ model.coef_.T + model.intercept_
+    if scores.shape[1] == 1:
+        scores = np.hstack([0 * scores, scores])
+    codes = np.searchsorted(model.classes_, y)
+    losses = logsumexp(scores, axis=1) - scores[np.arange(len(y)), codes]
+    weights = np.broadcast_to(weights, len(y))
+    total = model.C * weights.sum()
+    return 0.5 * (model.coef_**2).sum() / total + (weights * losses).sum() / weights.sum()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 7])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("C", [0.01, 1.0, 30.0])
+def test_the_weights_are_those_of_scikit_learn(n_classes, intercept, C):
+    X, y = table(300, 6, n_classes)
+    model = exact(C, fit_intercept=intercept).fit(X, y)
+    other = Reference(C=C, fit_intercept=intercept, solver="newton-cg", tol=1e-11, max_iter=1000)
+    other.fit(X, y)
+    assert model.coef_.shape == other.coef_.shape
+    np.testing.assert_allclose(model.coef_, other.coef_, atol=1e-6)
+    expected = other.intercept_ - (other.intercept_.mean() if n_classes > 2 else 0.0)
+    np.testing.assert_allclose(model.intercept_, expected, atol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(X), other.predict_proba(X), atol=1e-6)
+    np.testing.assert_allclose(model.decision_function(X), other.decision_function(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("class_weight", [None, "balanced", {0: 3.0, 1: 0.5}])
+def test_weights_of_rows_and_classes_are_those_of_scikit_learn(n_classes, class_weight):
+    X, y = table(200, 4, n_classes)
+    weights = np.random.default_rng(1).integers(0, 4, size=len(y)).astype(float)
+    model = exact(class_weight=class_weight).fit(X, y, weights)
+    other = Reference(class_weight=class_weight, solver="newton-cg", tol=1e-11, max_iter=1000)
+    other.fit(X, y, weights)
+    np.testing.assert_allclose(model.coef_, other.coef_, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("tol", [0.5, 1e-2, 1e-4, 1e-8, 1e-9])
+def test_the_certificate_encloses_the_optimum(n_classes, intercept, tol):
+    X, y = table(500, 8, n_classes, seed=3)
+    best = exact(5.0, fit_intercept=intercept).fit(X, y)
+    model = LogisticRegression(5.0, fit_intercept=intercept, tol=tol).fit(X, y)
+    assert model.converged_
+    assert model.relative_gap_ <= tol
+    assert model.dual_objective_ <= best.objective_
+    assert best.dual_objective_ <= model.objective_
+    assert objective(model, X, y) == pytest.approx(model.objective_, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "csr", "csr32"])
+def test_rows_of_any_kind_give_the_same_model(kind):
+    X, y = table(400, 5, 3)
+    X = X.astype(np.float16).astype(float)
+    X[np.abs(X) < 0.3] = 0.0
+    expected = exact().fit(X, y)
+    if kind.startswith("csr"):
+        given = sp.csr_matrix(X.astype(np.float32) if kind == "csr32" else X)
+    else:
+        given = X.astype(kind)
+    model = exact().fit(given, y)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-6)
+    assert (model.predict(given) == expected.predict(X)).all()
+
+
+def test_the_model_does_not_depend_on_the_threads():
+    X, y = table(6000, 20, 6)
+    models = [LogisticRegression(tol=1e-8, n_jobs=n).fit(X, y) for n in (1, 2, 5)]
+    for model in models[1:]:
+        assert (model.coef_ == models[0].coef_).all()
+        assert (model.intercept_ == models[0].intercept_).all()
+        assert model.dual_objective_ == models[0].dual_objective_
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_columns_of_very_different_scales_converge(n_classes, intercept):
+    X, y = table(1000, 12, n_classes)
+    X *= 10.0 ** np.linspace(-6, 6, 12)
+    model = LogisticRegression(fit_intercept=intercept, tol=1e-6).fit(X, y)
+    assert model.converged_
+    assert model.n_iter_ < 60
+
+
+@pytest.mark.parametrize("C", [1e-12, 1e-3, 1e6, 1e12])
+@pytest.mark.parametrize("scale", [1e-150, 1e-20, 1e20, 1e150])
+def test_extreme_numbers_have_a_certificate(C, scale):
+    X, y = table(60, 3, 3)
+    model = LogisticRegression(C, tol=1e-6, max_iter=300).fit(X * scale, y)
+    assert np.isfinite(model.coef_).all()
+    assert 0.0 <= model.dual_objective_ <= model.objective_ <= model.null_objective_
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_separable_rows_converge(intercept):
+    X, y = table(200, 3, 3)
+    X = np.eye(3)[y] * 3 + 0.1 * X
+    for C in (1.0, 1e3 if intercept else 1e6):
+        model = LogisticRegression(C, fit_intercept=intercept, tol=1e-4).fit(X, y)
+        assert model.converged_, C
+        assert (model.predict(X) == y).all()
+
+
+def test_a_warm_start_saves_steps():
+    X, y = table(3000, 15, 5)
+    model = LogisticRegression(tol=1e-6, warm_start=True).fit(X, y)
+    first = model.n_iter_
+    model.set_params(C=1.1).fit(X, y)
+    assert model.converged_
+    assert model.n_iter_ < first
+    cold = LogisticRegression(1.1, tol=1e-6).fit(X, y)
+    assert model.objective_ == pytest.approx(cold.objective_, rel=1e-6)
+
+
+def test_labels_of_any_kind():
+    X, y = table(100, 3, 3)
+    names = np.array(["ham", "spam", "eggs"])
+    model = LogisticRegression().fit(X, names[y])
+    assert set(model.predict(X)) <= set(names)
+    assert model.score(X, names[y]) > 0.5
+
+
+def test_probabilities_sum_to_one_and_logs_are_finite():
+    X, y = table(100, 3, 4)
+    model = LogisticRegression(100.0).fit(X, y)
+    assert np.allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    far = model.predict_log_proba(1e6 * X)
+    assert np.isfinite(far).all()
+
+
+def test_undecided_rows_are_those_that_the_optimum_may_move():
+    X, y = table(300, 4, 3)
+    rough = LogisticRegression(fit_intercept=False, tol=1e-2).fit(X, y)
+    best = exact(fit_intercept=False).fit(X, y)
+    decided = ~rough.undecided(X)
+    assert (rough.predict(X)[decided] == best.predict(X)[decided]).all()
+    assert not best.undecided(X).any()
+    with pytest.raises(ValueError, match="fit_intercept=False"):
+        LogisticRegression().fit(X, y).undecided(X)
+
+
+def test_a_callback_stops_the_fit_and_sees_its_objectives():
+    X, y = table(500, 5, 3)
+    seen = []
+
+    def stop(epoch, seconds, primal, dual):
+        seen.append((epoch, primal, dual))
+        return epoch == 2
+
+    model = LogisticRegression(tol=1e-12, callback=stop).fit(X, y)
+    assert model.n_iter_ == 2
+    assert [epoch for epoch, *_ in seen] == [1, 2]
+    assert 0.0 <= model.dual_objective_ <= model.objective_ < model.null_objective_
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"C": 0.0}, "C: must be"),
+        ({"solver": "sag"}, "solver: must be one of"),
+        ({"fit_intercept": "yes"}, "fit_intercept: must be"),
+        ({"tol": -1.0}, "tol: must be"),
+        ({"class_weight": {0: -1.0}}, "class_weight: must be"),
+    ],
+)
+def test_bad_parameters_are_named(parameters, message):
+    X, y = table(20, 2, 2)
+    with pytest.raises(ValueError, match=message):
+        LogisticRegression(**parameters).fit(X, y)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_rows_that_are_not_finite_are_refused(bad):
+    X, y = table(20, 2, 2)
+    X[3, 1] = bad
+    for given in (X, sp.csr_matrix(X)):
+        with pytest.raises(ValueError, match="X"):
+            LogisticRegression().fit(given, y)
+
+
+def test_the_solvers_are_those_of_the_core():
+    assert _core.LOGISTIC_SOLVERS[0] == "auto"
