@@ -131,7 +131,7 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
             return Err(Error::argument("X", "there must be at least one row and one output"));
         }
         if rows.n_cols() == 0 {
-            return Err(Error::argument("X", "there must be at least one column"));
+            return Err(Error::argument("X", "must have at least one column"));
         }
         targets.check(objective.loss, rows.n_rows(), objective.n_outputs)?;
         if !(objective.radius.is_finite() && objective.radius > 0.0) {

@@ -369,7 +369,7 @@ def test_no_outputs_no_columns_and_no_classes_are_rejected():
             np.ones((2, 2)), nothing, kernel="square", augmented=False, n_threads=1
         )
     given = {"kernel": "square", "penalty": "l1", "selection": "refined", "tol": 0.1, "seed": 0}
-    with pytest.raises(ValueError, match="X: there must be at least one column"):
+    with pytest.raises(ValueError, match="X: must have at least one column"):
         _core.select_basis(np.ones((2, 0)), np.ones((2, 1)), {**given, "n_threads": 1})
     with pytest.raises(ValueError, match="n_labels: must be between 1"):
         _core.StructuredModel.label_edges(np.zeros(0, np.uint8), 0, "tree")

@@ -440,7 +440,7 @@ CHAIN = chains(4)
             [np.ones((2, 2, 1))],
             [[(0, 0), (0, 1)]],
             {"solver": "extragradient"},
-            "y: .*no matching",
+            "y: .*not a matching",
         ),
         (ChainModel(), *CHAIN, {"solver": "frank-wolfe", "cache": True}, "cache: solver="),
         (ChainModel(), *CHAIN, {"solver": "subgradient", "step": "away"}, "step: solver="),
