@@ -25,7 +25,9 @@ __all__ = [
     "Vocabulary",
     "__version__",
     "best_items",
+    "best_of_blend",
     "check_loss",
+    "compare_blends",
     "consensus_round",
     "cross_validate",
     "fit_class_features",
@@ -37,11 +39,14 @@ __all__ = [
     "fit_variational",
     "fold_in",
     "fold_in_interactions",
+    "item_graph",
+    "item_regression",
     "multiclass_path",
     "plan_multiclass",
     "predict_polynomial",
     "read_labels",
     "read_libsvm",
+    "scores_of_blend",
     "select_basis",
     "sequence_path",
     "structured_path",
@@ -264,41 +269,31 @@ class _SearchSettings(_MarginRecord, _SearchRecord, _RunRecord): ...
 def cross_validate(
     rows: _Rows, labels: NDArray[np.uint32], settings: _SearchSettings
 ) -> _Search: ...
-
-class _Blocks(TypedDict):
-    outcome: str
-    objective: float
-    dual_objective: None  # no bound is known
-    history: dict[str, NDArray[Any]]
-    users: NDArray[np.float64]
-    items: NDArray[np.float64]
-    output: NDArray[np.float64]
-    intercept: NDArray[np.float64]
-    precision: float
-    user_prior: dict[str, Any]
-    item_prior: dict[str, Any]
-    user_effects: NDArray[np.float64] | None
-    item_effects: NDArray[np.float64] | None
-
 def fit_variational(
     users: NDArray[np.uint32],
     items: NDArray[np.uint32],
     values: NDArray[np.float64],
     settings: _records.VariationalRecord,
-) -> _Blocks: ...
-
-class _Factors(TypedDict):
-    outcome: str
-    objective: float
-    dual_objective: None
-    history: dict[str, NDArray[Any]]
-    users: NDArray[np.float64]
-    items: NDArray[np.float64]
-
-def fit_interactions(record: _records.InteractionRecord) -> _Factors: ...
+) -> _records.FittedBlocks: ...
+def fit_interactions(record: _records.InteractionRecord) -> _records.FittedFactors: ...
 def fold_in_interactions(
     record: _records.InteractionRecord, items: NDArray[np.float64]
 ) -> NDArray[np.float64]: ...
+
+_ItemWeights: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
+_Ranked: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float32]]
+
+def item_graph(record: _records.ClicksRecord) -> _ItemWeights: ...
+def item_regression(
+    record: _records.ClicksRecord, head: NDArray[np.uint32], ridge: float, dropout: float
+) -> _ItemWeights: ...
+def best_of_blend(
+    record: _records.BlendRecord, excluded: _records.ExclusionRecord, n: int
+) -> _Ranked: ...
+def scores_of_blend(record: _records.BlendRecord) -> NDArray[np.float32]: ...
+def compare_blends(
+    record: _records.BlendRecord, held_out: _records.ListsRecord, weightings: list[list[float]]
+) -> list[float]: ...
 def fold_in(
     rows: NDArray[np.uint32],
     partners: NDArray[np.uint32],
@@ -307,7 +302,7 @@ def fold_in(
 ) -> NDArray[np.float64]: ...
 def best_items(
     parts: list[_records.PartRecord], excluded: _records.ExclusionRecord, n: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
+) -> _Ranked: ...
 
 @final
 class StructuredModel:

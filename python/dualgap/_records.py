@@ -57,10 +57,54 @@ class InteractionRecord(InteractionParameters):
 
     users: NDArray[np.uint32]
     items: NDArray[np.uint32]
-    targets: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    targets: NDArray[np.float64] | None  # None if all are 1
+    weights: NDArray[np.float64] | None
     seed: int
+    start: tuple[NDArray[np.float64], NDArray[np.float64]] | None  # factors of all users and items
     callback: Callable[..., Any] | None
+
+
+class FittedFactors(TypedDict):
+    """Result of a fit to likes."""
+
+    outcome: str
+    objective: float
+    dual_objective: None  # no bound is known
+    history: dict[str, NDArray[Any]]
+    users: NDArray[np.float64]
+    items: NDArray[np.float64]
+
+
+class FittedBlocks(FittedFactors):
+    """Result of a variational fit; `users` and `items` are blocks of a side."""
+
+    output: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    precision: float
+    user_prior: dict[str, Any]
+    item_prior: dict[str, Any]
+    user_effects: NDArray[np.float64] | None
+    item_effects: NDArray[np.float64] | None
+
+
+class ClicksRecord(TypedDict):
+    """Clicks from which item-item models are made."""
+
+    users: NDArray[np.uint32]
+    items: NDArray[np.uint32]
+    values: NDArray[np.float32]
+    n_users: int
+    n_items: int
+    n_kept: int
+    n_threads: int
+
+
+class ListsRecord(TypedDict):
+    """A matrix in compressed rows."""
+
+    offsets: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float32]
 
 
 class FoldInRecord(TypedDict):
@@ -85,6 +129,17 @@ class PartRecord(TypedDict):
     items: NDArray[np.float32]
     gaps: list[float] | None  # between the levels; None for an output that is the score itself
     weight: float
+
+
+class BlendRecord(TypedDict):
+    """Scorers of some users and their weights."""
+
+    factors: PartRecord
+    models: list[ListsRecord]
+    history: ListsRecord
+    weights: list[float]
+    n_items: int
+    n_threads: int
 
 
 class ExclusionRecord(TypedDict):

@@ -168,6 +168,55 @@ impl Factor {
         Ok(Self { values, scales, stride })
     }
 
+    /// The inverse of A, rows as far apart as those of the factor: L⁻¹ by blocks of rows, then its Gram matrix.
+    ///
+    /// # Errors
+    /// [`Interrupted`](crate::error::Error::Interrupted).
+    pub fn inverse(self, n: usize, interrupt: &Interrupt) -> Result<Vec<f64>> {
+        let stride = self.stride;
+        let mut rows = vec![0.0; n * stride];
+        let mut coefficients = Vec::new();
+        for start in (0..n).step_by(PANEL) {
+            interrupt.check()?;
+            let end = (start + PANEL).min(n);
+            let (done, rest) = rows.split_at_mut(end * stride);
+            let block = &mut done[start * stride..];
+            solve_block(block, &self.values, stride, start..end);
+            // −L_ik of the rows i below and the columns k of this block, by columns.
+            coefficients.clear();
+            coefficients.resize((end - start) * stride, 0.0);
+            for (k, line) in (start..end).zip(coefficients.chunks_exact_mut(stride)) {
+                for (i, value) in line.iter_mut().enumerate().take(n).skip(end) {
+                    *value = -self.values[i * stride + k];
+                }
+            }
+            let width = Self::stride(end);
+            let known: Vec<f64> =
+                block.chunks_exact(stride).flat_map(|row| row[..width].iter().copied()).collect();
+            let a = Strided { values: &coefficients, stride };
+            let b = Strided { values: &known, stride: width };
+            rest.par_chunks_mut(PANEL * stride).enumerate().for_each(|(block, below)| {
+                let shape = (below.len() / stride, end + block * PANEL);
+                add_lower_products(below, stride, shape, a, b);
+            });
+        }
+        drop(self.values);
+        let mut inverse = vec![0.0; n * stride];
+        inverse.par_chunks_mut(PANEL * stride).enumerate().for_each(|(block, lines)| {
+            // Rows of L⁻¹ above the block are 0 in its columns.
+            let first = block * PANEL;
+            let a = Strided { values: &rows[first * stride..], stride };
+            add_lower_products(lines, stride, (lines.len() / stride, first), a, a);
+        });
+        for i in 0..n {
+            for j in 0..=i {
+                let value = inverse[i * stride + j] * self.scales[i] * self.scales[j];
+                (inverse[i * stride + j], inverse[j * stride + i]) = (value, value);
+            }
+        }
+        Ok(inverse)
+    }
+
     /// Replaces b by the solution x of A x = b.
     pub fn solve(&self, b: &mut [f64]) {
         let rows = || self.values.chunks_exact(self.stride);
@@ -181,6 +230,20 @@ impl Factor {
             axpy(&mut b[..i], -solved, &row[..i]);
         }
         b.iter_mut().zip(&self.scales).for_each(|(b, scale)| *b *= scale);
+    }
+}
+
+/// Finishes rows of L⁻¹, which hold −Σ L_ik (row k) over the rows k before the block.
+fn solve_block(block: &mut [f64], factor: &[f64], stride: usize, rows: std::ops::Range<usize>) {
+    let start = rows.start;
+    for i in rows {
+        let (done, rest) = block.split_at_mut((i - start) * stride);
+        let (row, own) = (&mut rest[..=i], &factor[i * stride..]);
+        row[i] = 1.0;
+        for (k, other) in (start..i).zip(done.chunks_exact(stride)) {
+            axpy(&mut row[..=k], -own[k], &other[..=k]);
+        }
+        row.iter_mut().for_each(|value| *value /= own[i]);
     }
 }
 
@@ -263,6 +326,38 @@ mod tests {
             prop_assert!(x.iter().all(|x| x.is_finite()));
             prop_assume!(a.diag().iter().take(2).all(|pivot| *pivot > 1e-2));
             prop_assert!(error.iter().all(|error| error.abs() < 1e-3), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_factor_has_the_inverse_of_its_matrix_whatever_the_threads() {
+        for n in [1, 7, 64, 150] {
+            let stride = Factor::stride(n);
+            let entry = |i: usize, j: usize| {
+                let scale = |at: usize| 10.0_f64.powi((at % 3) as i32);
+                scale(i) * scale(j) * if i == j { 3.0 } else { 1.0 / (1 + i.abs_diff(j)) as f64 }
+            };
+            let mut a = vec![0.0; n * stride];
+            for i in 0..n {
+                for j in 0..n {
+                    a[i * stride + j] = entry(i, j);
+                }
+            }
+            let inverse = |threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| {
+                    let factor = Factor::new(a.clone(), n, &Interrupt::default()).unwrap();
+                    factor.inverse(n, &Interrupt::default()).unwrap()
+                })
+            };
+            let found = inverse(1);
+            assert_eq!(found, inverse(3));
+            for i in 0..n {
+                for j in 0..n {
+                    let sum: f64 = (0..n).map(|k| entry(i, k) * found[k * stride + j]).sum();
+                    assert!((sum - f64::from(i == j)).abs() < 1e-8, "{n}: {i}, {j}: {sum}");
+                }
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use crate::names::names;
 
 mod arrays;
 mod class_features;
+mod clicks;
 mod consensus;
 mod cross_validation;
 mod libsvm;
@@ -69,8 +70,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sentences::read_labels, module)?)?;
     module.add_function(wrap_pyfunction!(sequence::fit_sequences, module)?)?;
     module.add_function(wrap_pyfunction!(sequence::sequence_path, module)?)?;
-    module.add_function(wrap_pyfunction!(ranking::fit_interactions, module)?)?;
-    module.add_function(wrap_pyfunction!(ranking::new_interactions, module)?)?;
+    module.add_function(wrap_pyfunction!(clicks::fit_interactions, module)?)?;
+    module.add_function(wrap_pyfunction!(clicks::item_graph, module)?)?;
+    module.add_function(wrap_pyfunction!(clicks::item_regression, module)?)?;
+    module.add_function(wrap_pyfunction!(clicks::best_of_blend, module)?)?;
+    module.add_function(wrap_pyfunction!(clicks::scores_of_blend, module)?)?;
+    module.add_function(wrap_pyfunction!(clicks::compare_blends, module)?)?;
+    module.add_function(wrap_pyfunction!(clicks::new_interactions, module)?)?;
     module.add_function(wrap_pyfunction!(ranking::new_blocks, module)?)?;
     module.add_function(wrap_pyfunction!(ranking::best, module)?)?;
     Ok(())

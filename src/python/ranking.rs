@@ -1,109 +1,17 @@
-//! Predictions of fitted recommenders: interactions, new ids, and the best items of many users.
+//! Fitted recommenders: blocks of new ids, and the best items of many users.
 
 use ndarray::Array2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use super::arrays::{Table, Vector, slice};
 use super::session::{Session, guarded, run_session};
-use super::trace::trace_dict;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::memory::require;
 use crate::recommend::{
-    Excluded, FittedOutput, FittedSide, InteractionFit, InteractionSettings, Interactions,
-    Likelihood, LinkFunction, NewPrior, Part, Ratings, best_items, fold_in, fold_in_interactions,
+    Excluded, FittedOutput, FittedSide, Likelihood, LinkFunction, NewPrior, Part, Ratings, Scorer,
+    best_items, fold_in,
 };
-use crate::run::{Stopping, run};
-
-/// Observed pairs and settings of `fit_interactions` and `fold_in_interactions`.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(super) struct InteractionRecord<'py> {
-    users: Vector<'py, u32>,
-    items: Vector<'py, u32>,
-    targets: Vector<'py, f64>,
-    weights: Vector<'py, f64>,
-    n_users: usize,
-    n_items: usize,
-    n_components: usize,
-    unobserved: f64,
-    ridge: f64,
-    tol: f64,
-    seed: u64,
-    max_iter: usize,
-    n_threads: usize,
-    callback: Option<Py<PyAny>>,
-}
-
-impl InteractionRecord<'_> {
-    fn pairs(&self) -> Result<Interactions<'_>> {
-        Ok(Interactions {
-            users: slice(&self.users)?,
-            items: slice(&self.items)?,
-            targets: slice(&self.targets)?,
-            weights: slice(&self.weights)?,
-            n_users: self.n_users,
-            n_items: self.n_items,
-        })
-    }
-
-    fn settings(&self) -> InteractionSettings {
-        InteractionSettings {
-            n_components: self.n_components,
-            unobserved: self.unobserved,
-            ridge: self.ridge,
-            tol: self.tol,
-            seed: self.seed,
-        }
-    }
-}
-
-/// Fits factors to observed interactions.
-#[pyfunction]
-pub(super) fn fit_interactions<'py>(
-    py: Python<'py>,
-    record: InteractionRecord<'py>,
-) -> PyResult<Bound<'py, PyDict>> {
-    guarded(|| {
-        let (pairs, settings) = (record.pairs()?, record.settings());
-        let stopping = Stopping {
-            max_epochs: record.max_iter,
-            relative: 0.0,
-            floor: 0.0,
-            null_objective: None,
-        };
-        let callback = record.callback.as_ref();
-        let (trace, (users, items)) =
-            run_session(py, record.n_threads, callback, |session: &Session<'_>| {
-                let mut solver = InteractionFit::new(pairs, settings)?;
-                let trace = run(&mut solver, stopping, session.interrupt, &mut |epoch| {
-                    session.observe(epoch)
-                })?;
-                Ok((trace, solver.factors()))
-            })?;
-        let result = trace_dict(py, &trace)?;
-        result.set_item("users", users.into_pyarray(py))?;
-        result.set_item("items", items.into_pyarray(py))?;
-        Ok(result)
-    })
-}
-
-/// Factors of new users, given those of the items.
-#[pyfunction(name = "fold_in_interactions")]
-pub(super) fn new_interactions<'py>(
-    py: Python<'py>,
-    record: InteractionRecord<'py>,
-    items: Table<'py, f64>,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    guarded(|| {
-        let (pairs, settings, items) = (record.pairs()?, record.settings(), items.as_array());
-        let users = run_session(py, record.n_threads, None, |session: &Session<'_>| {
-            fold_in_interactions(pairs, items, &settings, session.interrupt)
-        })?;
-        Ok(users.into_pyarray(py))
-    })
-}
 
 /// A fitted model, as needed to fold in new ids of one side.
 #[derive(FromPyObject)]
@@ -173,7 +81,7 @@ pub(super) struct PartRecord<'py> {
 }
 
 impl PartRecord<'_> {
-    fn part(&self) -> PyResult<Part> {
+    pub(super) fn part(&self) -> PyResult<Part> {
         let (users, items) = (self.users.as_slice()?, self.items.as_slice()?);
         let (user_shape, item_shape) = (self.users.shape(), self.items.shape());
         let link = self.gaps.clone().map_or(LinkFunction::Identity, LinkFunction::Levels);
@@ -197,7 +105,7 @@ pub(super) struct ExclusionRecord<'py> {
 }
 
 /// Items and scores, a row for each user.
-type Lists<'py> = (Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<f32>>);
+pub(super) type ListsFound<'py> = (Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<f32>>);
 
 /// The best items of each user and their scores.
 #[pyfunction(name = "best_items")]
@@ -206,25 +114,34 @@ pub(super) fn best<'py>(
     parts: Vec<PartRecord<'py>>,
     excluded: ExclusionRecord<'py>,
     n: usize,
-) -> PyResult<Lists<'py>> {
+) -> PyResult<ListsFound<'py>> {
     guarded(|| {
         let parts = parts.iter().map(PartRecord::part).collect::<PyResult<Vec<Part>>>()?;
-        let lists = Excluded {
-            offsets: slice(&excluded.offsets)?,
-            items: slice(&excluded.items)?,
-            allowed: slice(&excluded.allowed)?,
-        };
-        let shape = (lists.offsets.len().saturating_sub(1), excluded.n_items);
-        let what = || format!("lists of n = {n} items for {} users", shape.0);
-        let remedy = "ask for fewer users at a time";
-        require(size_of::<(i64, f32)>() as u128 * shape.0 as u128 * n as u128, what, remedy)?;
-        let (items, scores) =
-            run_session(py, excluded.n_threads, None, |session: &Session<'_>| {
-                best_items(&parts, shape, lists, n, session.interrupt)
-            })?;
-        let shaped = |error: ndarray::ShapeError| Error::Numerical(error.to_string());
-        let items = Array2::from_shape_vec((shape.0, n), items).map_err(shaped)?;
-        let scores = Array2::from_shape_vec((shape.0, n), scores).map_err(shaped)?;
-        Ok((items.into_pyarray(py), scores.into_pyarray(py)))
+        ranked(py, &&parts[..], &excluded, n)
     })
+}
+
+/// The best items of each user by any scorer.
+pub(super) fn ranked<'py>(
+    py: Python<'py>,
+    scorer: &impl Scorer,
+    excluded: &ExclusionRecord<'py>,
+    n: usize,
+) -> PyResult<ListsFound<'py>> {
+    let lists = Excluded {
+        offsets: slice(&excluded.offsets)?,
+        items: slice(&excluded.items)?,
+        allowed: slice(&excluded.allowed)?,
+    };
+    let shape = (lists.offsets.len().saturating_sub(1), excluded.n_items);
+    let what = || format!("lists of n = {n} items for {} users", shape.0);
+    let remedy = "ask for fewer users at a time";
+    require(size_of::<(i64, f32)>() as u128 * shape.0 as u128 * n as u128, what, remedy)?;
+    let (items, scores) = run_session(py, excluded.n_threads, None, |session: &Session<'_>| {
+        best_items(scorer, shape, lists, n, session.interrupt)
+    })?;
+    let shaped = |error: ndarray::ShapeError| Error::Numerical(error.to_string());
+    let items = Array2::from_shape_vec((shape.0, n), items).map_err(shaped)?;
+    let scores = Array2::from_shape_vec((shape.0, n), scores).map_err(shaped)?;
+    Ok((items.into_pyarray(py), scores.into_pyarray(py)))
 }

@@ -23,11 +23,17 @@
 //! objective (an upper bound on −log evidence) has no dual: a run reports
 //! [`Progress::Objective`](crate::run::Progress::Objective) and its trace has no certificate.
 
+mod blend;
 mod block;
+mod click_problem;
+mod click_rows;
+mod click_steps;
 mod counting_sort;
 mod effects;
+mod eigenbasis;
 mod fold_in;
 mod interactions;
+mod item_weights;
 mod output;
 mod posterior;
 mod prior;
@@ -35,6 +41,7 @@ mod problem;
 mod ranking;
 mod row_sums;
 mod rows;
+mod scorer;
 mod scores;
 mod side;
 mod spread;
@@ -42,12 +49,16 @@ mod sums;
 mod tiles;
 mod variational;
 
+pub use blend::{Blend, BlendScratch};
+pub use click_problem::{InteractionSettings, Interactions};
 pub use effects::Groups;
 pub use fold_in::{FittedOutput, FittedSide, NewPrior, fold_in};
-pub use interactions::{InteractionFit, InteractionSettings, Interactions, fold_in_interactions};
+pub use interactions::{InteractionFit, fold_in_interactions};
+pub use item_weights::{Clicks, ItemWeights};
 pub use prior::{Features, LearnedPrior};
 pub use problem::{Factors, Likelihood, Ratings, VariationalSettings};
 pub use ranking::{Excluded, best_items};
-pub use scores::{LinkFunction, Part};
+pub use scorer::{Lists, Scorer};
+pub use scores::{LinkFunction, Part, Products};
 pub use spread::Spread;
 pub use variational::VariationalRefit;

@@ -1,15 +1,14 @@
 //! The best items of many users at once: scores of all items in single precision, and the largest of them.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::scorer::{Lists, Scorer, USERS};
 use super::scores::{PANEL, Part, Products, add_scores};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-
-/// Users of one task, and items whose scores are kept at a time.
-const USERS: usize = 16;
 
 /// Items that a user is not to get.
 #[derive(Debug, Clone, Copy)]
@@ -22,19 +21,41 @@ pub struct Excluded<'a> {
     pub allowed: &'a [bool],
 }
 
+impl Scorer for &[Part] {
+    type Scratch = Products;
+
+    fn check(&self, n_users: usize, n_items: usize) -> Result<()> {
+        if self.iter().all(|part| part.fits(n_users, n_items)) {
+            return Ok(());
+        }
+        Err(Error::argument("model", "its arrays do not fit together"))
+    }
+
+    fn add(&self, users: Range<usize>, scores: &mut [f32], scratch: &mut Products) {
+        for part in *self {
+            add_scores(part, (users.start, users.len()), scores, scratch);
+        }
+    }
+}
+
 /// The largest scores of each user, best first, ties in the order of the items: n items and scores for each,
 /// with the item −1 where there are no more.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for arrays that do not fit together; [`Error::Interrupted`].
-pub fn best_items(
-    parts: &[Part],
+pub fn best_items<T: Scorer>(
+    scorer: &T,
     (n_users, n_items): (usize, usize),
     excluded: Excluded<'_>,
     n: usize,
     interrupt: &Interrupt,
 ) -> Result<(Vec<i64>, Vec<f32>)> {
-    check(parts, (n_users, n_items), excluded)?;
+    scorer.check(n_users, n_items)?;
+    let lists = Lists { offsets: excluded.offsets, columns: excluded.items, values: &[] };
+    let allowed = excluded.allowed.len();
+    if !lists.fits(n_users, n_items) || (allowed > 0 && allowed != n_items) {
+        return Err(Error::argument("model", "its arrays do not fit together"));
+    }
     let (mut items, mut scores) = (vec![-1i64; n_users * n], vec![0.0f32; n_users * n]);
     if n == 0 {
         return Ok((items, scores));
@@ -44,16 +65,13 @@ pub fn best_items(
         .zip(scores.par_chunks_mut(USERS * n))
         .enumerate()
         .for_each_init(
-            || Scratch::new(n_items),
+            || Scratch::<T::Scratch>::new(n_items),
             |scratch, (task, (items, scores))| {
                 if interrupt.is_raised() {
                     return;
                 }
                 let users = task * USERS..(task * USERS + items.len() / n);
-                for part in parts {
-                    let Scratch { scores, products, .. } = &mut *scratch;
-                    add_scores(part, (users.start, users.len()), scores, products);
-                }
+                scorer.add(users.clone(), &mut scratch.scores, &mut scratch.own);
                 let rows = items.chunks_exact_mut(n).zip(scores.chunks_exact_mut(n));
                 for ((user, (items, scores)), row) in
                     users.zip(rows).zip(scratch.scores.chunks_exact_mut(scratch.stride))
@@ -81,33 +99,22 @@ pub fn best_items(
     Ok((items, scores))
 }
 
-fn check(parts: &[Part], (n_users, n_items): (usize, usize), excluded: Excluded<'_>) -> Result<()> {
-    let good = parts.iter().all(|part| part.fits(n_users, n_items));
-    let Excluded { offsets, items, allowed } = excluded;
-    let lists = offsets.len() == n_users + 1
-        && offsets[0] == 0
-        && offsets.windows(2).all(|ends| ends[0] <= ends[1])
-        && offsets[n_users] as usize == items.len()
-        && items.iter().all(|&item| item >= 0 && (item as usize) < n_items)
-        && (allowed.is_empty() || allowed.len() == n_items);
-    if !good || !lists {
-        return Err(Error::argument("model", "its arrays do not fit together"));
-    }
-    Ok(())
-}
-
-struct Scratch {
+struct Scratch<T> {
     stride: usize,
     scores: Vec<f32>,
-    products: Products,
+    own: T,
     candidates: Vec<(f32, u32)>,
 }
 
-impl Scratch {
+impl<T: Default> Scratch<T> {
     fn new(n_items: usize) -> Self {
         let stride = n_items.div_ceil(PANEL) * PANEL;
-        let scores = vec![0.0; USERS * stride];
-        Self { stride, scores, products: Products::default(), candidates: Vec::new() }
+        Self {
+            stride,
+            scores: vec![0.0; USERS * stride],
+            own: T::default(),
+            candidates: Vec::new(),
+        }
     }
 }
 
@@ -173,7 +180,8 @@ mod tests {
         allowed[30] = false;
         let excluded = Excluded { offsets: &offsets, items: &seen, allowed: &allowed };
         let (best, scores) =
-            best_items(&[part], (n_users, n_items), excluded, 5, &Interrupt::default()).unwrap();
+            best_items(&&[part][..], (n_users, n_items), excluded, 5, &Interrupt::default())
+                .unwrap();
         for user in 0..n_users {
             let score = |item: usize| -> f32 {
                 (0..m)

@@ -78,9 +78,9 @@ impl Part {
     }
 }
 
-/// Scratch of [`add_scores`].
+/// Buffers for the products of factors.
 #[derive(Debug, Default)]
-pub(super) struct Products {
+pub struct Products {
     /// The users' rows in tiles, factor by factor, the users' offsets last.
     tiles: Vec<[f32; ROWS]>,
     /// The outputs of the rows for one panel.

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dualgap._sparse import checked_csr
-from dualgap.recommend._interactions import ClickModel
+from dualgap.recommend._click_model import ClickModel
 from dualgap.recommend._ranking import Model
 from dualgap.recommend._rating_model import RatingModel
 from dualgap.recommend._ratings import Catalogue

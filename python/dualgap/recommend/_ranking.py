@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.stats import norm
 
-from dualgap import _core
-from dualgap._records import ExclusionRecord, PartRecord
-from dualgap._validation import FloatArray
+from dualgap._records import ExclusionRecord
+from dualgap._validation import FloatArray, check_positive
 from dualgap._validation.arrays import as_numpy
 from dualgap.metrics import (
     average_precision_at_k,
@@ -23,7 +23,15 @@ from dualgap.metrics import (
     recall_at_k,
     rmse,
 )
-from dualgap.recommend._ratings import Pairs, RatingTable, check_kind, read_id_list, read_ids
+from dualgap.recommend._ratings import (
+    Catalogue,
+    Pairs,
+    RatingTable,
+    check_kind,
+    read_id_list,
+    read_ids,
+    warn_input,
+)
 
 # Users whose rows are made at a time.
 _BATCH = 1 << 14
@@ -94,15 +102,32 @@ def allowed_items(
 
 
 def excluded_items(
-    users: pd.Index[Any], table: pd.Index[Any], exclude: Mapping[Any, Any]
+    users: pd.Index[Any], catalogue: Catalogue, exclude: Mapping[Any, Any]
 ) -> sp.csr_array:
     """Return the items to leave out for each of `users`, given lists of ids by user."""
-    check_kind(users, read_ids(list(exclude), "exclude"), "exclude (its keys are users)")
+    keys, table = read_ids(list(exclude), "exclude"), catalogue.items
+    check_kind(users, keys, "exclude (its keys are users)")
+    strange = keys[~keys.isin(catalogue.users) & ~keys.isin(users)]
+    if len(strange):
+        warn_input(
+            f"exclude: {len(strange)} of {len(keys)} users were not in the ratings "
+            f"({strange.tolist()[0]!r}, for example); its keys are users"
+        )
     lists = [exclude.get(user) for user in users.tolist()]
     found = [
         np.zeros(0, np.intp) if items is None else _find_items(table, items, f"exclude[{user!r}]")
         for user, items in zip(users.tolist(), lists, strict=True)
     ]
+    unknown = [
+        item
+        for items, where in zip(lists, found, strict=True)
+        if (where < 0).any()
+        for item in read_id_list(items, "exclude")[where < 0].tolist()
+    ]
+    if unknown:
+        warn_input(
+            f"exclude: {len(unknown)} items were not in the ratings ({unknown[0]!r}, for example)"
+        )
     offsets = np.cumsum([0, *map(len, found)])
     places = np.concatenate([np.zeros(0, np.intp), *found])
     rows = np.repeat(np.arange(len(found)), np.diff(offsets))
@@ -118,14 +143,14 @@ def _find_items(table: pd.Index[Any], items: Iterable[Any], name: str) -> NDArra
 
 
 def best_items(
-    parts: Callable[[NDArray[np.intp]], list[PartRecord]],
+    search: Callable[[NDArray[np.intp], ExclusionRecord], tuple[Any, Any]],
     users: NDArray[np.intp],
     n: int,
     candidates: Candidates,
 ) -> tuple[NDArray[np.int64], FloatArray]:
     """Positions (-1 where there are no more) and scores of each user's best items.
 
-    `parts` gives the factors of some users and of all items, whose products are the scores.
+    `search` finds them for some users, given the items to leave out.
     """
     seen, allowed = candidates.seen, candidates.allowed
     found: list[tuple[Any, Any]] = []
@@ -149,7 +174,7 @@ def best_items(
             "n_items": len(allowed),
             "n_threads": candidates.n_threads,
         }
-        found.append(_core.best_items(parts(chosen), excluded, n))
+        found.append(search(chosen, excluded))
     if not found:
         return np.zeros((0, n), dtype=np.int64), np.zeros((0, n))
     positions, scores = (np.concatenate(columns) for columns in zip(*found, strict=True))
@@ -157,16 +182,19 @@ def best_items(
 
 
 def ranked_table(
-    users: pd.Index[Any], items: pd.Index[Any], best: tuple[NDArray[np.int64], FloatArray]
+    users: pd.Index[Any],
+    items: pd.Index[Any],
+    best: tuple[NDArray[np.int64], FloatArray],
+    columns: tuple[str, str],
 ) -> pd.DataFrame:
-    """Recommendations as a table."""
+    """Recommendations as a table with these names of the columns of users and items."""
     positions, scores = best
     row, column = np.nonzero(positions >= 0)
     return pd.DataFrame(
         {
-            "user": users[row],
+            columns[0]: users[row],
             "rank": column + 1,
-            "item": items[positions[row, column]],
+            columns[1]: items[positions[row, column]],
             "score": scores[row, column],
         }
     )
@@ -208,6 +236,7 @@ def catalogue_metrics(
     relevant: tuple[NDArray[np.intp], NDArray[np.intp]],
     n_items: int,
     k: Sequence[int],
+    confidence: float | None = None,
 ) -> dict[str, float]:
     """Share and ranks of the relevant items (rows of `recommended`, positions) among the best."""
     rows, items = relevant
@@ -220,4 +249,40 @@ def catalogue_metrics(
         result[f"catalogue_ndcg@{depth}"] = hit_ndcg_at_k(sets, recommended, depth)
         result[f"map@{depth}"] = average_precision_at_k(sets, recommended, depth)
         result[f"coverage@{depth}"] = coverage_at_k(recommended, n_items, depth)
+        of_users = _of_users(sets, recommended, depth)
+        for name in ("precision", "hit_rate", "mrr"):
+            result[f"{name}@{depth}"] = float(of_users[name].mean()) if sets else 0.0
+        if confidence is None or len(sets) < 2:
+            continue
+        for name, values in of_users.items():
+            far = norm.ppf(0.5 + confidence / 2) * values.std(ddof=1) / len(sets) ** 0.5
+            result[f"{name}@{depth}_low"] = float(values.mean() - far)
+            result[f"{name}@{depth}_high"] = float(values.mean() + far)
     return result
+
+
+def check_confidence(confidence: float | None) -> None:
+    """Raise an error for levels of confidence that are not between 0 and 1."""
+    if confidence is not None:
+        check_positive("confidence", confidence)
+        if confidence >= 1.0:
+            msg = f"confidence: must be below 1, got {confidence!r}"
+            raise ValueError(msg)
+
+
+def _of_users(
+    sets: Sequence[NDArray[np.intp]], recommended: NDArray[np.int64], k: int
+) -> dict[str, FloatArray]:
+    """Metrics of each user, whose means are those of the catalogue."""
+    lists = recommended[:, :k]
+    hits = np.array(
+        [np.isin(found, wanted) for found, wanted in zip(lists, sets, strict=True)], dtype=bool
+    ).reshape(lists.shape)
+    sizes = np.array([len(wanted) for wanted in sets])
+    first = np.where(hits.any(axis=1), hits.argmax(axis=1) + 1.0, np.inf)
+    return {
+        "recall": hits.sum(axis=1) / np.minimum(sizes, k),
+        "precision": hits.sum(axis=1) / k,
+        "hit_rate": hits.any(axis=1).astype(np.float64),
+        "mrr": 1.0 / first,
+    }

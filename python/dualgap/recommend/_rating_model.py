@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from dualgap import _core
-from dualgap._records import PartRecord
+from dualgap._records import ExclusionRecord, PartRecord
 from dualgap._validation import FloatArray
 from dualgap.recommend._ranking import Candidates, best_items
 from dualgap.recommend._ratings import Pairs, Periods
@@ -315,7 +315,10 @@ class RatingModel:
                 for machine in self.machines
             ]
 
-        found, scores = best_items(parts, users, n, candidates)
+        def search(chosen: NDArray[np.intp], excluded: ExclusionRecord) -> Any:
+            return _core.best_items(parts(chosen), excluded, n)
+
+        found, scores = best_items(search, users, n, candidates)
         # With gaps the core returns expected ratings above the lowest level.
         ratings = levels[0] + scores if self.scale.ordinal else np.clip(scores, *levels[[0, -1]])
         return found, ratings

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import date
 from numbers import Number
 from typing import Any, Literal, TypeAlias
@@ -21,8 +21,9 @@ from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray, example_weights, real_array
 from dualgap._validation.arrays import as_numpy
 
-_Columns: TypeAlias = "tuple[ArrayLike, ArrayLike, ArrayLike]"
-RatingsLike: TypeAlias = "pd.DataFrame | _Columns | NDArray[Any] | sp.spmatrix | sp.sparray"
+_Columns: TypeAlias = "tuple[ArrayLike, ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike]"
+_Rows: TypeAlias = "Sequence[tuple[Any, ...]]"
+RatingsLike: TypeAlias = "pd.DataFrame | _Columns | _Rows | NDArray[Any] | sp.spmatrix | sp.sparray"
 Unknown: TypeAlias = Literal["warn", "ignore"]
 Periods: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The numbers of each rating's period of the user and of the item."""
@@ -42,6 +43,8 @@ class Columns:
     item: str
     rating: str
     timestamp: str
+    # Whether a table may do without ratings: each row is then a click.
+    clicks: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,14 @@ class RatingTable:
     # None where all ratings count alike.
     weights: FloatArray | None = None
     times: NDArray[Any] | None = None
+    # Numbers of users and items of a sparse matrix of clicks.
+    shape: tuple[int, int] | None = field(default=None, kw_only=True)
 
     def take(self, rows: NDArray[np.intp]) -> RatingTable:
         """Some of the ratings."""
         optional = [None if part is None else part[rows] for part in (self.weights, self.times)]
-        return RatingTable(self.users[rows], self.items[rows], self.values[rows], *optional)
+        some = RatingTable(self.users[rows], self.items[rows], self.values[rows], *optional)
+        return replace(some, shape=self.shape)
 
 
 @dataclass(frozen=True)
@@ -113,8 +119,8 @@ class Catalogue:
         """All ids that have ratings or features, in a fixed order (sorted where they compare)."""
         sides = []
         named = (("user", table.users, user_ids), ("item", table.items, item_ids))
-        for side, ids, described in named:
-            known = ids.unique()
+        for at, (side, ids, described) in enumerate(named):
+            known = ids.unique() if table.shape is None else pd.RangeIndex(table.shape[at])
             if described is not None:
                 check_kind(known, described, f"{side}_features")
                 known = join_ids(known, described).unique()
@@ -186,37 +192,51 @@ def read_ratings(
         msg = f"timestamps: must be {len(values)} times, one for each rating"
         raise ValueError(msg)
     weights = None if sample_weight is None else _weights(sample_weight, len(values))
-    return RatingTable(users, items, values, weights, times)
+    sparse: Any = ratings if columns.clicks and sp.issparse(ratings) else None
+    shape = None if sparse is None else sparse.shape
+    return RatingTable(users, items, values, weights, times, shape=shape)
 
 
 def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, Any]:
     """Users, items, values and, where a table has them, times."""
     ratings = as_numpy(name, as_pandas(ratings))
     if isinstance(ratings, pd.DataFrame):
-        needed = [columns.user, columns.item, columns.rating]
+        needed = [columns.user, columns.item]
+        if not columns.clicks or columns.rating in ratings.columns:
+            needed.append(columns.rating)
         missing = [column for column in needed if column not in ratings.columns]
         if missing:
             have = ", ".join(map(str, ratings.columns))
             msg = f"{name}: no column {missing[0]!r}; it has {have} (see the column parameters)"
             raise ValueError(msg)
         times = ratings[columns.timestamp].to_numpy() if columns.timestamp in ratings else None
-        users, items, values = (ratings[column] for column in needed)
-        return users, items, values, times
+        return *_triple([ratings[column] for column in needed]), times
     if sp.issparse(ratings):
         matrix = sp.coo_array(check_sparse(ratings, name))
         return matrix.row, matrix.col, matrix.data, None
-    if isinstance(ratings, tuple) and len(ratings) == 3:
-        users, items, values = ratings
-        return users, items, values, None
-    if isinstance(ratings, np.ndarray) and ratings.ndim == 2 and ratings.shape[1] == 3:
-        users, items, values = ratings.T
+    widths = (2, 3) if columns.clicks else (3,)
+    if isinstance(ratings, tuple) and len(ratings) in widths:
+        return *_triple(ratings), None
+    if isinstance(ratings, list) and {len(r) for r in ratings if isinstance(r, tuple)} <= {*widths}:
+        rows = [row for row in ratings if isinstance(row, tuple)]
+        if len(rows) == len(ratings) and len({len(row) for row in rows}) == 1:
+            return *_triple([list(column) for column in zip(*rows, strict=True)]), None
+    if isinstance(ratings, np.ndarray) and ratings.ndim == 2 and ratings.shape[1] in widths:
+        users, items, values = _triple(ratings.T)
         return _whole(users), _whole(items), values, None
     shape = f" of shape {ratings.shape}" if isinstance(ratings, np.ndarray) else ""
+    pairs = " (or without values)" if columns.clicks else ""
     msg = (
-        f"{name}: must be a DataFrame, a tuple (users, items, values), an array of shape (n, 3) or "
-        f"a sparse matrix, got {type(ratings).__name__}{shape}"
+        f"{name}: must be a DataFrame, a tuple (users, items, values), an array of shape (n, 3)"
+        f"{pairs} or a sparse matrix, got {type(ratings).__name__}{shape}"
     )
     raise TypeError(msg)
+
+
+def _triple(columns: Any) -> tuple[Any, Any, Any]:
+    """Users, items and values; ones where there are no values."""
+    users, items, *values = columns
+    return users, items, values[0] if values else np.ones(len(users))
 
 
 def _whole(ids: NDArray[Any]) -> NDArray[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -15,12 +16,16 @@ from sklearn.utils.validation import check_is_fitted
 from dualgap._choices import Ranking, Reduction, check_choice
 from dualgap._estimator import Estimator
 from dualgap._validation import FloatArray, check_positive, resolve_threads
-from dualgap.recommend._interactions import ClickModel, Interactions, fold_in_clicks
+from dualgap.recommend._click_model import ClickModel
+from dualgap.recommend._click_training import fold_in_clicks
+from dualgap.recommend._counts import count_clicks
+from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._ranking import (
     Candidates,
     Model,
     allowed_items,
     catalogue_metrics,
+    check_confidence,
     excluded_items,
     nearest,
     ranked_table,
@@ -32,6 +37,7 @@ from dualgap.recommend._ratings import (
     Columns,
     Pairs,
     RatingsLike,
+    RatingTable,
     Unknown,
     last_of_each_pair,
     positions,
@@ -163,7 +169,8 @@ class FittedRecommender(Estimator):
         Parameters
         ----------
         users : id or iterable of ids, optional
-            Whom to recommend to; by default all users of `ratings`.
+            Whom to recommend to; by default all users of `ratings`, and without these all known
+            users.
         n : int, default=10
             Items per user.
         ratings : as for `fit`, optional
@@ -177,7 +184,8 @@ class FittedRecommender(Estimator):
             Leave out what the user has rated.
         items, exclude : id or iterable of ids, optional
             The only items that may be recommended, and items that may not. A dictionary from users
-            to ids of items, ``exclude={user: items}``, leaves them out for these users alone.
+            to ids of items, ``exclude={user: items}``, leaves them out for these users alone; a
+            warning names ids in it that were not in the ratings.
         mask : array-like of bool, shape (n_items,), optional
             Which of ``item_ids_`` may be recommended.
         unknown : {"warn", "ignore"}, default="warn"
@@ -186,8 +194,9 @@ class FittedRecommender(Estimator):
         Returns
         -------
         DataFrame
-            Columns user, rank (from 1), item, score (in single precision); fewer rows for a user to
-            whom fewer may be recommended. Equal scores keep the order of ``item_ids_``.
+            Columns user, rank (from 1), item, score (in single precision), the first and third
+            named as `user_column` and `item_column`; fewer rows for a user to whom fewer may be
+            recommended. Equal scores keep the order of ``item_ids_``.
         """
         check_is_fitted(self)
         check_positive("n", n, integer=True)
@@ -205,22 +214,19 @@ class FittedRecommender(Estimator):
                 mask=mask,
                 unknown=unknown,
             )
-        if users is None:
-            msg = "users: say whom to recommend to (or pass ratings)"
-            raise ValueError(msg)
-        names = read_id_list(users, "users")
+        names = self.user_ids_ if users is None else read_id_list(users, "users")
         rows = self._catalogue.find_users(names, unknown)
         model = self._model(self._ranking(rank_by))
         candidates = Candidates(
             allowed_items(self.item_ids_, items, exclude, mask),
             self._seen if exclude_seen else None,
             resolve_threads(self.n_jobs),
-            excluded_items(names, self.item_ids_, exclude)
+            excluded_items(names, self._catalogue, exclude)
             if isinstance(exclude, Mapping)
             else None,
         )
         best = model.best_items(rows, min(int(n), len(self.item_ids_)), candidates)
-        return ranked_table(names, self.item_ids_, best)
+        return ranked_table(names, self.item_ids_, best, (self.user_column, self.item_column))
 
     def similar_items(self, items: Ids, n: int = 10) -> pd.DataFrame:
         """Items that the same users like: largest cosine between the items' factors.
@@ -253,7 +259,7 @@ class FittedRecommender(Estimator):
         top, scores = nearest(model.item_vectors(), rows, n)
         return pd.DataFrame(
             {
-                "item": np.repeat(names, n),
+                self.item_column: np.repeat(names, n),
                 "rank": np.tile(np.arange(1, n + 1), len(names)),
                 "similar": self.item_ids_[top.ravel()],
                 "score": scores.ravel(),
@@ -290,7 +296,7 @@ class FittedRecommender(Estimator):
             msg = 'fold_in: only method="variational" fits new users without a refit'
             raise ValueError(msg)
         new = NewRatings.of(
-            last_of_each_pair(read_ratings(ratings, self._columns())),
+            self._one_of_each_pair(read_ratings(ratings, self._columns())),
             self._catalogue,
             self._seen,
             side,
@@ -301,9 +307,9 @@ class FittedRecommender(Estimator):
         if self._rating_model is not None:
             folded._rating_model = self._rating_model.fold_in(new, n_threads)
         if self._click_model is not None:
-            method = self._interaction_settings()
-            given = (self._click_model, new, self.like_, n_threads)
-            folded._click_model = fold_in_clicks(method, *given)
+            like = None if self._counts else self.like_
+            given = (self._click_model, new, like, n_threads)
+            folded._click_model = fold_in_clicks(self._interaction_settings(), *given)
         catalogue = new.extend(self._catalogue)
         folded.user_ids_, folded.item_ids_ = catalogue.users, catalogue.items
         folded._seen = new.replace_histories(self._seen)
@@ -314,8 +320,9 @@ class FittedRecommender(Estimator):
         test: RatingsLike,
         *,
         timestamps: ArrayLike | None = None,
-        k: Sequence[int] = (1, 5, 10),
+        k: int | Sequence[int] = (1, 5, 10),
         catalogue: bool = False,
+        confidence: float | None = None,
         rank_by: Ranking | None = None,
         unknown: Unknown = "warn",
     ) -> dict[str, float]:
@@ -327,11 +334,14 @@ class FittedRecommender(Estimator):
             Ratings that had no part in the fit. A model with `time_features` uses their times.
         timestamps : array-like of shape (n_ratings,), optional
             Their times where they are not a column.
-        k : sequence of int, default=(1, 5, 10)
+        k : int or sequence of int, default=(1, 5, 10)
             Numbers of ranks.
         catalogue : bool, default=False
             Also rank the whole catalogue, without what each user rated in `fit`, and look for the
             test ratings of at least ``like_``; users without any are left out.
+        confidence : float, optional
+            Level of confidence intervals for the means over users of `catalogue`, for example 0.95:
+            adds "recall@k_low" and "recall@k_high" and so on, by the normal distribution.
         rank_by : {"like", "rating"}, optional
             How `catalogue` ranks; as for `recommend`.
         unknown : {"warn", "ignore"}, default="warn"
@@ -342,32 +352,38 @@ class FittedRecommender(Estimator):
         dict
             ``{"rmse": ..., "ndcg@1": ..., ...}``: RMSE, and the mean nDCG@k per user among the test
             ratings alone (gain 2^rating - 1, ties averaged); with `catalogue` also "recall@k",
-            "catalogue_ndcg@k", "map@k" and "coverage@k" (`dualgap.metrics`).
+            "catalogue_ndcg@k", "map@k" and "coverage@k" (`dualgap.metrics`), "precision@k" (hits
+            among k items), "hit_rate@k" (users with a hit) and "mrr@k" (mean of 1 over the rank of
+            the first hit, 0 without one).
         """
         check_is_fitted(self)
-        _check_ranks(k)
+        ranks = _check_ranks(k)
+        check_confidence(confidence)
         table = read_ratings(test, self._columns(), name="test", timestamps=timestamps)
+        if self._counts:
+            table = count_clicks(table, "test")
         users = self._catalogue.find_users(table.users, unknown)
         items = self._catalogue.find_items(table.items, unknown)
         result = {}
         if self._rating_model is not None:
             times = table.times if self._rating_model.times is not None else None
             predicted = self._rating_model.predict(self._timed(users, items, times))
-            result = rating_metrics(table, predicted, k)
+            result = rating_metrics(table, predicted, ranks)
         if catalogue or self._rating_model is None:
             liked = table.values >= self.like_
             who, names = pd.factorize(table.users[liked])
             # An id that is unknown cannot be found: it counts as missed.
             best, _ = self._model(self._ranking(rank_by)).best_items(
                 positions(self.user_ids_, names),
-                min(max(k), len(self.item_ids_)),
+                min(max(ranks), len(self.item_ids_)),
                 Candidates(
                     np.ones(len(self.item_ids_), dtype=bool),
                     self._seen,
                     resolve_threads(self.n_jobs),
                 ),
             )
-            result |= catalogue_metrics(best, (who, items[liked]), len(self.item_ids_), k)
+            relevant = (who, items[liked])
+            result |= catalogue_metrics(best, relevant, len(self.item_ids_), ranks, confidence)
         return result
 
     def score(self, ratings: RatingsLike, y: object = None) -> float:
@@ -395,8 +411,20 @@ class FittedRecommender(Estimator):
 
     def _columns(self) -> Columns:
         return Columns(
-            self.user_column, self.item_column, self.rating_column, self.timestamp_column
+            self.user_column,
+            self.item_column,
+            self.rating_column,
+            self.timestamp_column,
+            clicks=self.reduction == "interactions",
         )
+
+    @property
+    def _counts(self) -> bool:
+        """Whether values count clicks."""
+        return self.reduction == "interactions" and self._interaction_settings().like is None
+
+    def _one_of_each_pair(self, table: RatingTable, name: str = "ratings") -> RatingTable:
+        return count_clicks(table, name) if self._counts else last_of_each_pair(table)
 
     def _interaction_settings(self) -> Interactions:
         return self.interactions if isinstance(self.interactions, Interactions) else Interactions()
@@ -453,10 +481,13 @@ class FittedRecommender(Estimator):
         return Pairs(users, items, self._time_settings().periods(users, items, times))
 
 
-def _check_ranks(k: Any) -> None:
-    """Refuse numbers of ranks that are not a list of positive integers."""
+def _check_ranks(k: Any) -> list[int]:
+    """Read one number of ranks or several."""
+    if isinstance(k, Integral) and not isinstance(k, bool):
+        k = [int(k)]
     if isinstance(k, str) or not isinstance(k, Sequence | np.ndarray) or not len(k):
-        msg = f"k: must be a list of at least one number of ranks, got {k!r}"
+        msg = f"k: must be a number of ranks or a list of them, got {k!r}"
         raise ValueError(msg)
     for rank in k:
         check_positive("k", rank, integer=True)
+    return [int(rank) for rank in k]

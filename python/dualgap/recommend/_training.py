@@ -296,7 +296,7 @@ class NewRatings:
     own: NDArray[np.intp]
     other: NDArray[np.intp]
     values: FloatArray
-    # Numbers of ratings of the other side's ids in the fit.
+    # Numbers of ratings of the other side's ids in the fit; one for each of these ids.
     counts: NDArray[np.intp]
     # The other side's ids that each id has ratings of, as features; None if the fit had none.
     histories: sp.csr_array | None

@@ -17,8 +17,9 @@ from dualgap._choices import Penalty, Ranking
 from dualgap._files import replacing
 from dualgap._validation import FloatArray
 from dualgap.metrics import ndcg_at_k, rmse
+from dualgap.recommend._click_training import fit_clicks
 from dualgap.recommend._conditional_gradient import ConditionalGradient
-from dualgap.recommend._interactions import Interactions, fit_clicks
+from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._ranking import catalogue_metrics, top_columns
 from dualgap.recommend._ratings import IndexedRatings
 from dualgap.recommend._training import RunOptions, Training
@@ -363,7 +364,7 @@ def als(likes: Likes, setting: tuple[float, float] | None = None) -> Ranked:
 
     def scores(setting: tuple[float, float]) -> FloatArray:
         unobserved, ridge = setting
-        method = Interactions(unobserved=unobserved, ridge=ridge)
+        method = Interactions(n_components=64, unobserved=unobserved, ridge=ridge, blend=False)
         model, _ = fit_clicks(method, training, 1.0, RunOptions(random_state=0))
         return np.asarray(model.users[:-1] @ model.items[:-1].T)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
+import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
@@ -13,16 +14,18 @@ from numpy.typing import ArrayLike
 from dualgap._choices import MethodName, Reduction, check_choice
 from dualgap._estimator import ordered, relative_gap, require, restores_on_error, watch
 from dualgap._validation import FloatArray, check_positive
+from dualgap.recommend._click_model import ClickModel
+from dualgap.recommend._click_training import fit_clicks
 from dualgap.recommend._conditional_gradient import ConditionalGradient
+from dualgap.recommend._counts import weigh_counts
 from dualgap.recommend._file import SavedRecommender
-from dualgap.recommend._interactions import ClickModel, Interactions, fit_clicks
+from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._rating_model import Method, RatingModel, default_n_components
 from dualgap.recommend._ratings import (
     Catalogue,
     IndexedRatings,
     Periods,
     RatingsLike,
-    last_of_each_pair,
     read_ratings,
     read_times,
 )
@@ -146,7 +149,11 @@ class OrdinalRecommender(FittedRecommender):
     An unknown user or item is treated as an average one (weighted by the numbers of ratings): what
     the model knows of the other side decides. How many there are is said in a warning.
 
-    Of several ratings of the same user and item the latest alone is used, with a warning.
+    If a user rated an item several times, the latest rating is used, with a warning.
+
+    With ``reduction="interactions"`` values count clicks: those of the same user and item add up,
+    a count weighs 1 + log10(count), and all test pairs of `evaluate` are relevant. Values are
+    ratings instead if ``interactions=Interactions(like=...)`` says which of them are likes.
     """
 
     n_components: int | None = field(default=None, kw_only=False)
@@ -197,7 +204,9 @@ class OrdinalRecommender(FittedRecommender):
             Training ratings; ids of any hashable type. A table is a DataFrame of pandas or polars
             or a pyarrow table; a sparse matrix has users as rows and items as columns. Its weights
             and timestamps are in the order of the entries of ``ratings.tocoo()``, which is that of
-            the rows for CSR and of the columns for CSC.
+            the rows for CSR and of the columns for CSC. With ``reduction="interactions"`` values
+            are optional, also in a list of pairs, a tuple (users, items) or an array of shape
+            (n, 2), and all rows and columns of a sparse matrix are known ids.
         y : ignored
             For scikit-learn's interfaces.
         user_features, item_features : DataFrame indexed by id, or sparse matrix, optional
@@ -226,7 +235,7 @@ class OrdinalRecommender(FittedRecommender):
             msg = 'validation: only method="conditional-gradient" chooses its size on it'
             raise ValueError(msg)
         columns = self._columns()
-        table = last_of_each_pair(
+        table = self._one_of_each_pair(
             read_ratings(ratings, columns, sample_weight=sample_weight, timestamps=timestamps)
         )
         user_table = read_features(user_features, "user_features")
@@ -234,8 +243,10 @@ class OrdinalRecommender(FittedRecommender):
 
         catalogue = Catalogue.of(table, user_table.ids, item_table.ids)
         self.user_ids_, self.item_ids_ = catalogue.users, catalogue.items
-        self.levels_ = find_levels(table.values, self.levels, self.reduction)
+        self.levels_ = self._levels(table.values)
         encoded = catalogue.index(table)
+        if self._counts:
+            encoded = weigh_counts(encoded)
         if self.time_features is not False:
             encoded = replace(encoded, periods=self._periods(encoded, table.times))
 
@@ -249,7 +260,7 @@ class OrdinalRecommender(FittedRecommender):
         training = Training(encoded, catalogue.shape, features, held_out)
 
         clicks = self._interaction_settings()
-        self.like_ = clicks.threshold(self.levels_)
+        self.like_ = 0.0 if self._counts else clicks.threshold(self.levels_)
         clicks_only = self.reduction == "interactions"
         n_epochs = clicks.max_iter if clicks_only else method.n_epochs()
         # The ratings are the targets as well: `score` takes them alone.
@@ -279,6 +290,17 @@ class OrdinalRecommender(FittedRecommender):
             raise ValueError(msg)
         seconds = read_times(times, len(ratings.values))
         return self._time_settings().periods(ratings.users, ratings.items, seconds)
+
+    def _levels(self, values: FloatArray) -> FloatArray:
+        if not self._counts:
+            return find_levels(values, self.levels, self.reduction)
+        if self.levels is not None:
+            msg = (
+                'levels: with reduction="interactions" values count clicks and have no levels; '
+                "interactions=Interactions(like=...) makes them ratings"
+            )
+            raise ValueError(msg)
+        return np.ones(1)
 
     def _scale(self) -> RatingScale:
         return RatingScale(self.levels_, self.reduction == "mcrank")

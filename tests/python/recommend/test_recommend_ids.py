@@ -145,9 +145,12 @@ def test_items_are_excluded_for_each_user() -> None:
     model = quick().fit(ratings(np.arange(N)))
     # Users of the call in another order, one twice, one unknown.
     users = [3, 1, 3, 2]
-    found = model.recommend(
-        users, 10, exclude={1: [0, 1, 2], 3: 9, 99: [4], 2: []}, exclude_seen=False
-    )
+    with pytest.warns(UserWarning, match=r"^exclude: 1 of 4 users were not .*\(99, "):
+        found = model.recommend(
+            users, 10, exclude={1: [0, 1, 2], 3: 9, 99: [4], 2: []}, exclude_seen=False
+        )
+    with pytest.warns(UserWarning, match=r"^exclude: 1 items were not in the ratings \(77, "):
+        model.recommend([1], 3, exclude={1: [0, 77]})
     left: dict[Any, set[Any]] = {user: set(group["item"]) for user, group in found.groupby("user")}
     assert left[1] == set(range(3, 10))
     assert left[3] == set(range(9))

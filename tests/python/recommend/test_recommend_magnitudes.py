@@ -80,11 +80,11 @@ def test_weights_that_cannot_be_used_are_named(kind: str) -> None:
         quick().fit((USERS, ITEMS, VALUES), sample_weight=weights)
 
 
-@pytest.mark.parametrize("k", [5, "5", (), (0,), (1.5,), (True,)])
+@pytest.mark.parametrize("k", ["5", (), 0, (0,), (1.5,), True, (True,)])
 @pytest.mark.parametrize("catalogue", [False, True])
-def test_numbers_of_ranks_are_a_list(k: Any, catalogue: bool) -> None:
+def test_numbers_of_ranks_are_positive_integers(k: Any, catalogue: bool) -> None:
     model = quick().fit((USERS, ITEMS, VALUES))
-    with pytest.raises(ValueError, match=r"^k: must be a "):
+    with pytest.raises(ValueError, match=r"^k: must be (a|an) "):
         model.evaluate((USERS, ITEMS, VALUES), k=k, catalogue=catalogue)
 
 

@@ -1,0 +1,193 @@
+"""The learned model of clicks: factors of users and items, item-item models, and their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dualgap import _core
+from dualgap._records import BlendRecord, ExclusionRecord, ListsRecord, PartRecord
+from dualgap._sparse import checked_csr
+from dualgap._validation import FloatArray
+from dualgap.recommend._ranking import Candidates, best_items
+from dualgap.recommend._ratings import Pairs
+from dualgap.recommend._training import NewRatings
+
+# Users whose scores of all items are kept at a time.
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class ClickModel:
+    """Scorers of clicks. The last row of each table of users or items is for unknown ids.
+
+    The score is the weighted sum of the scorers, each divided by its standard deviation over the
+    catalogue for that user.
+    """
+
+    users: FloatArray
+    items: FloatArray
+    # The clicks of each user, by their targets.
+    history: sp.csr_array
+    # Item-item models: row j has what a click on item j adds to the scores.
+    models: tuple[sp.csr_array, ...]
+    # The weight of the factors, then those of the models.
+    weights: tuple[float, ...]
+    # The weight of pairs without a click and the ridge with which the factors were fitted.
+    unobserved: float
+    ridge: float
+
+    def blend(self, users: NDArray[np.intp], n_threads: int) -> BlendRecord:
+        """The scorers of some users as the core takes them."""
+        rows = np.zeros((len(users), 1, self.users.shape[1] + 1), dtype=np.float32)
+        rows[:, 0, :-1] = self.users[users]
+        factors: PartRecord = {
+            "users": rows,
+            "items": self._item_rows,
+            "gaps": None,
+            "weight": 1.0,
+        }
+        return {
+            "factors": factors,
+            "models": [lists(model) for model in self.models],
+            "history": lists(self.history[users]),
+            "weights": list(self.weights),
+            "n_items": len(self.items) - 1,
+            "n_threads": n_threads,
+        }
+
+    def predict(self, pairs: Pairs) -> FloatArray:
+        """Scores of pairs."""
+        result = np.empty(len(pairs.users))
+        items = np.append(np.arange(len(self.items) - 1), -1)[pairs.items]
+        users, rows = np.unique(pairs.users, return_inverse=True)
+        order = np.argsort(rows, kind="stable")
+        ends = np.searchsorted(rows[order], np.arange(0, len(users) + _BATCH, _BATCH))
+        for batch, (low, high) in enumerate(pairwise(ends)):
+            some, first = order[low:high], batch * _BATCH
+            record = self.blend(users[first : first + _BATCH], 1)
+            scores = np.pad(_core.scores_of_blend(record), ((0, 0), (0, 1)))
+            result[some] = scores[rows[some] - first, items[some]]
+        return result
+
+    def best_items(
+        self, users: NDArray[np.intp], n: int, candidates: Candidates
+    ) -> tuple[NDArray[np.int64], FloatArray]:
+        """Positions (-1 where there are no more) and scores of each user's best items."""
+
+        def search(chosen: NDArray[np.intp], excluded: ExclusionRecord) -> Any:
+            return _core.best_of_blend(self.blend(chosen, candidates.n_threads), excluded, n)
+
+        return best_items(search, users, n, candidates)
+
+    def item_vectors(self) -> FloatArray:
+        """Vectors of all items, whose cosines compare items."""
+        return self.items[:-1]
+
+    @cached_property
+    def _item_rows(self) -> NDArray[np.float32]:
+        """The vectors of all items in single precision, each followed by its offset of 0."""
+        return np.pad(self.items[:-1].astype(np.float32), ((0, 0), (0, 1)))
+
+    def insert(self, new: NewRatings, vectors: FloatArray, targets: FloatArray) -> ClickModel:
+        """The model with vectors and clicks of new ids."""
+        changed: Any = {new.side: new.insert_rows(getattr(self, new.side), vectors)}
+        shape = (len(new.ids), len(new.counts))
+        clicks = sp.csr_array((targets.astype(np.float32), (new.own, new.other)), shape)
+        model = replace(self, **changed)
+        n_users, n_items = len(model.users) - 1, len(model.items) - 1
+        if new.side == "users":
+            known = _resized(self.history, (n_users, n_items))
+            return replace(model, history=_replaced(known, new.rows, clicks))
+        known = _resized(self.history[:-1].T, (n_items, n_users))
+        history = _replaced(known, new.rows, clicks)[:-1].T
+        grown = tuple(_resized(each, (n_items - 1, n_items)) for each in self.models)
+        return replace(model, history=_resized(history, (n_users, n_items)), models=grown)
+
+    def fits(self, shape: tuple[int, int]) -> bool:
+        """Whether these are finite numbers for catalogues of this shape, with one width for all."""
+        n_users, n_items = shape
+        tables = (self.users, self.items)
+        sparse = (self.history, *self.models)
+        return (
+            all(table.dtype == np.float64 and table.ndim == 2 for table in tables)
+            and (len(self.users) - 1, len(self.items) - 1) == shape
+            and self.users.shape[1] == self.items.shape[1] > 0
+            and self.history.shape == (n_users + 1, n_items)
+            and all(model.shape == (n_items, n_items) for model in self.models)
+            and len(self.weights) == len(self.models) + 1
+            and all(matrix.data.dtype == np.float32 for matrix in sparse)
+            and all(bool(np.isfinite(table).all()) for table in tables)
+            and all(bool(np.isfinite(matrix.data).all()) for matrix in sparse)
+            and bool(np.isfinite([*self.weights, self.unobserved, self.ridge]).all())
+            and self.unobserved > 0.0
+            and self.ridge > 0.0
+        )
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays of a file."""
+        found = {
+            "interactions.users": self.users,
+            "interactions.items": self.items,
+            "interactions.weights": np.array(self.weights),
+            "interactions.settings": np.array([self.unobserved, self.ridge]),
+        }
+        names = ["history", *(f"model{at}" for at in range(len(self.models)))]
+        for name, matrix in zip(names, (self.history, *self.models), strict=True):
+            found[f"interactions.{name}.offsets"] = matrix.indptr
+            found[f"interactions.{name}.items"] = matrix.indices
+            found[f"interactions.{name}.values"] = matrix.data
+        return found
+
+    @classmethod
+    def read(cls, arrays: Mapping[str, NDArray[Any]]) -> ClickModel:
+        """Read `arrays`; `fits` has yet to be called."""
+        users, items = arrays["interactions.users"], arrays["interactions.items"]
+        weights = tuple(arrays["interactions.weights"].astype(np.float64).tolist())
+        unobserved, ridge = arrays["interactions.settings"].tolist()
+
+        def matrix(name: str, n_rows: int) -> sp.csr_array:
+            values, columns, offsets = (
+                arrays[f"interactions.{name}.{part}"] for part in ("values", "items", "offsets")
+            )
+            return checked_csr(values, columns, offsets, (n_rows, len(items) - 1))
+
+        models = tuple(matrix(f"model{at}", len(items) - 1) for at in range(len(weights) - 1))
+        return cls(users, items, matrix("history", len(users)), models, weights, unobserved, ridge)
+
+
+def lists(matrix: sp.csr_array) -> ListsRecord:
+    """A matrix as the core takes it."""
+    return {
+        "offsets": matrix.indptr.astype(np.int64),
+        "columns": matrix.indices.astype(np.int32),
+        "values": matrix.data.astype(np.float32),
+    }
+
+
+def _resized(matrix: Any, shape: tuple[int, int]) -> sp.csr_array:
+    """The matrix with empty rows and columns added, and a last row for unknown ids."""
+    result = sp.csr_array(matrix)
+    result.resize(shape[0] + 1, shape[1])
+    return result
+
+
+def _replaced(matrix: sp.csr_array, rows: NDArray[np.intp], new: sp.csr_array) -> sp.csr_array:
+    """The matrix with other content in some rows."""
+    kept = np.ones(matrix.shape[0], dtype=np.float32)
+    kept[rows] = 0.0
+    spread = sp.csr_array(
+        (np.ones(len(rows), np.float32), (rows, np.arange(len(rows)))),
+        (matrix.shape[0], len(rows)),
+    )
+    result = sp.csr_array(sp.diags_array(kept, dtype=np.float32) @ matrix + spread @ new)
+    result.eliminate_zeros()
+    result.sort_indices()
+    return result

@@ -1,0 +1,73 @@
+"""Clicks whose values are counts: repeated pairs add up, and counts weigh."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from dualgap._validation import FloatArray
+from dualgap.recommend._ratings import IndexedRatings, RatingTable, warn_input
+
+
+def count_clicks(table: RatingTable, name: str = "ratings") -> RatingTable:
+    """Add up the counts of each pair of user and item; leave out counts of 0, with a warning.
+
+    Raises
+    ------
+    ValueError
+        For negative values.
+    """
+    negative = np.flatnonzero(table.values < 0.0)
+    if len(negative):
+        first = negative[:1]
+        (user,), (item,) = table.users[first].tolist(), table.items[first].tolist()
+        msg = (
+            f"{name}: the value of user {user!r} and item {item!r} is "
+            f"{table.values[negative[0]]:g}, but with "
+            'reduction="interactions" values count clicks; '
+            "leave out such pairs, or set the least value of a like with "
+            "interactions=Interactions(like=...)"
+        )
+        raise ValueError(msg)
+    clicked = np.flatnonzero(table.values > 0.0)
+    if len(clicked) < len(table.values):
+        if not len(clicked):
+            msg = f"{name}: all values are 0, so that no user clicked an item"
+            raise ValueError(msg)
+        warn_input(
+            f"{name}: {len(table.values) - len(clicked)} of {len(table.values)} values are 0; "
+            "these pairs count as not clicked"
+        )
+        table = table.take(clicked)
+    users, _ = pd.factorize(table.users)
+    items, distinct = pd.factorize(table.items)
+    pairs, _ = pd.factorize(users.astype(np.int64) * len(distinct) + items)
+    n_pairs = int(pairs.max()) + 1
+    if n_pairs == len(pairs):
+        return table
+    first = np.full(n_pairs, len(pairs), dtype=np.intp)
+    np.minimum.at(first, pairs, np.arange(len(pairs)))
+    weights = table.weights
+    if weights is not None:
+        # A weight is that of an event: that of a pair is their mean.
+        weights = np.bincount(pairs, weights * table.values) / np.bincount(pairs, table.values)
+    values: FloatArray = np.bincount(pairs, table.values).astype(np.float64)
+    return replace(table.take(first), values=values, weights=weights)
+
+
+def count_weights(counts: FloatArray) -> FloatArray | None:
+    """Weights of pairs with these counts, 1 + log10(count); None if all are 1."""
+    weights: FloatArray = 1.0 + np.log10(np.maximum(counts, 1.0))
+    return None if bool((weights == 1.0).all()) else weights
+
+
+def weigh_counts(ratings: IndexedRatings) -> IndexedRatings:
+    """Multiply the weights of ratings by those of their counts."""
+    weights = count_weights(ratings.values)
+    if weights is None:
+        return ratings
+    return replace(
+        ratings, weights=weights if ratings.weights is None else weights * ratings.weights
+    )

@@ -1,0 +1,264 @@
+//! Models of clicks: factors, item-item weights, and the blend of their scores.
+
+use ndarray::Array2;
+use numpy::{IntoPyArray, PyArray1, PyArray2};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::arrays::{Table, Vector, slice};
+use super::ranking::{ExclusionRecord, ListsFound, PartRecord, ranked};
+use super::session::{Session, guarded, run_session};
+use super::trace::trace_dict;
+use crate::error::{Error, Result};
+use crate::memory::require;
+use crate::recommend::{
+    Blend, Clicks, InteractionFit, InteractionSettings, Interactions, ItemWeights, Lists,
+    fold_in_interactions,
+};
+use crate::run::{Stopping, run};
+
+/// Observed pairs and settings of `fit_interactions` and `fold_in_interactions`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct InteractionRecord<'py> {
+    users: Vector<'py, u32>,
+    items: Vector<'py, u32>,
+    targets: Option<Vector<'py, f64>>,
+    weights: Option<Vector<'py, f64>>,
+    n_users: usize,
+    n_items: usize,
+    n_components: usize,
+    unobserved: f64,
+    ridge: f64,
+    tol: f64,
+    seed: u64,
+    start: Option<(Table<'py, f64>, Table<'py, f64>)>,
+    max_iter: usize,
+    n_threads: usize,
+    callback: Option<Py<PyAny>>,
+}
+
+impl InteractionRecord<'_> {
+    fn pairs(&self) -> Result<Interactions<'_>> {
+        Ok(Interactions {
+            users: slice(&self.users)?,
+            items: slice(&self.items)?,
+            targets: self.targets.as_ref().map_or(Ok(&[][..]), slice)?,
+            weights: self.weights.as_ref().map_or(Ok(&[][..]), slice)?,
+            n_users: self.n_users,
+            n_items: self.n_items,
+        })
+    }
+
+    fn settings(&self) -> InteractionSettings {
+        InteractionSettings {
+            n_components: self.n_components,
+            unobserved: self.unobserved,
+            ridge: self.ridge,
+            tol: self.tol,
+            seed: self.seed,
+        }
+    }
+}
+
+/// Fits factors to who took up what.
+#[pyfunction]
+pub(super) fn fit_interactions<'py>(
+    py: Python<'py>,
+    record: InteractionRecord<'py>,
+) -> PyResult<Bound<'py, PyDict>> {
+    guarded(|| {
+        let (pairs, settings) = (record.pairs()?, record.settings());
+        let start = record.start.as_ref();
+        let start = start.map(|(users, items)| (users.as_array(), items.as_array()));
+        let stopping = Stopping {
+            max_epochs: record.max_iter,
+            relative: 0.0,
+            floor: 0.0,
+            null_objective: None,
+        };
+        let callback = record.callback.as_ref();
+        let (trace, (users, items)) =
+            run_session(py, record.n_threads, callback, |session: &Session<'_>| {
+                let mut solver = InteractionFit::new(pairs, settings)?;
+                if let Some((users, items)) = start {
+                    solver = solver.start_from(users, items)?;
+                }
+                let trace = run(&mut solver, stopping, session.interrupt, &mut |epoch| {
+                    session.observe(epoch)
+                })?;
+                Ok((trace, solver.factors()))
+            })?;
+        let result = trace_dict(py, &trace)?;
+        result.set_item("users", users.into_pyarray(py))?;
+        result.set_item("items", items.into_pyarray(py))?;
+        Ok(result)
+    })
+}
+
+/// Factors of new users, given those of the items.
+#[pyfunction(name = "fold_in_interactions")]
+pub(super) fn new_interactions<'py>(
+    py: Python<'py>,
+    record: InteractionRecord<'py>,
+    items: Table<'py, f64>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    guarded(|| {
+        let (pairs, settings, items) = (record.pairs()?, record.settings(), items.as_array());
+        let users = run_session(py, record.n_threads, None, |session: &Session<'_>| {
+            fold_in_interactions(pairs, items, &settings, session.interrupt)
+        })?;
+        Ok(users.into_pyarray(py))
+    })
+}
+
+/// Clicks from which item-item weights are made.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct ClicksRecord<'py> {
+    users: Vector<'py, u32>,
+    items: Vector<'py, u32>,
+    values: Vector<'py, f32>,
+    n_users: usize,
+    n_items: usize,
+    n_kept: usize,
+    n_threads: usize,
+}
+
+impl ClicksRecord<'_> {
+    fn clicks(&self) -> Result<Clicks> {
+        let shape = (self.n_users, self.n_items);
+        Clicks::new(slice(&self.users)?, slice(&self.items)?, slice(&self.values)?, shape)
+    }
+}
+
+/// Offsets, items and values.
+type Weights<'py> =
+    (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f32>>);
+
+fn weights(py: Python<'_>, found: ItemWeights) -> Weights<'_> {
+    let ItemWeights { offsets, items, values } = found;
+    (offsets.into_pyarray(py), items.into_pyarray(py), values.into_pyarray(py))
+}
+
+/// The graph of items that the same users clicked.
+#[pyfunction]
+pub(super) fn item_graph<'py>(
+    py: Python<'py>,
+    record: ClicksRecord<'py>,
+) -> PyResult<Weights<'py>> {
+    guarded(|| {
+        let clicks = record.clicks()?;
+        let found = run_session(py, record.n_threads, None, |session: &Session<'_>| {
+            clicks.item_graph(record.n_kept, session.interrupt)
+        })?;
+        Ok(weights(py, found))
+    })
+}
+
+/// The regression of each item on the others.
+#[pyfunction]
+pub(super) fn item_regression<'py>(
+    py: Python<'py>,
+    record: ClicksRecord<'py>,
+    head: Vector<'py, u32>,
+    ridge: f64,
+    dropout: f64,
+) -> PyResult<Weights<'py>> {
+    guarded(|| {
+        let (clicks, head) = (record.clicks()?, slice(&head)?);
+        let found = run_session(py, record.n_threads, None, |session: &Session<'_>| {
+            clicks.item_regression(head, (ridge, dropout), record.n_kept, session.interrupt)
+        })?;
+        Ok(weights(py, found))
+    })
+}
+
+/// A matrix in compressed rows.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct ListsRecord<'py> {
+    offsets: Vector<'py, i64>,
+    columns: Vector<'py, i32>,
+    values: Vector<'py, f32>,
+}
+
+impl ListsRecord<'_> {
+    fn lists(&self) -> Result<Lists<'_>> {
+        Ok(Lists {
+            offsets: slice(&self.offsets)?,
+            columns: slice(&self.columns)?,
+            values: slice(&self.values)?,
+        })
+    }
+}
+
+/// Scorers of some users, and their weights.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct BlendRecord<'py> {
+    factors: PartRecord<'py>,
+    models: Vec<ListsRecord<'py>>,
+    history: ListsRecord<'py>,
+    weights: Vec<f32>,
+    n_items: usize,
+    n_threads: usize,
+}
+
+impl BlendRecord<'_> {
+    fn blend(&self) -> PyResult<Blend<'_>> {
+        Ok(Blend {
+            factors: self.factors.part()?,
+            models: self.models.iter().map(ListsRecord::lists).collect::<Result<Vec<_>>>()?,
+            history: self.history.lists()?,
+            weights: self.weights.clone(),
+            n_items: self.n_items,
+        })
+    }
+}
+
+/// The best items of each user by a blend, and their scores.
+#[pyfunction]
+pub(super) fn best_of_blend<'py>(
+    py: Python<'py>,
+    record: BlendRecord<'py>,
+    excluded: ExclusionRecord<'py>,
+    n: usize,
+) -> PyResult<ListsFound<'py>> {
+    guarded(|| ranked(py, &record.blend()?, &excluded, n))
+}
+
+/// The scores of all items for each user.
+#[pyfunction]
+pub(super) fn scores_of_blend<'py>(
+    py: Python<'py>,
+    record: BlendRecord<'py>,
+) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    guarded(|| {
+        let blend = record.blend()?;
+        let shape = (blend.history.offsets.len().saturating_sub(1), record.n_items);
+        let what = || format!("the scores of {} users", shape.0);
+        require(4 * shape.0 as u128 * shape.1 as u128, what, "score fewer users at a time")?;
+        let scores = run_session(py, record.n_threads, None, |session: &Session<'_>| {
+            blend.scores(shape.0, session.interrupt)
+        })?;
+        let shaped = |error: ndarray::ShapeError| Error::Numerical(error.to_string());
+        Ok(Array2::from_shape_vec(shape, scores).map_err(shaped)?.into_pyarray(py))
+    })
+}
+
+/// How well each weighting ranks held-out items.
+#[pyfunction]
+pub(super) fn compare_blends(
+    py: Python<'_>,
+    record: BlendRecord<'_>,
+    held_out: ListsRecord<'_>,
+    weightings: Vec<Vec<f32>>,
+) -> PyResult<Vec<f64>> {
+    guarded(|| {
+        let (blend, held_out) = (record.blend()?, held_out.lists()?);
+        run_session(py, record.n_threads, None, |session: &Session<'_>| {
+            blend.compare(held_out, &weightings, session.interrupt)
+        })
+    })
+}

@@ -1,0 +1,263 @@
+//! Scores of click models: those of the factors and of item-item models, each in units of its standard
+//! deviation over the user's row of the catalogue, and their weighted sum.
+
+use rayon::prelude::*;
+
+use super::scorer::{Lists, Scorer, USERS};
+use super::scores::{PANEL, Part, Products, add_scores};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+
+/// A weighted sum of scorers.
+#[derive(Debug)]
+pub struct Blend<'a> {
+    /// The factors of the users and of all items.
+    pub factors: Part,
+    /// Item-item models: row j has what a click on item j adds to the scores.
+    pub models: Vec<Lists<'a>>,
+    /// The clicks of the users.
+    pub history: Lists<'a>,
+    /// The weight of the factors, then those of the models.
+    pub weights: Vec<f32>,
+    /// Number of items.
+    pub n_items: usize,
+}
+
+impl Blend<'_> {
+    fn check(&self, n_users: usize) -> Result<()> {
+        let n = self.n_items;
+        let good = self.factors.fits(n_users, n)
+            && self.history.fits(n_users, n)
+            && self.models.iter().all(|model| model.fits(n, n))
+            && self.weights.len() == self.models.len() + 1;
+        if good { Ok(()) } else { Err(Error::argument("model", "its arrays do not fit together")) }
+    }
+
+    /// Calls `take(user, number of the scorer, scores)` for each user and each scorer whose weight is not 0.
+    fn for_each(
+        &self,
+        users: std::ops::Range<usize>,
+        scratch: &mut BlendScratch,
+        mut take: impl FnMut(usize, usize, &[f32]),
+    ) {
+        let stride = self.n_items.div_ceil(PANEL) * PANEL;
+        let BlendScratch { rows, row, products } = scratch;
+        if self.weights[0] != 0.0 {
+            rows.clear();
+            rows.resize(users.len() * stride, 0.0);
+            add_scores(&self.factors, (users.start, users.len()), rows, products);
+            for (user, row) in users.clone().zip(rows.chunks_exact_mut(stride)) {
+                standardise(&mut row[..self.n_items]);
+                take(user, 0, &row[..self.n_items]);
+            }
+        }
+        for (at, model) in self.models.iter().enumerate() {
+            for user in users.clone().filter(|_| self.weights[at + 1] != 0.0) {
+                row.clear();
+                row.resize(self.n_items, 0.0);
+                for (item, value) in self.history.row(user) {
+                    for (other, weight) in model.row(item) {
+                        row[other] += value * weight;
+                    }
+                }
+                standardise(row);
+                take(user, at + 1, row);
+            }
+        }
+    }
+
+    /// The scores of all users and items, a row for each user.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for arrays that do not fit together; [`Error::Interrupted`].
+    pub fn scores(&self, n_users: usize, interrupt: &Interrupt) -> Result<Vec<f32>> {
+        self.check(n_users)?;
+        let n = self.n_items;
+        let mut scores = vec![0.0f32; n_users * n];
+        scores.par_chunks_mut(n.max(1)).enumerate().for_each_init(
+            BlendScratch::default,
+            |scratch, (user, to)| {
+                if !interrupt.is_raised() {
+                    self.for_each(user..user + 1, scratch, |_, at, row| {
+                        add(to, self.weights[at], row);
+                    });
+                }
+            },
+        );
+        interrupt.check()?;
+        Ok(scores)
+    }
+
+    /// How well each of some weightings ranks held-out items: the mean over users of their share among the
+    /// first 10, 20 and 50 items that are not in the user's history.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for arrays that do not fit together; [`Error::Interrupted`].
+    pub fn compare(
+        &self,
+        held_out: Lists<'_>,
+        weightings: &[Vec<f32>],
+        interrupt: &Interrupt,
+    ) -> Result<Vec<f64>> {
+        let n_users = held_out.offsets.len().saturating_sub(1);
+        self.check(n_users)?;
+        let lengths = weightings.iter().all(|weights| weights.len() == self.weights.len());
+        if !held_out.fits(n_users, self.n_items) || !lengths {
+            return Err(Error::argument("held_out", "its arrays do not fit the model"));
+        }
+        let found: Vec<Vec<f64>> = (0..n_users)
+            .into_par_iter()
+            .map_init(
+                || (BlendScratch::default(), vec![Vec::new(); self.weights.len()], Vec::new()),
+                |(scratch, parts, blended), user| {
+                    if interrupt.is_raised() {
+                        return Vec::new();
+                    }
+                    self.for_each(user..user + 1, scratch, |_, at, row| {
+                        parts[at].clear();
+                        parts[at].extend_from_slice(row);
+                    });
+                    let score = |weights: &Vec<f32>| {
+                        blended.clear();
+                        blended.resize(self.n_items, 0.0);
+                        for (weight, part) in weights.iter().zip(&*parts) {
+                            add(blended, *weight, part);
+                        }
+                        self.history.row(user).for_each(|(item, _)| blended[item] = f32::MIN);
+                        hits(blended, held_out.row(user).map(|(item, _)| item))
+                    };
+                    weightings.iter().map(score).collect()
+                },
+            )
+            .collect();
+        interrupt.check()?;
+        let mean = |at| found.iter().map(|row| row[at]).sum::<f64>() / n_users.max(1) as f64;
+        Ok((0..weightings.len()).map(mean).collect())
+    }
+}
+
+impl Scorer for Blend<'_> {
+    type Scratch = BlendScratch;
+
+    fn check(&self, n_users: usize, n_items: usize) -> Result<()> {
+        if n_items != self.n_items {
+            return Err(Error::argument("model", "its arrays do not fit together"));
+        }
+        Blend::check(self, n_users)
+    }
+
+    fn add(&self, users: std::ops::Range<usize>, scores: &mut [f32], scratch: &mut BlendScratch) {
+        let (first, stride) = (users.start, scores.len() / USERS);
+        self.for_each(users, scratch, |user, at, row| {
+            add(&mut scores[(user - first) * stride..][..self.n_items], self.weights[at], row);
+        });
+    }
+}
+
+/// Buffers of a few users' scores.
+#[derive(Debug, Default)]
+pub struct BlendScratch {
+    rows: Vec<f32>,
+    row: Vec<f32>,
+    products: Products,
+}
+
+fn add(to: &mut [f32], weight: f32, row: &[f32]) {
+    if weight != 0.0 {
+        to.iter_mut().zip(row).for_each(|(to, value)| *to += weight * value);
+    }
+}
+
+/// Divides scores by their standard deviation; equal scores become 0.
+fn standardise(row: &mut [f32]) {
+    let (mut sums, mut squares) = ([0.0f64; PANEL], [0.0f64; PANEL]);
+    for values in row.chunks(PANEL) {
+        for ((sum, square), value) in sums.iter_mut().zip(&mut squares).zip(values) {
+            let value = f64::from(*value);
+            *sum += value;
+            *square += value * value;
+        }
+    }
+    let n = row.len().max(1) as f64;
+    let (mean, square) = (sums.iter().sum::<f64>() / n, squares.iter().sum::<f64>() / n);
+    let variance = square - mean * mean;
+    let scale = if variance > 1e-12 * square { (1.0 / variance.sqrt()) as f32 } else { 0.0 };
+    row.iter_mut().for_each(|value| *value *= scale);
+}
+
+/// The mean share of the held-out items among the first 10, 20 and 50; a tie counts against them.
+fn hits(scores: &[f32], held_out: impl Iterator<Item = usize>) -> f64 {
+    let (mut total, mut n) = (0.0, 0.0);
+    for item in held_out {
+        let own = scores[item];
+        let mut better = 0usize;
+        for values in scores.chunks(1024) {
+            better += values.iter().map(|value| u32::from(*value >= own)).sum::<u32>() as usize;
+        }
+        // The item itself is among those counted.
+        total += [10, 20, 50].iter().filter(|depth| better <= **depth).count() as f64 / 3.0;
+        n += 1.0;
+    }
+    if n > 0.0 { total / n } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scores::LinkFunction;
+    use super::*;
+
+    const N: usize = 37;
+
+    /// Two users of factors (1, i mod 5), and a model by which item j speaks for item j + 1.
+    fn blend<'a>(weights: &[f32], next: &'a (Vec<i64>, Vec<i32>)) -> Blend<'a> {
+        let items: Vec<f32> = (0..N).flat_map(|item| [(item % 5) as f32, 0.0]).collect();
+        let part =
+            Part::new(LinkFunction::Identity, (1, 1.0), (&[1.0, 0.0, -2.0, 0.0], 2), (&items, N));
+        Blend {
+            factors: part.unwrap(),
+            models: vec![Lists { offsets: &next.0, columns: &next.1, values: &[] }],
+            history: Lists { offsets: &[0, 2, 3], columns: &[4, 8, 20], values: &[1.0, 0.5, 1.0] },
+            weights: weights.to_vec(),
+            n_items: N,
+        }
+    }
+
+    fn next() -> (Vec<i64>, Vec<i32>) {
+        let offsets = (0..=N as i64).map(|row| row.min(N as i64 - 1)).collect();
+        (offsets, (1..N as i32).collect())
+    }
+
+    #[test]
+    fn scorers_count_in_units_of_their_deviation() {
+        let next = next();
+        let scores =
+            |weights: &[f32]| blend(weights, &next).scores(2, &Interrupt::default()).unwrap();
+        let (factors, model, both) =
+            (scores(&[1.0, 0.0]), scores(&[0.0, 1.0]), scores(&[2.0, 3.0]));
+        for part in [&factors, &model] {
+            for row in part.chunks(N) {
+                let mean = row.iter().sum::<f32>() / N as f32;
+                let variance = row.iter().map(|v| (v - mean) * (v - mean)).sum::<f32>() / N as f32;
+                assert!((variance - 1.0).abs() < 1e-4, "{variance}");
+            }
+        }
+        assert_eq!(model[5], 2.0 * model[9], "clicks count by their values");
+        assert!(model[N + 21] > 0.0 && model[N + 20] == 0.0);
+        for ((a, b), sum) in factors.iter().zip(&model).zip(&both) {
+            assert!((2.0 * a + 3.0 * b - sum).abs() < 1e-4);
+        }
+    }
+
+    #[test]
+    fn the_weighting_that_finds_what_was_held_out_wins() {
+        let next = next();
+        let blend = blend(&[1.0, 1.0], &next);
+        let held_out = Lists { offsets: &[0, 1, 2], columns: &[5, 21], values: &[] };
+        let weightings = [vec![1.0, 0.0], vec![0.0, 1.0]];
+        let found = blend.compare(held_out, &weightings, &Interrupt::default()).unwrap();
+        assert_eq!(found[1], 1.0);
+        assert!(found[0] < 1.0);
+        let beyond = Lists { offsets: &[0, 1, 2], columns: &[5, 37], values: &[] };
+        assert!(blend.compare(beyond, &weightings, &Interrupt::default()).is_err());
+    }
+}

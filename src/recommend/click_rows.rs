@@ -1,0 +1,170 @@
+//! One side of the clicks: the pairs of its rows, their factors, and the factors' products.
+
+use rayon::prelude::*;
+
+use super::click_problem::Interactions;
+use super::counting_sort::ByRow;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::Panels;
+use crate::linalg::outer::{Strided, add_lower_gram};
+use crate::parallel::fill_blocks;
+
+/// The rows of one side that have pairs, in the order of their ids. ClickRows without pairs have the factors 0
+/// and take no memory.
+#[derive(Debug)]
+pub(super) struct ClickRows {
+    /// Number of factors, padded.
+    pub d: usize,
+    /// Number of ids of this side.
+    pub n_ids: usize,
+    /// The id of each row.
+    pub used: Vec<u32>,
+    /// Row r has the pairs `offsets[r]..offsets[r + 1]`.
+    pub offsets: Vec<usize>,
+    /// The other side's row of each pair.
+    pub partners: Vec<u32>,
+    /// Targets of the pairs; empty if all are 1.
+    pub targets: Vec<f64>,
+    /// Weights of the pairs; empty if all are 1.
+    pub weights: Vec<f64>,
+    /// The factors, `d` for each row.
+    pub factors: Vec<f64>,
+}
+
+/// The pairs of one row, and their number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowPairs<'a> {
+    pub partners: &'a [u32],
+    targets: &'a [f64],
+    weights: &'a [f64],
+}
+
+impl RowPairs<'_> {
+    /// Target and weight of a pair.
+    #[inline(always)]
+    pub fn pair(&self, at: usize) -> (f64, f64) {
+        let of = |values: &[f64]| values.get(at).copied().unwrap_or(1.0);
+        (of(self.targets), of(self.weights))
+    }
+}
+
+impl ClickRows {
+    /// The rows of users and of items, with factors 0.
+    pub fn both(pairs: &Interactions<'_>, d: usize) -> (Self, Self) {
+        let users = Used::of(pairs.users, pairs.n_users);
+        let items = Used::of(pairs.items, pairs.n_items);
+        let (of_users, of_items) = (users.rows(pairs.users), items.rows(pairs.items));
+        let rows = |own: &[u32], other: &[u32], used: Used| {
+            let by_row = ByRow::new(own, used.ids.len());
+            Self {
+                d,
+                n_ids: used.row.len(),
+                partners: by_row.sorted(other),
+                targets: by_row.sorted(pairs.targets),
+                weights: by_row.sorted(pairs.weights),
+                offsets: by_row.offsets,
+                factors: vec![0.0; used.ids.len() * d],
+                used: used.ids,
+            }
+        };
+        let left = rows(&of_users, &of_items, users);
+        (left, rows(&of_items, &of_users, items))
+    }
+
+    /// The pairs of a row.
+    pub fn pairs(&self, row: usize) -> RowPairs<'_> {
+        let range = self.offsets[row]..self.offsets[row + 1];
+        let of = |values: &[f64]| if values.is_empty() { 0..0 } else { range.clone() };
+        RowPairs {
+            targets: &self.targets[of(&self.targets)],
+            weights: &self.weights[of(&self.weights)],
+            partners: &self.partners[range.clone()],
+        }
+    }
+
+    /// Σ of the weights of a row's pairs.
+    pub fn weight(&self, row: usize) -> f64 {
+        let pairs = self.pairs(row);
+        if pairs.weights.is_empty() {
+            return pairs.partners.len() as f64;
+        }
+        pairs.weights.iter().sum()
+    }
+
+    /// Replaces the factors z of every row by their coordinates in a basis, whose vectors are rows.
+    pub fn rotate(&mut self, basis: &[f64], interrupt: &Interrupt) -> Result<()> {
+        let d = self.d;
+        let mut panels = Panels::<f64>::new(d, d);
+        panels.pack(basis, |input| input, d);
+        let old = std::mem::take(&mut self.factors);
+        self.factors = vec![0.0; old.len()];
+        fill_blocks(&mut self.factors, d, interrupt, |rows, values| {
+            panels.add_scores(&old[rows.start * d..rows.end * d], values);
+        })
+    }
+
+    /// The factors of all ids, `width` for each.
+    pub fn table(&self, width: usize) -> ndarray::Array2<f64> {
+        let mut table = ndarray::Array2::zeros((self.n_ids, width));
+        for (&id, z) in self.used.iter().zip(self.factors.chunks_exact(self.d)) {
+            for (to, from) in table.row_mut(id as usize).iter_mut().zip(z) {
+                *to = *from;
+            }
+        }
+        table
+    }
+
+    /// Sets the factors from a table with a row for each id.
+    pub fn set(&mut self, table: ndarray::ArrayView2<'_, f64>) {
+        for (&id, z) in self.used.iter().zip(self.factors.chunks_exact_mut(self.d)) {
+            for (to, from) in z.iter_mut().zip(table.row(id as usize)) {
+                *to = *from;
+            }
+        }
+    }
+
+    /// Σ over rows of `ridge(weight)` ‖z‖².
+    pub fn penalty(&self, ridge: impl Fn(f64) -> f64 + Sync) -> f64 {
+        let squares: Vec<f64> = self
+            .factors
+            .par_chunks_exact(self.d)
+            .enumerate()
+            .map(|(row, z)| ridge(self.weight(row)) * z.iter().map(|v| v * v).sum::<f64>())
+            .collect();
+        squares.iter().sum()
+    }
+}
+
+/// Σ z zᵀ over rows of d values, a multiple of 8.
+pub(super) fn gram(factors: &[f64], d: usize) -> Vec<f64> {
+    let mut gram = vec![0.0; d * d];
+    add_lower_gram(&mut gram, d, Strided { values: factors, stride: d });
+    for row in 0..d {
+        for column in 0..row {
+            gram[column * d + row] = gram[row * d + column];
+        }
+    }
+    gram
+}
+
+/// The ids that have pairs.
+struct Used {
+    ids: Vec<u32>,
+    /// The row of each id that has one.
+    row: Vec<u32>,
+}
+
+impl Used {
+    fn of(pairs: &[u32], n: usize) -> Self {
+        let mut row = vec![0; n];
+        pairs.iter().for_each(|&id| row[id as usize] = 1);
+        let ids: Vec<u32> = (0..n as u32).filter(|&id| row[id as usize] == 1).collect();
+        ids.iter().zip(0..).for_each(|(&id, at)| row[id as usize] = at);
+        Self { ids, row }
+    }
+
+    fn rows(&self, pairs: &[u32]) -> Vec<u32> {
+        pairs.iter().map(|&id| self.row[id as usize]).collect()
+    }
+}

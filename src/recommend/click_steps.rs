@@ -1,0 +1,209 @@
+//! Half a sweep over clicks: the factors of one side by conjugate gradients, given the other side's.
+//!
+//! Row u solves (α Σ b bᵀ + ridge_u + Σ w b bᵀ) z = Σ w t b over the factors b of the other side; the last two
+//! sums are over its own pairs. Both sides are first turned into the eigenbasis of Σ b bᵀ, which
+//! changes no product of factors. There all but the last term is diagonal, so that a step costs two products
+//! with each of the row's pairs, and few steps from the factors of the sweep before suffice.
+
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::click_problem::InteractionSettings;
+use super::click_rows::{ClickRows, RowPairs, gram};
+use super::eigenbasis::eigenbasis;
+use super::tiles::{PARTNERS, add_weighted, dots};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::arch;
+use crate::linalg::vectors::padded_dot;
+
+/// Steps of a row in a sweep: with three, 15 sweeps rank as well as exact solutions on MovieLens 1M.
+const STEPS: usize = 3;
+
+/// Share of the first residual at which a row has converged.
+const SMALL: f64 = 1e-20;
+
+/// ClickRows that one task updates: few enough that the longest do not hold up the others.
+const TASK: usize = 16;
+
+/// Improves the factors of `own`; returns the share of the objective that they explain: −z'Hz + 2h'z.
+pub(super) fn half_sweep(
+    own: &mut ClickRows,
+    other: &mut ClickRows,
+    settings: &InteractionSettings,
+    interrupt: &Interrupt,
+) -> Result<f64> {
+    let d = own.d;
+    let (mut diagonal, basis) = eigenbasis(&gram(&other.factors, d), d, interrupt)?;
+    diagonal.iter_mut().for_each(|value| *value *= settings.unobserved);
+    other.rotate(&basis, interrupt)?;
+    own.rotate(&basis, interrupt)?;
+    let mut factors = std::mem::take(&mut own.factors);
+    let (rows, table, n_other) = (&*own, &other.factors[..], other.n_ids);
+    let explained: Vec<f64> = factors
+        .par_chunks_mut(TASK * d)
+        .enumerate()
+        .map_init(
+            || Scratch::new(d),
+            |scratch, (task, chunk)| {
+                let mut explained = 0.0;
+                for (row, z) in (task * TASK..).zip(chunk.chunks_exact_mut(d)) {
+                    if interrupt.is_raised() {
+                        break;
+                    }
+                    let ridge = settings.ridge_of(rows.weight(row), n_other);
+                    for (to, value) in scratch.diagonal.iter_mut().zip(&diagonal) {
+                        *to = value + ridge;
+                    }
+                    let pairs = rows.pairs(row);
+                    explained += arch().dispatch(Solve { scratch, pairs, table, z });
+                }
+                explained
+            },
+        )
+        .collect();
+    own.factors = factors;
+    interrupt.check()?;
+    Ok(explained.iter().sum())
+}
+
+/// The vectors of conjugate gradients.
+struct Scratch {
+    /// The diagonal part of the matrix.
+    diagonal: Vec<f64>,
+    /// 1 over the diagonal of the whole matrix.
+    inverse: Vec<f64>,
+    residual: Vec<f64>,
+    direction: Vec<f64>,
+    /// The matrix times the direction.
+    product: Vec<f64>,
+}
+
+impl Scratch {
+    fn new(d: usize) -> Self {
+        let zeros = || vec![0.0; d];
+        Self {
+            diagonal: zeros(),
+            inverse: zeros(),
+            residual: zeros(),
+            direction: zeros(),
+            product: zeros(),
+        }
+    }
+}
+
+/// Conjugate gradients of one row.
+struct Solve<'a> {
+    scratch: &'a mut Scratch,
+    pairs: RowPairs<'a>,
+    table: &'a [f64],
+    z: &'a mut [f64],
+}
+
+impl WithSimd for Solve<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let Self { scratch, pairs, table, z } = self;
+        let Scratch { diagonal, inverse, residual, direction, product } = scratch;
+        for ((residual, diagonal), z) in residual.iter_mut().zip(&*diagonal).zip(&*z) {
+            *residual = -diagonal * z;
+        }
+        inverse.copy_from_slice(diagonal);
+        let target = start(simd, pairs, table, (&*z, residual, inverse));
+        inverse.iter_mut().for_each(|value| *value = 1.0 / *value);
+        let mut explained = target + padded_dot(residual, z);
+        for (to, (residual, inverse)) in direction.iter_mut().zip(residual.iter().zip(&*inverse)) {
+            *to = residual * inverse;
+        }
+        let mut size = padded_dot(residual, direction);
+        let enough = SMALL * size;
+        for _ in 0..STEPS {
+            if size <= enough {
+                break;
+            }
+            for ((product, diagonal), value) in product.iter_mut().zip(&*diagonal).zip(&*direction)
+            {
+                *product = diagonal * value;
+            }
+            multiply(simd, pairs, table, (&*direction, product));
+            let length = size / padded_dot(direction, product);
+            explained += length * size;
+            for (z, value) in z.iter_mut().zip(&*direction) {
+                *z += length * value;
+            }
+            let mut next = 0.0;
+            for ((residual, product), inverse) in residual.iter_mut().zip(&*product).zip(&*inverse)
+            {
+                *residual -= length * product;
+                next += *residual * *residual * inverse;
+            }
+            let share = next / size;
+            for ((to, residual), inverse) in direction.iter_mut().zip(&*residual).zip(&*inverse) {
+                *to = residual * inverse + share * *to;
+            }
+            size = next;
+        }
+        explained
+    }
+}
+
+/// Adds Σ w (t − ⟨b, z⟩) b to the residual and Σ w b² to the diagonal; returns Σ w t ⟨b, z⟩.
+#[inline(always)]
+fn start<S: Simd>(
+    simd: S,
+    pairs: RowPairs<'_>,
+    table: &[f64],
+    (z, residual, diagonal): (&[f64], &mut [f64], &mut [f64]),
+) -> f64 {
+    let d = z.len();
+    let mut target = 0.0;
+    for (tile, partners) in pairs.partners.chunks(PARTNERS).enumerate() {
+        let four = four(table, partners, d);
+        let [products] = dots(simd, [z], four);
+        let (mut pulls, mut weights) = ([0.0; PARTNERS], [0.0; PARTNERS]);
+        for (at, product) in products.iter().enumerate().take(partners.len()) {
+            let (t, w) = pairs.pair(tile * PARTNERS + at);
+            (pulls[at], weights[at]) = (w * (t - product), w);
+            target += w * t * product;
+        }
+        add_weighted(simd, [&mut *residual], [&pulls], &four[..partners.len()]);
+        for (b, w) in four.iter().zip(weights).take(partners.len()) {
+            for (value, b) in diagonal.iter_mut().zip(*b) {
+                *value += w * b * b;
+            }
+        }
+    }
+    target
+}
+
+/// Adds Σ w ⟨b, v⟩ b to the product.
+#[inline(always)]
+fn multiply<S: Simd>(
+    simd: S,
+    pairs: RowPairs<'_>,
+    table: &[f64],
+    (v, product): (&[f64], &mut [f64]),
+) {
+    let d = v.len();
+    for (tile, partners) in pairs.partners.chunks(PARTNERS).enumerate() {
+        let four = four(table, partners, d);
+        let [mut sums] = dots(simd, [v], four);
+        for (at, sum) in sums.iter_mut().enumerate().take(partners.len()) {
+            *sum *= pairs.pair(tile * PARTNERS + at).1;
+        }
+        add_weighted(simd, [&mut *product], [&sums], &four[..partners.len()]);
+    }
+}
+
+/// The factors of up to four partners; the first again in place of those that are missing.
+#[inline(always)]
+fn four<'a>(table: &'a [f64], partners: &[u32], d: usize) -> [&'a [f64]; PARTNERS] {
+    let mut four = [&table[..0]; PARTNERS];
+    for (at, row) in four.iter_mut().enumerate() {
+        let partner = if at < partners.len() { partners[at] } else { partners[0] };
+        *row = &table[partner as usize * d..][..d];
+    }
+    four
+}

@@ -1,0 +1,54 @@
+//! The interface of models that rank the catalogue.
+
+use std::ops::Range;
+
+use crate::error::Result;
+
+/// Users of one task, whose scores are kept at a time.
+pub(super) const USERS: usize = 16;
+
+/// A matrix in compressed rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Lists<'a> {
+    /// Row r has the entries `offsets[r]..offsets[r + 1]`.
+    pub offsets: &'a [i64],
+    /// The columns of the entries.
+    pub columns: &'a [i32],
+    /// The entries; none if all are 1.
+    pub values: &'a [f32],
+}
+
+impl<'a> Lists<'a> {
+    /// Whether these are lists of `n_rows` rows with columns below `n_columns`.
+    pub fn fits(&self, n_rows: usize, n_columns: usize) -> bool {
+        let Self { offsets, columns, values } = *self;
+        offsets.len() == n_rows + 1
+            && offsets[0] == 0
+            && offsets.windows(2).all(|ends| ends[0] <= ends[1])
+            && offsets[n_rows] as usize == columns.len()
+            && (values.is_empty() || values.len() == columns.len())
+            && columns.iter().all(|&column| column >= 0 && (column as usize) < n_columns)
+    }
+
+    /// Columns and entries of a row.
+    pub(super) fn row(&self, row: usize) -> impl Iterator<Item = (usize, f32)> + 'a {
+        let range = self.offsets[row] as usize..self.offsets[row + 1] as usize;
+        let (columns, values) = (self.columns, self.values);
+        range.map(move |at| (columns[at] as usize, values.get(at).copied().unwrap_or(1.0)))
+    }
+}
+
+/// A model that scores all items for some users.
+pub trait Scorer: Sync {
+    /// Its buffers.
+    type Scratch: Default;
+
+    /// Checks that its arrays fit together.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::error::Error::InvalidArgument) naming the model.
+    fn check(&self, n_users: usize, n_items: usize) -> Result<()>;
+
+    /// Adds the scores of a few users, whose rows are equally far apart.
+    fn add(&self, users: Range<usize>, scores: &mut [f32], scratch: &mut Self::Scratch);
+}

@@ -1,0 +1,137 @@
+"""Clicks: the blend of factors and item-item models, and settings that the data choose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dualgap import OrdinalRecommender
+from dualgap.recommend import Interactions
+
+N_USERS, N_ITEMS = 300, 120
+
+
+@pytest.fixture(scope="module")
+def clicks() -> pd.DataFrame:
+    """Users click items near their place on a circle."""
+    rng = np.random.default_rng(0)
+    place = rng.random(N_USERS)
+    where = np.arange(N_ITEMS) / N_ITEMS
+    far = np.abs(place[:, None] - where)
+    users, items = np.nonzero(rng.random(far.shape) < 0.6 * np.exp(-40 * np.minimum(far, 1 - far)))
+    return pd.DataFrame({"user": users, "item": items, "rating": 1.0})
+
+
+@pytest.fixture(scope="module")
+def split(clicks: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    held = np.random.default_rng(1).random(len(clicks)) < 0.25
+    return clicks[~held], clicks[held]
+
+
+def fit(table: pd.DataFrame, **settings: object) -> OrdinalRecommender:
+    parameters = {"random_state": 0, "n_jobs": 1, "reduction": "interactions", **settings}
+    return OrdinalRecommender(**parameters).fit(table)
+
+
+def test_the_blend_ranks_as_well_as_the_best_of_its_parts(
+    split: tuple[pd.DataFrame, pd.DataFrame],
+) -> None:
+    train, test = split
+    model = fit(train)
+    clicks = model._click_model
+    assert clicks is not None
+    assert sum(clicks.weights) == pytest.approx(1.0)
+    blended = model.score(test)
+    alone = fit(train, interactions=Interactions(blend=False))
+    assert alone._click_model is not None
+    assert alone._click_model.models == ()
+    assert blended > 0.95 * alone.score(test)
+    assert blended > 2 * 10 / N_ITEMS
+
+
+def test_the_share_of_clicks_weighs_the_other_pairs(clicks: pd.DataFrame) -> None:
+    few = clicks[clicks["user"] % 2 == 0]
+    for table in (clicks, few):
+        found = fit(table)._click_model
+        density = len(table) / (table["user"].nunique() * table["item"].nunique())
+        assert found is not None
+        assert found.unobserved == pytest.approx(min(3 * density, 0.5))
+        assert found.ridge in (0.1, 0.3)
+    given = fit(clicks, interactions=Interactions(unobserved=0.2, ridge=0.7, n_components=5))
+    assert given._click_model is not None
+    assert (given._click_model.unobserved, given._click_model.ridge) == (0.2, 0.7)
+    assert given._click_model.users.shape[1] == 5
+
+
+def test_predictions_are_the_scores_of_recommendations(clicks: pd.DataFrame) -> None:
+    model = fit(clicks)
+    users = clicks["user"].iloc[[0, 400, 0, 900]]
+    table = model.recommend(users, N_ITEMS, exclude_seen=False)
+    np.testing.assert_allclose(
+        model.predict(table["user"], table["item"]), table["score"], atol=1e-5
+    )
+    assert model.predict(users.iloc[0], -1, unknown="ignore") == [0.0]
+
+
+def test_threads_and_files_change_nothing(clicks: pd.DataFrame, tmp_path: Path) -> None:
+    one, two = fit(clicks), fit(clicks, n_jobs=2)
+    users = clicks["user"].unique()
+    expected = one.recommend(users, 5)
+    pd.testing.assert_frame_equal(two.recommend(users, 5), expected)
+    one.save(tmp_path / "clicks.npz")
+    loaded = OrdinalRecommender.load(tmp_path / "clicks.npz")
+    pd.testing.assert_frame_equal(loaded.recommend(users, 5), expected)
+    newcomer = (["new"] * 3, [10, 11, 13], [1.0] * 3)
+    pd.testing.assert_frame_equal(
+        loaded.recommend(ratings=newcomer, n=5), one.recommend(ratings=newcomer, n=5)
+    )
+
+
+def test_a_new_user_gets_the_lists_of_a_known_one(clicks: pd.DataFrame) -> None:
+    model = fit(clicks)
+    own = clicks[clicks["user"] == 40]
+    newcomer = own.assign(user=N_USERS + 40)
+    known = model.recommend(40, 10)["item"]
+    new = model.recommend(ratings=newcomer, n=10)["item"]
+    assert len(set(known) & set(new)) >= 9
+    again = model.fold_in(own)
+    assert len(set(known) & set(again.recommend(40, 10)["item"])) >= 9
+    assert not set(new) & set(own["item"])
+    items = pd.DataFrame({"user": [3, 4, 5], "item": N_ITEMS, "rating": 1.0})
+    larger = model.fold_in(items, side="items")
+    assert larger._click_model is not None
+    assert larger._click_model.fits((clicks["user"].nunique(), N_ITEMS + 1))
+    assert larger.predict(3, N_ITEMS) > 0.0
+
+
+def test_items_without_clicks_come_last(clicks: pd.DataFrame) -> None:
+    names = pd.DataFrame({"size": 1.0}, index=range(N_ITEMS + 5))
+    model = OrdinalRecommender(reduction="interactions", random_state=0, n_jobs=1)
+    model.fit(clicks, item_features=names)
+    for user in clicks["user"].iloc[[0, -1]]:
+        assert (model.recommend(user, 30)["item"] < N_ITEMS).all()
+        assert (model.predict(user, range(N_ITEMS, N_ITEMS + 5)) == 0.0).all()
+
+
+def test_few_users_need_no_held_out_clicks() -> None:
+    table = ([0, 0, 1, 1, 2], ["a", "b", "b", "c", "a"], [1.0] * 5)
+    model = OrdinalRecommender(reduction="interactions", random_state=0).fit(table)
+    assert model.recommend(0, 1)["item"].tolist() == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"blend": 3}, "^blend: must be True or False, got 3"),
+        ({"unobserved": 0.0}, "^unobserved: "),
+        ({"n_components": 0}, "^n_components: "),
+    ],
+)
+def test_settings_that_cannot_be_used(
+    settings: dict[str, object], text: str, clicks: pd.DataFrame
+) -> None:
+    with pytest.raises(ValueError, match=text):
+        fit(clicks, interactions=Interactions(**settings))

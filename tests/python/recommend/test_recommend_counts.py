@@ -1,0 +1,108 @@
+"""Clicks in every form: without values, as counts, repeated; metrics and names of their lists."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from dualgap import OrdinalRecommender
+from dualgap.recommend import Interactions
+
+
+@pytest.fixture(scope="module")
+def pairs() -> np.ndarray:
+    rng = np.random.default_rng(3)
+    users, items = np.divmod(np.arange(60 * 40), 40)
+    taken = ((users + items) % 2 == 0) & (rng.random(len(users)) < 0.4)
+    return np.stack([users[taken], items[taken]], axis=1)
+
+
+def fit(clicks: object, **settings: object) -> OrdinalRecommender:
+    parameters = {"random_state": 0, "n_jobs": 1, "reduction": "interactions", **settings}
+    return OrdinalRecommender(**parameters).fit(clicks)
+
+
+def test_clicks_need_no_values(pairs: np.ndarray) -> None:
+    users, items = pairs.T
+    frame = pd.DataFrame({"user": users, "item": items})
+    expected = fit(frame.assign(rating=1.0)).recommend(n=5)
+    assert set(expected["user"]) == set(users)
+    forms = (frame, (users, items), pairs, list(map(tuple, pairs.tolist())))
+    for clicks in forms:
+        pd.testing.assert_frame_equal(fit(clicks).recommend(n=5), expected)
+    new = fit(frame).recommend(ratings=frame[frame["user"] < 3], n=2)
+    assert set(new["user"]) == {0, 1, 2}
+    with pytest.raises(ValueError, match=r"^ratings: no column 'rating'"):
+        OrdinalRecommender().fit(frame)
+    with pytest.raises(TypeError, match=r"an array of shape \(n, 3\) or a sparse matrix"):
+        OrdinalRecommender().fit(pairs)
+
+
+def test_empty_rows_and_columns_of_a_matrix_are_known_ids(pairs: np.ndarray) -> None:
+    users, items = pairs.T
+    matrix = sp.csr_array((np.ones(len(users)), (users, items)), shape=(70, 50))
+    model = fit(matrix)
+    assert (len(model.user_ids_), len(model.item_ids_)) == (70, 50)
+    assert len(model.recommend(65, n=3)) == 3
+    assert (model.recommend(5, n=20)["item"] < 40).all()
+
+
+def test_repeated_clicks_add_up(pairs: np.ndarray) -> None:
+    users, items = pairs.T
+    times = 1 + (users * 7 + items) % 4
+    counted = fit((users, items, times))
+    events = fit((np.repeat(users, times), np.repeat(items, times)))
+    pd.testing.assert_frame_equal(counted.recommend(n=5), events.recommend(n=5))
+    test = (users[:50], items[:50], times[:50])
+    found = counted.evaluate(test, k=5)
+    assert found == counted.evaluate((users[:50], items[:50]), k=5)
+    assert counted.like_ == 0.0
+    weighed = counted.predict(users, items)
+    assert not np.allclose(weighed, fit(pairs).predict(users, items))
+    levels = fit((users, items, times), interactions=Interactions(like=3.0))
+    assert levels.like_ == 3.0
+
+
+def test_values_that_are_no_counts(pairs: np.ndarray) -> None:
+    users, items = pairs.T
+    values = np.ones(len(users))
+    values[4] = 0.0
+    with pytest.warns(UserWarning, match=r"^ratings: 1 of \d+ values are 0; these pairs"):
+        model = fit((users, items, values))
+    assert (users[4], items[4]) not in set(zip(*model._seen.nonzero(), strict=True))
+    values[4] = -1.0
+    with pytest.raises(ValueError, match=rf"user {users[4]} and item {items[4]} is -1, but"):
+        fit((users, items, values))
+    with pytest.raises(ValueError, match=r"^ratings: all values are 0"):
+        fit((users, items, np.zeros(len(users))))
+    with pytest.raises(ValueError, match=r"^levels: with reduction=\"interactions\""):
+        fit((users, items, np.ones(len(users))), levels=[1.0, 2.0])
+
+
+def test_metrics_of_users_have_intervals(pairs: np.ndarray) -> None:
+    held = np.arange(len(pairs)) % 4 == 0
+    model = fit(pairs[~held])
+    found = model.evaluate(pairs[held], k=5, confidence=0.9)
+    lists = model.recommend(np.unique(pairs[held][:, 0]), 5)
+    wanted = set(map(tuple, pairs[held].tolist()))
+    hit = np.array([pair in wanted for pair in zip(lists["user"], lists["item"], strict=True)])
+    of_users = hit.reshape(-1, 5)
+    assert found["precision@5"] == pytest.approx(of_users.mean())
+    assert found["hit_rate@5"] == pytest.approx(of_users.any(axis=1).mean())
+    ranks = np.where(of_users.any(axis=1), 1.0 / (1 + of_users.argmax(axis=1)), 0.0)
+    assert found["mrr@5"] == pytest.approx(ranks.mean())
+    assert found["recall@5_low"] < found["recall@5"] < found["recall@5_high"]
+    wider = model.evaluate(pairs[held], k=5, confidence=0.99)
+    assert wider["mrr@5_low"] < found["mrr@5_low"]
+    for bad in (0.0, 1.0):
+        with pytest.raises(ValueError, match=r"^confidence: "):
+            model.evaluate(pairs[held], confidence=bad)
+
+
+def test_lists_carry_the_names_of_the_columns(pairs: np.ndarray) -> None:
+    table = pd.DataFrame(pairs, columns=["userId", "movieId"])
+    model = fit(table, user_column="userId", item_column="movieId")
+    assert list(model.recommend(n=1).columns) == ["userId", "rank", "movieId", "score"]
+    assert list(model.similar_items(1, 2).columns) == ["movieId", "rank", "similar", "score"]
