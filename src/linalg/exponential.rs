@@ -41,6 +41,31 @@ pub(crate) fn exp_minus(x: f64) -> f64 {
     f64::from_bits((exponent + (1023i64 << 52)) as u64) * p
 }
 
+/// −ln x for 0 < x ≤ 1, branch-free so that loops over it vectorise; relative error below 1e-14. Numbers that are not
+/// normal count as the smallest normal one.
+#[inline(always)]
+pub(crate) fn minus_ln(x: f64) -> f64 {
+    const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
+    const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
+    // √½: the mantissa is taken between it and √2.
+    const ROOT: u64 = 0x3fe6_a09e_667f_3bcd;
+    const ONE: u64 = 1023 << 52;
+    // 2⁵² with an integer in its low bits is the sum of both.
+    const WHOLE: f64 = 4_503_599_627_370_496.0;
+    let x = if x > f64::MIN_POSITIVE { x } else { f64::MIN_POSITIVE };
+    let shifted = x.to_bits() + (ONE - ROOT);
+    let n = f64::from_bits((shifted >> 52) | WHOLE.to_bits()) - (WHOLE + 1023.0);
+    let m = f64::from_bits((shifted & ((1 << 52) - 1)) + ROOT);
+    // ln m = 2 artanh f, as a series in f² ≤ 0.0295.
+    let f = (m - 1.0) / (m + 1.0);
+    let square = f * f;
+    let mut p = 1.0 / 21.0;
+    for factor in [19.0, 17.0, 15.0, 13.0, 11.0, 9.0, 7.0, 5.0, 3.0, 1.0] {
+        p = p * square + 1.0 / factor;
+    }
+    -(n * LN2_HIGH + (n * LN2_LOW + 2.0 * f * p))
+}
+
 /// Lanes of the widest vectors, on every machine.
 const LANES: usize = 8;
 
@@ -96,6 +121,20 @@ mod tests {
         assert_eq!(exp_minus(0.0), 1.0);
         assert!(exp_minus(1e9) < 1e-300);
         assert!(exp_minus(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn minus_ln_is_the_logarithm() {
+        for i in 1..=10_000 {
+            let x = f64::from(i) / 10_000.0;
+            for x in [x, x.powi(20), 1.0 - x * 1e-6, x * 1e-300] {
+                let expected = -x.ln();
+                let wrong = (minus_ln(x) - expected).abs();
+                assert!(wrong <= 1e-14 * expected, "{x:e} {wrong:e}");
+            }
+        }
+        assert_eq!(minus_ln(1.0), 0.0);
+        assert!((708.0..709.0).contains(&minus_ln(0.0)));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(crate) mod sparse;
 mod touched;
 pub(crate) mod vectors;
 
-pub(crate) use exponential::{exp_minus, softmax};
+pub(crate) use exponential::{exp_minus, minus_ln, softmax};
 pub(crate) use layout::{Aligned, transpose};
 pub(crate) use panel_weights::{PanelWeights, Update};
 pub use panels::Panels;

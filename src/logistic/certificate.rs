@@ -1,31 +1,14 @@
 //! The certificate of a model: its objective, and the dual value of distributions that belong to it.
 
-use std::ops::Range;
-
-use rayon::prelude::*;
-
-use super::terms::{Distribution, Terms};
+use super::certificate_pass::{Given, RowPass, given_moments};
 use super::{LogisticModel, LogisticProblem};
-use crate::data::{Data, Rows};
-use crate::dual::rounding::{Bounded, TINY, gamma};
 use crate::error::Result;
-use crate::for_data;
 use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::solve_semidefinite;
-use crate::linalg::transpose;
-use crate::linalg::vectors::axpy;
-use crate::parallel::parts;
 use crate::run::Certificate;
 
-/// Classes up to which the tilt solves a system; above that it takes its diagonal.
-pub(super) const SOLVED: usize = 256;
 /// A share of the total weight: a violation of the intercept's constraint below it is mixed away at once.
 pub(super) const VIOLATED: f64 = 1e-12;
-/// The interrupt is looked at after this many rows.
-const PIECE: usize = 256;
-
-/// Appends the distribution of an example to an empty vector, up to a factor: a share of each class.
-pub type Given<'g> = dyn Fn(usize, &mut Vec<f64>) + Sync + 'g;
 
 /// The objective of a model, rounded up, and the dual value of distributions, rounded down, both divided by Σ c_i.
 ///
@@ -41,7 +24,14 @@ pub fn certificate(
     given: Option<&Given<'_>>,
     interrupt: &Interrupt,
 ) -> Result<Certificate> {
-    let pass = Pass::new(problem, model, given);
+    let pass = RowPass::new(problem, model, given);
+    if let (true, Some(given)) = (problem.intercept(), given) {
+        // Their tilt does not depend on the scores: one pass over the rows will do.
+        let (residual, moments) = given_moments(problem, given);
+        let tilt = tilt_of(problem, &residual, moments);
+        let terms = pass.run(tilt.as_deref(), interrupt)?.0;
+        return Ok(terms.certificate(problem, model));
+    }
     let (terms, moments) = pass.run(None, interrupt)?;
     let certificate = terms.certificate(problem, model);
     let violation = terms.residual.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
@@ -75,170 +65,13 @@ pub(super) fn tilt_of(
     (most - least < 0.99).then_some(tilt)
 }
 
-/// A pass over all rows at a model.
-struct Pass<'p, 'a> {
-    problem: &'p LogisticProblem<'a>,
-    given: Option<&'p Given<'p>>,
-    /// The weights, feature after feature.
-    weights: Vec<f64>,
-    intercepts: &'p [f64],
-    /// The largest absolute weight of each feature, and of the intercepts.
-    largest: (Vec<f64>, f64),
-    /// A bound on the sum of the absolute products of any dense row.
-    size: f64,
-}
-
-impl<'p, 'a> Pass<'p, 'a> {
-    fn new(
-        problem: &'p LogisticProblem<'a>,
-        model: &'p LogisticModel,
-        given: Option<&'p Given<'p>>,
-    ) -> Self {
-        let (d, n_outputs) = (problem.n_features(), problem.n_outputs());
-        let mut weights = vec![0.0; d * n_outputs];
-        if d > 0 {
-            transpose(&model.weights, d, &mut weights, n_outputs);
-        }
-        let most =
-            |values: &[f64]| values.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
-        let largest: Vec<f64> = weights.chunks_exact(n_outputs).map(most).collect();
-        let offset = most(&model.intercepts);
-        let products = largest.iter().zip(problem.column_sizes()).map(|(w, x)| w * x);
-        let size = offset + products.sum::<f64>();
-        let largest = (largest, offset);
-        Self { problem, given, weights, intercepts: &model.intercepts, largest, size }
-    }
-
-    /// The sums of the distributions, tilted or not, and the matrix of the tilt's system.
-    fn run(&self, tilt: Option<&[f64]>, interrupt: &Interrupt) -> Result<(Terms, Vec<f64>)> {
-        let add = |rows: Range<usize>| {
-            let mut sums = Sums::new(self.problem, tilt.is_none());
-            for (number, row) in rows.enumerate() {
-                if number % PIECE == 0 && interrupt.is_raised() {
-                    break;
-                }
-                if self.problem.weights()[row] > 0.0 {
-                    self.add(row, tilt, &mut sums);
-                }
-            }
-            sums
-        };
-        let found: Vec<Sums> = pieces(self.problem).into_par_iter().map(add).collect();
-        interrupt.check()?;
-        let mut found = found.into_iter();
-        let mut sums = found.next().unwrap_or_else(|| Sums::new(self.problem, false));
-        for other in found {
-            sums.terms.join(&other.terms);
-            sums.image.iter_mut().zip(&other.image).for_each(|(a, b)| *a += b);
-            sums.moments.iter_mut().zip(&other.moments).for_each(|(a, b)| *a += b);
-        }
-        let Sums { mut terms, image, moments, .. } = sums;
-        terms.image = vec![0.0; image.len()];
-        if !image.is_empty() {
-            transpose(
-                &image,
-                self.problem.n_outputs(),
-                &mut terms.image,
-                self.problem.n_features(),
-            );
-        }
-        Ok((terms, moments))
-    }
-
-    /// Adds an example's part.
-    fn add(&self, row: usize, tilt: Option<&[f64]>, sums: &mut Sums) {
-        let (problem, n_outputs) = (self.problem, self.problem.n_outputs());
-        let (label, weight) = (problem.labels()[row] as usize, problem.weights()[row]);
-        let Sums { scores, own, terms, image, moments } = sums;
-        scores.copy_from_slice(self.intercepts);
-        let (mut size, mut n_values) = (self.largest.1, 2);
-        for_data!(problem.rows(), rows => rows.visit_row(row, |column, value| {
-            axpy(scores, value, &self.weights[column * n_outputs..][..n_outputs]);
-            size += value.abs() * self.largest.0[column];
-            n_values += 1;
-        }));
-        if !matches!(problem.rows(), Data::Csr32(_) | Data::Csr64(_)) {
-            size = size.min(self.size);
-        }
-        let error = gamma(n_values) * size + n_values as f64 * TINY;
-        let loss = own.softmax(scores, label, error);
-        terms.loss.add(Bounded::exact(weight) * loss);
-        if let Some(given) = self.given {
-            own.given(|shares| given(row, shares));
-        }
-        let entropy = match tilt {
-            Some(tilt) => own.tilt(tilt),
-            None => own.entropy(),
-        };
-        terms.entropy += weight * entropy;
-        let first = own.shares.len() - n_outputs;
-        add_moments(weight, &own.shares[first..], moments);
-        terms.distance += weight * own.residual(label);
-        own.shares.iter_mut().for_each(|share| *share *= weight);
-        let residual = &own.shares[first..];
-        axpy(&mut terms.residual, 1.0, residual);
-        terms.depth += 1;
-        for_data!(problem.rows(), rows => rows.visit_row(row, |column, value| {
-            axpy(&mut image[column * n_outputs..][..n_outputs], value, residual);
-        }));
-    }
-}
-
-/// Adds c (diag α − α αᵀ).
-fn add_moments(weight: f64, shares: &[f64], moments: &mut [f64]) {
-    if moments.is_empty() {
-        return;
-    }
-    let n = shares.len();
-    for (k, (row, share)) in moments.chunks_exact_mut(n).zip(shares).enumerate() {
-        let scale = weight * share;
-        axpy(row, -scale, shares);
-        row[k] += scale;
-    }
-}
-
-/// The rows of each partial sum: fewer of sparse rows, whose sums may be larger than they.
-fn pieces(problem: &LogisticProblem<'_>) -> Vec<Range<usize>> {
-    let n_rows = problem.n_examples();
-    let all = parts(n_rows);
-    let n_stored = for_data!(problem.rows(), rows => rows.n_stored());
-    let most = (n_stored / (8 * problem.n_features().max(1))).max(1);
-    if all.len() <= most {
-        return all;
-    }
-    (0..most).map(|part| part * n_rows / most..(part + 1) * n_rows / most).collect()
-}
-
-/// Sums over the rows of a piece, and work space.
-struct Sums {
-    scores: Vec<f64>,
-    own: Distribution,
-    terms: Terms,
-    /// Σ c_i (e_y − α_i) x_iᵀ, feature after feature.
-    image: Vec<f64>,
-    moments: Vec<f64>,
-}
-
-impl Sums {
-    fn new(problem: &LogisticProblem<'_>, with_moments: bool) -> Self {
-        let n_outputs = problem.n_outputs();
-        let solved = with_moments && problem.intercept() && n_outputs <= SOLVED;
-        Self {
-            scores: vec![0.0; n_outputs],
-            own: Distribution::default(),
-            terms: Terms::zeros(n_outputs),
-            image: vec![0.0; n_outputs * problem.n_features()],
-            moments: vec![0.0; if solved { n_outputs * n_outputs } else { 0 }],
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ndarray::{Array2, ArrayView2};
 
+    use super::super::terms::{Distribution, Terms};
     use super::*;
-    use crate::data::Dense;
+    use crate::data::{Data, Dense};
 
     fn rows(n: usize) -> Array2<f64> {
         Array2::from_shape_fn((n, 2), |(i, j)| {
@@ -260,7 +93,7 @@ mod tests {
     }
 
     fn sums(problem: &LogisticProblem<'_>, model: &LogisticModel) -> Terms {
-        Pass::new(problem, model, None).run(None, &Interrupt::default()).unwrap().0
+        RowPass::new(problem, model, None).run(None, &Interrupt::default()).unwrap().0
     }
 
     /// The model after many steps of gradient descent.

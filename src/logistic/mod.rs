@@ -5,13 +5,16 @@
 //! being the entropy; an intercept adds the constraint Σ_i c_i (e_y − α_i) = 0.
 
 mod certificate;
+mod certificate_pass;
 mod dual_descent;
 mod fit;
 mod newton;
 mod problem;
+mod sparse_row;
 mod terms;
 
-pub use certificate::{Given, certificate};
+pub use certificate::certificate;
+pub use certificate_pass::Given;
 pub use dual_descent::{DualDescent, DualDescentOptions, suits_dual_descent};
 pub use fit::{LogisticFit, LogisticMethod, fit_logistic};
 pub use problem::{LogisticModel, LogisticProblem};

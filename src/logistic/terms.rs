@@ -2,7 +2,7 @@
 
 use super::{LogisticModel, LogisticProblem};
 use crate::dual::rounding::{Bounded, Sum, TINY, bounded_squared_norm, gamma};
-use crate::linalg::exp_minus;
+use crate::linalg::{exp_minus, minus_ln};
 use crate::run::Certificate;
 
 /// A bound on the relative error of an exponential of a difference that was rounded, and of a quotient of two.
@@ -40,6 +40,7 @@ pub(super) struct Distribution {
 impl Distribution {
     /// softmax of scores, the score of the first class of two being 0; returns the loss of a label. `error` bounds that
     /// of each score.
+    #[inline(always)]
     pub fn softmax(&mut self, scores: &[f64], label: usize, error: f64) -> Bounded {
         self.distances.clear();
         self.distances.extend((scores.len() == 1).then_some(0.0));
@@ -59,6 +60,7 @@ impl Distribution {
     }
 
     /// α in proportion to numbers that are not negative, one of which is positive.
+    #[inline(always)]
     pub fn given(&mut self, append: impl FnOnce(&mut Vec<f64>)) {
         self.shares.clear();
         append(&mut self.shares);
@@ -69,12 +71,13 @@ impl Distribution {
             }
         }
         self.distances.clear();
-        self.distances.extend(self.shares.iter().map(|share| -(share / highest).ln()));
+        self.distances.extend(self.shares.iter().map(|share| minus_ln(share / highest)));
         self.shares.iter_mut().for_each(|share| *share /= highest);
         self.normalise(top);
     }
 
     /// Divides the shares, the largest of which is 1, by their sum.
+    #[inline(always)]
     fn normalise(&mut self, top: usize) {
         self.shares[top] = 0.0;
         let rest: f64 = self.shares.iter().sum();
@@ -87,6 +90,7 @@ impl Distribution {
     /// Multiplies α_k by 1 + δ_k − ⟨α, δ⟩, which leaves the sum 1, and bounds the entropy from below.
     ///
     /// log(1 + t) ≤ t − t²/2 + t³/3 for all t > −1.
+    #[inline(always)]
     pub fn tilt(&mut self, tilt: &[f64]) -> f64 {
         let mean: f64 = self.shares.iter().zip(tilt).map(|(share, tilt)| share * tilt).sum();
         let (mut entropy, mut size) = (self.log_sum, 0.0);
@@ -101,6 +105,7 @@ impl Distribution {
     }
 
     /// A lower bound on the entropy.
+    #[inline(always)]
     pub fn entropy(&self) -> f64 {
         let pairs = self.shares.iter().zip(&self.distances);
         let entropy: f64 = self.log_sum
@@ -109,6 +114,7 @@ impl Distribution {
     }
 
     /// Replaces α by e_y − α and returns 1 − α_y.
+    #[inline(always)]
     pub fn residual(&mut self, label: usize) -> f64 {
         self.shares[label] = 0.0;
         let others = self.shares.iter().sum();

@@ -33,16 +33,11 @@ impl Multiplier {
     }
 
     /// Moves the centre; returns what the violation of the constraint takes from the dual value, roughly.
-    pub fn step(&mut self, problem: &LogisticProblem<'_>, state: &mut dyn DualState) -> f64 {
-        let residual = state.residual();
-        let totals = problem.class_totals();
-        let totals = &totals[totals.len() - residual.len()..];
-        let mut violation = 0.0;
-        for (residual, total) in residual.iter().zip(totals) {
-            // The sum of α over the class, the first factor of its variance.
-            let sum = (total - residual).max(f64::MIN_POSITIVE);
-            violation += 0.5 * residual * (residual / sum);
-        }
+    pub fn step(&mut self, state: &mut dyn DualState) -> f64 {
+        let (residual, variance) = state.residual();
+        let pairs = residual.iter().zip(&variance);
+        let violation: f64 =
+            pairs.map(|(r, variance)| 0.5 * r * (r / variance.max(f64::MIN_POSITIVE))).sum();
         if violation > 0.25 * self.violation && self.square < LARGEST {
             self.square = (GROWTH * self.square).min(LARGEST);
             state.set_constant(self.square);

@@ -20,9 +20,11 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver};
 
 /// A certificate is evaluated when the gap is expected to be this share of what ends the run.
-const EXPECTED: f64 = 0.7;
-/// The gap after a pass is at most this share of the mean gap on its way.
-const ON_THE_WAY: f64 = 0.5;
+const EXPECTED: f64 = 0.5;
+/// The gap after a pass is this share of the mean gap on its way, or less.
+const SLOWEST: f64 = 0.5;
+/// The gap after a pass is hardly ever a smaller share.
+const FASTEST: f64 = 0.1;
 /// DualState in which the gap must fall by a tenth.
 const PATIENCE: usize = 4;
 /// Gaps that single precision resolves, in units of the objective.
@@ -118,11 +120,12 @@ impl Solver for DualDescent<'_, '_> {
         let found = self.state.pass(interrupt)?;
         let mut violation = 0.0;
         if let Some(multiplier) = &mut self.multiplier {
-            violation = multiplier.step(self.problem, self.state.as_mut());
+            violation = multiplier.step(self.state.as_mut());
         }
         let objective = found.loss + self.state.penalty();
         let gap = (found.gap + violation) / objective;
-        let rate = self.gaps.last().map_or(ON_THE_WAY, |before| (gap / before).min(ON_THE_WAY));
+        let rate =
+            self.gaps.last().map_or(SLOWEST, |before| (gap / before).clamp(FASTEST, SLOWEST));
         self.gaps.push(gap);
         let expected = (found.gap * rate + violation) / objective;
         let (stuck, least) = (self.is_stuck(), if self.is_single { RESOLVED } else { 0.0 });

@@ -5,13 +5,7 @@ use pulp::Simd;
 use super::block_step::{Buffers, step, visit};
 use crate::data::{Csr, Real};
 use crate::linalg::{Element, Kernel, Lane, prefetch};
-
-/// Features between the one at work and the one whose weights are being fetched.
-const AHEAD: usize = 24;
-/// Features of the next row whose weights are fetched before its visit.
-const FIRST: usize = 32;
-/// Vectors of classes that stay in registers.
-const VECTORS: usize = 4;
+use crate::logistic::sparse_row::{add, fetch_first, score};
 
 /// A block's constants and the entropy of its α.
 #[derive(Debug, Clone, Copy, Default)]
@@ -177,7 +171,7 @@ impl<T: Element> ClassPass<'_, T> {
         *own = *own - T::total(simd, sum);
         let (cost, constant) = (T::splat(simd, block.cost), T::splat(simd, *constant));
         buffers.scores.iter_mut().for_each(|change| *change = T::times(simd, *change, cost));
-        add(simd, weights, stride, row, buffers.scores);
+        add::<S, T, false>(simd, (weights, stride, 0), row, buffers.scores);
         for (intercept, change) in intercepts.iter_mut().zip(buffers.scores.iter()) {
             *intercept = T::fused(simd, constant, *change, *intercept);
         }
@@ -197,93 +191,7 @@ impl<T: Element> ClassPass<'_, T> {
             prefetch(columns, at);
             prefetch(values, at);
         }
-        for column in columns.iter().take(FIRST) {
-            for line in (0..padded).step_by(64 / size_of::<T>()) {
-                prefetch(weights, *column as usize * padded + line);
-            }
-        }
-    }
-}
-
-/// s = W x + b.
-#[inline(always)]
-fn score<S: Simd, T: Lane<S>>(
-    simd: S,
-    weights: &[T::Vector],
-    stride: usize,
-    row: (&[i32], &[T]),
-    intercepts: &[T::Vector],
-    scores: &mut [T::Vector],
-) {
-    let mut first = 0;
-    while first < stride {
-        match stride - first {
-            1 => stretch::<S, T, 1>(simd, (weights, stride, first), row, intercepts, scores),
-            2 => stretch::<S, T, 2>(simd, (weights, stride, first), row, intercepts, scores),
-            3 => stretch::<S, T, 3>(simd, (weights, stride, first), row, intercepts, scores),
-            _ => stretch::<S, T, VECTORS>(simd, (weights, stride, first), row, intercepts, scores),
-        }
-        first += VECTORS;
-    }
-}
-
-#[inline(always)]
-fn stretch<S: Simd, T: Lane<S>, const V: usize>(
-    simd: S,
-    (weights, stride, first): (&[T::Vector], usize, usize),
-    (columns, values): (&[i32], &[T]),
-    intercepts: &[T::Vector],
-    scores: &mut [T::Vector],
-) {
-    assert!(first + V <= stride);
-    let mut sums = [T::splat(simd, T::zero()); V];
-    sums.copy_from_slice(&intercepts[first..][..V]);
-    let mut others = [T::splat(simd, T::zero()); V];
-    let lanes = <T as Lane<S>>::LANES;
-    let line = (64 / (size_of::<T>() * lanes)).max(1);
-    let add = |sums: &mut [T::Vector; V], column: i32, value: T| {
-        let x = T::splat(simd, value);
-        let weights = &weights[column as usize * stride..][..stride];
-        for v in 0..V {
-            sums[v] = T::fused(simd, x, weights[first + v], sums[v]);
-        }
-    };
-    let (pairs, rest) = columns.as_chunks::<2>();
-    let (value_pairs, last) = values.as_chunks::<2>();
-    for (at, (columns2, values2)) in pairs.iter().zip(value_pairs).enumerate() {
-        for ahead in 0..2 {
-            if let Some(column) = columns.get(2 * at + AHEAD + ahead) {
-                for v in (0..V).step_by(line) {
-                    prefetch(weights, *column as usize * stride + first + v);
-                }
-            }
-        }
-        add(&mut sums, columns2[0], values2[0]);
-        add(&mut others, columns2[1], values2[1]);
-    }
-    if let ([column], [value]) = (rest, last) {
-        add(&mut sums, *column, *value);
-    }
-    for v in 0..V {
-        scores[first + v] = T::plus(simd, sums[v], others[v]);
-    }
-}
-
-/// W += change xᵀ.
-#[inline(always)]
-fn add<S: Simd, T: Lane<S>>(
-    simd: S,
-    weights: &mut [T::Vector],
-    stride: usize,
-    (columns, values): (&[i32], &[T]),
-    change: &[T::Vector],
-) {
-    for (column, value) in columns.iter().zip(values) {
-        let x = T::splat(simd, *value);
-        let weights = &mut weights[*column as usize * stride..][..stride];
-        for (weight, change) in weights.iter_mut().zip(change) {
-            *weight = T::fused(simd, x, *change, *weight);
-        }
+        fetch_first(columns, weights, padded);
     }
 }
 
@@ -308,7 +216,7 @@ impl<T: Element> Kernel<T> for AddRows<'_, T> {
         let stride = padded / <T as Lane<S>>::LANES;
         let weights = T::vectors_mut(weights).0;
         for (row, change) in (first..).zip(T::vectors(changes).0.chunks_exact(stride)) {
-            add(simd, weights, stride, rows.row(row), change);
+            add::<S, T, true>(simd, (&mut *weights, stride, 0), rows.row(row), change);
         }
     }
 }

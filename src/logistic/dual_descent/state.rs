@@ -37,8 +37,8 @@ pub(super) trait DualState: Sync {
     fn set_constant(&mut self, square: f64);
     /// Adds numbers to the intercepts, times the square of the constant feature.
     fn add_to_intercepts(&mut self, by: &[f64]);
-    /// Σ c_i (e_y − α_i).
-    fn residual(&self) -> Vec<f64>;
+    /// Σ c_i (e_y − α_i) of each output, and Σ c_i α_i (1 − α_i).
+    fn residual(&self) -> (Vec<f64>, Vec<f64>);
     /// ½‖W‖², roughly.
     fn penalty(&self) -> f64;
 }
@@ -317,12 +317,17 @@ impl<R: Real, T: Element> DualState for State<'_, '_, R, T> {
         self.set_intercepts(now);
     }
 
-    fn residual(&self) -> Vec<f64> {
-        let mut residual = vec![0.0; self.n_outputs];
+    fn residual(&self) -> (Vec<f64>, Vec<f64>) {
+        let (mut residual, mut variance) = (vec![0.0; self.n_outputs], vec![0.0; self.n_outputs]);
         for (block, shares) in self.blocks.iter().zip(self.shares.chunks_exact(self.padded)) {
-            block.subtract(&shares[..self.n_outputs], &mut residual);
+            let shares = &shares[..self.n_outputs];
+            block.subtract(shares, &mut residual);
+            let cost = block.cost.widen();
+            for (variance, share) in variance.iter_mut().zip(shares) {
+                *variance += cost * share.widen() * (1.0 - share.widen());
+            }
         }
-        residual
+        (residual, variance)
     }
 
     fn penalty(&self) -> f64 {

@@ -8,7 +8,8 @@ use crate::dual::rounding::{Bounded, Sum, TINY, gamma};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::logistic::LogisticModel;
-use crate::logistic::certificate::{SOLVED, VIOLATED, tilt_of};
+use crate::logistic::certificate::{VIOLATED, tilt_of};
+use crate::logistic::certificate_pass::SOLVED;
 use crate::logistic::terms::{EXPONENTIAL, Terms};
 use crate::run::Certificate;
 
