@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
@@ -76,15 +77,16 @@ def allowed_items(
     items: Iterable[Any] | None,
     exclude: Iterable[Any] | Mapping[Any, Any] | None,
     mask: Any,
+    name: str = "items",
 ) -> NDArray[np.bool_]:
-    """Whether each item of `table` may be recommended at all."""
+    """Whether each item of `table` may be recommended at all; `name` is the argument `items`."""
     allowed = np.ones(len(table), dtype=bool)
     if items is not None:
-        found = _find_items(table, items, "items")
+        found = _find_items(table, items, name)
         allowed[:] = False
         allowed[found[found >= 0]] = True
         if not allowed.any():
-            msg = "items: none of the candidates was in the ratings"
+            msg = f"{name}: none of the candidates was in the ratings"
             raise ValueError(msg)
     if exclude is not None and not isinstance(exclude, Mapping):
         found = _find_items(table, exclude, "exclude")
@@ -200,14 +202,43 @@ def ranked_table(
     )
 
 
-def nearest(vectors: FloatArray, positions: NDArray[np.intp], n: int) -> tuple[Any, Any]:
-    """The other vectors with the largest cosines, and these cosines."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    vectors = vectors / np.where(lengths > 0.0, lengths, 1.0)
-    scores = vectors[positions] @ vectors.T
-    scores[np.arange(len(positions)), positions] = -np.inf
-    top = top_columns(scores, n)
-    return top, np.take_along_axis(scores, top, axis=1)
+# Number of ratings at which a cosine counts by half.
+_SHRINKAGE = 10.0
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Vectors of one side, and which of its ids may be neighbours."""
+
+    ids: pd.Index[Any]
+    vectors: FloatArray
+    # Numbers of ratings.
+    counts: NDArray[Any]
+    allowed: NDArray[np.bool_]
+
+    def table(self, names: pd.Index[Any], n: int, what: str, column: str) -> pd.DataFrame:
+        """The other ids with the largest shrunk cosines."""
+        check_positive("n", n, integer=True)
+        rows = self.ids.get_indexer(names)
+        if (rows < 0).any():
+            raise KeyError(f"{what}: {names[rows < 0].tolist()[0]!r} was not in the ratings")
+        lengths = np.linalg.norm(self.vectors, axis=1, keepdims=True)
+        vectors = self.vectors / np.where(lengths > 0.0, lengths, 1.0)
+        shares = self.counts / (self.counts + _SHRINKAGE)
+        scores = vectors[rows] @ vectors.T * shares[rows, None] * shares
+        scores[:, ~self.allowed] = -np.inf
+        scores[np.arange(len(rows)), rows] = -np.inf
+        top = top_columns(scores, min(n, len(self.ids) - 1))
+        best = np.take_along_axis(scores, top, axis=1)
+        row, place = np.nonzero(best > -np.inf)
+        return pd.DataFrame(
+            {
+                column: names[row],
+                "rank": place + 1,
+                "similar": self.ids[top[row, place]],
+                "score": best[row, place],
+            }
+        )
 
 
 def top_columns(scores: FloatArray, n: int) -> NDArray[np.intp]:
@@ -229,6 +260,24 @@ def rating_metrics(table: RatingTable, predicted: FloatArray, k: Sequence[int]) 
     for depth in k:
         result[f"ndcg@{depth}"] = ndcg_at_k(table.values, predicted, depth, groups=groups)
     return result
+
+
+def evaluate_catalogue(
+    model: Model,
+    candidates: Candidates,
+    relevant: tuple[NDArray[np.intp], NDArray[np.intp], pd.Index[Any]],
+    k: Sequence[int],
+    confidence: float | None,
+) -> dict[str, float]:
+    """Metrics of the best items; `relevant` has positions of users and items and the users' ids."""
+    users, items, names = relevant
+    n_items = len(candidates.allowed)
+    # An unknown item is never found: it counts as missed.
+    who, distinct = pd.factorize(names)
+    first = np.zeros(len(distinct), dtype=np.intp)
+    first[who] = users
+    best, _ = model.best_items(first, min(max(k), n_items), candidates)
+    return catalogue_metrics(best, (who, items), n_items, k, confidence)
 
 
 def catalogue_metrics(
@@ -259,6 +308,18 @@ def catalogue_metrics(
             result[f"{name}@{depth}_low"] = float(values.mean() - far)
             result[f"{name}@{depth}_high"] = float(values.mean() + far)
     return result
+
+
+def check_ranks(k: Any) -> list[int]:
+    """Read one number of ranks or several."""
+    if isinstance(k, Integral) and not isinstance(k, bool):
+        k = [int(k)]
+    if isinstance(k, str) or not isinstance(k, Sequence | np.ndarray) or not len(k):
+        msg = f"k: must be a number of ranks or a list of them, got {k!r}"
+        raise ValueError(msg)
+    for rank in k:
+        check_positive("k", rank, integer=True)
+    return [int(rank) for rank in k]
 
 
 def check_confidence(confidence: float | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -23,11 +22,12 @@ from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._ranking import (
     Candidates,
     Model,
+    Neighbours,
     allowed_items,
-    catalogue_metrics,
     check_confidence,
+    check_ranks,
+    evaluate_catalogue,
     excluded_items,
-    nearest,
     ranked_table,
     rating_metrics,
 )
@@ -40,7 +40,6 @@ from dualgap.recommend._ratings import (
     RatingTable,
     Unknown,
     last_of_each_pair,
-    positions,
     read_id_list,
     read_ratings,
     read_times,
@@ -76,7 +75,7 @@ class FittedRecommender(Estimator):
     _rating_model: RatingModel | None
     # None for a fit without interactions.
     _click_model: ClickModel | None
-    # The pairs of users and items with ratings, as ones.
+    # Pairs with ratings, as ones.
     _seen: sp.csr_array
 
     def predict(
@@ -228,8 +227,14 @@ class FittedRecommender(Estimator):
         best = model.best_items(rows, min(int(n), len(self.item_ids_)), candidates)
         return ranked_table(names, self.item_ids_, best, (self.user_column, self.item_column))
 
-    def similar_items(self, items: Ids, n: int = 10) -> pd.DataFrame:
-        """Items that the same users like: largest cosine between the items' factors.
+    def similar_items(
+        self, items: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
+    ) -> pd.DataFrame:
+        """Items that the same users like: largest cosine between the items' vectors.
+
+        The vectors are those of clicks, or of ratings if the fit had ``interactions=False``. A
+        cosine is multiplied by ``c / (c + 10)`` for both items, c being their numbers of ratings,
+        so that items that hardly anyone knows do not come first.
 
         Parameters
         ----------
@@ -237,34 +242,51 @@ class FittedRecommender(Estimator):
             Known items.
         n : int, default=10
             Neighbours per item.
+        among : iterable of ids, optional
+            The only items that may be neighbours.
 
         Returns
         -------
         DataFrame
-            Columns item, rank (from 1), similar, score (cosine).
+            Columns item (named as `item_column`), rank (from 1), similar, score.
 
         Raises
         ------
         KeyError
-            For an unknown item, of which no factors are known.
+            For an unknown item, which has no vector.
         """
         check_is_fitted(self)
-        check_positive("n", n, integer=True)
-        names = read_id_list(items, "items")
-        rows = self.item_ids_.get_indexer(names)
-        if (rows < 0).any():
-            raise KeyError(f"items: {names[rows < 0].tolist()[0]!r} was not in the ratings")
-        n = min(n, len(self.item_ids_) - 1)
-        model = self._model(self._default_ranking())
-        top, scores = nearest(model.item_vectors(), rows, n)
-        return pd.DataFrame(
-            {
-                self.item_column: np.repeat(names, n),
-                "rank": np.tile(np.arange(1, n + 1), len(names)),
-                "similar": self.item_ids_[top.ravel()],
-                "score": scores.ravel(),
-            }
-        )
+        allowed = allowed_items(self.item_ids_, among, None, None, "among")
+        counts = np.bincount(self._seen.indices, minlength=len(self.item_ids_))
+        model = self._model(self._default_ranking() if self._click_model is None else "like")
+        side = Neighbours(self.item_ids_, model.item_vectors(), counts, allowed)
+        return side.table(read_id_list(items, "items"), n, "items", self.item_column)
+
+    def similar_users(
+        self, users: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
+    ) -> pd.DataFrame:
+        """Users who like the same items, as `similar_items`; needs a fit with `interactions`."""
+        allowed = allowed_items(self.user_ids_, among, None, None, "among")
+        counts = np.diff(self._seen.indptr)
+        side = Neighbours(self.user_ids_, self.user_vectors_, counts, allowed)
+        return side.table(read_id_list(users, "users"), n, "users", self.user_column)
+
+    @property
+    def user_vectors_(self) -> FloatArray:
+        """Factors of ``user_ids_`` from clicks; products with ``item_vectors_`` rank items."""
+        return self._clicks().users[:-1]
+
+    @property
+    def item_vectors_(self) -> FloatArray:
+        """Factors of ``item_ids_`` from clicks."""
+        return self._clicks().items[:-1]
+
+    def _clicks(self) -> ClickModel:
+        check_is_fitted(self)
+        if self._click_model is None:
+            msg = "vectors of users and items need interactions=True (or Interactions(...)) in fit"
+            raise AttributeError(msg)
+        return self._click_model
 
     def fold_in(self, ratings: RatingsLike, *, side: Literal["users", "items"] = "users") -> Self:
         """A recommender that also knows the users of these ratings, without a refit.
@@ -357,7 +379,7 @@ class FittedRecommender(Estimator):
             the first hit, 0 without one).
         """
         check_is_fitted(self)
-        ranks = _check_ranks(k)
+        ranks = check_ranks(k)
         check_confidence(confidence)
         table = read_ratings(test, self._columns(), name="test", timestamps=timestamps)
         if self._counts:
@@ -370,20 +392,11 @@ class FittedRecommender(Estimator):
             predicted = self._rating_model.predict(self._timed(users, items, times))
             result = rating_metrics(table, predicted, ranks)
         if catalogue or self._rating_model is None:
-            liked = table.values >= self.like_
-            who, names = pd.factorize(table.users[liked])
-            # An id that is unknown cannot be found: it counts as missed.
-            best, _ = self._model(self._ranking(rank_by)).best_items(
-                positions(self.user_ids_, names),
-                min(max(ranks), len(self.item_ids_)),
-                Candidates(
-                    np.ones(len(self.item_ids_), dtype=bool),
-                    self._seen,
-                    resolve_threads(self.n_jobs),
-                ),
-            )
-            relevant = (who, items[liked])
-            result |= catalogue_metrics(best, relevant, len(self.item_ids_), ranks, confidence)
+            liked = np.flatnonzero(table.values >= self.like_)
+            model, threads = self._model(self._ranking(rank_by)), resolve_threads(self.n_jobs)
+            candidates = Candidates(np.ones(len(self.item_ids_), dtype=bool), self._seen, threads)
+            relevant = users[liked], items[liked], table.users[liked]
+            result |= evaluate_catalogue(model, candidates, relevant, ranks, confidence)
         return result
 
     def score(self, ratings: RatingsLike, y: object = None) -> float:
@@ -430,9 +443,8 @@ class FittedRecommender(Estimator):
         return self.interactions if isinstance(self.interactions, Interactions) else Interactions()
 
     def _time_settings(self) -> TimeFeatures:
-        return (
-            self.time_features if isinstance(self.time_features, TimeFeatures) else TimeFeatures()
-        )
+        given = self.time_features
+        return given if isinstance(given, TimeFeatures) else TimeFeatures()
 
     def _default_ranking(self) -> Ranking:
         return "like" if self.reduction == "interactions" else "rating"
@@ -479,15 +491,3 @@ class FittedRecommender(Estimator):
             raise ValueError(msg)
         times = read_times(timestamps, len(users))
         return Pairs(users, items, self._time_settings().periods(users, items, times))
-
-
-def _check_ranks(k: Any) -> list[int]:
-    """Read one number of ranks or several."""
-    if isinstance(k, Integral) and not isinstance(k, bool):
-        k = [int(k)]
-    if isinstance(k, str) or not isinstance(k, Sequence | np.ndarray) or not len(k):
-        msg = f"k: must be a number of ranks or a list of them, got {k!r}"
-        raise ValueError(msg)
-    for rank in k:
-        check_positive("k", rank, integer=True)
-    return [int(rank) for rank in k]

@@ -135,3 +135,25 @@ def test_settings_that_cannot_be_used(
 ) -> None:
     with pytest.raises(ValueError, match=text):
         fit(clicks, interactions=Interactions(**settings))
+
+
+def test_neighbours_are_near_and_known(clicks: pd.DataFrame) -> None:
+    rare = pd.DataFrame({"user": [clicks["user"].iloc[0]], "item": [N_ITEMS], "rating": 1.0})
+    model = fit(pd.concat([clicks, rare]))
+    near = model.similar_items(range(N_ITEMS), 3)
+    far = (near["item"] - near["similar"]).abs()
+    assert (np.minimum(far, N_ITEMS - far) < 12).mean() > 0.9
+    assert N_ITEMS not in set(near["similar"])
+    only = model.similar_items(5, 9, among=[5, 6, 7])
+    assert set(only["similar"]) == {6, 7}
+    users = model.similar_users(clicks["user"].iloc[0], 4)
+    assert list(users.columns) == ["user", "rank", "similar", "score"]
+    assert users["score"].is_monotonic_decreasing
+    assert model.user_vectors_.shape[0] == len(model.user_ids_)
+    assert model.item_vectors_.shape == (N_ITEMS + 1, model.user_vectors_.shape[1])
+    with pytest.raises(KeyError, match="users: -1 was not in the ratings"):
+        model.similar_users(-1)
+    ratings = clicks.assign(rating=1.0 + clicks["item"] % 3)
+    plain = OrdinalRecommender(2, interactions=False, random_state=0).fit(ratings)
+    with pytest.raises(AttributeError, match="need interactions=True"):
+        plain.similar_users(0)
