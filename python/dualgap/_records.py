@@ -162,10 +162,6 @@ class LogisticRecord(TypedDict):
     solver: str
     seed: int
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None  # weights and intercepts
-    tol: float
-    max_iter: int
-    n_threads: int
-    callback: Callable[..., Any] | None
 
 
 class LinearResult(TypedDict):

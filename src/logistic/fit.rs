@@ -9,6 +9,7 @@ use crate::dual::rounding::Bounded;
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::interrupt::Interrupt;
+use crate::memory::require;
 use crate::names::check;
 use crate::run::{Epoch, Trace, run};
 use crate::solver::Target;
@@ -80,6 +81,24 @@ fn is_sparse(problem: &LogisticProblem<'_>) -> bool {
     n_stored as f64 <= SPARSE * problem.n_examples() as f64 * problem.n_features() as f64
 }
 
+/// Checks that the buffers of a fit fit into memory: a copy of all rows, zeros included, or the distributions and weights.
+fn require_memory(problem: &LogisticProblem<'_>, method: LogisticMethod) -> Result<()> {
+    let (n, d, m) = (problem.n_examples(), problem.n_features(), problem.n_outputs());
+    let (rows, weights) = (n as u128, (d as u128 + 1) * m as u128);
+    let newton = method == LogisticMethod::Newton;
+    let own = if newton { (d + m) as u128 * 4 + 16 } else { m as u128 * 8 };
+    let what = || {
+        let part = if newton { "a copy of the rows" } else { "the distributions" };
+        format!("{part} and the weights for n = {n} rows, m = {m} outputs and d = {d} features")
+    };
+    let remedy = if newton {
+        "solver=\"dual-descent\" needs no copy of CSR rows; or use fewer rows, features or classes"
+    } else {
+        "use fewer rows, features or classes"
+    };
+    require(rows * own + 30 * 8 * weights, what, remedy)
+}
+
 /// A fit's model and record. Objectives are divided by Σ c_i.
 #[derive(Debug)]
 pub struct LogisticFit {
@@ -109,6 +128,7 @@ pub fn fit_logistic(
     let null = Bounded::new(value, 4.0 * f64::EPSILON * value);
     let stopping = target.stopping(null);
     let method = method.resolve(problem)?;
+    require_memory(problem, method)?;
     let (mut trace, model) = match method {
         LogisticMethod::DualDescent(seed) => {
             let options = DualDescentOptions { seed, tolerance: stopping.relative };

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use crate::data::{Data, Rows};
+use crate::dual::Shares;
 use crate::dual::rounding::{Bounded, Sum};
 use crate::error::{Error, Result};
 use crate::for_data;
@@ -71,6 +72,9 @@ impl<'a> LogisticProblem<'a> {
             let message = format!("contains NaN or infinity, in column {column}");
             return Err(Error::argument("X", message));
         }
+        let square: f64 = column_sizes.iter().map(|size| size * size).sum();
+        let norm = (square + f64::from(u8::from(intercept))).sqrt();
+        Shares::new(n_rows, 1.0 / total)?.with_features(std::iter::once(norm))?;
         Ok(Self { rows, labels, n_classes, weights, intercept, total, class_totals, column_sizes })
     }
 

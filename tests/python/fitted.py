@@ -38,7 +38,7 @@ SOLVERS = [
     "subgradient",
 ]
 FITS: dict[str, tuple[Any, Any, Any]] = {
-    "logistic": (dualgap.LogisticRegression(), *CLASSES),
+    "logistic": (dualgap.LogisticRegression(fit_intercept=False), *CLASSES),
     "svc": (dualgap.MulticlassSVC(random_state=0), *CLASSES),
     "svc-topk": (dualgap.MulticlassSVC(TopK(2), smoothing=0.1, random_state=0), *CLASSES),
     "svc-frank-wolfe": (

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualgap import _core, _records
+from dualgap import _core
 from dualgap._validation import (
     FloatArray,
     Rows,
@@ -149,7 +149,7 @@ def class_feature_settings(
 
 def logistic_settings(
     estimator: Any, weights: FloatArray | None, n_classes: int
-) -> _records.LogisticRecord:
+) -> _core._LogisticSettings:
     """Return the settings of a logistic regression that starts at 0."""
     return {
         **run_record(estimator),

@@ -35,7 +35,8 @@ def check_magnitude(name: str, X: Any, *, single: bool = False) -> None:
     if values.dtype not in (np.float64, np.float32 if single else np.float64) or not values.size:
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        square = np.dot(values, values)
+        # Not np.dot, whose threads spin: on a busy machine they take longer than small fits.
+        square = np.einsum("i,i->", values, values)
     if np.isfinite(square) or not np.isfinite(values).all():
         return
     largest = float(np.abs(values).max())

@@ -145,15 +145,33 @@ fn add_shared(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
     add_products((&product[..], lines.rows, n_rows), (sums, layout.width()), true);
 }
 
+/// The sum of the probabilities of each row up to one half.
+fn small_shares(lines: Lines<'_>, n_rows: usize) -> Vec<f32> {
+    let mut small = vec![0.0; n_rows];
+    for shares in lines.shares.chunks_exact(n_rows) {
+        let own = shares.iter().map(|share| if *share <= 0.5 { *share } else { 0.0 });
+        small.iter_mut().zip(own).for_each(|(small, own)| *small += own);
+    }
+    small
+}
+
+/// 1 − p, which rounding must not make less than the other probabilities: then the Hessian had negative curvature.
+fn others(share: f32, small: &f32) -> f32 {
+    if share <= 0.5 { 1.0 - share } else { *small }
+}
+
 /// Adds Σ c_i p_ik (1 − p_ik) x_i x_iᵀ for each class.
 fn add_classes(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
     let (n_rows, width, mut product) = (layout.block_rows, layout.width(), Vec::new());
     let two = layout.problem.n_outputs() == 1;
-    let shares = lines.shares.chunks_exact(n_rows);
+    let (shares, small) = (lines.shares.chunks_exact(n_rows), small_shares(lines, n_rows));
     for (shares, sums) in shares.zip(sums.chunks_exact_mut(width * width)) {
-        let curved =
-            |(share, weight): (&f32, &f32)| weight * share * if two { 1.0 } else { 1.0 - share };
-        let factors: Vec<f32> = shares.iter().zip(lines.weights).map(curved).collect();
+        // Of two classes, the shares are curvatures.
+        let curved = |((p, small), weight): ((&f32, &f32), &f32)| {
+            weight * p * if two { 1.0 } else { others(*p, small) }
+        };
+        let own = shares.iter().zip(&small).zip(lines.weights);
+        let factors: Vec<f32> = own.map(curved).collect();
         multiply(lines.rows, &factors, &mut product);
         add_products((&product[..], lines.rows, n_rows), (sums, width), true);
     }
@@ -176,14 +194,19 @@ fn add_all(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
     let columns: Vec<_> = pairs(width).collect();
     let together = (TOGETHER / n_rows).max(GRAIN / 2);
     let (mut curved, mut products) = (Vec::new(), Vec::new());
+    let small = small_shares(lines, n_rows);
     for (first, classes) in classes.chunks(together).enumerate() {
         curved.clear();
         for (a, b) in classes {
             let (p, q) =
                 (&lines.shares[a * n_rows..][..n_rows], &lines.shares[b * n_rows..][..n_rows]);
-            let own = if a == b { 1.0 } else { 0.0 };
             let both = p.iter().zip(q).zip(lines.weights);
-            curved.extend(both.map(|((p, q), weight)| weight * p * (own - q)));
+            if a == b {
+                let own = both.zip(&small);
+                curved.extend(own.map(|(((p, _), weight), small)| weight * p * others(*p, small)));
+            } else {
+                curved.extend(both.map(|((p, q), weight)| -weight * p * q));
+            }
         }
         for (second, columns) in columns.chunks(together).enumerate() {
             products.clear();
