@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -57,6 +58,7 @@ class FittedRecommender(Estimator):
     Subclasses have the parameters, and a `fit` that sets the attributes.
     """
 
+    n_components: int | None
     reduction: Reduction
     interactions: Interactions | bool
     history_features: bool | Literal["users"]
@@ -440,7 +442,10 @@ class FittedRecommender(Estimator):
         return count_clicks(table, name) if self._counts else last_of_each_pair(table)
 
     def _interaction_settings(self) -> Interactions:
-        return self.interactions if isinstance(self.interactions, Interactions) else Interactions()
+        given = self.interactions if isinstance(self.interactions, Interactions) else Interactions()
+        if self.reduction == "interactions" and given.n_components is None:
+            return replace(given, n_components=self.n_components)
+        return given
 
     def _time_settings(self) -> TimeFeatures:
         given = self.time_features

@@ -74,6 +74,7 @@ class OrdinalRecommender(FittedRecommender):
         smaller number of rated users and rated items. By default it grows with
         the data: 8 for up to 50,000 ratings n, then ``8 * (n / 50000) ** 0.4``. With
         `history_features`, which keep more of them useful, the power is 0.55, up to 64 of them.
+        With ``reduction="interactions"`` the length of the vectors, unless `interactions` has one.
     reduction : {"mcrank", "regression", "interactions"}, default="mcrank"
         One output per threshold; a single output with squared loss (for comparison); or no ratings
         at all, but who took up what: for clicks, purchases and likes, whose values do not matter
@@ -354,6 +355,23 @@ class OrdinalRecommender(FittedRecommender):
         arrays = {name: state[name] for name in _IDS if name in state}
         ids = {name: pd.Index(array, tupleize_cols=False) for name, array in arrays.items()}
         super().__setstate__({**state, **ids})
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; those of `interactions` also where it is True.
+
+        Parameters
+        ----------
+        **params : Any
+            Parameters of this recommender, and of its parts as ``interactions__ridge``.
+
+        Returns
+        -------
+        self
+        """
+        if self.interactions is True and any(name.startswith("interactions__") for name in params):
+            self.interactions = Interactions()
+        changed: Self = super().set_params(**params)
+        return changed
 
     def _method(self) -> Method:
         if isinstance(self.method, Method):

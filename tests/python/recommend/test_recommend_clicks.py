@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import GridSearchCV
 
 from dualgap import OrdinalRecommender
 from dualgap.recommend import Interactions
@@ -157,3 +158,13 @@ def test_neighbours_are_near_and_known(clicks: pd.DataFrame) -> None:
     plain = OrdinalRecommender(2, interactions=False, random_state=0).fit(ratings)
     with pytest.raises(AttributeError, match="need interactions=True"):
         plain.similar_users(0)
+
+
+def test_searches_reach_the_settings_of_clicks(clicks: pd.DataFrame) -> None:
+    model = OrdinalRecommender(7, reduction="interactions", random_state=0, n_jobs=1)
+    search = GridSearchCV(model, {"interactions__unobserved": [0.01, 0.3]}, cv=2).fit(clicks)
+    assert search.best_params_["interactions__unobserved"] in (0.01, 0.3)
+    assert model.interactions is True
+    assert model.fit(clicks).item_vectors_.shape[1] == 7
+    given = fit(clicks, n_components=7, interactions=Interactions(n_components=3))
+    assert given.item_vectors_.shape[1] == 3
