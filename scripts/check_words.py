@@ -36,16 +36,11 @@ UNCLEAN = (
     "python/dualgap/_tuning",
     "python/dualgap/_validation",
     "python/dualgap/multiclass",
-    "python/dualgap/recommend",
     "python/dualgap/sequence",
     "python/dualgap/structured",
-    "tests/python/recommend",
     "tests/python/sequence",
     "tests/rust/recommend",
     "docs/coming-from/crfsuite.md",
-    "docs/coming-from/recommenders.md",
-    "docs/mathematics/recommender.md",
-    "docs/recommending.md",
     "docs/sequence-labelling.md",
 )
 ALLOW = "words: allow"

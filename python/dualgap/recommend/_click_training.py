@@ -157,10 +157,10 @@ class _Clicks:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What held-out clicks chose."""
+    """Settings chosen on held-out clicks."""
 
     ridge: float
-    # Of the factors, the graph and the regression; the factors alone by default.
+    # Weights of the factors, the graph and the regression; the factors alone by default.
     weights: tuple[float, ...] = (1.0,)
 
 

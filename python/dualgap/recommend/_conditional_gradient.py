@@ -58,7 +58,7 @@ class ConditionalGradient(Method):
     tol: float = 1e-4
 
     def check(self) -> None:
-        """Refuse parameters that cannot be used."""
+        """Raise an error for parameters that cannot be used."""
         check_positive("alpha", self.alpha)
         if self.radius is not None:
             check_positive("radius", self.radius)

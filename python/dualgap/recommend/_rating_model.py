@@ -431,7 +431,7 @@ class Method(BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def check(self) -> None:
-        """Refuse parameters that cannot be used."""
+        """Raise an error for parameters that cannot be used."""
 
     def n_epochs(self) -> int | None:
         """Largest number of epochs that the callback sees, if it is known."""

@@ -366,7 +366,7 @@ def read_ids(ids: Any, name: str) -> pd.Index[Any]:
 
 
 def _refuse_merged(ids: pd.Index[Any], name: str) -> None:
-    """Refuse ids that may already be those of others, and ids that equal those of another kind."""
+    """Raise an error for ids that may be merged with others, or equal ids of another kind."""
     if ids.dtype.kind == "f":
         reals = ids.to_numpy()
     elif ids.dtype.kind == "O" and pd.api.types.infer_dtype(ids) not in ("string", "integer"):
@@ -400,7 +400,7 @@ def join_ids(first: pd.Index[Any], second: pd.Index[Any]) -> pd.Index[Any]:
 
 
 def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
-    """Refuse ids of another kind than those of the ratings, such as strings and numbers.
+    """Raise an error for ids of another kind than those of the ratings, strings for numbers.
 
     Raises
     ------
@@ -437,7 +437,7 @@ def positions(table: pd.Index[Any], ids: pd.Index[Any]) -> NDArray[np.intp]:
 def _find(
     table: pd.Index[Any], ids: pd.Index[Any], what: str, unknown: Unknown
 ) -> NDArray[np.intp]:
-    """Find `positions`; warn of unknown ids, and refuse them where there are no others."""
+    """Find `positions`; warn of unknown ids; raise an error if all are unknown."""
     check_choice("unknown", unknown, Unknown)
     found = positions(table, ids)
     strange = found == len(table)

@@ -99,7 +99,7 @@ class FittedRecommender(Estimator):
             dates. Without them nothing is known of the time.
         unknown : {"warn", "ignore"}, default="warn"
             What to do about ids that were not in the ratings. They count as an average user or
-            item; "warn" says how many there are, and refuses them where there are no others.
+            item; "warn" reports their number and raises an error if all are unknown.
 
         Returns
         -------
@@ -294,7 +294,7 @@ class FittedRecommender(Estimator):
         """A recommender that also knows the users of these ratings, without a refit.
 
         Each user is fitted to the ratings given, all else staying as it is; that takes well under a
-        millisecond. A user who is known already is fitted anew: pass all ratings of that user, not
+        millisecond. A known user is fitted again: pass all ratings of that user, not
         the latest ones alone. Times of ratings are not used.
 
         Parameters

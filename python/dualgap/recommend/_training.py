@@ -181,7 +181,7 @@ class TimeFeatures(BaseEstimator):  # type: ignore[misc]
     item_days: float = 30.0
 
     def check(self) -> None:
-        """Refuse parameters that cannot be used."""
+        """Raise an error for parameters that cannot be used."""
         check_positive("user_days", self.user_days)
         check_positive("item_days", self.item_days)
 
@@ -272,7 +272,7 @@ def _indicators(columns: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def _check_complete(features: pd.DataFrame, name: str) -> None:
-    """Refuse missing values, naming the column."""
+    """Raise an error for missing values, naming the column."""
     missing = features.isna()
     if missing.to_numpy().any():
         column: Hashable = missing.columns[int(missing.any(axis=0).to_numpy().argmax())]
@@ -292,7 +292,7 @@ class NewRatings:
     ids: pd.Index[Any]
     # Their positions: those of new ids follow the known ones.
     rows: NDArray[np.intp]
-    # Of each rating, the index into `ids`, the position of the other side's id, and the value.
+    # For each rating: the index into `ids`, the position of the other side's id, the value.
     own: NDArray[np.intp]
     other: NDArray[np.intp]
     values: FloatArray

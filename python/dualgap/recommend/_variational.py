@@ -81,7 +81,7 @@ class Variational(Method):
     radius: float | None = None
 
     def check(self) -> None:
-        """Refuse parameters that cannot be used."""
+        """Raise an error for parameters that cannot be used."""
         for name in ("n_models", "max_iter"):
             check_positive(name, getattr(self, name), integer=True)
         for name in ("tempering", "feature_ridge"):
@@ -214,7 +214,7 @@ class _RatedIds:
     # The number of each rating's id.
     ids: NDArray[np.uint32]
     features: sp.csr_array | None
-    # Of all ids of the side, with and without ratings.
+    # For all ids of the side, with and without ratings.
     all_features: sp.csr_array | None
     n: int
 

@@ -27,7 +27,7 @@ from dualgap.recommend.recommender import OrdinalRecommender
 
 __all__ = ["Comparison", "Row", "compare", "split_ratings"]
 
-# Of the order that validation chose on MovieLens 100k.
+# Radii near those that validation chose on MovieLens 100k.
 _RADII: dict[Penalty, float] = {"l1": 2000.0, "l1/l2": 2000.0, "l1/linf": 1000.0}
 
 # The grid that EASE's and ALS's settings are chosen from, by recall@10 on the validation likes.
@@ -55,7 +55,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found.
+    """Result of `compare`.
 
     Attributes
     ----------
@@ -268,7 +268,7 @@ def _biases(train: pd.DataFrame, test: pd.DataFrame, shrink: float = 5.0) -> Any
 
 @dataclass(frozen=True)
 class Likes:
-    """Who likes what: users by items, 1 for a like; and all that is rated in training."""
+    """Likes as matrices of users by items, and all pairs that are rated in training."""
 
     train: sp.csr_array
     seen: sp.csr_array

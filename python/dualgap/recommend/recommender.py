@@ -93,7 +93,7 @@ class OrdinalRecommender(FittedRecommender):
         times, and predictions may; ``method="variational"`` only. Recommendations do not depend on
         them.
     interactions : bool or Interactions, default=True
-        Whether to learn, beside the ratings, which of all items a user takes up and likes:
+        Whether to learn, besides ratings, which of all items a user takes up and likes:
         ``recommend(rank_by="like")`` needs it. An `Interactions` object has its parameters.
     levels : sequence of float, optional
         All possible ratings; by default those that occur.

@@ -30,7 +30,7 @@ def per_user(y_true, y_score, k, groups, gain):
     for group in np.unique(groups):
         rows = groups == group
         rel = GAINS[gain](y_true[rows])
-        if rows.sum() == 1:  # scikit-learn refuses a single document
+        if rows.sum() == 1:  # scikit-learn rejects a single document
             values.append(float(rel[0] > 0))
         else:
             values.append(ndcg_score([rel], [y_score[rows]], k=k))

@@ -1,4 +1,4 @@
-"""What a recommender takes: ratings, ids, parameters, levels, features."""
+"""Input of a recommender: ratings, ids, parameters, levels, features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recommender gives: predictions, recommendations, scores."""
+"""Output of a recommender: predictions, recommendations, scores."""
 
 from __future__ import annotations
 

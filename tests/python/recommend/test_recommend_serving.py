@@ -1,4 +1,4 @@
-"""What a product needs: new users, candidates, likes, warnings, forms of input."""
+"""Serving: new users, candidates, likes, warnings, forms of input."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_unknown_ids_are_counted(model: OrdinalRecommender) -> None:
     with pytest.raises(ValueError, match=r"^items: none of the 2 ids was in the ratings \(-3, "):
         model.predict(0, [-3, -4])
     with pytest.raises(ValueError, match=r"^unknown: must be one of 'warn', 'ignore'"):
-        model.predict(0, 1, unknown="refuse")
+        model.predict(0, 1, unknown="reject")
 
 
 def test_ids_of_another_type_are_refused(model: OrdinalRecommender, ratings: pd.DataFrame) -> None:
@@ -124,7 +124,7 @@ def test_new_items_and_known_users(ratings: pd.DataFrame) -> None:
         for each in (folded, fitted)
     ]
     assert errors[0] < errors[1] - 0.03
-    # A known user is fitted anew to what is given.
+    # A known user is fitted again, to the given ratings.
     user = ratings[(ratings["user"] == 5) & ~is_new]
     same = fitted.fold_in(user)
     np.testing.assert_array_equal(same.user_ids_, fitted.user_ids_)
@@ -196,7 +196,7 @@ def test_predictions_in_batches(model: OrdinalRecommender, monkeypatch: pytest.M
 
 
 def halves() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Users of either parity take up most items of their own: training and held-out likes."""
+    """Users of either parity take up most items of that parity: training and held-out likes."""
     rng = np.random.default_rng(0)
     users, items = np.divmod(np.arange(100 * 60), 60)
     taken = ((users + items) % 2 == 0) & (rng.random(len(users)) < 0.5)
@@ -243,7 +243,7 @@ def test_ranking_by_likes_beside_ratings(ratings: pd.DataFrame) -> None:
     liked = fitted.evaluate(test, k=(10,), catalogue=True, rank_by="like")
     rated = fitted.evaluate(test, k=(10,), catalogue=True)
     assert liked["rmse"] == rated["rmse"]
-    # What was rated here was drawn at random: there is little to find but what is popular.
+    # Ratings are drawn at random here: little can be found but popular items.
     assert min(liked["recall@10"], rated["recall@10"]) > 0.3
     table = fitted.recommend(UNKNOWN, 10, rank_by="like", unknown="ignore")
     assert len(set(table["item"]) & set(popular.index[:20])) >= 5

@@ -1,4 +1,4 @@
-"""Time features: they help where tastes drift, and only there; files, refusals, determinism."""
+"""Time features: they help where tastes drift, and only there; files, errors, determinism."""
 
 from __future__ import annotations
 
