@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use super::hand_over::{HandOverOptions, LogisticHandOver};
 use super::newton::LogisticNewton;
 use super::{DualDescent, DualDescentOptions, LogisticModel, LogisticProblem, suits_dual_descent};
 use crate::data::{Data, Rows};
@@ -17,7 +18,7 @@ use crate::solver::Target;
 /// The solvers of logistic regression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogisticMethod {
-    /// [`Self::DualDescent`] for sparse rows and [`Self::Newton`] for all others.
+    /// [`Self::DualDescent`] for sparse rows, until its passes stall, and [`Self::Newton`] for all others.
     Auto(u64),
     /// Dual block descent with its seed, for sparse rows.
     DualDescent(u64),
@@ -81,12 +82,18 @@ fn is_sparse(problem: &LogisticProblem<'_>) -> bool {
     n_stored as f64 <= SPARSE * problem.n_examples() as f64 * problem.n_features() as f64
 }
 
-/// Checks that the buffers of a fit fit into memory: a copy of all rows, zeros included, or the distributions and weights.
-fn require_memory(problem: &LogisticProblem<'_>, method: LogisticMethod) -> Result<()> {
+/// Bytes of the buffers of a fit: a copy of all rows, zeros included, or the distributions, and the weights.
+fn n_bytes(problem: &LogisticProblem<'_>, newton: bool) -> u128 {
     let (n, d, m) = (problem.n_examples(), problem.n_features(), problem.n_outputs());
     let (rows, weights) = (n as u128, (d as u128 + 1) * m as u128);
-    let newton = method == LogisticMethod::Newton;
     let own = if newton { (d + m) as u128 * 4 + 16 } else { m as u128 * 8 };
+    rows * own + 30 * 8 * weights
+}
+
+/// Checks that the buffers of a fit fit into memory.
+fn require_memory(problem: &LogisticProblem<'_>, method: LogisticMethod) -> Result<()> {
+    let (n, d, m) = (problem.n_examples(), problem.n_features(), problem.n_outputs());
+    let newton = method == LogisticMethod::Newton;
     let what = || {
         let part = if newton { "a copy of the rows" } else { "the distributions" };
         format!("{part} and the weights for n = {n} rows, m = {m} outputs and d = {d} features")
@@ -96,7 +103,7 @@ fn require_memory(problem: &LogisticProblem<'_>, method: LogisticMethod) -> Resu
     } else {
         "use fewer rows, features or classes"
     };
-    require(rows * own + 30 * 8 * weights, what, remedy)
+    require(n_bytes(problem, newton), what, remedy)
 }
 
 /// A fit's model and record. Objectives are divided by Σ c_i.
@@ -127,9 +134,16 @@ pub fn fit_logistic(
     let value = (problem.n_classes() as f64).ln();
     let null = Bounded::new(value, 4.0 * f64::EPSILON * value);
     let stopping = target.stopping(null);
+    let hands_over = matches!(method, LogisticMethod::Auto(_));
     let method = method.resolve(problem)?;
     require_memory(problem, method)?;
     let (mut trace, model) = match method {
+        LogisticMethod::DualDescent(seed) if hands_over => {
+            let options = HandOverOptions { seed, stopping, n_bytes: n_bytes(problem, true) };
+            let mut both = LogisticHandOver::new(problem, options, start.as_ref(), interrupt)?;
+            let trace = run(&mut both, stopping, interrupt, observe)?;
+            (trace, both.into_model())
+        }
         LogisticMethod::DualDescent(seed) => {
             let options = DualDescentOptions { seed, tolerance: stopping.relative };
             let mut descent = DualDescent::new(problem, options)?;

@@ -8,6 +8,7 @@ mod certificate;
 mod certificate_pass;
 mod dual_descent;
 mod fit;
+mod hand_over;
 mod newton;
 mod problem;
 mod sparse_row;

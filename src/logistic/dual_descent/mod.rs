@@ -17,7 +17,7 @@ use super::{LogisticModel, LogisticProblem, certificate};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, ModelArrays};
-use crate::run::{Certificate, Progress, Solver};
+use crate::run::{Certificate, Progress, Solver, epochs_left};
 
 /// A certificate is evaluated when the gap is expected to be this share of what ends the run.
 const EXPECTED: f64 = 0.5;
@@ -31,6 +31,8 @@ const PATIENCE: usize = 4;
 const RESOLVED: f64 = 1e-6;
 /// Values, weights and curvatures that single precision takes.
 const SINGLE: f64 = 1e12;
+/// Smaller relative gaps need no other method.
+const FINEST: f64 = 1e-10;
 /// Curvatures that double precision takes.
 const DOUBLE: f64 = 1e200;
 
@@ -80,6 +82,12 @@ impl<'p, 'a: 'p> DualDescent<'p, 'a> {
     /// [`Interrupted`](Error::Interrupted).
     pub fn start_at(&mut self, model: &LogisticModel, interrupt: &Interrupt) -> Result<()> {
         self.state.start_at(model, interrupt)
+    }
+
+    /// Passes until the gap is that of the tolerance, at the pace of the last ones; 0 before there is a pace.
+    pub fn passes_left(&self) -> f64 {
+        let [.., before, _, _, _, _, now] = self.gaps[..] else { return 0.0 };
+        epochs_left((before, now), 5, self.options.tolerance.max(FINEST))
     }
 
     /// The model.

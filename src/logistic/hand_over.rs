@@ -1,0 +1,162 @@
+//! Dual block descent that hands over to Newton's method when its passes stall.
+
+use super::newton::LogisticNewton;
+use super::{DualDescent, DualDescentOptions, LogisticModel, LogisticProblem};
+use crate::data::Rows;
+use crate::error::Result;
+use crate::for_data;
+use crate::interrupt::{Interrupt, ModelArrays};
+use crate::memory::fits;
+use crate::run::{Certificate, Progress, Solver, Stopping};
+
+/// A fit by Newton's method takes the time of this number of passes over rows without zeros. It reads all zeros, and a
+/// pass none.
+const NEWTON: f64 = 10.0;
+
+/// How a run begins and ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HandOverOptions {
+    /// Seed of the order of the examples.
+    pub seed: u64,
+    /// When the run ends.
+    pub stopping: Stopping,
+    /// Bytes that Newton's method takes: descent goes on if there are fewer.
+    pub n_bytes: u128,
+}
+
+/// Dual block descent, then Newton's method from its model.
+pub(super) struct LogisticHandOver<'p, 'a> {
+    problem: &'p LogisticProblem<'a>,
+    options: HandOverOptions,
+    /// Newton's method takes over when descent needs more passes than this.
+    most_passes: f64,
+    is_due: bool,
+    stage: Stage<'p, 'a>,
+}
+
+enum Stage<'p, 'a> {
+    Descent(Box<DualDescent<'p, 'a>>),
+    Newton(Box<LogisticNewton<'p, 'a>>),
+}
+
+impl<'p, 'a: 'p> LogisticHandOver<'p, 'a> {
+    /// Begins with dual block descent, from a start or from W = 0.
+    ///
+    /// # Errors
+    /// Those of [`DualDescent::new`] and [`DualDescent::start_at`].
+    pub fn new(
+        problem: &'p LogisticProblem<'a>,
+        options: HandOverOptions,
+        start: Option<&LogisticModel>,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        let HandOverOptions { seed, stopping, .. } = options;
+        let own = DualDescentOptions { seed, tolerance: stopping.relative };
+        let mut descent = Box::new(DualDescent::new(problem, own)?);
+        if let Some(start) = start {
+            descent.start_at(start, interrupt)?;
+        }
+        let n_stored = for_data!(problem.rows(), rows => rows.n_stored());
+        let n_entries = problem.n_examples() as f64 * problem.n_features() as f64;
+        let most_passes = NEWTON * n_entries / n_stored.max(1) as f64;
+        Ok(Self { problem, options, most_passes, is_due: false, stage: Stage::Descent(descent) })
+    }
+
+    /// The model at the end.
+    pub fn into_model(self) -> LogisticModel {
+        match self.stage {
+            Stage::Descent(descent) => descent.model(),
+            Stage::Newton(newton) => newton.into_model(),
+        }
+    }
+}
+
+impl Solver for LogisticHandOver<'_, '_> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        if let (true, Stage::Descent(descent)) = (self.is_due, &self.stage) {
+            let newton = LogisticNewton::new(self.problem, &descent.model(), self.options.stopping);
+            self.stage = Stage::Newton(Box::new(newton));
+        }
+        let descent = match &mut self.stage {
+            Stage::Newton(newton) => return newton.advance(interrupt),
+            Stage::Descent(descent) => descent,
+        };
+        let progress = descent.advance(interrupt)?;
+        let exhausted = matches!(progress, Progress::Exhausted(_));
+        let stalls = exhausted || descent.passes_left() > self.most_passes;
+        self.is_due = stalls && fits(self.options.n_bytes);
+        Ok(match progress {
+            Progress::Exhausted(certificate) if self.is_due => Progress::Epoch(certificate),
+            other => other,
+        })
+    }
+
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        match &mut self.stage {
+            Stage::Descent(descent) => descent.certify(interrupt),
+            Stage::Newton(newton) => newton.certify(interrupt),
+        }
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        match &self.stage {
+            Stage::Descent(descent) => descent.model_arrays(),
+            Stage::Newton(newton) => newton.model_arrays(),
+        }
+    }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        match &self.stage {
+            Stage::Descent(descent) => descent.copy_weights(weights),
+            Stage::Newton(newton) => newton.copy_weights(weights),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+    use crate::data::{Csr, Data};
+    use crate::run::{Outcome, run};
+
+    #[test]
+    fn columns_of_any_scale_converge_where_passes_stall() {
+        let (n, d) = (600, 60);
+        let (mut offsets, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
+        let mut labels = Vec::new();
+        for row in 0..n {
+            let label = (row * 7 + row / 4) % 4;
+            labels.push(label as u32);
+            for column in (0..d).filter(|column| (row * 31 + column * 17 + row / 7) % 9 == 0) {
+                let own = if column % 4 == label { 1.0 } else { 0.3 };
+                let scale = 10.0_f64.powi((column % 5) as i32 - 2);
+                columns.push(column as i32);
+                values.push(scale * (own + ((row * 29 + column * 53) % 17) as f64 / 17.0));
+            }
+            offsets.push(columns.len() as i64);
+        }
+        let rows = Csr::new(&offsets, &columns, &values, d).unwrap();
+        for intercept in [false, true] {
+            let problem =
+                LogisticProblem::new(Data::Csr64(rows), &labels, 4, vec![1.0; n], intercept)
+                    .unwrap();
+            let (interrupt, null_objective) = (Interrupt::default(), Some(4.0_f64.ln()));
+            let stopping = Stopping { max_epochs: 400, relative: 1e-4, floor: 0.0, null_objective };
+            let go_on = &mut |_: &_| ControlFlow::Continue(());
+            let mut alone = DualDescent::new(
+                &problem,
+                DualDescentOptions { seed: 0, tolerance: stopping.relative },
+            )
+            .unwrap();
+            let trace = run(&mut alone, stopping, &interrupt, go_on).unwrap();
+            assert_eq!(trace.outcome, Outcome::EpochLimit);
+            let options = HandOverOptions { seed: 0, stopping, n_bytes: 0 };
+            let mut both = LogisticHandOver::new(&problem, options, None, &interrupt).unwrap();
+            let trace = run(&mut both, stopping, &interrupt, go_on).unwrap();
+            assert_eq!(trace.outcome, Outcome::Converged, "{trace:?}");
+            assert!(matches!(both.stage, Stage::Newton(_)));
+        }
+    }
+}
