@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import IO, Any, ClassVar, Self, TypeVar
 
@@ -156,7 +156,10 @@ _Estimator = TypeVar("_Estimator")
 
 
 def read_model(
-    source: str | os.PathLike[str] | IO[bytes], cls: type[_Estimator], what: str, name: str = "-"
+    source: str | os.PathLike[str] | IO[bytes],
+    classes: type[_Estimator] | Sequence[type[_Estimator]],
+    what: str,
+    name: str = "-",
 ) -> tuple[_Estimator, Any]:
     """Return the estimator and the notes of a model file.
 
@@ -164,8 +167,8 @@ def read_model(
     ----------
     source : path or binary file
         The model file.
-    cls : type
-        The class that the file must hold.
+    classes : type or sequence of type
+        The class, or the classes one of which the file must hold.
     what : str
         Description of the expected content, for error messages.
     name : str, default="-"
@@ -174,7 +177,13 @@ def read_model(
     path = source if isinstance(source, str | os.PathLike) else name
     with refused_as(path, what):
         arrays = read_npz(source)
-        meta = read_meta(arrays, format=FORMAT, kind=cls.__name__)
+        meta = read_meta(arrays, format=FORMAT)
+        known = [classes] if isinstance(classes, type) else classes
+        cls = next((each for each in known if each.__name__ == meta["kind"]), None)
+        if cls is None:
+            names = " or ".join(repr(each.__name__) for each in known)
+            msg = f"kind is {meta['kind']!r}, expected {names}"
+            raise ValueError(msg)
         require(meta["fitted"], "no fitted attributes")
         return _build(cls, meta, arrays), meta.get("notes")
 

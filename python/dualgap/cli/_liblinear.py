@@ -7,25 +7,22 @@ from typing import Any
 
 import click
 
+from dualgap.cli._options import LOGISTIC
 from dualgap.cli._paths import FileCommand
 
-_CRAMMER_SINGER = "4"
+_LOSSES = {"0": LOGISTIC, "4": "crammer-singer", "7": LOGISTIC}
 # Description of each other LIBLINEAR solver, and the closest alternative.
 _SOLVERS = {
-    "0": "logistic regression; the closest here is a smooth loss, with --smoothing",
     "1": "a one-vs-rest squared hinge; the closest here is a smooth loss, with --smoothing",
     "2": "a one-vs-rest squared hinge; the closest here is a smooth loss, with --smoothing",
     "3": "a one-vs-rest hinge; for two classes, crammer-singer with half of C is the same",
     "5": "an L1 penalty, supported only by the polynomial models",
     "6": "an L1 penalty, supported only by the polynomial models",
-    "7": "logistic regression; the closest here is a smooth loss, with --smoothing",
 }
 _ANSWERS = {
     "-C": "searches for C; use -v with several values of -c, or MulticlassSVCCV in Python",
     "-M": "chooses a multi-class scheme; every loss here treats all classes jointly",
-    "-R": "leaves the constant feature unpenalised; a large -B has nearly the same effect",
     "-p": "is for regression, which dualgap supports with polynomial models in Python",
-    "-b": "writes probabilities, which these models do not have; --scores writes scores",
 }
 _WEIGHT = re.compile(r"-w([^=]+)")
 
@@ -54,19 +51,31 @@ def _translated(ctx: click.Context, args: list[str]) -> list[str]:
             found += [word, _loss(ctx, next(rest, None))]
         elif "-s" in taken and re.fullmatch(r"-s\d+", word):
             found += ["-s", _loss(ctx, word[2:])]
+        elif "-b" in taken and re.fullmatch(r"-b[01]?", word):
+            found += _probabilities(ctx, word[2:] or next(rest, None))
         else:
             found.append(word)
     return found
+
+
+def _probabilities(ctx: click.Context, value: str | None) -> list[str]:
+    """Translate LIBLINEAR's ``-b 0`` and ``-b 1``."""
+    if value not in ("0", "1"):
+        raise click.UsageError(f"-b must be followed by 0 or 1, got {value or 'nothing'}", ctx)
+    return ["--probabilities"] if value == "1" else []
 
 
 def _loss(ctx: click.Context, name: str | None) -> Any:
     """Translate a LIBLINEAR solver number to the name of a loss."""
     if name is None:
         raise click.UsageError("option '-s' requires an argument", ctx)
-    if name == _CRAMMER_SINGER:
-        return "crammer-singer"
+    if name in _LOSSES:
+        return _LOSSES[name]
     if name.isdigit():
         what = _SOLVERS.get(name, "not a classifier that dualgap supports")
-        msg = f"LIBLINEAR's -s {name} is {what}. Use -s 4 (crammer-singer) or the name of a loss"
+        msg = (
+            f"LIBLINEAR's -s {name} is {what}. Use -s 4 (crammer-singer), -s 0 (logistic) or the "
+            "name of a loss"
+        )
         raise click.UsageError(msg, ctx)
     return name

@@ -1,4 +1,4 @@
-"""Model files of `dualgap fit`: a `MulticlassSVC`, and the format of its training rows."""
+"""Model files of `dualgap fit`: a linear classifier, and the format of its training rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import io
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeAlias
 
 from dualgap._estimator.saving import dump_model, pack, read_model
 from dualgap._npz import refused_as, write_npz
+from dualgap.logistic import LogisticRegression
 from dualgap.multiclass import MulticlassSVC
+
+LinearModel: TypeAlias = MulticlassSVC | LogisticRegression
 
 _WHAT = "a model file of `dualgap fit`"
 
@@ -48,7 +51,7 @@ class Training:
             raise ValueError(msg)
 
 
-def write_linear(path: Path, model: MulticlassSVC, training: Training) -> None:
+def write_linear(path: Path, model: LinearModel, training: Training) -> None:
     """Write a fitted classifier; to standard output where the path is ``-``."""
     notes = asdict(training)
     # Without seconds the same data give the same file.
@@ -64,14 +67,15 @@ def write_linear(path: Path, model: MulticlassSVC, training: Training) -> None:
     sys.stdout.buffer.flush()
 
 
-def read_linear(path: Path) -> tuple[MulticlassSVC, Training]:
+def read_linear(path: Path) -> tuple[LinearModel, Training]:
     """Read a file of `write_linear`, or standard input if the path is ``-``."""
     source: Path | IO[bytes] = path
     if str(path) == "-":
         source = io.BytesIO(sys.stdin.buffer.read())
-    model, notes = read_model(source, MulticlassSVC, _WHAT)
+    classes: list[type[LinearModel]] = [MulticlassSVC, LogisticRegression]
+    model, notes = read_model(source, classes, _WHAT)
     with refused_as(path, _WHAT):
-        # A file of `MulticlassSVC.save` has no notes.
+        # A file that `save` wrote has no notes.
         training = Training(**notes) if notes is not None else Training(model.n_features_in_)
         training.check()
         if training.n_features != model.n_features_in_:

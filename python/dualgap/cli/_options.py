@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from dualgap import _core
+from dualgap._choices import LogisticSolver
 from dualgap.cli._paths import IN
 from dualgap.cli._tables import FORMATS
 from dualgap.losses import LOSSES
+
+# The loss of logistic regression.
+LOGISTIC = "logistic"
 
 # The core takes 32-bit counts.
 _COUNT = click.IntRange(min=1, max=2**31 - 1)
@@ -112,10 +116,10 @@ _MODEL = [
     click.option(
         "-s",
         "--loss",
-        type=click.Choice(list(LOSSES)),
+        type=click.Choice([*LOSSES, LOGISTIC]),
         default="crammer-singer",
         show_default=True,
-        help="Loss (LIBLINEAR's -s 4 is crammer-singer).",
+        help="Loss (LIBLINEAR's -s 4 is crammer-singer, its -s 0 and -s 7 are logistic).",
     ),
     click.option("-k", "--k", type=_COUNT, help=f"Number of largest margins{_takers('k')}."),
     click.option(
@@ -147,7 +151,14 @@ _MODEL = [
         callback=_bias,
         default=-1.0,
         show_default=True,
-        help="Value of a constant feature; none if negative.",
+        help="Value of a constant feature; none if negative. With --loss logistic, its weights "
+        "are not regularised.",
+    ),
+    click.option(
+        "-R",
+        "free_bias",
+        is_flag=True,
+        help="LIBLINEAR's option for a constant feature without regularisation (logistic).",
     ),
     click.option(
         "-w",
@@ -165,7 +176,7 @@ _MODEL = [
     ),
     click.option(
         "--solver",
-        type=click.Choice(_core.SOLVERS),
+        type=click.Choice(list(dict.fromkeys([*_core.SOLVERS, *get_args(LogisticSolver)]))),
         default="auto",
         show_default=True,
         help="Solver.",

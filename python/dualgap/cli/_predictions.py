@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +21,23 @@ FORMATS = ("text", "csv", "json")
 
 @dataclass(frozen=True)
 class Predictions:
-    """Labels of each row, best first, and optionally the scores of all classes."""
+    """Labels of each row, best first, and optionally the scores or probabilities of all classes."""
 
     best: NDArray[Any]
     classes: NDArray[Any]
-    scores: NDArray[np.float64] | None
+    # Scores, or probabilities, by row and class.
+    values: NDArray[np.float64] | None
+    # Singular of their name.
+    kind: Literal["score", "probability"] = "score"
 
     def write(self, path: Path, form: str | None) -> None:
         """Write to a file, or to standard output if the path is ``-``.
 
-        The default format is plain text for a single label per row, and CSV otherwise.
+        The default format is plain text for a single label per row, without scores, and CSV
+        otherwise.
         """
-        simple = self.scores is None and self.best.shape[1] == 1
+        with_scores = self.values is not None and self.kind == "score"
+        simple = not with_scores and self.best.shape[1] == 1
         lines = {"text": self._text, "csv": self._csv, "json": self._json}
         pieces = lines[form or ("text" if simple else "csv")]()
         if str(path) != "-":
@@ -48,27 +53,42 @@ class Predictions:
         if broken is not None:
             msg = f"the label {broken!r} contains a line break; use --format csv or json"
             raise ValueError(msg)
-        yield from (f"{label}\n" for label in self.best[:, 0])
+        if self.values is None:
+            yield from (f"{label}\n" for label in self.best[:, 0])
+            return
+        # The format of LIBLINEAR's predict -b 1.
+        blank = next((label for label in labels if len(label.split()) != 1), None)
+        if blank is not None:
+            msg = f"the label {blank!r} contains a blank; use --format csv or json"
+            raise ValueError(msg)
+        yield f"{' '.join(['labels', *labels])}\n"
+        for label, values in zip(self.best[:, 0], self.values, strict=True):
+            yield f"{' '.join([str(label), *_numbers(values)])}\n"
 
     def _csv(self) -> Iterator[str]:
         n_best = self.best.shape[1]
         header = ["label"] if n_best == 1 else [f"label_{n}" for n in range(1, n_best + 1)]
-        if self.scores is not None:
-            header += [f"score_{label}" for label in self.classes]
+        if self.values is not None:
+            header += [f"{self.kind}_{label}" for label in self.classes]
         yield _line(header)
         for row, labels in enumerate(self.best):
-            scores = [] if self.scores is None else [f"{score:.9g}" for score in self.scores[row]]
-            yield _line([*map(str, labels), *scores])
+            values = [] if self.values is None else _numbers(self.values[row])
+            yield _line([*map(str, labels), *values])
 
     def _json(self) -> Iterator[str]:
         names = [str(label) for label in self.classes]
         yield "["
         for row, labels in enumerate(self.best):
             record: dict[str, Any] = {"labels": labels.tolist()}
-            if self.scores is not None:
-                record["scores"] = dict(zip(names, self.scores[row].tolist(), strict=True))
+            if self.values is not None:
+                name = {"score": "scores", "probability": "probabilities"}[self.kind]
+                record[name] = dict(zip(names, self.values[row].tolist(), strict=True))
             yield f"{',' if row else ''}\n{json.dumps(record, ensure_ascii=False)}"
         yield "\n]\n"
+
+
+def _numbers(values: NDArray[np.float64]) -> list[str]:
+    return [f"{value:.9g}" for value in values]
 
 
 def _line(fields: list[str]) -> str:

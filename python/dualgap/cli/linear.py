@@ -12,17 +12,19 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
+from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from dualgap._files import check_writable
 from dualgap.cli._liblinear import Command
-from dualgap.cli._linear_file import read_linear, write_linear
-from dualgap.cli._options import data_options, model_options
+from dualgap.cli._linear_file import LinearModel, read_linear, write_linear
+from dualgap.cli._options import LOGISTIC, data_options, model_options
 from dualgap.cli._paths import IN, OUT, refuse_overwriting
 from dualgap.cli._predictions import FORMATS, Predictions
 from dualgap.cli._tables import Source, Table, read_table
 from dualgap.cli._terminal import errors, exit_codes
+from dualgap.logistic import LogisticRegression
 from dualgap.losses import Loss
 from dualgap.multiclass import MulticlassSVC
 
@@ -91,26 +93,46 @@ def _source(path: Path, options: dict[str, Any]) -> Source:
     return source
 
 
-def _model(*, quiet: bool, **options: Any) -> MulticlassSVC:
+def _model(*, quiet: bool, **options: Any) -> LinearModel:
     """Build the estimator from the options, and check its parameters."""
-    loss = Loss(options["loss"], k=options["k"], weights=options["weights"])
-    loss.parameters()
     bias = options["bias"]
-    model = MulticlassSVC(
-        loss,
-        C=options["cost"],
-        smoothing=options["smoothing"],
-        solver=options["solver"],
-        fit_intercept=bias > 0,
-        intercept_scaling=bias if bias > 0 else 1.0,
-        tol=options["tolerance"],
-        max_iter=options["max_iter"],
-        random_state=options["seed"],
-        n_jobs=options["n_jobs"],
-        verbose=not quiet,
-    )
+    run = {
+        "C": options["cost"],
+        "solver": options["solver"],
+        "fit_intercept": bias > 0,
+        "tol": options["tolerance"],
+        "max_iter": options["max_iter"],
+        "random_state": options["seed"],
+        "n_jobs": options["n_jobs"],
+        "verbose": not quiet,
+    }
+    _check_used(options)
+    model: LinearModel
+    is_logistic = options["loss"] == LOGISTIC
+    model = LogisticRegression(**run) if is_logistic else _margin_model(options, run)
     model._check_parameters()
     return model
+
+
+def _check_used(options: dict[str, Any]) -> None:
+    """Raise an error for an option that the loss does not use."""
+    if options["loss"] != LOGISTIC:
+        if options["free_bias"]:
+            msg = "-R: only --loss logistic has a constant feature without regularisation"
+            raise ValueError(f"{msg}; for other losses, a large -B has nearly the same effect")
+        return
+    for name, unset in (("k", None), ("weights", None), ("smoothing", 0.0)):
+        if options[name] != unset:
+            msg = f"--{name}: the loss logistic does not use it, got {options[name]}"
+            raise ValueError(msg)
+
+
+def _margin_model(options: dict[str, Any], run: dict[str, Any]) -> MulticlassSVC:
+    loss = Loss(options["loss"], k=options["k"], weights=options["weights"])
+    loss.parameters()
+    scaling = options["bias"] if options["bias"] > 0 else 1.0
+    smoothing = options["smoothing"]
+    return MulticlassSVC(loss, smoothing=smoothing, intercept_scaling=scaling, **run)
 
 
 def _class_weight(weights: dict[str, float] | None, y: NDArray[Any]) -> dict[Any, float] | None:
@@ -145,7 +167,7 @@ def _describe(path: Path, table: Table, notes: Console) -> None:
     )
 
 
-def _cross_validate(model: MulticlassSVC, table: Table, n_folds: int, seed: int) -> None:
+def _cross_validate(model: LinearModel, table: Table, n_folds: int, seed: int) -> None:
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     with _warnings_noted():
         predicted = cross_val_predict(model, table.X, table.y, cv=folds)
@@ -153,7 +175,7 @@ def _cross_validate(model: MulticlassSVC, table: Table, n_folds: int, seed: int)
     click.echo(f"cross-validation {_accuracy(predicted, table.y)}")
 
 
-def _report(model: MulticlassSVC, table: Table, *, to_stderr: bool) -> None:
+def _report(model: LinearModel, table: Table, *, to_stderr: bool) -> None:
     click.echo(
         f"objective {model.objective_:.6g}  gap {model.duality_gap_:.3g} "
         f"({model.relative_gap_:.2g} of the objective)  epochs {model.n_iter_}",
@@ -176,11 +198,18 @@ def _report(model: MulticlassSVC, table: Table, *, to_stderr: bool) -> None:
 )
 @click.option("--scores", is_flag=True, help="Write the score of each class after the labels.")
 @click.option(
+    "-b",
+    "--probabilities",
+    is_flag=True,
+    help="Write the probability of each class after the labels (models of --loss logistic). "
+    "LIBLINEAR's form -b 1 works, too.",
+)
+@click.option(
     "--format",
     "output_format",
     type=click.Choice(FORMATS),
-    help="Format of the predictions; by default text (one label per line), or csv with --top or "
-    "--scores.",
+    help="Format of the predictions; by default text (one label per line; with -b 1, LIBLINEAR's "
+    "format), or csv with --top or --scores.",
 )
 @data_options
 def predict(
@@ -189,6 +218,7 @@ def predict(
     output_file: Path,
     top: int,
     scores: bool,
+    probabilities: bool,
     output_format: str | None,
     quiet: bool,
     **options: Any,
@@ -204,6 +234,8 @@ def predict(
         raise click.UsageError(
             "--format text supports only one label per row and no scores; use csv or json"
         )
+    if scores and probabilities:
+        raise click.UsageError("--scores and --probabilities exclude each other")
     if [str(test_file), str(model_file), str(options["labels"])].count("-") > 1:
         raise click.UsageError("only one file can be read from standard input")
     to_stdout = str(output_file) == "-"
@@ -214,6 +246,11 @@ def predict(
         if top > len(model.classes_):
             msg = f"--top: {top} exceeds the number of classes, {len(model.classes_)}"
             raise ValueError(msg)
+        if probabilities and not isinstance(model, LogisticRegression):
+            msg = (
+                f"--probabilities: {model_file} has none; fit with --loss logistic, or use --scores"
+            )
+            raise ValueError(msg)
         table = read_table(_source(test_file, options), training, need_labels=False)
         if not quiet:
             for note in table.notes:
@@ -221,6 +258,9 @@ def predict(
         values = _scores(model, table, test_file)
         best = model.classes_[np.argsort(-values, axis=1, kind="stable")[:, :top]]
         predictions = Predictions(best, model.classes_, values if scores else None)
+        if probabilities:
+            shares = np.asarray(softmax(values, axis=1))
+            predictions = Predictions(best, model.classes_, shares, "probability")
         predictions.write(output_file, output_format)
         if table.y is not None and not (quiet and to_stdout):
             # If labels go to standard output, the accuracy goes to standard error.
@@ -229,7 +269,7 @@ def predict(
                 click.echo(_accuracy(best, table.y, f"top-{top} accuracy"), err=to_stdout)
 
 
-def _scores(model: MulticlassSVC, table: Table, path: Path) -> NDArray[np.float64]:
+def _scores(model: LinearModel, table: Table, path: Path) -> NDArray[np.float64]:
     with np.errstate(over="ignore", invalid="ignore"):
         scores = model._scores(table.X)
     bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))

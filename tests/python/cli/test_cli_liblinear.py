@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ import pytest
 import scipy.sparse as sp
 from click.testing import CliRunner, Result
 from sklearn.datasets import dump_svmlight_file, load_iris, load_svmlight_file
+from sklearn.linear_model import LogisticRegression as SklearnRegression
 
-from dualgap import MulticlassSVC
+from dualgap import LogisticRegression, MulticlassSVC
 from dualgap._libsvm import read_libsvm
 from dualgap.cli import main
 
@@ -49,6 +51,72 @@ def test_the_solver_s_number_is_the_loss() -> None:
     assert run("predict", "iris", "model").stdout.split() != []
 
 
+@pytest.mark.parametrize("number", [0, 7])
+def test_logistic_regression_of_two_classes(number: int) -> None:
+    rows, labels = X[50:], Y[50:]
+    dump_svmlight_file(rows, labels, "iris", zero_based=False)
+    objective("-s", number, "-c", 2, "-e", 1e-10)
+    run("predict", "-b", 1, "iris", "model", "out")
+    wanted = SklearnRegression(
+        C=2, solver="liblinear", fit_intercept=False, tol=1e-12, max_iter=10_000
+    ).fit(rows, labels)
+    found = np.loadtxt("out", skiprows=1)
+    assert Path("out").read_text().splitlines()[0] == "labels 1 2"
+    assert (found[:, 0] == wanted.predict(rows)).all()
+    assert np.allclose(found[:, 1:], wanted.predict_proba(rows), rtol=1e-4, atol=1e-9)
+
+
+def test_the_constant_feature_of_logistic_regression_is_not_regularised() -> None:
+    model = LogisticRegression(C=0.1, class_weight={1: 2.0}, random_state=0).fit(sp.csr_array(X), Y)
+    wanted = f"{model.objective_:.6g}"
+    assert objective("-s", "logistic", "-c", 0.1, "-B", 1, "-w1", 2) == wanted
+    assert objective("-s", 0, "-c", 0.1, "-B", 5, "-w1", 2, "-R") == wanted
+    assert objective("-s", 0, "-c", 0.1, "-w1", 2) != wanted
+    result = run("fit", "-s", 4, "-B", 1, "-R", "iris")
+    assert result.exit_code == 1
+    assert "only --loss logistic" in result.stderr
+
+
+def test_probabilities_in_every_format() -> None:
+    model = LogisticRegression(fit_intercept=False, random_state=0).fit(sp.csr_array(X), Y)
+    wanted = model.predict_proba(X)
+    objective("-s", "logistic")
+    result = run("predict", "-b1", "iris", "model", "-q")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "labels 0 1 2"
+    rows = np.array([line.split() for line in lines[1:]], dtype=float)
+    assert (rows[:, 0] == model.predict(X)).all()
+    assert np.allclose(rows[:, 1:], wanted, rtol=1e-8)
+    result = run("predict", "--probabilities", "--top", 2, "iris", "model", "-q")
+    header, first, *_ = result.stdout.splitlines()
+    assert header == "label_1,label_2,probability_0,probability_1,probability_2"
+    assert np.allclose(np.array(first.split(",")[2:], dtype=float), wanted[0], rtol=1e-8)
+    result = run("predict", "-b", 1, "--format", "json", "iris", "model", "-q")
+    assert np.allclose(list(json.loads(result.stdout)[7]["probabilities"].values()), wanted[7])
+    assert run("predict", "-b", 0, "iris", "model", "-q").stdout.splitlines()[0] == "0"
+
+
+def test_options_that_do_not_apply_to_probabilities_are_rejected() -> None:
+    for option in (("-k", 2), ("--weights", "1,0,0"), ("--smoothing", 0.5)):
+        result = run("fit", "-s", "logistic", *option, "iris")
+        assert result.exit_code == 1
+        assert (
+            f"{option[0].replace('-k', '--k')}: the loss logistic does not use it" in result.stderr
+        )
+    assert "solver: unknown name" in run("fit", "--solver", "dual-descent", "iris").stderr
+    assert "solver: must be one of" in run("fit", "-s0", "--solver", "frank-wolfe", "iris").stderr
+    objective("-s", 4)
+    result = run("predict", "-b", 1, "iris", "model")
+    assert result.exit_code == 1
+    assert "model has none; fit with --loss logistic" in " ".join(result.stderr.split())
+    assert run("predict", "-b", 1, "--scores", "iris", "model").exit_code == 2
+    Path("names").write_text("".join(f"kind {label}\n" for label in Y))
+    assert run("fit", "-q", "-s0", "--labels", "names", "iris", "model").exit_code == 0
+    result = run("predict", "-b", 1, "iris", "model")
+    assert result.exit_code == 1
+    assert "contains a blank; use --format csv or json" in " ".join(result.stderr.split())
+
+
 def test_weights_of_classes() -> None:
     weights = {0: 2.0, 2: 0.5}
     wanted = expected(class_weight=weights)
@@ -73,13 +141,13 @@ def test_invalid_class_weights_are_rejected() -> None:
     ("arguments", "answer"),
     [
         (("fit", "-s", 3, "iris"), "half of C"),
-        (("fit", "-s0", "iris"), "logistic regression"),
+        (("fit", "-s2", "iris"), "squared hinge"),
         (("fit", "-s", 12, "iris"), "not a classifier"),
         (("fit", "-C", "iris"), "MulticlassSVCCV"),
         (("fit", "-M", 1, "iris"), "all classes jointly"),
-        (("fit", "-R", "iris"), "-B"),
         (("fit", "-p", 0.1, "iris"), "regression"),
-        (("predict", "-b", 1, "iris", "model"), "--scores"),
+        (("predict", "-b", 2, "iris", "model"), "0 or 1, got 2"),
+        (("predict", "iris", "model", "-b"), "0 or 1, got nothing"),
     ],
 )
 def test_unsupported_options_give_a_hint(arguments: tuple[object, ...], answer: str) -> None:

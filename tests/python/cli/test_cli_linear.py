@@ -233,9 +233,10 @@ def test_bad_calls_are_rejected() -> None:
     assert "features" in bad("predict", "rows.csv", "iris.model", "--label", "0")
 
 
-def test_other_files_are_no_models() -> None:
+@pytest.mark.parametrize("loss", ["max-hinge", "logistic"])
+def test_other_files_are_no_models(loss: str) -> None:
     write_libsvm()
-    good("fit", "-q", "iris")
+    good("fit", "-q", "-s", loss, "iris")
     assert "not a model file" in bad("predict", "iris", "iris")
     np.savez("other", a=X)
     assert "not a model file" in bad("predict", "iris", "other.npz")
