@@ -127,7 +127,12 @@ class CertifiedEstimator(Estimator):
         self.converged_ = result["outcome"] == "converged"
         if not (self.converged_ or self._quiet) and result["outcome"] != "stopped":
             gap = (self.duality_gap_, self.relative_gap_)
-            warn_of_gap(self.n_iter_, gap, self.tol, self._advice(X), reason=result["outcome"])
+            advice, reason = self._advice(X), result["outcome"]
+            warn_of_gap(self.n_iter_, gap, self._tolerance(), advice, reason=reason)
+
+    def _tolerance(self) -> float:
+        """Return the relative gap at which a fit ends."""
+        return self.tol
 
     def _advice(self, X: Any) -> str:
         """Return advice for a fit that did not converge."""

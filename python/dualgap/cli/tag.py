@@ -34,7 +34,12 @@ def tag() -> None:
 @click.option(
     "--loss", type=click.Choice(["hamming", "logistic"]), default="hamming", show_default=True
 )
-@click.option("-c", "--cost", type=click.FloatRange(min=0, min_open=True), default=0.1)
+@click.option(
+    "-c",
+    "--cost",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Weight of the loss; by default 0.3 with hamming and 3 with logistic.",
+)
 @click.option("-f", "--min-count", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(
     "--transitions",
@@ -46,11 +51,15 @@ def tag() -> None:
 @click.option(
     "--pairs",
     type=click.Choice(["all", "seen"]),
-    default="all",
-    show_default=True,
-    help="Feature-label pairs that get a weight.",
+    help="Feature-label pairs that get a weight; by default all (hamming) or seen (logistic).",
 )
-@click.option("-e", "--tolerance", type=click.FloatRange(min=0), default=0.1, show_default=True)
+@click.option(
+    "-e",
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    help="Relative duality gap to stop at; by default 0.2 with hamming. With logistic a fit by "
+    "default ends at 0.1 or once the objective settles.",
+)
 @click.option("--max-iter", type=click.IntRange(min=1), default=1000, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0, max=2**32 - 1), default=0, show_default=True)
 @click.option(

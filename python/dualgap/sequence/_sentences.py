@@ -74,7 +74,8 @@ def _is_named(sentence: Any) -> bool:
 
 
 def _named_token(token: list[Any] | tuple[Any, ...]) -> bool:
-    return not token or isinstance(token[0], str)
+    # Bytes are no names either; the reader of names says so.
+    return not token or isinstance(token[0], str | bytes)
 
 
 def read_named(read: Callable[[Any], Any], X: Any, size: Callable[[], int]) -> Rowed:
@@ -136,7 +137,7 @@ def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], 
             check_lengths("y", sentences, offsets)
             classes, codes = sorted_classes("y", read_sequences("y", sentences))
             return classes, codes.astype(np.uint32)
-    except TypeError as error:
+    except (TypeError, UnicodeEncodeError) as error:
         msg = f"y: must be the labels of each sentence ({error})"
         raise ValueError(msg) from error
     names, numbers, ends = found

@@ -96,6 +96,12 @@ def marked_columns(
             raise ValueError(msg)
         prefixes = tuple(str(feature) for feature in features)
         marks[[at for at, name in enumerate(names) if name.startswith(prefixes)]] = True
+        if not marks.any():
+            msg = (
+                f"transition_features: no feature begins with any of {list(prefixes)}; features "
+                f"are {', '.join(map(repr, names[:3]))}, ..."
+            )
+            raise ValueError(msg)
     else:
         columns = np.asarray(features)
         if columns.dtype.kind not in "iu" or columns.min() < 0 or columns.max() >= n_features:

@@ -1,4 +1,4 @@
-"""Scores of taggers that count whole chunks."""
+"""Scores of the labels of sentences."""
 
 from __future__ import annotations
 
@@ -36,3 +36,36 @@ def chunk_f1(
         msg = "chunk_f1 needs the package seqeval (pip install seqeval)"
         raise ImportError(msg) from error
     return float(f1_score([list(y) for y in y_true], [list(y) for y in y_pred], **options))
+
+
+def label_score(y_true: Sequence[Sequence[Any]], y_pred: Sequence[Sequence[Any]]) -> float:
+    """F1 of the chunks if the labels are those of a scheme of chunks, else the share of tokens."""
+    if _are_chunks({label for labels in y_true for label in labels}):
+        pairs = [(_chunks(a), _chunks(b)) for a, b in zip(y_true, y_pred, strict=True)]
+        size = sum(len(a) + len(b) for a, b in pairs)
+        return 2 * sum(len(a & b) for a, b in pairs) / size if size else 1.0
+    tokens = [a == b for pair in zip(y_true, y_pred, strict=True) for a, b in zip(*pair)]  # noqa: B905
+    return sum(tokens) / len(tokens) if tokens else 1.0
+
+
+def _are_chunks(labels: set[Any]) -> bool:
+    """Whether labels are "O", or a prefix of BIO or BIOES and a kind; one has a kind."""
+    parts = [str(label).partition("-") for label in labels]
+    return any(kind for _, _, kind in parts) and all(
+        prefix == "O" if not kind else prefix in {"B", "I", "E", "L", "S", "U"}
+        for prefix, _, kind in parts
+    )
+
+
+def _chunks(labels: Sequence[Any]) -> set[tuple[int, int, str]]:
+    """Beginning, end and kind of each chunk, as conlleval counts them."""
+    found, start, kind, is_open = set(), 0, "", False
+    for t, label in enumerate([*labels, "O"]):
+        prefix, _, own = str(label).partition("-")
+        goes_on = is_open and own == kind and prefix in {"I", "E", "L"}
+        if kind and not goes_on:
+            found.add((start, t, kind))
+        if not goes_on:
+            start, kind = t, own
+        is_open = prefix in {"B", "I"}
+    return found

@@ -51,7 +51,7 @@ class TaggerPiece:
             If C is not in the interval.
         """
         tagger = copy.copy(self._tagger)
-        tagger.C = float(C)
+        tagger.C = tagger.C_ = float(C)
         tagger._weights = tagger._weights.scaled(scale_at(C, self.C_min, self.C_max))
         return tagger
 

@@ -179,3 +179,13 @@ impl Gatherer {
         image
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The image with these values from the weight `start` on.
+    pub fn image(start: usize, values: &[f64]) -> ChainImage {
+        ChainImage { runs: vec![(start, values.len() as u32)], values: values.to_vec() }
+    }
+}

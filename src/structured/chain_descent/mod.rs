@@ -1,12 +1,12 @@
 //! Block Frank-Wolfe on chains with pairwise steps (Lacoste-Julien et al. 2013; Osokin et al.
 //! 2016), for many sequences with many features.
 //!
-//! The steps of a few sequences are proposed in parallel at the same weights, and then made in
-//! order, each with the best length at the current weights: every step increases the dual, and the
-//! model does not depend on the number of threads. Every sequence's image in weight space is
-//! gathered in a small vector, and changes the weights once (`docs/mathematics/sequences.md`).
+//! Every visit decodes one sequence at the current weights; certificates decode in parallel. The
+//! image of a step in weight space is gathered in a small vector, and changes the weights once. The
+//! model is the average of the iterates (`docs/mathematics/sequences.md`).
 
 mod active_labels;
+mod average;
 mod image;
 mod path;
 
@@ -20,6 +20,7 @@ use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
 use self::active_labels::{ActiveLabels, PointBuffers};
+use self::average::Average;
 use self::image::{ChainImage, Gatherer};
 use super::model::{Chain, Model, Work};
 use crate::dual::rounding::{Sum, gamma, norm_above};
@@ -32,12 +33,6 @@ use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
 use crate::solver::{Block, BlockOptions, NewtonEnd, Pace, Sampling, SumTree, Target};
 use crate::structured::StructuredDual;
-
-/// Maximum number of sequences whose steps are proposed at the same weights.
-const MAX_BATCH: usize = 32;
-
-/// Minimum number of batches, so that the weights of a proposal are not too old.
-const MIN_BATCHES: usize = 64;
 
 /// Number of sequences evaluated together in a pass without steps.
 const GROUP: usize = 256;
@@ -156,22 +151,6 @@ impl SequenceBuffers {
     }
 }
 
-/// A step of one block from one label to another.
-struct Proposal {
-    example: usize,
-    /// The image of the direction.
-    image: ChainImage,
-    /// Index of the label among the active ones.
-    from: usize,
-    to: Vec<u32>,
-    /// ⟨c, direction⟩.
-    cost: f64,
-    /// p_i times the block's duality gap at the weights of the proposal.
-    gap: f64,
-    /// p_i Φ_i at these weights.
-    loss: f64,
-}
-
 /// Newton's method on the known labels, which finishes a run that stalls.
 struct ChainEnd<'a> {
     dual: StructuredDual<'a>,
@@ -186,6 +165,10 @@ struct ChainDescent<'a> {
     chain: &'a Chain,
     shares: Shares,
     blocks: Vec<ActiveLabels>,
+    /// w of the dual point.
+    iterate: Vec<f64>,
+    average: Average,
+    /// The model: the average at the last certificate.
     weights: Vec<f64>,
     random: Pcg64Mcg,
     sampling: Sampling,
@@ -218,7 +201,7 @@ impl<'a> ChainDescent<'a> {
         let shares = shares.with_features(chain.norms())?;
         let (n, n_weights) = (shares.n_blocks(), chain.n_weights());
         let what = || format!("d = {n_weights} weights");
-        require(16 * n_weights as u128, what, "use fewer features")?;
+        require(40 * n_weights as u128, what, "use fewer features")?;
         let at_truth = |example| ActiveLabels::at(chain.truth(example));
         let ChainPoint(blocks) =
             start.unwrap_or_else(|| ChainPoint((0..chain.n_examples()).map(at_truth).collect()));
@@ -226,6 +209,8 @@ impl<'a> ChainDescent<'a> {
             pace: None,
             end: None,
             blocks,
+            iterate: vec![0.0; n_weights],
+            average: Average::new(n_weights),
             weights: vec![0.0; n_weights],
             random: Pcg64Mcg::new(u128::from(options.seed)),
             sampling: options.sampling,
@@ -247,61 +232,51 @@ impl<'a> ChainDescent<'a> {
         examples: &[u32],
         look: impl Fn(&Self, usize, &mut SequenceBuffers) -> R + Sync,
     ) -> Vec<R> {
-        let new = || {
-            let work = Work::of(&self.interrupt);
-            let mut scratch = SequenceBuffers { work, ..SequenceBuffers::default() };
-            scratch.gatherer.prepare(self.chain);
-            scratch
-        };
         let examples = examples.par_iter().with_min_len(4);
-        examples.map_init(new, |scratch, example| look(self, *example as usize, scratch)).collect()
+        let look =
+            |scratch: &mut SequenceBuffers, example: &u32| look(self, *example as usize, scratch);
+        examples.map_init(|| self.buffers(), look).collect()
     }
 
-    fn propose(&self, example: usize, scratch: &mut SequenceBuffers) -> Proposal {
+    fn buffers(&self) -> SequenceBuffers {
+        let work = Work::of(&self.interrupt);
+        let mut scratch = SequenceBuffers { work, ..SequenceBuffers::default() };
+        scratch.gatherer.prepare(self.chain);
+        scratch
+    }
+
+    /// Moves weight of one sequence's dual point from its worst label to the best one at the
+    /// current weights, by the best step.
+    fn visit(&mut self, example: usize, scratch: &mut SequenceBuffers) {
         let (chain, share) = (self.chain, self.shares.of(example));
-        let loss = share * scratch.find(chain, example, Some(&self.weights));
-        let (block, margins) =
-            (&self.blocks[example], chain.chain_scores(example, &scratch.margins));
+        self.losses[example] = share * scratch.find(chain, example, Some(&self.iterate));
+        let margins = chain.chain_scores(example, &scratch.margins);
+        let block = &mut self.blocks[example];
         let (mean, from) = block.mean_and_worst(|label| margins.of(label));
         let gap = (share * (dot(&scratch.margins, &scratch.vertex) - mean)).max(0.0);
-        let (mut to, mut image, mut cost) = (Vec::new(), ChainImage::default(), 0.0);
-        if gap > 0.0 {
-            to.extend(block.label(from));
-            chain.parts(example, &to, &mut scratch.truth);
-            sparse::subtract(&scratch.vertex, &scratch.truth, &mut scratch.direction);
-            scratch.gatherer.add(chain, example, &scratch.direction);
-            image = scratch.gatherer.finish(chain);
-            cost = dot(&scratch.costs, &scratch.direction);
-            to.clone_from(&scratch.label);
+        self.gaps.set(example, gap);
+        if gap <= 0.0 {
+            return self.average.visit(None);
         }
-        Proposal { example, image, from, to, cost, gap, loss }
+        let worst: Vec<u32> = block.label(from).collect();
+        chain.parts(example, &worst, &mut scratch.truth);
+        sparse::subtract(&scratch.vertex, &scratch.truth, &mut scratch.direction);
+        scratch.gatherer.add(chain, example, &scratch.direction);
+        let image = scratch.gatherer.finish(chain);
+        let slope = image.dot(&self.iterate) + dot(&scratch.costs, &scratch.direction);
+        if slope <= 0.0 {
+            return self.average.visit(None);
+        }
+        let scale = share / self.shares.lambda();
+        let curvature = scale * image.squared_norm();
+        let longest = block.weight(from);
+        let step = if curvature > 0.0 { (slope / curvature).min(longest) } else { longest };
+        image.add_to(-step * scale, &mut self.iterate);
+        self.average.visit(Some((&image, -step * scale)));
+        block.shift(from, &scratch.label, step);
     }
 
-    /// Visits some sequences: proposes their steps at the same weights, and makes them one after
-    /// another.
-    fn visit(&mut self, batch: &[u32], interrupt: &Interrupt) -> Result<()> {
-        let proposals = self.look(batch, Self::propose);
-        interrupt.check()?;
-        for proposal in proposals {
-            let Proposal { example, image, from, to, cost, gap, loss } = proposal;
-            self.gaps.set(example, gap);
-            self.losses[example] = loss;
-            let slope = image.dot(&self.weights) + cost;
-            if gap <= 0.0 || slope <= 0.0 {
-                continue;
-            }
-            let block = &mut self.blocks[example];
-            let scale = self.shares.of(example) / self.shares.lambda();
-            let curvature = scale * image.squared_norm();
-            let longest = block.weight(from);
-            let step = if curvature > 0.0 { (slope / curvature).min(longest) } else { longest };
-            image.add_to(-step * scale, &mut self.weights);
-            block.shift(from, &to, step);
-        }
-        Ok(())
-    }
-
-    /// Φ_i, rounded outwards, at the weights, whose norm is at most `norm`.
+    /// Φ_i, rounded outwards, at the model, whose norm is at most `norm`.
     fn loss(&self, example: usize, norm: f64, scratch: &mut SequenceBuffers) -> Bounded {
         let weights = (norm > 0.0).then_some(&self.weights[..]);
         let loss = scratch.find(self.chain, example, weights);
@@ -331,12 +306,12 @@ impl<'a> ChainDescent<'a> {
         (terms, scratch.gatherer.finish(chain))
     }
 
-    /// P(w), rounded up.
+    /// P of the model, rounded up.
     fn primal(&self, interrupt: &Interrupt) -> Result<f64> {
         Ok(objective(self.shares.lambda(), &self.weights, self.loss_sum(interrupt)?))
     }
 
-    /// Σ p_i Φ_i(w).
+    /// Σ p_i Φ_i of the model.
     fn loss_sum(&self, interrupt: &Interrupt) -> Result<Bounded> {
         let norm = norm_above(&self.weights);
         let mut sum = Sum::default();
@@ -357,7 +332,7 @@ impl<'a> ChainDescent<'a> {
     /// rounding errors.
     fn sum_up(&mut self, interrupt: &Interrupt) -> Result<f64> {
         let lambda = self.shares.lambda();
-        let mut weights = std::mem::take(&mut self.weights);
+        let mut weights = std::mem::take(&mut self.iterate);
         weights.fill(0.0);
         let mut totals = Totals::default();
         let all: Vec<u32> = (0..self.shares.n_blocks() as u32).collect();
@@ -371,33 +346,23 @@ impl<'a> ChainDescent<'a> {
             }
         }
         let norm = norm_above(&weights) + totals.distance();
-        self.weights = weights;
+        self.iterate = weights;
         let value = totals.value(lambda, norm);
         self.value = Some(value);
         Ok(value.bound())
     }
 
-    /// The sequences of the next batch, without repetition.
-    fn draw(&mut self, start: usize, size: usize) -> Vec<u32> {
+    /// The sequence of a visit, unless its loss has no weight.
+    fn draw(&mut self, visit: usize) -> Option<usize> {
         let n = self.order.len();
-        let visits = start..(start + size).min(n);
         // No gap is known in the first pass.
         let sampling = if self.epochs == 0 { Sampling::Permutation } else { self.sampling };
-        let (random, gaps) = (&mut self.random, &self.gaps);
-        let mut batch: Vec<u32> = match sampling {
-            Sampling::Permutation => self.order[visits].to_vec(),
-            Sampling::Uniform => visits.map(|_| random.random_range(0..n) as u32).collect(),
-            Sampling::Gap => {
-                let find = |visit| gaps.find(random.random::<f64>()).unwrap_or(visit) as u32;
-                visits.map(find).collect()
-            }
+        let example = match sampling {
+            Sampling::Permutation => self.order[visit] as usize,
+            Sampling::Uniform => self.random.random_range(0..n),
+            Sampling::Gap => self.gaps.find(self.random.random()).unwrap_or(visit),
         };
-        batch.retain(|example| self.shares.of(*example as usize) > 0.0);
-        if sampling != Sampling::Permutation {
-            batch.sort_unstable();
-            batch.dedup();
-        }
-        batch
+        (self.shares.of(example) > 0.0).then_some(example)
     }
 
     /// Whether the convergence rate is needed, and so a certificate of this epoch.
@@ -414,13 +379,14 @@ impl<'a> ChainDescent<'a> {
         });
         let blocks: Vec<Block> = blocks.collect();
         let newton = NewtonEnd::new(&mut dual, options, (stopping, certificate), &blocks);
+        self.average = Average::new(self.iterate.len());
         self.end = Some(ChainEnd { dual: dual.stopped_by(&self.interrupt), newton, blocks });
         Ok(())
     }
 
     /// Whether the blocks' gaps at their last visits sum to less than the tolerance.
     fn is_promising(&self) -> bool {
-        let regularizer = 0.5 * self.shares.lambda() * squared_norm(&self.weights);
+        let regularizer = 0.5 * self.shares.lambda() * squared_norm(&self.iterate);
         let objective = regularizer + self.losses.iter().sum::<f64>();
         self.gaps.total() <= self.relative * objective
     }
@@ -429,18 +395,20 @@ impl<'a> ChainDescent<'a> {
 impl Solver for ChainDescent<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         if let Some(ChainEnd { dual, newton, blocks }) = &mut self.end {
-            let progress = newton.advance(dual, (&mut self.weights, blocks), interrupt)?;
+            let progress = newton.advance(dual, (&mut self.iterate, blocks), interrupt)?;
             for (example, (own, block)) in self.blocks.iter_mut().zip(blocks).enumerate() {
                 *own = ActiveLabels::of_block(block, self.chain, example);
             }
+            self.weights.clone_from(&self.iterate);
             return Ok(progress);
         }
         self.order.shuffle(&mut self.random);
-        let size = (self.order.len() / MIN_BATCHES).clamp(1, MAX_BATCH);
-        for start in (0..self.order.len()).step_by(size) {
-            interrupt.check()?;
-            let batch = self.draw(start, size);
-            self.visit(&batch, interrupt)?;
+        let mut scratch = self.buffers();
+        for visit in 0..self.order.len() {
+            if let Some(example) = self.draw(visit) {
+                self.visit(example, &mut scratch);
+                interrupt.check()?;
+            }
         }
         self.epochs += 1;
         if !self.is_promising() && !self.is_paced() {
@@ -461,11 +429,12 @@ impl Solver for ChainDescent<'_> {
             return Ok(end.newton.certificate());
         }
         let dual = self.sum_up(interrupt)?;
+        self.weights = self.average.of(&self.iterate);
         Ok(Certificate { primal: self.primal(interrupt)?, dual })
     }
 
     fn model_arrays(&self) -> Option<ModelArrays> {
-        Some(vec![self.weights.clone()])
+        Some(vec![self.average.of(&self.iterate)])
     }
 
     fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use super::average::Average;
 use super::{ChainDescent, DescentOptions};
 use crate::dual::Shares;
 use crate::error::Result;
@@ -40,6 +41,7 @@ impl PathSolver for ChainDescent<'_> {
         self.shares.set_lambda(lambda)?;
         self.relative = target.relative;
         self.sum_up(interrupt)?;
+        self.average = Average::new(self.iterate.len());
         let trace = run(self, target, interrupt, observe)?;
         // This certificate and those at other λ belong to the same dual point.
         let certificate = match trace.certificate {
@@ -51,10 +53,10 @@ impl PathSolver for ChainDescent<'_> {
 
     fn certificate_at(&mut self, factor: f64, interrupt: &Interrupt) -> Result<Certificate> {
         let scaled: Vec<f64> = self.weights.iter().map(|weight| weight * factor).collect();
-        let weights = std::mem::replace(&mut self.weights, scaled);
+        let model = std::mem::replace(&mut self.weights, scaled);
         let loss = self.loss_sum(interrupt)?;
         let primal = objective_at(factor, self.shares.lambda(), &self.weights, loss);
-        self.weights = weights;
+        self.weights = model;
         let dual = self.value.map_or(f64::NEG_INFINITY, |value| value.bound_at(factor));
         Ok(Certificate { primal, dual })
     }

@@ -111,7 +111,7 @@ def test_the_logistic_objective_is_that_of_a_plain_optimiser() -> None:
         return float(0.5 * w @ w / (2.0 * len(X)) + total / len(X))
 
     best = minimize(objective, np.zeros(len(names) * k + k * k + 2 * k), method="L-BFGS-B")
-    model = tagger("logistic", C=2.0, tol=1e-8, max_iter=1000).fit(X, y)
+    model = tagger("logistic", C=2.0, pairs="all", tol=1e-8, max_iter=1000).fit(X, y)
     assert model.dual_objective_ <= best.fun
     assert model.objective_ == pytest.approx(best.fun, rel=1e-5)
 

@@ -1,0 +1,49 @@
+"""Parameters whose default depends on the loss, and the stopping rule of the logistic loss."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from dualgap._estimator.watch import Callback
+
+# Chosen on names, chunks and parts of speech with 4 to 60 labels and 1,000 to 12,500 sentences:
+# the best common values of the score on held-out sentences.
+_BY_LOSS: dict[str, dict[str, Any]] = {
+    "hamming": {"C": 0.3, "tol": 0.2, "pairs": "all"},
+    "logistic": {"C": 3.0, "tol": 0.1, "pairs": "seen"},
+}
+
+_PASSES = 5
+_LEAST_PROGRESS = 0.025
+
+
+def with_defaults(tagger: Any) -> Any:
+    """Return a copy of a tagger with a value for each parameter that is None by default."""
+    found = copy.copy(tagger)
+    for name, value in _BY_LOSS[tagger.loss].items():
+        if getattr(found, name) is None:
+            setattr(found, name, value)
+    return found
+
+
+class Settling:
+    """Ends a fit once `_PASSES` passes together lowered the objective by a small share.
+
+    The labels hardly change from there on, while the gap of the logistic loss remains large for a
+    long time if C is large.
+    """
+
+    def __init__(self, callback: Callback | None) -> None:
+        self._callback = callback
+        self._wants_model = getattr(callback, "_wants_model", False) is True
+        self._objectives: list[float] = []
+
+    def __call__(self, *epoch: Any) -> bool:
+        """Return whether the fit ends with this epoch."""
+        stops = self._callback is not None and bool(self._callback(*epoch))
+        self._objectives.append(epoch[2])
+        if len(self._objectives) <= _PASSES:
+            return stops
+        before, now = self._objectives[-1 - _PASSES], self._objectives[-1]
+        return stops or before - now <= _LEAST_PROGRESS * abs(now)

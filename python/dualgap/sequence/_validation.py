@@ -1,0 +1,81 @@
+"""Choice of C on held-out sentences."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from dualgap._validation import example_weights, resolve_seed
+from dualgap._validation.copies import listed
+from dualgap.sequence._sentences import read_lengths
+from dualgap.sequence.metrics import label_score
+
+_CS = {"hamming": (0.03, 0.1, 0.3, 1.0, 3.0), "logistic": (0.3, 1.0, 3.0, 10.0, 30.0)}
+_HELD_OUT = 0.15
+# The path ends after this number of values of C that score no better than an earlier one.
+_PATIENCE = 2
+
+Data = tuple[Any, Any, Any, Any]
+"""Sentences, labels, weights of sentences and of tokens."""
+
+
+def as_lists(X: Any, y: Any, token_weight: Any, lengths: Any) -> tuple[list[Any], list[Any], Any]:
+    """Return one element for each sentence, so that sentences can be read more than once."""
+    if lengths is None:
+        weights = None if token_weight is None else listed(token_weight, "token_weight")
+        return listed(X, "X"), listed(y, "y"), weights
+    ends = read_lengths(lengths, X.shape[0])
+
+    def split(rows: Any) -> list[Any]:
+        return [rows[start:end] for start, end in pairwise(ends)]
+
+    return split(X), split(y), None if token_weight is None else split(token_weight)
+
+
+def try_values(
+    tagger: Any, X: list[Any], y: list[Any], sample_weight: Any, token_weight: list[Any] | None
+) -> dict[str, NDArray[np.float64]]:
+    """Return the values of C that were tried, by increasing C, and their scores.
+
+    Each fit starts from where the one for the next smaller C ended.
+    """
+    if len(X) != len(y):
+        msg = f"y: must have labels for {len(X)} sentences, got {len(y)}"
+        raise ValueError(msg)
+    weights = example_weights(sample_weight, len(X))
+    train, held = _split(tagger, y)
+
+    def part(values: Any) -> Any:
+        return None if values is None else [values[i] for i in train]
+
+    model = clone(tagger).set_params(C=None, callback=None, verbose=0, warm_start=False)
+    model._quiet = True
+    Cs: list[float] = []
+    scores: list[float] = []
+    own = None if weights is None else weights[train]
+    grid = np.array(_CS[tagger.loss])
+    for fitted in model.fits(part(X), part(y), grid, own, token_weight=part(token_weight)):
+        Cs.append(fitted.C_)
+        scores.append(label_score([y[i] for i in held], fitted.predict([X[i] for i in held])))
+        if len(scores) - 1 - int(np.argmax(scores)) >= _PATIENCE:
+            break
+    return {"C": np.array(Cs), "score": np.array(scores)}
+
+
+def _split(tagger: Any, y: list[Any]) -> tuple[list[int], list[int]]:
+    """Return the sentences to train on, which have all labels, and the others."""
+    order = np.random.default_rng(resolve_seed(tagger.random_state)).permutation(len(y))
+    n_held = round(_HELD_OUT * len(y))
+    train = order[n_held:].tolist()
+    known = {label for i in train for label in y[i]}
+    held: list[int] = []
+    for i in order[:n_held].tolist():
+        (held if known.issuperset(y[i]) else train).append(i)
+    if not held:
+        msg = f'C: "validation" needs more sentences to hold some out, got {len(y)}'
+        raise ValueError(msg)
+    return sorted(train), sorted(held)

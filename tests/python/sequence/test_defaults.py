@@ -1,0 +1,110 @@
+"""Defaults by loss, the choice of C on held-out sentences, and the first passes of a fit."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentences import sentences
+
+from dualgap.sequence import SequenceTagger
+from dualgap.sequence.metrics import label_score
+
+
+@pytest.mark.parametrize(
+    ("loss", "C", "pairs"), [("hamming", 0.3, "all"), ("logistic", 3.0, "seen")]
+)
+def test_defaults_depend_on_the_loss(loss: Any, C: float, pairs: Any, tmp_path: Path) -> None:
+    X, y = sentences(60)
+    default = SequenceTagger(loss, random_state=0).fit(X, y)
+    assert (default.C, default.C_, default.validation_curve_) == (None, C, None)
+    same = SequenceTagger(loss, C=C, pairs=pairs, random_state=0, tol=0.0, max_iter=default.n_iter_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        same.fit(X, y)
+    assert same.objective_ == default.objective_
+    default.save(tmp_path / "model.npz")
+    assert SequenceTagger.load(tmp_path / "model.npz").C_ == C
+
+
+def test_the_logistic_loss_ends_where_its_objective_settles() -> None:
+    X, y = sentences(300, noise=0.3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = SequenceTagger("logistic", C=1e3, random_state=0).fit(X, y)
+    objectives = model.history_["objective"]
+    assert not model.converged_
+    assert 5 < model.n_iter_ < model.max_iter
+    assert objectives[-6] - objectives[-1] <= 0.025 * objectives[-1]
+    assert objectives[-7] - objectives[-2] > 0.025 * objectives[-2]
+    # A callback is called as well, and may end the fit before.
+    short = SequenceTagger("logistic", C=1e3, random_state=0, callback=lambda *epoch: epoch[0] == 3)
+    assert short.fit(X, y).n_iter_ == 3
+
+
+@pytest.mark.parametrize("loss", ["hamming", "logistic"])
+def test_validation_chooses_the_best_of_its_curve(loss: Any) -> None:
+    X, y = sentences(120, noise=0.3)
+    model = SequenceTagger(loss, C="validation", random_state=0).fit(X, y)
+    curve = model.validation_curve_
+    assert curve is not None
+    assert (np.diff(curve["C"]) > 0).all()
+    assert curve["C"][np.argmax(curve["score"])] == model.C_
+    fixed = SequenceTagger(loss, C=model.C_, random_state=0).fit(X, y)
+    assert (fixed.objective_, fixed.predict(X)) == (model.objective_, model.predict(X))
+    once = SequenceTagger(loss, C="validation", random_state=0).fit(iter(X), iter(y))
+    assert once.objective_ == model.objective_
+    with pytest.raises(ValueError, match=r'^C: "validation" needs more sentences .* got 3'):
+        SequenceTagger(loss, C="validation").fit(X[:3], y[:3])
+    with pytest.raises(ValueError, match=r'^C: must be a positive number, None or "validation"'):
+        SequenceTagger(loss, C="best").fit(X, y)
+
+
+def test_validation_reads_matrices() -> None:
+    rows, labels = np.eye(6)[np.arange(120) % 6], [["a", "b", "c"][i % 3] for i in range(120)]
+    model = SequenceTagger("logistic", C="validation", random_state=0)
+    model.fit(rows, labels, lengths=[4] * 30)
+    assert model.predict(rows, lengths=[4] * 30).tolist() == labels
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_three_passes_at_current_weights_go_far() -> None:
+    X, y = sentences(2200, noise=0.5)
+    # A rare feature for each token, so that one sentence says little about the next.
+    X = [
+        [[*token, f"rare{(7 * i + t * t) % 3000}"] for t, token in enumerate(x)]
+        for i, x in enumerate(X)
+    ]
+    model = SequenceTagger("hamming", C=1.0, tol=0.0, max_iter=3, random_state=0).fit(X, y)
+    # With 32 visits at the same weights and without the average: 0.34 and 1.69.
+    assert model.dual_objective_ > 0.45
+    assert model.objective_ < 1.3
+
+
+def test_scores_of_chunks_and_tokens() -> None:
+    right = [["B-X", "I-X", "O", "B-Y"], ["O"]]
+    assert label_score(right, right) == 1.0
+    # One of two chunks is found, and one is not right.
+    assert label_score(right, [["B-X", "I-X", "O", "B-X"], ["O"]]) == 0.5
+    assert label_score(right, [["O"] * 4, ["O"]]) == 0.0
+    # A chunk may begin with I after another kind.
+    assert label_score([["B-X", "I-Y"]], [["B-X", "B-Y"]]) == 1.0
+    assert label_score([["S-X", "B-X", "E-X"]], [["S-X", "B-X", "I-X"]]) == 1.0
+    assert label_score([["N", "V"], []], [["N", "N"], []]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "X", "y", "message"),
+    [
+        ({"min_count": 9}, [[["a"], ["b"]]], [["x", "y"]], "^min_count: no feature occurs in 9"),
+        ({"transition_features": ["t="]}, [[["a"], ["b"]]], [["x", "y"]], "^transition_features"),
+        ({}, [[[b"a"], [b"b"]]], [["x", "y"]], "^X: sentence 0, token 0: .* strings, got .*bytes"),
+        ({}, [[["a"], ["b"]]], [["x", "\ud800"]], "^y: must be the labels of each sentence"),
+    ],
+)
+def test_input_without_a_meaning(options: Any, X: Any, y: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SequenceTagger(**options).fit(X, y)
