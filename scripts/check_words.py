@@ -36,12 +36,9 @@ UNCLEAN = (
     "python/dualgap/_tuning",
     "python/dualgap/_validation",
     "python/dualgap/multiclass",
-    "python/dualgap/sequence",
     "python/dualgap/structured",
     "tests/python/sequence",
     "tests/rust/recommend",
-    "docs/coming-from/crfsuite.md",
-    "docs/sequence-labelling.md",
 )
 ALLOW = "words: allow"
 

@@ -1,4 +1,4 @@
-"""What a trained tagger says of sentences, however it was trained."""
+"""Predictions of a trained tagger."""
 
 from __future__ import annotations
 

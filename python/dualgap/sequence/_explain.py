@@ -1,4 +1,4 @@
-"""What spoke for a label."""
+"""Contributions to the score of a label."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dualgap.sequence._weights import Weights
 
 
 class Evidence(NamedTuple):
-    """What spoke for the label of a token.
+    """Contributions to the score of a token's label.
 
     Attributes
     ----------

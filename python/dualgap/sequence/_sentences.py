@@ -20,7 +20,7 @@ from dualgap._validation.labels import read_sequences, sorted_classes
 from dualgap.structured._arrays import Stacked, check_lengths, numpy_examples, stack
 
 Sentences: TypeAlias = "Iterable[Any] | NDArray[Any] | sp.spmatrix | sp.sparray"
-"""Sentences of features by name, matrices, or one matrix beside the sentences' lengths."""
+"""Sentences of features by name, matrices, or one matrix and the sentences' lengths."""
 
 Offsets: TypeAlias = NDArray[np.int64]
 
@@ -86,7 +86,7 @@ def read_named(read: Callable[[Any], Any], X: Any, size: Callable[[], int]) -> R
 
 
 def read_matrices(X: Any, lengths: Any) -> Rowed:
-    """Check matrices, one for each sentence, or one for all beside their lengths."""
+    """Check matrices, one for each sentence, or one for all and their lengths."""
     if lengths is None and len(getattr(X, "shape", ())) == 2:
         msg = "lengths: one matrix needs the lengths of its sentences"
         raise ValueError(msg)

@@ -1,4 +1,4 @@
-"""Which labels may follow each other, begin and end a sentence."""
+"""Rules for labels that follow each other, begin or end a sentence."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _parts(label: Any, prefixes: str, scheme: str) -> tuple[str, str]:
 def check_labels(
     codes: Codes, classes: NDArray[Any], numbers: NDArray[np.uint32], offsets: NDArray[np.int64]
 ) -> None:
-    """Refuse labels that use what is forbidden, by their names."""
+    """Raise an error that names the first forbidden transition in the labels."""
     n = len(classes)
     table = codes.reshape(n + 2, n) == FORBIDDEN
     filled = np.flatnonzero(np.diff(offsets) > 0)

@@ -42,7 +42,7 @@ class Names:
 
 @dataclass
 class Weights:
-    """What scores labels: for each column the labels with a weight, transitions, boundaries.
+    """Weights of a chain: for each column the labels with a weight, transitions, boundaries.
 
     `on_transitions` tells columns whose weights are those of transitions; it is None where there
     are none of these.

@@ -81,8 +81,8 @@ class SequenceTagger(TrainedChain):
         Which labels may follow each other. "all"; "seen": all, but only those that occur in
         training have a weight (CRFsuite's default); "bio" or "bioes": what these schemes of chunks
         allow, "bioes" with "L" and "U" as other names of "E" and "S"; a boolean array of shape
-        (n_classes, n_classes) for the sorted classes; or a set of allowed (from, to) pairs. What is
-        forbidden is never predicted.
+        (n_classes, n_classes) for the sorted classes; or a set of allowed (from, to) pairs.
+        Forbidden transitions are never predicted.
     boundaries : bool, default=True
         Whether there are weights for the first and the last label of a sentence.
     pairs : {"all", "seen"}, optional
@@ -94,10 +94,10 @@ class SequenceTagger(TrainedChain):
         whose names begin with one of these strings, or columns of a matrix. They have no other
         weights.
     min_count : int, default=1
-        Features in fewer tokens than this are left out. Of features by name only.
+        Minimum number of tokens that a feature must occur in. Only for features by name.
     hash_bits : int, optional
-        Number the columns of features by so many bits of a hash of their names, at most 30, and
-        keep no names (the hashing trick).
+        Number of bits, at most 30, of the hash of a feature's name that is its column. The model
+        keeps no names (the hashing trick).
     class_weight : dict, optional
         What an error costs at a token of each label; 1 for labels that are not in it. Not with
         ``loss="logistic"``.
@@ -143,8 +143,8 @@ history_, null_objective_
     Sentences are lists of tokens, and a token is a list of feature names, or a dictionary from
     names to strings ("name=value", weight 1), truth values or numbers (weights), or nested ones,
     whose names come behind "name:"; a sentence may as well be a matrix with a row for each token,
-    dense or CSR; or all of them may be one matrix whose sentences have the given `lengths`. What
-    did not occur in training is left out in predictions.
+    dense or CSR; or all of them may be one matrix whose sentences have the given `lengths`.
+    Predictions ignore features that did not occur in training.
 
     For scikit-learn's model selection this is an estimator as any other:
     ``GridSearchCV(SequenceTagger(), {"C": [0.03, 0.1, 0.3]}).fit(X, y)`` with lists of sentences.

@@ -46,10 +46,9 @@ class Templates:
     """Templates of features: of a label (U) and of two labels that follow each other (B).
 
     A line such as ``U05:%x[-1,0]/%x[0,1]`` makes a feature of each token: ``%x[row,column]`` stands
-    for a column of the token so many rows away. Where there is none, it stands for ``_B-1``,
-    ``_B-2``, ... before the sentence and ``_B+1``, ... behind it. A line ``B`` alone asks for
-    weights of transitions, which all chains have. Empty lines and those that begin with ``#`` do
-    not count.
+    for a column of the token `row` lines away; ``_B-1``, ``_B-2``, ... stand for tokens before the
+    sentence and ``_B+1``, ... for tokens after it. A line ``B`` alone stands for weights of
+    transitions, which all chains have. Empty lines and lines that begin with ``#`` are skipped.
 
     Parameters
     ----------
