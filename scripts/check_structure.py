@@ -7,7 +7,7 @@ Prints one line per violation and exits with status 1 if there is any:
 - an import from a higher layer (see LAYERS),
 - a cycle of imports between files, or between modules (folders) at any level,
 - a file of more than 500 lines, or a function of more than 60,
-- more than 14 files at the top level of python/dualgap,
+- more than 15 files at the top level of python/dualgap,
 - a folder of src or python/dualgap that the map in CONTRIBUTING.md does not list,
 - a Rust file without module documentation (`//!`),
 - two public types of one name in the Rust crate.
@@ -51,10 +51,11 @@ PYTHON_LAYERS = [
         "sequence",
     },
     {"plotting", "export", "cli"},
+    {"__main__"},
 ]
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
-MAX_TOP_FILES = 14
+MAX_TOP_FILES = 15
 FOLDERS = ["src", "python", "tests", "benches", "examples", "scripts"]
 
 Graph = Mapping[str, set[str]]

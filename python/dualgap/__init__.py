@@ -5,22 +5,22 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dualgap._core import __version__
-from dualgap.chunks import Chunks
-from dualgap.logistic import LogisticRegression
-from dualgap.multiclass import ClassFeatureSVC, MulticlassSVC, MulticlassSVCCV
-from dualgap.polynomial import (
-    FactorizationMachineClassifier,
-    FactorizationMachineRegressor,
-    PolynomialNetworkClassifier,
-    PolynomialNetworkClassifierCV,
-    PolynomialNetworkRegressor,
-)
-from dualgap.structured import StructuredCV, StructuredSVM
 
 if TYPE_CHECKING:
+    from dualgap.chunks import Chunks
     from dualgap.distributed import ConsensusSVC
+    from dualgap.logistic import LogisticRegression
+    from dualgap.multiclass import ClassFeatureSVC, MulticlassSVC, MulticlassSVCCV
+    from dualgap.polynomial import (
+        FactorizationMachineClassifier,
+        FactorizationMachineRegressor,
+        PolynomialNetworkClassifier,
+        PolynomialNetworkClassifierCV,
+        PolynomialNetworkRegressor,
+    )
     from dualgap.recommend import OrdinalRecommender
     from dualgap.sequence import SequenceTagger
+    from dualgap.structured import StructuredCV, StructuredSVM
 
 __all__ = [
     "Chunks",
@@ -43,23 +43,39 @@ __all__ = [
 if find_spec("pandas") is not None:
     __all__ += ["OrdinalRecommender"]
 
-# Imported on first use: these modules, or those that they import, load slowly.
-_LAZY = {
-    "ConsensusSVC": "dualgap.distributed",
-    "OrdinalRecommender": "dualgap.recommend",
-    "SequenceTagger": "dualgap.sequence",
+# Imported on first use: scikit-learn loads slowly, and the command line prints help without it.
+_HOME = {
+    "Chunks": "chunks",
+    "ClassFeatureSVC": "multiclass",
+    "ConsensusSVC": "distributed",
+    "FactorizationMachineClassifier": "polynomial",
+    "FactorizationMachineRegressor": "polynomial",
+    "LogisticRegression": "logistic",
+    "MulticlassSVC": "multiclass",
+    "MulticlassSVCCV": "multiclass",
+    "OrdinalRecommender": "recommend",
+    "PolynomialNetworkClassifier": "polynomial",
+    "PolynomialNetworkClassifierCV": "polynomial",
+    "PolynomialNetworkRegressor": "polynomial",
+    "SequenceTagger": "sequence",
+    "StructuredCV": "structured",
+    "StructuredSVM": "structured",
 }
+_MODULES = {*_HOME.values(), "datasets", "export", "losses", "metrics", "plotting"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name in _MODULES:
+        return import_module(f"dualgap.{name}")
+    if name not in _HOME:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
     if name == "OrdinalRecommender" and find_spec("pandas") is None:
-        msg = "OrdinalRecommender needs pandas: pip install 'dualgap[recommend]'"
+        msg = "OrdinalRecommender requires pandas: pip install 'dualgap[recommend]'"
         raise ImportError(msg, name="pandas")
-    return getattr(import_module(_LAZY[name]), name)
+    globals()[name] = getattr(import_module(f"dualgap.{_HOME[name]}"), name)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_HOME, *_MODULES})

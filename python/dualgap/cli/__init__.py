@@ -1,40 +1,62 @@
 """Command-line interface: the command `dualgap`."""
 
+from importlib import import_module
 from importlib.util import find_spec
 
 import click
 
 from dualgap._core import __version__
-from dualgap.cli.linear import fit, predict
-from dualgap.cli.tag import tag
 
 __all__ = ["main"]
 
+_PANDAS = "requires pandas: pip install 'dualgap[recommend]'"
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__)
-def main() -> None:
-    """Multi-class, structured and recommender models that report how close to optimal they are."""
+# Module and summary of each command. The modules import scikit-learn, which takes a second.
+_COMMANDS = {
+    "fit": ("linear", "Fit a linear classifier to a file of rows."),
+    "predict": ("linear", "Predict labels with the model of `fit`."),
+    "recommend": ("recommend", "Fit a recommender to ratings or clicks."),
+    "tag": ("tag", "Label sequences of tokens (CRF, structured SVM)."),
+}
 
 
-def _recommend() -> click.Command:
-    """Return the command `dualgap recommend`; without pandas, it prints what to install."""
-    if find_spec("pandas") is not None:
-        from dualgap.cli.recommend import recommend
+class _LazyGroup(click.Group):
+    """A group that imports a command when it runs."""
 
-        return recommend
-    missing = "requires pandas: pip install 'dualgap[recommend]'"
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        if name == "recommend" and find_spec("pandas") is None:
+            return _needs_pandas()
+        command: click.Command = getattr(import_module(f"dualgap.cli.{_COMMANDS[name][0]}"), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._summary(name)) for name in self.list_commands(ctx)])
+
+    @staticmethod
+    def _summary(name: str) -> str:
+        missing = name == "recommend" and find_spec("pandas") is None
+        return f"({_PANDAS})" if missing else _COMMANDS[name][1]
+
+
+def _needs_pandas() -> click.Command:
+    """Return a command `dualgap recommend` that prints what to install."""
     # Accept any arguments, so that even --help prints the message.
     anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
-    @click.command("recommend", context_settings=anything, help=f"({missing})")
+    @click.command("recommend", context_settings=anything)
     def command() -> None:
-        raise click.ClickException(f"dualgap recommend {missing}")
+        raise click.ClickException(f"dualgap recommend {_PANDAS}")
 
     return command
 
 
-main.add_command(fit)
-main.add_command(predict)
-main.add_command(_recommend())
-main.add_command(tag)
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def main() -> None:
+    """Multi-class, structured and recommender models that report how close to optimal they are."""

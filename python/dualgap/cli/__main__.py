@@ -2,4 +2,4 @@
 
 from dualgap.cli import main
 
-main()
+main(prog_name="dualgap")

@@ -39,7 +39,10 @@ def commands(group: click.Command, *words: str) -> Iterator[tuple[list[str], cli
     if not isinstance(group, click.Group):
         yield [*words], group
         return
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         yield from commands(command, *words, name)
 
 
