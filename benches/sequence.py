@@ -12,8 +12,6 @@ scikit-learn imports if it is installed, is hidden from all systems, since none 
 packages are skipped (pip install python-crfsuite sklearn-crfsuite).
 
 The data set (conll2000.zip) comes from a folder: the environment variable DUALGAP_DATA.
-
-The data set (conll2000.zip) comes from a folder: the environment variable DUALGAP_DATA.
 """
 
 from __future__ import annotations
@@ -115,7 +113,7 @@ def dualgap(loss: str, **options: Any) -> Callable[..., dict[str, Any]]:
         found = {"seconds": time.perf_counter() - start, "passes": tagger.n_iter_}
         found |= timed(lambda: tagger.predict(test))
         tagger.save(path)
-        scale = tagger.C * len(X)
+        scale = tagger.C_ * len(X)
         found["objective"] = tagger.objective_ * scale
         return {**found, "gap": tagger.relative_gap_}
 
@@ -156,7 +154,7 @@ def matrices(loss: str, **options: Any) -> Callable[..., dict[str, Any]]:
         flat = found["predicted"].tolist()
         found["predicted"] = [flat[a:b] for a, b in pairwise(ends)]
         tagger.save(path)
-        found["objective"] = tagger.objective_ * tagger.C * len(X)
+        found["objective"] = tagger.objective_ * tagger.C_ * len(X)
         return {**found, "gap": tagger.relative_gap_}
 
     return run
