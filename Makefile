@@ -7,7 +7,7 @@ LOCK := requirements-dev.lock
 DATA ?= $(DUALGAP_DATA)
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find src -name '*.rs')
-PYTHON_SOURCES := pyproject.toml README.md LICENSE $(shell find python -name '*.py' -o -name '*.pyi')
+PYTHON_SOURCES := pyproject.toml README.md LICENSE licences/THIRD_PARTY.md $(shell find python -name '*.py' -o -name '*.pyi')
 INSTALLER := $(VENV)/installer.stamp
 RUNTIME := $(VENV)/runtime.stamp
 DEPENDENCIES := $(VENV)/dependencies.stamp
@@ -157,6 +157,7 @@ lint-python: $(EXTENSION) $(DEPENDENCIES)
 	$(BIN)/python scripts/parameters.py --check
 	$(BIN)/python scripts/check_structure.py
 	$(BIN)/python scripts/check_licences.py
+	$(BIN)/python scripts/third_party.py --check
 	$(BIN)/python scripts/check_words.py
 	$(BIN)/python scripts/results.py --check
 
@@ -238,6 +239,7 @@ $(BUILT): $(EXTENSION) $(PYTHON_SOURCES)
 	$(say) "Building a wheel"
 	rm -rf dist
 	$(MATURIN) build --release --quiet --compression-level 9 --out dist --interpreter $(BIN)/python
+	$(BIN)/twine check --strict dist/*.whl
 	@touch $@
 
 $(WHEEL): $(BUILT) scripts/check_wheel.py scripts/smoke.py
