@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._estimator import ScoringClassifier
@@ -80,6 +81,8 @@ def to_onnx(
     if not isinstance(model, LinearClassifier | LogisticRegression | _Polynomial):
         name = type(model).__name__
         msg = f"model: only linear and polynomial models can be exported to ONNX, got {name}"
+        if isinstance(model, Pipeline):
+            msg += "; export its last step, pipeline[-1], and pass it pipeline[:-1].transform(X)"
         raise TypeError(msg)
     check_is_fitted(model)
     graph = _Graph(dtype)

@@ -20,6 +20,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from dualgap._core import THREADS_PER_CORE
 from dualgap._sparse import check_sparse
 from dualgap._validation.arrays import real_numbers
+from dualgap._validation.columns import naming_columns
 from dualgap._validation.labels import read_labels, sorted_classes
 from dualgap._validation.magnitudes import check_magnitude
 
@@ -68,7 +69,9 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, half: bool = False) -> An
     """
     X = real_numbers("X", X)
     half = half and _is_half(X)
-    X = validate_data(estimator, check_sparse(X), reset=reset, **(_HALF_ROWS if half else _ROWS))
+    kind = _HALF_ROWS if half else _ROWS
+    with naming_columns("X", X):
+        X = validate_data(estimator, check_sparse(X), reset=reset, **kind)
     if half:
         _check_half(X)
     return X
@@ -84,7 +87,8 @@ def check_rows_and_targets(
     X, y = real_numbers("X", X), check_targets(y, numeric=options.get("y_numeric", False))
     half = half and _is_half(X)
     kind = _HALF_ROWS if half else _ROWS
-    X, y = validate_data(estimator, check_sparse(X), y, **{**kind, **options})
+    with naming_columns("X", X):
+        X, y = validate_data(estimator, check_sparse(X), y, **{**kind, **options})
     if half and options.get("ensure_all_finite", True):
         _check_half(X)
     check_magnitude("X", X, single=single)
@@ -98,7 +102,8 @@ def check_matrix(X: Any, name: str = "X", *, single: bool = False, **options: An
     therefore calls them only through this module.
     """
     given = check_sparse(real_numbers(name, X), name)
-    found = check_array(given, input_name=name, **{**_ROWS, **options})
+    with naming_columns(name, given):
+        found = check_array(given, input_name=name, **{**_ROWS, **options})
     check_magnitude(name, found, single=single)
     return found
 

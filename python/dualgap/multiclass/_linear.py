@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,17 @@ class LinearClassifier(ScoringClassifier):
     _lambda: float | None = field(init=False, default=None)
 
     _saved: ClassVar[tuple[str, ...]] = ("_lambda",)
+
+    if not TYPE_CHECKING:  # where it would hide misspelt attributes
+
+        def __getattr__(self, name: str) -> Any:
+            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in ("predict_proba", "predict_log_proba"):
+                msg += (
+                    "; margin losses do not model probabilities: use dualgap.LogisticRegression, "
+                    "or calibrate the scores with sklearn.calibration.CalibratedClassifierCV"
+                )
+            raise AttributeError(msg, name=name, obj=self)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

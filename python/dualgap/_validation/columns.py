@@ -1,0 +1,44 @@
+"""Errors that name the column of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+
+@contextmanager
+def naming_columns(name: str, X: Any) -> Iterator[None]:
+    """Name the column in the error of a conversion to numbers that fails on a string.
+
+    Raises
+    ------
+    ValueError
+        If the block raises one for a string, or if the conversion fails on a column of the table.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("could not convert string to float"):
+            raise
+        msg = (
+            f"{name}: {error}{_place(X)}; convert strings to numbers, for example with "
+            "OneHotEncoder in a ColumnTransformer"
+        )
+        raise ValueError(msg) from error
+
+
+def _place(X: Any) -> str:
+    """Return the first column that cannot be converted, as the end of a message."""
+    columns = getattr(X, "columns", None)
+    table = np.asarray(X, dtype=object)
+    if table.ndim != 2:
+        return ""
+    for number, column in enumerate(table.T):
+        try:
+            column.astype(np.float64)
+        except (TypeError, ValueError):
+            return f", in column {number if columns is None else columns[number]!r}"
+    return ""

@@ -1,0 +1,70 @@
+"""Errors on tables name the column or say what to do."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from dualgap import LogisticRegression, MulticlassSVC, PolynomialNetworkClassifier
+from dualgap.export import to_onnx
+
+ESTIMATORS = [LogisticRegression(), MulticlassSVC(), PolynomialNetworkClassifier(2)]
+TABLE = pd.DataFrame({"months": [1.0, 2.0, 3.0], "city": ["7", "Oslo", "Rome"]})
+Y = np.array([0, 1, 1])
+
+
+def name(estimator: Any) -> str:
+    return type(estimator).__name__
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=name)
+@pytest.mark.parametrize(
+    ("X", "column"),
+    [
+        (TABLE, "'city'"),
+        (TABLE.astype({"city": "category"}), "'city'"),
+        (TABLE.to_numpy(), "1"),
+        (TABLE.to_numpy().tolist(), "1"),
+    ],
+    ids=["frame", "categories", "array", "list"],
+)
+def test_a_string_is_named_with_its_column(estimator: Any, X: Any, column: str) -> None:
+    message = f"^X: could not convert string to float: 'Oslo', in column {column}; .*OneHotEncoder"
+    with pytest.raises(ValueError, match=message):
+        clone(estimator).fit(X, Y)
+
+
+def test_a_string_in_rows_to_predict_is_named_with_its_column() -> None:
+    model = MulticlassSVC(random_state=0).fit(TABLE.assign(city=[7.0, 8.0, 9.0]), Y)
+    with pytest.raises(ValueError, match=r"^X: could not convert .*, in column 'city'; "):
+        model.predict(TABLE)
+
+
+def test_strings_of_numbers_are_numbers() -> None:
+    X = TABLE.assign(city=["7", "8", "9"])
+    model = MulticlassSVC(random_state=0).fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X), model.predict(X.astype(float)))
+
+
+@pytest.mark.parametrize("method", ["predict_proba", "predict_log_proba"])
+def test_a_support_vector_machine_says_how_to_get_probabilities(method: str) -> None:
+    model = copy.deepcopy(MulticlassSVC())
+    assert not hasattr(model, method)
+    message = f"'MulticlassSVC' object has no attribute '{method}'; .*LogisticRegression"
+    with pytest.raises(AttributeError, match=message):
+        getattr(model, method)
+    with pytest.raises(AttributeError, match=r"has no attribute 'coef'$"):
+        model.coef  # noqa: B018
+
+
+def test_the_export_of_a_pipeline_says_what_to_export() -> None:
+    model = make_pipeline(StandardScaler(), MulticlassSVC(random_state=0)).fit(np.eye(3), Y)
+    with pytest.raises(TypeError, match=r"got Pipeline; export its last step, pipeline\[-1\]"):
+        to_onnx(model)
