@@ -9,7 +9,7 @@ from dualgap._core import __version__
 if TYPE_CHECKING:
     from dualgap.chunks import Chunks
     from dualgap.distributed import ConsensusSVC
-    from dualgap.logistic import LogisticRegression
+    from dualgap.logistic import LogisticRegression, LogisticRegressionCV
     from dualgap.multiclass import ClassFeatureSVC, MulticlassSVC, MulticlassSVCCV
     from dualgap.polynomial import (
         FactorizationMachineClassifier,
@@ -29,6 +29,7 @@ __all__ = [
     "FactorizationMachineClassifier",
     "FactorizationMachineRegressor",
     "LogisticRegression",
+    "LogisticRegressionCV",
     "MulticlassSVC",
     "MulticlassSVCCV",
     "PolynomialNetworkClassifier",
@@ -51,6 +52,7 @@ _HOME = {
     "FactorizationMachineClassifier": "polynomial",
     "FactorizationMachineRegressor": "polynomial",
     "LogisticRegression": "logistic",
+    "LogisticRegressionCV": "logistic",
     "MulticlassSVC": "multiclass",
     "MulticlassSVCCV": "multiclass",
     "OrdinalRecommender": "recommend",

@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._estimator import ScoringClassifier
-from dualgap.logistic import LogisticRegression
+from dualgap.logistic._model import LogisticClassifier
 from dualgap.multiclass._linear import LinearClassifier
 from dualgap.polynomial import (
     FactorizationMachineClassifier,
@@ -36,7 +36,7 @@ _OPSET, _IR_VERSION = 17, 8
 
 
 def to_onnx(
-    model: LinearClassifier | LogisticRegression | _Polynomial, *, dtype: DTypeLike = np.float32
+    model: LinearClassifier | LogisticClassifier | _Polynomial, *, dtype: DTypeLike = np.float32
 ) -> Any:
     """Convert a fitted linear or polynomial model to an ONNX graph.
 
@@ -49,8 +49,8 @@ def to_onnx(
     Parameters
     ----------
     model : fitted estimator
-        `LogisticRegression`, `MulticlassSVC`, `MulticlassSVCCV`, `ConsensusSVC`, or a polynomial
-        network or factorization machine.
+        `LogisticRegression`, `LogisticRegressionCV`, `MulticlassSVC`, `MulticlassSVCCV`,
+        `ConsensusSVC`, or a polynomial network or factorization machine.
     dtype : dtype, default=float32
         Precision of the graph, float32 or float64. Scores are rounded to it, so labels differ from
         the model's only if two scores are equal in that precision.
@@ -78,7 +78,7 @@ def to_onnx(
     >>> [output.name for output in graph.graph.output]
     ['label', 'scores']
     """
-    if not isinstance(model, LinearClassifier | LogisticRegression | _Polynomial):
+    if not isinstance(model, LinearClassifier | LogisticClassifier | _Polynomial):
         name = type(model).__name__
         msg = f"model: only linear and polynomial models can be exported to ONNX, got {name}"
         if isinstance(model, Pipeline):
@@ -88,7 +88,7 @@ def to_onnx(
     graph = _Graph(dtype)
     if isinstance(model, LinearClassifier):
         outputs = graph.linear("X", model.coef_, model.intercept_)
-    elif isinstance(model, LogisticRegression):
+    elif isinstance(model, LogisticClassifier):
         outputs = graph.linear("X", *model._both())
     else:
         outputs = _polynomial(graph, model)
@@ -96,7 +96,7 @@ def to_onnx(
         graph.output(outputs, "scores", (None, len(model.classes_)))
         _label(graph, model.classes_)
         # Hinge losses do not model probabilities.
-        loss = "logistic" if isinstance(model, LogisticRegression) else model.loss
+        loss = "logistic" if isinstance(model, LogisticClassifier) else model.loss
         if loss in ("logistic", "binary-logistic"):
             _probabilities(graph, loss, len(model.classes_))
     else:

@@ -187,11 +187,11 @@ class CrossValidationDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, **options: Any) -> Self:
-        """Plot the search of a fitted `MulticlassSVCCV`.
+        """Plot the search of a fitted `MulticlassSVCCV` or `LogisticRegressionCV`.
 
         Parameters
         ----------
-        estimator : MulticlassSVCCV
+        estimator : MulticlassSVCCV or LogisticRegressionCV
             A fitted model.
         **options
             Passed to `plot`.

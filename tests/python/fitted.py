@@ -39,6 +39,10 @@ SOLVERS = [
 ]
 FITS: dict[str, tuple[Any, Any, Any]] = {
     "logistic": (dualgap.LogisticRegression(fit_intercept=False), *CLASSES),
+    "logistic-cv": (
+        dualgap.LogisticRegressionCV(Cs=[0.1, 1.0], cv=2, fit_intercept=False),
+        *CLASSES,
+    ),
     "svc": (dualgap.MulticlassSVC(random_state=0), *CLASSES),
     "svc-topk": (dualgap.MulticlassSVC(TopK(2), smoothing=0.1, random_state=0), *CLASSES),
     "svc-frank-wolfe": (

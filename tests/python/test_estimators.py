@@ -39,6 +39,7 @@ def expected_failures(estimator: Any) -> dict[str, str]:
         dualgap.FactorizationMachineClassifier(5, n_jobs=1),
         dualgap.FactorizationMachineRegressor(5, n_jobs=1),
         dualgap.LogisticRegression(n_jobs=1),
+        dualgap.LogisticRegressionCV(Cs=[0.1, 1.0], cv=2, n_jobs=1),
         dualgap.MulticlassSVC(n_jobs=1),
         dualgap.MulticlassSVCCV(Cs=[0.1, 1.0], cv=2, n_jobs=1),
         ConsensusSVC(n_partitions=2, n_jobs=1, max_iter=50),
@@ -71,6 +72,7 @@ _TIGHT: dict[str, Any] = {"tol": 1e-9, "n_jobs": 1}
     "estimator",
     [
         dualgap.LogisticRegression(**_TIGHT),
+        dualgap.LogisticRegressionCV(Cs=[0.1, 1.0], cv=2, **_TIGHT),
         dualgap.MulticlassSVC(**_TIGHT),
         dualgap.MulticlassSVC(solver="block-frank-wolfe", step="pairwise", **_TIGHT),
         dualgap.MulticlassSVCCV(Cs=[0.1, 1.0], cv=2, **_TIGHT),

@@ -79,6 +79,8 @@ def run(model: Any, X: Any, dtype: Any = np.float32) -> dict[str, Any]:
 CLASSIFIERS = [
     dualgap.MulticlassSVC(random_state=0),
     dualgap.MulticlassSVC(fit_intercept=False, random_state=0),
+    dualgap.LogisticRegression(),
+    dualgap.LogisticRegressionCV(Cs=[0.1, 1.0], cv=2, random_state=0),
     dualgap.MulticlassSVCCV(Cs=[0.1, 1.0], cv=2, random_state=0),
     dualgap.PolynomialNetworkClassifier(4, random_state=0),
     dualgap.PolynomialNetworkClassifier(4, linear="augment", random_state=0),
@@ -107,7 +109,7 @@ def test_onnx_classifiers(model: Any, dtype: Any) -> None:
         clear = best[:, -1] - best[:, -2] > 1e-4 * size
         assert clear.mean() > 0.9
         np.testing.assert_array_equal(found["label"][clear], fitted.predict(X)[clear])
-        if getattr(fitted, "loss", "") in ("logistic", "binary-logistic"):
+        if getattr(fitted, "loss", "logistic") in ("logistic", "binary-logistic"):
             shares = fitted.predict_proba(X)
             np.testing.assert_allclose(found["probabilities"], shares, atol=1e-5)
         else:

@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from dualgap import (
     ClassFeatureSVC,
+    LogisticRegressionCV,
     MulticlassSVC,
     MulticlassSVCCV,
     PolynomialNetworkClassifierCV,
@@ -66,6 +67,7 @@ def test_threads_and_links_of_any_size() -> None:
 WIDE = [1e-290, 1e290]
 SEARCHES: dict[str, Any] = {
     "svc": lambda: MulticlassSVCCV(Cs=WIDE, cv=2).fit(*CLASSES),
+    "logistic": lambda: LogisticRegressionCV(Cs=WIDE, cv=2).fit(*CLASSES),
     "structured": lambda: StructuredCV(StructuredSVM(MulticlassModel()), Cs=WIDE, cv=2).fit(
         *CLASSES
     ),

@@ -15,6 +15,7 @@ from sklearn.metrics import accuracy_score
 from dualgap import (
     Chunks,
     ClassFeatureSVC,
+    LogisticRegressionCV,
     MulticlassSVC,
     MulticlassSVCCV,
     PolynomialNetworkClassifier,
@@ -184,6 +185,7 @@ def accuracy(kept: Any) -> Any:
 @pytest.mark.parametrize(
     "search",
     [
+        LogisticRegressionCV(Cs=[0.01, 1.0], random_state=0),
         MulticlassSVCCV(Cs=[0.01, 1.0], random_state=0),
         PolynomialNetworkClassifierCV([1.0, 10.0], n_components=2, max_iter=3, random_state=0),
     ],

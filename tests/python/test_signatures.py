@@ -10,7 +10,13 @@ from fitted import CLASSES, FITS, SENTENCES, TAGS
 from sklearn.base import clone
 
 import dualgap
-from dualgap import MulticlassSVCCV, PolynomialNetworkClassifierCV, SequenceTagger, StructuredCV
+from dualgap import (
+    LogisticRegressionCV,
+    MulticlassSVCCV,
+    PolynomialNetworkClassifierCV,
+    SequenceTagger,
+    StructuredCV,
+)
 from dualgap._estimator.signature import ORDER
 from dualgap.recommend import Interactions
 
@@ -29,7 +35,10 @@ def test_signatures_list_parameters_in_one_order(estimator: Any) -> None:
     assert {p.name for p in parameters} == set(estimator._get_param_names())
 
 
-@pytest.mark.parametrize("search", [MulticlassSVCCV, PolynomialNetworkClassifierCV, StructuredCV])
+SEARCHES = [LogisticRegressionCV, MulticlassSVCCV, PolynomialNetworkClassifierCV, StructuredCV]
+
+
+@pytest.mark.parametrize("search", SEARCHES)
 def test_searches_share_their_parameters(search: Any) -> None:
     parameters = inspect.signature(search).parameters
     expected: dict[str, Any] = {"cv": None, "scoring": None, "refit": True, "n_jobs": None}

@@ -292,7 +292,7 @@ def check_verbose(verbose: Any) -> None:
 def check_range(name: str, smallest: float, largest: float) -> None:
     """Raise a ValueError for an interval of C that a model cannot be scaled over."""
     # Each fit starts from the previous one times the ratio, whose square must be finite.
-    if largest > 1e100 * smallest:
+    if largest / 1e100 > smallest:
         msg = (
             f"{name}: the largest C must be at most 1e100 times the smallest, got {smallest:g} to "
             f"{largest:g}"

@@ -1,5 +1,6 @@
 """Logistic regression: class probabilities from linear scores, with a certificate."""
 
+from dualgap.logistic.cv import LogisticRegressionCV
 from dualgap.logistic.regression import LogisticRegression
 
-__all__ = ["LogisticRegression"]
+__all__ = ["LogisticRegression", "LogisticRegressionCV"]

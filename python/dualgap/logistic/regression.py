@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax, softmax
-from sklearn.utils.validation import check_is_fitted
+from numpy.typing import ArrayLike
 
 from dualgap import _core
-from dualgap._choices import LogisticSolver, check_choice
 from dualgap._estimator import (
     EpochModels,
-    ScoringClassifier,
     ordered,
-    require,
     restores_on_error,
     watch,
 )
@@ -26,7 +20,6 @@ from dualgap._estimator.settings import logistic_settings
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
-    check_rows,
     check_rows_and_targets,
     check_weights,
     core_rows,
@@ -34,14 +27,14 @@ from dualgap._validation import (
     regularization_of,
     row_weights,
 )
-from dualgap.multiclass._rows import linear_scores, undecided
+from dualgap.logistic._model import LogisticClassifier
 
 __all__ = ["LogisticRegression"]
 
 
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
-class LogisticRegression(ScoringClassifier):
+class LogisticRegression(LogisticClassifier):
     """Linear classifier with class probabilities, with a certificate of optimality.
 
     Minimises ``1/2 ||W||^2 + C sum_i weight_i loss_i(W, b)`` over weights W and intercepts b, the
@@ -129,17 +122,7 @@ class LogisticRegression(ScoringClassifier):
     """
 
     C: float = field(default=1.0, kw_only=False)
-    fit_intercept: bool = True
-    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
-    solver: LogisticSolver = "auto"
     warm_start: bool = False
-
-    coef_: FloatArray = field(init=False)
-    intercept_: FloatArray = field(init=False)
-
-    # Weight of the regulariser; None without a certificate.
-    _lambda: float | None = field(init=False, default=None)
-    _saved: ClassVar[tuple[str, ...]] = ("_lambda",)
 
     @restores_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -164,7 +147,7 @@ class LogisticRegression(ScoringClassifier):
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
-        # The core refuses what is not finite, in the one look that it takes at all rows.
+        # The core rejects values that are not finite, in its one pass over all rows.
         X, y = check_rows_and_targets(self, X, y, half=True, ensure_all_finite=False)
         known = vars(self).get("classes_")
         self.classes_, codes = encode_classes(y)
@@ -193,15 +176,6 @@ class LogisticRegression(ScoringClassifier):
             store(self, result)
         return self
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_choice("solver", self.solver, LogisticSolver)
-
-    def _check_restored(self) -> None:
-        n_outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-        require(self.coef_.shape == (n_outputs, self.n_features_in_))
-        require(self.intercept_.shape == (n_outputs,))
-
     def _start(self) -> tuple[FloatArray, FloatArray] | None:
         """Weights and intercepts of the previous fit, if it had as many features."""
         coef: FloatArray | None = vars(self).get("coef_")
@@ -216,85 +190,3 @@ class LogisticRegression(ScoringClassifier):
         history["solver"] = np.full(len(history["epoch"]), result["solver"], dtype=object)
         self._store_run(result, X)
         self._lambda = regularization
-
-    def _scores(self, X: Any) -> FloatArray:
-        check_is_fitted(self, "coef_")
-        X = check_rows(self, X, reset=False, half=True)
-        outputs = linear_scores(X, self.coef_, self.intercept_)
-        # Of two classes the first has the score 0.
-        return outputs if len(self.coef_) > 1 else np.pad(outputs, ((0, 0), (1, 0)))
-
-    def _both(self) -> tuple[FloatArray, FloatArray]:
-        """Weights and intercepts of all classes, also where there are two."""
-        if len(self.coef_) > 1:
-            return self.coef_, self.intercept_
-        return np.pad(self.coef_, ((1, 0), (0, 0))), np.pad(self.intercept_, (1, 0))
-
-    def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """Probability of each class: the softmax of the scores.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        return np.asarray(softmax(self._scores(X), axis=1))
-
-    def predict_log_proba(self, X: MatrixLike) -> FloatArray:
-        """Logarithms of the probabilities, finite where `predict_proba` rounds to 0.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        return np.asarray(log_softmax(self._scores(X), axis=1))
-
-    def undecided(self, X: MatrixLike) -> NDArray[np.bool_]:
-        """Tell which predictions more training might change.
-
-        The weights of the exact optimum are no farther from the model's than the duality gap says.
-        Where the best score is ahead of the others by more than that can move it, the optimum
-        predicts the same class; rounding is taken into account.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of bool of shape (n_samples,)
-            True where the optimum may predict another class than `predict` does, and where scores
-            are too large to be computed.
-
-        Raises
-        ------
-        ValueError
-            If the model has an intercept, whose distance from the optimum the gap does not bound,
-            or no certificate, as one read from a file.
-        """
-        check_is_fitted(self, "coef_")
-        if self.fit_intercept:
-            msg = (
-                "undecided: the duality gap does not bound how far an intercept without "
-                "regularisation is from the optimum; fit with fit_intercept=False"
-            )
-            raise ValueError(msg)
-        if self._lambda is None or not np.isfinite(self.dual_objective_):
-            msg = "undecided: the model has no certificate; fit it here"
-            raise ValueError(msg)
-        scores = self._scores(X)
-        # Rounded up where it underflows.
-        radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda + 5e-324))
-        X = check_rows(self, X, reset=False, half=True)
-        linear = (*self._both(), 0.0)
-        return undecided(X, linear, radius, scores.argmax(axis=1))

@@ -17,7 +17,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold
 
 import dualgap
-from dualgap import ClassFeatureSVC, MulticlassSVC, MulticlassSVCCV, SequenceTagger, StructuredCV
+from dualgap import (
+    ClassFeatureSVC,
+    LogisticRegressionCV,
+    MulticlassSVC,
+    MulticlassSVCCV,
+    SequenceTagger,
+    StructuredCV,
+)
 from dualgap._estimator import SavedEstimator
 from dualgap.losses import TopK
 from dualgap.structured import ChainModel, StructuredSVM
@@ -39,6 +46,7 @@ SAVED: dict[str, tuple[Any, Any, Any]] = {
     ),
     "class weights": (MulticlassSVC(class_weight={0: 2.0}, random_state=0), *CLASSES),
     "splitter": (MulticlassSVCCV(Cs=2, cv=StratifiedKFold(2), random_state=0), *CLASSES),
+    "no final logistic fit": (LogisticRegressionCV(Cs=2, cv=2, refit=False), *CLASSES),
     "no final fit": (MulticlassSVCCV(Cs=2, cv=2, refit=False, random_state=0), *CLASSES),
     "sparse features": (
         ClassFeatureSVC(sp.csr_array(np.eye(3)), combine="concatenate", random_state=0),

@@ -1,0 +1,60 @@
+"""Series of fits on several threads at once; the core releases the interpreter's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Event
+from typing import Any, TypeVar
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def in_threads(
+    series: Callable[[_Item, Event], Iterator[_Result]], items: Sequence[_Item], n_threads: int
+) -> Generator[_Result, None, None]:
+    """Yield the results of a generator for each item, in the order in which they are ready.
+
+    Parameters
+    ----------
+    series : callable
+        Called as ``series(item, stop)``; returns an iterator. It should end soon once the event
+        `stop` is set: the caller was interrupted, or another item raised an exception.
+    items : sequence
+        Items, started in this order.
+    n_threads : int
+        Number of items at a time. One item at a time runs in the calling thread.
+    """
+    stop = Event()
+    if n_threads <= 1:
+        for item in items:
+            yield from series(item, stop)
+        return
+    ready: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+
+    def run(item: _Item) -> None:
+        try:
+            for result in series(item, stop):
+                ready.put(("result", result))
+            ready.put(("end", None))
+        except BaseException as error:
+            ready.put(("error", error))
+
+    with ThreadPoolExecutor(n_threads) as pool:
+        try:
+            for item in items:
+                pool.submit(run, item)
+            n_running = len(items)
+            while n_running:
+                kind, value = ready.get()
+                if kind == "error":
+                    raise value
+                if kind == "result":
+                    yield value
+                else:
+                    n_running -= 1
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)

@@ -1,0 +1,131 @@
+"""A linear classifier with class probabilities: parameters, scores and certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax, softmax
+from sklearn.utils.validation import check_is_fitted
+
+from dualgap._choices import LogisticSolver, check_choice
+from dualgap._estimator import ScoringClassifier, require
+from dualgap._validation import FloatArray, MatrixLike, check_rows
+from dualgap.multiclass._rows import linear_scores, undecided
+
+__all__ = ["LogisticClassifier"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LogisticClassifier(ScoringClassifier):
+    """A fitted logistic regression, however its C was chosen."""
+
+    fit_intercept: bool = True
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
+    solver: LogisticSolver = "auto"
+
+    coef_: FloatArray = field(init=False)
+    intercept_: FloatArray = field(init=False)
+
+    # Weight of the regulariser; None without a certificate.
+    _lambda: float | None = field(init=False, default=None)
+    _saved: ClassVar[tuple[str, ...]] = ("_lambda",)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("solver", self.solver, LogisticSolver)
+
+    def _check_restored(self) -> None:
+        if not hasattr(self, "coef_"):
+            return
+        n_outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
+        require(self.coef_.shape == (n_outputs, self.n_features_in_))
+        require(self.intercept_.shape == (n_outputs,))
+        require(self.coef_.dtype == self.intercept_.dtype == np.float64)
+        finite = np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()
+        require(finite, "a weight is not finite")
+
+    def _scores(self, X: Any) -> FloatArray:
+        check_is_fitted(self, "coef_")
+        X = check_rows(self, X, reset=False, half=True)
+        outputs = linear_scores(X, self.coef_, self.intercept_)
+        # The first of two classes has score 0.
+        return outputs if len(self.coef_) > 1 else np.pad(outputs, ((0, 0), (1, 0)))
+
+    def _both(self) -> tuple[FloatArray, FloatArray]:
+        """Weights and intercepts of all classes, also where there are two."""
+        if len(self.coef_) > 1:
+            return self.coef_, self.intercept_
+        return np.pad(self.coef_, ((1, 0), (0, 0))), np.pad(self.intercept_, (1, 0))
+
+    def predict_proba(self, X: MatrixLike) -> FloatArray:
+        """Probability of each class: the softmax of the scores.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        return np.asarray(softmax(self._scores(X), axis=1))
+
+    def predict_log_proba(self, X: MatrixLike) -> FloatArray:
+        """Logarithms of the probabilities, finite where `predict_proba` rounds to 0.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        return np.asarray(log_softmax(self._scores(X), axis=1))
+
+    def undecided(self, X: MatrixLike) -> NDArray[np.bool_]:
+        """Tell which predictions more training might change.
+
+        The weights of the exact optimum are no farther from the model's than the duality gap says.
+        Where the best score is ahead of the others by more than that can move it, the optimum
+        predicts the same class; rounding is taken into account.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples,)
+            True where the optimum may predict another class than `predict` does, and where scores
+            are too large to be computed.
+
+        Raises
+        ------
+        ValueError
+            If the model has an intercept, whose distance from the optimum the gap does not bound,
+            or no certificate, as one read from a file.
+        """
+        check_is_fitted(self, "coef_")
+        if self.fit_intercept:
+            msg = (
+                "undecided: the duality gap does not bound how far an intercept without "
+                "regularisation is from the optimum; fit with fit_intercept=False"
+            )
+            raise ValueError(msg)
+        if self._lambda is None or not np.isfinite(self.dual_objective_):
+            msg = "undecided: the model has no certificate; fit it here"
+            raise ValueError(msg)
+        scores = self._scores(X)
+        # Rounded up where it underflows.
+        radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda + 5e-324))
+        X = check_rows(self, X, reset=False, half=True)
+        linear = (*self._both(), 0.0)
+        return undecided(X, linear, radius, scores.argmax(axis=1))

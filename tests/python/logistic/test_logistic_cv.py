@@ -1,0 +1,207 @@
+"""Cross-validated C of logistic regression: scores, choices, bounds, and bad input."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LogisticRegressionCV as Reference
+from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
+
+from dualgap import LogisticRegression, LogisticRegressionCV
+from dualgap._tuning.parallel import in_threads
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Any, Any]:
+    X, y = load_digits(return_X_y=True)
+    return X[:500] / 16, y[:500]
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss", "f1_macro"])
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_scores_are_those_of_single_fits(digits: Any, scoring: str, class_weight: Any) -> None:
+    X, y = digits
+    common: dict[str, Any] = {"class_weight": class_weight, "max_iter": 2000, "random_state": 0}
+    model = LogisticRegressionCV(Cs=[0.01, 1.0], cv=3, scoring=scoring, cv_tol=1e-9, **common)
+    model.fit(X, y)
+    for column, C in enumerate(model.Cs_):
+        single = LogisticRegression(C=C, tol=1e-9, **common)
+        expected = cross_val_score(single, X, y, cv=StratifiedKFold(3), scoring=scoring)
+        np.testing.assert_allclose(model.scores_[:, column], expected, atol=1e-5)
+    assert model.best_score_ == model.mean_score_.max()
+    final = LogisticRegression(C=model.C_, **common).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, final.coef_)
+    np.testing.assert_array_equal(model.predict_proba(X), final.predict_proba(X))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("load", [load_iris, load_digits])
+def test_scores_are_those_of_scikit_learn(load: Any) -> None:
+    X, y = load(return_X_y=True)
+    X, y = X[::2] / 16, y[::2]
+    Cs, cv = [0.1, 1.0], StratifiedKFold(3)
+    ours = LogisticRegressionCV(Cs=Cs, cv=cv, cv_tol=1e-9, tol=1e-9, random_state=0).fit(X, y)
+    theirs = Reference(
+        Cs=Cs, cv=cv, scoring="accuracy", solver="newton-cg", tol=1e-9, max_iter=1000
+    ).fit(X, y)
+    scores: Any = theirs.scores_
+    if isinstance(scores, dict):
+        scores = next(iter(scores.values()))
+    np.testing.assert_allclose(ours.scores_, np.squeeze(scores), atol=1e-9)
+    assert np.ravel(theirs.C_)[0] == ours.C_
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-5)
+
+
+def test_nothing_depends_on_the_number_of_threads(digits: Any) -> None:
+    X, y = digits
+    rows = sp.csr_array(np.where(X > 0.9, X, 0.0))
+    for data in (X, rows):
+        one, *others = [
+            LogisticRegressionCV(Cs=[0.01, 0.1, 1], cv=4, n_jobs=n_jobs, random_state=1).fit(
+                data, y
+            )
+            for n_jobs in (1, 2, 7)
+        ]
+        for other in others:
+            for name in ("score", "objective", "dual_objective", "n_iter", "n_undecided"):
+                np.testing.assert_array_equal(one.cv_results_[name], other.cv_results_[name])
+            np.testing.assert_array_equal(one.coef_, other.coef_)
+
+
+def test_the_accuracy_of_the_optimum_is_within_its_bounds(digits: Any) -> None:
+    X, y = digits
+    common: dict[str, Any] = {"Cs": [0.01, 0.1, 1.0], "fit_intercept": False, "refit": False}
+    loose = LogisticRegressionCV(cv_tol=0.02, **common).fit(X, y)
+    tight = LogisticRegressionCV(cv_tol=1e-10, **common).fit(X, y)
+    lower, upper = np.moveaxis(loose.score_bounds_, 2, 0)
+    assert (lower <= tight.scores_).all()
+    assert (tight.scores_ <= upper).all()
+    width = upper - lower
+    assert width.max() > 0
+    assert width.min() < 0.5
+    np.testing.assert_array_equal(loose.cv_results_["n_undecided"] > 0, width > 0)
+    assert (np.diff(tight.score_bounds_)[..., 0] <= width).all()
+    for other in ({"fit_intercept": True}, {"scoring": "neg_log_loss"}):
+        model = LogisticRegressionCV(**{**common, **other}).fit(X, y)
+        assert np.isinf(model.score_bounds_).all()
+        np.testing.assert_array_equal(model.cv_results_["n_undecided"][0], [100] * 3)
+
+
+def test_weights_repeat_rows_of_the_folds() -> None:
+    X, y = load_iris(return_X_y=True)
+    weights = np.random.default_rng(0).integers(0, 3, len(y))
+    folds = [(np.arange(0, 150, 2), np.arange(1, 150, 2)), (np.arange(1, 150, 2), [0, 75, 149])]
+    repeated = [(np.repeat(train, weights[train]), test) for train, test in folds]
+    common: dict[str, Any] = {"Cs": [0.1, 1.0], "cv_tol": 1e-9, "refit": False}
+    for class_weight in (None, "balanced", {0: 2.0}):
+        common["class_weight"] = class_weight
+        one = LogisticRegressionCV(cv=folds, **common).fit(X, y, weights)
+        other = LogisticRegressionCV(cv=repeated, **common).fit(X, y)
+        if class_weight == {0: 2.0}:
+            # The units of the objective are those of the total weight.
+            np.testing.assert_array_equal(one.scores_, other.scores_)
+        objectives = [each.cv_results_["objective"] for each in (one, other)]
+        np.testing.assert_allclose(*objectives, rtol=1e-7)
+
+
+def test_two_classes_names_groups_and_the_rule() -> None:
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["a", "b"])[(y == 2).astype(int)]
+    groups = np.arange(150) % 5
+    common: dict[str, Any] = {"Cs": 9, "cv": GroupKFold(5), "refit": False}
+    best = LogisticRegressionCV(**common).fit(X, names, groups=groups)
+    near = LogisticRegressionCV(rule="one-standard-error", **common).fit(X, names, groups=groups)
+    np.testing.assert_array_equal(best.scores_, near.scores_)
+    assert near.C_ < best.C_
+    with pytest.raises(NotFittedError):
+        best.predict(X)
+    fitted = LogisticRegressionCV(Cs=[1.0], cv=3).fit(X, names)
+    assert fitted.coef_.shape == (1, 4)
+    assert set(fitted.predict(X)) == {"a", "b"}
+
+
+def test_a_class_without_training_rows_is_never_predicted() -> None:
+    X, y = load_iris(return_X_y=True)
+    folds = [(np.flatnonzero(y < 2), np.flatnonzero(y > 0))]
+    weights = {0: 1.0, 1: 2.0, 2: 3.0}
+    model = LogisticRegressionCV(Cs=[1.0], cv=folds, class_weight=weights, refit=False)
+    assert model.fit(X, y).scores_[0, 0] == 0.5
+    with pytest.raises(ValueError, match=r"^scoring: 'neg_log_loss' gives scores that are not fin"):
+        model.set_params(scoring="neg_log_loss").fit(X, y)
+
+
+def test_bad_folds_and_parameters_are_rejected() -> None:
+    X, y = load_iris(return_X_y=True)
+    every, some = np.arange(150), np.arange(0, 150, 2)
+    for cv, weights, message in [
+        ([(some, every)], (every % 2).astype(float), "^cv: no training row of fold 0 has a pos"),
+        ([(some, every), ([], every)], None, "^cv: no training row of fold 1"),
+        ([(some, every), (np.arange(40), every)], None, "^cv: the training rows of fold 1 have"),
+        ([(some, [])], None, "^cv: fold 0 has no held-out row"),
+        ([(some, [150])], None, "^cv: a fold names rows"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            LogisticRegressionCV(Cs=2, cv=cv).fit(X, y, weights)
+    for parameters, message in [
+        ({"Cs": [-1.0]}, "^Cs: "),
+        ({"Cs": [1e299]}, "^Cs: "),
+        ({"rule": "worst"}, "^rule: "),
+        ({"solver": "lbfgs"}, "^solver: "),
+        ({"scoring": "nothing"}, "nothing"),
+        ({"cv_tol": -1.0}, "^cv_tol: "),
+        ({"class_weight": {0: -1.0}}, "^class_weight: "),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            LogisticRegressionCV(**parameters).fit(X, y)
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        LogisticRegressionCV(Cs=2).fit(X, y)
+
+
+def test_fits_that_do_not_converge_are_counted_in_one_warning() -> None:
+    X, y = load_iris(return_X_y=True)
+    with pytest.warns(ConvergenceWarning) as caught:
+        LogisticRegressionCV(Cs=2, cv=3, max_iter=1, cv_tol=1e-9, refit=False).fit(X, y)
+    (warning,) = caught
+    assert "6 of 6 fits of the folds stopped above cv_tol=1e-09" in str(warning.message)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_callbacks_count_fits_and_their_errors_end_the_search(n_jobs: int) -> None:
+    X, y = load_iris(return_X_y=True)
+    calls: list[int] = []
+    model = LogisticRegressionCV(Cs=3, cv=4, n_jobs=n_jobs)
+    model.set_params(callback=lambda n, *_: calls.append(n)).fit(X, y)
+    assert calls[:13] == [*range(1, 13), 1]
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("enough")
+
+    before = threading.active_count()
+    with pytest.raises(RuntimeError, match="enough"):
+        LogisticRegressionCV(Cs=50, cv=4, n_jobs=n_jobs, callback=fails).fit(X, y)
+    assert threading.active_count() == before
+
+
+def test_an_error_in_one_series_stops_the_others() -> None:
+    ended: list[int] = []
+
+    def series(item: int, stop: threading.Event) -> Iterator[int]:
+        if item == 1:
+            raise ValueError("one")
+        while not stop.is_set():
+            time.sleep(0.001)
+            yield item
+        ended.append(item)
+
+    with pytest.raises(ValueError, match="one"):
+        list(in_threads(series, [0, 1, 2, 3], 2))
+    assert ended == [0]
