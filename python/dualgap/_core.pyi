@@ -227,7 +227,7 @@ class _Answer(TypedDict):
     weights: NDArray[np.float64]
     beta: NDArray[np.float64]
 
-class _Round(_RunRecord):
+class _RoundRecord(_RunRecord):
     consensus: NDArray[np.float64]
     multiplier: NDArray[np.float64]
     rho: float
@@ -238,7 +238,7 @@ class _Round(_RunRecord):
     solver: str
     seed: int
 
-class _RoundSettings(_MarginRecord, _SharesRecord, _Round): ...
+class _RoundSettings(_MarginRecord, _SharesRecord, _RoundRecord): ...
 
 def consensus_round(
     rows: _Rows, labels: NDArray[np.uint32], settings: _RoundSettings

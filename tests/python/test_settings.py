@@ -24,6 +24,7 @@ SOURCES = ROOT / "src/python"
 NAMES = {
     ("structured.rs", "WarmStart"): "StructuredWarmStart",
     ("structured.rs", "Start"): "DualPointRecord",
+    ("multiclass.rs", "StartRecord"): "State",
 }
 
 RECORD = re.compile(r"#\[pyo3\(from_item_all\)\]\n(?:pub\S* )?struct (\w+)[^{]*\{\n(.*?)\n\}", re.S)

@@ -54,8 +54,8 @@ class Training:
 def write_linear(path: Path, model: LinearModel, training: Training) -> None:
     """Write a fitted classifier; to standard output where the path is ``-``."""
     notes = asdict(training)
-    # Without seconds the same data give the same file.
-    model = copy.copy(model)
+    # The same data give the same file: without seconds, and with --quiet as without.
+    model = copy.copy(model).set_params(verbose=None)
     del model.history_
     if str(path) != "-":
         write_npz(path, *pack(model, notes))

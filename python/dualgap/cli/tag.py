@@ -107,7 +107,9 @@ def train(
         )
         tagger.fit(X, y)
         tagger.notes_ = {"templates": list(templates.lines), "n_columns": templates.n_columns}
-        tagger.save(model_file)
+        # The same data give the same file: without seconds, and with --quiet as without.
+        del tagger.history_
+        tagger.set_params(verbose=None).save(model_file)
         click.echo(
             f"objective {tagger.objective_:.6g}  gap {tagger.relative_gap_:.2g} of the objective  "
             f"passes {tagger.n_iter_}"

@@ -114,6 +114,7 @@ class LogisticClassifier(ScoringClassifier):
             or no certificate, as one read from a file.
         """
         check_is_fitted(self, "coef_")
+        X = check_rows(self, X, reset=False, half=True)
         if self.fit_intercept:
             msg = (
                 "undecided: the duality gap does not bound how far an intercept without "
@@ -126,6 +127,5 @@ class LogisticClassifier(ScoringClassifier):
         scores = self._scores(X)
         # Rounded up where it underflows.
         radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda + 5e-324))
-        X = check_rows(self, X, reset=False, half=True)
         linear = (*self._both(), 0.0)
         return undecided(X, linear, radius, scores.argmax(axis=1))

@@ -224,7 +224,7 @@ def test_single_precision_ends_where_its_digits_do() -> None:
     X = sp.csr_array((rng.random(n * length), columns.ravel(), indptr), shape=(n, d))
     X.sum_duplicates()
     model = MulticlassSVC("weston-watkins", tol=1e-7, max_iter=1000, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="in the precision of its numbers"):
+    with pytest.warns(ConvergenceWarning, match="possible in floating point"):
         model.fit(X.astype(np.float32), y)
     assert model.n_iter_ < 20
     assert model.relative_gap_ < 1e-4

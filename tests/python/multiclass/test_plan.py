@@ -97,7 +97,7 @@ def test_verbose_prints_how_threads_share_work(capfd, form, words):
 @pytest.mark.parametrize(
     ("solver", "said"),
     [
-        ("auto", "block-frank-wolfe (chosen for the memory"),
+        ("auto", "block-frank-wolfe (chosen for the available memory"),
         ("block-frank-wolfe", "block-frank-wolfe:"),
     ],
 )

@@ -121,7 +121,7 @@ def test_a_warm_start_and_a_path_keep_to_the_signs():
     ("parameters", "message"),
     [
         ({"signs": [1, 0]}, "signs: must have one for each of 6 weights"),
-        ({"signs": [2] * 6}, "signs: must be one number"),
+        ({"signs": [2] * 6}, "signs: must be one of -1, 0 and 1"),
         ({"signs": SIGNS[0], "averaging": True}, "signs: .*without averaging"),
         ({"signs": SIGNS[0], "solver": "frank-wolfe"}, "signs: only"),
         ({"signs": SIGNS[0], "solver": "extragradient"}, "signs: "),
