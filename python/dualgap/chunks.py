@@ -61,6 +61,10 @@ class Chunks:
             raise ValueError(msg)
         self.shape = (sum(rows.shape[0] for rows in self.chunks), self.chunks[0].shape[1])
 
+    def __repr__(self) -> str:
+        n_rows, n_columns = self.shape
+        return f"<Chunks: {n_rows} rows and {n_columns} columns in {len(self.chunks)} chunks>"
+
     def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
         # Other estimators call this to convert X; without it, NumPy's error would be misleading.
         msg = (

@@ -89,7 +89,7 @@ class Loss:
             name: value for name, value in given.items() if value is not None and value is not False
         }
         shown = [repr(self.name)] if type(self) is Loss else []
-        shown += [f"{name}={value!r}" for name, value in own.items()]
+        shown += [f"{name}={_short(value)}" for name, value in own.items()]
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def parameters(self) -> dict[str, Any]:
@@ -109,6 +109,12 @@ class Loss:
         _core.check_loss(self.name, k, weights)
         given = {"k": k, "weights": weights}
         return {name: given[name] for name in LOSSES[self.name]}
+
+
+def _short(value: Any) -> str:
+    """Return the repr of a value; of a large matrix, its shape."""
+    shape = np.shape(value)
+    return f"<array of shape {shape}>" if np.prod(shape) > 16 else repr(value)
 
 
 _COMPARED = ("name", "k", "weights", "per_row")

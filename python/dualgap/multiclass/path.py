@@ -38,8 +38,8 @@ class LinearPiece(Interval):
 
     C_min: float
     C_max: float
-    coef: FloatArray
-    intercept: FloatArray
+    coef: FloatArray = field(repr=False)
+    intercept: FloatArray = field(repr=False)
     duality_gap: float
     relative_gap: float
     n_iter: int

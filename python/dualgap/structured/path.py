@@ -37,7 +37,7 @@ class PathPiece(Interval):
 
     C_min: float
     C_max: float
-    coef: FloatArray
+    coef: FloatArray = field(repr=False)
     duality_gap: float
     relative_gap: float
     n_iter: int
