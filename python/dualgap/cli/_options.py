@@ -9,15 +9,13 @@ import click
 
 from dualgap import _core
 from dualgap._choices import LogisticSolver
+from dualgap.cli._integers import COUNT, SEED, THREADS
 from dualgap.cli._paths import IN
 from dualgap.cli._tables import FORMATS
 from dualgap.losses import LOSSES
 
 # The loss of logistic regression.
 LOGISTIC = "logistic"
-
-# The core takes 32-bit counts.
-_COUNT = click.IntRange(min=1, max=2**31 - 1)
 
 
 class _Finite(click.FloatRange):
@@ -121,7 +119,7 @@ _MODEL = [
         show_default=True,
         help="Loss (LIBLINEAR's -s 4 is crammer-singer, its -s 0 and -s 7 are logistic).",
     ),
-    click.option("-k", "--k", type=_COUNT, help=f"Number of largest margins{_takers('k')}."),
+    click.option("-k", "--k", type=COUNT, help=f"Number of largest margins{_takers('k')}."),
     click.option(
         "--weights",
         callback=_numbers,
@@ -182,11 +180,11 @@ _MODEL = [
         help="Solver.",
     ),
     click.option(
-        "--max-iter", type=_COUNT, default=1000, show_default=True, help="Maximum number of epochs."
+        "--max-iter", type=COUNT, default=1000, show_default=True, help="Maximum number of epochs."
     ),
     click.option(
         "--seed",
-        type=click.IntRange(min=0, max=2**32 - 1),
+        type=SEED,
         default=0,
         show_default=True,
         help="Seed for the order of the rows.",
@@ -195,7 +193,7 @@ _MODEL = [
         "-n",
         "-m",
         "--n-jobs",
-        type=click.IntRange(min=-(2**31), max=2**31 - 1),
+        type=THREADS,
         callback=_threads,
         default=-1,
         show_default=True,

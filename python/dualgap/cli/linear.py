@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from dualgap._files import check_writable
+from dualgap.cli._integers import COUNT, Integer
 from dualgap.cli._liblinear import Command
 from dualgap.cli._linear_file import LinearModel, read_linear, write_linear
 from dualgap.cli._options import LOGISTIC, data_options, model_options
@@ -35,7 +36,7 @@ from dualgap.multiclass import MulticlassSVC
 @click.option(
     "-v",
     "--cross-validation",
-    type=click.IntRange(min=2, max=2**31 - 1),
+    type=Integer(2, 2**31 - 1),
     help="Report the accuracy of N-fold cross-validation.",
 )
 @model_options
@@ -193,7 +194,7 @@ def _report(model: LinearModel, table: Table, *, to_stderr: bool) -> None:
     "--top",
     default=1,
     show_default=True,
-    type=click.IntRange(min=1, max=2**31 - 1),
+    type=COUNT,
     help="Number of labels per row, best first.",
 )
 @click.option("--scores", is_flag=True, help="Write the score of each class after the labels.")

@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from dualgap._files import check_writable, replacing
+from dualgap.cli._integers import SEED
 from dualgap.cli._paths import IN, OUT, FileCommand, Input, Output
 from dualgap.cli._terminal import exit_codes
 from dualgap.sequence import SequenceTagger
@@ -61,7 +62,7 @@ def tag() -> None:
     "default ends at 0.1 or once the objective settles.",
 )
 @click.option("--max-iter", type=click.IntRange(min=1), default=1000, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0, max=2**32 - 1), default=0, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option(
     "-p", "--n-jobs", type=click.IntRange(min=1), help="Number of threads; by default all cores."
 )

@@ -245,3 +245,20 @@ def test_other_files_are_no_models(loss: str) -> None:
     for name, value in (("coef_", X), ("intercept_", X[0]), ("meta", arrays["meta"][:-3])):
         np.savez("broken.npz", **{**arrays, name: value})
         assert "not a model file" in bad("predict", "iris", "broken.npz")
+
+
+@pytest.mark.parametrize("command", [["fit"], ["predict"], ["tag", "train"]])
+def test_help_lists_no_limits_of_integer_types(command: list[str]) -> None:
+    result = CliRunner().invoke(main, [*command, "--help"])
+    assert result.exit_code == 0
+    assert "INTEGER" in result.output or command == ["predict"]
+    assert not re.search(r"\d{10}", result.output)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--max-iter", "0"), ("--seed", "-1"), ("--cross-validation", "1")]
+)
+def test_an_integer_out_of_bounds_is_a_usage_error(option: str, value: str) -> None:
+    result = CliRunner().invoke(main, ["fit", option, value, __file__])
+    assert result.exit_code == 2
+    assert f"{value} is not between" in result.stderr
