@@ -30,6 +30,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",
+    "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
@@ -45,7 +46,12 @@ html_theme = "furo"
 html_title = f"dualgap {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_copy_source = False
+html_favicon = "_static/favicon.svg"
+html_search_scorer = str(HERE / "_static" / "scorer.js")
+html_copy_source = True  # Each page has a link to its source.
+# Copies of a session leave out its prompts and its output.
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 html_show_sphinx = False
 # All that a browser loads lies in _static, MathJax too (sphinx-mathjax-offline).
 mathjax_options = {"defer": "defer"}

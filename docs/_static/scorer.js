@@ -1,0 +1,16 @@
+// Order of search results: guides first, benchmarks, experiments and the changelog last.
+var Scorer = {
+  score: ([page, title, anchor, description, score]) => {
+    if (/^(changelog|experiments|contributing|benchmarks\/)/.test(page)) return score - 20;
+    return page.includes("/") ? score : score + 10;
+  },
+  objNameMatch: 11,
+  objPartialMatch: 6,
+  objPrio: { 0: 15, 1: 5, 2: -5 },
+  objPrioDefault: 0,
+  title: 15,
+  partialTitle: 7,
+  term: 5,
+  // A word that only contains the query: "NER" in "owner".
+  partialTerm: -15,
+};
