@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "parameters.md"
 
 # The default of most estimators is the rule; these are the exceptions.
 REASONS = {
-    ("C", "0.1"): "The loss of a sentence is a sum over its tokens, so a unit of C weighs more.",
+    ("C", "None"): "Depends on the loss; see the class.",
     ("alpha", "3.0"): "Tuned on ratings: most users and items have few of them.",
     ("cv_tol", "None"): "The `tol` of the estimator whose C is chosen.",
     ("loss", "'hamming'"): "The loss of a sequence of labels.",
@@ -33,9 +33,8 @@ REASONS = {
     ("radius", "None"): "No bound, or one that follows from the data; see each estimator.",
     ("solver", "'block-descent'"): "Subproblems of a consensus fit have two solvers only.",
     ("tol", "0.01"): "An epoch decodes all examples, which costs more than an epoch over rows.",
-    ("tol", "0.1"): "Chunk F1 on held-out sentences of CoNLL-2000 stops rising here.",
     ("tol", "0.0001"): "The radius is chosen among fits, whose differences are small.",
-    ("tol", "None"): "Bounds the gain of a sweep, not a gap; larger with features.",
+    ("tol", "None"): "Depends on the loss of a tagger; bounds the gain of a sweep of ratings.",
 }
 
 HEAD = """\

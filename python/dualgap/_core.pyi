@@ -32,6 +32,7 @@ __all__ = [
     "cross_validate",
     "fit_class_features",
     "fit_interactions",
+    "fit_logistic_regression",
     "fit_multiclass",
     "fit_polynomial",
     "fit_sequences",

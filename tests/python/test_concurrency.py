@@ -94,7 +94,7 @@ def test_a_child_of_a_process_that_has_fitted_fits() -> None:
 
 SUB_INTERPRETER = """
 import sys
-import dualgap
+import dualgap.multiclass
 try:
     import _interpreters as interpreters
     run = interpreters.exec
@@ -103,7 +103,7 @@ except ImportError:
     run = interpreters.run_string
 found = interpreters.create()
 try:
-    error = run(found, "import dualgap._core")
+    error = run(found, "import dualgap.multiclass")
     error = getattr(error, "formatted", error)
 except Exception as caught:
     error = caught

@@ -132,7 +132,8 @@ LONG_FIT = """
 import sys, time
 import numpy as np
 import scipy.sparse as sp
-import dualgap
+import dualgap.multiclass
+import dualgap.polynomial
 
 rng = np.random.default_rng(0)
 {rows}

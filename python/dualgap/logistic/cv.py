@@ -184,7 +184,7 @@ class LogisticRegressionCV(LogisticClassifier):
         self._check_parameters()
         check_choice("rule", self.rule, *get_args(Rule))
         Cs = grid(self.Cs)
-        rows, labels = check_rows_and_targets(self, X, y, half=True, single=True)
+        rows, labels = check_rows_and_targets(self, X, y, half=True)
         self.classes_, codes = encode_classes(labels)
         weights = check_weights(sample_weight, rows)
         splits = check_cv(self.cv, labels, classifier=True).split(rows, labels, groups)

@@ -61,7 +61,7 @@ SAVED: dict[str, tuple[Any, Any, Any]] = {
 
 
 def answers(model: Any, X: Any) -> dict[str, Any]:
-    """What a fitted model says of examples, by its methods."""
+    """Return the results of all prediction methods of a fitted model, by name."""
     given: Any = X
     if type(model).__name__ == "OrdinalRecommender":
         if model._rating_model is None:
