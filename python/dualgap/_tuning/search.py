@@ -56,3 +56,18 @@ def check_scores(scores: FloatArray, scoring: Any) -> None:
     if not np.isfinite(scores).all():
         msg = f"scoring: {scoring!r} gives scores that are not finite"
         raise ValueError(msg)
+
+
+def store_scores(model: Any, Cs: FloatArray, found: dict[str, Any]) -> None:
+    """Set the attributes of a search for C, and choose C.
+
+    Raises a ValueError for scores that cannot be compared.
+    """
+    model.Cs_, model.cv_results_, model.scores_ = Cs, found, found["score"]
+    model.score_bounds_ = np.stack([found["lower"], found["upper"]], axis=2)
+    model.mean_score_bounds_ = model.score_bounds_.mean(axis=0)
+    check_scores(model.scores_, model.scoring)
+    model.mean_score_ = model.scores_.mean(axis=0)
+    model.std_score_ = model.scores_.std(axis=0)
+    chosen = choose(model.scores_, model.rule)
+    model.C_, model.best_score_ = float(Cs[chosen]), float(model.mean_score_[chosen])

@@ -111,7 +111,7 @@ class LogisticClassifier(ScoringClassifier):
         ------
         ValueError
             If the model has an intercept, whose distance from the optimum the gap does not bound,
-            or no certificate, as one read from a file.
+            or no certificate.
         """
         check_is_fitted(self, "coef_")
         X = check_rows(self, X, reset=False, half=True)

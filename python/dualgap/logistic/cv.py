@@ -18,7 +18,7 @@ from sklearn.model_selection import check_cv
 from dualgap._choices import check_choice
 from dualgap._estimator import Callback, ordered, restores_on_error, warn_user, watch
 from dualgap._tuning.parallel import in_threads
-from dualgap._tuning.search import Rule, check_scores, choose, grid, rows_of_fold
+from dualgap._tuning.search import Rule, grid, rows_of_fold, store_scores
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -308,14 +308,7 @@ class LogisticRegressionCV(LogisticClassifier):
         return float(found[np.arange(len(codes)), codes].mean())
 
     def _store_search(self, Cs: FloatArray, found: dict[str, FloatArray]) -> None:
-        self.Cs_, self.cv_results_, self.scores_ = Cs, found, found["score"]
-        self.score_bounds_ = np.stack([found["lower"], found["upper"]], axis=2)
-        self.mean_score_bounds_ = self.score_bounds_.mean(axis=0)
-        check_scores(self.scores_, self.scoring)
-        self.mean_score_ = self.scores_.mean(axis=0)
-        self.std_score_ = self.scores_.std(axis=0)
-        chosen = choose(self.scores_, self.rule)
-        self.C_, self.best_score_ = float(Cs[chosen]), float(self.mean_score_[chosen])
+        store_scores(self, Cs, found)
         short = np.logical_not(found["converged"])
         if short.any():
             warn_user(

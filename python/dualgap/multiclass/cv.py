@@ -18,7 +18,7 @@ from dualgap._choices import check_choice
 from dualgap._estimator import ordered, restores_on_error, warn_user, watch
 from dualgap._estimator.scales import scale_cause
 from dualgap._estimator.settings import search_settings
-from dualgap._tuning.search import ROUNDING, Rule, check_scores, choose, grid, rows_of_fold
+from dualgap._tuning.search import ROUNDING, Rule, grid, rows_of_fold, store_scores
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -270,14 +270,7 @@ class MulticlassSVCCV(LinearClassifier):
         found["converged"] = outcomes == "converged"
         found["n_iter"] = found["n_iter"].astype(np.int64)
         found["n_undecided"] = found["n_undecided"].astype(np.int64)
-        self.Cs_, self.cv_results_, self.scores_ = Cs, found, found["score"]
-        self.score_bounds_ = np.stack([found["lower"], found["upper"]], axis=2)
-        self.mean_score_bounds_ = self.score_bounds_.mean(axis=0)
-        self.mean_score_ = self.scores_.mean(axis=0)
-        self.std_score_ = self.scores_.std(axis=0)
-        check_scores(self.scores_, self.scoring)
-        chosen = choose(self.scores_, self.rule)
-        self.C_, self.best_score_ = float(Cs[chosen]), float(self.mean_score_[chosen])
+        store_scores(self, Cs, found)
         self._warn(X)
 
     def _warn(self, X: Any) -> None:
