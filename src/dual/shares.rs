@@ -1,6 +1,8 @@
 //! λ, γ, the weights p_i of the examples and the signs of the weights: the numbers of a dual
 //! besides its polytopes.
 
+use std::sync::Arc;
+
 use super::SignCone;
 use crate::error::{Error, Result};
 
@@ -19,7 +21,7 @@ pub struct Shares {
     smoothing: f64,
     n_blocks: usize,
     /// None if all are equal.
-    weights: Option<Vec<f64>>,
+    weights: Option<Arc<[f64]>>,
     cone: SignCone,
     /// Largest norm of an example's features; 0 while unknown.
     feature: f64,

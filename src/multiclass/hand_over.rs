@@ -1,11 +1,12 @@
 //! Block descent that hands over to Newton's method when its epochs stall, or either of them alone.
 
+use super::block_descent::BlockDescent;
 use super::lambda_path::LambdaPath;
 use super::newton::{MarginBlocks, betas_of, points_of};
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver, Stopping, epochs_left};
-use crate::solver::{BestPoints, Newton};
+use crate::solver::{BestPoints, Blocks, Newton};
 
 /// Epochs that the pace of block descent is measured over.
 const WINDOW: usize = 5;
@@ -108,14 +109,84 @@ impl<'p> HandOver<'p> {
         End { weights, betas, n_descent: self.n_epochs }
     }
 
+    /// Starts at β of the examples.
+    ///
+    /// # Errors
+    /// [`Interrupted`](crate::error::Error::Interrupted).
+    pub fn start_at(&mut self, betas: Vec<f64>, interrupt: &Interrupt) -> Result<()> {
+        match &mut self.stage {
+            Stage::Descent(path, _) => path.solver_mut().start_at(&betas, interrupt),
+            Stage::Newton(newton) => {
+                newton.start_at(points_of(self.blocks.problem, betas), interrupt)
+            }
+        }
+    }
+
+    /// Moves to another λ, from the end of a run; returns the certificate there.
+    ///
+    /// # Errors
+    /// As for [`BlockDescent::move_to`].
+    pub fn move_to(
+        &mut self,
+        blocks: &'p MarginBlocks<'p>,
+        interrupt: &Interrupt,
+    ) -> Result<Certificate> {
+        (self.blocks, self.pace, self.is_due) = (blocks, Pace::default(), false);
+        match &mut self.stage {
+            Stage::Descent(path, last) => {
+                let certificate = path.solver_mut().move_to(blocks.shares().lambda(), interrupt)?;
+                *last = Some(certificate);
+                Ok(certificate)
+            }
+            Stage::Newton(newton) => {
+                // Larger λ are easier, so block descent stalls at smaller ones, too.
+                let certificate = Certificate { primal: f64::INFINITY, dual: 0.0 };
+                let start = BestPoints { certificate, ..newton.best().clone() };
+                let mut newton =
+                    Newton::resume(blocks, self.stopping, self.null_objective(), start);
+                let certificate = newton.certify(interrupt)?;
+                self.stage = Stage::Newton(Box::new(newton));
+                Ok(certificate)
+            }
+        }
+    }
+
+    /// Block descent at its last certificate, unless Newton's method took over.
+    pub fn descent(&self) -> Option<(&BlockDescent<'p>, Certificate)> {
+        match &self.stage {
+            Stage::Descent(path, Some(certificate)) => Some((path.solver(), *certificate)),
+            _ => None,
+        }
+    }
+
+    /// The weights, class after class.
+    pub fn weights(&self) -> Vec<f64> {
+        match &self.stage {
+            Stage::Descent(path, _) => path.solver().coefficients(),
+            Stage::Newton(newton) => newton.best().weights.clone(),
+        }
+    }
+
+    /// β of the examples.
+    pub fn betas(&self) -> Vec<f64> {
+        match &self.stage {
+            Stage::Descent(path, _) => path.solver().betas(),
+            Stage::Newton(newton) => betas_of(self.blocks.problem, newton.best().points.clone()),
+        }
+    }
+
+    fn null_objective(&self) -> f64 {
+        self.stopping.null_objective.unwrap_or(f64::INFINITY)
+    }
+
     /// Newton's method around the dual point of block descent, which keeps the bounds of both.
     fn hand_over(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let null_objective = self.null_objective();
         let Stage::Descent(descent, certificate) = &mut self.stage else { return Ok(()) };
         let certificate = match *certificate {
             Some(certificate) => certificate,
             None => descent.certify(interrupt)?,
         };
-        let null_objective = self.stopping.null_objective.unwrap_or(f64::INFINITY);
         // A dual point worse than 0 is no centre: without curvature that of block descent may be huge.
         let newton = if certificate.dual > 0.0 {
             let solver = descent.solver();
@@ -142,13 +213,13 @@ impl Solver for HandOver<'_> {
         };
         let progress = descent.advance(interrupt)?;
         self.n_epochs += 1;
-        if !self.hands_over {
-            return Ok(progress);
-        }
         *last = match progress {
             Progress::Epoch(certificate) | Progress::Exhausted(certificate) => Some(certificate),
             _ => None,
         };
+        if !self.hands_over {
+            return Ok(progress);
+        }
         let Some(certificate) = *last else {
             self.is_due = self.pace.is_stalling(None, 0.0);
             return Ok(progress);
@@ -161,7 +232,9 @@ impl Solver for HandOver<'_> {
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         match &mut self.stage {
-            Stage::Descent(descent, _) => descent.certify(interrupt),
+            Stage::Descent(descent, last) => {
+                descent.certify(interrupt).inspect(|certificate| *last = Some(*certificate))
+            }
             Stage::Newton(newton) => newton.certify(interrupt),
         }
     }

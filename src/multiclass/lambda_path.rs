@@ -69,6 +69,11 @@ impl<'p> LambdaPath<'p> {
         Ok(Self { solver, ahead, near: NEAR.max(stopping.relative), left })
     }
 
+    /// The solver, for a move to another λ.
+    pub fn solver_mut(&mut self) -> &mut BlockDescent<'p> {
+        &mut self.solver
+    }
+
     /// The solver, at the problem's λ after a certificate.
     pub fn solver(&self) -> &BlockDescent<'p> {
         &self.solver

@@ -180,6 +180,26 @@ impl Size {
         self.method_within(choices, fits)
     }
 
+    /// The solver of `n_fits` simultaneous fits that all need block descent or Newton's method: the
+    /// former alone if the latter may not be used or does not fit into memory.
+    pub fn projecting_method(&self, seed: u64, n_fits: usize) -> MulticlassMethod {
+        let affordable = |method: &MulticlassMethod| {
+            let Estimate { weights, duals } = self.estimate(*method);
+            fits(n_fits as u128 * (weights + duals))
+        };
+        let method = self.with_newton_stage(seed).filter(affordable);
+        method.unwrap_or(MulticlassMethod::BlockDescent(seed))
+    }
+
+    /// Newton's method if the columns differ so much that block descent stalls, and block descent
+    /// with a hand-over otherwise; None if Newton's method may not be used.
+    fn with_newton_stage(&self, seed: u64) -> Option<MulticlassMethod> {
+        let badly_scaled = self.spread > MAX_SPREAD;
+        let method =
+            if badly_scaled { MulticlassMethod::Newton } else { MulticlassMethod::HandOver(seed) };
+        self.newton.then_some(method)
+    }
+
     fn method_within(
         &self,
         choices: &Choices<'_>,
@@ -189,13 +209,7 @@ impl Size {
         if choices.solver != "auto" {
             return Ok(chosen);
         }
-        if self.newton {
-            let badly_scaled = self.spread > MAX_SPREAD;
-            let method = if badly_scaled {
-                MulticlassMethod::Newton
-            } else {
-                MulticlassMethod::HandOver(choices.seed)
-            };
+        if let Some(method) = self.with_newton_stage(choices.seed) {
             let Estimate { weights, duals } = self.estimate(method);
             if fits(weights + duals) {
                 return Ok(method);

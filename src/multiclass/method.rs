@@ -137,15 +137,12 @@ pub fn fit(
     if let Some(start) = &start {
         check_start(problem, method, start)?;
     }
-    let stages = match method {
-        MulticlassMethod::BlockDescent(seed) => Stages { descent: Some(seed), newton: false },
-        MulticlassMethod::HandOver(seed) => Stages { descent: Some(seed), newton: true },
-        MulticlassMethod::Newton => Stages { descent: None, newton: true },
-        MulticlassMethod::Vertices(method) => {
-            return fit_by_vertices(problem, method, target, keep_dual, start, interrupt, observe);
+    match Stages::of(method) {
+        Ok(stages) => fit_in_stages(problem, stages, target, keep_dual, start, interrupt, observe),
+        Err(method) => {
+            fit_by_vertices(problem, method, target, keep_dual, start, interrupt, observe)
         }
-    };
-    fit_in_stages(problem, stages, target, keep_dual, start, interrupt, observe)
+    }
 }
 
 /// A solver that works for every dual.
@@ -190,11 +187,24 @@ fn check_start(
 }
 
 /// The stages of a fit that projects onto the polytope.
-struct Stages {
+pub(super) struct Stages {
     /// The seed of block descent, which begins; none if Newton's method does.
-    descent: Option<u64>,
+    pub descent: Option<u64>,
     /// Whether Newton's method may end the fit.
-    newton: bool,
+    pub newton: bool,
+}
+
+impl Stages {
+    /// The stages of a method that projects onto the polytope, or else the method.
+    pub fn of(method: MulticlassMethod) -> std::result::Result<Self, Method> {
+        let (descent, newton) = match method {
+            MulticlassMethod::BlockDescent(seed) => (Some(seed), false),
+            MulticlassMethod::HandOver(seed) => (Some(seed), true),
+            MulticlassMethod::Newton => (None, true),
+            MulticlassMethod::Vertices(method) => return Err(method),
+        };
+        Ok(Self { descent, newton })
+    }
 }
 
 /// Block coordinate descent, Newton's method, or one after the other.

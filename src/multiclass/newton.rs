@@ -1,12 +1,13 @@
 //! Multi-category problems, as Newton's method sees them: u = −α, that is β off the label and −1ᵀβ
 //! at the label.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::bounds::Bounds;
 use super::column_scales::ColumnScales;
 use super::{MarginProblem, Workspace};
 use crate::dual::{Curvatures, Shares};
+use crate::error::Result;
 use crate::linalg::Sparse;
 use crate::polytope::lifted;
 use crate::run::Certificate;
@@ -16,13 +17,25 @@ use crate::solver::{Blocks, Design, Proximal, Summed};
 pub(super) struct MarginBlocks<'p> {
     /// The problem.
     pub problem: &'p MarginProblem<'p>,
-    columns: OnceLock<ColumnScales>,
+    /// Those of the problem, with another λ.
+    shares: Shares,
+    columns: Arc<OnceLock<ColumnScales>>,
 }
 
 impl<'p> MarginBlocks<'p> {
     /// Wraps a problem.
     pub fn new(problem: &'p MarginProblem<'p>) -> Self {
-        Self { problem, columns: OnceLock::new() }
+        Self { problem, shares: problem.shares().clone(), columns: Arc::default() }
+    }
+
+    /// The problem with another λ.
+    ///
+    /// # Errors
+    /// As for [`Shares::set_lambda`].
+    pub fn with_lambda(&self, lambda: f64) -> Result<Self> {
+        let mut shares = self.shares.clone();
+        shares.set_lambda(lambda)?;
+        Ok(Self { problem: self.problem, shares, columns: Arc::clone(&self.columns) })
     }
 
     /// The units of certificates, computed on first use in two passes over the rows.
@@ -44,7 +57,7 @@ impl Blocks for MarginBlocks<'_> {
     }
 
     fn shares(&self) -> &Shares {
-        self.problem.shares()
+        &self.shares
     }
 
     /// The linear terms of the vertices that attain the losses at w = 0, divided by their squared
@@ -109,7 +122,7 @@ impl Blocks for MarginBlocks<'_> {
         let label = self.problem.label(block) as u32;
         let entries = (0..).zip(point).filter(|&(class, value)| class != label && *value != 0.0);
         beta.extend(entries.map(|(class, value)| (class, *value)));
-        terms.add_dual_of(self.problem, self.problem.shares(), own, beta);
+        terms.add_dual_of(self.problem, &self.shares, own, beta);
     }
 
     fn certificate(
@@ -121,7 +134,7 @@ impl Blocks for MarginBlocks<'_> {
         let mut bounds = Bounds::default();
         terms.iter().for_each(|terms| bounds.join(terms));
         let Summed { image, n_sums } = image;
-        let lambda = self.problem.shares().lambda();
+        let lambda = self.shares.lambda();
         bounds.certificate_apart(self.problem, lambda, weights, (image, n_sums), self.columns())
     }
 

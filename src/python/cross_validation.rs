@@ -14,7 +14,7 @@ use super::session::{Session, guarded, run_session, unchanged};
 use super::trace::outcome_name;
 use crate::dual::Shares;
 use crate::error::{Error, Result};
-use crate::multiclass::{Candidate, Fold, Measure, MulticlassMethod, Order, Scoring, Search};
+use crate::multiclass::{Candidate, Fold, Measure, Order, Scoring, Search};
 use crate::run::Epoch;
 
 /// The settings of a search and its scores.
@@ -116,8 +116,9 @@ pub(super) fn cross_validate<'py>(
         let run: RunRecord = settings.extract()?;
         let (data, labels) = (rows.rows()?, slice(&labels)?);
         let at_once = run.n_threads.clamp(1, search.held_out.len().max(1));
-        let method = MulticlassMethod::BlockDescent(search.seed);
-        record.size(data, false).require(method, at_once)?;
+        let size = record.size(data, false);
+        let method = size.projecting_method(search.seed, at_once);
+        size.require(method, at_once)?;
         let parts = record.parts();
         let problems = |fold: &Fold<'_>, lambda: f64| {
             let shares = Shares::new(data.n_rows(), lambda)?.with_sample_weights(fold.weights)?;
@@ -138,7 +139,7 @@ pub(super) fn cross_validate<'py>(
             scoring,
             target: run.target(),
             width: search.width,
-            seed: search.seed,
+            method,
         };
         let (start, count) = (Instant::now(), AtomicUsize::new(0));
         let kernel = |session: &Session<'_>| {

@@ -13,6 +13,7 @@ pub use search::{Candidate, Fold, OwnScore, Scoring, Search};
 use self::chain::FoldPath;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::multiclass::newton::MarginBlocks;
 use crate::parallel::run_tasks;
 
 impl Search<'_> {
@@ -51,10 +52,14 @@ impl Search<'_> {
     ) -> Result<Vec<Candidate>> {
         let problem = (self.problems)(&self.folds[fold], self.lambda(fold, 0))?;
         problem.shares().check_range(self.lambda(fold, self.grid.len() - 1))?;
-        let mut chain = FoldPath::new(self, &problem, fold);
+        let first = MarginBlocks::new(&problem);
+        let blocks = (0..self.grid.len())
+            .map(|c_index| first.with_lambda(self.lambda(fold, c_index)))
+            .collect::<Result<Vec<_>>>()?;
+        let mut chain = FoldPath::new(self, fold, &blocks[0], self.target)?;
         let mut found = Vec::with_capacity(self.grid.len());
-        for c_index in 0..self.grid.len() {
-            let candidate = chain.fit(c_index, self.target, interrupt)?;
+        for (c_index, blocks) in blocks.iter().enumerate() {
+            let candidate = chain.fit(c_index, blocks, interrupt)?;
             observe(&candidate);
             found.push(candidate);
         }

@@ -4,6 +4,7 @@ use super::chain::FoldPath;
 use super::search::{Candidate, Search};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::multiclass::newton::MarginBlocks;
 use crate::parallel::run_tasks;
 use crate::run::Outcome;
 use crate::solver::Target;
@@ -79,11 +80,12 @@ impl Search<'_> {
         interrupt: &Interrupt,
     ) -> Result<Candidate> {
         let problem = (self.problems)(&self.folds[fold], self.lambda(fold, c_index))?;
-        let mut chain = FoldPath::new(self, &problem, fold);
-        chain.resume(c_index, &known.point, interrupt)?;
+        let blocks = MarginBlocks::new(&problem);
         let tol = STEP * known.certificate.relative_gap();
         let target = Target { tol, max_epochs: self.target.max_epochs - known.n_epochs };
-        let mut candidate = chain.fit(c_index, target, interrupt)?;
+        let mut chain =
+            FoldPath::resume(self, (fold, c_index), &blocks, target, &known.point, interrupt)?;
+        let mut candidate = chain.fit(c_index, &blocks, interrupt)?;
         candidate.n_epochs += known.n_epochs;
         candidate.seconds += known.seconds;
         Ok(candidate)

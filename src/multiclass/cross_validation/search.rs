@@ -1,8 +1,9 @@
 //! The input and the results of a search over C.
 
 use super::scoring::{Bracket, Measure};
-use crate::error::Result;
-use crate::multiclass::MarginProblem;
+use crate::error::{Error, Result};
+use crate::multiclass::method::Stages;
+use crate::multiclass::{MarginProblem, MulticlassMethod};
 use crate::run::{Certificate, Outcome};
 use crate::solver::Target;
 
@@ -45,8 +46,8 @@ pub struct Search<'a> {
     pub target: Target,
     /// Maximum distance between the bounds of a score, if bounds are requested.
     pub width: Option<f64>,
-    /// Seed for the order of the examples.
-    pub seed: u64,
+    /// The solver: block descent, with a hand-over to Newton's method or not, or Newton's method alone.
+    pub method: MulticlassMethod,
 }
 
 /// The result for a model of a fold.
@@ -70,6 +71,12 @@ pub struct Candidate {
 pub(super) type Entry = (u32, u32, f64);
 
 impl Search<'_> {
+    /// The stages of the fits.
+    pub(super) fn stages(&self) -> Result<Stages> {
+        let fail = |_| Error::argument("solver", "cross-validation needs projections");
+        Stages::of(self.method).map_err(fail)
+    }
+
     /// λ of a fold and a value of C.
     pub(super) fn lambda(&self, fold: usize, c_index: usize) -> f64 {
         let total: f64 = self.folds[fold].weights.iter().sum();

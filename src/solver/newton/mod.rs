@@ -138,6 +138,11 @@ impl<'p, B: Blocks> Newton<'p, B> {
     }
 
     /// The best points so far.
+    pub fn best(&self) -> &BestPoints {
+        &self.best
+    }
+
+    /// The best points so far.
     pub fn into_best(self) -> BestPoints {
         self.best
     }

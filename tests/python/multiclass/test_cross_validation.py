@@ -229,3 +229,57 @@ def test_rows_of_any_size_are_decided_only_where_scores_are(
     finite = np.isfinite(tight.decision_function(layout(scaled))).all(axis=1)
     assert undecided[~finite].all()
     assert (~undecided).any() == (-150 < exponent < 155)
+
+
+@pytest.mark.parametrize("case", ["scales", "shift", "rows x 1e6", "float32"])
+def test_columns_of_any_scale(case: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 8))
+    y = (X @ rng.normal(size=(8, 4)) + rng.normal(size=(300, 4))).argmax(axis=1)
+    if case == "shift":
+        X[:, 3] = 5e4 + 2e4 * X[:, 3]
+    elif case == "rows x 1e6":
+        X *= 1e6
+    else:
+        X *= rng.permutation(np.logspace(-3.0, 5.0, 8))
+    X = X.astype(np.float32 if case == "float32" else np.float64)
+    model = MulticlassSVCCV(Cs=7, refit=False, random_state=0, max_iter=200).fit(X, y)
+    results = model.cv_results_
+    assert results["converged"].all()
+    assert results["n_iter"].max() < 100
+    assert (results["objective"] <= 1.0 + 1e-12).all()
+    # The bounds hold for models that are far more accurate.
+    for (train, test), bounds in zip(
+        StratifiedKFold(5).split(X, y), model.score_bounds_, strict=True
+    ):
+        for C, (lower, upper) in zip(model.Cs_[::3], bounds[::3], strict=True):
+            exact = MulticlassSVC(C=C, tol=1e-8, solver="newton").fit(X[train], y[train])
+            assert lower <= exact.score(X[test], y[test]) <= upper
+
+
+@pytest.mark.parametrize("max_iter", [1, 2, 3, 6])
+def test_the_scored_model_has_the_reported_objective(max_iter: int) -> None:
+    X, y = load_iris(return_X_y=True)
+    X = 100.0 * X
+    found: list[Any] = []
+
+    def scorer(model: Any, X: Any, y: Any) -> float:
+        found.append(np.c_[model.coef_, model.intercept_])
+        return 0.0
+
+    model = MulticlassSVCCV(
+        Cs=[0.1, 1.0], scoring=scorer, refit=False, n_jobs=1, max_iter=max_iter, random_state=0
+    )
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, y)
+    objective = model.cv_results_["objective"].ravel()
+    weights = iter(zip(found, objective, strict=True))
+    for train, _ in StratifiedKFold(5).split(X, y):
+        for C in model.Cs_:
+            W, expected = next(weights)
+            scores = np.c_[X, np.ones(len(X))][train] @ W.T
+            own = scores[np.arange(len(train)), y[train]]
+            scores += 1.0 - np.eye(3)[y[train]]
+            losses = scores.max(axis=1) - own
+            value = 0.5 * (W**2).sum() / (C * len(train)) + losses.mean()
+            np.testing.assert_allclose(value, expected, rtol=1e-6)
