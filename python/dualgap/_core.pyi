@@ -430,20 +430,15 @@ def read_labels(
 class SequencePoint:
     @staticmethod
     def of_weights(weights: NDArray[np.float64]) -> SequencePoint: ...
-    def renumbered(self, numbers: list[int]) -> SequencePoint | None: ...
+    def moved(
+        self, problem: SequenceProblem, places: list[int], numbers: list[int]
+    ) -> tuple[SequencePoint, int] | None: ...
     def fits(self, problem: SequenceProblem) -> bool: ...
-
-class _ChainRecord(TypedDict):
-    n_states: int
-    loss: str
-    links: NDArray[np.uint8]
-    seen_pairs: bool
-    token_weight: NDArray[np.float64] | None
-    edges: _Rows | None
 
 class _FitRecord(TypedDict):
     sampling: str
     seed: int
+    l1_ratio: float
     start: SequencePoint | None
     keep_point: bool
 
@@ -456,24 +451,18 @@ class SequenceProblem:
         rows: _Rows,
         offsets: NDArray[np.int64],
         labels: NDArray[np.uint32],
-        settings: _ChainRecord,
+        settings: _records.ChainRecord,
     ) -> SequenceProblem: ...
     @staticmethod
     def check_labels(n_labels: int) -> None: ...
+    def complete(
+        self, weights: NDArray[np.float64], n_threads: int
+    ) -> tuple[SequenceProblem, NDArray[np.uint32]]: ...
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.uint16]] | None: ...
-
-class _TaggerRecord(TypedDict):
-    n_states: int
-    links: NDArray[np.uint8]
-    offsets: NDArray[np.int64]
-    labels: NDArray[np.uint16]
-    values: NDArray[np.float64]
-    link_weights: NDArray[np.float64]
-    edge_weights: NDArray[np.float64]
 
 @final
 class Tagger:
-    def __new__(cls, weights: _TaggerRecord) -> Tagger: ...
+    def __new__(cls, weights: _records.TaggerRecord) -> Tagger: ...
     def decode(self, input: _Sequences, n_threads: int) -> NDArray[np.uint32]: ...
     def tag(
         self, vocabulary: Vocabulary, sentences: Any, n_threads: int
@@ -481,6 +470,13 @@ class Tagger:
     def decode_best(
         self, input: _Sequences, k: int, normalised: bool, n_threads: int
     ) -> list[list[tuple[list[int], float]]]: ...
+    def scores(
+        self,
+        input: _Sequences,
+        labels: NDArray[np.uint32],
+        normalised: bool,
+        n_threads: int,
+    ) -> NDArray[np.float64]: ...
     def marginals(
         self, input: _Sequences, maximal: bool, n_threads: int
     ) -> NDArray[np.float64]: ...

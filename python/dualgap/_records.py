@@ -1,4 +1,4 @@
-"""Types of the records that Python passes to the core for recommenders and logistic regression."""
+"""Types of records that Python passes to the core: recommenders, taggers, logistic regression."""
 
 from __future__ import annotations
 
@@ -180,3 +180,27 @@ class LogisticResult(LinearResult):
 
     intercepts: NDArray[np.float64]
     solver: str
+
+
+class ChainRecord(TypedDict):
+    """Links, costs and labels of the sentences of a tagger."""
+
+    n_states: int
+    loss: str
+    links: NDArray[np.uint8]
+    seen_pairs: bool
+    token_weight: NDArray[np.float64] | None
+    known: NDArray[np.uint8] | None
+    edges: Any | None  # a matrix in the core's form
+
+
+class TaggerRecord(TypedDict):
+    """Weights of a tagger."""
+
+    n_states: int
+    links: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    labels: NDArray[np.uint16]
+    values: NDArray[np.float64]
+    link_weights: NDArray[np.float64]
+    edge_weights: NDArray[np.float64]

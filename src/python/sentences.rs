@@ -299,8 +299,11 @@ fn arrays(py: Python<'_>, offsets: Vec<i64>, rows: FeatureRows) -> ReadRows<'_> 
 /// Labels, their concatenated indices, and the offsets of the sentences.
 type ReadLabels<'py> = (Vec<String>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<i64>>);
 
+/// The index of None, a label that is not known.
+const UNKNOWN: u32 = u32::MAX;
+
 /// Indices of string labels: the labels in order of first use, their concatenated indices, and the
-/// offsets of the sentences; None if a label is not a string.
+/// offsets of the sentences; None if a label is neither a string nor None.
 #[pyfunction]
 pub(super) fn read_labels<'py>(
     py: Python<'py>,
@@ -311,6 +314,10 @@ pub(super) fn read_labels<'py>(
         for sentence in PyIterator::from_object(sentences)? {
             for label in PyIterator::from_object(&sentence?)? {
                 let label = label?;
+                if label.is_none() {
+                    codes.push(UNKNOWN);
+                    continue;
+                }
                 let Ok(label) = label.cast::<PyString>() else { return Ok(None) };
                 codes.push(names.intern(label.to_str()?.as_bytes()));
             }

@@ -1,8 +1,10 @@
 //! Fits of sequence labellers.
 
 use numpy::PyArray1;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use rayon::prelude::*;
 
 use super::arrays::{Matrix, Vector, slice};
 use super::records::{RunRecord, SharesRecord};
@@ -15,8 +17,8 @@ use crate::names::find;
 use crate::run::Trace;
 use crate::solver::{Sampling, Target};
 use crate::structured::{
-    Chain, ChainFit, ChainPoint, ConditionalFit, DescentOptions, Hamming, Links, Model, chain_path,
-    conditional_path, fit_chain, fit_conditional,
+    Chain, ChainFit, ChainPoint, ConditionalFit, DescentOptions, ElasticNet, Hamming, Links, Model,
+    chain_path, conditional_path, fit_chain, fit_conditional,
 };
 
 /// The final state of a fit, for a later fit of the same sentences.
@@ -31,14 +33,23 @@ impl SequencePoint {
         SequencePoint(Point::Weights(weights))
     }
 
-    /// The same dual point with renumbered labels, -1 for a removed one; None if the point uses a
-    /// removed label.
-    fn renumbered(&self, numbers: Vec<i64>) -> Option<Self> {
+    /// The dual point for the sentences of another problem, and how many of them have one: sentence
+    /// i takes that of sentence `places[i]`, -1 for none. `numbers` has the new number of each
+    /// label, -1 for a removed one. None for weights.
+    fn moved(
+        &self,
+        problem: &SequenceProblem,
+        places: Vec<i64>,
+        numbers: Vec<i64>,
+    ) -> Option<(Self, usize)> {
+        let Point::Dual(point) = &self.0 else { return None };
         let numbers: Vec<_> = numbers.into_iter().map(|new| u16::try_from(new).ok()).collect();
-        match &self.0 {
-            Point::Dual(point) => point.renumbered(&numbers).map(|point| Self(Point::Dual(point))),
-            Point::Weights(_) => None,
+        let places: Vec<_> = places.into_iter().map(|old| usize::try_from(old).ok()).collect();
+        if problem.log || places.len() != problem.chain.n_examples() {
+            return None;
         }
+        let (point, n_known) = point.moved(&problem.chain, &places, &numbers);
+        Some((Self(Point::Dual(point)), n_known))
     }
 
     /// Whether a fit of this problem can start here.
@@ -68,6 +79,8 @@ struct ChainRecord<'py> {
     links: Vector<'py, u8>,
     seen_pairs: bool,
     token_weight: Option<Vector<'py, f64>>,
+    /// 1 for each row whose label is known, and 0 for the others; None if all are known.
+    known: Option<Vector<'py, u8>>,
     edges: Option<Matrix<'py>>,
 }
 
@@ -77,6 +90,13 @@ impl ChainRecord<'_> {
         let loss = Hamming::parse(if self.loss == "logistic" { "hamming" } else { &self.loss })?;
         let links = Links::from_codes(self.n_states, slice(&self.links)?)?;
         let chain = Chain::new(rows, &offsets, Some(labels), self.n_states, false, loss)?;
+        let chain = match &self.known {
+            Some(known) => {
+                let known: Vec<bool> = slice(known)?.iter().map(|known| *known != 0).collect();
+                chain.with_known(&known)?
+            }
+            None => chain,
+        };
         let mut chain = chain.with_links(links)?;
         if self.seen_pairs {
             chain = chain.with_seen_pairs()?;
@@ -125,6 +145,32 @@ impl SequenceProblem {
         guarded(|| Ok(Chain::check_states(n_labels)?))
     }
 
+    /// A problem of the hinge loss whose unknown labels are the best ones at some weights, and the
+    /// labels of all rows.
+    fn complete<'py>(
+        &self,
+        py: Python<'py>,
+        weights: Vector<'_, f64>,
+        n_threads: usize,
+    ) -> PyResult<(Self, Bound<'py, PyArray1<u32>>)> {
+        guarded(|| {
+            let (chain, weights) = (&self.chain, slice(&weights)?);
+            if weights.len() != chain.n_weights() {
+                return Err(PyValueError::new_err("the weights belong to another problem"));
+            }
+            let labels = run_session(py, n_threads, None, |session| {
+                let examples = (0..chain.n_examples()).into_par_iter();
+                let complete = |example| {
+                    session.interrupt.check()?;
+                    Ok(chain.complete(example, weights))
+                };
+                Ok(examples.map(complete).collect::<Result<Vec<_>>>()?.concat())
+            })?;
+            let chain = chain.completed(labels.clone())?;
+            Ok((Self { chain, log: false }, PyArray1::from_vec(py, labels)))
+        })
+    }
+
     /// The pairs of a column and a label that have weights, sorted by column: their ends and
     /// labels; None if all have.
     fn pairs<'py>(&self, py: Python<'py>) -> Option<PairArrays<'py>> {
@@ -140,6 +186,7 @@ impl SequenceProblem {
 struct FitRecord {
     sampling: String,
     seed: u64,
+    l1_ratio: f64,
     start: Option<Py<SequencePoint>>,
     keep_point: bool,
 }
@@ -148,7 +195,8 @@ impl FitRecord {
     fn plan(&self, problem: &SequenceProblem) -> Result<Plan> {
         let sampling = find("sampling", &self.sampling, Sampling::NAMES)?;
         let options = DescentOptions { sampling, seed: self.seed };
-        Ok(Plan { log: problem.log, options, start: self.start(problem) })
+        let penalty = ElasticNet::new(self.l1_ratio)?;
+        Ok(Plan { log: problem.log, options, penalty, start: self.start(problem) })
     }
 
     /// The start, if it fits these sentences and this loss.
@@ -162,6 +210,7 @@ impl FitRecord {
 struct Plan {
     log: bool,
     options: DescentOptions,
+    penalty: ElasticNet,
     start: Option<Point>,
 }
 
@@ -188,7 +237,8 @@ impl Plan {
                 Some(Point::Weights(weights)) => Some(weights),
                 _ => None,
             };
-            let ended = fit_conditional(chain, shares, target, start, interrupt, observe)?;
+            let problem = (chain, shares);
+            let ended = fit_conditional(problem, self.penalty, target, start, interrupt, observe)?;
             let ConditionalFit { trace, null_objective, weights } = ended;
             Ok(Fitted { trace, null_objective, weights, point: None })
         } else {

@@ -149,6 +149,24 @@ impl PyTagger {
         })
     }
 
+    /// The score of given labels of each sentence, or the logarithm of their probability.
+    fn scores<'py>(
+        &self,
+        py: Python<'py>,
+        input: Input<'py>,
+        labels: Vector<'py, u32>,
+        normalised: bool,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        guarded(|| {
+            let labels = slice(&labels)?;
+            let found = self.ask(py, &input, n_threads, |tagger, sequences, interrupt| {
+                tagger.scores(sequences, labels, normalised, interrupt)
+            })?;
+            Ok(PyArray1::from_vec(py, found))
+        })
+    }
+
     /// Probabilities of labels at each row, or max-marginals.
     fn marginals<'py>(
         &self,

@@ -169,6 +169,16 @@ impl Tagger {
         interrupt: &Interrupt,
         look: impl Fn(ChainScores<'_>, &mut Buffers, &mut Vec<R>) -> Result<()> + Sync,
     ) -> Result<Vec<R>> {
+        self.look_at(sequences, interrupt, |_, scores, buffers, found| look(scores, buffers, found))
+    }
+
+    /// As `look`, for a function that also takes the index of the sequence.
+    fn look_at<R: Send + Clone>(
+        &self,
+        sequences: &Sequences<'_>,
+        interrupt: &Interrupt,
+        look: impl Fn(usize, ChainScores<'_>, &mut Buffers, &mut Vec<R>) -> Result<()> + Sync,
+    ) -> Result<Vec<R>> {
         self.check(sequences)?;
         let n = sequences.offsets.len() - 1;
         let group = |scratch: &mut Scratch, group: usize| {
@@ -176,7 +186,7 @@ impl Tagger {
             for sequence in group * GROUP..((group + 1) * GROUP).min(n) {
                 interrupt.check()?;
                 let (scores, buffers) = self.load(sequences, sequence, scratch);
-                look(scores, buffers, &mut found)?;
+                look(sequence, scores, buffers, &mut found)?;
                 interrupt.check()?;
             }
             Ok(found)
@@ -238,6 +248,45 @@ impl Tagger {
                 best.iter_mut().for_each(|(_, score)| *score = (*score - log_sum).min(0.0));
             }
             found.push(best);
+            Ok(())
+        })
+    }
+
+    /// The score of a label of each sequence, or the logarithm of its probability if `normalised`;
+    /// −∞ for a label with a forbidden transition. `labels` has a state for each row.
+    ///
+    /// # Errors
+    /// As for [`Tagger::decode`], and [`Error::InvalidArgument`] naming `y` for other numbers of
+    /// labels and unknown states.
+    pub fn scores(
+        &self,
+        sequences: &Sequences<'_>,
+        labels: &[u32],
+        normalised: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<f64>> {
+        let n_states = self.n_states();
+        if labels.len() != sequences.rows.n_rows()
+            || labels.iter().any(|label| *label as usize >= n_states)
+        {
+            return Err(Error::argument("y", "must have a known label for each row"));
+        }
+        let score = |sequence: usize, scores: ChainScores<'_>, buffers: &mut Buffers| {
+            let range =
+                sequences.offsets[sequence] as usize..sequences.offsets[sequence + 1] as usize;
+            let label: Vec<u16> = labels[range].iter().map(|label| *label as u16).collect();
+            let own = scores.of(&label);
+            if own <= IMPOSSIBLE {
+                return f64::NEG_INFINITY;
+            }
+            if !normalised {
+                return own;
+            }
+            buffers.marginals.resize(scores.nodes.len() + scores.edges.len(), 0.0);
+            (own - chain_marginals(scores, &mut buffers.work, &mut buffers.marginals)).min(0.0)
+        };
+        self.look_at(sequences, interrupt, |sequence, scores, buffers, found| {
+            found.push(score(sequence, scores, buffers));
             Ok(())
         })
     }

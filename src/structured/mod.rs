@@ -16,7 +16,7 @@ mod model;
 
 pub use callback::{CallbackDual, Oracle};
 pub use chain_descent::{ChainFit, ChainPoint, DescentOptions, chain_path, fit_chain};
-pub use conditional::{ConditionalFit, conditional_path, fit_conditional};
+pub use conditional::{ConditionalFit, ElasticNet, conditional_path, fit_conditional};
 pub use dual::StructuredDual;
 pub use extragradient::Extragradient;
 pub use marginals::{Marginals, Projection, chain_marginals, log_marginals};

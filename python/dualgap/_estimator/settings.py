@@ -229,11 +229,13 @@ def structured_settings(
 
 def sequence_settings(estimator: Any, shares: _core._SharesRecord) -> _core._SequenceSettings:
     """Return the settings of a tagger without a warm start."""
+    ratios = {"l2": 0.0, "l1": 1.0, "elastic-net": estimator.l1_ratio}
     return {
         **shares,
         **run_record(estimator),
         "sampling": estimator.sampling,
         "seed": resolve_seed(estimator.random_state),
+        "l1_ratio": float(ratios[estimator.penalty]),
         "start": None,
         "keep_point": bool(estimator.warm_start),
     }

@@ -30,6 +30,7 @@ ORDER = (
     "refit",
     # The problem.
     "penalty",
+    "l1_ratio",
     "radius",
     "alpha",
     "linear",

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap._estimator import CertifiedEstimator
 from dualgap._validation import FloatArray, check_positive, example_weights, resolve_threads
+from dualgap._validation.labels import class_codes
 from dualgap.sequence._explain import Evidence, explain
 from dualgap.sequence._sentences import (
     Rowed,
@@ -124,6 +125,40 @@ class TrainedChain(CertifiedEstimator):
         tokens = np.ones(len(found)) if weights is None else np.repeat(weights, sizes)
         total = float(tokens.sum())
         return float(tokens @ right) / total if total > 0 else 1.0
+
+    def log_probability(
+        self, X: Sentences, y: Any, *, lengths: ArrayLike | None = None
+    ) -> FloatArray:
+        """Return the logarithm of the probability of given labels of each sentence.
+
+        Parameters
+        ----------
+        X, y, lengths
+            As in `score`.
+
+        Returns
+        -------
+        ndarray of shape (n_sentences,)
+            At most 0; -inf for labels that did not occur in training or that `transitions` forbids.
+
+        Raises
+        ------
+        ValueError
+            For ``loss="hamming"``, which has no probabilities, and for bad data.
+        """
+        check_is_fitted(self)
+        if self._loss != "logistic":
+            msg = 'loss: probabilities need loss="logistic"'
+            raise ValueError(msg)
+        data = self._read(X, lengths)
+        classes, codes = read_labels(y, data.offsets, flat=lengths is not None)
+        places = class_codes(self.classes_, classes)[codes]
+        unknown = np.concatenate([[0], np.cumsum(places < 0)])
+        numbers = np.maximum(places, 0).astype(np.uint32)
+        threads = resolve_threads(self.n_jobs)
+        found = self._weights.tagger.scores(self._input(data), numbers, True, threads)
+        has_unknown = unknown[data.offsets[1:]] > unknown[data.offsets[:-1]]
+        return np.where(has_unknown, -np.inf, found)
 
     def explain(self, sentence: Any, labels: Iterable[Any] | None = None) -> list[Evidence]:
         """Return for each token of a sentence what spoke for its label.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, TypeAlias
@@ -23,6 +23,10 @@ Sentences: TypeAlias = "Iterable[Any] | NDArray[Any] | sp.spmatrix | sp.sparray"
 """Sentences of features by name, matrices, or one matrix and the sentences' lengths."""
 
 Offsets: TypeAlias = NDArray[np.int64]
+
+# The core's number of None.
+_UNKNOWN = 2**32 - 1
+_NO_LABEL = "y: all labels are None; at least one must be known"
 
 
 @dataclass(frozen=True)
@@ -117,13 +121,24 @@ def read_lengths(lengths: Any, n_rows: int) -> Offsets:
 
 def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], NDArray[np.uint32]]:
     """Return the sorted classes and each row's number; `flat` labels are given row by row."""
+    classes, codes, known = read_partial_labels(y, offsets, flat=flat)
+    if known is not None:
+        row = int(np.argmin(known))
+        sentence = int(np.searchsorted(offsets, row, side="right")) - 1
+        msg = f"y: label {row - offsets[sentence]} of sentence {sentence} is None"
+        raise ValueError(msg)
+    return classes, codes
+
+
+def read_partial_labels(
+    y: Any, offsets: Offsets, *, flat: bool
+) -> tuple[NDArray[Any], NDArray[np.uint32], NDArray[np.bool_] | None]:
+    """Return the sorted classes, each row's number, and which rows have a label that is not None.
+
+    The last item is None if all have one.
+    """
     if flat:
-        labels = read_classes("y", y)
-        if labels.shape != (offsets[-1],):
-            msg = f"y: must have one label for each of {offsets[-1]} rows, got {labels.shape}"
-            raise ValueError(msg)
-        classes, codes = sorted_classes("y", labels)
-        return classes, codes.astype(np.uint32)
+        return _read_flat(y, offsets)
     if isinstance(y, str | bytes) or not isinstance(y, Iterable):
         msg = f"y: must be the labels of each sentence, got {type(y).__name__}"
         raise ValueError(msg)
@@ -135,8 +150,11 @@ def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], 
         found = _core.read_labels(sentences)
         if found is None:
             check_lengths("y", sentences, offsets)
+            flat_labels = list(chain.from_iterable(sentences))
+            if any(label is None for label in flat_labels):
+                return _read_known(flat_labels)
             classes, codes = sorted_classes("y", read_sequences("y", sentences))
-            return classes, codes.astype(np.uint32)
+            return classes, codes.astype(np.uint32), None
     except (TypeError, UnicodeEncodeError) as error:
         msg = f"y: must be the labels of each sentence ({error})"
         raise ValueError(msg) from error
@@ -149,7 +167,41 @@ def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], 
             f"{offsets[at + 1] - offsets[at]} tokens"
         )
         raise ValueError(msg)
-    if not names:
-        return np.zeros(0, dtype="U1"), numbers
+    if not len(numbers):
+        return np.zeros(0, dtype="U1"), numbers, None
+    known = numbers != _UNKNOWN
+    if not known.any():
+        raise ValueError(_NO_LABEL)
     classes, order = sorted_classes("y", read_classes("y", names))
-    return classes, order.astype(np.uint32)[numbers]
+    found_codes = order.astype(np.uint32)[np.where(known, numbers, 0)]
+    return classes, found_codes, None if known.all() else known
+
+
+def _read_flat(
+    y: Any, offsets: Offsets
+) -> tuple[NDArray[Any], NDArray[np.uint32], NDArray[np.bool_] | None]:
+    """Read labels that are given row by row."""
+    is_plain = isinstance(y, np.ndarray) and y.dtype.kind != "O"
+    is_partial = not is_plain and isinstance(y, Collection) and any(label is None for label in y)
+    shape = (len(y),) if is_partial else read_classes("y", y).shape
+    if shape != (offsets[-1],):
+        msg = f"y: must have one label for each of {offsets[-1]} rows, got {shape}"
+        raise ValueError(msg)
+    if is_partial:
+        return _read_known(list(y))
+    classes, codes = sorted_classes("y", read_classes("y", y))
+    return classes, codes.astype(np.uint32), None
+
+
+def _read_known(
+    labels: list[Any],
+) -> tuple[NDArray[Any], NDArray[np.uint32], NDArray[np.bool_]]:
+    """Return the classes, the numbers of labels that are not None, and which ones these are."""
+    known = np.array([label is not None for label in labels])
+    if not known.any():
+        raise ValueError(_NO_LABEL)
+    own = read_classes("y", [label for label in labels if label is not None])
+    classes, found = sorted_classes("y", own)
+    codes = np.zeros(len(labels), dtype=np.uint32)
+    codes[known] = found
+    return classes, codes, known

@@ -28,6 +28,10 @@ class Problem:
     hash_bits: int | None
     n_features: int
     n_sentences: int
+    # Whether some labels are unknown.
+    is_partial: bool = False
+    # For a warm start: a number for each sentence that depends on its content.
+    digests: NDArray[np.uint64] | None = None
 
     def __len__(self) -> int:
         return self.n_sentences
@@ -51,9 +55,6 @@ def error_costs(
     """Return what an error costs at each token, or None where all cost 1."""
     if token_weight is None and tagger.class_weight is None:
         return None
-    if tagger.loss == "logistic":
-        msg = 'token_weight: loss="logistic" does not use it'
-        raise ValueError(msg)
     costs = np.ones(len(labels))
     if tagger.class_weight is not None:
         known = set(labels.tolist())

@@ -18,10 +18,10 @@ from dualgap.sequence._transitions import WEIGHTED
 
 
 def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
-    """Return where the previous fit ended, in terms of this problem; warn if it does not fit.
+    """Return where the previous fit ended, in terms of this problem; warn if nothing fits.
 
-    The dual point of ``loss="hamming"`` belongs to its sentences and names of labels, the weights
-    of ``loss="logistic"`` to names of features and labels; names may have other positions now.
+    The dual variables of ``loss="hamming"`` belong to sentences and names of labels, the weights
+    of ``loss="logistic"`` to names of features and labels; all may be at other positions now.
     """
     point: _core.SequencePoint | None = tagger._point
     if point is None:
@@ -29,18 +29,34 @@ def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
     if tagger._loss != tagger.loss:
         _warn(f'the previous fit had loss="{tagger._loss}"')
         return None
-    if tagger.loss == "logistic":
-        weights = _weights_by_name(tagger, problem)
-        if weights is None:
-            _warn("the features are not of the kind and number of the previous fit")
-            return None
-        point = _core.SequencePoint.of_weights(weights)
-    elif not np.array_equal(tagger.classes_, problem.classes):
-        point = point.renumbered(class_codes(problem.classes, tagger.classes_).tolist())
-    if point is None or not point.fits(problem.core):
-        _warn("the sentences do not have the lengths, labels and transitions of the previous fit")
+    if tagger.loss == "hamming":
+        start = _dual_point(tagger, problem, point)
+        if start is None:
+            _warn("no sentence has the features, labels and transitions, or lengths, of before")
+        return start
+    weights = _weights_by_name(tagger, problem)
+    if weights is None:
+        _warn("the features are not of the kind and number of the previous fit")
         return None
-    return point
+    return _core.SequencePoint.of_weights(weights)
+
+
+def _dual_point(
+    tagger: Any, problem: Problem, point: _core.SequencePoint
+) -> _core.SequencePoint | None:
+    """Return the dual variables of sentences that were in the previous fit; others start at 0."""
+    numbers = class_codes(problem.classes, tagger.classes_).tolist()
+    n_before = len(tagger._digests)
+    if problem.digests is not None:
+        place = dict(zip(tagger._digests.tolist(), range(n_before), strict=True))
+        places = [place.get(digest, -1) for digest in problem.digests.tolist()]
+        moved = point.moved(problem.core, places, numbers)
+        if moved is not None and moved[1] > 0:
+            return moved[0]
+    if n_before != len(problem):
+        return None
+    moved = point.moved(problem.core, list(range(n_before)), numbers)
+    return moved[0] if moved is not None and moved[1] == n_before else None
 
 
 def _warn(reason: str) -> None:

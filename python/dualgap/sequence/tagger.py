@@ -22,6 +22,7 @@ from dualgap._estimator import (
     watch,
 )
 from dualgap._estimator.settings import check_numbers, sequence_settings, shares_record
+from dualgap._records import ChainRecord
 from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
@@ -31,14 +32,16 @@ from dualgap._validation import (
 )
 from dualgap.sequence._chain import TrainedChain
 from dualgap.sequence._defaults import Settling, with_defaults
+from dualgap.sequence._digests import sentence_digests
 from dualgap.sequence._file import packed_weights, unpacked_weights
+from dualgap.sequence._partial import fit_completed, known_pieces, whole_sentences
 from dualgap.sequence._sentences import (
     Rowed,
     Sentences,
     peek,
-    read_labels,
     read_matrices,
     read_named,
+    read_partial_labels,
 )
 from dualgap.sequence._training import (
     Problem,
@@ -77,6 +80,12 @@ class SequenceTagger(TrainedChain):
         is ``1 / (2 * C)`` for ``loss="logistic"``. "validation" holds out 15 % of the sentences,
         tries increasing values on the others, and fits all sentences with the one that scores
         best: by F1 of chunks if the labels are those of a scheme such as BIO, else by tokens.
+    penalty : {"l2", "l1", "elastic-net"}, default="l2"
+        What keeps weights small: ``1/2 ||w||^2``; ``||w||_1``, which makes most weights 0, so that
+        models are small; or ``l1_ratio * ||w||_1 + (1 - l1_ratio)/2 * ||w||^2``. CRFsuite's ``c1``
+        is ``l1_ratio / C``, and ``c2`` is ``(1 - l1_ratio) / (2 * C)``. Only "l2" with "hamming".
+    l1_ratio : float, default=0.5
+        The share of the L1 norm in ``penalty="elastic-net"``, from 0 to 1.
     transitions : str, mask or pairs of labels, default="all"
         Which labels may follow each other. "all"; "seen": all, but only those that occur in
         training have a weight (CRFsuite's default); "bio" or "bioes": what these schemes of chunks
@@ -99,8 +108,9 @@ class SequenceTagger(TrainedChain):
         Number of bits, at most 30, of the hash of a feature's name that is its column. The model
         keeps no names (the hashing trick).
     class_weight : dict, optional
-        What an error costs at a token of each label; 1 for labels that are not in it. Not with
-        ``loss="logistic"``.
+        What an error costs at a token of each label; 1 for labels that are not in it. With
+        ``loss="logistic"`` the factor by which the probability of a wrong label counts in the loss
+        (softmax-margin; Gimpel and Smith, NAACL 2010).
     sampling : {"permutation", "uniform", "gap"}, default="permutation"
         Which sentences a pass visits: each once, or drawn, uniformly or in proportion to their
         duality gaps. Of "hamming" only.
@@ -112,9 +122,12 @@ class SequenceTagger(TrainedChain):
     max_iter : int, default=1000
         Maximum number of passes over the sentences.
     warm_start : bool, default=False
-        Whether a fit begins where the one before ended. "hamming" needs sentences of the same
-        lengths; "logistic" takes over the weights of features and labels by their names. A fit that
-        cannot do so starts from zero, with a warning. Pickles do not hold what that needs.
+        Whether a fit begins where the one before ended, with more, fewer or other sentences,
+        features and labels. "hamming" takes over the dual variables of sentences with the same
+        features and labels, or of sentences of the same lengths in the same order if it knows none;
+        other sentences start at zero, and the certificate covers all of them. "logistic" takes over
+        the weights of features and labels by their names. A fit that cannot do so starts from zero,
+        with a warning. Pickles do not contain the state that this needs.
     n_jobs, random_state, verbose, callback
         As in `MulticlassSVC`: threads (all cores by default), the seed, progress on stderr, and
         ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
@@ -168,6 +181,8 @@ history_, null_objective_
 
     loss: Literal["hamming", "logistic"] = field(default="hamming", kw_only=False)
     C: float | Literal["validation"] | None = None
+    penalty: Literal["l2", "l1", "elastic-net"] = "l2"
+    l1_ratio: float = 0.5
     transitions: Any = "all"
     boundaries: bool = True
     pairs: Literal["all", "seen"] | None = None
@@ -185,6 +200,7 @@ history_, null_objective_
 
     # The point at which a fit with warm_start ended.
     _point: Any = field(init=False, default=None)
+    _digests: Any = field(init=False, default=None)
 
     _saved: ClassVar[tuple[str, ...]] = ("_loss",)
 
@@ -207,11 +223,15 @@ history_, null_objective_
         X : iterable of sentences, or matrix
             Sentences of features by name, matrices with a row for each token, or one matrix.
         y : iterable of sequences of labels
-            The labels of each sentence; of one matrix with `lengths`, one label for each row.
+            The labels of each sentence; of one matrix with `lengths`, one label for each row. None
+            is a label that is not known: "logistic" maximises the probability of the known ones,
+            and "hamming" completes them by the best others, fits, and repeats this. Neither problem
+            is convex, so there is no certificate: `certificate_` says so. With "logistic",
+            `dual_objective_` is NaN; with "hamming" it belongs to the last completed labels.
         sample_weight : array-like of shape (n_sentences,), optional
             Weight of each sentence's loss.
         token_weight : sequence of sequences of float, optional
-            What an error costs at each token, shaped as `y`. Not with ``loss="logistic"``.
+            What an error costs at each token, shaped as `y`; see `class_weight`.
         lengths : array-like of int, optional
             Numbers of rows of the sentences where X is one matrix.
 
@@ -232,14 +252,18 @@ history_, null_objective_
             self.validation_curve_ = try_values(self, X, y, sample_weight, token_weight)
         problem = self._problem(X, y, token_weight, lengths)
         weights = example_weights(sample_weight, len(problem))
-        start = starting_point(self, problem) if self.warm_start else None
+        warm = self.warm_start and not problem.is_partial
+        start = starting_point(self, problem) if warm else None
         given = (X, y, sample_weight)
         # Sentences that can be read only once are gone by now.
         again = all(each is None or hasattr(each, "__len__") for each in given)
         data = given if again else (None, None, None)
         settings = self._settings(weights, len(problem))
         settings["start"] = start
-        self._train(problem, settings, data)
+        if problem.is_partial and self.loss == "hamming":
+            fit_completed(self, problem, settings, weights)
+        else:
+            self._train(problem, settings, data)
         return self
 
     def fits(
@@ -291,13 +315,17 @@ history_, null_objective_
         data: tuple[Any, Any, Any] = (None, None, None),
         *,
         is_fit: bool = True,
-    ) -> None:
-        """Fit to sentences that the core has read."""
+    ) -> Any:
+        """Fit to sentences that the core has read; return the core's result."""
 
         def store(model: Self, result: Any) -> None:
-            model._point = result.get("point")
+            model._point, model._digests = result.get("point"), problem.digests
             model._store(problem, result["weights"])
+            if result["dual_objective"] is None:
+                result = {**result, "dual_objective": np.nan, "outcome": "stopped"}
             model._store_run(result)
+            if problem.is_partial:
+                model.certificate_ = "none: some labels are unknown"
 
         def model_of_epoch(arrays: Any) -> dict[str, Any]:
             return {"weights": arrays[0]}
@@ -306,10 +334,11 @@ history_, null_objective_
         models = EpochModels(core, settings, store, model_of_epoch)
         stopping = (settings["max_iter"], settings["tol"])
         with watch(self, stopping, data=data, models=models, is_fit=is_fit) as callback:
-            if self.loss == "logistic" and self.tol is None:
+            if self.loss == "logistic" and (self.tol is None or problem.is_partial):
                 callback = Settling(callback)
             result = core({**settings, "callback": callback})
             store(self, result)
+        return result
 
     def path(
         self,
@@ -350,6 +379,7 @@ history_, null_objective_
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
+        refuse_unused(self, ["penalty"], "a path")
         chosen = with_defaults(self)
         check_positive("tol", chosen.tol)
         check_interval(C_min, C_max)
@@ -379,7 +409,7 @@ history_, null_objective_
         self.notes_ = {}
 
     def __getstate__(self) -> Any:
-        return {**super().__getstate__(), "_point": None}
+        return {**super().__getstate__(), "_point": None, "_digests": None}
 
     def _state(self) -> dict[str, Any]:
         return {**super()._state(), "weights": packed_weights(self._weights)}
@@ -407,8 +437,11 @@ history_, null_objective_
             if self.hash_bits > 30:
                 msg = f"hash_bits: must be at most 30, got {self.hash_bits}"
                 raise ValueError(msg)
-        if self.loss == "logistic":
-            refuse_unused(self, ["class_weight", "sampling"], 'loss="logistic"')
+        check_choice("penalty", self.penalty, "l2", "l1", "elastic-net")
+        if self.penalty != "elastic-net":
+            refuse_unused(self, ["l1_ratio"], f'penalty="{self.penalty}"')
+        unused = ["sampling"] if self.loss == "logistic" else ["penalty"]
+        refuse_unused(self, unused, f'loss="{self.loss}"')
 
     def _problem(self, X: Any, y: Any, token_weight: Any, lengths: Any) -> Problem:
         """Check sentences and labels and hand them to the core, which has them to itself then."""
@@ -417,28 +450,35 @@ history_, null_objective_
             msg = "X: there must be at least one sentence"
             raise ValueError(msg)
         flat = lengths is not None
-        classes, codes = read_labels(y, data.offsets, flat=flat)
+        classes, codes, known = read_partial_labels(y, data.offsets, flat=flat)
         if len(classes) == 0:
             msg = "y: there is no token in any sentence"
             raise ValueError(msg)
         _core.SequenceProblem.check_labels(len(classes))
-        seen = seen_transitions(codes, data.offsets, len(classes))
+        whole = pieces = (codes, data.offsets)
+        if known is not None:
+            pieces, whole = known_pieces(*pieces, known), whole_sentences(*whole, known)
+        seen = seen_transitions(*pieces, len(classes))
         links = transition_codes(self.transitions, classes, bool(self.boundaries), seen)
-        check_labels(links, classes, codes, data.offsets)
+        check_labels(links, classes, *whole)
         marks = marked_columns(self.transition_features, vocabulary, data.n_features)
         rows, edges = (data.rows, None) if marks is None else data.split(marks)
         costs = error_costs(self, token_weight, classes[codes], data.offsets, flat=flat)
-        settings: _core._ChainRecord = {
+        settings: ChainRecord = {
             "n_states": len(classes),
-            "loss": self.loss,
+            # Only the logistic loss is one of labels that are not known.
+            "loss": self.loss if known is None else "logistic",
             "links": links,
             "seen_pairs": with_defaults(self).pairs == "seen",
             "token_weight": costs,
+            "known": None if known is None else known.astype(np.uint8),
             "edges": edges,
         }
         core = _core.SequenceProblem(rows, data.offsets, codes, settings)
         named = vocabulary, self.hash_bits
-        return Problem(core, classes, links, marks, *named, data.n_features, len(data))
+        digests = sentence_digests(data, vocabulary, classes[codes]) if self.warm_start else None
+        sizes = data.n_features, len(data)
+        return Problem(core, classes, links, marks, *named, *sizes, known is not None, digests)
 
     def _read_training(self, X: Any, lengths: Any) -> tuple[Rowed, _core.Vocabulary | None]:
         named, X = (False, X) if lengths is not None else peek(X)

@@ -42,9 +42,23 @@ const GROUP: usize = 256;
 pub struct ChainPoint(Vec<ActiveLabels>);
 
 impl ChainPoint {
-    /// The same point with renumbered states; None if one of its states has no new number.
-    pub fn renumbered(&self, numbers: &[Option<u16>]) -> Option<Self> {
-        self.0.iter().map(|labels| labels.renumbered(numbers)).collect::<Option<_>>().map(Self)
+    /// The dual point of other sequences: for sequence i that of sequence `places[i]` of this point,
+    /// with renumbered states, and the right labels for those that have no place or do not fit.
+    /// Also returns how many have a dual point from here.
+    pub fn moved(
+        &self,
+        chain: &Chain,
+        places: &[Option<usize>],
+        numbers: &[Option<u16>],
+    ) -> (Self, usize) {
+        let mut n_known = 0;
+        let point = places.iter().enumerate().map(|(example, place)| {
+            let known = place.and_then(|place| self.0.get(place)?.renumbered(numbers));
+            let known = known.filter(|point| point.fits(chain, example));
+            n_known += usize::from(known.is_some());
+            known.unwrap_or_else(|| ActiveLabels::at(chain.truth(example)))
+        });
+        (Self(point.collect()), n_known)
     }
 
     /// Whether this is a dual point of these sequences.
@@ -193,6 +207,9 @@ impl<'a> ChainDescent<'a> {
     ) -> Result<Self> {
         if !chain.is_labelled() {
             return Err(Error::argument("y", "the examples have no labels"));
+        }
+        if chain.has_unknown() {
+            return Err(Error::argument("y", "some labels are unknown"));
         }
         if start.as_ref().is_some_and(|start| !start.fits(chain)) {
             let message = "the dual point belongs to other sequences";

@@ -1,8 +1,15 @@
 //! The best dual point so far.
 
+use super::penalty::ElasticNet;
 use crate::dual::DualValue;
 use crate::dual::rounding::{Bounded, gamma, norm_above};
 use crate::linalg::vectors::dot;
+
+/// Maximum number of Newton steps for the scale of a dual point.
+const MAX_STEPS: usize = 8;
+
+/// Steps towards another point that are tried with an L1 norm in the penalty.
+const STEPS: [f64; 4] = [1.0, 0.5, 0.25, 0.125];
 
 /// The terms of distributions α in the dual: entropy and weights.
 #[derive(Debug, Clone)]
@@ -16,11 +23,6 @@ pub struct DualMixture {
 }
 
 impl DualMixture {
-    /// D, rounded down.
-    pub fn value(&self, lambda: f64) -> f64 {
-        self.value_at(lambda, 1.0)
-    }
-
     /// D of the same distributions at λ/`factor`, rounded down.
     pub fn value_at(&self, lambda: f64, factor: f64) -> f64 {
         let norm = norm_above(&self.weights) + self.error;
@@ -36,16 +38,37 @@ impl DualMixture {
         self.error = (self.error + rounding) * factor * (1.0 + gamma(8));
     }
 
-    /// Moves towards another point by the best step: entropy is concave, so the entropy of a
+    /// Moves towards another point if that raises the bound: entropy is concave, so the entropy of a
     /// mixture of distributions is at least the mixture of their entropies.
-    pub fn improve(&mut self, other: &Self, lambda: f64) {
+    pub fn improve(&mut self, other: &Self, lambda: f64, penalty: ElasticNet) {
+        let exact = [self.best_step(other, lambda)];
+        let steps: &[f64] = if penalty.has_l1() { &STEPS } else { &exact };
+        let mut value = self.bound(lambda, penalty);
+        let mut best = None;
+        for step in steps {
+            let mixed = self.mixed(other, *step);
+            let next = mixed.bound(lambda, penalty);
+            if next > value {
+                (value, best) = (next, Some(mixed));
+            }
+        }
+        if let Some(best) = best {
+            *self = best;
+        }
+    }
+
+    /// The best step towards another point with an L2 penalty.
+    fn best_step(&self, other: &Self, lambda: f64) -> f64 {
         let (own, cross) = (dot(&self.weights, &self.weights), dot(&self.weights, &other.weights));
         let length = own - 2.0 * cross + dot(&other.weights, &other.weights);
         let slope = other.linear - self.linear + lambda * (own - cross);
         // If rounding cancels the difference, takes the better one of the two points.
         let step = if length > 0.0 { slope / (lambda * length) } else { f64::from(slope > 0.0) };
-        let step = if step.is_nan() { 0.0 } else { step.clamp(0.0, 1.0) };
-        let before = self.value(lambda);
+        if step.is_nan() { 0.0 } else { step.clamp(0.0, 1.0) }
+    }
+
+    /// The mixture after a step towards another point.
+    fn mixed(&self, other: &Self, step: f64) -> Self {
         let mut mixed = self.clone();
         let mix = |a: f64, b: f64| (1.0 - step) * a + step * b;
         let linear = mix(self.linear, other.linear);
@@ -55,8 +78,89 @@ impl DualMixture {
         let rounding = gamma(4) * (largest(&self.weights) + largest(&other.weights));
         mixed.error = (mix(self.error, other.error) + rounding) * (1.0 + gamma(8));
         mixed.weights.iter_mut().zip(&other.weights).for_each(|(a, b)| *a = mix(*a, *b));
-        if mixed.value(lambda) > before {
-            *self = mixed;
+        mixed
+    }
+
+    /// A lower bound on the optimum: the dual value of s α + (1 − s) times the right labels, whose
+    /// entropy is at least s times that of α and whose weights are s w(α), for the best s in [0, 1].
+    /// Without an L1 norm, that of α.
+    pub fn bound(&self, lambda: f64, penalty: ElasticNet) -> f64 {
+        if !penalty.has_l1() {
+            return self.value_at(lambda, 1.0);
+        }
+        let l1_ratio = penalty.l1_ratio();
+        let scale = self.scale(lambda, l1_ratio);
+        let entropy = Bounded::exact(scale) * Bounded::exact(self.linear);
+        let value = if l1_ratio == 1.0 {
+            entropy.lower()
+        } else {
+            let excess = |weight: &f64| (scale * weight.abs() - l1_ratio).max(0.0);
+            let excess: Vec<f64> = self.weights.iter().map(excess).collect();
+            let rounding = gamma(4) * scale * norm_above(&self.weights);
+            let norm = norm_above(&excess) + rounding + scale * self.error;
+            let lambda = lambda / (1.0 - l1_ratio) * (1.0 + gamma(8));
+            DualValue::of(lambda, entropy, norm * (1.0 + gamma(8)), 0.0).bound()
+        };
+        // At s = 0 the value is 0.
+        if value < 0.0 { 0.0 } else { value }
+    }
+
+    /// The best scale of a dual self. With an L1 penalty alone, the largest one at which
+    /// |λ w(α)| ≤ λ in all entries.
+    fn scale(&self, lambda: f64, l1_ratio: f64) -> f64 {
+        let larger = |most: f64, w: &f64| if w.abs() <= most { most } else { w.abs() };
+        if l1_ratio == 1.0 {
+            let largest = self.weights.iter().fold(0.0, larger) + self.error;
+            return (1.0 - gamma(8)) / largest.max(1.0);
+        }
+        // The derivative of the value falls, and is concave: Newton's method from 1 does not overshoot.
+        let mut scale = 1.0;
+        for _ in 0..MAX_STEPS {
+            let (mut slope, mut bend) = (0.0, 0.0);
+            for weight in &self.weights {
+                let excess = scale * weight.abs() - l1_ratio;
+                if excess > 0.0 {
+                    slope += weight.abs() * excess;
+                    bend += weight * weight;
+                }
+            }
+            let factor = lambda / (1.0 - l1_ratio);
+            let slope = self.linear - factor * slope;
+            if slope >= 0.0 || bend == 0.0 {
+                break;
+            }
+            scale = (scale + slope / (factor * bend)).max(0.0);
+        }
+        scale
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(linear: f64, weights: &[f64]) -> DualMixture {
+        DualMixture { linear, error: 0.0, weights: weights.to_vec() }
+    }
+
+    #[test]
+    fn bounds_are_those_of_the_best_scale() {
+        // With an L1 penalty alone, the largest entry must be at most 1.
+        let l1 = ElasticNet::new(1.0).unwrap();
+        assert!((point(3.0, &[0.5, -4.0]).bound(0.1, l1) - 0.75).abs() < 1e-12);
+        assert!((point(3.0, &[0.5, -0.9]).bound(0.1, l1) - 3.0).abs() < 1e-12);
+        for l1_ratio in [0.1, 0.5, 0.9] {
+            let net = ElasticNet::new(l1_ratio).unwrap();
+            for (linear, lambda) in [(3.0, 0.1), (0.3, 2.0), (-1.0, 1.0)] {
+                let value = |s: f64| {
+                    let excess = |w: f64| (s * w - l1_ratio).max(0.0);
+                    let square = excess(0.5).powi(2) + excess(4.0).powi(2) + excess(1.0).powi(2);
+                    s * linear - lambda / (1.0 - l1_ratio) / 2.0 * square
+                };
+                let best = (0..=100_000).map(|i| value(f64::from(i) / 1e5)).fold(0.0, f64::max);
+                let bound = point(linear, &[0.5, -4.0, 1.0]).bound(lambda, net);
+                assert!(bound <= best * (1.0 + 1e-8) && bound > best - 1e-6, "{bound} {best}");
+            }
         }
     }
 }

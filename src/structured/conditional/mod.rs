@@ -8,6 +8,7 @@
 
 mod dual_point;
 mod layout;
+mod penalty;
 mod rounding;
 mod solver;
 
@@ -16,15 +17,16 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+pub use penalty::ElasticNet;
 pub use solver::{ConditionalFit, conditional_path, fit_conditional};
 
 use self::dual_point::DualMixture;
 use self::layout::WeightLayout;
 use self::rounding::Reach;
 use super::marginals::chain_marginals;
-use super::model::{Chain, ChainLink, Model, Work};
+use super::model::{Chain, ChainLink, FORBIDDEN, Model, Work};
 use crate::dual::rounding::{Sum, gamma, norm_above};
-use crate::dual::{BlockTerms, Bounded, Shares, Totals, objective};
+use crate::dual::{BlockTerms, Bounded, Shares, Totals};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
@@ -47,6 +49,7 @@ struct Field<'a> {
     /// The order of the weights in a pass, if it differs from the chain's.
     layout: Option<Arc<WeightLayout<'a>>>,
     shares: Shares,
+    penalty: ElasticNet,
     /// Only every `stride`-th sequence is used.
     stride: usize,
 }
@@ -72,6 +75,9 @@ struct Group {
     scratch: FieldBuffers,
 }
 
+/// A loss above this is that of labels with a forbidden transition.
+const IMPOSSIBLE: f64 = -0.1 * FORBIDDEN;
+
 /// The groups that are computed at a time, one for each thread.
 type Groups = Vec<Group>;
 
@@ -83,10 +89,16 @@ struct FieldBuffers {
     variances: Vec<f64>,
     work: Work,
     truth: Sparse,
+    /// The logarithms of the costs of wrong labels, if there are costs.
+    costs: Vec<f64>,
+    /// The scores and the marginals of the labels that agree with the known ones, if not all labels
+    /// of the sequence are known.
+    agreeing: Vec<f64>,
+    expected: Vec<f64>,
 }
 
 impl<'a> Field<'a> {
-    fn new(chain: &'a Chain, shares: Shares) -> Result<Self> {
+    fn new(chain: &'a Chain, shares: Shares, penalty: ElasticNet) -> Result<Self> {
         if !chain.is_labelled() {
             return Err(Error::argument("y", "the examples have no labels"));
         }
@@ -95,12 +107,17 @@ impl<'a> Field<'a> {
         }
         let shares = shares.with_features(chain.norms())?;
         let layout = WeightLayout::new(chain).map(Arc::new);
-        Ok(Self { chain, layout, shares, stride: 1 })
+        Ok(Self { chain, layout, shares, penalty, stride: 1 })
     }
 
     /// Number of sequences in use.
     fn n_used(&self) -> usize {
         self.shares.n_blocks().div_ceil(self.stride)
+    }
+
+    /// Whether some labels are unknown: then the loss is not convex, and there is no certificate.
+    fn is_partial(&self) -> bool {
+        self.chain.has_unknown()
     }
 
     /// P(0).
@@ -112,7 +129,15 @@ impl<'a> Field<'a> {
             scratch.scores.resize(self.chain.n_parts(example), 0.0);
             self.chain.scores_at_zero(example, &mut scratch.scores);
             let share = Bounded::exact(self.shares.of(example));
-            sum.add(scratch.look(self.chain, example, 0.0).0 * share);
+            let loss = scratch.look(self.chain, example, 0.0).0;
+            interrupt.check()?;
+            if loss.value() > IMPOSSIBLE {
+                let message = format!(
+                    "transitions forbid all labels of sentence {example} that agree with y"
+                );
+                return Err(Error::argument("y", message));
+            }
+            sum.add(loss * share);
         }
         Ok(sum.total())
     }
@@ -149,9 +174,10 @@ impl<'a> Field<'a> {
         }
         let mut gradient = self.packed(pull);
         let own: Vec<f64> = gradient.iter().map(|value| -value / lambda).collect();
-        let primal = objective(lambda, weights, loss.total());
+        let primal = self.penalty.objective(lambda, weights, loss.total());
         let dual = DualMixture { linear: totals.linear(), error: totals.distance(), weights: own };
-        gradient.iter_mut().zip(weights).for_each(|(slope, weight)| *slope += lambda * weight);
+        let ridge = self.penalty.ridge(lambda);
+        gradient.iter_mut().zip(weights).for_each(|(slope, weight)| *slope += ridge * weight);
         let diagonal = curved.then(|| {
             let mut packed = self.packed(diagonal);
             packed.iter_mut().for_each(|bend| *bend += lambda);
@@ -206,7 +232,9 @@ impl<'a> Field<'a> {
             self.scores(example, at, &mut scratch.scores);
             let found = scratch.look(self.chain, example, at.norm);
             loss.add(found.0 * Bounded::exact(share));
-            totals.add(&self.shares, example, &scratch.terms(self.chain, example, found));
+            if !self.is_partial() {
+                totals.add(&self.shares, example, &scratch.terms(self.chain, example, found));
+            }
             if curved {
                 scratch.variances.clear();
                 scratch
@@ -215,7 +243,7 @@ impl<'a> Field<'a> {
                 let image = (&scratch.variances[..], share, true);
                 self.add_image(example, image, diagonal);
             }
-            scratch.truth.iter().for_each(|(part, one)| scratch.marginals[*part as usize] -= one);
+            scratch.subtract_truth();
             self.add_image(example, (&scratch.marginals, share, false), pull);
         }
     }
@@ -266,36 +294,78 @@ struct Point<'a> {
 }
 
 impl FieldBuffers {
-    /// Φ_i at the scores, rounded outwards, for weights of at most this norm, and the size of its
-    /// numbers; stores its marginals.
+    /// Φ_i at the scores, to which it adds costs, rounded outwards, for weights of at most this norm,
+    /// and the size of its numbers; stores its marginals.
     fn look(&mut self, chain: &Chain, example: usize, norm: f64) -> (Bounded, Reach) {
         self.marginals.resize(self.scores.len(), 0.0);
+        chain.log_costs(example, &mut self.costs);
+        self.scores.iter_mut().zip(&self.costs).for_each(|(score, cost)| *score += cost);
         let scores = chain.chain_scores(example, &self.scores);
         let log_sum = chain_marginals(scores, &mut self.work, &mut self.marginals);
-        chain.parts(example, chain.truth(example), &mut self.truth);
-        let reach = Reach::of(scores);
-        let error = chain.size(example).loss_error(0.0, norm) + reach.log_error();
-        (Bounded::new(log_sum - dot(&self.scores, &self.truth), error), reach)
+        let cost = largest(&self.costs);
+        let mut reach = Reach::of(scores);
+        reach.largest += cost;
+        let error = chain.size(example).loss_error(cost, norm) + reach.log_error();
+        (Bounded::new(log_sum - self.right(chain, example), error), reach)
+    }
+
+    /// The score of the right labels, or the logarithm of the sum over all labels that agree with
+    /// those that are known.
+    fn right(&mut self, chain: &Chain, example: usize) -> f64 {
+        self.expected.clear();
+        if chain.is_known(example) {
+            chain.parts(example, chain.truth(example), &mut self.truth);
+            return dot(&self.scores, &self.truth);
+        }
+        self.agreeing.clone_from(&self.scores);
+        chain.forbid_others(example, &mut self.agreeing);
+        self.expected.resize(self.scores.len(), 0.0);
+        let scores = chain.chain_scores(example, &self.agreeing);
+        chain_marginals(scores, &mut self.work, &mut self.expected)
+    }
+
+    /// Subtracts the right labels, or their expectation, from the marginals.
+    fn subtract_truth(&mut self) {
+        if self.expected.is_empty() {
+            self.truth.iter().for_each(|(part, one)| self.marginals[*part as usize] -= one);
+        } else {
+            let expected = self.marginals.iter_mut().zip(&self.expected);
+            expected.for_each(|(marginal, expected)| *marginal -= expected);
+        }
     }
 
     /// The contribution of the scores' distribution to the dual value.
     fn terms(&self, chain: &Chain, example: usize, (loss, reach): (Bounded, Reach)) -> BlockTerms {
-        // H = Φ − ⟨θ, μ − μ(y)⟩, for the computed θ.
+        // H = Φ − ⟨θ, μ − μ(y)⟩, for the computed θ with costs; the expected cost is added.
         let linear = vectors::dot(&self.scores, &self.marginals);
         let entropy = loss.value() + dot(&self.scores, &self.truth) - linear;
+        let costs =
+            self.costs.iter().zip(&self.marginals).filter(|(cost, _)| is_finite_cost(**cost));
+        let cost: f64 = costs.map(|(cost, marginal)| cost * marginal).sum();
         // One part per position, and one per transition.
         let n_parts = 2 * chain.sequence_len(example);
         let defect = reach.relative_error() * n_parts as f64;
         let rounding = (defect + gamma(self.scores.len()) * n_parts as f64) * reach.largest;
         BlockTerms {
-            linear: entropy - 2.0 * reach.log_error() - rounding,
+            linear: entropy + cost - 2.0 * reach.log_error() - 2.0 * rounding,
             bend: 0.0,
             length: 2.0 * n_parts as f64 * (1.0 + gamma(8)) + defect,
             n_entries: self.scores.len(),
             defect,
-            scales: chain.size(example).scales(0.0),
+            scales: chain.size(example).scales(largest(&self.costs)),
         }
     }
+}
+
+/// Whether a wrong label with this logarithm of its cost counts at all.
+fn is_finite_cost(cost: f64) -> bool {
+    cost > 1e-3 * FORBIDDEN
+}
+
+/// The largest logarithm of a cost that is not 0.
+fn largest(costs: &[f64]) -> f64 {
+    let costs = costs.iter().filter(|cost| is_finite_cost(**cost));
+    costs.fold(0.0, |largest, cost| largest.max(cost.abs()))
 }
 
 /// target += scale Aᵀδ for only the transitions and the first and last labels, whose weights are at

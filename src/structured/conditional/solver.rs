@@ -4,6 +4,7 @@
 use std::ops::ControlFlow;
 
 use super::dual_point::DualMixture;
+use super::penalty::ElasticNet;
 use super::{Evaluation, Field, Groups};
 use crate::dual::Shares;
 use crate::error::{Error, Result};
@@ -36,21 +37,22 @@ pub struct ConditionalFit {
     pub weights: Vec<f64>,
 }
 
-/// Minimises λ/2 ‖w‖² + Σ p_i Φ_i(w), the logistic loss of labelled sequences, from `start` or 0.
+/// Minimises a penalty plus Σ p_i Φ_i(w), the logistic loss of labelled sequences, from `start` or 0.
+/// Without a certificate if labels are unknown.
 ///
 /// # Errors
 /// Errors of [`run`]; [`Error::InvalidArgument`] for sequences without labels and a start of
 /// another length; [`Error::Memory`].
 pub fn fit_conditional(
-    chain: &Chain,
-    shares: Shares,
+    (chain, shares): (&Chain, Shares),
+    penalty: ElasticNet,
     target: Target,
     start: Option<Vec<f64>>,
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<ConditionalFit> {
     let n_weights = chain.n_weights();
-    let field = field(chain, shares)?;
+    let field = field(chain, shares, penalty)?;
     let weights = start.unwrap_or_else(|| vec![0.0; n_weights]);
     if weights.len() != n_weights {
         return Err(Error::argument("warm_start", "the weights belong to another problem"));
@@ -78,7 +80,10 @@ pub fn conditional_path(
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<Vec<Piece>> {
     let from = shares.lambda();
-    let field = field(chain, shares)?;
+    let field = field(chain, shares, ElasticNet::new(0.0)?)?;
+    if field.is_partial() {
+        return Err(Error::argument("y", "a path needs all labels"));
+    }
     let stopping = target.stopping(field.null_objective(interrupt)?);
     let mut solver = Lbfgs::new(field, vec![0.0; chain.n_weights()], interrupt)?;
     solver.is_begun = false;
@@ -86,12 +91,12 @@ pub fn conditional_path(
 }
 
 /// The problem, after a check that its solution fits into memory.
-fn field(chain: &Chain, shares: Shares) -> Result<Field<'_>> {
+fn field(chain: &Chain, shares: Shares, penalty: ElasticNet) -> Result<Field<'_>> {
     let n_weights = chain.n_weights();
     let what = || format!("d = {n_weights} weights");
     let n_vectors = 2 * n_remembered(n_weights) + 13 + 2 * rayon::current_num_threads();
     require(8 * n_vectors as u128 * n_weights as u128, what, "use fewer features")?;
-    Field::new(chain, shares)
+    Field::new(chain, shares, penalty)
 }
 
 /// Number of pairs that are remembered.
@@ -131,7 +136,8 @@ impl<'a> Lbfgs<'a> {
             }
             let mut solver = Lbfgs::new(field, weights, interrupt)?;
             for _ in 0..n_steps {
-                if let Progress::Exhausted(_) = solver.advance(interrupt)? {
+                let progress = solver.advance(interrupt)?;
+                if matches!(progress, Progress::Exhausted(_) | Progress::Settled(_)) {
                     break;
                 }
             }
@@ -139,7 +145,7 @@ impl<'a> Lbfgs<'a> {
         }
         let next = self.field.evaluate(&weights, true, &mut self.groups, interrupt)?;
         if next.primal < self.now.primal {
-            self.best.improve(&next.dual, self.field.shares.lambda());
+            self.improve_bound(&next.dual);
             (self.weights, self.now) = (weights, next);
         }
         Ok(())
@@ -147,14 +153,38 @@ impl<'a> Lbfgs<'a> {
 
     fn certificate(&self) -> Certificate {
         let primal = self.now.primal;
-        Certificate { primal, dual: self.best.value(self.field.shares.lambda()) }
+        let lambda = self.field.shares.lambda();
+        Certificate { primal, dual: self.best.bound(lambda, self.field.penalty) }
+    }
+
+    /// Mixes the best dual point with another one.
+    fn improve_bound(&mut self, dual: &DualMixture) {
+        if !self.field.is_partial() {
+            self.best.improve(dual, self.field.shares.lambda(), self.field.penalty);
+        }
+    }
+
+    /// The slopes of the objective.
+    fn slopes(&self) -> Vec<f64> {
+        let Field { penalty, shares, .. } = &self.field;
+        penalty.slopes(shares.lambda(), &self.weights, &self.now.gradient)
+    }
+
+    /// The report of an epoch, the last one if `ends`.
+    fn report(&self, ends: bool) -> Progress {
+        match (self.field.is_partial(), ends) {
+            (true, false) => Progress::Objective(self.now.primal),
+            (true, true) => Progress::Settled(self.now.primal),
+            (false, false) => Progress::Epoch(self.certificate()),
+            (false, true) => Progress::Exhausted(self.certificate()),
+        }
     }
 
     /// −H ∇P.
-    fn direction(&self) -> Vec<f64> {
-        let downhill = self.now.gradient.iter().map(|slope| -slope).collect();
+    fn direction(&self, slopes: &[f64]) -> Vec<f64> {
+        let downhill = slopes.iter().map(|slope| -slope).collect();
         let divide = |product: f64, curvature: f64| 1.0 / curvature * product;
-        self.memory.multiply_inverse(downhill, divide, |mut v| {
+        let mut direction = self.memory.multiply_inverse(downhill, divide, |mut v| {
             if let Some(diagonal) = &self.now.diagonal {
                 let scale = self.memory.pairs().back().map_or(1.0, |pair| {
                     let squares = pair.change.iter().zip(diagonal).map(|(y, d)| y * y / d);
@@ -163,16 +193,20 @@ impl<'a> Lbfgs<'a> {
                 v.iter_mut().zip(diagonal).for_each(|(v, d)| *v *= scale / d);
             }
             v
-        })
+        });
+        self.field.penalty.align(&mut direction, slopes);
+        direction
     }
 
     /// A sufficiently better model in the given direction; None if rounding hides the decrease.
     fn search(
         &mut self,
         direction: &[f64],
+        slopes: &[f64],
         interrupt: &Interrupt,
     ) -> Result<Option<(Vec<f64>, Evaluation)>> {
-        let (slope, value) = (long_dot(direction, &self.now.gradient), self.now.primal);
+        let (slope, value) = (long_dot(direction, slopes), self.now.primal);
+        let penalty = self.field.penalty;
         if slope >= 0.0 || slope.is_nan() {
             return Ok(None);
         }
@@ -181,7 +215,13 @@ impl<'a> Lbfgs<'a> {
         while step > 1e-8 {
             let mut weights = self.weights.clone();
             long_axpy(&mut weights, step, direction);
+            penalty.stay_in_orthant(&mut weights, &self.weights, slopes);
             let next = self.field.evaluate(&weights, curved, &mut self.groups, interrupt)?;
+            let slope = if penalty.has_l1() {
+                (long_dot(&weights, slopes) - long_dot(&self.weights, slopes)) / step
+            } else {
+                slope
+            };
             match shorter_step(step, slope, value, next.primal) {
                 None => return Ok(Some((weights, next))),
                 Some(shorter) => step = shorter,
@@ -197,7 +237,7 @@ impl<'a> Lbfgs<'a> {
         let y: Vec<f64> = difference(&next.gradient, &self.now.gradient);
         self.memory.push(s, y, n_remembered(weights.len()));
         let diagonal = next.diagonal.or_else(|| self.now.diagonal.take());
-        self.best.improve(&next.dual, self.field.shares.lambda());
+        self.improve_bound(&next.dual);
         self.now = Evaluation { diagonal, ..next };
         self.weights = weights;
     }
@@ -210,22 +250,26 @@ impl Solver for Lbfgs<'_> {
             self.begin(interrupt)?;
         }
         loop {
-            let direction = self.direction();
-            if let Some((weights, next)) = self.search(&direction, interrupt)? {
+            let slopes = self.slopes();
+            let direction = self.direction(&slopes);
+            if let Some((weights, next)) = self.search(&direction, &slopes, interrupt)? {
                 self.accept(weights, next);
                 break;
             }
             // Without memory, the direction may still be a descent direction.
             if self.memory.pairs().is_empty() {
-                return Ok(Progress::Exhausted(self.certificate()));
+                return Ok(self.report(true));
             }
             self.memory.clear();
         }
         self.epochs += 1;
-        Ok(Progress::Epoch(self.certificate()))
+        Ok(self.report(false))
     }
 
     fn certify(&mut self, _: &Interrupt) -> Result<Certificate> {
+        if self.field.is_partial() {
+            return Err(Error::argument("max_iter", "must be at least 1 if labels are unknown"));
+        }
         Ok(self.certificate())
     }
 
@@ -256,7 +300,7 @@ impl PathSolver for Lbfgs<'_> {
             // The regulariser's contribution to the gradient changes is known exactly.
             self.memory.add_square(lambda - before);
             self.now = self.field.evaluate(&self.weights, true, &mut self.groups, interrupt)?;
-            self.best.improve(&self.now.dual, lambda);
+            self.best.improve(&self.now.dual, lambda, self.field.penalty);
         }
         let trace = run(self, target, interrupt, observe)?;
         Ok((self.certificate(), trace.epochs.len()))

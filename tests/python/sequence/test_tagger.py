@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 from sentences import scored, sentences
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from dualgap.sequence import SequenceTagger
@@ -308,12 +309,28 @@ def test_a_warm_start_goes_on_where_the_last_fit_ended(loss: str) -> None:
     assert model.dual_objective_ <= cold.objective_
     assert cold.dual_objective_ <= model.objective_
     assert model.n_iter_ < first
-    if loss == "hamming":
-        with pytest.warns(UserWarning, match="warm_start: .* lengths"):
-            model.fit(X[:7], y[:7])
-    else:
-        model.fit(X[:7], y[:7])
+    model.fit(X[:7], y[:7])
     assert model.converged_
+
+
+def test_a_warm_start_knows_sentences_by_their_content() -> None:
+    X, y = sentences(220)
+    model = tagger(warm_start=True, tol=1e-3).fit(X[:200], y[:200])
+    # Another order, other sentences, new features and new columns.
+    order = np.random.default_rng(0).permutation(220)
+    own = [[*X[i], ["new"]] if i >= 210 else X[i] for i in order]
+    labels = [[*y[i], "B-VP"] if i >= 210 else y[i] for i in order]
+    model.max_iter = 3
+    cold = tagger(tol=1e-3, max_iter=3)
+    for fitted in (model, cold):
+        with pytest.warns(ConvergenceWarning):
+            fitted.fit(own, labels)
+    assert model.duality_gap_ < 0.3 * cold.duality_gap_
+    tight = tagger(tol=1e-3).fit(own, labels)
+    assert model.dual_objective_ <= tight.objective_
+    assert tight.dual_objective_ <= model.objective_
+    with pytest.warns(UserWarning, match="warm_start: .* no sentence"):
+        tagger(warm_start=True).fit(X[:5], y[:5]).fit(X[100:110], y[100:110])
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -331,7 +348,7 @@ def test_a_warm_start_finds_labels_by_their_names(loss: str) -> None:
     assert first[0] < 0.5 * first[1]
     renamed = [[f"new-{label}" for label in labels] for labels in y]
     if loss == "hamming":
-        with pytest.warns(UserWarning, match="warm_start: .* labels"):
+        with pytest.warns(UserWarning, match="warm_start: .* no sentence"):
             model.fit(X, renamed)
     assert model.converged_
 
@@ -388,9 +405,8 @@ def test_bad_arguments_are_named() -> None:
         model.predict([np.ones((2, 2))])
     with pytest.raises(ValueError, match=r"^k: "):
         model.predict_top_k(X, 0)
-    for unused in ({"class_weight": {"O": 2.0}}, {"sampling": "gap"}):
-        with pytest.raises(ValueError, match="does not use it"):
-            tagger("logistic", **unused).fit(X, y)
+    with pytest.raises(ValueError, match="does not use it"):
+        tagger("logistic", sampling="gap").fit(X, y)
 
 
 def test_empty_sentences_and_generators() -> None:

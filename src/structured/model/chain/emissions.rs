@@ -15,11 +15,16 @@ pub struct SeenPairs {
 }
 
 impl SeenPairs {
-    /// The pairs that occur in rows with these labels.
-    pub(super) fn seen(rows: &CompactRows, labels: &[u32], n_states: usize) -> Self {
+    /// The pairs that occur in rows with these labels, if they are known.
+    pub(super) fn seen(
+        rows: &CompactRows,
+        (labels, known): (&[u32], Option<&[bool]>),
+        n_states: usize,
+    ) -> Self {
         let n_words = n_states.div_ceil(64);
         let mut marks = vec![0_u64; rows.n_features() * n_words];
-        for (row, label) in labels.iter().enumerate() {
+        let is_known = |row: usize| known.is_none_or(|known| known[row]);
+        for (row, label) in labels.iter().enumerate().filter(|(row, _)| is_known(*row)) {
             let (word, bit) = (*label as usize / 64, 1 << (label % 64));
             rows.visit(row, |feature, value| {
                 marks[feature * n_words + word] |= if value == 0.0 { 0 } else { bit };
@@ -65,9 +70,9 @@ impl Emissions {
         self.pairs.as_ref()
     }
 
-    /// Keeps only the weights of pairs that occur in rows with these labels.
-    pub fn restrict(&mut self, labels: &[u32]) {
-        self.pairs = Some(SeenPairs::seen(&self.rows, labels, self.n_states));
+    /// Keeps only the weights of pairs that occur in rows with these labels, if they are known.
+    pub fn restrict(&mut self, labels: &[u32], known: Option<&[bool]>) {
+        self.pairs = Some(SeenPairs::seen(&self.rows, (labels, known), self.n_states));
     }
 
     pub fn n_weights(&self) -> usize {

@@ -1,6 +1,7 @@
 //! Chains: sequences whose neighbouring labels interact.
 
 mod emissions;
+mod known;
 mod links;
 mod viterbi;
 
@@ -44,6 +45,8 @@ pub struct Chain {
     loss: Hamming,
     /// The cost of an error at each row; 1 by default.
     costs: Option<Vec<f64>>,
+    /// Whether each row's label is known, if not all are.
+    known: Option<Vec<bool>>,
 }
 
 impl Chain {
@@ -81,6 +84,7 @@ impl Chain {
             edges: None,
             loss,
             costs: None,
+            known: None,
         };
         chain.check_parts()?;
         Ok(chain)
@@ -115,7 +119,7 @@ impl Chain {
             return Err(Error::argument("transitions", "must cover all labels"));
         }
         if self.is_labelled() {
-            for example in 0..self.n_examples() {
+            for example in (0..self.n_examples()).filter(|example| self.is_known(*example)) {
                 links.check_label(example, self.truth(example))?;
             }
         }
@@ -131,7 +135,7 @@ impl Chain {
         let Some(labels) = &self.labels else {
             return Err(Error::argument("y", "the examples have no labels"));
         };
-        self.emissions.restrict(labels);
+        self.emissions.restrict(labels, self.known.as_deref());
         Ok(self)
     }
 

@@ -1,0 +1,111 @@
+//! The penalty of a fit, and the steps that it allows.
+
+use crate::dual::objective;
+use crate::dual::rounding::{Bounded, gamma};
+use crate::error::{Error, Result};
+
+/// Number of values that are summed one by one; sums of pieces have small rounding errors.
+const PIECE: usize = 1024;
+
+/// λ (ρ ‖w‖₁ + (1 − ρ)/2 ‖w‖²) for a share ρ of the L1 norm: 0 for an L2 penalty, 1 for an L1 penalty.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ElasticNet {
+    l1_ratio: f64,
+}
+
+impl ElasticNet {
+    /// The penalty with this ρ.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming `l1_ratio` unless it is from 0 to 1.
+    pub fn new(l1_ratio: f64) -> Result<Self> {
+        if (0.0..=1.0).contains(&l1_ratio) {
+            return Ok(Self { l1_ratio });
+        }
+        Err(Error::argument("l1_ratio", format!("must be from 0 to 1, got {l1_ratio}")))
+    }
+
+    /// Whether the L1 norm has a share.
+    pub fn has_l1(self) -> bool {
+        self.l1_ratio > 0.0
+    }
+
+    /// λ (1 − ρ).
+    pub fn ridge(self, lambda: f64) -> f64 {
+        lambda * (1.0 - self.l1_ratio)
+    }
+
+    /// The penalty plus the loss, rounded up.
+    pub fn objective(self, lambda: f64, weights: &[f64], loss: Bounded) -> f64 {
+        if !self.has_l1() {
+            return objective(lambda, weights, loss);
+        }
+        let pieces = weights.chunks(PIECE);
+        let depth = PIECE.min(weights.len()) + pieces.len();
+        let sum: f64 = pieces.map(|piece| piece.iter().map(|w| w.abs()).sum::<f64>()).sum();
+        let norm = Bounded::new(sum, gamma(depth) * sum);
+        let exact = Bounded::exact;
+        let share = exact(lambda) * exact(self.l1_ratio) * norm;
+        // The rounding of 1 − ρ and of its product with λ.
+        objective(self.ridge(lambda) * (1.0 + gamma(4)), weights, loss + share)
+    }
+
+    /// The slopes of the objective along its steepest descent (Andrew and Gao 2007), given the
+    /// gradient of its smooth part: at a weight of 0 that of the side on which it decreases, or 0.
+    pub fn slopes(self, lambda: f64, weights: &[f64], gradient: &[f64]) -> Vec<f64> {
+        let l1 = lambda * self.l1_ratio;
+        let slope = |(weight, slope): (&f64, &f64)| {
+            if *weight != 0.0 {
+                slope + l1.copysign(*weight)
+            } else if slope.abs() > l1 {
+                slope - l1.copysign(*slope)
+            } else {
+                0.0
+            }
+        };
+        weights.iter().zip(gradient).map(slope).collect()
+    }
+
+    /// Sets the entries of a direction that do not descend to 0.
+    pub fn align(self, direction: &mut [f64], slopes: &[f64]) {
+        if self.has_l1() {
+            let entries = direction.iter_mut().zip(slopes);
+            entries.for_each(|(entry, slope)| *entry *= f64::from(*entry * slope < 0.0));
+        }
+    }
+
+    /// Sets weights after a step to 0 where their sign is not that of the weight before, or of the
+    /// descent from 0.
+    pub fn stay_in_orthant(self, weights: &mut [f64], before: &[f64], slopes: &[f64]) {
+        if self.has_l1() {
+            for ((weight, before), slope) in weights.iter_mut().zip(before).zip(slopes) {
+                let side = if *before == 0.0 { -slope } else { *before };
+                *weight *= f64::from(*weight * side > 0.0);
+            }
+        }
+    }
+
+    /// ρ.
+    pub fn l1_ratio(self) -> f64 {
+        self.l1_ratio
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slopes_are_those_of_the_descending_side() {
+        assert!(ElasticNet::new(1.1).is_err() && ElasticNet::new(f64::NAN).is_err());
+        let net = ElasticNet::new(0.5).unwrap();
+        let slopes = net.slopes(2.0, &[1.0, -1.0, 0.0, 0.0, 0.0], &[0.5, 0.5, 0.5, 3.0, -3.0]);
+        assert_eq!(slopes, [1.5, -0.5, 0.0, 2.0, -2.0]);
+        let mut direction = [-1.0, 1.0, 5.0, 1.0, 1.0];
+        net.align(&mut direction, &slopes);
+        assert_eq!(direction, [-1.0, 1.0, 0.0, 0.0, 1.0]);
+        let mut weights = [-0.5, 0.5, 0.0, -1.0, 1.0];
+        net.stay_in_orthant(&mut weights, &[1.0, -1.0, 0.0, 0.0, 0.0], &slopes);
+        assert_eq!(weights, [0.0, 0.0, 0.0, -1.0, 1.0]);
+    }
+}
