@@ -50,7 +50,7 @@ PYTHON_LAYERS = [
         "datasets",
         "sequence",
     },
-    {"plotting", "export", "cli"},
+    {"_report", "plotting", "export", "cli"},
     {"__main__"},
 ]
 MAX_FILE_LINES = 500

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dualgap._core import __version__
 
 if TYPE_CHECKING:
+    from dualgap._report import report
     from dualgap.chunks import Chunks
     from dualgap.distributed import ConsensusSVC
     from dualgap.logistic import LogisticRegression, LogisticRegressionCV
@@ -39,6 +40,7 @@ __all__ = [
     "StructuredCV",
     "StructuredSVM",
     "__version__",
+    "report",
 ]
 # The recommender needs pandas, an optional dependency.
 if find_spec("pandas") is not None:
@@ -62,6 +64,7 @@ _HOME = {
     "SequenceTagger": "sequence",
     "StructuredCV": "structured",
     "StructuredSVM": "structured",
+    "report": "_report",
 }
 _MODULES = {*_HOME.values(), "datasets", "export", "losses", "metrics", "plotting"}
 

@@ -1,0 +1,5 @@
+"""Reports of fitted models as HTML pages."""
+
+from dualgap._report.page import report
+
+__all__ = ["report"]
