@@ -64,6 +64,8 @@ class Summary:
     labels: NDArray[Any]
     label_weights: FloatArray
     columns: NDArray[Any] | None
+    squares: FloatArray
+    """Sum of the squares of each column present here."""
     fingerprint: str | None
     """Hash of rows, labels and weights, if requested."""
 
@@ -168,7 +170,16 @@ def summarize(part: Part, fingerprint: bool) -> Summary:
     counts = np.bincount(codes, weights=part.weights, minlength=len(labels)).astype(np.float64)
     found = _fingerprint(part, labels, codes) if fingerprint else None
     shape = (part.X.shape[0], part.n_features)
-    return Summary(*shape, part.names, labels, counts, part.columns, found)
+    return Summary(*shape, part.names, labels, counts, part.columns, _squares(part.X), found)
+
+
+def _squares(rows: Any) -> FloatArray:
+    """Return the sum of the squares of each column."""
+    if sp.issparse(rows):
+        squares = rows.data.astype(np.float64) ** 2
+        found = np.bincount(rows.indices, weights=squares, minlength=rows.shape[1])
+        return found.astype(np.float64)
+    return np.asarray(np.einsum("ij,ij->j", rows, rows, dtype=np.float64))
 
 
 def _fingerprint(part: Part, labels: NDArray[Any], codes: NDArray[Any]) -> str:

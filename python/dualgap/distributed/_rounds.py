@@ -69,32 +69,44 @@ class Absent:
     """Closed-form contribution of all partitions to the columns that they lack.
 
     A partition's loss does not depend on the weights of columns in which it has no entries, so the
-    sub-problem's solution there is w = (rho w_bar - a) / (lambda + rho). Every multiplier a starts
-    at 0, so it is the same for all partitions that lack the column.
+    sub-problem's solution there is w = (penalty w_bar - a) / curvature, where the curvature is
+    lambda + rho. Every multiplier a starts at 0, so it is the same for all partitions that lack the
+    column.
     """
 
     shares: FloatArray
     """For each column, the sum of the shares of the partitions that lack it."""
     multiplier: FloatArray
 
-    def _weights(self, consensus: FloatArray, lam: float, rho: float) -> FloatArray:
-        return (rho * consensus - self.multiplier) / (lam + rho)
+    def _weights(self, consensus: FloatArray, penalty: Any, curvature: float) -> FloatArray:
+        weights: FloatArray = (penalty * consensus - self.multiplier) / curvature
+        return weights
 
     def add(
-        self, vector: FloatArray, consensus: FloatArray, lam: float, rho: float, relaxation: float
+        self,
+        vector: FloatArray,
+        consensus: FloatArray,
+        penalty: Any,
+        curvature: float,
+        relaxation: float,
     ) -> tuple[float, float]:
         """Add the partitions' vectors to `vector`; return the sums of ||w||^2 and ||a||^2."""
-        weights = self._weights(consensus, lam, rho)
+        weights = self._weights(consensus, penalty, curvature)
         shares = np.tile(self.shares, len(vector) // len(self.shares))
-        vector += shares * (relaxation * weights + self.multiplier / rho)
+        vector += shares * (relaxation * weights + self.multiplier / penalty)
         return inner(shares * weights, weights), inner(shares * self.multiplier, self.multiplier)
 
     def update(
-        self, old: FloatArray, new: FloatArray, lam: float, rho: float, relaxation: float
+        self,
+        old: FloatArray,
+        new: FloatArray,
+        penalty: Any,
+        curvature: float,
+        relaxation: float,
     ) -> None:
         """Update the multiplier with the new consensus."""
-        weights = self._weights(old, lam, rho)
-        self.multiplier += rho * (relaxation * weights + (1.0 - relaxation) * old - new)
+        weights = self._weights(old, penalty, curvature)
+        self.multiplier += penalty * (relaxation * weights + (1.0 - relaxation) * old - new)
 
 
 @dataclass
@@ -223,13 +235,15 @@ def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float, f
 def _digest(run: Run, solution: Solution, plan: Plan, settings: Settings) -> None:
     """Compute the next consensus and the certificate from the sum over partitions."""
     lam, rho, relaxation = plan.regularization, run.rho, plan.relaxation if run.rho > 0 else 1.0
-    old = run.consensus
+    old, force = run.consensus, plan.penalty(rho)
+    curvature = lam + rho
     vector = solution.vector.ravel()
     square, multiplier_square = solution.square, solution.multiplier_square
     if run.absent is not None:
-        terms = run.absent.add(vector, old, lam, rho, relaxation)
+        terms = run.absent.add(vector, old, force, curvature, relaxation)
         square, multiplier_square = square + terms[0], multiplier_square + terms[1]
-    primal = 0.5 * lam * inner(old, old) + solution.loss
+    plain = plan.unscaled(old)
+    primal = 0.5 * lam * inner(plain, plain) + solution.loss
     # Rounded up: the error bound of sums of non-negative numbers.
     primal *= 1.0 + _EPSILON * (len(old) + settings.n_partitions + 16)
     if not np.isfinite(primal):
@@ -251,10 +265,10 @@ def _digest(run: Run, solution: Solution, plan: Plan, settings: Settings) -> Non
         spread = square - 2.0 * inner(new, mean) + inner(new, new)
         primal_residual = np.sqrt(max(0.0, spread))
     change = new - old
-    dual_residual = rho * np.sqrt(inner(change, change))
+    dual_residual = np.sqrt(inner(force * change, force * change))
     run.consensus = new
     if run.absent is not None:
-        run.absent.update(old, new, lam, rho, relaxation)
+        run.absent.update(old, new, force, curvature, relaxation)
     gap = run.gap if np.isfinite(run.gap) else np.nan
     row = [run.round, 0.0, primal, dual, gap, primal_residual, dual_residual, rho]
     run.rows.append([*row, solution.passes, solution.seconds])

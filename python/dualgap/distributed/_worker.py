@@ -22,6 +22,7 @@ from dualgap._npz import read_meta, read_npz, refused_as, write_npz
 from dualgap._validation import FloatArray, core_rows
 from dualgap._validation.labels import class_codes
 from dualgap.distributed._partition import Part
+from dualgap.distributed._scales import divided, penalty
 
 VERSION = _core.__version__
 
@@ -48,6 +49,8 @@ class Plan:
     """Folder for checkpoints, if any."""
     source: str | None
     """Folder with the checkpoints of the resumed run, if any."""
+    scales: FloatArray | None
+    """Powers of two by which the columns are divided, the constant one included, if any."""
 
     @property
     def n_columns(self) -> int:
@@ -59,6 +62,21 @@ class Plan:
         if present is None or not self.problem["bias"]:
             return present
         return np.append(present, self.n_features)
+
+    def scales_of(self, columns: NDArray[Any] | None) -> FloatArray | None:
+        """Return the scales of the columns of a partition's weights."""
+        return self.scales if self.scales is None or columns is None else self.scales[columns]
+
+    def unscaled(self, weights: FloatArray) -> FloatArray:
+        """Return weights of all columns in units of the rows."""
+        if self.scales is None:
+            return weights
+        return weights / np.tile(self.scales, len(self.classes))
+
+    def penalty(self, rho: float, columns: NDArray[Any] | None = None) -> Any:
+        """Return the penalty of the weights of these columns."""
+        scales = self.scales_of(columns)
+        return penalty(scales, self.regularization, rho, len(self.classes))
 
 
 @dataclass(frozen=True)
@@ -161,7 +179,8 @@ def solve(
 
     With the partition's share S, solution w, relaxation r and multiplier a, the vector is
     S (r w + a / rho). Its sum over partitions plus (1 - r) w_bar is the next consensus. All vectors
-    cover only the columns with entries in this partition; `_rounds.Absent` adds the others.
+    cover only the columns with entries in this partition; `_rounds.Absent` adds the others. Weights
+    and multipliers are in units of the columns (`_scales`), the image is not.
     """
     started = time.perf_counter()
     state = _checked_state(part, number, plan, order.round)
@@ -169,16 +188,65 @@ def solve(
         consensus = consensus.reshape(len(plan.classes), -1)[:, state.columns].ravel()
     consensus = _aligned(consensus)
     arrays, multiplier, restarted = _up_to_date(state, number, plan, order, attempt, consensus)
+    rows, settings = _subproblem(part, plan, order, state, (consensus, multiplier))
+    settings["beta"] = _unpacked(arrays)
+    result = _core.consensus_round(_aligned_rows(core_rows(rows)), state.labels, settings)
+    state.restored = False
+    weights, relaxation = result["weights"], plan.relaxation if order.rho > 0 else 1.0
+    scales, force = plan.scales_of(state.columns), plan.penalty(order.rho, state.columns)
+    vector = relaxation * weights
+    arrays = {"multiplier": multiplier, "relaxed": vector + (1.0 - relaxation) * consensus}
+    arrays.update(_packed(result["beta"].astype(part.X.dtype, copy=False)))
+    unkept = _keep_copy(number, plan, order, state, arrays)
+    with _LOCK:
+        # The result of an abandoned attempt is not part of the consensus: drop its state.
+        if state.attempt == attempt:
+            _keep(number, state, arrays, plan)
+    share, image, image_error = state.share, result["image"], result["image_error"]
+    if scales is not None:
+        image = image * np.tile(scales, len(plan.classes))
+        image_error *= scales.max()
+    if order.rho > 0:
+        vector += multiplier / force
+    vector *= share
+    return Solution(
+        vector=vector.reshape(len(plan.classes), -1),
+        image=(share * image).reshape(len(plan.classes), -1),
+        columns=state.columns,
+        loss=share * result["loss"],
+        dual_term=share * result["dual_term"],
+        image_error=share * image_error,
+        image_norm=share * np.sqrt(inner(image, image)),
+        square=share * inner(weights, weights),
+        multiplier_square=share * inner(multiplier, multiplier),
+        passes=result["n_epochs"],
+        seconds=time.perf_counter() - started,
+        restarted=int(restarted),
+        unkept=unkept,
+    )
+
+
+def _subproblem(
+    part: Part, plan: Plan, order: Order, state: _State, given: tuple[FloatArray, FloatArray]
+) -> tuple[Any, _core._RoundSettings]:
+    """Return the rows and the settings of a round, for a consensus and a multiplier."""
     shares: _core._SharesRecord = {
         "regularization": plan.regularization,
         "sample_weight": state.weights,
     }
-    settings = round_settings(plan.problem, shares, len(consensus))
+    scales, rows, problem = plan.scales_of(state.columns), part.X, plan.problem
+    consensus, multiplier = given
+    if scales is not None:
+        rows = divided(rows, scales)
+        problem = {**problem, "bias": problem["bias"] and problem["bias"] / float(scales[-1])}
+        # The shift (rho w_bar - a) / (lambda + rho) of the sub-problem, with this penalty.
+        force = plan.penalty(order.rho, state.columns)
+        multiplier = multiplier - (force - order.rho) * consensus
+    settings = round_settings(problem, shares, len(consensus))
     settings |= {
         "consensus": consensus,
         "multiplier": multiplier,
         "rho": order.rho,
-        "beta": _unpacked(arrays),
         "check_beta": state.restored,
         "gap": order.gap,
         "relative_gap": order.relative_gap,
@@ -188,36 +256,7 @@ def solve(
         "seed": (plan.seed + order.round) % 2**63,
         "callback": lambda *_: plan.run in _CANCELLED,
     }
-    result = _core.consensus_round(_aligned_rows(core_rows(part.X)), state.labels, settings)
-    state.restored = False
-    weights, relaxation = result["weights"], plan.relaxation if order.rho > 0 else 1.0
-    vector = relaxation * weights
-    arrays = {"multiplier": multiplier, "relaxed": vector + (1.0 - relaxation) * consensus}
-    arrays.update(_packed(result["beta"].astype(part.X.dtype, copy=False)))
-    unkept = _keep_copy(number, plan, order, state, arrays)
-    with _LOCK:
-        # The result of an abandoned attempt is not part of the consensus: drop its state.
-        if state.attempt == attempt:
-            _keep(number, state, arrays, plan)
-    share = state.share
-    if order.rho > 0:
-        vector += multiplier / order.rho
-    vector *= share
-    return Solution(
-        vector=vector.reshape(len(plan.classes), -1),
-        image=(share * result["image"]).reshape(len(plan.classes), -1),
-        columns=state.columns,
-        loss=share * result["loss"],
-        dual_term=share * result["dual_term"],
-        image_error=share * result["image_error"],
-        image_norm=share * np.sqrt(inner(result["image"], result["image"])),
-        square=share * inner(weights, weights),
-        multiplier_square=share * inner(multiplier, multiplier),
-        passes=result["n_epochs"],
-        seconds=time.perf_counter() - started,
-        restarted=int(restarted),
-        unkept=unkept,
-    )
+    return rows, settings
 
 
 def _checked_state(part: Part, number: int, plan: Plan, at: int) -> _State:
@@ -241,7 +280,7 @@ def _up_to_date(
         current = state.round == order.round - 1
         if current and "relaxed" in arrays:
             change = arrays["relaxed"] - consensus
-            change *= state.rho
+            change *= plan.penalty(state.rho, state.columns)
             multiplier = multiplier + change
             state.arrays, state.file = {**arrays, "multiplier": multiplier}, None
         # If the same round is repeated, the multiplier is already up to date.

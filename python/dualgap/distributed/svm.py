@@ -48,6 +48,7 @@ from dualgap.distributed._rounds import (
     resume,
     train,
 )
+from dualgap.distributed._scales import column_scales
 from dualgap.distributed._sources import (
     as_paths,
     dask_blocks,
@@ -266,6 +267,7 @@ class ConsensusSVC(LinearClassifier):
             seed=seed,
             folder=folder,
             source=source,
+            scales=column_scales(summaries, self.n_features_in_, problem["bias"], rho),
         )
         settings = Settings(
             tol=float(self.tol),
@@ -277,14 +279,14 @@ class ConsensusSVC(LinearClassifier):
             identity=identity,
         )
         train(engine, numbers, plan, settings, run)
-        self._store(run, X)
+        self._store(run, plan, X)
 
-    def _store(self, run: Run, X: Any) -> None:
+    def _store(self, run: Run, plan: Plan, X: Any) -> None:
         columns = np.array(run.rows).reshape(-1, len(COLUMNS)).T
         history: dict[str, NDArray[Any]] = dict(zip(COLUMNS, columns, strict=True))
         history["epoch"] = history["epoch"].astype(np.int64)
         assert run.best is not None
-        self._store_weights(run.best.reshape(len(self.classes_), -1))
+        self._store_weights(plan.unscaled(run.best).reshape(len(self.classes_), -1))
         result = {
             "history": history,
             "objective": run.primal,
@@ -420,9 +422,8 @@ class ConsensusSVC(LinearClassifier):
     ) -> dict[str, Any]:
         """Return the values that must be equal for a fit to be resumed, as read back from JSON."""
         entries: dict[str, Any] = {**problem, "lambda": lam, "classes": self.classes_}
-        entries["class_weight"] = factors
+        entries |= {"class_weight": factors, "n_features": self.n_features_in_}
         entries["n_rows"] = [summary.n_rows for summary in summaries]
-        entries["n_features"] = self.n_features_in_
         entries["rows, labels and weights"] = [summary.fingerprint for summary in summaries]
         result: dict[str, Any] = json.loads(json.dumps(entries, default=np.ndarray.tolist))
         return result
@@ -461,10 +462,9 @@ class ConsensusSVC(LinearClassifier):
             from dask.base import compute
 
             evaluate: Any = compute
-            predicted, y = evaluate(self.predict(X), y)
-            right = (np.asarray(predicted) == np.asarray(y)).astype(np.float64)
+            predicted, y = map(np.asarray, evaluate(self.predict(X), y))
             weights = None if sample_weight is None else np.asarray(sample_weight)
-            return float(np.average(right, weights=weights))
+            return float(np.average((predicted == y).astype(np.float64), weights=weights))
         return float(super().score(X, y, sample_weight))
 
     def _lazily(self, method: str, X: Any, dtype: Any, width: int, *arguments: int) -> Any:

@@ -1,0 +1,62 @@
+"""Scales of the columns: partitions agree on weights in units of their columns.
+
+With columns of very different scales, no single penalty suits all weights. The rows are therefore
+divided by powers of two s, which is exact, and the weights multiplied by them. The penalty makes up
+for the change of the regularizer: with the weights v = s w, the sum of lambda/2 ||v/s||^2 and
+penalty_j/2 (v_j - v_bar_j)^2 has the curvature lambda + rho everywhere, as in a plain sub-problem.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualgap._validation import FloatArray
+from dualgap.distributed._partition import Summary
+
+__all__ = ["column_scales", "divided", "penalty"]
+
+_LARGEST = 32.0
+"""Scale of a column up to which the rows are used as they are."""
+
+
+def column_scales(
+    summaries: list[Summary], n_features: int, bias: float, rho: float
+) -> FloatArray | None:
+    """Return a power of two, at least 1, for each column; None if the rows need no scaling.
+
+    It is near the root mean square of the column. Columns below 1 are left as they are, because
+    the regularizer dominates there. The constant feature comes last if there is one. A single
+    partition has no penalty and needs no scaling.
+    """
+    squares = np.zeros(n_features)
+    for summary in summaries:
+        columns = slice(None) if summary.columns is None else summary.columns
+        if summary.n_rows:
+            squares[columns] += summary.squares
+    n_rows = sum(summary.n_rows for summary in summaries)
+    sizes = np.sqrt(squares / max(n_rows, 1))
+    if bias:
+        sizes = np.append(sizes, abs(bias))
+    # Rows that are not finite are reported elsewhere.
+    if rho == 0.0 or not np.isfinite(sizes).all() or sizes.max(initial=0.0) <= _LARGEST:
+        return None
+    return np.exp2(np.rint(np.log2(np.maximum(sizes, 1.0))))
+
+
+def penalty(scales: FloatArray | None, lam: float, rho: float, n_classes: int) -> Any:
+    """Return the penalty of each weight; `rho` itself without scales."""
+    if scales is None:
+        return rho
+    return np.tile(rho + lam * (1.0 - scales**-2.0), n_classes)
+
+
+def divided(rows: Any, scales: FloatArray) -> Any:
+    """Return rows divided by scales, in double precision so that no value is lost."""
+    scales = scales[: rows.shape[1]]
+    if not sp.issparse(rows):
+        return rows.astype(np.float64) / scales
+    values = rows.data.astype(np.float64) / scales[rows.indices]
+    return sp.csr_matrix((values, rows.indices, rows.indptr), shape=rows.shape)
