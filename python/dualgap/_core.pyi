@@ -277,9 +277,11 @@ def fit_variational(
     values: NDArray[np.float64],
     settings: _records.VariationalRecord,
 ) -> _records.FittedBlocks: ...
-def fit_interactions(record: _records.InteractionRecord) -> _records.FittedFactors: ...
+def fit_interactions(record: _records.InteractionRecord) -> _records.FittedInteractions: ...
 def fold_in_interactions(
-    record: _records.InteractionRecord, items: NDArray[np.float64]
+    record: _records.InteractionRecord,
+    items: NDArray[np.float64],
+    means: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]: ...
 
 _ItemWeights: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]

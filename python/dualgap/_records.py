@@ -61,6 +61,9 @@ class InteractionRecord(InteractionParameters):
     weights: NDArray[np.float64] | None
     seed: int
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None  # factors of all users and items
+    user_features: Any | None  # a CSR matrix of float64
+    item_features: Any | None
+    feature_ridge: float
     callback: Callable[..., Any] | None
 
 
@@ -73,6 +76,13 @@ class FittedFactors(TypedDict):
     history: dict[str, NDArray[Any]]
     users: NDArray[np.float64]
     items: NDArray[np.float64]
+
+
+class FittedInteractions(FittedFactors):
+    """Result of a fit to likes, with the weights of features."""
+
+    user_weights: NDArray[np.float64] | None
+    item_weights: NDArray[np.float64] | None
 
 
 class FittedBlocks(FittedFactors):

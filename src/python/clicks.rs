@@ -5,8 +5,9 @@ use numpy::{IntoPyArray, PyArray1, PyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arrays::{Table, Vector, slice};
+use super::arrays::{Matrix, Table, Vector, slice};
 use super::ranking::{ExclusionRecord, ListsFound, PartRecord, ranked};
+use super::recommend::features;
 use super::session::{Session, guarded, run_session};
 use super::trace::trace_dict;
 use crate::error::{Error, Result};
@@ -33,6 +34,9 @@ pub(super) struct InteractionRecord<'py> {
     tol: f64,
     seed: u64,
     start: Option<(Table<'py, f64>, Table<'py, f64>)>,
+    user_features: Option<Matrix<'py>>,
+    item_features: Option<Matrix<'py>>,
+    feature_ridge: f64,
     max_iter: usize,
     n_threads: usize,
     callback: Option<Py<PyAny>>,
@@ -71,6 +75,9 @@ pub(super) fn fit_interactions<'py>(
         let (pairs, settings) = (record.pairs()?, record.settings());
         let start = record.start.as_ref();
         let start = start.map(|(users, items)| (users.as_array(), items.as_array()));
+        let tables = [&record.user_features, &record.item_features];
+        let [of_users, of_items] = tables.map(|table| table.as_ref().map(features).transpose());
+        let tables = [of_users?, of_items?];
         let stopping = Stopping {
             max_epochs: record.max_iter,
             relative: 0.0,
@@ -78,35 +85,45 @@ pub(super) fn fit_interactions<'py>(
             null_objective: None,
         };
         let callback = record.callback.as_ref();
-        let (trace, (users, items)) =
+        let (trace, ((users, items), [of_users, of_items])) =
             run_session(py, record.n_threads, callback, |session: &Session<'_>| {
-                let mut solver = InteractionFit::new(pairs, settings)?;
+                let interrupt = session.interrupt;
+                let mut solver = InteractionFit::new(pairs, settings)?.with_features(
+                    tables,
+                    record.feature_ridge,
+                    interrupt,
+                )?;
                 if let Some((users, items)) = start {
-                    solver = solver.start_from(users, items)?;
+                    solver = solver.start_from(users, items, interrupt)?;
                 }
                 let trace = run(&mut solver, stopping, session.interrupt, &mut |epoch| {
                     session.observe(epoch)
                 })?;
-                Ok((trace, solver.factors()))
+                Ok((trace, (solver.factors(), solver.feature_weights())))
             })?;
         let result = trace_dict(py, &trace)?;
         result.set_item("users", users.into_pyarray(py))?;
         result.set_item("items", items.into_pyarray(py))?;
+        for (name, weights) in [("user_weights", of_users), ("item_weights", of_items)] {
+            result.set_item(name, weights.map(|weights| weights.into_pyarray(py)))?;
+        }
         Ok(result)
     })
 }
 
-/// Factors of new users, given those of the items.
+/// Factors of new users, given those of the items, and prior means.
 #[pyfunction(name = "fold_in_interactions")]
 pub(super) fn new_interactions<'py>(
     py: Python<'py>,
     record: InteractionRecord<'py>,
     items: Table<'py, f64>,
+    means: Option<Table<'py, f64>>,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     guarded(|| {
         let (pairs, settings, items) = (record.pairs()?, record.settings(), items.as_array());
+        let means = means.as_ref().map(|means| means.as_array());
         let users = run_session(py, record.n_threads, None, |session: &Session<'_>| {
-            fold_in_interactions(pairs, items, &settings, session.interrupt)
+            fold_in_interactions(pairs, items, means, &settings, session.interrupt)
         })?;
         Ok(users.into_pyarray(py))
     })

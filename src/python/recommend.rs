@@ -137,7 +137,8 @@ fn describe(result: &Bound<'_, PyDict>, (fitted, learned, precision): Fit) -> Py
     result.set_item("intercept", factors.intercept.into_pyarray(py))
 }
 
-fn features<'a>(matrix: &'a Matrix<'_>) -> Result<Csr<'a, f64>> {
+/// A matrix of features.
+pub(super) fn features<'a>(matrix: &'a Matrix<'_>) -> Result<Csr<'a, f64>> {
     match matrix.rows()? {
         Data::Csr64(csr) => Ok(csr),
         _ => Err(Error::argument("features", "must be a float64 CSR matrix")),

@@ -1,5 +1,8 @@
 //! Scores of click models: those of the factors and of item-item models, each in units of its standard
 //! deviation over the user's row of the catalogue, and their weighted sum.
+//!
+//! An item-item model has no scores for users without clicks and for items that it does not know, such as those
+//! known by their features alone. The scores of the factors replace them.
 
 use rayon::prelude::*;
 
@@ -42,26 +45,41 @@ impl Blend<'_> {
     ) {
         let stride = self.n_items.div_ceil(PANEL) * PANEL;
         let BlendScratch { rows, row, products } = scratch;
-        if self.weights[0] != 0.0 {
-            rows.clear();
-            rows.resize(users.len() * stride, 0.0);
-            add_scores(&self.factors, (users.start, users.len()), rows, products);
-            for (user, row) in users.clone().zip(rows.chunks_exact_mut(stride)) {
-                standardise(&mut row[..self.n_items]);
-                take(user, 0, &row[..self.n_items]);
+        rows.clear();
+        rows.resize(users.len() * stride, 0.0);
+        add_scores(&self.factors, (users.start, users.len()), rows, products);
+        for (user, factors) in users.zip(rows.chunks_exact_mut(stride)) {
+            let factors = &mut factors[..self.n_items];
+            standardise(factors);
+            if self.weights[0] != 0.0 {
+                take(user, 0, factors);
+            }
+            for (at, model) in self.models.iter().enumerate() {
+                if self.weights[at + 1] != 0.0 {
+                    self.score(user, model, factors, row);
+                    take(user, at + 1, row);
+                }
             }
         }
-        for (at, model) in self.models.iter().enumerate() {
-            for user in users.clone().filter(|_| self.weights[at + 1] != 0.0) {
-                row.clear();
-                row.resize(self.n_items, 0.0);
-                for (item, value) in self.history.row(user) {
-                    for (other, weight) in model.row(item) {
-                        row[other] += value * weight;
-                    }
-                }
-                standardise(row);
-                take(user, at + 1, row);
+    }
+
+    /// The scores of an item-item model for a user.
+    fn score(&self, user: usize, model: &Lists<'_>, factors: &[f32], row: &mut Vec<f32>) {
+        row.clear();
+        if self.history.offsets[user] == self.history.offsets[user + 1] {
+            row.extend_from_slice(factors);
+            return;
+        }
+        row.resize(self.n_items, 0.0);
+        for (item, value) in self.history.row(user) {
+            for (other, weight) in model.row(item) {
+                row[other] += value * weight;
+            }
+        }
+        standardise(row);
+        for ((score, factor), ends) in row.iter_mut().zip(factors).zip(model.offsets.windows(2)) {
+            if ends[0] == ends[1] {
+                *score = *factor;
             }
         }
     }
@@ -246,6 +264,24 @@ mod tests {
         for ((a, b), sum) in factors.iter().zip(&model).zip(&both) {
             assert!((2.0 * a + 3.0 * b - sum).abs() < 1e-4);
         }
+    }
+
+    #[test]
+    fn factors_replace_the_scores_that_a_model_does_not_have() {
+        let (mut offsets, columns) = next();
+        // No item speaks for the last two, and they speak for none.
+        offsets[N - 1..].fill(N as i64 - 3);
+        let next = (offsets, columns[..N - 3].to_vec());
+        let scores = |weights: &[f32], history: &'static [i64]| {
+            let mut blend = blend(weights, &next);
+            blend.history = Lists { offsets: history, ..blend.history };
+            blend.scores(2, &Interrupt::default()).unwrap()
+        };
+        let (factors, model) = (scores(&[1.0, 0.0], &[0, 2, 3]), scores(&[0.0, 1.0], &[0, 2, 3]));
+        assert_eq!(model[N - 2..N], factors[N - 2..N]);
+        assert_ne!(model[..N - 2], factors[..N - 2]);
+        let without_clicks = scores(&[0.0, 1.0], &[0, 3, 3]);
+        assert_eq!(without_clicks[N..], factors[N..]);
     }
 
     #[test]

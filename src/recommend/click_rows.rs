@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::click_features::ClickFeatures;
 use super::click_problem::Interactions;
 use super::counting_sort::ByRow;
 use crate::error::Result;
@@ -10,8 +11,7 @@ use crate::linalg::Panels;
 use crate::linalg::outer::{Strided, add_lower_gram};
 use crate::parallel::fill_blocks;
 
-/// The rows of one side that have pairs, in the order of their ids. ClickRows without pairs have the factors 0
-/// and take no memory.
+/// The rows of one side that have pairs, in the order of their ids. Ids without pairs take no memory.
 #[derive(Debug)]
 pub(super) struct ClickRows {
     /// Number of factors, padded.
@@ -30,6 +30,8 @@ pub(super) struct ClickRows {
     pub weights: Vec<f64>,
     /// The factors, `d` for each row.
     pub factors: Vec<f64>,
+    /// Features, towards which the ridge pulls the factors.
+    pub features: Option<ClickFeatures>,
 }
 
 /// The pairs of one row, and their number.
@@ -66,6 +68,7 @@ impl ClickRows {
                 offsets: by_row.offsets,
                 factors: vec![0.0; used.ids.len() * d],
                 used: used.ids,
+                features: None,
             }
         };
         let left = rows(&of_users, &of_items, users);
@@ -92,27 +95,47 @@ impl ClickRows {
         pairs.weights.iter().sum()
     }
 
-    /// Replaces the factors z of every row by their coordinates in a basis, whose vectors are rows.
+    /// Replaces the factors of every row by their coordinates in a basis, whose vectors are rows.
     pub fn rotate(&mut self, basis: &[f64], interrupt: &Interrupt) -> Result<()> {
         let d = self.d;
         let mut panels = Panels::<f64>::new(d, d);
         panels.pack(basis, |input| input, d);
-        let old = std::mem::take(&mut self.factors);
-        self.factors = vec![0.0; old.len()];
-        fill_blocks(&mut self.factors, d, interrupt, |rows, values| {
-            panels.add_scores(&old[rows.start * d..rows.end * d], values);
-        })
+        let turned = |old: Vec<f64>| {
+            let mut factors = vec![0.0; old.len()];
+            fill_blocks(&mut factors, d, interrupt, |rows, values| {
+                panels.add_scores(&old[rows.start * d..rows.end * d], values);
+            })?;
+            Ok(factors)
+        };
+        self.factors = turned(std::mem::take(&mut self.factors))?;
+        self.features.as_mut().map_or(Ok(()), |features| features.map(turned))
+    }
+
+    /// Improves the weights of the features.
+    pub fn learn(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let Self { features, factors, .. } = self;
+        features.as_mut().map_or(Ok(()), |features| features.learn(factors, interrupt))
+    }
+
+    /// The prior mean of a row; none is 0.
+    pub fn mean(&self, row: usize) -> Option<&[f64]> {
+        self.features.as_ref().map(|features| features.mean(row))
     }
 
     /// The factors of all ids, `width` for each.
     pub fn table(&self, width: usize) -> ndarray::Array2<f64> {
         let mut table = ndarray::Array2::zeros((self.n_ids, width));
+        self.write(&mut table);
+        table
+    }
+
+    /// Copies the factors to the rows of their ids.
+    pub fn write(&self, table: &mut ndarray::Array2<f64>) {
         for (&id, z) in self.used.iter().zip(self.factors.chunks_exact(self.d)) {
             for (to, from) in table.row_mut(id as usize).iter_mut().zip(z) {
                 *to = *from;
             }
         }
-        table
     }
 
     /// Sets the factors from a table with a row for each id.
@@ -124,15 +147,35 @@ impl ClickRows {
         }
     }
 
-    /// Σ over rows of `ridge(weight)` ‖z‖².
+    /// Σ over rows of `ridge(weight)` ‖z − mean‖².
     pub fn penalty(&self, ridge: impl Fn(f64) -> f64 + Sync) -> f64 {
+        let square = |row: usize, z: &[f64]| match self.mean(row) {
+            Some(mean) => z.iter().zip(mean).map(|(v, m)| (v - m) * (v - m)).sum::<f64>(),
+            None => z.iter().map(|v| v * v).sum(),
+        };
         let squares: Vec<f64> = self
             .factors
             .par_chunks_exact(self.d)
             .enumerate()
-            .map(|(row, z)| ridge(self.weight(row)) * z.iter().map(|v| v * v).sum::<f64>())
+            .map(|(row, z)| ridge(self.weight(row)) * square(row, z))
             .collect();
         squares.iter().sum()
+    }
+
+    /// The ridge on the weights of the features.
+    pub fn feature_penalty(&self) -> f64 {
+        self.features.as_ref().map_or(0.0, ClickFeatures::penalty)
+    }
+
+    /// The weights of the features, `width` for each.
+    pub fn feature_weights(&self, width: usize) -> Option<ndarray::Array2<f64>> {
+        let weights = self.features.as_ref()?.weights();
+        let rows = weights.chunks_exact(self.d);
+        let mut table = ndarray::Array2::zeros((rows.len(), width));
+        for (mut to, from) in table.rows_mut().into_iter().zip(rows) {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        }
+        Some(table)
     }
 }
 

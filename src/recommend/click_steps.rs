@@ -1,7 +1,7 @@
 //! Half a sweep over clicks: the factors of one side by conjugate gradients, given the other side's.
 //!
-//! Row u solves (α Σ b bᵀ + ridge_u + Σ w b bᵀ) z = Σ w t b over the factors b of the other side; the last two
-//! sums are over its own pairs. Both sides are first turned into the eigenbasis of Σ b bᵀ, which
+//! Row u solves (α Σ b bᵀ + ridge_u + Σ w b bᵀ) z = Σ w t b + ridge_u · mean_u over the factors b of the other
+//! side; the sums with weights are over its own pairs, and the mean is that of its features. Both sides are first turned into the eigenbasis of Σ b bᵀ, which
 //! changes no product of factors. There all but the last term is diagonal, so that a step costs two products
 //! with each of the row's pairs, and few steps from the factors of the sweep before suffice.
 
@@ -23,10 +23,11 @@ const STEPS: usize = 3;
 /// Share of the first residual at which a row has converged.
 const SMALL: f64 = 1e-20;
 
-/// ClickRows that one task updates: few enough that the longest do not hold up the others.
+/// Rows that one task updates: few enough that the longest do not hold up the others.
 const TASK: usize = 16;
 
-/// Improves the factors of `own`; returns the share of the objective that they explain: −z'Hz + 2h'z.
+/// Improves the factors of `own`; returns the part of the objective that they explain: the sum over rows of
+/// −z'Hz + 2h'z − ridge ‖mean‖², where h contains ridge · mean.
 pub(super) fn half_sweep(
     own: &mut ClickRows,
     other: &mut ClickRows,
@@ -55,6 +56,12 @@ pub(super) fn half_sweep(
                     for (to, value) in scratch.diagonal.iter_mut().zip(&diagonal) {
                         *to = value + ridge;
                     }
+                    if let Some(mean) = rows.mean(row) {
+                        for (pull, mean) in scratch.pull.iter_mut().zip(mean) {
+                            *pull = ridge * mean;
+                            explained -= *pull * mean;
+                        }
+                    }
                     let pairs = rows.pairs(row);
                     explained += arch().dispatch(Solve { scratch, pairs, table, z });
                 }
@@ -71,6 +78,8 @@ pub(super) fn half_sweep(
 struct Scratch {
     /// The diagonal part of the matrix.
     diagonal: Vec<f64>,
+    /// The ridge times the prior mean.
+    pull: Vec<f64>,
     /// 1 over the diagonal of the whole matrix.
     inverse: Vec<f64>,
     residual: Vec<f64>,
@@ -84,6 +93,7 @@ impl Scratch {
         let zeros = || vec![0.0; d];
         Self {
             diagonal: zeros(),
+            pull: zeros(),
             inverse: zeros(),
             residual: zeros(),
             direction: zeros(),
@@ -106,14 +116,16 @@ impl WithSimd for Solve<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
         let Self { scratch, pairs, table, z } = self;
-        let Scratch { diagonal, inverse, residual, direction, product } = scratch;
-        for ((residual, diagonal), z) in residual.iter_mut().zip(&*diagonal).zip(&*z) {
-            *residual = -diagonal * z;
+        let Scratch { diagonal, pull, inverse, residual, direction, product } = scratch;
+        for (((residual, diagonal), pull), z) in
+            residual.iter_mut().zip(&*diagonal).zip(&*pull).zip(&*z)
+        {
+            *residual = pull - diagonal * z;
         }
         inverse.copy_from_slice(diagonal);
         let target = start(simd, pairs, table, (&*z, residual, inverse));
         inverse.iter_mut().for_each(|value| *value = 1.0 / *value);
-        let mut explained = target + padded_dot(residual, z);
+        let mut explained = target + padded_dot(pull, z) + padded_dot(residual, z);
         for (to, (residual, inverse)) in direction.iter_mut().zip(residual.iter().zip(&*inverse)) {
             *to = residual * inverse;
         }

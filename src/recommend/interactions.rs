@@ -10,7 +10,8 @@
 //! ```
 //!
 //! with w_u and w_i the weights of a user's and an item's observed pairs. (Rendle et al. tune the exponent;
-//! with ½ one λ serves data of different sizes.) Each half sweep takes a few steps of conjugate gradients
+//! with ½ one λ serves data of different sizes.) With features x of users or items, the ridge is on the
+//! distance of the factors from x B (`click_features`). Each half sweep takes a few steps of conjugate gradients
 //! in every row of one side, so that the objective falls with it; new rows are solved exactly.
 
 use ndarray::{Array2, ArrayView2};
@@ -19,9 +20,12 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
+use super::click_features::ClickFeatures;
 use super::click_problem::{InteractionSettings, Interactions};
 use super::click_rows::{ClickRows, gram};
 use super::click_steps::half_sweep;
+use super::prior::Features;
+use crate::data::Rows;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::arch;
@@ -69,25 +73,61 @@ impl InteractionFit {
         Ok(Self { settings, users, items, squares, objective: f64::INFINITY })
     }
 
+    /// Pulls the factors of users and items towards regressions on features, with the ridge η on their
+    /// weights, in units of the mean ridge of a row.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming what cannot be used; [`Error::Interrupted`].
+    pub fn with_features(
+        mut self,
+        features: [Option<Features<'_>>; 2],
+        eta: f64,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        let n_others = [self.items.n_ids, self.users.n_ids];
+        for ((rows, features), n_other) in
+            [&mut self.users, &mut self.items].into_iter().zip(features).zip(n_others)
+        {
+            let Some(features) = features else { continue };
+            let what = || format!("the factors of {} features", features.n_cols());
+            let bytes = 40 * rows.d as u128 * (features.n_cols() + rows.used.len()) as u128;
+            require(bytes, what, "lower n_components")?;
+            let ridge = |row| self.settings.ridge_of(rows.weight(row), n_other);
+            let ridges: Vec<f64> = (0..rows.used.len()).map(ridge).collect();
+            let ids = (&rows.used[..], rows.n_ids);
+            let features = ClickFeatures::new(features, ids, (&ridges, eta), rows.d, interrupt)?;
+            rows.features = Some(features);
+        }
+        Ok(self)
+    }
+
     /// Starts from given factors of all users and items instead.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if they have another shape.
+    /// [`Error::InvalidArgument`] if they have another shape; [`Error::Interrupted`].
     pub fn start_from(
         mut self,
         users: ArrayView2<'_, f64>,
         items: ArrayView2<'_, f64>,
+        interrupt: &Interrupt,
     ) -> Result<Self> {
         for (rows, table) in [(&mut self.users, users), (&mut self.items, items)] {
             if table.dim() != (rows.n_ids, self.settings.n_components) {
                 return Err(Error::argument("start", "its factors do not fit the pairs"));
             }
             rows.set(table);
+            rows.learn(interrupt)?;
         }
         Ok(self)
     }
 
-    /// The factors of users and items, a row for each.
+    /// The weights of the features of users and of items, a row for each feature.
+    pub fn feature_weights(&self) -> [Option<Array2<f64>>; 2] {
+        let width = self.settings.n_components;
+        [self.users.feature_weights(width), self.items.feature_weights(width)]
+    }
+
+    /// The factors of users and items, a row for each; 0 for ids without pairs.
     pub fn factors(&self) -> (Array2<f64>, Array2<f64>) {
         let width = self.settings.n_components;
         (self.users.table(width), self.items.table(width))
@@ -101,7 +141,10 @@ impl Solver for InteractionFit {
         let user_ridge = users.penalty(|weight| settings.ridge_of(weight, items.n_ids));
         // Given the users, the terms with b_i add up to minus what the items explain.
         let explained = half_sweep(items, users, settings, interrupt)?;
-        let objective = self.squares - explained + user_ridge;
+        let feature_ridge = users.feature_penalty() + items.feature_penalty();
+        let objective = self.squares - explained + user_ridge + feature_ridge;
+        users.learn(interrupt)?;
+        items.learn(interrupt)?;
         let settled = self.objective - objective <= settings.tol * objective.abs();
         self.objective = objective;
         Ok(if settled { Progress::Settled(objective) } else { Progress::Objective(objective) })
@@ -114,24 +157,29 @@ impl Solver for InteractionFit {
 
 /// Factors of new users, n_new × d, from the factors of the items: the same least squares, solved exactly.
 ///
-/// `pairs.n_items` must be the rows of `items`.
+/// `pairs.n_items` must be the rows of `items`. `means` has the prior mean of each new user, which is also the
+/// result for users without pairs; none is 0.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] naming what cannot be used; [`Error::Interrupted`].
 pub fn fold_in_interactions(
     pairs: Interactions<'_>,
     items: ArrayView2<'_, f64>,
+    means: Option<ArrayView2<'_, f64>>,
     settings: &InteractionSettings,
     interrupt: &Interrupt,
 ) -> Result<Array2<f64>> {
     settings.check()?;
     pairs.check()?;
-    if items.dim() != (pairs.n_items, settings.n_components) {
+    let width = settings.n_components;
+    let fits = means.is_none_or(|means| means.dim() == (pairs.n_users, width));
+    if items.dim() != (pairs.n_items, width) || !fits {
         return Err(Error::argument("model", "its arrays do not fit together"));
     }
-    let d = padded(settings.n_components);
+    let d = padded(width);
     let (mut users, mut others) = ClickRows::both(&pairs, d);
     others.set(items);
+    means.into_iter().for_each(|means| users.set(means));
     let gram = gram_of(items, d, settings.unobserved);
     let mut factors = std::mem::take(&mut users.factors);
     factors.par_chunks_mut(d).enumerate().for_each_init(
@@ -153,7 +201,9 @@ pub fn fold_in_interactions(
     );
     users.factors = factors;
     interrupt.check()?;
-    Ok(users.table(settings.n_components))
+    let mut result = means.map_or_else(|| Array2::zeros((pairs.n_users, width)), |m| m.to_owned());
+    users.write(&mut result);
+    Ok(result)
 }
 
 /// α Σ b bᵀ over all items, with the padded width d.
@@ -167,7 +217,8 @@ fn gram_of(items: ArrayView2<'_, f64>, d: usize, unobserved: f64) -> Vec<f64> {
     gram
 }
 
-/// The exact factors of one row: the matrix, which holds α Σ b bᵀ, becomes that of its equations.
+/// The exact factors of one row, whose prior mean `z` holds before: the matrix, which holds α Σ b bᵀ, becomes
+/// that of its equations.
 struct Solve<'a> {
     rows: &'a ClickRows,
     row: usize,
@@ -184,7 +235,7 @@ impl WithSimd for Solve<'_> {
     fn with_simd<S: Simd>(self, _simd: S) {
         let Self { rows, row, table, ridge, matrix, z } = self;
         let d = z.len();
-        z.fill(0.0);
+        z.iter_mut().for_each(|value| *value *= ridge);
         let pairs = rows.pairs(row);
         for (at, &partner) in pairs.partners.iter().enumerate() {
             let b = &table[partner as usize * d..][..d];

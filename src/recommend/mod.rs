@@ -25,6 +25,7 @@
 
 mod blend;
 mod block;
+mod click_features;
 mod click_problem;
 mod click_rows;
 mod click_steps;

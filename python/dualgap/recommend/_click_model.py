@@ -23,6 +23,8 @@ from dualgap.recommend._training import NewRatings
 # Users whose scores of all items are kept at a time.
 _BATCH = 64
 
+_SIDES = ("users", "items")
+
 
 @dataclass(frozen=True)
 class ClickModel:
@@ -43,6 +45,8 @@ class ClickModel:
     # The weight of pairs without a click and the ridge with which the factors were fitted.
     unobserved: float
     ridge: float
+    # The weights of the features of users and of items: products with them are prior means.
+    feature_weights: tuple[FloatArray | None, FloatArray | None] = (None, None)
 
     def blend(self, users: NDArray[np.intp], n_threads: int) -> BlendRecord:
         """The scorers of some users as the core takes them."""
@@ -85,11 +89,17 @@ class ClickModel:
         def search(chosen: NDArray[np.intp], excluded: ExclusionRecord) -> Any:
             return _core.best_of_blend(self.blend(chosen, candidates.n_threads), excluded, n)
 
-        return best_items(search, users, n, candidates)
+        known = replace(candidates, allowed=candidates.allowed & self._known_items)
+        return best_items(search, users, n, known)
 
     def item_vectors(self) -> FloatArray:
         """Vectors of all items, whose cosines compare items."""
         return self.items[:-1]
+
+    @cached_property
+    def _known_items(self) -> NDArray[np.bool_]:
+        """Whether an item has clicks or features: nothing ranks the others."""
+        return np.asarray(self.items[:-1].any(axis=1))
 
     @cached_property
     def _item_rows(self) -> NDArray[np.float32]:
@@ -116,6 +126,7 @@ class ClickModel:
         n_users, n_items = shape
         tables = (self.users, self.items)
         sparse = (self.history, *self.models)
+        width = self.users.shape[-1]
         return (
             all(table.dtype == np.float64 and table.ndim == 2 for table in tables)
             and (len(self.users) - 1, len(self.items) - 1) == shape
@@ -124,21 +135,32 @@ class ClickModel:
             and all(model.shape == (n_items, n_items) for model in self.models)
             and len(self.weights) == len(self.models) + 1
             and all(matrix.data.dtype == np.float32 for matrix in sparse)
-            and all(bool(np.isfinite(table).all()) for table in tables)
+            and all(bool(np.isfinite(table).all()) for table in (*tables, *self._weight_tables))
+            and all(
+                table.ndim == 2 and table.dtype == np.float64 and table.shape[1:] == (width,)
+                for table in self._weight_tables
+            )
             and all(bool(np.isfinite(matrix.data).all()) for matrix in sparse)
             and bool(np.isfinite([*self.weights, self.unobserved, self.ridge]).all())
             and self.unobserved > 0.0
             and self.ridge > 0.0
         )
 
+    @property
+    def _weight_tables(self) -> list[FloatArray]:
+        return [table for table in self.feature_weights if table is not None]
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays of a file."""
-        found = {
+        found: dict[str, NDArray[Any]] = {
             "interactions.users": self.users,
             "interactions.items": self.items,
             "interactions.weights": np.array(self.weights),
             "interactions.settings": np.array([self.unobserved, self.ridge]),
         }
+        for side, table in zip(_SIDES, self.feature_weights, strict=True):
+            if table is not None:
+                found[f"interactions.{side}.weights"] = table
         names = ["history", *(f"model{at}" for at in range(len(self.models)))]
         for name, matrix in zip(names, (self.history, *self.models), strict=True):
             found[f"interactions.{name}.offsets"] = matrix.indptr
@@ -160,7 +182,10 @@ class ClickModel:
             return checked_csr(values, columns, offsets, (n_rows, len(items) - 1))
 
         models = tuple(matrix(f"model{at}", len(items) - 1) for at in range(len(weights) - 1))
-        return cls(users, items, matrix("history", len(users)), models, weights, unobserved, ridge)
+        history = matrix("history", len(users))
+        of_users, of_items = (arrays.get(f"interactions.{side}.weights") for side in _SIDES)
+        tables = of_users, of_items
+        return cls(users, items, history, models, weights, unobserved, ridge, tables)
 
 
 def lists(matrix: sp.csr_array) -> ListsRecord:

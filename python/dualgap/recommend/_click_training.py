@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._records import ClicksRecord, InteractionParameters, InteractionRecord
-from dualgap._validation import FloatArray, resolve_seed, resolve_threads
+from dualgap._validation import FloatArray, Rows, core_rows, resolve_seed, resolve_threads
 from dualgap.recommend._click_model import ClickModel, lists
 from dualgap.recommend._counts import count_weights
 from dualgap.recommend._interactions import Interactions
@@ -23,6 +23,9 @@ _RIDGES = (0.1, 0.3)
 # Ridge and dropout of the regression. In a blend, ridges from 30 to 300 differ by less than 1 % on
 # films, and 30 is best on places and on words.
 _REGRESSION = (30.0, 0.33)
+
+# Ridge on the weights of features, in units of the mean ridge of a row.
+_FEATURE_RIDGE = 10.0
 
 # Sweeps of the factors that are compared on held-out clicks.
 _TRIAL_SWEEPS = 6
@@ -49,7 +52,8 @@ def fit_clicks(
 ) -> tuple[ClickModel, FitRecord]:
     """Fit the scorers and choose their weights."""
     clicks = _Clicks.of(training, _targets(method, training.ratings.values, like))
-    trainer = _Trainer(_resolved(method, clicks), options)
+    users, items = (None if part is None else with_constant(part) for part in training.features)
+    trainer = _Trainer(_resolved(method, clicks), options, (users, items))
     if not method.blend:
         return trainer.fit(clicks, _Plan(method.ridge or _RIDGES[-1]))
     held_out = clicks.hold_out(np.random.default_rng(resolve_seed(options.random_state)))
@@ -81,10 +85,22 @@ def fold_in_clicks(
         "weights": count_weights(counts),
         "seed": 0,
         "start": None,
+        "user_features": None,
+        "item_features": None,
+        "feature_ridge": _FEATURE_RIDGE,
         "callback": None,
     }
-    vectors = _core.fold_in_interactions(record, np.ascontiguousarray(others))
+    weights, means = model.feature_weights[new.side == "items"], None
+    if weights is not None and new.features is not None:
+        means = np.ascontiguousarray(with_constant(new.features) @ weights)
+    vectors = _core.fold_in_interactions(record, np.ascontiguousarray(others), means)
     return model.insert(new, vectors, targets)
+
+
+def with_constant(features: sp.csr_array) -> sp.csr_array:
+    """Features of clicks: a constant is the last feature of each id that has features."""
+    constant = sp.csr_array((np.diff(features.indptr) > 0).astype(np.float64)[:, None])
+    return sp.csr_array(sp.hstack([features, constant], format="csr"))
 
 
 def _targets(method: Interactions, values: FloatArray, like: float) -> FloatArray:
@@ -170,6 +186,8 @@ class _Trainer:
 
     settings: Interactions
     options: RunOptions
+    # Features of users and of items, with a constant.
+    features: tuple[sp.csr_array | None, sp.csr_array | None]
 
     def fit(self, clicks: _Clicks, plan: _Plan, start: Any = None) -> tuple[ClickModel, FitRecord]:
         """Fit the scorers whose weights are not 0."""
@@ -179,7 +197,7 @@ class _Trainer:
             if weight > 0.0:
                 weights.append(weight)
                 models.append(self._graph(clicks) if at == 0 else self._regression(clicks))
-        model = self._model(clicks, (result["users"], result["items"]), plan.ridge)
+        model = self._model(clicks, result, plan.ridge)
         model = replace(model, models=tuple(models), weights=tuple(weights))
         return model, FitRecord(result["history"], result["objective"])
 
@@ -187,13 +205,12 @@ class _Trainer:
         """The plan that ranks held-out clicks best, and factors to start from."""
         users = np.flatnonzero(np.diff(held_out.indptr))
         ridges = _RIDGES if self.settings.ridge is None else (self.settings.ridge,)
-        quiet = _Trainer(self.settings, replace(self.options, callback=None))
+        quiet = replace(self, options=replace(self.options, callback=None))
         max_iter = min(_TRIAL_SWEEPS, self.settings.max_iter)
         fitted = [quiet._factors(clicks, ridge, max_iter, None) for ridge in ridges]
-        found = [(each["users"], each["items"]) for each in fitted]
-        models = [self._model(clicks, *each) for each in zip(found, ridges, strict=True)]
+        models = [self._model(clicks, *each) for each in zip(fitted, ridges, strict=True)]
         best = int(np.argmax([self._compare(each, users, held_out, [(1.0,)]) for each in models]))
-        model, start = models[best], found[best]
+        model, start = models[best], (fitted[best]["users"], fitted[best]["items"])
         others = [self._graph(clicks)]
         if len(np.unique(clicks.items)) <= _REGRESSED:
             others.append(self._regression(clicks))
@@ -212,15 +229,25 @@ class _Trainer:
         record = model.blend(users, self._n_threads)
         return _core.compare_blends(record, lists(held_out[users]), [list(each) for each in grid])
 
-    def _model(self, clicks: _Clicks, factors: Any, ridge: float) -> ClickModel:
+    def _model(self, clicks: _Clicks, fitted: Any, ridge: float) -> ClickModel:
         """The factors alone."""
-        users, items = factors
+        user_features, item_features = self.features
+        weights = fitted["user_weights"], fitted["item_weights"]
+        users = _described(fitted["users"], clicks.users, user_features, weights[0])
+        items = _described(fitted["items"], clicks.items, item_features, weights[1])
         # The mean user takes up popular items. Nothing is known of an unknown item.
-        users = np.vstack([users, users.mean(axis=0)])
-        items = np.vstack([items, np.zeros((1, items.shape[1]))])
+        mean = users[users.any(axis=1)].mean(axis=0)
+        users[~users.any(axis=1)] = mean
         assert self.settings.unobserved is not None
         return ClickModel(
-            users, items, clicks.matrix(), (), (1.0,), self.settings.unobserved, ridge
+            users=np.vstack([users, mean]),
+            items=np.vstack([items, np.zeros((1, items.shape[1]))]),
+            history=clicks.matrix(),
+            models=(),
+            weights=(1.0,),
+            unobserved=self.settings.unobserved,
+            ridge=ridge,
+            feature_weights=weights,
         )
 
     @property
@@ -250,6 +277,9 @@ class _Trainer:
                 "weights": clicks.weights,
                 "seed": resolve_seed(self.options.random_state),
                 "start": start,
+                "user_features": _core_features(self.features[0]),
+                "item_features": _core_features(self.features[1]),
+                "feature_ridge": _FEATURE_RIDGE,
                 "callback": self.options.callback,
             }
         )
@@ -272,6 +302,21 @@ class _Trainer:
         head = np.unique(clicks.items)
         found = _core.item_regression(self._record(clicks), head, *_REGRESSION)
         return _csr(found, clicks.shape[1])
+
+
+def _described(
+    factors: FloatArray, ids: NDArray[np.uint32], features: Any, weights: FloatArray | None
+) -> FloatArray:
+    """Factors with those of ids that have features alone."""
+    if features is None or weights is None:
+        return factors
+    without = np.bincount(ids, minlength=len(factors)) == 0
+    result: FloatArray = np.where(without[:, None], features @ weights, factors)
+    return result
+
+
+def _core_features(features: sp.csr_array | None) -> Rows | None:
+    return None if features is None else core_rows(features)
 
 
 def _csr(found: Any, n_items: int) -> sp.csr_array:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dualgap._sparse import checked_csr
 from dualgap.recommend._click_model import ClickModel
+from dualgap.recommend._features import FeatureEncoder
 from dualgap.recommend._ranking import Model
 from dualgap.recommend._rating_model import RatingModel
 from dualgap.recommend._ratings import Catalogue
@@ -33,6 +34,8 @@ class SavedRecommender:
     seen: sp.csr_array
     rating_model: RatingModel | None
     click_model: ClickModel | None
+    # How features of users and of items become numbers; None without features.
+    encoders: tuple[FeatureEncoder | None, FeatureEncoder | None]
     record: FitRecord
 
     def state(self) -> dict[str, Any]:
@@ -49,6 +52,7 @@ class SavedRecommender:
             "n_models": 0 if ratings is None else len(ratings.machines),
             **({} if ratings is None else ratings.arrays()),
             **({} if clicks is None else clicks.arrays()),
+            "encoders": [each and each.state() for each in self.encoders],
             "record": {name: getattr(self.record, name) for name in _RECORD},
             "history": dict(self.record.history),
         }
@@ -57,6 +61,7 @@ class SavedRecommender:
     def of_state(cls, state: Mapping[str, Any]) -> SavedRecommender:
         """Return the parts from what `state` returned, checked to fit together."""
         record, items = state["record"], state["seen_items"]
+        of_users, of_items = state["encoders"]
         catalogue = Catalogue(pd.Index(state["user_ids"]), pd.Index(state["item_ids"]))
         scale = RatingScale(state["levels"], state["ordinal"])
         n_models = state["n_models"]
@@ -67,6 +72,7 @@ class SavedRecommender:
             seen=checked_csr(np.ones(len(items)), items, state["seen_offsets"], catalogue.shape),
             rating_model=RatingModel.read(state, scale, n_models) if n_models else None,
             click_model=ClickModel.read(state) if "interactions.users" in state else None,
+            encoders=(_encoder(of_users), _encoder(of_items)),
             record=FitRecord(dict(state["history"]), **{name: record[name] for name in _RECORD}),
         )
         saved._check()
@@ -87,6 +93,10 @@ class SavedRecommender:
         ):
             msg = "the arrays do not fit together"
             raise ValueError(msg)
+
+
+def _encoder(state: Mapping[str, Any] | None) -> FeatureEncoder | None:
+    return None if state is None else FeatureEncoder.of_state(state)
 
 
 def _plain(ids: pd.Index[Any], what: str) -> NDArray[Any]:

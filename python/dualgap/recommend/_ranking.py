@@ -75,8 +75,8 @@ class Model(Protocol):
 def allowed_items(
     table: pd.Index[Any],
     items: Iterable[Any] | None,
-    exclude: Iterable[Any] | Mapping[Any, Any] | None,
-    mask: Any,
+    exclude: Iterable[Any] | Mapping[Any, Any] | None = None,
+    mask: Any = None,
     name: str = "items",
 ) -> NDArray[np.bool_]:
     """Whether each item of `table` may be recommended at all; `name` is the argument `items`."""
@@ -224,9 +224,13 @@ class Neighbours:
             raise KeyError(f"{what}: {names[rows < 0].tolist()[0]!r} was not in the ratings")
         lengths = np.linalg.norm(self.vectors, axis=1, keepdims=True)
         vectors = self.vectors / np.where(lengths > 0.0, lengths, 1.0)
-        shares = self.counts / (self.counts + _SHRINKAGE)
+        # An id with features alone counts as one with a single rating.
+        counts = np.maximum(self.counts, 1)
+        shares = counts / (counts + _SHRINKAGE)
         scores = vectors[rows] @ vectors.T * shares[rows, None] * shares
-        scores[:, ~self.allowed] = -np.inf
+        known = lengths[:, 0] > 0.0
+        scores[~known[rows]] = -np.inf
+        scores[:, ~(self.allowed & known)] = -np.inf
         scores[np.arange(len(rows)), rows] = -np.inf
         top = top_columns(scores, min(n, len(self.ids) - 1))
         best = np.take_along_axis(scores, top, axis=1)

@@ -135,15 +135,24 @@ class SidePrior:
             and len(self.spread) > 0
         )
 
-    def means(self, counts: NDArray[np.intp], histories: sp.csr_array | None) -> FloatArray:
-        """Prior means of ids with these numbers of ratings and these histories."""
+    def means(
+        self,
+        counts: NDArray[np.intp],
+        features: sp.csr_array | None,
+        histories: sp.csr_array | None,
+    ) -> FloatArray:
+        """Prior means of ids with these numbers of ratings, features and histories."""
         means = np.tile(self.base[0], (len(counts), 1))
         if len(self.base) > 1:
-            means += np.outer(np.log1p(counts) - self.centre[0], self.base[1])
-        if histories is not None and len(self.weights):
-            # Histories are the last features; a new id has no others.
-            before = sp.csr_array((len(counts), len(self.weights) - histories.shape[1]))
-            means += sp.csr_array(sp.hstack([before, histories], format="csr")) @ self.weights
+            # As in the fit, an id without ratings counts as one with a mean number of them.
+            logs = np.where(counts > 0, np.log1p(counts) - self.centre[0], 0.0)
+            means += np.outer(logs, self.base[1])
+        if len(self.weights):
+            n_first = len(self.weights) - (0 if histories is None else histories.shape[1])
+            if features is not None:
+                means += features @ self.weights[:n_first]
+            if histories is not None:
+                means += histories @ self.weights[n_first:]
         return means
 
 
@@ -188,7 +197,9 @@ class Priors:
                 "intercept": machine.intercept.tolist(),
                 "precision": float(self.precision[0]),
                 "tempering": self.tempering.tolist() if len(self.tempering) else None,
-                "prior_mean": prior.means(np.bincount(new.own), new.histories),
+                "prior_mean": prior.means(
+                    np.bincount(new.own, minlength=len(new.ids)), new.features, new.histories
+                ),
                 "covariance": prior.covariance,
                 "n_threads": n_threads,
             },

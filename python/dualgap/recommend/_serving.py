@@ -19,6 +19,7 @@ from dualgap._validation import FloatArray, check_positive, resolve_threads
 from dualgap.recommend._click_model import ClickModel
 from dualgap.recommend._click_training import fold_in_clicks
 from dualgap.recommend._counts import count_clicks
+from dualgap.recommend._features import FeatureEncoder, FeaturesLike, new_features
 from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._ranking import (
     Candidates,
@@ -79,6 +80,8 @@ class FittedRecommender(Estimator):
     _click_model: ClickModel | None
     # Pairs with ratings, as ones.
     _seen: sp.csr_array
+    # How features of users and of items become numbers; None without features.
+    _encoders: tuple[FeatureEncoder | None, FeatureEncoder | None]
 
     def predict(
         self,
@@ -180,7 +183,9 @@ class FittedRecommender(Estimator):
         rank_by : {"like", "rating"}, optional
             "like": what the user is most likely to take up and like, by the interactions; "rating":
             the highest expected rating, were the user to rate it, which favours items that few
-            know. The default is "rating", and "like" for ``reduction="interactions"``.
+            know. The default is "rating"; it is "like" for ``reduction="interactions"``, and if no
+            item that may be recommended has ratings. With "like", items without ratings and
+            features are never recommended.
         exclude_seen : bool, default=True
             Leave out what the user has rated.
         items, exclude : id or iterable of ids, optional
@@ -201,33 +206,23 @@ class FittedRecommender(Estimator):
         """
         check_is_fitted(self)
         check_positive("n", n, integer=True)
-        if ratings is not None:
-            folded = self.fold_in(ratings)
-            if users is None:
-                users = read_ratings(ratings, self._columns()).users.unique()
-            return folded.recommend(
-                users,
-                n,
-                rank_by=rank_by,
-                exclude_seen=exclude_seen,
-                items=items,
-                exclude=exclude,
-                mask=mask,
-                unknown=unknown,
-            )
-        names = self.user_ids_ if users is None else read_id_list(users, "users")
-        rows = self._catalogue.find_users(names, unknown)
-        model = self._model(self._ranking(rank_by))
-        candidates = Candidates(
-            allowed_items(self.item_ids_, items, exclude, mask),
-            self._seen if exclude_seen else None,
-            resolve_threads(self.n_jobs),
-            excluded_items(names, self._catalogue, exclude)
-            if isinstance(exclude, Mapping)
-            else None,
-        )
-        best = model.best_items(rows, min(int(n), len(self.item_ids_)), candidates)
-        return ranked_table(names, self.item_ids_, best, (self.user_column, self.item_column))
+        if ratings is not None and users is None:
+            users = read_ratings(ratings, self._columns()).users.unique()
+        model = self if ratings is None else self.fold_in(ratings)
+        catalogue, seen = model._catalogue, model._seen
+        names = catalogue.users if users is None else read_id_list(users, "users")
+        rows = catalogue.find_users(names, unknown)
+        allowed = allowed_items(catalogue.items, items, exclude, mask)
+        excluded = None
+        if isinstance(exclude, Mapping):
+            excluded = excluded_items(names, catalogue, exclude)
+        if rank_by is None and self._click_model is not None and not allowed[seen.indices].any():
+            rank_by = "like"
+        threads = resolve_threads(self.n_jobs)
+        candidates = Candidates(allowed, seen if exclude_seen else None, threads, excluded)
+        ranking = model._model(self._ranking(rank_by))
+        best = ranking.best_items(rows, min(int(n), len(catalogue.items)), candidates)
+        return ranked_table(names, catalogue.items, best, (self.user_column, self.item_column))
 
     def similar_items(
         self, items: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
@@ -255,10 +250,10 @@ class FittedRecommender(Estimator):
         Raises
         ------
         KeyError
-            For an unknown item, which has no vector.
+            For an unknown item. A known one without ratings and features has no neighbours.
         """
         check_is_fitted(self)
-        allowed = allowed_items(self.item_ids_, among, None, None, "among")
+        allowed = allowed_items(self.item_ids_, among, name="among")
         counts = np.bincount(self._seen.indices, minlength=len(self.item_ids_))
         model = self._model(self._default_ranking() if self._click_model is None else "like")
         side = Neighbours(self.item_ids_, model.item_vectors(), counts, allowed)
@@ -268,7 +263,7 @@ class FittedRecommender(Estimator):
         self, users: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
     ) -> pd.DataFrame:
         """Users who like the same items, as `similar_items`; needs a fit with `interactions`."""
-        allowed = allowed_items(self.user_ids_, among, None, None, "among")
+        allowed = allowed_items(self.user_ids_, among, name="among")
         counts = np.diff(self._seen.indptr)
         side = Neighbours(self.user_ids_, self.user_vectors_, counts, allowed)
         return side.table(read_id_list(users, "users"), n, "users", self.user_column)
@@ -290,19 +285,28 @@ class FittedRecommender(Estimator):
             raise AttributeError(msg)
         return self._click_model
 
-    def fold_in(self, ratings: RatingsLike, *, side: Literal["users", "items"] = "users") -> Self:
+    def fold_in(
+        self,
+        ratings: RatingsLike | None = None,
+        *,
+        side: Literal["users", "items"] = "users",
+        features: FeaturesLike | None = None,
+    ) -> Self:
         """A recommender that also knows the users of these ratings, without a refit.
 
-        Each user is fitted to the ratings given, all else staying as it is; that takes well under a
-        millisecond. A known user is fitted again: pass all ratings of that user, not
+        Each user is fitted to the ratings given; all else stays as it is. That takes well under a
+        millisecond. A known user is fitted again: pass all ratings and features of that user, not
         the latest ones alone. Times of ratings are not used.
 
         Parameters
         ----------
-        ratings : as for `fit`
+        ratings : as for `fit`, optional
             Ratings of known items; others are left out, with a warning.
         side : {"users", "items"}, default="users"
             "items" for the same with users and items exchanged.
+        features : DataFrame indexed by id, or sparse matrix, optional
+            Features of new users (or items), with the columns that the features of the fit had.
+            New ids in it need no ratings. Known ids without ratings here stay as they are.
 
         Returns
         -------
@@ -312,28 +316,28 @@ class FittedRecommender(Estimator):
         Raises
         ------
         ValueError
-            If the method cannot (it must be "variational"), or all ratings are of unknown items.
+            If the method cannot (it must be "variational"), all ratings are of unknown items, or
+            the fit had no features of this side.
         """
         check_is_fitted(self)
         check_choice("side", side, "users", "items")
         if self._rating_model is not None and not self._rating_model.priors:
             msg = 'fold_in: only method="variational" fits new users without a refit'
             raise ValueError(msg)
-        new = NewRatings.of(
-            self._one_of_each_pair(read_ratings(ratings, self._columns())),
-            self._catalogue,
-            self._seen,
-            side,
-            histories=self.history_features in (True, side),
-        )
+        described = new_features(features, self._encoders, side, needed=ratings is None)
+        table = None
+        if ratings is not None:
+            table = self._one_of_each_pair(read_ratings(ratings, self._columns()))
+        given = table, self._catalogue, self._seen, side, described
+        new = NewRatings.of(*given, histories=self.history_features in (True, side))
         n_threads = resolve_threads(self.n_jobs)
         folded = copy.copy(self)
         if self._rating_model is not None:
             folded._rating_model = self._rating_model.fold_in(new, n_threads)
         if self._click_model is not None:
             like = None if self._counts else self.like_
-            given = (self._click_model, new, like, n_threads)
-            folded._click_model = fold_in_clicks(self._interaction_settings(), *given)
+            clicks = (self._click_model, new, like, n_threads)
+            folded._click_model = fold_in_clicks(self._interaction_settings(), *clicks)
         catalogue = new.extend(self._catalogue)
         folded.user_ids_, folded.item_ids_ = catalogue.users, catalogue.items
         folded._seen = new.replace_histories(self._seen)
@@ -425,13 +429,8 @@ class FittedRecommender(Estimator):
         return Catalogue(self.user_ids_, self.item_ids_)
 
     def _columns(self) -> Columns:
-        return Columns(
-            self.user_column,
-            self.item_column,
-            self.rating_column,
-            self.timestamp_column,
-            clicks=self.reduction == "interactions",
-        )
+        names = self.user_column, self.item_column, self.rating_column, self.timestamp_column
+        return Columns(*names, clicks=self.reduction == "interactions")
 
     @property
     def _counts(self) -> bool:

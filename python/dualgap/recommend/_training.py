@@ -1,8 +1,8 @@
-"""The data of a fit: ratings on their scale, features of users, items and times; its record."""
+"""The data of a fit: ratings on their scale, features of times, ratings of new ids; its record."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -16,23 +16,21 @@ from sklearn.base import BaseEstimator
 
 from dualgap._choices import Reduction
 from dualgap._estimator import Callback, History, RandomState, storable
-from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray, check_positive, real_array
+from dualgap.recommend._features import FeatureTable, history_rows, unit_rows
 from dualgap.recommend._ratings import (
     Catalogue,
     IndexedRatings,
     Periods,
     RatingTable,
-    as_pandas,
+    check_kind,
     join_ids,
     positions,
-    read_ids,
     warn_input,
 )
 
 __all__ = ["TimeFeatures"]
 
-FeaturesLike: TypeAlias = "pd.DataFrame | sp.spmatrix | sp.sparray"
 Side: TypeAlias = Literal["users", "items"]
 
 _DAY = 86_400.0
@@ -201,90 +199,6 @@ def _numbers(rows: NDArray[np.intp], times: FloatArray, days: float) -> NDArray[
 
 
 @dataclass(frozen=True)
-class FeatureTable:
-    """Ids and numbers of a feature table, if there is one."""
-
-    ids: pd.Index[Any] | None = None
-    matrix: sp.csr_array | None = None
-
-    def rows(self, table: pd.Index[Any]) -> list[sp.csr_array]:
-        """Rows in the order of `table`, empty for ids without features."""
-        if self.ids is None or self.matrix is None:
-            return []
-        position = self.ids.get_indexer(table)
-        known = np.flatnonzero(position >= 0)
-        ones = np.ones(len(known))
-        pick = sp.csr_array((ones, (known, position[known])), (len(table), self.matrix.shape[0]))
-        return [sp.csr_array(pick @ self.matrix)]
-
-
-def read_features(features: FeaturesLike | None, name: str) -> FeatureTable:
-    """Read the numbers of a feature table.
-
-    A DataFrame is indexed by id; columns that are not numbers become one column per value, numbers
-    are standardised. Row r of a sparse matrix belongs to the id r.
-    """
-    if features is None:
-        return FeatureTable()
-    features = as_pandas(features)
-    if isinstance(features, pd.DataFrame):
-        _check_complete(features, name)
-        if not features.index.is_unique:
-            msg = f"{name}: an id occurs in more than one row of the index"
-            raise ValueError(msg)
-        if any(dtype.kind == "c" for dtype in features.dtypes):
-            msg = f"{name}: Complex data not supported; give the real parts"
-            raise ValueError(msg)
-        numeric = features.select_dtypes(include="number").astype(np.float64)
-        numeric = numeric * _near_one(numeric.abs().max().to_numpy(dtype=np.float64))
-        numeric = (numeric - numeric.mean()) / numeric.std(ddof=0).replace(0.0, 1.0)
-        others = features.drop(columns=numeric.columns)
-        tables = [numeric]
-        if others.shape[1]:
-            tables.append(_indicators(others, name))
-        matrix = sp.csr_array(np.hstack([table.to_numpy(dtype=np.float64) for table in tables]))
-        ids = read_ids(features.index, name)
-    elif sp.issparse(features):
-        matrix = sp.csr_array(check_sparse(features, name), dtype=np.float64)
-        ids = pd.RangeIndex(matrix.shape[0])
-    else:
-        msg = f"{name}: must be a DataFrame or a sparse matrix, got {type(features).__name__}"
-        raise TypeError(msg)
-    if not np.isfinite(matrix.data).all():
-        msg = f"{name}: must not contain NaN or infinity"
-        raise ValueError(msg)
-    return FeatureTable(ids, matrix)
-
-
-def _near_one(largest: FloatArray) -> FloatArray:
-    """Return powers of two that bring the largest values near one: squares must not overflow."""
-    found: FloatArray = np.ldexp(1.0, np.minimum(-np.frexp(largest)[1], 1000))
-    return found
-
-
-def _indicators(columns: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return a column of zeros and ones for each value of each column."""
-    try:
-        return pd.get_dummies(columns.astype("category"), dtype=np.float64)
-    except TypeError as error:
-        msg = f"{name}: the values of a column must be numbers, or hashable ({error})"
-        raise TypeError(msg) from error
-
-
-def _check_complete(features: pd.DataFrame, name: str) -> None:
-    """Raise an error for missing values, naming the column."""
-    missing = features.isna()
-    if missing.to_numpy().any():
-        column: Hashable = missing.columns[int(missing.any(axis=0).to_numpy().argmax())]
-        row = features.index[int(missing[column].to_numpy().argmax())]
-        msg = (
-            f"{name}: column {column!r} has no value (NaN) for {row!r}; fill it in, or drop the "
-            "row: ids without features are allowed"
-        )
-        raise ValueError(msg)
-
-
-@dataclass(frozen=True)
 class NewRatings:
     """Ratings of ids of one side that are new, or replace the former ratings of known ids."""
 
@@ -298,33 +212,40 @@ class NewRatings:
     values: FloatArray
     # Numbers of ratings of the other side's ids in the fit; one for each of these ids.
     counts: NDArray[np.intp]
+    # The features of each id; None if the fit or the call had none.
+    features: sp.csr_array | None
     # The other side's ids that each id has ratings of, as features; None if the fit had none.
     histories: sp.csr_array | None
 
     @classmethod
     def of(
         cls,
-        table: RatingTable,
+        table: RatingTable | None,
         catalogue: Catalogue,
         seen: sp.csr_array,
         side: Side,
+        features: FeatureTable,
         *,
         histories: bool,
     ) -> NewRatings:
         """Match ratings with the catalogue; warn of ratings whose other id is unknown.
 
         `seen` has the pairs of users and items with ratings in the fit; `histories` says whether
-        the ids of `side` have them as features.
+        the ids of `side` have them as features. New ids with features need no ratings.
         """
         of_users = side == "users"
         own_ids, other_ids = catalogue.users, catalogue.items
-        mine, others = table.users, table.items
         if not of_users:
-            own_ids, other_ids, mine, others = other_ids, own_ids, others, mine
-            seen = sp.csr_array(seen.T)
+            own_ids, other_ids, seen = other_ids, own_ids, sp.csr_array(seen.T)
+        mine = others = own_ids[:0]
+        values = np.zeros(0)
+        if table is not None:
+            mine, others, values = table.users, table.items, table.values
+            if not of_users:
+                mine, others = others, mine
         other = positions(other_ids, others)
         known = np.flatnonzero(other < len(other_ids))
-        if len(known) == 0:
+        if len(known) == 0 and table is not None:
             msg = f"ratings: none is of {'an item' if of_users else 'a user'} that was in the fit"
             raise ValueError(msg)
         if len(known) < len(other):
@@ -333,6 +254,13 @@ class NewRatings:
                 f"{'item' if of_users else 'user'}s that were not in the fit, and are left out"
             )
         ids = mine[known].unique()
+        if features.ids is not None:
+            check_kind(own_ids, features.ids, "features")
+            described = features.ids[~features.ids.isin(own_ids) & ~features.ids.isin(ids)]
+            ids = described if table is None else join_ids(ids, described)
+            if not len(ids):
+                msg = "features: all ids are known; pass ratings= of those to fit again"
+                raise ValueError(msg)
         rows = positions(own_ids, ids)
         fresh = rows == len(own_ids)
         rows[fresh] = len(own_ids) + np.arange(fresh.sum())
@@ -344,8 +272,9 @@ class NewRatings:
             rows=rows,
             own=own,
             other=other,
-            values=table.values[known],
+            values=values[known],
             counts=np.bincount(seen.indices, minlength=len(other_ids)),
+            features=unit_rows(features.rows(ids)),
             histories=unit_rows([rated]) if histories else None,
         )
 
@@ -375,44 +304,3 @@ class NewRatings:
         n_rows = max(kept.shape[0], int(self.rows.max()) + 1)
         result = history_rows(rows, columns, (n_rows, kept.shape[1]))
         return result if self.side == "users" else sp.csr_array(result.T)
-
-
-def feature_rows(
-    catalogue: Catalogue,
-    tables: tuple[FeatureTable, FeatureTable],
-    seen: sp.csr_array,
-    histories: bool | Literal["users"],
-) -> tuple[sp.csr_array | None, sp.csr_array | None]:
-    """Features of all users and of all items: tables first, then histories."""
-    users, items = tables[0].rows(catalogue.users), tables[1].rows(catalogue.items)
-    if histories:
-        users.append(seen)
-    if histories is True:
-        items.append(sp.csr_array(seen.T))
-    return unit_rows(users), unit_rows(items)
-
-
-def history_rows(
-    rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]
-) -> sp.csr_array:
-    """The set of columns that each row has rated, as ones in a matrix."""
-    matrix = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape)
-    matrix.sum_duplicates()
-    matrix.data[:] = 1.0
-    return matrix
-
-
-def unit_rows(blocks: list[sp.csr_array]) -> sp.csr_array | None:
-    """Feature blocks side by side, each row of each block scaled to unit length."""
-    scaled = []
-    for block in blocks:
-        sizes = np.abs(block.data[block.data != 0.0])
-        if sizes.size and not 1e-100 < sizes.min() <= sizes.max() < 1e100:
-            block = sp.diags_array(_near_one(abs(block).max(axis=1).toarray().ravel())) @ block
-        lengths = np.sqrt(np.asarray(block.multiply(block).sum(axis=1)).ravel())
-        scaled.append(sp.diags_array(1.0 / np.where(lengths > 0.0, lengths, 1.0)) @ block)
-    if not scaled:
-        return None
-    result = sp.csr_array(sp.hstack(scaled, format="csr"))
-    result.sum_duplicates()
-    return result

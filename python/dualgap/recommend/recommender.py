@@ -18,6 +18,13 @@ from dualgap.recommend._click_model import ClickModel
 from dualgap.recommend._click_training import fit_clicks
 from dualgap.recommend._conditional_gradient import ConditionalGradient
 from dualgap.recommend._counts import weigh_counts
+from dualgap.recommend._features import (
+    FeatureEncoder,
+    FeaturesLike,
+    feature_rows,
+    history_rows,
+    read_features,
+)
 from dualgap.recommend._file import SavedRecommender
 from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._rating_model import Method, RatingModel, default_n_components
@@ -31,16 +38,12 @@ from dualgap.recommend._ratings import (
 )
 from dualgap.recommend._serving import FittedRecommender
 from dualgap.recommend._training import (
-    FeaturesLike,
     FitRecord,
     RatingScale,
     RunOptions,
     TimeFeatures,
     Training,
-    feature_rows,
     find_levels,
-    history_rows,
-    read_features,
 )
 from dualgap.recommend._variational import Variational
 
@@ -184,6 +187,7 @@ class OrdinalRecommender(FittedRecommender):
     _rating_model: RatingModel | None = field(init=False)
     _click_model: ClickModel | None = field(init=False)
     _seen: sp.csr_array = field(init=False)
+    _encoders: tuple[FeatureEncoder | None, FeatureEncoder | None] = field(init=False)
 
     @restores_on_error
     def fit(
@@ -211,9 +215,9 @@ class OrdinalRecommender(FittedRecommender):
         y : ignored
             For scikit-learn's interfaces.
         user_features, item_features : DataFrame indexed by id, or sparse matrix, optional
-            Further inputs. Numbers are standardised, other columns become one input per value, and
-            each row is scaled to unit length. Row r of a sparse matrix belongs to the id r. Ids
-            without ratings are known by their features.
+            Further inputs, of ratings and of clicks. Numbers are standardised, other columns become
+            one input per value, and each row is scaled to unit length. Row r of a sparse matrix
+            belongs to the id r. Ids without ratings are known by their features.
         sample_weight : array-like of shape (n_ratings,), optional
             Positive weight of each rating.
         timestamps : array-like of shape (n_ratings,), optional
@@ -232,13 +236,8 @@ class OrdinalRecommender(FittedRecommender):
             For ratings or parameters that cannot be used; the message names the argument.
         """
         method = self._check_parameters()
-        if validation is not None and not method.validates:
-            msg = 'validation: only method="conditional-gradient" chooses its size on it'
-            raise ValueError(msg)
-        columns = self._columns()
-        table = self._one_of_each_pair(
-            read_ratings(ratings, columns, sample_weight=sample_weight, timestamps=timestamps)
-        )
+        given: Any = {"sample_weight": sample_weight, "timestamps": timestamps}
+        table = self._one_of_each_pair(read_ratings(ratings, self._columns(), **given))
         user_table = read_features(user_features, "user_features")
         item_table = read_features(item_features, "item_features")
 
@@ -252,13 +251,14 @@ class OrdinalRecommender(FittedRecommender):
             encoded = replace(encoded, periods=self._periods(encoded, table.times))
 
         self._seen = history_rows(encoded.users, encoded.items, catalogue.shape)
-        features = feature_rows(
-            catalogue, (user_table, item_table), self._seen, self.history_features
-        )
-        held_out = None
-        if validation is not None:
-            held_out = catalogue.index(read_ratings(validation, columns, name="validation"))
+        self._encoders = user_table.encoder, item_table.encoder
+        tables = user_table, item_table
+        features = feature_rows(catalogue, tables, self._seen, self.history_features)
+        held_out = self._held_out(validation, method, catalogue)
         training = Training(encoded, catalogue.shape, features, held_out)
+        # A history is what the click model learns from, not a feature.
+        described = feature_rows(catalogue, tables, self._seen, False)
+        clicked = replace(training, features=described)
 
         clicks = self._interaction_settings()
         self.like_ = 0.0 if self._counts else clicks.threshold(self.levels_)
@@ -269,7 +269,7 @@ class OrdinalRecommender(FittedRecommender):
             options = RunOptions(self.random_state, self.n_jobs, callback)
             self._rating_model = self._click_model = None
             if clicks_only:
-                self._click_model, record = fit_clicks(clicks, training, self.like_, options)
+                self._click_model, record = fit_clicks(clicks, clicked, self.like_, options)
             else:
                 n_components = self._n_components(len(encoded.values))
                 self._rating_model, record = method.run(
@@ -277,9 +277,20 @@ class OrdinalRecommender(FittedRecommender):
                 )
                 if self.interactions is not False:
                     quietly = replace(options, callback=None)
-                    self._click_model, _ = fit_clicks(clicks, training, self.like_, quietly)
+                    self._click_model, _ = fit_clicks(clicks, clicked, self.like_, quietly)
             self._store(record)
         return self
+
+    def _held_out(
+        self, validation: RatingsLike | None, method: Method, catalogue: Catalogue
+    ) -> IndexedRatings | None:
+        """The ratings that choose the number of bases."""
+        if validation is None:
+            return None
+        if not method.validates:
+            msg = 'validation: only method="conditional-gradient" chooses its size on it'
+            raise ValueError(msg)
+        return catalogue.index(read_ratings(validation, self._columns(), name="validation"))
 
     def _periods(self, ratings: IndexedRatings, times: Any) -> Periods:
         """The periods of the ratings' times."""
@@ -330,6 +341,7 @@ class OrdinalRecommender(FittedRecommender):
             seen=self._seen,
             rating_model=self._rating_model,
             click_model=self._click_model,
+            encoders=self._encoders,
             record=FitRecord(
                 **{part.name: getattr(self, f"{part.name}_") for part in fields(FitRecord)}
             ),
@@ -341,7 +353,7 @@ class OrdinalRecommender(FittedRecommender):
         require((saved.rating_model is None) is (self.reduction == "interactions"))
         self.user_ids_, self.item_ids_ = saved.catalogue.users, saved.catalogue.items
         self.levels_, self.like_ = saved.scale.levels, saved.like
-        self._seen = saved.seen
+        self._seen, self._encoders = saved.seen, saved.encoders
         self._rating_model, self._click_model = saved.rating_model, saved.click_model
         self._store(saved.record)
 

@@ -105,7 +105,7 @@ fn threads_and_new_users_change_nothing() {
         n_items: N,
     };
     let interrupt = Interrupt::default();
-    let folded = fold_in_interactions(pairs, one.2.view(), &settings(), &interrupt).unwrap();
+    let folded = fold_in_interactions(pairs, one.2.view(), None, &settings(), &interrupt).unwrap();
     // The vectors may still turn together; what they say of each item has settled.
     let moved = (&folded - &one.1).dot(&one.2.t());
     assert!(moved.iter().all(|error| error.abs() < 0.01), "{moved}");

@@ -1,0 +1,239 @@
+"""Features of users and items: tables of any columns as rows of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dualgap._sparse import check_sparse
+from dualgap._validation import FloatArray
+from dualgap.recommend._ratings import Catalogue, as_pandas, read_ids
+
+FeaturesLike: TypeAlias = "pd.DataFrame | sp.spmatrix | sp.sparray"
+
+
+@dataclass(frozen=True)
+class FeatureEncoder:
+    """Turns tables into numbers, with the columns, means and deviations of the table of a fit."""
+
+    # Names of the columns of numbers, and one name for each value of the other columns; both empty
+    # for a sparse matrix.
+    numbers: tuple[str, ...]
+    indicators: tuple[str, ...]
+    # Numbers of features.
+    width: int
+    # Powers of two by which numbers are multiplied first, and the means and deviations after that.
+    scales: FloatArray
+    means: FloatArray
+    deviations: FloatArray
+
+    @classmethod
+    def of(cls, features: pd.DataFrame | Any, name: str) -> FeatureEncoder:
+        """Choose columns, means and deviations."""
+        if not isinstance(features, pd.DataFrame):
+            empty = np.zeros(0)
+            return cls((), (), features.shape[1], empty, empty, empty)
+        numbers, others = _parts(features)
+        scales = _near_one(numbers.abs().max().to_numpy(dtype=np.float64))
+        scaled = numbers * scales
+        indicators = tuple(map(str, _indicators(others, name).columns)) if others.shape[1] else ()
+        return cls(
+            numbers=tuple(map(str, numbers.columns)),
+            indicators=indicators,
+            width=numbers.shape[1] + len(indicators),
+            scales=scales,
+            means=scaled.mean().to_numpy(dtype=np.float64),
+            deviations=scaled.std(ddof=0).replace(0.0, 1.0).to_numpy(dtype=np.float64),
+        )
+
+    def encode(self, features: pd.DataFrame | Any, name: str) -> sp.csr_array:
+        """Return the numbers of a table: columns of numbers first, then indicators."""
+        if not isinstance(features, pd.DataFrame):
+            self._check_width(features.shape[1], name)
+            return sp.csr_array(check_sparse(features, name), dtype=np.float64)
+        if not self.numbers and not self.indicators:
+            self._check_width(features.shape[1], name)
+        numbers, others = _parts(features)
+        numbers = numbers.set_axis(list(map(str, numbers.columns)), axis=1)
+        missing = [column for column in self.numbers if column not in numbers.columns]
+        if missing:
+            msg = f"{name}: no column {missing[0]!r} of numbers, which the fit had"
+            raise ValueError(msg)
+        table = numbers[list(self.numbers)].to_numpy(dtype=np.float64) * self.scales
+        table = (table - self.means) / self.deviations
+        if self.indicators:
+            found = _indicators(others, name)
+            found = found.set_axis(list(map(str, found.columns)), axis=1)
+            some = found.reindex(columns=list(self.indicators), fill_value=0.0)
+            table = np.hstack([table, some.to_numpy(dtype=np.float64)])
+        return sp.csr_array(table)
+
+    def _check_width(self, width: int, name: str) -> None:
+        if width != self.width or self.numbers or self.indicators:
+            kind = "a DataFrame" if self.numbers or self.indicators else "a sparse matrix"
+            msg = f"{name}: the fit had {kind} of {self.width} features, got {width} columns"
+            raise ValueError(msg)
+
+    def state(self) -> dict[str, Any]:
+        """Return lists and arrays for a model file."""
+        lists = {"numbers": list(self.numbers), "indicators": list(self.indicators)}
+        return {**vars(self), **lists}
+
+    @classmethod
+    def of_state(cls, state: Mapping[str, Any]) -> Self:
+        """Return the encoder from what `state` returned."""
+        numbers, indicators = (tuple(map(str, state[name])) for name in ("numbers", "indicators"))
+        arrays = {name: state[name] for name in ("scales", "means", "deviations")}
+        if any(array.shape != (len(numbers),) for array in arrays.values()):
+            msg = "the arrays do not fit together"
+            raise ValueError(msg)
+        return cls(numbers, indicators, int(state["width"]), **arrays)
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """Ids and numbers of a feature table, if there is one."""
+
+    ids: pd.Index[Any] | None = None
+    matrix: sp.csr_array | None = None
+    encoder: FeatureEncoder | None = None
+
+    def rows(self, table: pd.Index[Any]) -> list[sp.csr_array]:
+        """Rows in the order of `table`, empty for ids without features."""
+        if self.ids is None or self.matrix is None:
+            return []
+        position = self.ids.get_indexer(table)
+        known = np.flatnonzero(position >= 0)
+        ones = np.ones(len(known))
+        pick = sp.csr_array((ones, (known, position[known])), (len(table), self.matrix.shape[0]))
+        return [sp.csr_array(pick @ self.matrix)]
+
+
+def read_features(
+    features: FeaturesLike | None, name: str, encoder: FeatureEncoder | None = None
+) -> FeatureTable:
+    """Read the numbers of a feature table, with the encoder of a fit if there is one.
+
+    A DataFrame is indexed by id; columns that are not numbers become one column per value, numbers
+    are standardised. Row r of a sparse matrix belongs to the id r.
+    """
+    if features is None:
+        return FeatureTable()
+    features = as_pandas(features)
+    if isinstance(features, pd.DataFrame):
+        _check_complete(features, name)
+        if not features.index.is_unique:
+            msg = f"{name}: an id occurs in more than one row of the index"
+            raise ValueError(msg)
+        if any(dtype.kind == "c" for dtype in features.dtypes):
+            msg = f"{name}: Complex data not supported; give the real parts"
+            raise ValueError(msg)
+        ids = read_ids(features.index, name)
+    elif sp.issparse(features):
+        ids = pd.RangeIndex(features.shape[0])
+    else:
+        msg = f"{name}: must be a DataFrame or a sparse matrix, got {type(features).__name__}"
+        raise TypeError(msg)
+    encoder = FeatureEncoder.of(features, name) if encoder is None else encoder
+    matrix = encoder.encode(features, name)
+    if not np.isfinite(matrix.data).all():
+        msg = f"{name}: must not contain NaN or infinity"
+        raise ValueError(msg)
+    return FeatureTable(ids, matrix, encoder)
+
+
+def new_features(
+    features: FeaturesLike | None,
+    encoders: tuple[FeatureEncoder | None, FeatureEncoder | None],
+    side: Literal["users", "items"],
+    *,
+    needed: bool,
+) -> FeatureTable:
+    """Read features of new users or items with the encoders of a fit."""
+    encoder = encoders[side == "items"]
+    if needed if features is None else encoder is None:
+        given = "no ratings or features are given" if features is None else "the fit had none"
+        msg = f"features: {given} of {side}"
+        raise ValueError(msg)
+    return read_features(features, "features", encoder)
+
+
+def _parts(features: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Columns of numbers, and the others."""
+    numbers = features.select_dtypes(include="number").astype(np.float64)
+    return numbers, features.drop(columns=numbers.columns)
+
+
+def _near_one(largest: FloatArray) -> FloatArray:
+    """Return powers of two that bring the largest values near one: squares must not overflow."""
+    found: FloatArray = np.ldexp(1.0, np.minimum(-np.frexp(largest)[1], 1000))
+    return found
+
+
+def _indicators(columns: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return a column of zeros and ones for each value of each column."""
+    try:
+        return pd.get_dummies(columns.astype("category"), dtype=np.float64)
+    except TypeError as error:
+        msg = f"{name}: the values of a column must be numbers, or hashable ({error})"
+        raise TypeError(msg) from error
+
+
+def _check_complete(features: pd.DataFrame, name: str) -> None:
+    """Raise an error for missing values, naming the column."""
+    missing = features.isna()
+    if missing.to_numpy().any():
+        column: Hashable = missing.columns[int(missing.any(axis=0).to_numpy().argmax())]
+        row = features.index[int(missing[column].to_numpy().argmax())]
+        msg = (
+            f"{name}: column {column!r} has no value (NaN) for {row!r}; fill it in, or drop the "
+            "row: ids without features are allowed"
+        )
+        raise ValueError(msg)
+
+
+def feature_rows(
+    catalogue: Catalogue,
+    tables: tuple[FeatureTable, FeatureTable],
+    seen: sp.csr_array,
+    histories: bool | Literal["users"],
+) -> tuple[sp.csr_array | None, sp.csr_array | None]:
+    """Features of all users and of all items: tables first, then histories."""
+    users, items = tables[0].rows(catalogue.users), tables[1].rows(catalogue.items)
+    if histories:
+        users.append(seen)
+    if histories is True:
+        items.append(sp.csr_array(seen.T))
+    return unit_rows(users), unit_rows(items)
+
+
+def history_rows(
+    rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]
+) -> sp.csr_array:
+    """The set of columns that each row has rated, as ones in a matrix."""
+    matrix = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape)
+    matrix.sum_duplicates()
+    matrix.data[:] = 1.0
+    return matrix
+
+
+def unit_rows(blocks: list[sp.csr_array]) -> sp.csr_array | None:
+    """Feature blocks side by side, each row of each block scaled to unit length."""
+    scaled = []
+    for block in blocks:
+        sizes = np.abs(block.data[block.data != 0.0])
+        if sizes.size and not 1e-100 < sizes.min() <= sizes.max() < 1e100:
+            block = sp.diags_array(_near_one(abs(block).max(axis=1).toarray().ravel())) @ block
+        lengths = np.sqrt(np.asarray(block.multiply(block).sum(axis=1)).ravel())
+        scaled.append(sp.diags_array(1.0 / np.where(lengths > 0.0, lengths, 1.0)) @ block)
+    if not scaled:
+        return None
+    result = sp.csr_array(sp.hstack(scaled, format="csr"))
+    result.sum_duplicates()
+    return result
