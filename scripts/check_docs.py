@@ -3,8 +3,9 @@
 Usage: python scripts/check_docs.py
 
 A name is public if the `__all__` of dualgap lists it, or that of a module or package directly below
-it whose name has no leading underscore. The command line has a separate page. numpydoc checks the
-docstrings of public names and of the methods of public classes.
+it whose name has no leading underscore, or that of a module that such a package lists. The command
+line has a separate page. numpydoc checks the docstrings of public names and of the methods of
+public classes.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ def modules() -> Iterator[str]:
     for found in pkgutil.iter_modules(dualgap.__path__, "dualgap."):
         if not found.name.startswith("dualgap._") and found.name != "dualgap.cli":
             yield found.name
+            package = importlib.import_module(found.name)
+            listed = (name for name in package.__all__ if inspect.ismodule(getattr(package, name)))
+            yield from (f"{found.name}.{name}" for name in listed)
 
 
 def public() -> dict[str, Any]:
@@ -48,6 +52,8 @@ def public() -> dict[str, Any]:
     for module in modules():
         for name in importlib.import_module(module).__all__:
             thing = getattr(importlib.import_module(module), name)
+            if inspect.ismodule(thing):
+                continue
             key = thing if callable(thing) else f"{module}.{name}"
             if key not in names and name != "__version__":
                 names[key] = f"{module}.{name}"

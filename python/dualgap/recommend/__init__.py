@@ -1,5 +1,6 @@
 """Recommendation by ordinal regression on multi-output factorization machines."""
 
+from dualgap.recommend import splits
 from dualgap.recommend._conditional_gradient import ConditionalGradient
 from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._training import TimeFeatures
@@ -12,4 +13,5 @@ __all__ = [
     "OrdinalRecommender",
     "TimeFeatures",
     "Variational",
+    "splits",
 ]

@@ -268,7 +268,7 @@ def last_of_each_pair(table: RatingTable) -> RatingTable:
     if n_again == 0:
         return table
     if table.times is not None:
-        pairs = pairs.iloc[np.argsort(_comparable(table.times), kind="stable")]
+        pairs = pairs.iloc[np.argsort(comparable_times(table.times), kind="stable")]
     again = pairs.duplicated(keep="last")
     which = "latest" if table.times is not None else "last"
     warn_input(
@@ -278,7 +278,7 @@ def last_of_each_pair(table: RatingTable) -> RatingTable:
     return table.take(np.sort(pairs.index.to_numpy()[~again.to_numpy()]))
 
 
-def _comparable(times: NDArray[Any]) -> NDArray[Any]:
+def comparable_times(times: NDArray[Any]) -> NDArray[Any]:
     """Times that can be sorted: numbers and dates of NumPy as they are, others in seconds.
 
     Text does not sort by time: "9" comes after "10". A missing time would sort last, and count as
