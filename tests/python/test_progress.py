@@ -87,6 +87,16 @@ def test_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert first.startswith("epoch     1 ")
 
 
+def test_many_epochs_print_few_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 3
+    svm = MulticlassSVC(solver="subgradient", random_state=0, verbose=1, tol=1.0, max_iter=200)
+    svm.set_params(callback=lambda epoch, *_: epoch == 150, tol=0.0).fit(X, y)
+    lines = capsys.readouterr().err.splitlines()[1:]
+    assert len(lines) <= 2 + svm.history_["seconds"][-1]
+    assert lines[0].startswith("epoch     1 ")
+    assert lines[-1].startswith("epoch   150 ")
+
+
 def test_gaps_that_fall_by_a_factor_end_when_they_are_expected_to() -> None:
     forecast = Forecast(None, 1e-6)
     assert forecast.left(1, 1.0, np.nan) is None

@@ -17,7 +17,7 @@ from dualgap._validation import check_verbose
 # Seconds after which a fit with verbose=None shows a bar.
 _BAR_DELAY = 2.0
 # Seconds between two lines.
-_LINE_INTERVAL = 0.2
+_LINE_INTERVAL = 1.0
 
 
 class Forecast:
@@ -56,28 +56,32 @@ class Forecast:
 
 
 class Lines(AbstractContextManager["Lines"]):
-    """One line per epoch, at most five lines a second."""
+    """One line per epoch, at most one line a second; also one for the last epoch."""
 
     def __init__(self, unit: str) -> None:
         self._unit = unit
         self._last = -np.inf
+        self._pending: str | None = None
 
     def __exit__(self, *_: object) -> None:
-        pass
+        if self._pending is not None:
+            note(self._pending)
 
     def __call__(
         self, epoch: int, seconds: float, objective: float, dual_objective: float
     ) -> object:
-        """Print the epoch."""
+        """Print the epoch, or keep its line for the end."""
+        line = f"{self._unit} {epoch:5d}  {seconds:8.2f} s"
+        if not np.isnan(objective):
+            line += f"  objective {objective:.6g}"
+        if not np.isnan(dual_objective):
+            gap = objective - dual_objective
+            line += f"  gap {gap:.3g} ({relative_gap(gap, objective):.2g})"
         if time.monotonic() - self._last > _LINE_INTERVAL:
-            self._last = time.monotonic()
-            line = f"{self._unit} {epoch:5d}  {seconds:8.2f} s"
-            if not np.isnan(objective):
-                line += f"  objective {objective:.6g}"
-            if not np.isnan(dual_objective):
-                gap = objective - dual_objective
-                line += f"  gap {gap:.3g} ({relative_gap(gap, objective):.2g})"
+            self._last, self._pending = time.monotonic(), None
             note(line)
+        else:
+            self._pending = line
         return False
 
 

@@ -20,8 +20,6 @@ _SOLVERS = {
     "6": "an L1 penalty, supported only by the polynomial models",
 }
 _ANSWERS = {
-    "-C": "searches for C; use -v with several values of -c, or MulticlassSVCCV or "
-    "LogisticRegressionCV in Python",
     "-M": "chooses a multi-class scheme; every loss here treats all classes jointly",
     "-p": "is for regression, which dualgap supports with polynomial models in Python",
 }

@@ -21,6 +21,12 @@ LOGISTIC = "logistic"
 class _Finite(click.FloatRange):
     """A finite number in a range."""
 
+    name = "number"
+
+    def _describe_range(self) -> str:
+        # Of a range without bounds, click prints "x<=None".
+        return "" if self.min is None and self.max is None else super()._describe_range()
+
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:

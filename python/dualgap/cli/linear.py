@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from scipy.special import softmax
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
@@ -25,9 +26,9 @@ from dualgap.cli._paths import IN, OUT, refuse_overwriting
 from dualgap.cli._predictions import FORMATS, Predictions
 from dualgap.cli._tables import Source, Table, read_table
 from dualgap.cli._terminal import errors, exit_codes
-from dualgap.logistic import LogisticRegression
+from dualgap.logistic import LogisticRegression, LogisticRegressionCV
 from dualgap.losses import Loss
-from dualgap.multiclass import MulticlassSVC
+from dualgap.multiclass import MulticlassSVC, MulticlassSVCCV
 
 
 @click.command(cls=Command)
@@ -39,12 +40,20 @@ from dualgap.multiclass import MulticlassSVC
     type=Integer(2, 2**31 - 1),
     help="Report the accuracy of N-fold cross-validation.",
 )
+@click.option(
+    "-C",
+    "--search-cost",
+    is_flag=True,
+    help="Choose C from 13 values from 1e-3 to 1e3 by the accuracy of cross-validation (with as "
+    "many folds as --cross-validation says, by default 5), and fit with it if MODEL_FILE is given.",
+)
 @model_options
 @data_options
 def fit(
     training_file: Path,
     model_file: Path | None,
     cross_validation: int | None,
+    search_cost: bool,
     quiet: bool,
     **options: Any,
 ) -> None:
@@ -53,21 +62,21 @@ def fit(
     TRAINING_FILE contains labelled rows in LIBSVM format, npz (X and y, or
     scipy.sparse.save_npz), npy, CSV or Parquet. The default MODEL_FILE is the name of the training
     file plus ".model", in the current folder. Either may be "-" for standard input or output. With
-    --cross-validation, no model is written.
+    --cross-validation, no model is written; with -C, only to a MODEL_FILE that is given.
 
     Exit status: 0 on success, 1 if the data cannot be used, 2 for a usage error, 130 if
     interrupted.
     """
-    if cross_validation is not None and model_file is not None:
-        raise click.UsageError("--cross-validation writes no model; leave out MODEL_FILE")
+    _check_combination(cross_validation, model_file, search=search_cost)
+    writes = model_file is not None or not (cross_validation or search_cost)
     path = model_file or Path(f"{training_file.name}.model")
-    if model_file is None and cross_validation is None and str(training_file) == "-":
+    if model_file is None and writes and str(training_file) == "-":
         raise click.UsageError("reading from standard input requires a MODEL_FILE argument")
     notes = Console(stderr=True, highlight=False, quiet=quiet)
     with exit_codes():
         model = _model(quiet=quiet, **options)
         # Check output files before the fit, not after it.
-        if cross_validation is None and str(path) != "-":
+        if writes and str(path) != "-":
             inputs = {"TRAINING_FILE": training_file, "--labels": options["labels"] or "-"}
             refuse_overwriting(inputs, {"MODEL_FILE": path})
             check_writable(path)
@@ -75,8 +84,14 @@ def fit(
         assert table.y is not None
         model.class_weight = _class_weight(options["class_weight"], table.y)
         _describe(training_file, table, notes)
-        if cross_validation is not None:
+        if not _is_given("loss"):
+            notes.print(_DEFAULT_LOSS, soft_wrap=True)
+        if search_cost:
+            to_stderr = writes and str(path) == "-"
+            _search(model, table, (cross_validation or 5, options["seed"]), to_stderr=to_stderr)
+        elif cross_validation is not None:
             _cross_validate(model, table, cross_validation, options["seed"])
+        if not writes:
             return
         with _warnings_noted():
             model.fit(table.X, table.y)
@@ -84,6 +99,26 @@ def fit(
         _report(model, table, to_stderr=str(path) == "-")
         if str(path) != "-":
             notes.print(f"model written to {path}", markup=False, soft_wrap=True)
+
+
+_DEFAULT_LOSS = (
+    "loss: crammer-singer, as with -s 4. LIBLINEAR's default, -s 1, trains each class against the "
+    "others and is not available"
+)
+
+
+def _is_given(option: str) -> bool:
+    source = click.get_current_context().get_parameter_source(option)
+    return source is not click.core.ParameterSource.DEFAULT
+
+
+def _check_combination(cross_validation: int | None, model: Path | None, *, search: bool) -> None:
+    if cross_validation is not None and model is not None and not search:
+        raise click.UsageError("--cross-validation writes no model; leave out MODEL_FILE")
+    for name, option in (("cost", "-c"), ("solver", "--solver")):
+        if search and _is_given(name):
+            msg = f"-C chooses C with the default solver; leave out {option}"
+            raise click.UsageError(msg)
 
 
 def _source(path: Path, options: dict[str, Any]) -> Source:
@@ -171,9 +206,35 @@ def _describe(path: Path, table: Table, notes: Console) -> None:
 def _cross_validate(model: LinearModel, table: Table, n_folds: int, seed: int) -> None:
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     with _warnings_noted():
-        predicted = cross_val_predict(model, table.X, table.y, cv=folds)
+        # The lines of several fits would not say to which fold they belong.
+        quiet = clone(model).set_params(verbose=0)
+        predicted = cross_val_predict(quiet, table.X, table.y, cv=folds)
     assert table.y is not None
     click.echo(f"cross-validation {_accuracy(predicted, table.y)}")
+
+
+def _search(
+    model: LinearModel, table: Table, folds_and_seed: tuple[int, int], *, to_stderr: bool
+) -> None:
+    """Set the C of a model by cross-validation; print its accuracy for each C."""
+    n_folds, seed = folds_and_seed
+    logistic = isinstance(model, LogisticRegression)
+    kind = LogisticRegressionCV if logistic else MulticlassSVCCV
+    given = model.get_params(deep=False)
+    shared = {name: given[name] for name in kind._get_param_names() if name in given}
+    folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+    search = kind(**shared, cv=folds, refit=False)
+    assert table.y is not None
+    with _warnings_noted():
+        search.fit(table.X, table.y)
+    if model.verbose:
+        for C, score in zip(search.Cs_, search.mean_score_, strict=True):
+            click.echo(f"C = {C:<10.6g} accuracy = {100 * score:.4g}%", err=to_stderr)
+    # LIBLINEAR's line, which scripts read.
+    click.echo(
+        f"Best C = {search.C_:g}  CV accuracy = {100 * search.best_score_:g}%", err=to_stderr
+    )
+    model.set_params(C=search.C_)
 
 
 def _report(model: LinearModel, table: Table, *, to_stderr: bool) -> None:

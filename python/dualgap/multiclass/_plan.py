@@ -37,30 +37,15 @@ def print_plan(rows: Rows, settings: _core._MulticlassSettings, *, auto: bool) -
     memory = f"{_size(weights)} for weights"
     if duals:
         memory += f" and {_size(duals)} for dual variables"
-    threads = _threads(solver, settings["n_threads"], sparse=isinstance(rows, tuple))
-    solver = _USUAL.get(solver, solver)
-    note(f"{solver}{chosen}: about {memory}; {threads}")
+    n_threads = settings["n_threads"]
+    threads = "one thread" if n_threads == 1 else f"{n_threads} threads"
+    note(f"{_USUAL.get(solver, solver)}{chosen}: about {memory}; {threads}")
 
 
 def solvers_of_epochs(solver: str, n_first: int, n_epochs: int) -> NDArray[np.str_]:
     """Return the name of the solver of each epoch; "auto" changes it after the first `n_first`."""
     first, then = ("block-descent", "newton") if solver == "auto" else (solver, solver)
     return np.where(np.arange(n_epochs) < n_first, first, then)
-
-
-def _threads(solver: str, n_threads: int, *, sparse: bool) -> str:
-    """Describe the work that threads share, and the work that runs on one thread."""
-    if n_threads == 1:
-        return "one thread"
-    if solver == "newton":
-        return f"{n_threads} threads share passes over the rows and linear systems"
-    if solver not in _USUAL:
-        passes = ("frank-wolfe", "away-frank-wolfe", "projected-gradient")
-        shared = "passes over the rows" if solver in passes else "certificates"
-        return f"{n_threads} threads share {shared}"
-    shared = "certificates" if sparse else "certificates, passes over all classes"
-    visits = "visits to single rows are too short to share and run on one"
-    return f"{n_threads} threads share {shared} and conjugate gradients; {visits}"
 
 
 def _size(n_bytes: int) -> str:

@@ -112,7 +112,7 @@ class OrdinalRecommender(FittedRecommender):
     verbose : int, optional
         Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
         fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
-        line per epoch, at most five a second.
+        line per epoch, at most one a second.
     callback : callable, optional
         Called after each epoch as ``callback(epoch, seconds, objective, dual_objective)``, with NaN
         for a bound that is not known; a true return value stops the fit. Over several models epochs

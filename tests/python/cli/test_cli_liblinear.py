@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,14 @@ import scipy.sparse as sp
 from click.testing import CliRunner, Result
 from sklearn.datasets import dump_svmlight_file, load_iris, load_svmlight_file
 from sklearn.linear_model import LogisticRegression as SklearnRegression
+from sklearn.model_selection import StratifiedKFold
 
-from dualgap import LogisticRegression, MulticlassSVC
+from dualgap import (
+    LogisticRegression,
+    LogisticRegressionCV,
+    MulticlassSVC,
+    MulticlassSVCCV,
+)
 from dualgap._libsvm import read_libsvm
 from dualgap.cli import main
 
@@ -125,6 +132,51 @@ def test_weights_of_classes() -> None:
     assert run("fit", "-w1", 3, "-v", 3, "iris").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("loss", "search", "model"),
+    [
+        (4, MulticlassSVCCV("crammer-singer"), MulticlassSVC("crammer-singer")),
+        (0, LogisticRegressionCV(), LogisticRegression()),
+    ],
+)
+def test_a_search_for_the_cost(loss: int, search: Any, model: Any) -> None:
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    for each in (search, model):
+        each.set_params(fit_intercept=False, random_state=0, class_weight={1: 2.0})
+    search.set_params(cv=folds).fit(sp.csr_array(X), Y)
+    model.set_params(C=search.C_).fit(sp.csr_array(X), Y)
+    best = f"Best C = {search.C_:g}  CV accuracy = {100 * search.best_score_:g}%"
+    result = run("fit", "-s", loss, "-C", "-v", 3, "-w1", 2, "iris")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert len(lines) == 14
+    assert lines[-1] == best
+    assert {path.name for path in Path.cwd().iterdir()} == {"iris"}
+    result = run("fit", "-q", "-s", loss, "-C", "-v", 3, "-w1", 2, "iris", "model")
+    assert result.stdout.splitlines()[0] == best
+    assert result.stdout.splitlines()[1].split()[1] == f"{model.objective_:.6g}"
+    assert run("predict", "iris", "model").exit_code == 0
+    # The model alone goes to standard output.
+    result = run("fit", "-s", loss, "-C", "-v", 3, "iris", "-")
+    assert result.stdout_bytes.startswith(b"PK")
+    assert "Best C" in result.stderr
+
+
+def test_the_default_loss_is_named() -> None:
+    note = "LIBLINEAR's default, -s 1, trains each class against the others"
+    assert note in run("fit", "iris").stderr
+    for arguments in (("-s", 4), ("--loss", "crammer-singer"), ("-s4",), ("-q",)):
+        assert note not in run("fit", *arguments, "iris").stderr
+
+
+def test_help_has_no_unreadable_ranges() -> None:
+    for command in ("fit", "predict"):
+        text = run(command, "--help").stdout
+        assert "None" not in text
+        assert "RANGE" not in text
+        assert "2147483647" not in text
+
+
 def test_invalid_class_weights_are_rejected() -> None:
     for arguments, message in [
         (("-w7", 1), "the label '7' does not occur in the rows"),
@@ -143,7 +195,8 @@ def test_invalid_class_weights_are_rejected() -> None:
         (("fit", "-s", 3, "iris"), "half of C"),
         (("fit", "-s2", "iris"), "squared hinge"),
         (("fit", "-s", 12, "iris"), "not a classifier"),
-        (("fit", "-C", "iris"), "MulticlassSVCCV"),
+        (("fit", "-C", "-c", 2, "iris"), "leave out -c"),
+        (("fit", "-C", "--solver", "newton", "iris"), "leave out --solver"),
         (("fit", "-M", 1, "iris"), "all classes jointly"),
         (("fit", "-p", 0.1, "iris"), "regression"),
         (("predict", "-b", 2, "iris", "model"), "0 or 1, got 2"),
