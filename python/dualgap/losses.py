@@ -88,9 +88,12 @@ class Loss:
         own = {
             name: value for name, value in given.items() if value is not None and value is not False
         }
-        shown = [repr(self.name)] if type(self) is Loss else []
+        # Equal losses print alike: the one of a model file is a Loss.
+        usual = set(own) - {"costs", "per_row"} == set(LOSSES.get(self.name, ()))
+        kind = _CLASSES.get((self.name, self.costs is not None), "Loss") if usual else "Loss"
+        shown = [repr(self.name)] if kind == "Loss" else []
         shown += [f"{name}={_short(value)}" for name, value in own.items()]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{kind}({', '.join(shown)})"
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the loss as a dict, without the costs.
@@ -116,6 +119,17 @@ def _short(value: Any) -> str:
     shape = np.shape(value)
     return f"<array of shape {shape}>" if np.prod(shape) > 16 else repr(value)
 
+
+# The class of each loss, by its name and whether it has costs.
+_CLASSES = {
+    ("max-hinge", False): "MaxHinge",
+    ("max-hinge", True): "StructuredHinge",
+    ("top-k", False): "TopK",
+    ("usunier", False): "Usunier",
+    ("weighted-top-k", False): "WeightedTopK",
+    ("weighted-usunier", False): "WeightedUsunier",
+    ("weston-watkins", False): "WestonWatkins",
+}
 
 _COMPARED = ("name", "k", "weights", "per_row")
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from fitted import FITS
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 from dualgap import Chunks, MulticlassSVC
 from dualgap.losses import StructuredHinge, WeightedTopK
 from dualgap.structured import MulticlassModel, StructuredSVM
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 X, Y = load_iris(return_X_y=True)
 
@@ -44,3 +50,14 @@ def test_pieces_of_paths_show_their_interval_and_gap() -> None:
         assert repr(piece).startswith(f"{type(piece).__name__}(C_min=0.1, C_max=")
         assert "array" not in repr(piece)
         assert f"n_iter={piece.n_iter})" in repr(piece)
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_loaded_model_is_printed_like_the_fitted_one(name: str, tmp_path: Path) -> None:
+    estimator, X, y = FITS[name]
+    fitted = clone(estimator).set_params(n_jobs=1, verbose=0)
+    fitted.fit(*(X,) if y is None else (X, y))
+    fitted.save(tmp_path / "model")
+    loaded = type(fitted).load(tmp_path / "model")
+    assert repr(loaded) == repr(fitted)
+    assert " at 0x" not in repr(loaded)
