@@ -84,6 +84,13 @@ NO_ROWS: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "days": (lambda array: array.astype("m8[D]"), TypeError, "must be numbers, got timedelta64"),
     "generator": (lambda array: (row for row in array), TypeError, "must be an array, got gener"),
     "dictionary": (lambda array: {0: array}, TypeError, "must be an array, got dict"),
+    "text": (lambda array: array.astype(str), ValueError, "must be numbers, got strings"),
+    "bytes": (lambda array: array.astype("S9"), ValueError, "must be numbers, got strings"),
+    "lists of text": (
+        lambda array: array.astype(str).tolist(),
+        ValueError,
+        "must be numbers, got strings",
+    ),
     "object": (lambda array: object(), TypeError, "must be an array, got object"),
 }
 

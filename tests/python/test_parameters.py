@@ -212,6 +212,33 @@ def test_folds_of_networks_are_checked() -> None:
         network(cv=folds).fit(*CLASSES)
 
 
+FOLDS: dict[str, tuple[Any, str]] = {
+    "none": (0, "must be at least 2 folds, got 0"),
+    "one": (np.int64(1), "must be at least 2 folds, got 1"),
+    "negative": (-3, "must be at least 2 folds, got -3"),
+    "truth": (True, "must be at least 2 folds, got True"),
+    "fraction": (2.5, "Expected `cv` as an integer"),
+    "text": ("five", "Expected `cv` as an integer"),
+    "empty": ([], "must give at least one fold"),
+    "triples": ([(np.arange(30), np.arange(30), 1)], "a fold must be a pair of arrays"),
+    "numbers": ([7], "a fold must be a pair of arrays"),
+}
+FOLDED: dict[str, Any] = {
+    "svc": lambda cv: MulticlassSVCCV(Cs=2, cv=cv).fit(*CLASSES),
+    "logistic": lambda cv: LogisticRegressionCV(Cs=2, cv=cv).fit(*CLASSES),
+    "network": lambda cv: network(cv=cv).fit(*CLASSES),
+    "structured": lambda cv: StructuredCV(SequenceTagger(), Cs=2, cv=cv).fit(SENTENCES, TAGS),
+}
+
+
+@pytest.mark.parametrize("kind", FOLDS)
+@pytest.mark.parametrize("name", FOLDED)
+def test_folds_are_named(name: str, kind: str) -> None:
+    cv, message = FOLDS[kind]
+    with pytest.raises(ValueError, match=f"^cv: .*{message}"):
+        FOLDED[name](cv)
+
+
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_callbacks_end_searches_of_networks(n_jobs: int) -> None:
     epochs: list[Any] = []

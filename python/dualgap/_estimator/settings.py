@@ -17,6 +17,7 @@ from dualgap import _core
 from dualgap._validation import (
     FloatArray,
     Rows,
+    check_bool,
     check_positive,
     regularization_of,
     resolve_seed,
@@ -74,9 +75,8 @@ def check_numbers(estimator: Any) -> None:
                 check_positive(name, value, zero=zero, integer=integer, most=most)
     for parameter in fields(estimator):
         value = getattr(estimator, parameter.name) if parameter.init else None
-        if parameter.init and parameter.type == "bool" and not isinstance(value, bool | np.bool_):
-            msg = f"{parameter.name}: must be True or False, got {value!r}"
-            raise ValueError(msg)
+        if parameter.init and parameter.type == "bool":
+            check_bool(parameter.name, value)
     if getattr(estimator, "smoothing", 0.0) > _SMOOTHEST:
         msg = f"smoothing: must be at most {_SMOOTHEST:g}, got {estimator.smoothing!r}"
         raise ValueError(msg)

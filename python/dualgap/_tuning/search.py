@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.model_selection import check_cv
 
 from dualgap._validation import FloatArray, check_positive, check_range
 
@@ -29,6 +30,35 @@ def grid(Cs: int | ArrayLike) -> FloatArray:
     found = np.unique(values.astype(np.float64))
     check_range("Cs", found[0], found[-1])
     return found
+
+
+def folds_of(
+    cv: Any, X: Any, y: Any = None, groups: Any = None, *, classifier: bool = False
+) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Return the training and held-out rows of each fold."""
+    if isinstance(cv, int | np.integer) and (isinstance(cv, bool) or cv < 2):
+        msg = f"cv: must be at least 2 folds, got {cv}"
+        raise ValueError(msg)
+    try:
+        splitter = check_cv(cv, y, classifier=classifier)
+    except ValueError as error:
+        msg = f"cv: {error}"
+        raise ValueError(msg) from error
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    # scikit-learn keeps an iterable of folds in this attribute, and unpacks them unchecked.
+    for pair in getattr(splitter, "cv", ()):
+        if not isinstance(pair, tuple | list | np.ndarray) or len(pair) != 2:
+            msg = (
+                f"cv: a fold must be a pair of arrays, for training and held out, got {pair!r:.80}"
+            )
+            raise ValueError(msg)
+    folds = []
+    for train, held_out in splitter.split(X, y, groups):
+        folds.append((rows_of_fold(train, n_rows), rows_of_fold(held_out, n_rows)))
+    if not folds:
+        msg = "cv: must give at least one fold"
+        raise ValueError(msg)
+    return folds
 
 
 def rows_of_fold(chosen: Any, n_rows: int) -> NDArray[np.intp]:

@@ -300,6 +300,13 @@ def check_range(name: str, smallest: float, largest: float) -> None:
         raise ValueError(msg)
 
 
+def check_bool(name: str, value: Any) -> None:
+    """Raise a ValueError unless the value is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        msg = f"{name}: must be True or False, got {value!r}"
+        raise ValueError(msg)
+
+
 def check_positive(
     name: str, value: Any, *, integer: bool = False, zero: bool = False, most: int = 2**63 - 1
 ) -> None:

@@ -50,6 +50,8 @@ def real_numbers(name: str, values: Any) -> Any:
     TypeError
         For dates, which scikit-learn treats as numbers, and for anything that is not an array, such
         as a dictionary or a generator. The message names the argument.
+    ValueError
+        For strings, even if they spell numbers.
     """
     values = as_numpy(name, values)
     kind = getattr(getattr(values, "dtype", None), "kind", None)
@@ -62,4 +64,14 @@ def real_numbers(name: str, values: Any) -> Any:
     elif kind in ("m", "M"):
         msg = f"{name}: must be numbers, got {values.dtype}; convert it, for example to days"
         raise TypeError(msg)
+    if kind in ("S", "U") or (kind is None and _has_text(values)):
+        msg = f"{name}: must be numbers, got strings; convert them, for example with astype(float)"
+        raise ValueError(msg)
     return values
+
+
+def _has_text(values: Any) -> bool:
+    """Whether the first number of a list of rows, or of numbers, is text."""
+    for _ in range(2):
+        values = values[0] if isinstance(values, list | tuple) and values else values
+    return isinstance(values, str | bytes)

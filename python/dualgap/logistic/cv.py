@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
 
 from dualgap._choices import check_choice
 from dualgap._estimator import Callback, ordered, restores_on_error, warn_user, watch
 from dualgap._tuning.parallel import in_threads
-from dualgap._tuning.search import Rule, grid, rows_of_fold, store_scores
+from dualgap._tuning.search import Rule, folds_of, grid, store_scores
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -187,7 +186,7 @@ class LogisticRegressionCV(LogisticClassifier):
         rows, labels = check_rows_and_targets(self, X, y, half=True)
         self.classes_, codes = encode_classes(labels)
         weights = check_weights(sample_weight, rows)
-        splits = check_cv(self.cv, labels, classifier=True).split(rows, labels, groups)
+        splits = folds_of(self.cv, rows, labels, groups, classifier=True)
         folds = self._folds((rows, labels, codes, weights), splits, Cs)
         seed = resolve_seed(self.random_state) % 2**32
         stopping, data = (len(folds) * len(Cs), None), (X, y, sample_weight)
@@ -205,8 +204,7 @@ class LogisticRegressionCV(LogisticClassifier):
         if self.class_weight != "balanced":
             weights = row_weights(self.class_weight, self.classes_, codes, weights)
         folds = []
-        for number, split in enumerate(splits):
-            train, test = (rows_of_fold(part, len(codes)) for part in split)
+        for number, (train, test) in enumerate(splits):
             own = None if weights is None else weights[train]
             if not len(train) or (own is not None and not own.any()):
                 msg = f"cv: no training row of fold {number} has a positive weight"

@@ -11,14 +11,13 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
 
 from dualgap import _core
 from dualgap._choices import check_choice
 from dualgap._estimator import ordered, restores_on_error, warn_user, watch
 from dualgap._estimator.scales import scale_cause
 from dualgap._estimator.settings import search_settings
-from dualgap._tuning.search import ROUNDING, Rule, grid, rows_of_fold, store_scores
+from dualgap._tuning.search import ROUNDING, Rule, folds_of, grid, store_scores
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -182,8 +181,7 @@ class MulticlassSVCCV(LinearClassifier):
         rows, labels = check_rows_and_targets(self, X, y, single=True)
         self.classes_, codes = encode_classes(labels)
         weights = check_weights(sample_weight, rows)
-        splits = check_cv(self.cv, labels, classifier=True).split(rows, labels, groups)
-        folds = [tuple(rows_of_fold(part, len(codes)) for part in split) for split in splits]
+        folds = folds_of(self.cv, rows, labels, groups, classifier=True)
         scoring = self._scoring(rows, labels, folds, Cs)
         settings = search_settings(self, core_loss(self.loss), Cs, scoring)
         settings["fold_weights"] = self._fold_weights(folds, codes, weights)

@@ -15,10 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
 
 from dualgap._estimator import Callback, ordered, restores_on_error, watch
-from dualgap._tuning.search import check_scores, rows_of_fold
+from dualgap._tuning.search import check_scores, folds_of
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -144,8 +143,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         rows, labels = check_rows_and_targets(self, X, y)
         self.classes_, _ = encode_classes(labels)
         weights = check_weights(sample_weight, rows)
-        splits = check_cv(self.cv, labels, classifier=True).split(rows, labels, groups)
-        folds = [tuple(rows_of_fold(part, len(labels)) for part in split) for split in splits]
+        folds = folds_of(self.cv, rows, labels, groups, classifier=True)
         for train, held_out in folds:
             if not np.isin(labels[held_out], labels[train]).all():
                 msg = (

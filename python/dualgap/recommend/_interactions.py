@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from dualgap._estimator import storable
-from dualgap._validation import FloatArray, check_positive
+from dualgap._validation import FloatArray, check_bool, check_positive
 
 __all__ = ["Interactions"]
 
@@ -81,9 +81,7 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
                 check_positive(name, getattr(self, name))
         for name in ("other", "tol"):
             check_positive(name, getattr(self, name), zero=True)
-        if not isinstance(self.blend, bool | np.bool_):
-            msg = f"blend: must be True or False, got {self.blend!r}"
-            raise ValueError(msg)
+        check_bool("blend", self.blend)
         if self.like is not None and not np.isfinite(self.like):
             msg = f"like: must be a finite number, got {self.like!r}"
             raise ValueError(msg)

@@ -251,10 +251,17 @@ def _exact(ids: Any) -> float:
     return float(2.0 ** (np.finfo(getattr(ids.dtype, "numpy_dtype", ids.dtype)).nmant + 1))
 
 
+# With larger weights, the covariances of the variational method lose their digits.
+_HEAVIEST = 1e10
+
+
 def _weights(sample_weight: ArrayLike, n: int) -> FloatArray:
     weights = example_weights(sample_weight, n)
     if weights is None or not (weights > 0.0).all():
         msg = f"sample_weight: must be {n} positive finite numbers, one for each rating"
+        raise ValueError(msg)
+    if weights.max() > _HEAVIEST:
+        msg = f"sample_weight: must be at most {_HEAVIEST:g}, got {weights.max():g}"
         raise ValueError(msg)
     return weights
 

@@ -15,6 +15,7 @@ from dualgap._estimator import Callback, History, refuse_unused, storable
 from dualgap._records import VariationalParameters, VariationalRecord
 from dualgap._validation import (
     FloatArray,
+    check_bool,
     check_positive,
     core_rows,
     resolve_seed,
@@ -86,6 +87,7 @@ class Variational(Method):
             check_positive(name, getattr(self, name), integer=True)
         for name in ("tempering", "feature_ridge"):
             check_positive(name, getattr(self, name))
+        check_bool("popularity", self.popularity)
         if self.tol is not None:
             check_positive("tol", self.tol, zero=True)
         if self.radius is None:

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import check_choice
 from dualgap._estimator import Callback, RandomState, SavedEstimator, ordered, require
 from dualgap._estimator.watch import watch
 from dualgap._sparse import check_sparse
-from dualgap._tuning.search import Rule, check_scores, choose, grid, rows_of_fold
+from dualgap._tuning.search import Rule, check_scores, choose, folds_of, grid
 from dualgap._validation import (
     FloatArray,
     check_positive,
@@ -164,8 +163,7 @@ class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: 
             msg = f"y: must have a label for each of {len(X)} examples, got {len(y)}"
             raise ValueError(msg)
         weights = None if sample_weight is None else real_array("sample_weight", sample_weight)
-        splits = check_cv(self.cv).split(X)
-        folds = [tuple(rows_of_fold(part, len(X)) for part in split) for split in splits]
+        folds = folds_of(self.cv, X)
         changed = self._changed()
         stopping = (len(folds) * len(Cs), None)
         with watch(self, stopping, unit="fit", is_fit=False) as callback:

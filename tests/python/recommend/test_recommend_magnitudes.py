@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from recommenders import quick
 
 from dualgap.datasets import synthetic_ratings
+from dualgap.recommend import Interactions, Variational
 
 RATINGS = synthetic_ratings(400, 30, 20)
 USERS, ITEMS, VALUES = (RATINGS[name].to_numpy() for name in ("user", "item", "rating"))
@@ -93,3 +94,25 @@ def test_a_masked_mask_is_refused() -> None:
     mask = np.ma.array(np.ones(20, dtype=bool), mask=np.arange(20) % 2 == 0)
     with pytest.raises(ValueError, match=r"^mask: has masked entries"):
         model.recommend([USERS[0]], mask=mask)
+
+
+@pytest.mark.parametrize("weight", [1e11, 1e150, 1e305])
+@pytest.mark.parametrize("kind", ["all", "one"])
+def test_weights_that_are_too_large_are_named(weight: float, kind: str) -> None:
+    weights = np.full(len(VALUES), weight)
+    weights[1:] = weight if kind == "all" else 1.0
+    with pytest.raises(ValueError, match=r"^sample_weight: must be at most 1e\+10, got 1e\+"):
+        quick().fit((USERS, ITEMS, VALUES), sample_weight=weights)
+    fitted = quick().fit((USERS, ITEMS, VALUES), sample_weight=np.minimum(weights, 1e10))
+    assert np.isfinite(fitted.predict(USERS, ITEMS)).all()
+
+
+@pytest.mark.parametrize("value", ["False", 1, None])
+def test_switches_of_methods_are_truth_values(value: Any) -> None:
+    models = {
+        "popularity": quick(method=Variational(popularity=value)),
+        "blend": quick(interactions=Interactions(blend=value)),
+    }
+    for name, model in models.items():
+        with pytest.raises(ValueError, match=f"^{name}: must be True or False, got {value!r}"):
+            model.fit((USERS, ITEMS, VALUES))
