@@ -92,6 +92,32 @@ class ClickModel:
         known = replace(candidates, allowed=candidates.allowed & self._known_items)
         return best_items(search, users, n, known)
 
+    def clicks(self) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
+        """Users, items and targets of all clicks."""
+        history = self.history[:-1].tocoo()
+        users, items = (each.astype(np.int64) for each in (history.row, history.col))
+        return users, items, history.data.astype(np.float64)
+
+    def contributions(self, user: int, item: int) -> tuple[NDArray[np.int64], FloatArray]:
+        """The items of a user, and what each adds to the score of an item."""
+        history = self.history[[user]]
+        items, targets = history.indices.astype(np.int64), history.data.astype(np.float64)
+        table, vectors = self.items[:-1], self.items[items]
+        ridge = self.ridge * np.sqrt(len(items) + self.unobserved * len(table))
+        matrix = self.unobserved * table.T @ table + vectors.T @ vectors
+        matrix[np.diag_indices_from(matrix)] += ridge
+        of_factors = targets * (vectors @ np.linalg.solve(matrix, self.items[item]))
+        of_factors = of_factors * _scale(table @ self.users[user])
+        total = self.weights[0] * of_factors
+        for weight, model in zip(self.weights[1:], self.models, strict=True):
+            part = of_factors
+            # The factors replace a model that does not know the item.
+            if model.indptr[item] < model.indptr[item + 1]:
+                part = targets * model[items][:, [item]].toarray()[:, 0]
+                part = part * _scale((history @ model).toarray()[0])
+            total = total + weight * part
+        return items, total
+
     def item_vectors(self) -> FloatArray:
         """Vectors of all items, whose cosines compare items."""
         return self.items[:-1]
@@ -195,6 +221,12 @@ def lists(matrix: sp.csr_array) -> ListsRecord:
         "columns": matrix.indices.astype(np.int32),
         "values": matrix.data.astype(np.float32),
     }
+
+
+def _scale(scores: NDArray[Any]) -> float:
+    """1 over the standard deviation of scores, and 0 for equal scores."""
+    deviation = float(scores.std())
+    return 1.0 / deviation if deviation > 1e-6 * float(np.abs(scores).max(initial=0.0)) else 0.0
 
 
 def _resized(matrix: Any, shape: tuple[int, int]) -> sp.csr_array:

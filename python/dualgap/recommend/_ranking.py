@@ -88,9 +88,11 @@ def allowed_items(
         if not allowed.any():
             msg = f"{name}: none of the candidates was in the ratings"
             raise ValueError(msg)
+        _warn_unknown(items, found, name)
     if exclude is not None and not isinstance(exclude, Mapping):
         found = _find_items(table, exclude, "exclude")
         allowed[found[found >= 0]] = False
+        _warn_unknown(exclude, found, "exclude")
     if mask is not None:
         given = np.asarray(as_numpy("mask", mask))
         if given.dtype != np.bool_ or given.shape != allowed.shape:
@@ -135,6 +137,17 @@ def excluded_items(
     rows = np.repeat(np.arange(len(found)), np.diff(offsets))
     rows, places = rows[places >= 0], places[places >= 0]
     return sp.csr_array((np.ones(len(rows)), (rows, places)), shape=(len(users), len(table)))
+
+
+def _warn_unknown(ids: Any, found: NDArray[np.intp], name: str) -> None:
+    """Warn of ids that were not found."""
+    unknown = found < 0
+    if unknown.any():
+        example = read_id_list(ids, name)[unknown].tolist()[0]
+        warn_input(
+            f"{name}: {int(unknown.sum())} of {len(found)} ids were not in the ratings "
+            f"({example!r}, for example)"
+        )
 
 
 def _find_items(table: pd.Index[Any], items: Iterable[Any], name: str) -> NDArray[np.intp]:

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from dualgap._choices import Ranking, Reduction, check_choice
-from dualgap._estimator import Estimator
+from dualgap._choices import Ranking, check_choice
 from dualgap._validation import FloatArray, check_positive, resolve_threads
-from dualgap.recommend._click_model import ClickModel
+from dualgap.recommend._base import Ids, RecommenderParts
 from dualgap.recommend._click_training import fold_in_clicks
 from dualgap.recommend._counts import count_clicks
-from dualgap.recommend._features import FeatureEncoder, FeaturesLike, new_features
-from dualgap.recommend._interactions import Interactions
+from dualgap.recommend._features import FeaturesLike, new_features
 from dualgap.recommend._ranking import (
     Candidates,
-    Model,
     Neighbours,
     allowed_items,
     check_confidence,
@@ -33,55 +28,19 @@ from dualgap.recommend._ranking import (
     ranked_table,
     rating_metrics,
 )
-from dualgap.recommend._rating_model import RatingModel
 from dualgap.recommend._ratings import (
-    Catalogue,
-    Columns,
-    Pairs,
     RatingsLike,
-    RatingTable,
     Unknown,
-    last_of_each_pair,
     read_id_list,
     read_ratings,
-    read_times,
 )
-from dualgap.recommend._training import NewRatings, TimeFeatures
+from dualgap.recommend._training import NewRatings
 
 __all__ = ["FittedRecommender"]
 
-Ids = Hashable | Iterable[Hashable]
 
-
-class FittedRecommender(Estimator):
-    """A recommender whose models are fitted.
-
-    Subclasses have the parameters, and a `fit` that sets the attributes.
-    """
-
-    n_components: int | None
-    reduction: Reduction
-    interactions: Interactions | bool
-    history_features: bool | Literal["users"]
-    time_features: bool | TimeFeatures
-    user_column: str
-    item_column: str
-    rating_column: str
-    timestamp_column: str
-
-    user_ids_: pd.Index[Any]
-    item_ids_: pd.Index[Any]
-    levels_: FloatArray
-    like_: float
-
-    # None for a reduction that predicts no ratings.
-    _rating_model: RatingModel | None
-    # None for a fit without interactions.
-    _click_model: ClickModel | None
-    # Pairs with ratings, as ones.
-    _seen: sp.csr_array
-    # How features of users and of items become numbers; None without features.
-    _encoders: tuple[FeatureEncoder | None, FeatureEncoder | None]
+class FittedRecommender(RecommenderParts):
+    """A recommender whose models are fitted."""
 
     def predict(
         self,
@@ -268,6 +227,55 @@ class FittedRecommender(Estimator):
         side = Neighbours(self.user_ids_, self.user_vectors_, counts, allowed)
         return side.table(read_id_list(users, "users"), n, "users", self.user_column)
 
+    def explain(self, user: Hashable, item: Hashable, n: int = 5) -> pd.DataFrame:
+        """The items of a user that speak most for an item, by the clicks.
+
+        Scores by clicks are sums over the items of a user: for the item-item models by definition,
+        for the factors since a user's vector solves a least squares problem [1]_. A user's features
+        are not part of the sum, and a repeated click counts once.
+
+        Parameters
+        ----------
+        user, item : id
+            A known user and a known item.
+        n : int, default=5
+            Number of items to return.
+
+        Returns
+        -------
+        DataFrame
+            Columns named as `item_column` (an item of the user), rank (from 1) and contribution
+            (to the score), the largest first.
+
+        Raises
+        ------
+        KeyError
+            For an unknown user or item.
+
+        References
+        ----------
+        .. [1] Y. Hu, Y. Koren and C. Volinsky, Collaborative filtering for implicit feedback
+           datasets, ICDM 2008, section 5.
+        """
+        model = self._clicks()
+        check_positive("n", n, integer=True)
+        places = []
+        sides = (("user", self.user_ids_, user), ("item", self.item_ids_, item))
+        for name, known, one in sides:
+            place = known.get_indexer(read_id_list(one, name))
+            if len(place) != 1 or place[0] < 0:
+                raise KeyError(f"{name}: {one!r} was not in the ratings")
+            places.append(int(place[0]))
+        items, parts = model.contributions(*places)
+        order = np.argsort(-parts, kind="stable")[:n]
+        return pd.DataFrame(
+            {
+                self.item_column: self.item_ids_[items[order]],
+                "rank": np.arange(1, len(order) + 1),
+                "contribution": parts[order],
+            }
+        )
+
     @property
     def user_vectors_(self) -> FloatArray:
         """Factors of ``user_ids_`` from clicks; products with ``item_vectors_`` rank items."""
@@ -278,19 +286,13 @@ class FittedRecommender(Estimator):
         """Factors of ``item_ids_`` from clicks."""
         return self._clicks().items[:-1]
 
-    def _clicks(self) -> ClickModel:
-        check_is_fitted(self)
-        if self._click_model is None:
-            msg = "vectors of users and items need interactions=True (or Interactions(...)) in fit"
-            raise AttributeError(msg)
-        return self._click_model
-
     def fold_in(
         self,
         ratings: RatingsLike | None = None,
         *,
         side: Literal["users", "items"] = "users",
         features: FeaturesLike | None = None,
+        add: bool = False,
     ) -> Self:
         """A recommender that also knows the users of these ratings, without a refit.
 
@@ -307,6 +309,10 @@ class FittedRecommender(Estimator):
         features : DataFrame indexed by id, or sparse matrix, optional
             Features of new users (or items), with the columns that the features of the fit had.
             New ids in it need no ratings. Known ids without ratings here stay as they are.
+        add : bool, default=False
+            Add the clicks to the former ones of known users (or items) instead of replacing them.
+            Only with ``reduction="interactions"``, since a model of ratings keeps no ratings. Each
+            former click counts once.
 
         Returns
         -------
@@ -328,6 +334,7 @@ class FittedRecommender(Estimator):
         table = None
         if ratings is not None:
             table = self._one_of_each_pair(read_ratings(ratings, self._columns()))
+            table = self._with_former(table, side) if add else table
         given = table, self._catalogue, self._seen, side, described
         new = NewRatings.of(*given, histories=self.history_features in (True, side))
         n_threads = resolve_threads(self.n_jobs)
@@ -423,75 +430,3 @@ class FittedRecommender(Estimator):
         """
         found = self.evaluate(ratings, k=(10,), unknown="ignore")
         return found["recall@10"] if self.reduction == "interactions" else -found["rmse"]
-
-    @property
-    def _catalogue(self) -> Catalogue:
-        return Catalogue(self.user_ids_, self.item_ids_)
-
-    def _columns(self) -> Columns:
-        names = self.user_column, self.item_column, self.rating_column, self.timestamp_column
-        return Columns(*names, clicks=self.reduction == "interactions")
-
-    @property
-    def _counts(self) -> bool:
-        """Whether values count clicks."""
-        return self.reduction == "interactions" and self._interaction_settings().like is None
-
-    def _one_of_each_pair(self, table: RatingTable, name: str = "ratings") -> RatingTable:
-        return count_clicks(table, name) if self._counts else last_of_each_pair(table)
-
-    def _interaction_settings(self) -> Interactions:
-        given = self.interactions if isinstance(self.interactions, Interactions) else Interactions()
-        if self.reduction == "interactions" and given.n_components is None:
-            return replace(given, n_components=self.n_components)
-        return given
-
-    def _time_settings(self) -> TimeFeatures:
-        given = self.time_features
-        return given if isinstance(given, TimeFeatures) else TimeFeatures()
-
-    def _default_ranking(self) -> Ranking:
-        return "like" if self.reduction == "interactions" else "rating"
-
-    def _ranking(self, rank_by: Ranking | None) -> Ranking:
-        if rank_by is None:
-            return self._default_ranking()
-        check_choice("rank_by", rank_by, Ranking)
-        if rank_by == "rating" and self.reduction == "interactions":
-            msg = 'rank_by: reduction="interactions" predicts no ratings; use "like"'
-            raise ValueError(msg)
-        if rank_by == "like" and self._click_model is None:
-            msg = 'rank_by: "like" needs interactions=True (or Interactions(...)) in the fit'
-            raise ValueError(msg)
-        return rank_by
-
-    def _model(self, ranking: Ranking) -> Model:
-        """The model with the scores of a ranking."""
-        model: Model | None = self._click_model if ranking == "like" else self._rating_model
-        assert model is not None
-        return model
-
-    def _pairs(self, users: Ids, items: Ids, timestamps: Any, unknown: Unknown) -> Pairs:
-        check_is_fitted(self)
-        u = self._catalogue.find_users(read_id_list(users, "users"), unknown)
-        i = self._catalogue.find_items(read_id_list(items, "items"), unknown)
-        if len(u) != len(i) and 1 not in (len(u), len(i)):
-            msg = (
-                "users, items: must be equally many (or one of them a single id), "
-                f"got {len(u)} and {len(i)}"
-            )
-            raise ValueError(msg)
-        u, i = np.broadcast_arrays(u, i)
-        if timestamps is not None and np.ndim(timestamps) == 0:
-            timestamps = np.repeat(np.asarray(timestamps), len(u))
-        return self._timed(u, i, timestamps)
-
-    def _timed(self, users: NDArray[np.intp], items: NDArray[np.intp], timestamps: Any) -> Pairs:
-        """Pairs with the periods of their times, if these are given."""
-        if timestamps is None:
-            return Pairs(users, items)
-        if self._rating_model is None or self._rating_model.times is None:
-            msg = "timestamps: this recommender was fitted without time_features"
-            raise ValueError(msg)
-        times = read_times(timestamps, len(users))
-        return Pairs(users, items, self._time_settings().periods(users, items, times))

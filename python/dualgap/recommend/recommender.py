@@ -404,6 +404,9 @@ class OrdinalRecommender(FittedRecommender):
         self._interaction_settings().check()
         self._time_settings().check()
         check_choice("history_features", self.history_features, False, True, "users")
+        if self.history_features is not False and self.reduction == "interactions":
+            msg = 'history_features: reduction="interactions" learns from histories without them'
+            raise ValueError(msg)
         method = self._method()
         method.check()
         if self.time_features is not False:

@@ -168,3 +168,58 @@ def test_searches_reach_the_settings_of_clicks(clicks: pd.DataFrame) -> None:
     assert model.fit(clicks).item_vectors_.shape[1] == 7
     given = fit(clicks, n_components=7, interactions=Interactions(n_components=3))
     assert given.item_vectors_.shape[1] == 3
+
+
+def test_contributions_add_up_to_the_score(clicks: pd.DataFrame) -> None:
+    for interactions in (Interactions(), Interactions(blend=False, max_iter=60, tol=0.0)):
+        model = fit(clicks, interactions=interactions)
+        user = clicks["user"].iloc[0]
+        own = set(clicks.loc[clicks["user"] == user, "item"])
+        best = model.recommend(user, 1).iloc[0]
+        found = model.explain(user, best["item"], N_ITEMS)
+        assert set(found["item"]) == own
+        assert found["contribution"].sum() == pytest.approx(best["score"], rel=0.03)
+        assert found["contribution"].is_monotonic_decreasing
+        far = (found["item"] - best["item"]).abs()
+        far = np.minimum(far, N_ITEMS - far).to_numpy()
+        assert far[0] <= np.median(far)
+        assert len(model.explain(user, best["item"], 2)) == min(2, len(own))
+    with pytest.raises(KeyError, match="item: 1000 was not in the ratings"):
+        model.explain(user, 1000)
+
+
+@pytest.mark.parametrize("like", [None, 3.0])
+def test_new_clicks_are_added_to_former_ones(clicks: pd.DataFrame, like: float | None) -> None:
+    table = clicks if like is None else clicks.assign(rating=2.0 + clicks["item"] % 3)
+    user = table["user"].iloc[0]
+    own = table[table["user"] == user]
+    model = fit(table.drop(own.index[-2:]), interactions=Interactions(like=like))
+    whole = model.fold_in(own)
+    added = model.fold_in(own.iloc[-2:], add=True)
+    np.testing.assert_allclose(added.user_vectors_, whole.user_vectors_, atol=1e-9)
+    pd.testing.assert_frame_equal(added.recommend(user, 9), whole.recommend(user, 9))
+    again = added.fold_in(own.iloc[-2:], add=True)
+    assert set(again.recommend(user, N_ITEMS)["item"]).isdisjoint(own["item"])
+    of_item = model.fold_in(
+        pd.DataFrame({"user": [user], "item": own["item"].iloc[-1], "rating": 4.0}),
+        side="items",
+        add=True,
+    )
+    assert of_item._seen.nnz == model._seen.nnz + 1
+
+
+def test_former_ratings_are_not_kept(clicks: pd.DataFrame) -> None:
+    ratings = clicks.assign(rating=1.0 + clicks["item"] % 3)
+    model = OrdinalRecommender(2, interactions=False, random_state=0).fit(ratings)
+    with pytest.raises(ValueError, match=r"^add: a model of ratings keeps no ratings"):
+        model.fold_in(ratings.iloc[:1], add=True)
+    with pytest.raises(ValueError, match=r"^history_features: "):
+        fit(clicks, history_features=True)
+
+
+def test_unknown_ids_of_restricted_lists_are_named(clicks: pd.DataFrame) -> None:
+    model = fit(clicks)
+    with pytest.warns(UserWarning, match=r"items: 1 of 3 ids were not in the ratings \(999"):
+        model.recommend(0, 2, items=[1, 2, 999])
+    with pytest.warns(UserWarning, match=r"exclude: 2 of 3 ids were not in the ratings \(998"):
+        model.recommend(0, 2, exclude=[1, 998, 999])

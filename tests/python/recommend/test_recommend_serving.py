@@ -156,7 +156,8 @@ def test_what_cannot_be_folded_in(model: OrdinalRecommender, ratings: pd.DataFra
 def test_candidates(model: OrdinalRecommender) -> None:
     every = model.recommend([1, 2], N_ITEMS)
     for rank_by in (None, "like"):
-        table = model.recommend([1, 2], 5, items=[3, 4, 5, 6, 7, UNKNOWN], rank_by=rank_by)
+        with pytest.warns(UserWarning, match="items: 1 of 6 ids were not in the ratings"):
+            table = model.recommend([1, 2], 5, items=[3, 4, 5, 6, 7, UNKNOWN], rank_by=rank_by)
         assert set(table["item"]) <= {3, 4, 5, 6, 7}
     rest = model.recommend([1, 2], N_ITEMS, exclude=[3, 4])
     wanted = every[~every["item"].isin([3, 4])]

@@ -1,0 +1,171 @@
+"""The models of a fitted recommender, and how its methods read their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from dualgap._choices import Ranking, Reduction, check_choice
+from dualgap._estimator import Estimator
+from dualgap._validation import FloatArray
+from dualgap.recommend._click_model import ClickModel
+from dualgap.recommend._counts import count_clicks
+from dualgap.recommend._features import FeatureEncoder
+from dualgap.recommend._interactions import Interactions
+from dualgap.recommend._ranking import Model
+from dualgap.recommend._rating_model import RatingModel
+from dualgap.recommend._ratings import (
+    Catalogue,
+    Columns,
+    Pairs,
+    RatingTable,
+    Unknown,
+    join_ids,
+    last_of_each_pair,
+    read_id_list,
+    read_times,
+)
+from dualgap.recommend._training import TimeFeatures
+
+Ids = Hashable | Iterable[Hashable]
+
+
+class RecommenderParts(Estimator):
+    """The parameters and models of a recommender.
+
+    Subclasses have a `fit` that sets the attributes.
+    """
+
+    n_components: int | None
+    reduction: Reduction
+    interactions: Interactions | bool
+    history_features: bool | Literal["users"]
+    time_features: bool | TimeFeatures
+    user_column: str
+    item_column: str
+    rating_column: str
+    timestamp_column: str
+
+    user_ids_: pd.Index[Any]
+    item_ids_: pd.Index[Any]
+    levels_: FloatArray
+    like_: float
+
+    # None for a reduction that predicts no ratings.
+    _rating_model: RatingModel | None
+    # None for a fit without interactions.
+    _click_model: ClickModel | None
+    # Pairs with ratings, as ones.
+    _seen: sp.csr_array
+    # How features of users and of items become numbers; None without features.
+    _encoders: tuple[FeatureEncoder | None, FeatureEncoder | None]
+
+    @property
+    def _catalogue(self) -> Catalogue:
+        return Catalogue(self.user_ids_, self.item_ids_)
+
+    def _columns(self) -> Columns:
+        names = self.user_column, self.item_column, self.rating_column, self.timestamp_column
+        return Columns(*names, clicks=self.reduction == "interactions")
+
+    @property
+    def _counts(self) -> bool:
+        """Whether values count clicks."""
+        return self.reduction == "interactions" and self._interaction_settings().like is None
+
+    def _one_of_each_pair(self, table: RatingTable, name: str = "ratings") -> RatingTable:
+        return count_clicks(table, name) if self._counts else last_of_each_pair(table)
+
+    def _with_former(self, new: RatingTable, side: Literal["users", "items"]) -> RatingTable:
+        """The former clicks of the users (or items) of a table, followed by the table."""
+        if self.reduction != "interactions" or self._click_model is None:
+            msg = 'add: a model of ratings keeps no ratings; only reduction="interactions" does'
+            raise ValueError(msg)
+        users, items, targets = self._click_model.clicks()
+        known, own, ids = self.user_ids_, users, new.users
+        if side == "items":
+            known, own, ids = self.item_ids_, items, new.items
+        kept = np.flatnonzero(np.isin(own, known.get_indexer(ids.unique())))
+        # Values with the targets of the fit: one click, or a rating on either side of a like.
+        values = np.ones(len(kept))
+        if not self._counts:
+            values = np.where(targets[kept] >= 1.0, self.like_, self.like_ - 1.0)
+        both = RatingTable(
+            join_ids(self.user_ids_[users[kept]], new.users),
+            join_ids(self.item_ids_[items[kept]], new.items),
+            np.concatenate([values, new.values]),
+        )
+        if self._counts:
+            return count_clicks(both)
+        again = pd.MultiIndex.from_arrays([both.users, both.items]).duplicated(keep="last")
+        return both.take(np.flatnonzero(~again))
+
+    def _interaction_settings(self) -> Interactions:
+        given = self.interactions if isinstance(self.interactions, Interactions) else Interactions()
+        if self.reduction == "interactions" and given.n_components is None:
+            return replace(given, n_components=self.n_components)
+        return given
+
+    def _time_settings(self) -> TimeFeatures:
+        given = self.time_features
+        return given if isinstance(given, TimeFeatures) else TimeFeatures()
+
+    def _default_ranking(self) -> Ranking:
+        return "like" if self.reduction == "interactions" else "rating"
+
+    def _ranking(self, rank_by: Ranking | None) -> Ranking:
+        if rank_by is None:
+            return self._default_ranking()
+        check_choice("rank_by", rank_by, Ranking)
+        if rank_by == "rating" and self.reduction == "interactions":
+            msg = 'rank_by: reduction="interactions" predicts no ratings; use "like"'
+            raise ValueError(msg)
+        if rank_by == "like" and self._click_model is None:
+            msg = 'rank_by: "like" needs interactions=True (or Interactions(...)) in the fit'
+            raise ValueError(msg)
+        return rank_by
+
+    def _model(self, ranking: Ranking) -> Model:
+        """The model with the scores of a ranking."""
+        model: Model | None = self._click_model if ranking == "like" else self._rating_model
+        assert model is not None
+        return model
+
+    def _pairs(self, users: Ids, items: Ids, timestamps: Any, unknown: Unknown) -> Pairs:
+        check_is_fitted(self)
+        u = self._catalogue.find_users(read_id_list(users, "users"), unknown)
+        i = self._catalogue.find_items(read_id_list(items, "items"), unknown)
+        if len(u) != len(i) and 1 not in (len(u), len(i)):
+            msg = (
+                "users, items: must be equally many (or one of them a single id), "
+                f"got {len(u)} and {len(i)}"
+            )
+            raise ValueError(msg)
+        u, i = np.broadcast_arrays(u, i)
+        if timestamps is not None and np.ndim(timestamps) == 0:
+            timestamps = np.repeat(np.asarray(timestamps), len(u))
+        return self._timed(u, i, timestamps)
+
+    def _timed(self, users: NDArray[np.intp], items: NDArray[np.intp], timestamps: Any) -> Pairs:
+        """Pairs with the periods of their times, if these are given."""
+        if timestamps is None:
+            return Pairs(users, items)
+        if self._rating_model is None or self._rating_model.times is None:
+            msg = "timestamps: this recommender was fitted without time_features"
+            raise ValueError(msg)
+        times = read_times(timestamps, len(users))
+        return Pairs(users, items, self._time_settings().periods(users, items, times))
+
+    def _clicks(self) -> ClickModel:
+        check_is_fitted(self)
+        if self._click_model is None:
+            msg = "vectors of users and items need interactions=True (or Interactions(...)) in fit"
+            raise AttributeError(msg)
+        return self._click_model
