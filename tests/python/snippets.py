@@ -26,9 +26,9 @@ def pages() -> list[Path]:
     return [page for page in found if blocks(page.read_text("utf-8"))]
 
 
-def blocks(text: str) -> list[str]:
-    """The Python examples, in order."""
-    return re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+def blocks(text: str, language: str = "python") -> list[str]:
+    """The examples in a language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
 
 
 def shown(lines: list[str], last: int) -> str:

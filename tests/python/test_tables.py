@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from fitted import FITS
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -30,10 +32,11 @@ def name(estimator: Any) -> str:
     [
         (TABLE, "'city'"),
         (TABLE.astype({"city": "category"}), "'city'"),
+        (pa.Table.from_pandas(TABLE), "'city'"),
         (TABLE.to_numpy(), "1"),
         (TABLE.to_numpy().tolist(), "1"),
     ],
-    ids=["frame", "categories", "array", "list"],
+    ids=["frame", "categories", "arrow", "array", "list"],
 )
 def test_a_string_is_named_with_its_column(estimator: Any, X: Any, column: str) -> None:
     message = f"^X: could not convert string to float: 'Oslo', in column {column}; .*OneHotEncoder"
@@ -68,3 +71,46 @@ def test_the_export_of_a_pipeline_says_what_to_export() -> None:
     model = make_pipeline(StandardScaler(), MulticlassSVC(random_state=0)).fit(np.eye(3), Y)
     with pytest.raises(TypeError, match=r"got Pipeline; export its last step, pipeline\[-1\]"):
         to_onnx(model)
+
+
+ROWS = pd.DataFrame(FITS["svc"][1], columns=list("abcd"))
+WORDS = pd.Series(np.array(["no", "maybe", "yes"])[FITS["svc"][2]])
+
+
+def of_polars(values: Any) -> Any:
+    polars = pytest.importorskip("polars")
+    if isinstance(values, pd.Series):
+        return polars.Series(values.to_numpy())
+    return polars.DataFrame({name: values[name].to_numpy() for name in values.columns})
+
+
+def of_arrow(values: Any) -> Any:
+    is_series = isinstance(values, pd.Series)
+    return pa.array(values.to_numpy()) if is_series else pa.Table.from_pandas(values)
+
+
+def of_arrow_categories(values: Any) -> Any:
+    found = of_arrow(values)
+    return found.dictionary_encode() if isinstance(values, pd.Series) else found
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("convert", [of_polars, of_arrow, of_arrow_categories])
+@pytest.mark.parametrize("kind", ["svc", "logistic", "svc-cv", "class-features", "consensus", "pn"])
+def test_tables_of_other_libraries_give_the_model_of_pandas(kind: str, convert: Any) -> None:
+    X, y, weights = convert(ROWS), convert(WORDS), np.linspace(0.5, 1.5, len(WORDS))
+    model = clone(FITS[kind][0]).fit(X, y, sample_weight=convert(pd.Series(weights)))
+    expected = clone(FITS[kind][0]).fit(ROWS, WORDS, sample_weight=weights)
+    np.testing.assert_array_equal(model.feature_names_in_, list("abcd"))
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+    np.testing.assert_array_equal(model.predict(X), expected.predict(ROWS))
+    assert model.score(X, y) == expected.score(ROWS, WORDS)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(convert(ROWS[list("dcba")]))
+
+
+def test_a_step_that_returns_tables_gives_the_model_its_names() -> None:
+    scaled = make_pipeline(StandardScaler(), MulticlassSVC(random_state=0))
+    scaled.set_output(transform="pandas").fit(ROWS, WORDS)
+    np.testing.assert_array_equal(scaled[-1].feature_names_in_, list("abcd"))
+    assert isinstance(scaled.predict(ROWS), np.ndarray)

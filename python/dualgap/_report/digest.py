@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from dualgap._validation.columns import column_names
 from dualgap.chunks import Chunks
 
 __all__ = ["Digest", "digest"]
@@ -68,7 +69,7 @@ def _described(data: Any) -> tuple[str, str, str]:
     if isinstance(data, Chunks):
         types = ", ".join(dict.fromkeys(str(rows.dtype) for rows in data.chunks))
         return _sizes(data.shape), types, "the chunks in order, each as a matrix"
-    names = _columns(data)
+    names = column_names(data)
     if names is not None:
         types = data.dtypes if hasattr(data, "dtypes") else data.schema.types
         rule = "for each column its name in UTF-8, then its values as an array"
@@ -88,19 +89,13 @@ def _sizes(shape: tuple[int, ...]) -> str:
     return " \N{MULTIPLICATION SIGN} ".join(map(str, shape))
 
 
-def _columns(data: Any) -> list[Any] | None:
-    """Return the column names of a table of pandas, polars or Arrow; None for other data."""
-    names = getattr(data, "column_names", getattr(data, "columns", None))
-    return None if names is None or callable(names) else list(names)
-
-
 def _pieces(data: Any) -> Iterator[bytes]:
     """Yield the bytes of a data set."""
     if isinstance(data, Chunks):
         for rows in data.chunks:
             yield from _pieces(rows)
         return
-    names = _columns(data)
+    names = column_names(data)
     if names is not None:
         for position, name in enumerate(names):
             yield str(name).encode("utf-8", "backslashreplace")

@@ -36,7 +36,8 @@ def as_numpy(name: str, values: Any) -> Any:
             f"converted to NumPy ({error}); convert it on the CPU and pass the result"
         )
         raise TypeError(msg) from error
-    if array.dtype.kind == "O":
+    # Strings and dictionaries of Arrow become objects that are right.
+    if array.dtype.kind == "O" and not hasattr(values, "__arrow_c_array__"):
         msg = f"{name}: {type(values).__name__} does not convert to NumPy; pass a NumPy array"
         raise TypeError(msg)
     return array

@@ -9,6 +9,13 @@ from typing import Any
 import numpy as np
 
 
+def column_names(X: Any) -> list[Any] | None:
+    """Return the column names of a table of pandas, polars or Arrow; None for other data."""
+    # The attribute `columns` of an Arrow table holds the values.
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    return None if names is None or callable(names) else list(names)
+
+
 @contextmanager
 def naming_columns(name: str, X: Any) -> Iterator[None]:
     """Name the column in the error of a conversion to numbers that fails on a string.
@@ -32,7 +39,7 @@ def naming_columns(name: str, X: Any) -> Iterator[None]:
 
 def _place(X: Any) -> str:
     """Return the first column that cannot be converted, as the end of a message."""
-    columns = getattr(X, "columns", None)
+    columns = column_names(X)
     table = np.asarray(X, dtype=object)
     if table.ndim != 2:
         return ""
