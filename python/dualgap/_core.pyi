@@ -406,7 +406,7 @@ def structured_path(
 _ReadRows: TypeAlias = tuple[
     NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]
 ]
-_Sequences: TypeAlias = tuple[_Rows, NDArray[np.int64], _Rows | None]
+_Sequences: TypeAlias = tuple[_Rows, NDArray[np.int64], _Rows | None, NDArray[np.int32] | None]
 
 @final
 class Vocabulary:

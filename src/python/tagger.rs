@@ -14,7 +14,7 @@ use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::sequence::{
-    FeatureRows, LabelWeights, NamedRows, Sequences, Tagger, Transitions, Vocabulary,
+    FeatureRows, KnownLabels, LabelWeights, NamedRows, Sequences, Tagger, Transitions, Vocabulary,
 };
 use crate::structured::Links;
 
@@ -39,8 +39,8 @@ struct TaggerRecord<'py> {
 #[pyclass(frozen, name = "Tagger")]
 pub(super) struct PyTagger(Tagger);
 
-/// Rows, offsets of the sentences, and rows of the transitions' features.
-type Input<'py> = (Matrix<'py>, Vector<'py, i64>, Option<Matrix<'py>>);
+/// Rows, offsets of the sentences, rows of the transitions' features, and known labels.
+type Input<'py> = (Matrix<'py>, Vector<'py, i64>, Option<Matrix<'py>>, Option<Vector<'py, i32>>);
 
 /// Offsets of the sentences, and concatenated labels.
 type Tagged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
@@ -53,12 +53,17 @@ impl PyTagger {
     fn ask<R: Send>(
         &self,
         py: Python<'_>,
-        (rows, offsets, edges): &Input<'_>,
+        (rows, offsets, edges, known): &Input<'_>,
         n_threads: usize,
         ask: impl FnOnce(&Tagger, &Sequences<'_>, &Interrupt) -> Result<R> + Send,
     ) -> PyResult<R> {
         let edges = edges.as_ref().map(Matrix::rows).transpose()?;
-        let sequences = Sequences { rows: rows.rows()?, offsets: slice(offsets)?, edges };
+        let (rows, offsets) = (rows.rows()?, slice(offsets)?);
+        let known = match known {
+            Some(known) => Some(KnownLabels::new(slice(known)?, rows.n_rows(), self.0.n_states())?),
+            None => None,
+        };
+        let sequences = Sequences { rows, offsets, edges, known };
         run_session(py, n_threads, None, |session| ask(&self.0, &sequences, session.interrupt))
     }
 }
@@ -207,7 +212,10 @@ impl Chunk {
         let mut offsets = vec![0];
         self.sizes.iter().for_each(|size| offsets.push(offsets[offsets.len() - 1] + size));
         let rows = Data::Csr64(rows.matrix(names.len())?);
-        tagger.decode_here(&Sequences { rows, offsets: &offsets, edges: None }, interrupt)
+        tagger.decode_here(
+            &Sequences { rows, offsets: &offsets, edges: None, known: None },
+            interrupt,
+        )
     }
 }
 

@@ -2,12 +2,14 @@
 //! (`docs/mathematics/sequences.md`).
 
 mod emissions;
+mod known;
 mod named;
 mod rows;
 mod tagger;
 mod vocabulary;
 
 pub use emissions::LabelWeights;
+pub use known::KnownLabels;
 pub use named::NamedRows;
 pub use rows::FeatureRows;
 pub use tagger::{Ranked, Sequences, Tagger, Transitions};

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::emissions::{EmissionTable, LabelWeights, Parts};
+use super::known::KnownLabels;
 use crate::data::{Data, Rows as _};
 use crate::error::{Error, Result};
 use crate::for_data;
@@ -71,6 +72,8 @@ pub struct Sequences<'a> {
     pub offsets: &'a [i64],
     /// The features of the transition into each row.
     pub edges: Option<Data<'a>>,
+    /// Labels that the sequences are known to have.
+    pub known: Option<KnownLabels<'a>>,
 }
 
 impl Tagger {
@@ -109,7 +112,7 @@ impl Tagger {
     }
 
     fn check(&self, sequences: &Sequences<'_>) -> Result<()> {
-        let Sequences { rows, offsets, edges } = sequences;
+        let Sequences { rows, offsets, edges, .. } = sequences;
         let n_rows = rows.n_rows();
         let rises = offsets.first() == Some(&0)
             && offsets.last() == Some(&(n_rows as i64))
@@ -143,6 +146,9 @@ impl Tagger {
                 let nodes = nodes[t * n_states..][..n_states].iter_mut();
                 nodes.zip(first..).for_each(|(node, index)| *node += links.score(index, weights));
             }
+        }
+        if let Some(known) = sequences.known {
+            known.restrict(range.start, nodes, n_states);
         }
         let n_edges = n_states * n_states;
         let Some(data) = sequences.edges else {
@@ -343,7 +349,8 @@ fn possible(best: f64) -> Result<()> {
     if best > IMPOSSIBLE {
         return Ok(());
     }
-    Err(Error::argument("X", "transitions forbid all labels of a sequence of this length"))
+    let message = "transitions forbid all labels of a sequence of this length and known labels";
+    Err(Error::argument("X", message))
 }
 
 /// The best scores with each label at each position.

@@ -44,7 +44,8 @@ def _numbers(_: click.Context, option: click.Parameter, value: str | None) -> li
         raise click.BadParameter(msg, param=option) from None
 
 
-def _separator(_: click.Context, option: click.Parameter, value: str | None) -> str | None:
+def separator_of(_: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """Return the character that the option names."""
     character = {"tab": "\t", "\\t": "\t"}.get(value or "", value)
     if character is not None and (len(character) != 1 or character in '"\r\n'):
         msg = f"{value!r} is not a single character (other than a quote or line break)"
@@ -101,7 +102,7 @@ _DATA = [
     ),
     click.option(
         "--separator",
-        callback=_separator,
+        callback=separator_of,
         metavar="CHARACTER",
         help="Field separator of CSV files; by default a comma, or a tab in .tsv files.",
     ),

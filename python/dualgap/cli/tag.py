@@ -1,10 +1,12 @@
-"""The commands `dualgap tag train` and `dualgap tag predict`, modelled on CRF++'s."""
+"""The commands `dualgap tag train` and `dualgap tag predict`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,14 +15,25 @@ from rich.console import Console
 
 from dualgap._files import check_writable, replacing
 from dualgap.cli._integers import SEED
+from dualgap.cli._options import separator_of
 from dualgap.cli._paths import IN, OUT, FileCommand, Input, Output
 from dualgap.cli._terminal import exit_codes
-from dualgap.sequence import SequenceTagger
-from dualgap.sequence.templates import Templates, read_columns
+from dualgap.sequence import SequenceTagger, read_conll
+from dualgap.sequence.templates import Templates
 
-Sentence = list[list[str]]
+Sentence = list[tuple[str, ...]]
 
 _BATCH = 1000
+
+_ENCODING = click.option(
+    "--encoding", default="utf-8", show_default=True, help="Encoding of the files."
+)
+_SEPARATOR = click.option(
+    "--separator",
+    callback=separator_of,
+    metavar="CHARACTER",
+    help="Character between columns (\\t or tab for tabs); by default any blanks and tabs.",
+)
 
 
 @click.group()
@@ -29,11 +42,22 @@ def tag() -> None:
 
 
 @tag.command(cls=FileCommand)
-@click.argument("template_file", type=IN)
 @click.argument("training_file", type=IN)
 @click.argument("model_file", type=Output(dir_okay=False, path_type=Path))
 @click.option(
-    "--loss", type=click.Choice(["hamming", "logistic"]), default="hamming", show_default=True
+    "-t",
+    "--templates",
+    "template_file",
+    type=IN,
+    help="File of templates in CRF++ notation, such as U01:%x[-1,0]/%x[0,0]. By default the "
+    "features are those of words: lower case, shape, affixes, neighbours, further columns.",
+)
+@click.option(
+    "--loss",
+    type=click.Choice(["hamming", "logistic"]),
+    default="hamming",
+    show_default=True,
+    help="hamming: structured SVM; logistic: conditional random field (CRF).",
 )
 @click.option(
     "-c",
@@ -48,6 +72,14 @@ def tag() -> None:
     default="all",
     show_default=True,
     help="Allowed transitions between labels.",
+)
+@click.option(
+    "--invalid",
+    type=click.Choice(["raise", "repair", "drop"]),
+    default="raise",
+    show_default=True,
+    help="Sentences whose labels --transitions bio or bioes forbids: raise an error, repair the "
+    "labels (IOB1 becomes BIO), or leave the sentences out.",
 )
 @click.option(
     "--pairs",
@@ -66,39 +98,40 @@ def tag() -> None:
 @click.option(
     "-p", "--n-jobs", type=click.IntRange(min=1), help="Number of threads; by default all cores."
 )
+@_SEPARATOR
+@_ENCODING
 @click.option("-q", "--quiet", is_flag=True, help="Do not print progress.")
-def train(
-    template_file: Path, training_file: Path, model_file: Path, quiet: bool, **options: Any
-) -> None:
+def train(training_file: Path, model_file: Path, quiet: bool, **options: Any) -> None:
     """Train a tagger on TRAINING_FILE and write it to MODEL_FILE.
 
-    TRAINING_FILE has one token per line, with columns separated by white space and the label last.
-    An empty line ends a sentence; "-" is standard input. TEMPLATE_FILE contains templates in CRF++
-    notation, such as U01:%x[-1,0]/%x[0,0]. They are stored in the model.
+    TRAINING_FILE has one token per line: the word, further columns, and the label last, separated
+    by blanks or tabs. An empty line ends a sentence; "-" is standard input. The model stores how
+    features are computed, so `dualgap tag predict` reads files of the same columns.
 
     Exit status: 0 on success, 1 if the data cannot be used, 2 for a usage error, 130 if
     interrupted.
     """
     with exit_codes():
         check_writable(model_file)
-        with _named(template_file), click.open_file(str(template_file), encoding="utf-8") as file:
-            templates = Templates.parse(file)
-        with _named(training_file), click.open_file(str(training_file), encoding="utf-8") as file:
-            sentences = list(read_columns(file))
-            if sentences and len(sentences[0][0]) < 2:
-                msg = (
-                    f"tokens must have at least two columns, with the label last, "
-                    f"got {len(sentences[0][0])}"
-                )
-                raise ValueError(msg)
-            X = [templates.expand([token[:-1] for token in tokens]) for tokens in sentences]
-        y = [[token[-1] for token in tokens] for tokens in sentences]
+        encoding: str = options["encoding"]
+        features: Any = "words"
+        if options["template_file"] is not None:
+            features = _templates(options["template_file"], encoding)
+        sentences = _read(training_file, options["separator"], encoding)
+        first = next(sentences, [])
+        width = len(first[0]) - 1 if first else 0
+        if first and width == 0:
+            msg = f"{training_file}: tokens must have at least two columns, with the label last"
+            raise ValueError(msg)
+        y: list[list[str]] = []
+        X = _unlabelled(chain([first] if first else [], sentences), y)
         tagger = SequenceTagger(
             options["loss"],
             C=options["cost"],
+            features=features,
             transitions=options["transitions"],
+            invalid=options["invalid"],
             pairs=options["pairs"],
-            transition_features=["B"] if templates.on_transitions else None,
             min_count=options["min_count"],
             tol=options["tolerance"],
             max_iter=options["max_iter"],
@@ -106,8 +139,9 @@ def train(
             n_jobs=options["n_jobs"],
             verbose=not quiet,
         )
-        tagger.fit(X, y)
-        tagger.notes_ = {"templates": list(templates.lines), "n_columns": templates.n_columns}
+        # Labels are complete once the sentences are read, which a rule for them cannot wait for.
+        tagger.fit(X if tagger.invalid == "raise" else list(X), y)
+        tagger.notes_ = {"n_columns": width}
         # The same data give the same file: without seconds, and with --quiet as without.
         del tagger.history_
         tagger.set_params(verbose=None).save(model_file)
@@ -127,8 +161,13 @@ def train(
     "-p", "--n-jobs", type=click.IntRange(min=1), help="Number of threads; by default all cores."
 )
 @click.option("--evaluate", is_flag=True, help="Compare with the true labels in the last column.")
+@click.option(
+    "--lines", is_flag=True, help="Each line of INPUT_FILE is a sentence: words between blanks."
+)
+@_SEPARATOR
+@_ENCODING
 def predict_command(
-    input_file: Path, model_file: Path, output_file: Path, n_jobs: int | None, evaluate: bool
+    input_file: Path, model_file: Path, output_file: Path, evaluate: bool, **options: Any
 ) -> None:
     """Predict a label for each token of INPUT_FILE; write the tokens and labels to OUTPUT_FILE.
 
@@ -139,41 +178,82 @@ def predict_command(
     Exit status: 0 on success, 1 if a file cannot be used, 2 for a usage error, 130 if interrupted.
     """
     with exit_codes():
+        if evaluate and options["lines"]:
+            msg = "--evaluate needs a label for each token, which a file of --lines does not have"
+            raise click.UsageError(msg)
         if str(output_file) != "-":
             check_writable(output_file)
         tagger = SequenceTagger.load(model_file)
-        tagger.n_jobs = n_jobs
-        notes = tagger.notes_
-        if "templates" not in notes:
-            msg = f"{model_file}: the model has no templates; train it with `dualgap tag train`"
+        tagger.n_jobs = options["n_jobs"]
+        if "n_columns" not in tagger.notes_ or tagger.features is None:
+            msg = f"{model_file}: not a model of tokens; train it with `dualgap tag train`"
             raise ValueError(msg)
-        templates = Templates(tuple(notes["templates"]), int(notes["n_columns"]))
+        width = int(tagger.notes_["n_columns"])
         right: list[list[str]] = []
         found: list[list[str]] = []
-        with (
-            _named(input_file),
-            click.open_file(str(input_file), encoding="utf-8") as file,
-            _opened(output_file) as output,
-        ):
-            for sentences in _batches(read_columns(file)):
-                labels = tagger.predict([templates.expand(tokens) for tokens in sentences])
-                _write(sentences, labels, output)
+        encoding: str = options["encoding"]
+        read = _read_lines if options["lines"] else _read
+        sentences = read(input_file, options["separator"], encoding)
+        with _opened(output_file, encoding) as output:
+            for batch in _batches(sentences):
+                _check_width(input_file, len(batch[0][0]), width + evaluate)
+                labels = tagger.predict([[token[:width] for token in tokens] for tokens in batch])
+                _write(batch, labels, output)
                 if evaluate:
-                    right += [[token[-1] for token in tokens] for tokens in sentences]
+                    right += [[token[-1] for token in tokens] for tokens in batch]
                     found += labels
         if evaluate:
             _report(right, found)
 
 
+def _templates(path: Path, encoding: str) -> list[str]:
+    """Read a file of templates."""
+    try:
+        with click.open_file(str(path), encoding=encoding) as file:
+            return list(Templates.parse(file).lines)
+    except ValueError as error:
+        msg = f"{path}: {error}"
+        raise ValueError(msg) from error
+
+
+def _read(path: Path, separator: str | None, encoding: str) -> Iterator[Sentence]:
+    """Yield the sentences of a file of columns, or of standard input."""
+    source: Any = sys.stdin.buffer if str(path) == "-" else path
+    return read_conll(source, separator=separator, encoding=encoding)
+
+
+def _read_lines(path: Path, separator: str | None, encoding: str) -> Iterator[Sentence]:
+    """Yield the sentences of a file with one on each line."""
+    with click.open_file(str(path), encoding=encoding) as file:
+        for line in file:
+            words = line.rstrip("\r\n").split(separator)
+            if words:
+                yield [(word,) for word in words]
+
+
+def _unlabelled(sentences: Iterable[Sentence], y: list[list[str]]) -> Iterator[Sentence]:
+    """Yield the tokens without their labels, which are added to `y`."""
+    for tokens in sentences:
+        # Labels are few, so that one string serves all tokens.
+        y.append([sys.intern(token[-1]) for token in tokens])
+        yield [token[:-1] for token in tokens]
+
+
+def _check_width(path: Path, found: int, needed: int) -> None:
+    if found < needed:
+        msg = f"{path}: tokens must have {needed} columns, as in training, got {found}"
+        raise ValueError(msg)
+
+
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
+def _opened(path: Path, encoding: str) -> Iterator[IO[str]]:
     """Open standard output, or a file that replaces `path` once it is complete."""
     if str(path) == "-":
-        with click.open_file("-", "w", encoding="utf-8") as output:
+        with click.open_file("-", "w", encoding=encoding) as output:
             yield output
         return
     with replacing(path) as file:
-        text = TextIOWrapper(file, encoding="utf-8")
+        text = TextIOWrapper(file, encoding=encoding)
         yield text
         text.detach()
 
@@ -206,16 +286,3 @@ def _report(right: list[list[str]], found: list[list[str]]) -> None:
         click.echo(f"chunk F1 {chunk_f1(right, found):.4f}", err=True)
     except ImportError:
         pass
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Prefix the errors in a file's lines with the name of the file."""
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        msg = f"{path}: not UTF-8 ({error})"
-        raise ValueError(msg) from error
-    except ValueError as error:
-        msg = f"{path}: {error}"
-        raise ValueError(msg) from error

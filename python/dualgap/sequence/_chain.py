@@ -16,6 +16,7 @@ from dualgap._estimator import CertifiedEstimator
 from dualgap._validation import FloatArray, check_positive, example_weights, resolve_threads
 from dualgap._validation.labels import class_codes
 from dualgap.sequence._explain import Evidence, explain
+from dualgap.sequence._known import known_codes
 from dualgap.sequence._sentences import (
     Rowed,
     Sentences,
@@ -27,6 +28,7 @@ from dualgap.sequence._sentences import (
 from dualgap.sequence._tables import LabelledTable
 from dualgap.sequence._transitions import FORBIDDEN
 from dualgap.sequence._weights import Weights
+from dualgap.sequence.features import featured
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -37,10 +39,21 @@ class TrainedChain(CertifiedEstimator):
     n_features_in_: int = field(init=False)
 
     _loss: str = field(init=False)
+    _features: Any = field(init=False, default=None)
     _weights: Weights = field(init=False)
 
-    def predict(self, X: Sentences, *, lengths: ArrayLike | None = None) -> Any:
+    def predict(self, X: Sentences, *, known: Any = None, lengths: ArrayLike | None = None) -> Any:
         """Return the best labels.
+
+        Parameters
+        ----------
+        X : iterable of sentences, or matrix
+            As in training.
+        known : iterable of sequences of labels, optional
+            For each token its label if it is known, else None; the best labels among those with
+            the known ones are returned. Of one matrix with `lengths`, an entry for each row.
+        lengths : array-like of int, optional
+            Numbers of rows of the sentences where X is one matrix.
 
         Returns
         -------
@@ -49,25 +62,35 @@ class TrainedChain(CertifiedEstimator):
         Raises
         ------
         ValueError
-            For bad data, and where `transitions` forbids all labels of a sentence of its length.
+            For bad data, and where `transitions` forbids all labels of a sentence of its length and
+            known labels.
         """
         check_is_fitted(self)
-        weights, named = self._weights, False
+        weights, threads, named = self._weights, resolve_threads(self.n_jobs), False
+        X = featured(X, self._features, lengths)
         if lengths is None:
             named, X = peek(X)
-        if named and weights.names is not None and weights.on_transitions is None:
-            vocabulary, threads = weights.names.vocabulary, resolve_threads(self.n_jobs)
-            offsets, codes = weights.tagger.tag(vocabulary, X, threads)
+        on_strings = named and weights.names is not None and weights.on_transitions is None
+        if on_strings and known is None:
+            assert weights.names is not None
+            offsets, codes = weights.tagger.tag(weights.names.vocabulary, X, threads)
         else:
-            data = self._read(X, lengths)
+            data = self._rows(X, lengths)
             offsets = data.offsets
-            codes = weights.tagger.decode(self._input(data), resolve_threads(self.n_jobs))
+            codes = weights.tagger.decode(self._input(data, known, lengths), threads)
         return self._labelled(codes, offsets, flat=lengths is not None)
 
+    def predict_single(self, sentence: Any) -> list[Any]:
+        """Return the best labels of one sentence, like sklearn-crfsuite's method."""
+        labels: list[Any] = self.predict([sentence])[0]
+        return labels
+
     def predict_top_k(
-        self, X: Sentences, k: int, *, lengths: ArrayLike | None = None
+        self, X: Sentences, k: int, *, known: Any = None, lengths: ArrayLike | None = None
     ) -> list[list[tuple[list[Any], float]]]:
         """Return the `k` best labels of each sentence, exactly.
+
+        `known` is that of `predict`; probabilities are then those given the known labels.
 
         Returns
         -------
@@ -79,14 +102,17 @@ class TrainedChain(CertifiedEstimator):
         check_positive("k", k, integer=True)
         data = self._read(X, lengths)
         normalised, threads = self._loss == "logistic", resolve_threads(self.n_jobs)
-        found = self._weights.tagger.decode_best(self._input(data), int(k), normalised, threads)
+        given = self._input(data, known, lengths)
+        found = self._weights.tagger.decode_best(given, int(k), normalised, threads)
         classes = self.classes_.tolist()
         return [[([classes[c] for c in codes], s) for codes, s in ranked] for ranked in found]
 
     def predict_marginals(
-        self, X: Sentences, *, lengths: ArrayLike | None = None
+        self, X: Sentences, *, known: Any = None, lengths: ArrayLike | None = None
     ) -> list[FloatArray]:
-        """Return what each label has for it at each token.
+        """Return the probability or the max-marginal of each label at each token.
+
+        `known` is that of `predict`; probabilities are then those given the known labels.
 
         Returns
         -------
@@ -98,7 +124,8 @@ class TrainedChain(CertifiedEstimator):
         check_is_fitted(self)
         data = self._read(X, lengths)
         maximal, threads = self._loss != "logistic", resolve_threads(self.n_jobs)
-        flat = self._weights.tagger.marginals(self._input(data), maximal, threads)
+        given = self._input(data, known, lengths)
+        flat = self._weights.tagger.marginals(given, maximal, threads)
         rows = flat.reshape(-1, len(self.classes_))
         return [rows[start:end] for start, end in pairwise(data.offsets)]
 
@@ -198,6 +225,29 @@ class TrainedChain(CertifiedEstimator):
         return None if names is None or names.bits is not None else names.vocabulary.names()
 
     @property
+    def state_features_(self) -> dict[tuple[Any, Any], float]:
+        """Weights by feature and label, under sklearn-crfsuite's name; zeros are left out.
+
+        Of matrices and hashed names, columns take the place of features.
+        """
+        table = self.emission_.tocoo()
+        marks = self._weights.on_transitions
+        names: Any = self.feature_names_ or range(self.n_features_in_)
+        if marks is not None:
+            names = [name for name, marked in zip(names, marks, strict=True) if not marked]
+        labels = self.classes_.tolist()
+        entries = zip(table.row, table.col, table.data.tolist(), strict=True)
+        return {(names[row], labels[column]): weight for row, column, weight in entries}
+
+    @property
+    def transition_features_(self) -> dict[tuple[Any, Any], float]:
+        """Weights by label and next label, under sklearn-crfsuite's name; zeros are left out."""
+        table = self.transition_
+        labels = list(enumerate(table.rows))
+        pairs = {(a, b): float(table.values[i, j]) for i, a in labels for j, b in labels}
+        return {pair: weight for pair, weight in pairs.items() if weight != 0}
+
+    @property
     def emission_(self) -> sp.csr_array:
         """Weights of columns and labels, sparse, of shape (n_columns, n_classes).
 
@@ -227,9 +277,14 @@ class TrainedChain(CertifiedEstimator):
 
     def _read(self, X: Any, lengths: Any) -> Rowed:
         """Read sentences of the kind that the tagger was trained on."""
+        return self._rows(featured(X, self._features, lengths), lengths)
+
+    def _rows(self, X: Any, lengths: Any) -> Rowed:
+        """Read sentences of features."""
         names = self._weights.names
         if names is not None:
-            if lengths is not None or not peek(X)[0]:
+            named, X = (False, X) if lengths is not None else peek(X)
+            if not named:
                 msg = "X: the tagger was trained on features by name, got a matrix"
                 raise ValueError(msg)
             vocabulary = names.vocabulary
@@ -240,14 +295,16 @@ class TrainedChain(CertifiedEstimator):
             raise ValueError(msg)
         return data
 
-    def _input(self, data: Rowed) -> Any:
+    def _input(self, data: Rowed, known: Any = None, lengths: Any = None) -> Any:
         """Hand sentences to the core."""
+        flat = lengths is not None
+        codes = None if known is None else known_codes(known, data.offsets, self.classes_, flat)
         if len(data) == 0:
             data = Rowed(np.zeros((0, self.n_features_in_)), data.offsets, self.n_features_in_)
         if self._weights.on_transitions is None:
-            return data.rows, data.offsets, None
+            return data.rows, data.offsets, None, codes
         rows, edges = data.split(self._weights.on_transitions)
-        return rows, data.offsets, edges
+        return rows, data.offsets, edges, codes
 
     def _labelled(self, codes: Any, offsets: Any, *, flat: bool) -> Any:
         if flat:

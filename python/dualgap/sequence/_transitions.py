@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dualgap.sequence.schemes import is_iob1, label_parts
 
 Codes = NDArray[np.uint8]
 
@@ -14,6 +16,8 @@ FORBIDDEN, WEIGHTED, FREE = 0, 1, 2
 
 _INSIDE = {"I", "E", "L"}
 _ENDS = {"E", "L", "S", "U", "O"}
+# Sentences that an error about labels describes.
+_SHOWN = 3
 
 
 def transition_codes(
@@ -69,8 +73,7 @@ def _mask(transitions: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _scheme(scheme: str, classes: NDArray[Any]) -> NDArray[np.bool_]:
     """Return what a scheme of chunks allows: transitions, first and last labels."""
-    prefixes = {"bio": "BIO", "bioes": "BIOESLU"}[scheme]
-    parts = [_parts(label, prefixes, scheme) for label in classes.tolist()]
+    parts = [label_parts(label, scheme) for label in classes.tolist()]
     allowed = np.zeros((len(parts) + 2, len(parts)), dtype=bool)
     for to, (after, kind) in enumerate(parts):
         inside = after in _INSIDE
@@ -85,38 +88,44 @@ def _scheme(scheme: str, classes: NDArray[Any]) -> NDArray[np.bool_]:
     return allowed
 
 
-def _parts(label: Any, prefixes: str, scheme: str) -> tuple[str, str]:
-    prefix, _, kind = str(label).partition("-")
-    if len(prefix) != 1 or prefix not in prefixes or (prefix == "O") != (kind == ""):
-        msg = f'transitions: {label!r} is no label of the scheme "{scheme}" (such as "B-X" or "O")'
-        raise ValueError(msg)
-    return prefix, kind
-
-
 def check_labels(
-    codes: Codes, classes: NDArray[Any], numbers: NDArray[np.uint32], offsets: NDArray[np.int64]
+    codes: Codes,
+    classes: NDArray[Any],
+    numbers: NDArray[np.uint32],
+    offsets: NDArray[np.int64],
+    scheme: Any,
 ) -> None:
-    """Raise an error that names the first forbidden transition in the labels."""
+    """Raise an error that counts the sentences with forbidden labels, and shows the first ones."""
     n = len(classes)
     table = codes.reshape(n + 2, n) == FORBIDDEN
     filled = np.flatnonzero(np.diff(offsets) > 0)
     sentence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     inner = np.flatnonzero(sentence[1:] == sentence[:-1]) + 1
-    wrong = inner[table[numbers[inner - 1], numbers[inner]]]
-    messages: Iterable[tuple[int, str]] = (
-        (at, f"{classes[numbers[at]]!s} after {classes[numbers[at - 1]]!s}") for at in wrong[:1]
-    )
     first, last = offsets[:-1][filled], offsets[1:][filled] - 1
-    begins = first[table[n][numbers[first]]][:1]
-    ends = last[table[n + 1][numbers[last]]][:1]
-    messages = [
-        *messages,
-        *((at, f"{classes[numbers[at]]!s} at the beginning") for at in begins),
-        *((at, f"{classes[numbers[at]]!s} at the end") for at in ends),
+    after = inner[table[numbers[inner - 1], numbers[inner]]]
+    begins = first[table[n][numbers[first]]]
+    ends = last[table[n + 1][numbers[last]]]
+    wrong = [
+        *((at, f"{classes[numbers[at]]} after {classes[numbers[at - 1]]}") for at in after),
+        *((at, f"{classes[numbers[at]]} at the beginning") for at in begins),
+        *((at, f"{classes[numbers[at]]} at the end") for at in ends),
     ]
-    for at, what in messages:
-        msg = f"y: sentence {sentence[at]} has {what}, which `transitions` forbids"
-        raise ValueError(msg)
+    if not wrong:
+        return
+    by_sentence = {int(sentence[at]): what for at, what in sorted(wrong, reverse=True)}
+    shown = sorted(by_sentence.items())[:_SHOWN]
+    places = ", ".join(f"sentence {number} has {what}" for number, what in shown)
+    advice = ""
+    if isinstance(scheme, str):
+        advice = '; set invalid="repair" or invalid="drop"'
+        labels = classes[numbers].tolist()
+        if scheme == "bio" and is_iob1(labels[a:b] for a, b in pairwise(offsets.tolist())):
+            advice += " (the labels are IOB1, which a repair makes BIO)"
+    msg = (
+        f"y: `transitions` forbids the labels of {len(by_sentence)} of {len(offsets) - 1} "
+        f"sentences: {places}{advice}"
+    )
+    raise ValueError(msg)
 
 
 def seen_transitions(

@@ -41,7 +41,7 @@ def chunk_f1(
 def label_score(y_true: Sequence[Sequence[Any]], y_pred: Sequence[Sequence[Any]]) -> float:
     """F1 of the chunks if the labels are those of a scheme of chunks, else the share of tokens."""
     if _are_chunks({label for labels in y_true for label in labels}):
-        pairs = [(_chunks(a), _chunks(b)) for a, b in zip(y_true, y_pred, strict=True)]
+        pairs = [(chunks_of(a), chunks_of(b)) for a, b in zip(y_true, y_pred, strict=True)]
         size = sum(len(a) + len(b) for a, b in pairs)
         return 2 * sum(len(a & b) for a, b in pairs) / size if size else 1.0
     tokens = [a == b for pair in zip(y_true, y_pred, strict=True) for a, b in zip(*pair)]  # noqa: B905
@@ -57,7 +57,7 @@ def _are_chunks(labels: set[Any]) -> bool:
     )
 
 
-def _chunks(labels: Sequence[Any]) -> set[tuple[int, int, str]]:
+def chunks_of(labels: Sequence[Any]) -> set[tuple[int, int, str]]:
     """Beginning, end and kind of each chunk, as conlleval counts them."""
     found, start, kind, is_open = set(), 0, "", False
     for t, label in enumerate([*labels, "O"]):

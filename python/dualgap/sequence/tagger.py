@@ -22,7 +22,6 @@ from dualgap._estimator import (
     watch,
 )
 from dualgap._estimator.settings import check_numbers, sequence_settings, shares_record
-from dualgap._records import ChainRecord
 from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
@@ -32,30 +31,20 @@ from dualgap._validation import (
 )
 from dualgap.sequence._chain import TrainedChain
 from dualgap.sequence._defaults import Settling, with_defaults
-from dualgap.sequence._digests import sentence_digests
 from dualgap.sequence._file import packed_weights, unpacked_weights
-from dualgap.sequence._partial import fit_completed, known_pieces, whole_sentences
+from dualgap.sequence._partial import fit_completed
+from dualgap.sequence._problem import read_problem
 from dualgap.sequence._sentences import (
-    Rowed,
     Sentences,
-    peek,
-    read_matrices,
-    read_named,
-    read_partial_labels,
 )
 from dualgap.sequence._training import (
     Problem,
-    error_costs,
-    marked_columns,
-)
-from dualgap.sequence._transitions import (
-    check_labels,
-    seen_transitions,
-    transition_codes,
 )
 from dualgap.sequence._validation import as_lists, try_values
 from dualgap.sequence._warm_start import starting_point
+from dualgap.sequence.features import expander
 from dualgap.sequence.path import TaggerPiece, tagger_pieces
+from dualgap.sequence.schemes import PREFIXES, Given, apply_rule
 
 __all__ = ["SequenceTagger"]
 
@@ -86,12 +75,22 @@ class SequenceTagger(TrainedChain):
         is ``l1_ratio / C``, and ``c2`` is ``(1 - l1_ratio) / (2 * C)``. Only "l2" with "hamming".
     l1_ratio : float, default=0.5
         The share of the L1 norm in ``penalty="elastic-net"``, from 0 to 1.
+    features : {"words", "crfsuite"} or list of str, optional
+        How features are computed from raw sentences, at training and at prediction; by default the
+        sentences consist of features. "words": sentences are lists of words, or of tuples of a word
+        and further columns (see `word_features`); a list: templates in CRF++'s notation, such as
+        "U01:%x[-1,0]", for the same sentences; "crfsuite": features whose dictionaries mean what
+        they mean to python-crfsuite ("name:value").
     transitions : str, mask or pairs of labels, default="all"
         Which labels may follow each other. "all"; "seen": all, but only those that occur in
         training have a weight (CRFsuite's default); "bio" or "bioes": what these schemes of chunks
         allow, "bioes" with "L" and "U" as other names of "E" and "S"; a boolean array of shape
         (n_classes, n_classes) for the sorted classes; or a set of allowed (from, to) pairs.
         Forbidden transitions are never predicted.
+    invalid : {"raise", "repair", "drop"}, default="raise"
+        The treatment of training sentences whose labels "bio" or "bioes" forbids: raise an error
+        that shows the first ones, repair the labels (see `repair_labels`; IOB1 becomes BIO), or
+        leave the sentences out.
     boundaries : bool, default=True
         Whether there are weights for the first and the last label of a sentence.
     pairs : {"all", "seen"}, optional
@@ -183,7 +182,9 @@ history_, null_objective_
     C: float | Literal["validation"] | None = None
     penalty: Literal["l2", "l1", "elastic-net"] = "l2"
     l1_ratio: float = 0.5
+    features: Literal["words", "crfsuite"] | Sequence[str] | None = None
     transitions: Any = "all"
+    invalid: Literal["raise", "repair", "drop"] = "raise"
     boundaries: bool = True
     pairs: Literal["all", "seen"] | None = None
     transition_features: Sequence[str] | Sequence[int] | None = None
@@ -202,7 +203,7 @@ history_, null_objective_
     _point: Any = field(init=False, default=None)
     _digests: Any = field(init=False, default=None)
 
-    _saved: ClassVar[tuple[str, ...]] = ("_loss",)
+    _saved: ClassVar[tuple[str, ...]] = ("_loss", "_features")
 
     _remedy: ClassVar[str] = "max_iter or tol"
 
@@ -245,12 +246,15 @@ history_, null_objective_
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
+        X, y, sample_weight, token_weight, lengths = self._valid(
+            (X, y, sample_weight, token_weight, lengths)
+        )
         self.validation_curve_ = None
         if self.C == "validation":
             X, y, token_weight = as_lists(X, y, token_weight, lengths)
             lengths = None
             self.validation_curve_ = try_values(self, X, y, sample_weight, token_weight)
-        problem = self._problem(X, y, token_weight, lengths)
+        problem = read_problem(self, X, y, token_weight, lengths)
         weights = example_weights(sample_weight, len(problem))
         warm = self.warm_start and not problem.is_partial
         start = starting_point(self, problem) if warm else None
@@ -285,7 +289,10 @@ history_, null_objective_
             Fitted with each C in turn.
         """
         self._check_parameters()
-        problem = self._problem(X, y, token_weight, None)
+        X, y, sample_weight, token_weight, _ = self._valid(
+            (X, y, sample_weight, token_weight, None)
+        )
+        problem = read_problem(self, X, y, token_weight, None)
         weights = example_weights(sample_weight, len(problem))
         start = None
         for C in Cs:
@@ -383,7 +390,10 @@ history_, null_objective_
         chosen = with_defaults(self)
         check_positive("tol", chosen.tol)
         check_interval(C_min, C_max)
-        problem = self._problem(X, y, token_weight, lengths)
+        X, y, sample_weight, token_weight, lengths = self._valid(
+            (X, y, sample_weight, token_weight, lengths)
+        )
+        problem = read_problem(self, X, y, token_weight, lengths)
         weights = example_weights(sample_weight, len(problem))
         shares = shares_record("C_min", C_min, weights, len(problem))
         smallest = regularization_of("C_max", C_max, weights, len(problem))
@@ -405,6 +415,7 @@ history_, null_objective_
 
     def _store(self, problem: Problem, weights: FloatArray) -> None:
         self._weights, self._loss = problem.kept(weights), self.loss
+        self._features = self.features
         self.classes_, self.n_features_in_ = problem.classes, problem.n_features
         self.notes_ = {}
 
@@ -423,6 +434,9 @@ history_, null_objective_
         self._weights = unpacked_weights(packed, self.classes_)
 
     def _check_parameters(self) -> None:
+        if self.loss == "crf":  # type: ignore[comparison-overlap]
+            msg = "loss: the conditional random field is loss=\"logistic\", got 'crf'"
+            raise ValueError(msg)
         check_choice("loss", self.loss, "hamming", "logistic")
         checked = with_defaults(self)
         if isinstance(self.C, str):
@@ -432,6 +446,10 @@ history_, null_objective_
             checked.C = 1.0
         check_numbers(checked)
         check_choice("pairs", checked.pairs, "all", "seen")
+        expander(self.features)
+        check_choice("invalid", self.invalid, "raise", "repair", "drop")
+        if not isinstance(self.transitions, str) or self.transitions not in PREFIXES:
+            refuse_unused(self, ["invalid"], 'transitions other than "bio" and "bioes"')
         if self.hash_bits is not None:
             refuse_unused(self, ["min_count"], "hash_bits")
             if self.hash_bits > 30:
@@ -443,52 +461,8 @@ history_, null_objective_
         unused = ["sampling"] if self.loss == "logistic" else ["penalty"]
         refuse_unused(self, unused, f'loss="{self.loss}"')
 
-    def _problem(self, X: Any, y: Any, token_weight: Any, lengths: Any) -> Problem:
-        """Check sentences and labels and hand them to the core, which has them to itself then."""
-        data, vocabulary = self._read_training(X, lengths)
-        if len(data) == 0:
-            msg = "X: there must be at least one sentence"
-            raise ValueError(msg)
-        flat = lengths is not None
-        classes, codes, known = read_partial_labels(y, data.offsets, flat=flat)
-        if len(classes) == 0:
-            msg = "y: there is no token in any sentence"
-            raise ValueError(msg)
-        _core.SequenceProblem.check_labels(len(classes))
-        whole = pieces = (codes, data.offsets)
-        if known is not None:
-            pieces, whole = known_pieces(*pieces, known), whole_sentences(*whole, known)
-        seen = seen_transitions(*pieces, len(classes))
-        links = transition_codes(self.transitions, classes, bool(self.boundaries), seen)
-        check_labels(links, classes, *whole)
-        marks = marked_columns(self.transition_features, vocabulary, data.n_features)
-        rows, edges = (data.rows, None) if marks is None else data.split(marks)
-        costs = error_costs(self, token_weight, classes[codes], data.offsets, flat=flat)
-        settings: ChainRecord = {
-            "n_states": len(classes),
-            # Only the logistic loss is one of labels that are not known.
-            "loss": self.loss if known is None else "logistic",
-            "links": links,
-            "seen_pairs": with_defaults(self).pairs == "seen",
-            "token_weight": costs,
-            "known": None if known is None else known.astype(np.uint8),
-            "edges": edges,
-        }
-        core = _core.SequenceProblem(rows, data.offsets, codes, settings)
-        named = vocabulary, self.hash_bits
-        digests = sentence_digests(data, vocabulary, classes[codes]) if self.warm_start else None
-        sizes = data.n_features, len(data)
-        return Problem(core, classes, links, marks, *named, *sizes, known is not None, digests)
-
-    def _read_training(self, X: Any, lengths: Any) -> tuple[Rowed, _core.Vocabulary | None]:
-        named, X = (False, X) if lengths is not None else peek(X)
-        if not named:
-            refuse_unused(self, ["min_count", "hash_bits"], "a matrix")
-            return read_matrices(X, lengths), None
-        vocabulary = _core.Vocabulary(self.hash_bits)
-        count = int(self.min_count)
-        data = read_named(lambda X: vocabulary.learn(X, count), X, lambda: len(vocabulary))
-        if count > 1 and data.n_features == 0:
-            msg = f"min_count: no feature occurs in {count} tokens; lower it"
-            raise ValueError(msg)
-        return data, vocabulary
+    def _valid(self, given: Given) -> Given:
+        """Apply the rule for sentences whose labels the scheme forbids."""
+        if self.invalid == "raise":
+            return given
+        return apply_rule(self.invalid, self.transitions, given)

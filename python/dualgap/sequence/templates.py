@@ -1,44 +1,17 @@
-"""Feature templates in CRF++'s notation, and columns of tokens in CoNLL's."""
+"""Feature templates in CRF++'s notation."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-__all__ = ["Templates", "read_columns"]
+__all__ = ["Templates"]
 
-Token = Sequence[str]
+Token = str | Sequence[str]
 
 _MACRO = re.compile(r"%x\[(-?\d+),(\d+)\]")
-
-
-def read_columns(lines: Iterable[str]) -> Iterator[list[list[str]]]:
-    """Yield the sentences of a file with a token on each line and an empty line between sentences.
-
-    Columns are separated by white space. All tokens must have as many columns.
-
-    Raises
-    ------
-    ValueError
-        Naming the line that has another number of columns.
-    """
-    sentence: list[list[str]] = []
-    width = 0
-    for number, line in enumerate(lines, start=1):
-        columns = line.split()
-        if not columns:
-            if sentence:
-                yield sentence
-            sentence = []
-            continue
-        width = width or len(columns)
-        if len(columns) != width:
-            msg = f"line {number} has {len(columns)} columns, and those before it have {width}"
-            raise ValueError(msg)
-        sentence.append(columns)
-    if sentence:
-        yield sentence
 
 
 @dataclass(frozen=True)
@@ -46,8 +19,9 @@ class Templates:
     """Templates of features: of a label (U) and of two labels that follow each other (B).
 
     A line such as ``U05:%x[-1,0]/%x[0,1]`` makes a feature of each token: ``%x[row,column]`` stands
-    for a column of the token `row` lines away; ``_B-1``, ``_B-2``, ... stand for tokens before the
-    sentence and ``_B+1``, ... for tokens after it. A line ``B`` alone stands for weights of
+    for a column of the token `row` lines away; a token that is a string is its column 0. ``_B-1``,
+    ``_B-2``, ... stand for tokens before the sentence and ``_B+1``, ... for tokens after it. A line
+    ``B`` alone stands for weights of
     transitions, which all chains have. Empty lines and lines that begin with ``#`` are skipped.
 
     Parameters
@@ -103,14 +77,19 @@ class Templates:
         ValueError
             If a token has fewer columns than the templates name.
         """
-        if sentence and len(sentence[0]) < self.n_columns:
-            msg = f"the templates need {self.n_columns} columns, got {len(sentence[0])}"
+        rows = [(token,) if isinstance(token, str) else token for token in sentence]
+        width = min(map(len, rows), default=self.n_columns)
+        if width < self.n_columns:
+            msg = f"the templates need {self.n_columns} columns, got {width}"
             raise ValueError(msg)
-        parts = [_MACRO.split(line) for line in self.lines]
-        return [[self._fill(pieces, sentence, t) for pieces in parts] for t in range(len(sentence))]
+        return [[self._fill(pieces, rows, t) for pieces in self._parts] for t in range(len(rows))]
+
+    @cached_property
+    def _parts(self) -> list[list[str]]:
+        return [_MACRO.split(line) for line in self.lines]
 
     @staticmethod
-    def _fill(pieces: list[str], sentence: Sequence[Token], t: int) -> str:
+    def _fill(pieces: list[str], sentence: Sequence[Sequence[str]], t: int) -> str:
         text = [pieces[0]]
         for at in range(1, len(pieces), 3):
             row = t + int(pieces[at])

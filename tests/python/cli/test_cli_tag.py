@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from dualgap.cli import main
 from dualgap.sequence import SequenceTagger
-from dualgap.sequence.templates import Templates, read_columns
+from dualgap.sequence.templates import Templates
 
 TEMPLATES = """# words and their neighbours
 U00:%x[-1,0]
@@ -41,8 +42,8 @@ def files(tmp_path: Path) -> Path:
 
 
 def train(files: Path, *options: object) -> Result:
-    paths = [files / name for name in ("template", "train.txt", "model.npz")]
-    return run("train", "-q", "-c", 10, *options, *paths)
+    paths = [files / name for name in ("train.txt", "model.npz")]
+    return run("train", "-q", "-c", 10, "-t", files / "template", *options, *paths)
 
 
 @pytest.mark.parametrize("options", [(), ("--loss", "logistic", "--transitions", "bio")])
@@ -69,7 +70,7 @@ def test_templates_of_transitions_are_features_of_transitions(files: Path) -> No
     (files / "template").write_text("U:%x[0,0]\nB1:%x[0,1]\n")
     assert train(files).exit_code == 0
     model = SequenceTagger.load(files / "model.npz")
-    assert model.notes_["templates"] == ["U:%x[0,0]", "B1:%x[0,1]"]
+    assert model.features == ["U:%x[0,0]", "B1:%x[0,1]"]
     names = model.feature_names_ or []
     assert {"B1:D", "B1:N", "B1:V"} <= set(names)
     assert model.emission_.shape[0] == len([name for name in names if name.startswith("U")])
@@ -81,10 +82,6 @@ def test_expansion_beyond_the_ends() -> None:
     assert templates.expand([["a", "b"], ["c", "d"]]) == [
         ["U1:_B-2", "U2:d|_B+1"],
         ["U1:_B-1", "U2:_B+1|_B+2"],
-    ]
-    assert list(read_columns(["", "a b", "c d", "", "", "e f"])) == [
-        [["a", "b"], ["c", "d"]],
-        [["e", "f"]],
     ]
 
 
@@ -107,4 +104,60 @@ def test_errors_name_the_cause(files: Path) -> None:
     SequenceTagger(C=1.0).fit([[["a"]], [["b"]]], [["x"], ["y"]]).save(files / "other.npz")
     result = run("predict", files / "train.txt", files / "other.npz")
     assert result.exit_code == 1
-    assert "the model has no templates" in result.stderr
+    assert "not a model of tokens" in result.stderr
+
+
+def test_raw_tokens_are_tagged_without_templates(files: Path) -> None:
+    paths = [files / name for name in ("train.txt", "model.npz")]
+    assert run("train", "-q", "-c", 10, *paths).exit_code == 0
+    model = files / "model.npz"
+    assert SequenceTagger.load(model).features == "words"
+    # The true labels of the last column are no features.
+    result = run("predict", files / "train.txt", model, "--evaluate")
+    assert "accuracy 1.0000 of 35 tokens" in result.stderr
+    plain = "the D\ncat N\n"
+    assert run("predict", "-", model, input=plain).stdout == "the\tD\tB-NP\ncat\tN\tI-NP\n\n"
+    result = run("predict", "-", model, input="the\n")
+    assert "tokens must have 2 columns, as in training, got 1" in result.stderr
+    words = "".join(
+        f"{line.split()[0]} {line.split()[2]}\n" if line else "\n"
+        for line in (5 * (SENTENCES + "\n")).splitlines()
+    )
+    (files / "train.txt").write_text(words)
+    assert run("train", "-q", "-c", 10, *paths).exit_code == 0
+    result = run("predict", "--lines", "-", model, input="the cat sees\n\ndogs see\n")
+    assert result.stdout == "the\tB-NP\ncat\tI-NP\nsees\tO\n\ndogs\tB-NP\nsee\tO\n\n"
+    result = run("predict", "--lines", "--evaluate", "-", model, input="the cat\n")
+    assert result.exit_code == 2
+
+
+def test_files_of_other_encodings_and_schemes(files: Path) -> None:
+    text = "-DOCSTART- -X- O\n\n" + 4 * "señor\xa0X N I-PER\nGil N I-PER\nva V O\n\n"
+    (files / "train.txt").write_bytes(text.replace("\n", "\r\n").encode("latin-1"))
+    result = train(files)
+    assert "train.txt: not utf-8" in result.stderr.replace("\n", "")
+    result = train(files, "--encoding", "latin-1", "--transitions", "bio")
+    assert "IOB1" in result.stderr
+    result = train(files, "--encoding", "latin-1", "--transitions", "bio", "--invalid", "repair")
+    assert result.exit_code == 0, result.stderr
+    arguments = ("--encoding", "latin-1", files / "train.txt", files / "model.npz")
+    assert run("predict", *arguments, files / "out.txt").exit_code == 0
+    lines = (files / "out.txt").read_bytes().decode("latin-1").splitlines()
+    assert lines[:3] == ["señor\xa0X\tN\tI-PER\tB-PER", "Gil\tN\tI-PER\tI-PER", "va\tV\tO\tO"]
+    (files / "train.txt").write_text("New York\tB-LOC\nis\tO\n")
+    (files / "template").write_text("U:%x[0,0]\n")
+    assert train(files, "--separator", "tab").exit_code == 0
+    assert "U:New York" in (SequenceTagger.load(files / "model.npz").feature_names_ or [])
+
+
+def test_sentences_are_read_while_they_are_trained_on(files: Path, monkeypatch: Any) -> None:
+    given: list[Any] = []
+    fit = SequenceTagger.fit
+
+    def spy(self: Any, X: Any, y: Any) -> Any:
+        given.append(hasattr(X, "__len__"))
+        return fit(self, X, y)
+
+    monkeypatch.setattr(SequenceTagger, "fit", spy)
+    assert train(files).exit_code == 0
+    assert given == [False]

@@ -183,7 +183,10 @@ def test_schemes_forbid_and_refuse() -> None:
         for before, after in itertools.pairwise(["O", *labels]):
             assert not (after == "I-NP" and before == "O")
     y[3] = ["I-NP"] * len(y[3])
-    with pytest.raises(ValueError, match=r"^y: sentence 3 has I-NP at the beginning"):
+    with pytest.raises(
+        ValueError,
+        match=r"^y: `transitions` .* 1 of 80 sentences: sentence 3 has I-NP at the beginning",
+    ):
         tagger(transitions="bio").fit(X, y)
     with pytest.raises(ValueError, match=r"^transitions: 'x' is no label"):
         tagger(transitions="bio").fit(X, [["x"] * len(labels) for labels in y])

@@ -1,0 +1,217 @@
+"""SequenceTagger and other packages for conditional random fields on four tasks.
+
+    python benches/taggers.py [SYSTEM ...] [--tasks NAME ...] [--repeats 1] [--limit 300]
+
+Tasks: chunks (CoNLL-2000), names in Spanish newswire (CoNLL-2002), parts of speech of English web
+text, and letters of handwritten words. All systems read the same features as Python strings: those
+of `dualgap.sequence.word_features`, or the black pixels of a letter. Each runs as it comes, in a
+separate process; the passes of CRFsuite's `pa` and of chaine are limited to 20, as in the name.
+Seconds are from strings to a trained model and CPU seconds those of all threads. The score is F1
+of chunks, or the share of tokens. Missing packages, and fits of more than `--limit` seconds, are
+skipped (pip install python-crfsuite sklearn-crfsuite chaine underthesea_core).
+
+The data sets come from a folder: the environment variable DUALGAP_DATA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import io
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _record import Table, data_folder
+from sequence import Labels, Sentences, f1, timed
+
+Data = tuple[Sentences, Labels, Sentences, Labels]
+
+TEXTS = {"chunks": "conll2000", "names": "conll2002_es", "parts of speech": "ud_ewt_pos"}
+TASKS = [*TEXTS, "letters"]
+
+
+def read(folder: Path, task: str) -> Data:
+    """Return features and labels of the training and of the test sentences."""
+    if task == "letters":
+        return letters(folder)
+    from dualgap.sequence import read_conll, word_features
+
+    found: list[Any] = []
+    with zipfile.ZipFile(folder / f"{TEXTS[task]}.zip") as archive:
+        for part in ("train", "test"):
+            file = io.BytesIO(archive.read(f"{TEXTS[task]}/{part}.txt"))
+            sentences = list(read_conll(file))
+            found.append([word_features([token[:-1] for token in s]) for s in sentences])
+            found.append([[token[-1] for token in s] for s in sentences])
+    return found[0], found[1], found[2], found[3]
+
+
+def letters(folder: Path) -> Data:
+    """Return black pixels and letters; a tenth of the words are test words."""
+    data = np.load(folder / "ocr_letters.npz")
+    pixels, numbers, offsets = data["pixels"], data["labels"].tolist(), data["offsets"]
+    found: tuple[Any, ...] = ([], [], [], [])
+    for word, fold in enumerate(data["folds"]):
+        rows = range(offsets[word], offsets[word + 1])
+        X, y = found[2:] if fold == 0 else found[:2]
+        X.append([[f"p{pixel}" for pixel in np.flatnonzero(pixels[row])] for row in rows])
+        y.append([chr(97 + numbers[row]) for row in rows])
+    return found[0], found[1], found[2], found[3]
+
+
+def dualgap(loss: str, **options: Any) -> Callable[..., Any]:
+    def run(X: Sentences, y: Labels, path: Path) -> Any:
+        from dualgap.sequence import SequenceTagger
+
+        warnings.simplefilter("ignore")
+        tagger = SequenceTagger(loss, random_state=0, **options).fit(X, y)
+        return tagger.predict, lambda: tagger.save(path)
+
+    return run
+
+
+def crfsuite(algorithm: str, **options: Any) -> Callable[..., Any]:
+    def run(X: Sentences, y: Labels, path: Path) -> Any:
+        import pycrfsuite
+
+        trainer = pycrfsuite.Trainer(algorithm=algorithm, params=options, verbose=False)
+        for tokens, labels in zip(X, y, strict=True):
+            trainer.append(tokens, labels)
+        trainer.train(str(path))
+        tagger = pycrfsuite.Tagger()
+        tagger.open(str(path))
+        return lambda test: [tagger.tag(tokens) for tokens in test], None
+
+    return run
+
+
+def sklearn_crfsuite(algorithm: str, **options: Any) -> Callable[..., Any]:
+    def run(X: Sentences, y: Labels, path: Path) -> Any:
+        from sklearn_crfsuite import CRF
+
+        return CRF(algorithm, model_filename=str(path), **options).fit(X, y).predict, None
+
+    return run
+
+
+def chaine(algorithm: str, **options: Any) -> Callable[..., Any]:
+    def run(X: Sentences, y: Labels, path: Path) -> Any:
+        import chaine as package
+
+        options_ = {"algorithm": algorithm, "verbose": 0, **options}
+        return package.train(X, y, model_filepath=str(path), **options_).predict, None
+
+    return run
+
+
+def underthesea(X: Sentences, y: Labels, path: Path) -> Any:
+    from underthesea_core import CRFTagger, CRFTrainer
+
+    model = CRFTrainer(verbose=0).train(X, y)
+    model.save(str(path))
+    tagger = CRFTagger.from_model(model)
+    return lambda test: [tagger.tag(tokens) for tokens in test], None
+
+
+SYSTEMS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "dualgap, hamming": ("dualgap", dualgap("hamming")),
+    "dualgap, logistic": ("dualgap", dualgap("logistic")),
+    "python-crfsuite, pa, 20 passes": ("pycrfsuite", crfsuite("pa", max_iterations=20)),
+    "python-crfsuite, lbfgs": ("pycrfsuite", crfsuite("lbfgs")),
+    "sklearn-crfsuite, pa, 20 passes": (
+        "sklearn_crfsuite",
+        sklearn_crfsuite("pa", max_iterations=20),
+    ),
+    "chaine, pa, 20 passes": ("chaine", chaine("pa", max_iterations=20)),
+    "underthesea_core": ("underthesea_core", underthesea),
+}
+
+
+def child(system: str, task: str) -> None:
+    """Run one system on one task and print its results."""
+    sys.modules["pandas"] = None  # type: ignore[assignment]
+    folder = data_folder()
+    assert folder is not None
+    X, y, test, right = read(folder, task)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / "model.npz"
+        start, cpu = time.perf_counter(), time.process_time()
+        predict, save = SYSTEMS[system][1](X, y, path)
+        found: dict[str, Any] = {"seconds": time.perf_counter() - start}
+        found["cpu_seconds"] = time.process_time() - cpu
+        found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
+        found |= timed(lambda: predict(test))
+        if save is not None:
+            save()
+        found["model_mb"] = path.stat().st_size / 1e6
+    predicted = found.pop("predicted")
+    found["tokens_per_second"] = sum(map(len, test)) / found.pop("tag_seconds")
+    if task in ("chunks", "names"):
+        found["score"] = f1(right, predicted)
+    else:
+        pairs = [(a, b) for pair in zip(right, predicted, strict=True) for a, b in zip(*pair)]  # noqa: B905
+        found["score"] = sum(a == b for a, b in pairs) / len(pairs)
+    print(json.dumps(found))
+
+
+def measured(system: str, task: str, limit: float) -> dict[str, Any] | None:
+    """Run one system in a separate process; return its results, None if it takes too long."""
+    command = [sys.executable, __file__, "--child", system, "--tasks", task]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        print(f"{system}, {task}: more than {limit:.0f} s; skipped")
+        return None
+    if done.returncode != 0:
+        print(f"{system}, {task}: {done.stderr.splitlines()[-1]}; skipped")
+        return None
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+CLOCKS = ("seconds", "cpu_seconds", "tokens_per_second", "peak_mb")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("systems", nargs="*", default=list(SYSTEMS))
+    parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=300.0)
+    parser.add_argument("--child", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.child:
+        child(arguments.systems[0], arguments.tasks[0])
+        return
+    if data_folder() is None:
+        print("taggers.py: skipped; set DUALGAP_DATA to the folder of data sets")
+        return
+    table = Table("taggers", "task", "system")
+    for task in arguments.tasks:
+        for system in arguments.systems:
+            package = SYSTEMS[system][0]
+            if importlib.util.find_spec(package) is None:
+                print(f"{system}: {package} is not installed; skipped")
+                continue
+            found = [measured(system, task, arguments.limit) for _ in range(arguments.repeats)]
+            runs = [run for run in found if run is not None]
+            if not runs:
+                continue
+            clocks = {key: float(np.median([run[key] for run in runs])) for key in CLOCKS}
+            own = {} if package == "dualgap" else {"simd": ""}
+            table.add(task=task, system=system, runs=len(runs), **{**runs[0], **clocks}, **own)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Schemes of chunks: labels that break their rules, and their repair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, compress, pairwise, repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualgap._choices import check_choice
+from dualgap._validation.copies import listed
+from dualgap.sequence._sentences import read_lengths
+from dualgap.sequence.metrics import chunks_of
+
+__all__ = ["repair_labels"]
+
+PREFIXES = {"bio": "BIO", "bioes": "BIOESLU"}
+
+
+def label_parts(label: Any, scheme: str) -> tuple[str, str]:
+    """Return the prefix and the kind of a label.
+
+    Raises
+    ------
+    ValueError
+        If it is no label of the scheme.
+    """
+    prefix, _, kind = str(label).partition("-")
+    if len(prefix) != 1 or prefix not in PREFIXES[scheme] or (prefix == "O") != (kind == ""):
+        msg = f'transitions: {label!r} is no label of the scheme "{scheme}" (such as "B-X" or "O")'
+        raise ValueError(msg)
+    return prefix, kind
+
+
+def repair_labels(y: Iterable[Sequence[str]], scheme: str = "bio") -> list[list[str]]:
+    """Return the labels of sentences with the same chunks in a scheme's notation.
+
+    Chunks are those that conlleval counts: an I without a chunk before it that it could continue
+    begins one. So IOB1, where B occurs only between chunks of one kind, becomes BIO, and labels
+    that obey the scheme stay as they are.
+
+    Parameters
+    ----------
+    y : iterable of sequences of str
+        The labels of each sentence.
+    scheme : {"bio", "bioes"}, default="bio"
+        The notation. With "bioes", labels that use "L" and "U" for "E" and "S" keep doing so.
+
+    Returns
+    -------
+    list of lists of str
+
+    Raises
+    ------
+    ValueError
+        If a label is not of the scheme.
+
+    Examples
+    --------
+    >>> repair_labels([["I-PER", "I-PER", "O", "I-LOC", "B-LOC"]])
+    [['B-PER', 'I-PER', 'O', 'B-LOC', 'B-LOC']]
+    """
+    check_choice("scheme", scheme, *PREFIXES)
+    sentences = [list(labels) for labels in y]
+    known = {label for labels in sentences for label in labels if label is not None}
+    prefixes = {label_parts(label, scheme)[0] for label in known}
+    ends = "LU" if prefixes & {"L", "U"} and not prefixes & {"E", "S"} else "ES"
+    return [_repaired(labels, scheme, ends) for labels in sentences]
+
+
+def _repaired(labels: list[Any], scheme: str, ends: str) -> list[Any]:
+    if None in labels:
+        # Unknown labels may belong to any chunk.
+        return labels
+    found = ["O"] * len(labels)
+    for start, end, kind in chunks_of(labels):
+        prefixes = "B" + "I" * (end - start - 1)
+        if scheme == "bioes":
+            prefixes = prefixes[:-1] + ends[0] if end - start > 1 else ends[1]
+        found[start:end] = [f"{prefix}-{kind}" for prefix in prefixes]
+    same = {"L": "E", "U": "S"}
+    both = zip(labels, found, strict=True)
+    # Labels that mean the same remain as they were written.
+    return [
+        a if same.get(a[0], a[0]) + a[1:] == same.get(b[0], b[0]) + b[1:] else b for a, b in both
+    ]
+
+
+def is_iob1(y: Iterable[Sequence[Any]]) -> bool:
+    """Whether each B comes after a chunk of its kind, as in IOB1."""
+    for labels in y:
+        for before, label in pairwise(["O", *map(str, labels)]):
+            if label[:2] == "B-" and before[2:] != label[2:]:
+                return False
+    return True
+
+
+Given = tuple[Any, Any, Any, Any, Any]
+"""Sentences, labels, weights of sentences, weights of tokens, and lengths."""
+
+
+def apply_rule(rule: str, scheme: str, given: Given) -> Given:
+    """Repair labels that the scheme forbids, or leave their sentences out."""
+    X, y, sample_weight, token_weight, lengths = given
+    labels = _split(y, lengths)
+    repaired = repair_labels(labels, scheme)
+    if rule == "repair":
+        y = repaired if lengths is None else list(chain.from_iterable(repaired))
+        return X, y, sample_weight, token_weight, lengths
+    keep = np.array([a == b for a, b in zip(labels, repaired, strict=True)], dtype=bool)
+    if len(keep) and not keep.any():
+        msg = f'y: `transitions` forbids the labels of all {len(keep)} sentences; use "repair"'
+        raise ValueError(msg)
+    labels = list(compress(labels, keep))
+    sample_weight = _part(sample_weight, keep)
+    if lengths is None:
+        if not hasattr(X, "shape") and isinstance(X, Iterable):
+            X = _sentences(X, keep)
+        elif len(X) == len(keep):
+            X = X[keep]
+        return X, labels, sample_weight, _part(token_weight, keep), None
+    rows = np.repeat(keep, lengths)
+    flat = list(chain.from_iterable(labels))
+    return X[rows], flat, sample_weight, _part(token_weight, rows), np.asarray(lengths)[keep]
+
+
+def _split(y: Any, lengths: Any) -> list[list[Any]]:
+    """Return the labels of each sentence."""
+    if lengths is None:
+        return [np.asarray(labels, dtype=object).tolist() for labels in listed(y, "y")]
+    flat = np.asarray(y, dtype=object).tolist()
+    ends = read_lengths(lengths, len(flat)).tolist()
+    return [flat[start:end] for start, end in pairwise(ends)]
+
+
+def _sentences(X: Iterable[Any], keep: NDArray[np.bool_]) -> Any:
+    """Leave sentences out; those without labels stay, and are reported later."""
+    if isinstance(X, Iterator):
+        return compress(X, chain(keep.tolist(), repeat(True)))
+    return list(compress(X, chain(keep.tolist(), repeat(True))))
+
+
+def _part(values: Any, keep: NDArray[np.bool_]) -> Any:
+    """Leave entries out; a wrong number of them is reported later."""
+    if values is None:
+        return None
+    entries = listed(values, "weights")
+    return list(compress(entries, keep)) if len(entries) == len(keep) else entries

@@ -1,0 +1,184 @@
+"""CRFsuite's model files, and its parameters in terms of ours."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentences import sentences
+
+from dualgap.sequence import SequenceTagger, read_crfsuite, write_crfsuite
+from dualgap.sequence._quark import hash_all
+
+X, Y = sentences(200)
+TEST, _ = sentences(1000, seed=1, noise=0.3)
+SAME: dict[str, Any] = {"pairs": "seen", "transitions": "seen", "boundaries": False}
+
+
+def assert_same(tagger: Any, model: SequenceTagger, sentences: Any) -> None:
+    """Compare predictions; labels that differ must be a tie."""
+    n_ties = 0
+    for sentence, labels in zip(sentences, model.predict(sentences), strict=True):
+        found = tagger.tag(sentence)
+        if found != labels:
+            n_ties += 1
+            scores = [tagger.probability(each) for each in (found, labels)]
+            assert scores[0] == pytest.approx(scores[1], rel=1e-9)
+    assert n_ties < 10
+
+
+def dictionaries(X: Any) -> Any:
+    """The features as python-crfsuite's dictionaries of strings, numbers and nested ones."""
+
+    def token(names: list[str]) -> dict[str, Any]:
+        parts = dict(name.split("=") for name in names)
+        return {**parts, "n": {"size": len(names) / 2, "all": list(parts.values())}, "up": True}
+
+    return [[token(names) for names in sentence] for sentence in X]
+
+
+def test_the_hash_is_jenkins() -> None:
+    # From the comments of lookup3.c.
+    assert hash_all([b"Four score and seven years ago"]).tolist() == [0x17770551]
+
+
+@pytest.mark.parametrize("loss", ["hamming", "logistic"])
+def test_a_file_that_we_wrote_is_the_same_model(loss: Any, tmp_path: Path) -> None:
+    model = SequenceTagger(loss, pairs="all", boundaries=False, random_state=0).fit(X, Y)
+    write_crfsuite(model, tmp_path / "model")
+    found = read_crfsuite(tmp_path / "model", loss)
+    assert found.state_features_ == model.state_features_
+    assert found.transition_features_ == model.transition_features_
+    assert found.predict(TEST) == model.predict(TEST)
+    write_crfsuite(found, tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+    found.save(tmp_path / "model.npz")
+    assert SequenceTagger.load(tmp_path / "model.npz").predict(TEST) == model.predict(TEST)
+
+
+@pytest.mark.parametrize("loss", ["hamming", "logistic"])
+def test_crfsuite_predicts_the_same_with_our_model(loss: Any, tmp_path: Path) -> None:
+    pycrfsuite = pytest.importorskip("pycrfsuite")
+    options = {"features": "crfsuite", "boundaries": False, "random_state": 0}
+    model = SequenceTagger(loss, **options).fit(dictionaries(X), Y)
+    write_crfsuite(model, tmp_path / "model")
+    tagger = pycrfsuite.Tagger()
+    tagger.open(str(tmp_path / "model"))
+    test = dictionaries(TEST)
+    assert_same(tagger, model, test)
+
+
+@pytest.mark.parametrize("algorithm", ["lbfgs", "pa", "l2sgd"])
+def test_we_predict_the_same_with_a_model_of_crfsuite(algorithm: str, tmp_path: Path) -> None:
+    pycrfsuite = pytest.importorskip("pycrfsuite")
+    trainer = pycrfsuite.Trainer(algorithm=algorithm, verbose=False)
+    trainer.set_params({"max_iterations": 20})
+    for sentence, labels in zip(dictionaries(X), Y, strict=True):
+        trainer.append(sentence, labels)
+    trainer.train(str(tmp_path / "model"))
+    tagger = pycrfsuite.Tagger()
+    tagger.open(str(tmp_path / "model"))
+    test = dictionaries(TEST)
+    model = read_crfsuite(tmp_path / "model")
+    assert_same(tagger, model, test)
+    for sentence in test[:50]:
+        labels, log_probability = model.predict_top_k([sentence], 1)[0][0]
+        tagger.set(sentence)
+        assert tagger.probability(labels) == pytest.approx(math.exp(log_probability))
+    write_crfsuite(model, tmp_path / "again")
+    again = pycrfsuite.Tagger()
+    again.open(str(tmp_path / "again"))
+    assert again.labels() == sorted(tagger.labels())
+    assert_same(again, model, test)
+
+
+def test_the_parameters_of_the_page_give_the_same_model(tmp_path: Path) -> None:
+    pycrfsuite = pytest.importorskip("pycrfsuite")
+    for c2, states, transitions in [(0.1, 0, 0), (1.0, 1, 0), (1.0, 0, 1)]:
+        trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
+        params = {"c1": 0.0, "c2": c2, "epsilon": 1e-9}
+        params |= {"feature.possible_states": states, "feature.possible_transitions": transitions}
+        trainer.set_params(params | {"delta": 1e-12, "max_iterations": 500})
+        for sentence, labels in zip(X, Y, strict=True):
+            trainer.append(sentence, labels)
+        trainer.train(str(tmp_path / "model"))
+        theirs = read_crfsuite(tmp_path / "model")
+        model = SequenceTagger(
+            "logistic",
+            C=1 / (2 * c2),
+            pairs="all" if states else "seen",
+            transitions="all" if transitions else "seen",
+            boundaries=False,
+            tol=1e-7,
+        ).fit(X, Y)
+        ours = {**model.state_features_, **model.transition_features_}
+        found = {**theirs.state_features_, **theirs.transition_features_}
+        assert ours.keys() == found.keys()
+        assert all(found[key] == pytest.approx(ours[key], abs=1e-3) for key in ours)
+
+
+@pytest.mark.parametrize(("c1", "c2"), [(0.5, 0.0), (0.5, 0.5)])
+def test_the_penalties_of_the_page_give_the_same_model(
+    c1: float, c2: float, tmp_path: Path
+) -> None:
+    pycrfsuite = pytest.importorskip("pycrfsuite")
+    trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
+    trainer.set_params({"c1": c1, "c2": c2, "epsilon": 1e-9, "delta": 1e-12})
+    for sentence, labels in zip(X, Y, strict=True):
+        trainer.append(sentence, labels)
+    trainer.train(str(tmp_path / "model"))
+    theirs = read_crfsuite(tmp_path / "model")
+    penalty: dict[str, Any] = {"penalty": "l1", "C": 1 / c1}
+    if c2 > 0:
+        total = c1 + 2 * c2
+        penalty = {"penalty": "elastic-net", "C": 1 / total, "l1_ratio": c1 / total}
+    model = SequenceTagger("logistic", **penalty, **SAME, tol=1e-4).fit(X, Y)
+    ours = {**model.state_features_, **model.transition_features_}
+    found = {**theirs.state_features_, **theirs.transition_features_}
+    for key in ours.keys() | found.keys():
+        assert found.get(key, 0.0) == pytest.approx(ours.get(key, 0.0), abs=0.03)
+
+
+def fitted(**options: Any) -> SequenceTagger:
+    return SequenceTagger(**{"boundaries": False, "random_state": 0, **options}).fit(X, Y)
+
+
+def test_models_without_a_counterpart(tmp_path: Path) -> None:
+    numbers = [[1 if label == "O" else 0 for label in labels] for labels in Y]
+    cases = [
+        (fitted(boundaries=True), "^boundaries: CRFsuite has no weights of boundaries"),
+        (fitted(transitions="bio"), "^transitions: CRFsuite forbids none"),
+        (fitted(transition_features=["w="]), "^transition_features: "),
+        (fitted(hash_bits=10), "^tagger: CRFsuite needs names"),
+        (fitted().fit([np.eye(2)], [["a", "b"]]), "^tagger: CRFsuite needs names"),
+        (fitted().fit(X, numbers), "^tagger: labels of CRFsuite are strings, got 0"),
+        (fitted().fit([[["a\0b"], ["c"]]], [["u", "v"]]), "cannot contain a zero character"),
+    ]
+    for model, message in cases:
+        with pytest.raises(ValueError, match=message):
+            write_crfsuite(model, tmp_path / "model")
+        assert not (tmp_path / "model").exists()
+
+
+def test_damaged_files_give_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    write_crfsuite(fitted(), path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    damaged = [b"", b"lCRF", b"x" * len(content), content[:-1], content[: len(content) // 2]]
+    for _ in range(300):
+        changed = bytearray(content)
+        changed[int(rng.integers(8, len(content)))] = int(rng.integers(256))
+        damaged.append(bytes(changed))
+    n_errors = 0
+    for each in damaged:
+        path.write_bytes(each)
+        try:
+            read_crfsuite(path).predict(TEST[:3])
+        except ValueError as error:
+            assert str(error).startswith(f"{path}: not a model of CRFsuite")  # noqa: PT017
+            n_errors += 1
+    assert n_errors > 10

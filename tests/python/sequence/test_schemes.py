@@ -1,0 +1,119 @@
+"""Labels that a scheme of chunks forbids."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dualgap.sequence import SequenceTagger, repair_labels
+from dualgap.sequence._transitions import transition_codes
+from dualgap.sequence.metrics import chunks_of
+
+BIO = ["O", "B-A", "I-A", "B-B", "I-B"]
+BIOES = ["O", "B-A", "I-A", "E-A", "S-A", "E-B", "S-B"]
+BILOU = ["O", "B-A", "I-A", "L-A", "U-A", "L-B", "U-B"]
+
+
+@pytest.mark.parametrize(("scheme", "labels"), [("bio", BIO), ("bioes", BIOES), ("bioes", BILOU)])
+def test_repairs_keep_the_chunks_and_obey_the_scheme(scheme: str, labels: list[str]) -> None:
+    classes = np.array(labels)
+    n = len(classes)
+    seen = np.zeros((n, n), dtype=bool)
+    allowed = transition_codes(scheme, classes, True, seen).reshape(n + 2, n) > 0
+    place = {label: at for at, label in enumerate(labels)}
+    n_valid = 0
+    for length in range(5):
+        sequences = [list(each) for each in itertools.product(labels, repeat=length)]
+        for own, repaired in zip(sequences, repair_labels(sequences, scheme), strict=True):
+            codes = [place[label] for label in own]
+            valid = all(allowed[a, b] for a, b in itertools.pairwise(codes))
+            valid &= not codes or bool(allowed[n, codes[0]] and allowed[n + 1, codes[-1]])
+            n_valid += valid
+            assert (repaired == own) == valid
+            assert chunks_of(repaired) == chunks_of(own)
+            assert repair_labels([repaired], scheme) == [repaired]
+    assert n_valid > 50
+
+
+def test_iob1_becomes_bio() -> None:
+    iob1 = [["I-A", "I-A", "B-A", "O", "I-B"], ["O"]]
+    assert repair_labels(iob1) == [["B-A", "I-A", "B-A", "O", "B-B"], ["O"]]
+    with pytest.raises(ValueError, match="'A' is no label of the scheme"):
+        repair_labels([["A"]])
+    with pytest.raises(ValueError, match=r"^scheme: "):
+        repair_labels([["O"]], "iob")
+
+
+X = [[["w=a"], ["w=b"]], [["w=a"], ["w=c"]], [["w=b"], ["w=a"]], [["w=c"]], [["w=d"]]]
+Y = [["B-A", "I-A"], ["O", "I-A"], ["B-A", "I-A"], ["I-A"], ["I-A"]]
+REPAIRED = [["B-A", "I-A"], ["O", "B-A"], ["B-A", "I-A"], ["B-A"], ["B-A"]]
+
+
+def test_an_error_counts_the_sentences_and_shows_three() -> None:
+    tagger = SequenceTagger(transitions="bio")
+    message = re.escape(
+        "y: `transitions` forbids the labels of 3 of 5 sentences: sentence 1 has I-A after O, "
+        "sentence 3 has I-A at the beginning, sentence 4 has I-A at the beginning; "
+        'set invalid="repair" or invalid="drop"'
+    )
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        tagger.fit(X, Y)
+    with pytest.raises(ValueError, match=r"4 of 5 sentences: .* sentence 3 has") as caught:
+        tagger.fit(X, [["I-A", "O"], ["O", "O"], ["I-A", "B-A"], ["I-A"], ["I-A"]])
+    assert "IOB1" in str(caught.value)
+
+
+def problem(kind: str) -> tuple[Any, Any, dict[str, Any]]:
+    if kind == "iterators":
+        return iter(X), iter(Y), {}
+    if kind == "matrix":
+        rows = np.concatenate([np.eye(4)[[ord(token[0][2]) - 97 for token in x]] for x in X])
+        return rows, np.concatenate(Y), {"lengths": [len(x) for x in X]}
+    return X, Y, {}
+
+
+@pytest.mark.parametrize("loss", ["hamming", "logistic"])
+@pytest.mark.parametrize("kind", ["lists", "iterators", "matrix"])
+def test_sentences_are_repaired_or_left_out(loss: Any, kind: str) -> None:
+    options: dict[str, Any] = {"transitions": "bio", "C": 1.0, "tol": 1e-3, "random_state": 0}
+    weights = np.arange(1.0, 6.0)
+    costs = [[2.0] * len(y) for y in Y]
+    given = {"token_weight": np.concatenate(costs) if kind == "matrix" else costs}
+    if loss == "logistic":
+        given = {}
+    found = {}
+    for rule in ("repair", "drop"):
+        sentences, labels, lengths = problem(kind)
+        model = SequenceTagger(loss, invalid=rule, **options)
+        found[rule] = model.fit(sentences, labels, weights, **given, **lengths).objective_
+    kept = [0, 2]
+    expected = SequenceTagger(loss, **options)
+    costs = {"token_weight": costs} if given else {}
+    assert expected.fit(X, REPAIRED, weights, **costs).objective_ == pytest.approx(found["repair"])
+    costs = {"token_weight": [costs["token_weight"][i] for i in kept]} if costs else {}
+    expected.fit([X[i] for i in kept], [Y[i] for i in kept], weights[kept], **costs)
+    assert expected.objective_ == pytest.approx(found["drop"])
+
+
+def test_rules_that_cannot_apply() -> None:
+    with pytest.raises(ValueError, match=r'^invalid: transitions other than "bio" and "bioes"'):
+        SequenceTagger(invalid="drop").fit(X, Y)
+    with pytest.raises(ValueError, match=r"^invalid: must be"):
+        SequenceTagger(transitions="bio", invalid="fix").fit(X, Y)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="forbids the labels of all 2 sentences"):
+        SequenceTagger(transitions="bio", invalid="drop").fit(X[3:], Y[3:])
+    with pytest.raises(ValueError, match="sample_weight"):
+        SequenceTagger(transitions="bio", invalid="drop").fit(X, Y, [1.0])
+    model = SequenceTagger(transitions="bio", invalid="drop", C="validation", random_state=0)
+    assert model.fit(X * 4, Y * 4).predict(X[:1]) == Y[:1]
+
+
+def test_the_scheme_survives_a_file(tmp_path: Any) -> None:
+    model = SequenceTagger(transitions="bio", invalid="repair").fit(X, Y)
+    model.save(tmp_path / "model.npz")
+    loaded = SequenceTagger.load(tmp_path / "model.npz")
+    assert (loaded.transitions, loaded.invalid) == ("bio", "repair")
