@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::linalg::vectors::padded;
 
-/// Where a block's parts lie, each padded for the inner loops: sums over whole lanes need no remainder.
+/// Layout of a block's parts, each padded for the inner loops: sums over whole lanes need no remainder.
 ///
 /// `l` (m) | `v`: Var(l_c), m | `x`: Cov(l_c, p), m × k | `p` (k) | `e`: E\[p pᵀ\], lower triangle by rows.
 /// Factors and their second moments lie together: most sums run over both.
@@ -34,29 +34,29 @@ impl BlockLayout {
     pub fn stride(self) -> usize {
         2 * self.m_pad() + self.m * self.k_pad + self.moments()
     }
-    /// Where l lies.
+    /// Range of l.
     pub fn l(self) -> Range<usize> {
         0..self.m
     }
-    /// Where v lies.
+    /// Range of v.
     pub fn v(self) -> Range<usize> {
         self.m_pad()..self.m_pad() + self.m
     }
-    /// Where x lies.
+    /// Range of x.
     pub fn x(self) -> Range<usize> {
         let start = 2 * self.m_pad();
         start..start + self.m * self.k_pad
     }
-    /// Where p lies.
+    /// Range of p.
     pub fn p(self) -> Range<usize> {
         let start = self.x().end;
         start..start + self.k_pad
     }
-    /// Where e lies.
+    /// Range of e.
     pub fn e(self) -> Range<usize> {
         self.stride() - self.pairs..self.stride()
     }
-    /// Where p and e lie.
+    /// Range of p and e.
     pub fn p_and_e(self) -> Range<usize> {
         self.x().end..self.stride()
     }

@@ -1,6 +1,6 @@
 //! Pairs sorted by row, those of one row in the order in which they were given.
 
-/// Where sorting by rows puts each pair.
+/// New places of pairs that are sorted by rows.
 #[derive(Debug)]
 pub(super) struct ByRow {
     /// Row r has the pairs `offsets[r]..offsets[r + 1]`.
@@ -33,7 +33,7 @@ impl ByRow {
         self.offsets.windows(2).map(|ends| ends[1] - ends[0]).collect()
     }
 
-    /// The pairs' values in their new order; none if there are none.
+    /// The pairs' values in their new order; empty if `values` is.
     pub fn sorted<T: Copy + Default>(&self, values: &[T]) -> Vec<T> {
         let mut result = vec![T::default(); values.len()];
         for (value, &slot) in values.iter().zip(&self.slots) {

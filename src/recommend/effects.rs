@@ -26,7 +26,7 @@ pub struct Groups<'a> {
 pub(super) struct SortedGroups {
     /// Group of each rating, sorted by the side's rows.
     pub of: Vec<u32>,
-    /// Where the groups of each row start, and where the last one's end.
+    /// Start of the groups of each row, then the end of the last row's.
     pub offsets: Vec<usize>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Effects {
 /// Prior variance before it is learned.
 const START_VARIANCE: f64 = 0.3;
 
-/// What is added to the variances, against weights that all agree.
+/// Addition to the variances, for weights that all agree.
 const FLOOR: f64 = 1e-6;
 
 impl Effects {
@@ -101,7 +101,7 @@ impl Effects {
         self.covariance = &self.scatter / self.n().max(1.0) + Array2::<f64>::eye(self.m) * FLOOR;
     }
 
-    /// What the updates of all groups need to know of the prior.
+    /// Inverse covariance of the prior, which the updates of all groups share.
     pub fn precision(&self) -> Result<Vec<f64>> {
         Ok(inverse(&self.covariance)?.matrix.into_raw_vec_and_offset().0)
     }
@@ -144,7 +144,7 @@ pub(super) struct OwnEffects<'a> {
     pub first: usize,
 }
 
-/// What groups add to the outputs of a row's ratings, and what the ratings say of the row's groups.
+/// Terms that groups add to the outputs of a row's ratings, and the sums over these ratings for the row's groups.
 #[derive(Debug, Default)]
 pub(super) struct Shifts {
     /// Mean and variance for each rating and output, n_ratings × m.

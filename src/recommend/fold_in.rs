@@ -79,7 +79,7 @@ pub fn fold_in(
         return Err(Error::argument("model", "its arrays do not fit together"));
     }
     check_ratings(&ratings, &output.likelihood)?;
-    // Blocks of those alone that were rated, numbered anew in their order.
+    // Blocks of the rated items alone, numbered again in their order.
     let mut rated: BTreeMap<u32, u32> = ratings.items.iter().map(|&item| (item, 0)).collect();
     let mut others = vec![0.0; rated.len() * layout.stride()];
     for (number, ((item, at), block)) in

@@ -1,4 +1,4 @@
-//! Who takes up what: least squares over all pairs of users and items, observed or not.
+//! Factors of clicks: least squares over all pairs of users and items, observed or not.
 //!
 //! An observed pair has a target t (1 for a like, less for another rating), every other pair the target 0
 //! with a small weight α (Hu, Koren and Volinsky 2008; in the form of Rendle, Krichene, Zhang and Koren
@@ -246,7 +246,7 @@ impl WithSimd for Solve<'_> {
             padded_axpy(z, w * t, b);
         }
         for at in 0..d {
-            // What pads the factors is 0 everywhere: with a ridge it stays so.
+            // The padding of the factors is 0 everywhere: with a ridge it stays 0.
             matrix[at * d + at] += ridge;
         }
         solve_semidefinite(matrix, z);

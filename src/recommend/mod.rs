@@ -9,7 +9,7 @@
 //!
 //! where a side's block z = \[p; l\] collects what the basis and the linear weights say of one user or
 //! item: its own part plus that of its features. (Pairs inside a side depend on that side alone and
-//! stand in its linear weights.) Instead of a point, each block carries a Gaussian N(z, S); its prior,
+//! are part of its linear weights.) Instead of a point, each block carries a Gaussian N(z, S); its prior,
 //! a regression on the side's features and a full covariance, is learned. The logistic terms are bounded
 //! by the quadratic of Jaakkola and Jordan (2000), so that every step has a closed form
 //! (docs/mathematics/recommender.md):

@@ -47,10 +47,10 @@ pub(super) struct Prior<'a> {
     /// The mean of log(1 + ratings), from which B counts it.
     centre: f64,
     settings: PriorSettings,
-    /// What the covariance is divided by: n, and the features' weights as far as the data determine them,
+    /// Divisor of the covariance: n, and the features' weights as far as the data determine them,
     /// tr F Fᵀ (F Fᵀ + η I)⁻¹. Their own prior, N(0, Σ/η), has them speak on Σ, too.
     degrees: f64,
-    /// What is added to the scatter's diagonal: next to nothing against blocks that all agree, and a scale
+    /// Addition to the scatter's diagonal: a small one for blocks that all agree, and a scale
     /// for the degrees beyond n, without which the covariance would go to 0 with the sweeps.
     floor: Array1<f64>,
     /// Σ log of all scales that the bases were divided by: the degrees beyond n are counted in the scale of
@@ -58,7 +58,7 @@ pub(super) struct Prior<'a> {
     log_scale: f64,
 }
 
-/// What a prior says of an id that had no part in the fit.
+/// The prior of an id that had no part in the fit.
 #[derive(Debug, Clone)]
 pub struct LearnedPrior {
     /// Y₀, 1 or 2 × (k + m).
@@ -145,7 +145,7 @@ impl<'a> Prior<'a> {
         }
     }
 
-    /// What has been learned, in the form in which it serves other ids.
+    /// The learned prior in the form that other ids need.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
@@ -283,7 +283,7 @@ impl<'a> Prior<'a> {
     }
 }
 
-/// What is added to all weights of a prior's mean, and to the mean itself.
+/// Additions to all weights of a prior's mean, and to the mean itself.
 struct Step {
     base_weights: Array2<f64>,
     dual: Array2<f64>,
@@ -304,7 +304,7 @@ fn determined(f: &Features<'_>, ridge: f64, interrupt: &Interrupt) -> Result<f64
 /// Vectors of signs; the error of the trace is a few per cent, and what follows from it far less.
 const PROBES: usize = 16;
 
-/// What is added to the variances, against blocks that all agree.
+/// Addition to the variances, for blocks that all agree.
 const FLOOR: f64 = 1e-6;
 
 /// The variance, in units of the random start, that a degree of freedom of the features stands for.
@@ -365,7 +365,7 @@ pub(super) fn inverse(a: &Array2<f64>) -> Result<Inverse> {
     cholesky::invert(a).ok_or_else(indefinite)
 }
 
-/// What is said where an inverse does not exist.
+/// The error for an inverse that does not exist.
 pub(super) fn indefinite() -> Error {
     let message =
         "a covariance is no longer positive definite; use fewer components or less weight";

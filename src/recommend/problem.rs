@@ -1,4 +1,4 @@
-//! Ratings, how they follow from the machine's outputs, and what the fit is told.
+//! Ratings, their likelihood given the machine's outputs, and the settings of a fit.
 
 use ndarray::Array2;
 
@@ -21,7 +21,7 @@ pub struct Ratings<'a> {
     pub n_users: usize,
     /// Number of items.
     pub n_items: usize,
-    /// Groups of a user's ratings, and of an item's, with linear weights of their own.
+    /// Groups of a user's ratings, and of an item's, each with its linear weights.
     pub groups: [Groups<'a>; 2],
 }
 
@@ -87,7 +87,7 @@ pub struct Factors {
     pub intercept: Vec<f64>,
 }
 
-/// Refuses what cannot be used.
+/// Checks the settings.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] naming the argument.
@@ -109,7 +109,7 @@ pub(super) fn check(ratings: &Ratings<'_>, settings: &VariationalSettings<'_>) -
     check_ratings(ratings, &settings.likelihood)
 }
 
-/// Refuses ratings that cannot be used.
+/// Checks the ratings.
 pub(super) fn check_ratings(ratings: &Ratings<'_>, likelihood: &Likelihood) -> Result<()> {
     let fail = |message: &str| Err(Error::argument("ratings", message));
     let n = ratings.values.len();

@@ -13,7 +13,7 @@ use crate::interrupt::Interrupt;
 /// Items that a user is not to get.
 #[derive(Debug, Clone, Copy)]
 pub struct Excluded<'a> {
-    /// Where the items of each user start in `items`, and where the last one's end.
+    /// Start of the items of each user in `items`, then the end of the last user's.
     pub offsets: &'a [i64],
     /// The items.
     pub items: &'a [i32],

@@ -14,11 +14,11 @@
 //! | l, l' | `l`, `l2` | mean linear weights, m |
 //! | v, v' | `v`, `v2` | Var(l_c), m |
 //! | x, x' | `x`, `x2` | Cov(l_c, p), m × k |
-//! | e, e' | `e` | E\[ppᵀ\], E\[qqᵀ\], lower triangles packed, beside p and q |
+//! | e, e' | `e` | E\[ppᵀ\], E\[qqᵀ\], lower triangles packed, after p and q |
 //! | U, b | `weights`, `intercept` | the output layer |
 //! | κ, ω | `mean`, `variance` (overwritten) | slope and curvature of a rating's bound |
 //! | g | `pull` | κ − ω (b + l') |
-//! | `wide`, `long` | ranges | output c's k (padded) values, and those beside its pairs |
+//! | `wide`, `long` | ranges | output c's k (padded) values, and those followed by its pairs |
 
 use pulp::{Simd, WithSimd};
 
@@ -69,7 +69,7 @@ impl<'a> PackedOutput<'a> {
 pub(super) struct RowSums {
     /// U_c ∘ p, m × k.
     up: Vec<f64>,
-    /// 2 U_c ∘ x_c beside U_c U_cᵀ ∘ E\[p pᵀ\], m × (k + pairs): the coefficients of q and E\[q qᵀ\].
+    /// 2 U_c ∘ x_c, then U_c U_cᵀ ∘ E\[p pᵀ\], m × (k + pairs): the coefficients of q and E\[q qᵀ\].
     second: Vec<f64>,
     /// E o, then κ, then g; and Var o, then ω; for each output and rating of a group.
     mean: Vec<f64>,
@@ -78,7 +78,7 @@ pub(super) struct RowSums {
     pub omega: Vec<f64>,
     /// Σ g per output.
     pub pull: Vec<f64>,
-    /// Σ ω q beside Σ ω E\[q qᵀ\], m × (k + pairs).
+    /// Σ ω q, then Σ ω E\[q qᵀ\], m × (k + pairs).
     pub omega_moments: Vec<f64>,
     /// Σ g q, m × k.
     pub pull_q: Vec<f64>,
@@ -96,7 +96,7 @@ pub(super) struct RatedRow<'a> {
     pub weights: &'a [f64],
     /// The blocks of all partners.
     pub others: &'a [f64],
-    /// What the ratings' groups add to each rating's outputs: means and variances, n × m; or empty.
+    /// Means and variances that the ratings' groups add to each rating's outputs, n × m; or empty.
     pub shifts: (&'a [f64], &'a [f64]),
 }
 
@@ -140,7 +140,7 @@ impl RowSums {
         arch().dispatch(Gather { sums: self, output, row, totals, from: 0, bounds: None });
     }
 
-    /// The bounds of a row's ratings as they stand.
+    /// The present bounds of a row's ratings.
     pub fn record(
         &mut self,
         output: &PackedOutput<'_>,
@@ -153,7 +153,7 @@ impl RowSums {
             values.clear();
         }
         let bounds = Some(RatingBounds { outputs, kappa, omega });
-        // What counts is the bound after the groups' update.
+        // Only the bound after the groups' update counts.
         let before = (totals.bound, totals.squares);
         arch().dispatch(Gather { sums: self, output, row, totals, from: 0, bounds });
         (totals.bound, totals.squares) = before;
@@ -184,16 +184,16 @@ impl RowSums {
     }
 }
 
-/// The loops of [`RowSums::gather`]: a type of its own, since only what is inlined into its body is
-/// compiled for the processor at hand.
+/// The loops of [`RowSums::gather`]: a separate type, since only code that is inlined into its body is
+/// compiled for the present processor.
 struct Gather<'a> {
     sums: &'a mut RowSums,
     output: &'a PackedOutput<'a>,
     row: RatedRow<'a>,
     totals: &'a mut SweepSums,
-    /// The first rating of the group of ratings at hand.
+    /// The first rating of the present group of ratings.
     from: usize,
-    /// Where the bounds go, if they alone are wanted.
+    /// Receives the bounds, if they alone are wanted.
     bounds: Option<RatingBounds<'a>>,
 }
 

@@ -64,7 +64,7 @@ pub(super) fn update_rows(
     Ok(total)
 }
 
-/// What all tasks of an update share.
+/// Data that all tasks of an update share.
 struct Update<'a, 'b> {
     side: &'a Side<'b>,
     others: Others<'a>,
@@ -178,7 +178,7 @@ impl Update<'_, '_> {
         }
     }
 
-    /// What the groups of both sides add to a row's outputs.
+    /// Adds the terms of both sides' groups to a row's outputs.
     fn shift(&self, row: usize, own: Option<&OwnEffects<'_>>, shifts: &mut Shifts) {
         let range = self.ratings(row);
         shifts.clear(range.len(), self.side.layout.m);

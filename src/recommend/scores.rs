@@ -32,13 +32,13 @@ pub struct Part {
     width: usize,
     rows: Vec<f32>,
     panels: Vec<f32>,
-    /// Of each output.
+    /// Weight of each output.
     weights: Vec<f32>,
 }
 
 impl Part {
     /// `users`: for each user and output the `width` factors and the user's offset; `items`: for each item
-    /// the `width` factors and an offset for each output. The part counts `weight` times.
+    /// the `width` factors and an offset for each output. The part is multiplied by `weight`.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for lengths that do not fit together.
@@ -70,7 +70,7 @@ impl Part {
         Ok(Self { link, width, rows: users.to_vec(), panels, weights })
     }
 
-    /// Whether this is a part of the scores of so many users and items.
+    /// Whether this is a part of the scores of this number of users and items.
     pub(super) fn fits(&self, n_users: usize, n_items: usize) -> bool {
         let (width, m) = (self.width, self.weights.len());
         self.rows.len() == n_users * m * (width + 1)

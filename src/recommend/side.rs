@@ -33,7 +33,7 @@ pub(super) struct Side<'a> {
     pub layout: BlockLayout,
     /// Number of rows (users or items).
     pub n: usize,
-    /// Where the ratings of each row start, and where the last one's end.
+    /// Start of the ratings of each row, then the end of the last row's.
     pub offsets: Vec<usize>,
     /// The other side of each rating, sorted by rows: a sweep reads them from front to back.
     pub partners: Vec<u32>,
@@ -57,7 +57,7 @@ pub(super) struct Side<'a> {
     pub parts: Vec<Range<usize>>,
 }
 
-/// What a sweep changes of a side.
+/// State of a side that a sweep changes.
 #[derive(Debug)]
 pub(super) struct SideState<'a> {
     blocks: Vec<f64>,

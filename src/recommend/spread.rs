@@ -12,7 +12,7 @@ use super::block::{BlockLayout, pairs};
 /// having one), as v (m) | x (m × k) | Cov p, lower triangle by rows.
 pub type Spread = Array2<f64>;
 
-/// The row of a [`Spread`] for an id with so many ratings.
+/// The row of a [`Spread`] for an id with `count` ratings.
 fn class(count: usize, n_classes: usize) -> usize {
     (count.max(1).ilog2() as usize).min(n_classes - 1)
 }
@@ -64,7 +64,7 @@ fn covariances(layout: BlockLayout, block: &[f64]) -> impl Iterator<Item = f64> 
     v.chain(x).chain(cov)
 }
 
-/// The block with this mean \[p; l\] of an id with so many ratings.
+/// The block with this mean \[p; l\] of an id with this number of ratings.
 pub(super) fn block_of(
     layout: BlockLayout,
     mean: ArrayView1<'_, f64>,

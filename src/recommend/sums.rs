@@ -1,10 +1,10 @@
-//! What half a sweep adds up over all ratings, beside the blocks that it updates.
+//! Sums over all ratings of half a sweep, in addition to the blocks that it updates.
 
 use ndarray::Array2;
 
 use super::block::BlockLayout;
 
-/// What a half sweep adds up over all ratings.
+/// Sums over all ratings of half a sweep.
 #[derive(Debug, Clone)]
 pub(super) struct SweepSums {
     /// The likelihood's bound before the update.

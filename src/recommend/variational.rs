@@ -25,11 +25,11 @@ pub struct VariationalRefit<'a> {
     output: OutputLayer,
     sweep: usize,
     objective: f64,
-    /// What the last objective belongs to, where the next sweep may have to be undone.
+    /// State of the last objective, if the next sweep may have to be undone.
     kept: Option<State<'a>>,
 }
 
-/// What a sweep changes.
+/// State that a sweep changes.
 #[derive(Debug)]
 struct State<'a> {
     users: SideState<'a>,
@@ -88,7 +88,7 @@ impl<'a> VariationalRefit<'a> {
         Ok(Self { settings, users, items, output, sweep: 0, objective: f64::INFINITY, kept: None })
     }
 
-    /// The means as they stand.
+    /// The present means.
     pub fn factors(&self) -> Factors {
         Factors {
             users: self.users.means(),
@@ -103,7 +103,7 @@ impl<'a> VariationalRefit<'a> {
         [&self.users, &self.items].map(|side| side.effects.as_ref().map(Effects::table))
     }
 
-    /// What the blocks of further ids need, of users and of items.
+    /// Priors and covariances of users and of items, which the blocks of further ids need.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
@@ -205,7 +205,7 @@ impl Solver for VariationalRefit<'_> {
             fit_output(&mut self.output, &sums, &self.settings)?;
         }
         self.sweep += 1;
-        // What is learned late (the priors, U) gains before it has settled.
+        // Parts that are learned late (the priors, U) gain before they have settled.
         let settled = sweep > self.settings.hold + 1
             && self.objective - objective <= self.settings.tol * objective.abs();
         self.objective = objective;

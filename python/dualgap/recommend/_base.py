@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -64,6 +65,8 @@ class RecommenderParts(Estimator):
     _click_model: ClickModel | None
     # Pairs with ratings, as ones.
     _seen: sp.csr_array
+    # Numbers of ratings of the items, where `_seen` is not that of the fit.
+    _item_counts: NDArray[np.intp] | None = None
     # How features of users and of items become numbers; None without features.
     _encoders: tuple[FeatureEncoder | None, FeatureEncoder | None]
 
@@ -82,6 +85,18 @@ class RecommenderParts(Estimator):
 
     def _one_of_each_pair(self, table: RatingTable, name: str = "ratings") -> RatingTable:
         return count_clicks(table, name) if self._counts else last_of_each_pair(table)
+
+    def _without_users(self) -> Self:
+        """A copy that knows no user."""
+        light = copy.copy(self)
+        light.user_ids_ = self.user_ids_[:0]
+        light._item_counts = np.bincount(self._seen.indices, minlength=len(self.item_ids_))
+        light._seen = sp.csr_array((0, len(self.item_ids_)))
+        if self._rating_model is not None:
+            light._rating_model = self._rating_model.without_users()
+        if self._click_model is not None:
+            light._click_model = self._click_model.without_users()
+        return light
 
     def _with_former(self, new: RatingTable, side: Literal["users", "items"]) -> RatingTable:
         """The former clicks of the users (or items) of a table, followed by the table."""

@@ -132,6 +132,11 @@ class ClickModel:
         """The vectors of all items in single precision, each followed by its offset of 0."""
         return np.pad(self.items[:-1].astype(np.float32), ((0, 0), (0, 1)))
 
+    def without_users(self) -> ClickModel:
+        """The model with the row of unknown users alone."""
+        empty = sp.csr_array((1, len(self.items) - 1), dtype=np.float32)
+        return replace(self, users=self.users[-1:], history=empty)
+
     def insert(self, new: NewRatings, vectors: FloatArray, targets: FloatArray) -> ClickModel:
         """The model with vectors and clicks of new ids."""
         changed: Any = {new.side: new.insert_rows(getattr(self, new.side), vectors)}

@@ -338,6 +338,11 @@ class RatingModel:
         """Factors of all items, whose cosines compare items."""
         return np.hstack([machine.item_vectors() for machine in self.machines])
 
+    def without_users(self) -> RatingModel:
+        """The model with the row of unknown users alone."""
+        machines = [replace(machine, users=machine.users[-1:]) for machine in self.machines]
+        return replace(self, machines=machines, times=None)
+
     def fold_in(self, new: NewRatings, n_threads: int) -> RatingModel:
         """Add rows of new ids, by the priors of the machines."""
         values, levels = new.values, self.scale.levels

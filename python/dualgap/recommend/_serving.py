@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -165,9 +166,13 @@ class FittedRecommender(RecommenderParts):
         """
         check_is_fitted(self)
         check_positive("n", n, integer=True)
-        if ratings is not None and users is None:
-            users = read_ratings(ratings, self._columns()).users.unique()
-        model = self if ratings is None else self.fold_in(ratings)
+        model = self
+        if ratings is not None:
+            rated = read_ratings(ratings, self._columns()).users.unique()
+            users = rated if users is None else read_id_list(users, "users")
+            # Nothing of the size of all users is copied for new ones.
+            light = users.isin(rated).all() and not users.isin(self.user_ids_).any()
+            model = (self._without_users() if light else self).fold_in(ratings)
         catalogue, seen = model._catalogue, model._seen
         names = catalogue.users if users is None else read_id_list(users, "users")
         rows = catalogue.find_users(names, unknown)
@@ -175,8 +180,8 @@ class FittedRecommender(RecommenderParts):
         excluded = None
         if isinstance(exclude, Mapping):
             excluded = excluded_items(names, catalogue, exclude)
-        if rank_by is None and self._click_model is not None and not allowed[seen.indices].any():
-            rank_by = "like"
+        if rank_by is None and self._click_model is not None and not allowed.all():
+            rank_by = None if allowed[self._seen.indices].any() else "like"
         threads = resolve_threads(self.n_jobs)
         candidates = Candidates(allowed, seen if exclude_seen else None, threads, excluded)
         ranking = model._model(self._ranking(rank_by))
@@ -337,6 +342,8 @@ class FittedRecommender(RecommenderParts):
             table = self._with_former(table, side) if add else table
         given = table, self._catalogue, self._seen, side, described
         new = NewRatings.of(*given, histories=self.history_features in (True, side))
+        if self._item_counts is not None:
+            new = replace(new, counts=self._item_counts)
         n_threads = resolve_threads(self.n_jobs)
         folded = copy.copy(self)
         if self._rating_model is not None:

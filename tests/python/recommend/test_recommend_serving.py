@@ -311,3 +311,19 @@ def test_a_missing_feature_is_named(small: pd.DataFrame) -> None:
         quick().fit(small, user_features=features)
     with pytest.raises(ValueError, match="infinity"):
         quick().fit(small, item_features=sp.csr_array([[np.inf]]))
+
+
+@pytest.mark.parametrize("rank_by", ["rating", "like"])
+def test_lists_of_raters_are_those_of_a_recommender_that_knows_them(
+    ratings: pd.DataFrame, rank_by: Any
+) -> None:
+    model = quick(history_features=True).fit(ratings)
+    some = ratings[ratings["user"] < 3]
+    new = some.assign(user=UNKNOWN + some["user"])
+    for given in (new, pd.concat([new, some.iloc[::2]])):
+        expected = model.fold_in(given).recommend(given["user"].unique(), 7, rank_by=rank_by)
+        found = model.recommend(ratings=given, n=7, rank_by=rank_by)
+        pd.testing.assert_frame_equal(found, expected)
+    both = model.recommend([UNKNOWN, 50], 7, ratings=new, rank_by=rank_by)
+    wanted = model.fold_in(new).recommend([UNKNOWN, 50], 7, rank_by=rank_by)
+    pd.testing.assert_frame_equal(both, wanted)

@@ -10,7 +10,7 @@ use ndarray::Array2;
 
 const N: usize = 40;
 
-/// Users take up the items of their own half, two in three of them.
+/// Users take up the items of the same half, two in three of them.
 fn pairs() -> (Vec<u32>, Vec<u32>) {
     let all = (0..N * N).map(|pair| ((pair / N) as u32, (pair % N) as u32));
     all.filter(|(u, i)| u % 2 == i % 2 && (u / 2 + i / 2) % 3 > 0).unzip()
