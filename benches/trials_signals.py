@@ -135,7 +135,7 @@ COMMANDS: dict[str, tuple[list[str], Callable[[Path], Any] | None]] = {
         ["recommend", "--data", "ratings.csv", "--save", "model", "--user", "1"],
         OrdinalRecommender.load,
     ),
-    "tag train": (["tag", "train", "template", "words", "model"], SequenceTagger.load),
+    "tag train": (["tag", "train", "-t", "template", "words", "model"], SequenceTagger.load),
 }
 
 

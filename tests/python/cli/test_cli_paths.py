@@ -124,7 +124,7 @@ def write_models() -> None:
     Path("ratings.csv").write_text(f"user,item\n{pairs}")
     for command in (
         "fit -q rows.npz m",
-        "tag train -q template tokens t",
+        "tag train -q -t template tokens t",
         "recommend --quiet --likes --data ratings.csv --save r",
     ):
         assert CliRunner().invoke(main, command.split()).exit_code == 0
@@ -230,7 +230,7 @@ def test_streams_that_are_closed_or_full_give_one_line() -> None:
         "predict rows.npz m /dev/full": "No space left on device: '/dev/full'",
         "tag predict tokens t /dev/full": "No space left on device: '/dev/full'",
         "fit -q rows.npz /dev/full": "No space left on device: '/dev/full'",
-        "tag train -q template tokens /dev/full": "No space left on device: '/dev/full'",
+        "tag train -q -t template tokens /dev/full": "No space left on device: '/dev/full'",
     }
     found = run_with_streams(list(cases))
     for (command, message), (status, notes) in zip(cases.items(), found, strict=True):
@@ -246,7 +246,7 @@ def test_a_model_is_written_with_any_stream_closed() -> None:
     streams = [">&-", "2>&-", "<&-", ">&- 2>&- <&-"]
     commands = {
         "m": "fit rows.npz",
-        "t": "tag train template tokens",
+        "t": "tag train -t template tokens",
         "r": "recommend --likes --data ratings.csv --save",
     }
     for model, command in commands.items():
@@ -266,7 +266,7 @@ def test_a_model_is_written_with_any_stream_closed() -> None:
     "command",
     [
         "fit -q rows.npz model",
-        "tag train -q template tokens model",
+        "tag train -q -t template tokens model",
         "tag predict tokens tagger model",
         "recommend --quiet --likes --data ratings.csv --save model",
     ],
@@ -284,7 +284,7 @@ pairs = "".join(f"{{at % 499}},i{{at}}\\n" for at in range(3000))
 open("ratings.csv", "w").write("user,item\\n" + pairs)
 run = {sys.executable!r}, "-m", "dualgap.cli"
 if "tagger" in {command!r}:
-    train = "tag train -q -p 1 template tokens tagger"
+    train = "tag train -q -p 1 -t template tokens tagger"
     subprocess.run([*run, *train.split()], check=True, stdout=-1)
 before = sorted(os.listdir("."))
 with open("filler", "wb", buffering=0) as file:

@@ -57,6 +57,16 @@ SAVED: dict[str, tuple[Any, Any, Any]] = {
         SENTENCES,
         TAGS,
     ),
+    "raw sentences": (
+        SequenceTagger(
+            features=["U0:%x[0,0]", "B1:%x[0,0]"],
+            transitions="bio",
+            invalid="repair",
+            random_state=0,
+        ),
+        [["the", "cat"], ["it"]] * 4,
+        [["I-A", "I-A"], ["O"]] * 4,
+    ),
 }
 
 
