@@ -8,10 +8,12 @@ extras that the examples need, and runs every example of the README, the pages a
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 SMOKE = Path(__file__).with_name("smoke.py").resolve()
@@ -20,12 +22,24 @@ EXTRAS = "recommend,plot,onnx,distributed"
 MAX_BYTES = 6_000_000
 
 
+def check_sbom(wheel: Path) -> None:
+    """Exit with an error unless the wheel lists its crates as PEP 770 says."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if ".dist-info/sboms/" in name]
+        found = [json.loads(archive.read(name)) for name in names]
+    crates = {each["name"] for sbom in found for each in sbom.get("components", [])}
+    if not {"pyo3", "rayon"} <= crates:
+        sys.exit(f"error: the wheel has no list of its crates in dist-info/sboms, but {names}")
+    print(f"{len(crates)} components in {', '.join(names)}")
+
+
 def main() -> None:
     python, wheel = sys.argv[1], Path(sys.argv[2]).resolve()
     size = wheel.stat().st_size
     print(f"{wheel.name}: {size} bytes")
     if size > MAX_BYTES:
         sys.exit(f"error: a wheel must have at most {MAX_BYTES} bytes")
+    check_sbom(wheel)
     constraint = ["--constraint", str(Path(sys.argv[3]).resolve())] if len(sys.argv) > 3 else []
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([python, "-m", "venv", "--without-pip", f"{folder}/venv"], check=True)

@@ -65,8 +65,23 @@ def test_one_version_everywhere() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert cargo["version"] == citation["version"] == dualgap.__version__
     assert cargo["license"] == citation["license"]
+    recipe = yaml.safe_load((ROOT / "recipe/recipe.yaml").read_text("utf-8"))
+    assert cargo["version"] == recipe["context"]["version"]
+    assert cargo["license"] == recipe["about"]["license"]
     toolchain = (ROOT / "scripts/toolchain").read_text("utf-8")
     assert f"Rust {cargo['rust-version']} or newer" in toolchain
+
+
+def test_the_conda_package_has_the_dependencies_of_the_wheel() -> None:
+    recipe = yaml.safe_load((ROOT / "recipe/recipe.yaml").read_text("utf-8"))
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    project = pyproject["project"]
+    own = [f"python{project['requires-python']}", *project["dependencies"]]
+    assert [name.replace(" ", "") for name in recipe["requirements"]["run"]] == own
+    (builder,) = pyproject["build-system"]["requires"]
+    assert builder in [name.replace(" ", "") for name in recipe["requirements"]["host"]]
+    assert recipe["about"]["summary"] == project["description"]
+    assert recipe["about"]["license_file"] == project["license-files"]
 
 
 def test_the_releasing_repository_is_where_the_project_lives() -> None:

@@ -24,7 +24,7 @@ class _Finite(click.FloatRange):
     name = "number"
 
     def _describe_range(self) -> str:
-        # Of a range without bounds, click prints "x<=None".
+        # Without bounds, click prints "x<=None".
         return "" if self.min is None and self.max is None else super()._describe_range()
 
     def convert(
