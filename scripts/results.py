@@ -1,4 +1,4 @@
-"""Fill the figures of README.md and of the pages in docs from the files in benches/results.
+"""Fill the figures of README.md, the paper and docs from the files in benches/results.
 
 Usage: python scripts/results.py [--check] [ROOT]
 
@@ -275,8 +275,12 @@ def loose_tables(text: str) -> list[int]:
 
 
 def pages(root: Path) -> list[Path]:
-    """README.md and all pages that are not generated."""
-    found = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    """README.md, the paper and all pages that are not generated."""
+    found = [
+        root / "README.md",
+        root / "paper" / "paper.md",
+        *sorted((root / "docs").rglob("*.md")),
+    ]
     return [path for path in found if path.exists() and "tutorials" not in path.parts]
 
 
