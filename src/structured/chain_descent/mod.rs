@@ -9,8 +9,11 @@ mod active_labels;
 mod average;
 mod image;
 mod path;
+mod warm_start;
 
 pub use path::chain_path;
+pub use warm_start::ChainPoint;
+use warm_start::FIRST_PROMISE;
 
 use std::ops::ControlFlow;
 
@@ -27,8 +30,8 @@ use crate::dual::rounding::{Sum, gamma, norm_above};
 use crate::dual::{BlockTerms, Bounded, DualValue, Shares, Totals, objective};
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, ModelArrays};
+use crate::linalg::Sparse;
 use crate::linalg::sparse::{self, dot};
-use crate::linalg::{Sparse, squared_norm};
 use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
 use crate::solver::{Block, BlockOptions, NewtonEnd, Pace, Sampling, SumTree, Target};
@@ -36,37 +39,6 @@ use crate::structured::StructuredDual;
 
 /// Number of sequences evaluated together in a pass without steps.
 const GROUP: usize = 256;
-
-/// The dual point of a fit.
-#[derive(Debug, Clone)]
-pub struct ChainPoint(Vec<ActiveLabels>);
-
-impl ChainPoint {
-    /// The dual point of other sequences: for sequence i that of sequence `places[i]` of this point,
-    /// with renumbered states, and the right labels for those that have no place or do not fit.
-    /// Also returns how many have a dual point from here.
-    pub fn moved(
-        &self,
-        chain: &Chain,
-        places: &[Option<usize>],
-        numbers: &[Option<u16>],
-    ) -> (Self, usize) {
-        let mut n_known = 0;
-        let point = places.iter().enumerate().map(|(example, place)| {
-            let known = place.and_then(|place| self.0.get(place)?.renumbered(numbers));
-            let known = known.filter(|point| point.fits(chain, example));
-            n_known += usize::from(known.is_some());
-            known.unwrap_or_else(|| ActiveLabels::at(chain.truth(example)))
-        });
-        (Self(point.collect()), n_known)
-    }
-
-    /// Whether this is a dual point of these sequences.
-    pub fn fits(&self, chain: &Chain) -> bool {
-        self.0.len() == chain.n_examples()
-            && self.0.iter().enumerate().all(|(example, point)| point.fits(chain, example))
-    }
-}
 
 /// Options of a fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -108,6 +80,7 @@ pub fn fit_chain(
     let null_objective = solver.loss_sum(interrupt)?;
     if !is_new {
         solver.sum_up(interrupt)?;
+        solver.promise = FIRST_PROMISE;
     }
     solver.relative = target.tol;
     let stopping = target.stopping(null_objective);
@@ -118,7 +91,7 @@ pub fn fit_chain(
     let null_objective = null_objective.upper();
     let ChainDescent { weights, blocks, .. } = solver;
     let weights = trace.take_other(weights.len()).unwrap_or(weights);
-    Ok(ChainFit { trace, null_objective, weights, point: ChainPoint(blocks) })
+    Ok(ChainFit { trace, null_objective, weights, point: ChainPoint::new(blocks) })
 }
 
 /// Buffers for one sequence at a time.
@@ -190,6 +163,11 @@ struct ChainDescent<'a> {
     /// p_i Φ_i at the last visit.
     losses: Vec<f64>,
     order: Vec<u32>,
+    /// Sequences at their right labels while the others have a dual point of an earlier fit.
+    fresh: Vec<u32>,
+    /// The gap of the visits at which a certificate is expected to be within the tolerance, as a
+    /// multiple of the tolerance.
+    promise: f64,
     /// The tolerance relative to the objective.
     relative: f64,
     epochs: usize,
@@ -220,8 +198,8 @@ impl<'a> ChainDescent<'a> {
         let what = || format!("d = {n_weights} weights");
         require(40 * n_weights as u128, what, "use fewer features")?;
         let at_truth = |example| ActiveLabels::at(chain.truth(example));
-        let ChainPoint(blocks) =
-            start.unwrap_or_else(|| ChainPoint((0..chain.n_examples()).map(at_truth).collect()));
+        let ChainPoint { blocks, fresh } = start
+            .unwrap_or_else(|| ChainPoint::new((0..chain.n_examples()).map(at_truth).collect()));
         Ok(Self {
             pace: None,
             end: None,
@@ -234,6 +212,8 @@ impl<'a> ChainDescent<'a> {
             gaps: SumTree::new(n),
             losses: vec![0.0; n],
             order: (0..n as u32).collect(),
+            fresh,
+            promise: 1.0,
             relative: 0.0,
             epochs: 0,
             value: None,
@@ -400,13 +380,6 @@ impl<'a> ChainDescent<'a> {
         self.end = Some(ChainEnd { dual: dual.stopped_by(&self.interrupt), newton, blocks });
         Ok(())
     }
-
-    /// Whether the blocks' gaps at their last visits sum to less than the tolerance.
-    fn is_promising(&self) -> bool {
-        let regularizer = 0.5 * self.shares.lambda() * squared_norm(&self.iterate);
-        let objective = regularizer + self.losses.iter().sum::<f64>();
-        self.gaps.total() <= self.relative * objective
-    }
 }
 
 impl Solver for ChainDescent<'_> {
@@ -421,6 +394,7 @@ impl Solver for ChainDescent<'_> {
         }
         self.order.shuffle(&mut self.random);
         let mut scratch = self.buffers();
+        self.visit_fresh(&mut scratch, interrupt)?;
         for visit in 0..self.order.len() {
             if let Some(example) = self.draw(visit) {
                 self.visit(example, &mut scratch);
@@ -432,6 +406,7 @@ impl Solver for ChainDescent<'_> {
             return Ok(Progress::Uncertified);
         }
         let certificate = self.certify(interrupt)?;
+        self.learn_promise(certificate);
         if let Some(pace) = &mut self.pace
             && pace.is_too_slow(self.epochs, certificate)
         {
