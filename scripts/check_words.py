@@ -28,7 +28,6 @@ UNCLEAN = (
     "src/multiclass/lambda_path.rs",
     "src/multiclass/hand_over.rs",
     "src/multiclass/method.rs",
-    "src/sequence",
     "python/dualgap/_core.pyi",
     "python/dualgap/_estimator",
     "python/dualgap/_files.py",

@@ -49,6 +49,7 @@ __all__ = [
     "read_libsvm",
     "scores_of_blend",
     "select_basis",
+    "sequence_objective",
     "sequence_path",
     "structured_path",
 ]
@@ -484,6 +485,9 @@ class Tagger:
     ) -> NDArray[np.float64]: ...
 
 def fit_sequences(problem: SequenceProblem, settings: _SequenceSettings) -> dict[str, Any]: ...
+def sequence_objective(
+    problem: SequenceProblem, settings: _SequenceSettings, weights: NDArray[np.float64]
+) -> float: ...
 def sequence_path(
     problem: SequenceProblem, settings: _SequenceSettings, until: float
 ) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...

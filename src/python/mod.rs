@@ -69,6 +69,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sequence::SequenceProblem>()?;
     module.add_function(wrap_pyfunction!(sentences::read_labels, module)?)?;
     module.add_function(wrap_pyfunction!(sequence::fit_sequences, module)?)?;
+    module.add_function(wrap_pyfunction!(sequence::sequence_objective, module)?)?;
     module.add_function(wrap_pyfunction!(sequence::sequence_path, module)?)?;
     module.add_function(wrap_pyfunction!(clicks::fit_interactions, module)?)?;
     module.add_function(wrap_pyfunction!(clicks::item_graph, module)?)?;

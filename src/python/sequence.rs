@@ -18,7 +18,8 @@ use crate::run::Trace;
 use crate::solver::{Sampling, Target};
 use crate::structured::{
     Chain, ChainFit, ChainPoint, ConditionalFit, DescentOptions, ElasticNet, Hamming, Links, Model,
-    chain_path, conditional_path, fit_chain, fit_conditional,
+    chain_objective, chain_path, conditional_objective, conditional_path, fit_chain,
+    fit_conditional,
 };
 
 /// The final state of a fit, for a later fit of the same sentences.
@@ -280,6 +281,31 @@ pub(super) fn fit_sequences<'py>(
         }
         result.set_item("weights", PyArray1::from_vec(py, weights))?;
         Ok(result)
+    })
+}
+
+/// The objective of some weights; `settings` are those of [`fit_sequences`].
+#[pyfunction]
+pub(super) fn sequence_objective(
+    py: Python<'_>,
+    problem: &Bound<'_, SequenceProblem>,
+    settings: &Bound<'_, PyDict>,
+    weights: Vector<'_, f64>,
+) -> PyResult<f64> {
+    guarded(|| {
+        let record: FitRecord = settings.extract()?;
+        let (run, shares): (RunRecord, SharesRecord<'_>) =
+            (settings.extract()?, settings.extract()?);
+        let problem = problem.get();
+        let own = (&problem.chain, shares.shares(problem.chain.n_examples())?);
+        let (penalty, weights) = (ElasticNet::new(record.l1_ratio)?, slice(&weights)?);
+        run_session(py, run.n_threads, None, |session| {
+            if problem.log {
+                conditional_objective(own, penalty, weights, session.interrupt)
+            } else {
+                chain_objective(own, weights.to_vec(), session.interrupt)
+            }
+        })
     })
 }
 

@@ -1,4 +1,4 @@
-//! Scores of rows under few weights.
+//! Scores of rows at weights that are mostly zero.
 
 use pulp::{Simd, WithSimd};
 
@@ -8,10 +8,10 @@ use crate::linalg::arch;
 use crate::linalg::fold::{WeightedSum, fold};
 use crate::linalg::label_weights::{Place, add_scores};
 
-/// The weights of features and labels that are not zero, by feature.
+/// The nonzero weights of features and labels, by feature.
 #[derive(Debug, Clone)]
 pub struct LabelWeights {
-    /// Where the weights of each feature begin, and where the last ones end.
+    /// The start of the weights of each feature, and the end of the last ones.
     pub offsets: Vec<usize>,
     /// The labels, increasing for each feature.
     pub labels: Vec<u16>,
@@ -19,7 +19,7 @@ pub struct LabelWeights {
     pub values: Vec<f64>,
 }
 
-/// The same weights in the form that scores are computed from.
+/// The same weights, in rows for features with many labels.
 #[derive(Debug, Clone)]
 pub(super) struct EmissionTable {
     n_states: usize,

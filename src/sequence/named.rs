@@ -1,17 +1,17 @@
-//! Rows of features by name, before the names are looked up.
+//! Rows of features by name, before a vocabulary gives them numbers.
 
 use super::{FeatureRows, Vocabulary};
 use crate::error::Result;
 
-/// Rows of names and values, names in one piece of memory: what reads them need not wait for the table of a
-/// vocabulary, and what looks them up can look for many at a time.
+/// Rows of names and values, with all names in one text. Reading does not wait for the table of a
+/// vocabulary, which then finds many names at a time.
 #[derive(Debug, Clone, Default)]
 pub struct NamedRows {
     text: Vec<u8>,
-    /// Where each name ends.
+    /// The end of each name.
     ends: Vec<usize>,
     values: Vec<f64>,
-    /// How many names there are up to the end of each row.
+    /// Number of names up to the end of each row.
     row_ends: Vec<usize>,
 }
 
@@ -33,10 +33,10 @@ impl NamedRows {
         self.row_ends.len()
     }
 
-    /// Adds the rows to others, without the names that are not known, and leaves none behind.
+    /// Moves the rows to others, without unknown names.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::error::Error::Memory) where they do not fit.
+    /// [`Error::Memory`](crate::error::Error::Memory) if they do not fit.
     pub fn resolve(&mut self, vocabulary: &Vocabulary, rows: &mut FeatureRows) -> Result<()> {
         rows.make_room(self.n_rows(), self.ends.len())?;
         let numbers = vocabulary.find_all(&self.text, &self.ends);
@@ -44,10 +44,10 @@ impl NamedRows {
         Ok(())
     }
 
-    /// Adds the rows to others, with numbers for new names, and leaves none behind.
+    /// Moves the rows to others, with numbers for new names.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::error::Error::Memory) where they do not fit.
+    /// [`Error::Memory`](crate::error::Error::Memory) if they do not fit.
     pub fn learn(&mut self, vocabulary: &mut Vocabulary, rows: &mut FeatureRows) -> Result<()> {
         rows.make_room(self.n_rows(), self.ends.len())?;
         vocabulary.make_room(self.text.len(), self.ends.len())?;

@@ -4,7 +4,7 @@ use crate::data::Csr;
 use crate::error::Result;
 use crate::memory::{make_room, refused};
 
-/// A sparse matrix under construction: its columns may come in any order, and more than once.
+/// A sparse matrix under construction. Columns of a row may be added in any order and repeatedly.
 #[derive(Debug, Clone, Default)]
 pub struct FeatureRows {
     ends: Vec<i64>,
@@ -24,7 +24,7 @@ impl FeatureRows {
         self.row.push((column as i32, value));
     }
 
-    /// Ends the current row: its columns are sorted, and values of the same one summed.
+    /// Ends the current row: sorts its columns and sums values of the same column.
     pub fn end_row(&mut self) {
         self.row.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         for (column, value) in self.row.drain(..) {
@@ -43,7 +43,7 @@ impl FeatureRows {
         self.ends.push(self.columns.len() as i64);
     }
 
-    /// Makes room for more rows, of so many values in all, before they are added.
+    /// Reserves memory for rows with `n_values` values in all.
     pub(super) fn make_room(&mut self, n_rows: usize, n_values: usize) -> Result<()> {
         let room = make_room(&mut self.ends, n_rows)
             && make_room(&mut self.columns, n_values)
@@ -66,7 +66,7 @@ impl FeatureRows {
         self.ends.len() - 1
     }
 
-    /// Keeps the columns that `new` has a number for, renumbered by it; the order of columns stays.
+    /// Keeps only the columns with a new number, which must have the order of the old ones.
     pub fn renumber(&mut self, new: &[Option<u32>]) {
         let (mut kept, mut start) = (0, 0);
         for end in &mut self.ends[1..] {
@@ -83,14 +83,14 @@ impl FeatureRows {
         self.values.truncate(kept);
     }
 
-    /// How many rows each of `n_columns` columns is in.
+    /// The number of rows that contain each of `n_columns` columns.
     pub fn counts(&self, n_columns: usize) -> Vec<u32> {
         let mut counts = vec![0; n_columns];
         self.columns.iter().for_each(|column| counts[*column as usize] += 1);
         counts
     }
 
-    /// The rows as a matrix of so many columns.
+    /// The rows as a matrix with `n_columns` columns.
     ///
     /// # Errors
     /// As for [`Csr::new`].

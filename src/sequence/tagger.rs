@@ -1,4 +1,4 @@
-//! The labels of sequences under a model whose weights are mostly zero.
+//! Labels, scores and probabilities of sequences at weights that are mostly zero.
 
 use rayon::prelude::*;
 
@@ -10,16 +10,16 @@ use crate::for_data;
 use crate::interrupt::Interrupt;
 use crate::structured::{ChainScores, FORBIDDEN, Links, Work, chain_marginals};
 
-/// Sequences that a thread takes at a time.
+/// Number of sequences that a thread processes together.
 const GROUP: usize = 16;
 
-/// Paths at most this good use what is forbidden.
+/// Paths with at most this score use a forbidden transition.
 const IMPOSSIBLE: f64 = 0.1 * FORBIDDEN;
 
 /// The weights of transitions.
 #[derive(Debug, Clone)]
 pub struct Transitions {
-    /// Which there are.
+    /// The kinds of transitions.
     pub links: Links,
     /// The weights of transitions, of first and of last labels, K × K + 2 K.
     pub weights: Vec<f64>,
@@ -27,7 +27,7 @@ pub struct Transitions {
     pub features: Vec<f64>,
 }
 
-/// A trained chain: what scores labels.
+/// A trained chain.
 #[derive(Debug, Clone)]
 pub struct Tagger {
     emissions: EmissionTable,
@@ -55,7 +55,7 @@ impl Scratch {
     }
 }
 
-/// Buffers of what is asked about a sequence.
+/// Buffers for a question about a sequence.
 #[derive(Debug, Default)]
 struct Buffers {
     work: Work,
@@ -63,7 +63,7 @@ struct Buffers {
     marginals: Vec<f64>,
 }
 
-/// Rows of all sequences, where each begins, and the rows of features of their transitions.
+/// Rows of all sequences, their offsets, and the features of their transitions.
 #[derive(Clone, Copy)]
 pub struct Sequences<'a> {
     /// The rows.
@@ -80,7 +80,7 @@ impl Tagger {
     /// A model with these weights.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming what does not fit together.
+    /// [`Error::InvalidArgument`] naming the weights that do not fit together.
     pub fn new(emissions: LabelWeights, transitions: Transitions) -> Result<Self> {
         let n_states = transitions.links.n_states();
         let emissions = EmissionTable::new(&emissions, n_states)?;
@@ -128,7 +128,7 @@ impl Tagger {
         Err(Error::argument("X", "the rows are not those of sequences of this model"))
     }
 
-    /// The scores of one sequence's parts, and what is left of the buffers.
+    /// The scores of one sequence's parts, and the other buffers.
     fn load<'s>(
         &'s self,
         sequences: &Sequences<'_>,
@@ -167,8 +167,7 @@ impl Tagger {
         (ChainScores { nodes, edges, stride: n_edges, n_states }, other)
     }
 
-    /// What `look` finds for each sequence, added to what was found for those before it, in parallel and in
-    /// their order.
+    /// The results of `look` for all sequences, computed in parallel, in the order of the sequences.
     fn look<R: Send + Clone>(
         &self,
         sequences: &Sequences<'_>,
@@ -202,7 +201,7 @@ impl Tagger {
         Ok(groups?.concat())
     }
 
-    /// The best labels of all sequences, one after the other.
+    /// The best labels of all sequences, concatenated.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `X` for rows of another model, and for a sequence for which all labels
@@ -211,7 +210,7 @@ impl Tagger {
         self.look(sequences, interrupt, best_labels)
     }
 
-    /// The same, on this thread alone.
+    /// The best labels of all sequences, computed on this thread.
     ///
     /// # Errors
     /// As for [`Tagger::decode`].
@@ -231,8 +230,8 @@ impl Tagger {
         Ok(found)
     }
 
-    /// The k best labels of each sequence, best first, with their scores; fewer where there are not as many.
-    /// Where `normalised`, these are logarithms of probabilities.
+    /// The k best labels of each sequence, or all if there are fewer, best first, with their scores or,
+    /// if `normalised`, the logarithms of their probabilities.
     ///
     /// # Errors
     /// As for [`Tagger::decode`].
@@ -297,7 +296,7 @@ impl Tagger {
         })
     }
 
-    /// The probability of each label at each position: rows of K, one after the other.
+    /// The probability of each label at each position, in rows of K.
     ///
     /// # Errors
     /// As for [`Tagger::decode`].
@@ -311,8 +310,8 @@ impl Tagger {
         })
     }
 
-    /// For each label at each position the score of the best labels of the sequence with it, less that of the
-    /// best ones of all: rows of K; −∞ where it is forbidden.
+    /// The score of the best labels of the sequence that have a given label at a given position, minus
+    /// that of the best labels of all; −∞ if the label is forbidden. In rows of K.
     ///
     /// # Errors
     /// As for [`Tagger::decode`].
@@ -324,7 +323,7 @@ impl Tagger {
         self.look(sequences, interrupt, |scores, Buffers { work, label, .. }, found| {
             possible(scores.decode(work, label))?;
             for values in max_marginals(scores, &work.interrupt).chunks_exact(scores.n_states) {
-                // The largest of every position are equal but for rounding.
+                // The largest values of all positions differ only by rounding.
                 let best = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 found.extend(values.iter().map(|value| {
                     if *value > IMPOSSIBLE { value - best } else { f64::NEG_INFINITY }

@@ -1,21 +1,20 @@
-//! The numbers of features that are known by their names.
+//! Names of features and their numbers.
 
 use crate::error;
 use crate::memory::{check_growth, make_room, refused};
 
-/// The names of features and their numbers, in the order in which they were first seen; or, hashed, numbers
-/// without names (the hashing trick, Weinberger et al. 2009).
+/// The names of features, numbered in the order of their first use; or hashes as numbers, without names
+/// (the hashing trick, Weinberger et al. 2009).
 ///
-/// Names stand one after the other in one piece of memory, and the table compares 32 bits of their hashes
-/// before it looks at them.
+/// All names form one text. The table compares 32 bits of their hashes before it reads a name.
 #[derive(Debug, Clone)]
 pub struct Vocabulary {
     /// All names.
     text: Vec<u8>,
-    /// Where each of them begins, and the last one ends.
+    /// The start of each name, and the end of the last one.
     bounds: Vec<usize>,
-    /// Part of a hash and one more than a number, 0 where there is none; a power of two of them, at most
-    /// half of them taken.
+    /// Part of a hash and one more than a number, 0 in an empty slot. The length is a power of two,
+    /// and at most half of the slots are full.
     table: Vec<(u32, u32)>,
     /// Number of bits of hashed numbers.
     bits: Option<u32>,
@@ -28,7 +27,7 @@ impl Default for Vocabulary {
 }
 
 impl Vocabulary {
-    /// Most bits of hashed numbers.
+    /// Maximum number of bits of hashed numbers.
     pub const MAX_BITS: u32 = 30;
 
     /// No names.
@@ -36,7 +35,7 @@ impl Vocabulary {
         Self { text: Vec::new(), bounds: vec![0], table: vec![(0, 0); 16], bits: None }
     }
 
-    /// Numbers of so many bits, 1 to [`Vocabulary::MAX_BITS`], and no names.
+    /// Hashes of 1 to [`Vocabulary::MAX_BITS`] bits, without names.
     pub fn hashed(bits: u32) -> Self {
         Self { bits: Some(bits.clamp(1, Self::MAX_BITS)), ..Self::new() }
     }
@@ -50,7 +49,7 @@ impl Vocabulary {
         self.bounds.len() - 1
     }
 
-    /// Whether there is none.
+    /// Whether there are no features.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -60,12 +59,12 @@ impl Vocabulary {
         self.bits.is_some()
     }
 
-    /// The name of a feature; empty where numbers are hashes.
+    /// The name of a feature. Only if numbers are not hashes.
     pub fn name(&self, number: usize) -> &[u8] {
         &self.text[self.bounds[number]..self.bounds[number + 1]]
     }
 
-    /// All names in one piece, and where each ends.
+    /// All names as one text, and their ends.
     pub fn names(&self) -> (&[u8], &[usize]) {
         (&self.text, &self.bounds[1..])
     }
@@ -79,8 +78,8 @@ impl Vocabulary {
         self.slot(name, hash).ok()
     }
 
-    /// The numbers of names in one piece of text that end at these bytes. Each look at memory is made for all
-    /// of them before the next one, so that none waits for another.
+    /// The numbers of the names in a text that end at these bytes. Each step reads memory for all names
+    /// before the next step begins, so that the reads overlap.
     pub fn find_all(&self, text: &[u8], ends: &[usize]) -> Vec<Option<u32>> {
         let starts = std::iter::once(&0).chain(ends);
         let names = || starts.clone().zip(ends).map(|(start, end)| &text[*start..*end]);
@@ -94,7 +93,7 @@ impl Vocabulary {
         let hashes: Vec<u64> = names().map(hash).collect();
         let slots: Vec<(u32, u32)> =
             hashes.iter().map(|hash| self.table[(hash >> 32) as usize & mask]).collect();
-        // Any name will do where a slot has none.
+        // An empty slot reads any name.
         let place = |number: u32| (number as usize).max(1) - 1;
         let places: Vec<(usize, usize)> = slots
             .iter()
@@ -110,7 +109,7 @@ impl Vocabulary {
             .collect()
     }
 
-    /// Makes room for more names, of so many bytes in all, before they are added.
+    /// Reserves memory for `n_names` names of `n_bytes` bytes in all.
     pub(super) fn make_room(&mut self, n_bytes: usize, n_names: usize) -> error::Result<()> {
         if self.bits.is_some() {
             return Ok(());
@@ -125,7 +124,7 @@ impl Vocabulary {
         Err(refused(2 * self.text.len(), || what.to_owned(), remedy))
     }
 
-    /// The number of a name, a new one if need be.
+    /// The number of a name, which is added if it is new.
     pub fn intern(&mut self, name: &[u8]) -> u32 {
         if self.bits.is_some() {
             return self.find(name).unwrap_or(0);
@@ -146,7 +145,7 @@ impl Vocabulary {
         }
     }
 
-    /// The same with some of its names only; returns the new number of each.
+    /// Keeps only some names; returns the new number of each old one.
     pub fn retain(&mut self, keep: impl Fn(usize) -> bool) -> Vec<Option<u32>> {
         let mut kept = Self::new();
         let number = |number| keep(number).then(|| kept.intern(self.name(number)));
@@ -186,8 +185,7 @@ impl Vocabulary {
     }
 }
 
-/// 64 bits that depend on all bytes, the same on all machines: model files rely on them where numbers are
-/// hashes.
+/// A hash of 64 bits, the same on all machines: model files with hashed features depend on it.
 fn hash(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
     let mix = |hash: u64, word: u64| {

@@ -15,8 +15,12 @@ mod method;
 mod model;
 
 pub use callback::{CallbackDual, Oracle};
-pub use chain_descent::{ChainFit, ChainPoint, DescentOptions, chain_path, fit_chain};
-pub use conditional::{ConditionalFit, ElasticNet, conditional_path, fit_conditional};
+pub use chain_descent::{
+    ChainFit, ChainPoint, DescentOptions, chain_objective, chain_path, fit_chain,
+};
+pub use conditional::{
+    ConditionalFit, ElasticNet, conditional_objective, conditional_path, fit_conditional,
+};
 pub use dual::StructuredDual;
 pub use extragradient::Extragradient;
 pub use marginals::{Marginals, Projection, chain_marginals, log_marginals};

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dualgap import _core
 from dualgap._estimator.settings import shares_record
 from dualgap._validation import FloatArray, resolve_threads
+from dualgap.sequence._fitting import train
 from dualgap.sequence._training import Problem
 
 Codes = NDArray[np.uint32]
@@ -65,7 +66,7 @@ def fit_completed(
             break
         labels = completed
         settings["start"], settings["keep_point"] = point, True
-        result = tagger._train(replace(problem, core=core), settings, is_fit=False)
+        result = train(tagger, replace(problem, core=core), settings, is_fit=False)
         point = tagger._point
     if not tagger.warm_start:
         tagger._point = None

@@ -23,6 +23,7 @@ from dualgap.sequence._training import (
     Problem,
     error_costs,
     marked_columns,
+    warn_of_long_sentences,
 )
 from dualgap.sequence._transitions import (
     check_labels,
@@ -55,6 +56,7 @@ def read_problem(tagger: Any, X: Any, y: Any, token_weight: Any, lengths: Any) -
         marked = transition_prefixes(tagger.features)
     marks = marked_columns(marked, vocabulary, data.n_features)
     rows, edges = (data.rows, None) if marks is None else data.split(marks)
+    warn_of_long_sentences(tagger, data.offsets)
     costs = error_costs(tagger, token_weight, classes[codes], data.offsets, flat=flat)
     settings: ChainRecord = {
         "n_states": len(classes),

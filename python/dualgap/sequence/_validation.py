@@ -47,7 +47,7 @@ def try_values(
         msg = f"y: must have labels for {len(X)} sentences, got {len(y)}"
         raise ValueError(msg)
     weights = example_weights(sample_weight, len(X))
-    train, held = _split(tagger, y)
+    train, held = split(tagger, y, _HELD_OUT, 'C: "validation"')
 
     def part(values: Any) -> Any:
         return None if values is None else [values[i] for i in train]
@@ -66,16 +66,17 @@ def try_values(
     return {"C": np.array(Cs), "score": np.array(scores)}
 
 
-def _split(tagger: Any, y: list[Any]) -> tuple[list[int], list[int]]:
+def split(tagger: Any, y: list[Any], share: float, name: str) -> tuple[list[int], list[int]]:
     """Return the sentences to train on, which have all labels, and the others."""
     order = np.random.default_rng(resolve_seed(tagger.random_state)).permutation(len(y))
-    n_held = round(_HELD_OUT * len(y))
+    n_held = round(share * len(y))
     train = order[n_held:].tolist()
-    known = {label for i in train for label in y[i]}
+    # A label that is not known cannot be scored.
+    known = {label for i in train for label in y[i]} - {None}
     held: list[int] = []
     for i in order[:n_held].tolist():
         (held if known.issuperset(y[i]) else train).append(i)
     if not held:
-        msg = f'C: "validation" needs more sentences to hold some out, got {len(y)}'
+        msg = f"{name} needs more sentences to hold some out, got {len(y)}"
         raise ValueError(msg)
     return sorted(train), sorted(held)

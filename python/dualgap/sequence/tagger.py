@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -14,7 +13,6 @@ from sklearn.base import clone
 from dualgap import _core
 from dualgap._choices import Sampling, check_choice
 from dualgap._estimator import (
-    EpochModels,
     ordered,
     refuse_unused,
     require,
@@ -30,8 +28,10 @@ from dualgap._validation import (
     regularization_of,
 )
 from dualgap.sequence._chain import TrainedChain
-from dualgap.sequence._defaults import Settling, with_defaults
+from dualgap.sequence._defaults import with_defaults
 from dualgap.sequence._file import packed_weights, unpacked_weights
+from dualgap.sequence._fitting import train
+from dualgap.sequence._held_out import Validation, hold_out
 from dualgap.sequence._partial import fit_completed
 from dualgap.sequence._problem import read_problem
 from dualgap.sequence._sentences import (
@@ -216,6 +216,7 @@ history_, null_objective_
         *,
         token_weight: Any = None,
         lengths: ArrayLike | None = None,
+        validation: Any = None,
     ) -> Self:
         """Fit the tagger.
 
@@ -235,6 +236,10 @@ history_, null_objective_
             What an error costs at each token, shaped as `y`; see `class_weight`.
         lengths : array-like of int, optional
             Numbers of rows of the sentences where X is one matrix.
+        validation : float or tuple (X, y), optional
+            Held-out sentences, or the share of the sentences to hold out. The fit ends once their
+            score no longer rises (F1 of chunks, or the share of right tokens), and keeps the best
+            model; ``history_["validation_score"]`` has the scores.
 
         Returns
         -------
@@ -249,6 +254,10 @@ history_, null_objective_
         X, y, sample_weight, token_weight, lengths = self._valid(
             (X, y, sample_weight, token_weight, lengths)
         )
+        held = None
+        if validation is not None:
+            given = (X, y, sample_weight, token_weight, lengths)
+            (X, y, sample_weight, token_weight, lengths), held = hold_out(self, validation, given)
         self.validation_curve_ = None
         if self.C == "validation":
             X, y, token_weight = as_lists(X, y, token_weight, lengths)
@@ -258,16 +267,18 @@ history_, null_objective_
         weights = example_weights(sample_weight, len(problem))
         warm = self.warm_start and not problem.is_partial
         start = starting_point(self, problem) if warm else None
-        given = (X, y, sample_weight)
+        own = (X, y, sample_weight)
         # Sentences that can be read only once are gone by now.
-        again = all(each is None or hasattr(each, "__len__") for each in given)
-        data = given if again else (None, None, None)
+        again = all(each is None or hasattr(each, "__len__") for each in own)
+        data = own if again else (None, None, None)
         settings = self._settings(weights, len(problem))
         settings["start"] = start
-        if problem.is_partial and self.loss == "hamming":
+        if held is not None:
+            train(self, problem, settings, data, watcher=Validation(self, problem, held))
+        elif problem.is_partial and self.loss == "hamming":
             fit_completed(self, problem, settings, weights)
         else:
-            self._train(problem, settings, data)
+            train(self, problem, settings, data)
         return self
 
     def fits(
@@ -299,7 +310,7 @@ history_, null_objective_
             self.C = float(C)
             settings = self._settings(weights, len(problem))
             settings["start"], settings["keep_point"] = start, True
-            self._train(problem, settings, is_fit=False)
+            train(self, problem, settings, is_fit=False)
             start, self._point = self._point, None
             yield self
 
@@ -314,38 +325,6 @@ history_, null_objective_
 
     def _tolerance(self) -> float:
         return float(with_defaults(self).tol)
-
-    def _train(
-        self,
-        problem: Problem,
-        settings: _core._SequenceSettings,
-        data: tuple[Any, Any, Any] = (None, None, None),
-        *,
-        is_fit: bool = True,
-    ) -> Any:
-        """Fit to sentences that the core has read; return the core's result."""
-
-        def store(model: Self, result: Any) -> None:
-            model._point, model._digests = result.get("point"), problem.digests
-            model._store(problem, result["weights"])
-            if result["dual_objective"] is None:
-                result = {**result, "dual_objective": np.nan, "outcome": "stopped"}
-            model._store_run(result)
-            if problem.is_partial:
-                model.certificate_ = "none: some labels are unknown"
-
-        def model_of_epoch(arrays: Any) -> dict[str, Any]:
-            return {"weights": arrays[0]}
-
-        core = partial(_core.fit_sequences, problem.core)
-        models = EpochModels(core, settings, store, model_of_epoch)
-        stopping = (settings["max_iter"], settings["tol"])
-        with watch(self, stopping, data=data, models=models, is_fit=is_fit) as callback:
-            if self.loss == "logistic" and (self.tol is None or problem.is_partial):
-                callback = Settling(callback)
-            result = core({**settings, "callback": callback})
-            store(self, result)
-        return result
 
     def path(
         self,

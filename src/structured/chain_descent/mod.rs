@@ -9,11 +9,11 @@ mod active_labels;
 mod average;
 mod image;
 mod path;
+mod point;
 mod warm_start;
 
 pub use path::chain_path;
-pub use warm_start::ChainPoint;
-use warm_start::FIRST_PROMISE;
+pub use point::ChainPoint;
 
 use std::ops::ControlFlow;
 
@@ -80,7 +80,7 @@ pub fn fit_chain(
     let null_objective = solver.loss_sum(interrupt)?;
     if !is_new {
         solver.sum_up(interrupt)?;
-        solver.promise = FIRST_PROMISE;
+        solver.begin_warm();
     }
     solver.relative = target.tol;
     let stopping = target.stopping(null_objective);
@@ -92,6 +92,24 @@ pub fn fit_chain(
     let ChainDescent { weights, blocks, .. } = solver;
     let weights = trace.take_other(weights.len()).unwrap_or(weights);
     Ok(ChainFit { trace, null_objective, weights, point: ChainPoint::new(blocks) })
+}
+
+/// P of some weights, rounded up.
+///
+/// # Errors
+/// As for [`fit_chain`].
+pub fn chain_objective(
+    problem: (&Chain, Shares),
+    weights: Vec<f64>,
+    interrupt: &Interrupt,
+) -> Result<f64> {
+    let options = DescentOptions { sampling: Sampling::Permutation, seed: 0 };
+    let mut solver = ChainDescent::new(problem, options, None, interrupt)?;
+    if weights.len() != solver.weights.len() {
+        return Err(Error::argument("weights", "must be those of the problem"));
+    }
+    solver.weights = weights;
+    solver.primal(interrupt)
 }
 
 /// Buffers for one sequence at a time.

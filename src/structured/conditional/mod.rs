@@ -18,7 +18,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 pub use penalty::ElasticNet;
-pub use solver::{ConditionalFit, conditional_path, fit_conditional};
+pub use solver::{ConditionalFit, conditional_objective, conditional_path, fit_conditional};
 
 use self::dual_point::DualMixture;
 use self::layout::WeightLayout;

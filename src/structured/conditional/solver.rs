@@ -67,6 +67,23 @@ pub fn fit_conditional(
     Ok(ConditionalFit { trace, null_objective, weights })
 }
 
+/// The objective of some weights, rounded up.
+///
+/// # Errors
+/// As for [`fit_conditional`].
+pub fn conditional_objective(
+    (chain, shares): (&Chain, Shares),
+    penalty: ElasticNet,
+    weights: &[f64],
+    interrupt: &Interrupt,
+) -> Result<f64> {
+    let field = field(chain, shares, penalty)?;
+    if weights.len() != chain.n_weights() {
+        return Err(Error::argument("weights", "must be those of the problem"));
+    }
+    Ok(field.evaluate(weights, false, &mut Groups::default(), interrupt)?.primal)
+}
+
 /// Covers the λ from that of the shares down to `until` with certified models.
 ///
 /// # Errors
