@@ -13,9 +13,14 @@ const CANDIDATES: (usize, usize) = (5, 16);
 /// Maximum number of nonzero dual variables of an example after Frank-Wolfe steps: each pass adds
 /// one.
 const FRANK_WOLFE_DUALS: usize = 64;
-/// Ratio of the largest values of two columns above which block descent stalls, so that "auto" uses
-/// Newton's method: raw tables of scikit-learn have ratios of 2e3 and more.
-const MAX_SPREAD: f64 = 1e3;
+/// [Spread](Size::spread) of the columns above which Newton's method is faster than block descent, whose
+/// time grows with the spread. On raw tables with spreads of 50 to 300 (`benches/as_they_come.py`: Catsup,
+/// Yogurt, VietNamI, fgl, Pima, tips) block descent took 4 to 14 times as long; at a spread of 30, on
+/// random rows, 1.6 to 2 times.
+const MAX_SPREAD: f64 = 40.0;
+/// A step of Newton's method takes longer with more weights, so the spread must also exceed the number of
+/// weights divided by this: with 1000 weights both methods take the same time at about 100 to 200.
+const WEIGHTS_PER_SPREAD: f64 = 5.0;
 /// Number of rows sampled for this ratio.
 const SAMPLED_ROWS: usize = 1000;
 /// Bytes per example for its place in the order, its sums, the position of its dual variables, and
@@ -37,8 +42,8 @@ pub struct Size {
     pub smooth: bool,
     /// Whether the caller requests the dual variables.
     pub keep_dual: bool,
-    /// Ratio of the largest absolute values of two columns, including the constant feature; 1 if
-    /// unknown.
+    /// Ratio of the sizes of two columns, √(largest absolute value² + λ), including the constant
+    /// feature; 1 if unknown. The regulariser dominates columns below √λ.
     pub spread: f64,
     /// Whether "auto" may use Newton's method.
     pub newton: bool,
@@ -75,10 +80,10 @@ impl Size {
 
     /// The sizes if "auto" may use Newton's method: with the spread of the columns, if there are
     /// few enough weights for Newton's method.
-    pub fn with_newton(mut self, data: Data<'_>, bias: f64) -> Self {
+    pub fn with_newton(mut self, data: Data<'_>, bias: f64, lambda: f64) -> Self {
         self.newton = self.n_weights() <= PRECONDITIONED;
         if self.n_weights() <= FACTORISED {
-            self.spread = spread(data, bias);
+            self.spread = spread(data, bias, lambda);
         }
         self
     }
@@ -194,7 +199,8 @@ impl Size {
     /// Newton's method if the columns differ so much that block descent stalls, and block descent
     /// with a hand-over otherwise; None if Newton's method may not be used.
     fn with_newton_stage(&self, seed: u64) -> Option<MulticlassMethod> {
-        let badly_scaled = self.spread > MAX_SPREAD;
+        let most = MAX_SPREAD.max(self.n_weights() as f64 / WEIGHTS_PER_SPREAD);
+        let badly_scaled = self.spread > most;
         let method =
             if badly_scaled { MulticlassMethod::Newton } else { MulticlassMethod::HandOver(seed) };
         self.newton.then_some(method)
@@ -229,13 +235,14 @@ impl Size {
     }
 }
 
-/// The ratio of the largest absolute values of two columns in a sample of the rows; ignores columns
+/// The ratio of the sizes of two columns, see [`Size::spread`], in a sample of the rows; ignores columns
 /// of zeros.
-fn spread(data: Data<'_>, bias: f64) -> f64 {
+fn spread(data: Data<'_>, bias: f64, lambda: f64) -> f64 {
     let mut largest = largest(data, data.n_rows().div_ceil(SAMPLED_ROWS).max(1));
     largest.push(bias.abs());
     let found = || largest.iter().copied().filter(|value| *value > 0.0);
-    let ratio = found().fold(0.0, f64::max) / found().fold(f64::INFINITY, f64::min);
+    let size = |largest: f64| largest.hypot(lambda.sqrt());
+    let ratio = size(found().fold(0.0, f64::max)) / size(found().fold(f64::INFINITY, f64::min));
     if ratio.is_finite() { ratio } else { 1.0 }
 }
 
@@ -298,19 +305,25 @@ mod tests {
 
     #[test]
     fn auto_is_newtons_method_where_columns_differ() {
-        let choose = |scales: [f64; 2], bias: f64, n_classes: usize| {
+        let choose_at = |lambda: f64, scales: [f64; 2], bias: f64, n_classes: usize| {
             let x = Array2::from_shape_fn((5000, 2), |(row, column)| {
                 scales[column] * ((row % 7) as f64 - 3.0)
             });
             let data = Data::Dense64(Dense::new(x.view()).unwrap());
-            let size = Size::of(data, n_classes, false, false).with_newton(data, bias);
+            let size = Size::of(data, n_classes, false, false).with_newton(data, bias, lambda);
             size.method_within(&Choices::of("auto"), |_| true).unwrap().name()
         };
-        assert_eq!(choose([1.0, 400.0], 0.0, 3), "auto");
-        assert_eq!(choose([1.0, 2000.0], 0.0, 3), "newton");
+        let choose = |scales, bias, n_classes| choose_at(1e-4, scales, bias, n_classes);
+        assert_eq!(choose([1.0, 30.0], 0.0, 3), "auto");
+        assert_eq!(choose([1.0, 50.0], 0.0, 3), "newton");
         assert_eq!(choose([1e-4, 1e-4], 0.0, 3), "auto");
         assert_eq!(choose([1e-4, 1e-4], 1.0, 3), "newton");
         assert_eq!(choose([0.0, 1.0], 1.0, 3), "auto");
+        // The regulariser dominates the small columns.
+        assert_eq!(choose_at(1e-2, [1e-4, 1e-4], 1.0, 3), "auto");
+        // With more weights, Newton's method needs more time.
+        assert_eq!(choose([1.0, 300.0], 0.0, 600), "auto");
+        assert_eq!(choose([1.0, 400.0], 0.0, 600), "newton");
         // Too many weights for a factorisation, and for a preconditioner.
         assert_eq!(choose([1.0, 2000.0], 0.0, 1000), "auto");
         assert_eq!(choose([1.0, 2000.0], 0.0, 2000), "block-descent");

@@ -72,7 +72,8 @@ pub(super) fn consensus_round<'py>(
         let round: RoundRecord<'py> = settings.extract()?;
         let data = rows.rows()?;
         // A round is a block descent fit that returns its dual point.
-        record.size(data, true).require(MulticlassMethod::BlockDescent(round.seed), 1)?;
+        let size = record.size(data, true, shares.regularization);
+        size.require(MulticlassMethod::BlockDescent(round.seed), 1)?;
         let rows = (data, slice(&labels)?);
         let subproblem = round.subproblem()?;
         let made = record.problem(py, rows, &shares, Order::Batches, round.n_threads)?;

@@ -116,7 +116,9 @@ pub(super) fn cross_validate<'py>(
         let run: RunRecord = settings.extract()?;
         let (data, labels) = (rows.rows()?, slice(&labels)?);
         let at_once = run.n_threads.clamp(1, search.held_out.len().max(1));
-        let size = record.size(data, false);
+        // The first λ of a fold: larger C follow by a hand-over.
+        let largest = search.grid.first().map_or(1.0, |first| 1.0 / (first * data.n_rows() as f64));
+        let size = record.size(data, false, largest);
         let method = size.projecting_method(search.seed, at_once);
         size.require(method, at_once)?;
         let parts = record.parts();

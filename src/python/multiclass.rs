@@ -50,7 +50,7 @@ pub(super) fn fit_multiclass<'py>(
         let run: RunRecord = settings.extract()?;
         let WarmStart { keep_dual, start } = settings.extract()?;
         let data = rows.rows()?;
-        let size = record.size(data, keep_dual);
+        let size = record.size(data, keep_dual, shares.regularization);
         let method = size.method(&method.choices())?;
         size.require(method, 1)?;
         let (rows, own) = ((data, slice(&labels)?), record.own_loss());
@@ -86,9 +86,10 @@ pub(super) fn plan_multiclass(
     guarded(|| {
         let data = rows.rows()?;
         let record: MarginRecord<'_> = settings.extract()?;
+        let shares: SharesRecord<'_> = settings.extract()?;
         let method: MethodRecord = settings.extract()?;
         let WarmStart { keep_dual, .. } = settings.extract()?;
-        let size = record.size(data, keep_dual);
+        let size = record.size(data, keep_dual, shares.regularization);
         let choices = method.choices();
         let chosen = size.method(&choices)?;
         let estimate = size.estimate(chosen);

@@ -101,11 +101,11 @@ impl MarginRecord<'_> {
     }
 
     /// The sizes that determine its memory.
-    pub fn size(&self, rows: Data<'_>, keep_dual: bool) -> Size {
+    pub fn size(&self, rows: Data<'_>, keep_dual: bool, lambda: f64) -> Size {
         let size = Size::of(rows, self.n_classes, self.smoothing > 0.0, keep_dual);
         // Newton's method projects far more often, which is slow with a loss written in Python.
         match self.loss {
-            LossRecord::Named(_) => size.with_newton(rows, self.bias),
+            LossRecord::Named(_) => size.with_newton(rows, self.bias, lambda),
             LossRecord::Own(_) => size,
         }
     }

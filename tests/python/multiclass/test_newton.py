@@ -215,7 +215,7 @@ def test_it_is_the_default_where_columns_differ(capsys: Any) -> None:
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_newton_takes_over_where_block_descent_stalls(dtype: Any) -> None:
     X, y = load_iris(return_X_y=True)
-    X = (100.0 * X).astype(dtype)
+    X = (20.0 + X).astype(dtype)
     seen: list[tuple[float, float]] = []
     model = MulticlassSVC(tol=1e-6, n_jobs=1, random_state=0, warm_start=True)
     model.set_params(callback=lambda epoch, seconds, *values: seen.append(values)).fit(X, y)
@@ -253,3 +253,20 @@ def test_certificates_do_not_lose_the_digits_that_large_columns_take() -> None:
     assert newton(tol=1e-8).fit(X, y).converged_
     X, y = load_iris(return_X_y=True)
     assert newton(tol=1e-8).fit(1e4 * X, y).converged_
+
+
+def test_the_regulariser_and_the_number_of_weights_count_in_the_choice(capsys: Any) -> None:
+    X, y = load_iris(return_X_y=True)
+
+    def chosen(X: Any, **parameters: Any) -> str:
+        MulticlassSVC(verbose=1, n_jobs=1, random_state=0, **parameters).fit(X, y)
+        return str(capsys.readouterr().err)
+
+    assert "newton (chosen" in chosen(50.0 * X)
+    # The regulariser dominates a column of small values unless C is large.
+    small = X * [1.0, 1.0, 1.0, 1e-3]
+    assert "block-descent, then newton" in chosen(small, C=0.1)
+    assert "newton (chosen" in chosen(small, C=1e4)
+    # With many weights, block descent is faster.
+    wide = np.c_[X, np.random.default_rng(0).normal(size=(150, 200))]
+    assert "block-descent, then newton" in chosen(wide * np.r_[10.0, np.ones(203)])
