@@ -108,8 +108,12 @@ def chaine(algorithm: str, **options: Any) -> Callable[..., Any]:
     def run(X: Sentences, y: Labels, path: Path) -> Any:
         import chaine as package
 
-        options_ = {"algorithm": algorithm, "verbose": 0, **options}
-        return package.train(X, y, model_filepath=str(path), **options_).predict, None
+        def mappings(sentences: Sentences) -> Any:
+            return [[dict.fromkeys(token, True) for token in tokens] for tokens in sentences]
+
+        settings = {"algorithm": algorithm, "verbose": 0, **options}
+        model = package.train(mappings(X), y, model_filepath=str(path), **settings)
+        return lambda test: model.predict(mappings(test)), None
 
     return run
 
@@ -185,7 +189,7 @@ CLOCKS = ("seconds", "cpu_seconds", "tokens_per_second", "peak_mb")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("systems", nargs="*", default=list(SYSTEMS))
+    parser.add_argument("systems", nargs="*", default=list(SYSTEMS), metavar="SYSTEM")
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--limit", type=float, default=300.0)
