@@ -35,6 +35,7 @@ RUST_LAYERS = [
     {"dual", "penalty", "polytope"},
     {"solver"},
     {"logistic", "multiclass", "structured", "polynomial", "recommend", "sequence"},
+    {"frank_wolfe"},
     {"python"},
 ]
 PYTHON_LAYERS = [
@@ -49,6 +50,7 @@ PYTHON_LAYERS = [
         "distributed",
         "datasets",
         "sequence",
+        "frank_wolfe",
     },
     {"_report", "plotting", "export", "cli"},
     {"__main__"},

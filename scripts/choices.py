@@ -19,6 +19,8 @@ FILE = Path(__file__).parents[1] / "python/dualgap/_choices.py"
 REGISTRIES: dict[str, Iterable[str]] = {
     "Step": _core.STEPS,
     "Sampling": _core.SAMPLINGS,
+    "FrankWolfeMethod": _core.FRANK_WOLFE_CHOICES["method"],
+    "LineSearch": _core.FRANK_WOLFE_CHOICES["line_search"],
     "LinearSolver": _core.SOLVERS,
     "LogisticSolver": _core.LOGISTIC_SOLVERS,
     "StructuredSolver": _core.STRUCTURED_SOLVERS,

@@ -4,6 +4,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`data`] | rows as solvers read them: dense, CSR or in chunks, borrowed |
+//! | [`frank_wolfe`] | Frank-Wolfe methods for any smooth convex function over any set with a linear oracle |
 //! | [`dual`] | the dual over a product of polytopes, the interface of every solver |
 //! | [`linalg`] | kernels on dense and sparse vectors and matrices: products, sums, norms, factorisations |
 //! | [`parallel`] | row loops whose results do not depend on the number of threads |
@@ -27,6 +28,7 @@
 pub mod data;
 pub mod dual;
 pub mod error;
+pub mod frank_wolfe;
 pub mod interrupt;
 pub mod linalg;
 pub mod logistic;

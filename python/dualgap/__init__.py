@@ -66,7 +66,7 @@ _HOME = {
     "StructuredSVM": "structured",
     "report": "_report",
 }
-_MODULES = {*_HOME.values(), "datasets", "export", "losses", "metrics", "plotting"}
+_MODULES = {*_HOME.values(), "datasets", "export", "frank_wolfe", "losses", "metrics", "plotting"}
 
 
 def __getattr__(name: str) -> Any:

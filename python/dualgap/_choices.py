@@ -12,6 +12,10 @@ from typing import Any, Literal, TypeAlias, get_args
 Step: TypeAlias = Literal["frank-wolfe", "scheduled", "away", "pairwise"]
 Sampling: TypeAlias = Literal["permutation", "uniform", "gap"]
 
+# Minimisation of any function over any set.
+FrankWolfeMethod: TypeAlias = Literal["frank-wolfe", "away", "pairwise", "randomized-away"]
+LineSearch: TypeAlias = Literal["auto", "open-loop", "exact", "secant", "backtracking"]
+
 # Linear and structured classifiers.
 LinearSolver: TypeAlias = Literal[
     "auto",

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from dualgap import _records
 
 __all__ = [
+    "FRANK_WOLFE_CHOICES",
     "LOGISTIC_SOLVERS",
     "LOSSES",
     "MAX_FACTORISED",
@@ -42,6 +43,8 @@ __all__ = [
     "fold_in_interactions",
     "item_graph",
     "item_regression",
+    "linear_vertex",
+    "minimize_frank_wolfe",
     "multiclass_path",
     "plan_multiclass",
     "predict_polynomial",
@@ -51,6 +54,7 @@ __all__ = [
     "select_basis",
     "sequence_objective",
     "sequence_path",
+    "smooth_value",
     "structured_path",
 ]
 
@@ -67,13 +71,12 @@ LOSSES: Final[dict[str, list[str]]]
 """Names of the parameters that each margin loss takes."""
 OUTPUT_LOSSES: Final[dict[str, str]]
 """What each loss compares the outputs with: "classes", "signs" or "values"."""
-
 PENALTIES: Final[list[str]]
 SAMPLINGS: Final[list[str]]
 SIMD: Final[str]
 """The instructions of this process's kernels: see the environment variable DUALGAP_SIMD."""
-
 SOLVERS: Final[list[str]]
+FRANK_WOLFE_CHOICES: Final[dict[str, list[str]]]
 STEPS: Final[list[str]]
 STRUCTURED_SOLVERS: Final[list[str]]
 MAX_FACTORISED: Final[int]
@@ -491,3 +494,6 @@ def sequence_objective(
 def sequence_path(
     problem: SequenceProblem, settings: _SequenceSettings, until: float
 ) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...
+def minimize_frank_wolfe(f: Any, oracle: Any, start: Any, settings: Any) -> dict[str, Any]: ...
+def linear_vertex(oracle: Any, gradient: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def smooth_value(f: Any, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]: ...

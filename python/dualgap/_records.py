@@ -214,3 +214,16 @@ class TaggerRecord(TypedDict):
     values: NDArray[np.float64]
     link_weights: NDArray[np.float64]
     edge_weights: NDArray[np.float64]
+
+
+class FrankWolfeSettings(TypedDict):
+    """Settings of a minimisation."""
+
+    method: str
+    line_search: str
+    subsample: float
+    tol: float
+    max_iter: int
+    seed: int
+    n_threads: int
+    callback: Callable[..., object] | None

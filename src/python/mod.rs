@@ -10,6 +10,7 @@ mod class_features;
 mod clicks;
 mod consensus;
 mod cross_validation;
+mod frank_wolfe;
 mod libsvm;
 mod logistic;
 mod losses;
@@ -42,6 +43,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("LOSSES", losses::margin_losses(module.py())?)?;
     module.add("LOGISTIC_SOLVERS", crate::logistic::LogisticMethod::NAMES)?;
     module.add("SOLVERS", crate::multiclass::MulticlassMethod::names())?;
+    module.add("FRANK_WOLFE_CHOICES", frank_wolfe::choices(module.py())?)?;
     module.add("STEPS", crate::solver::STEPS)?;
     module.add("SAMPLINGS", names(crate::solver::Sampling::NAMES))?;
     module.add("STRUCTURED_SOLVERS", crate::structured::StructuredMethod::names())?;
@@ -59,6 +61,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(class_features::fit_class_features, module)?)?;
     module.add_function(wrap_pyfunction!(cross_validation::cross_validate, module)?)?;
     module.add_function(wrap_pyfunction!(consensus::consensus_round, module)?)?;
+    module.add_function(wrap_pyfunction!(frank_wolfe::minimize_frank_wolfe, module)?)?;
+    module.add_function(wrap_pyfunction!(frank_wolfe::linear_vertex, module)?)?;
+    module.add_function(wrap_pyfunction!(frank_wolfe::smooth_value, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::predict_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::select_basis, module)?)?;

@@ -14,6 +14,7 @@ mod projected_gradient;
 mod subgradient;
 
 pub use active_set::StepKind;
+pub(crate) use active_set::largest;
 pub use away::AwayFrankWolfe;
 pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, Sampling, Step, SumTree};
 pub(crate) use block_frank_wolfe::{NewtonEnd, Pace};

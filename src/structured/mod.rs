@@ -25,6 +25,7 @@ pub use dual::StructuredDual;
 pub use extragradient::Extragradient;
 pub use marginals::{Marginals, Projection, chain_marginals, log_marginals};
 pub use method::{StructuredChoices, StructuredMethod, fit};
+pub(crate) use model::assignment_prices;
 pub use model::{
     Chain, ChainLink, ChainScores, FORBIDDEN, Graph, Hamming, Links, Matching, Model, Multiclass,
     Multilabel, Pairs, SeenPairs, Work, assign,

@@ -21,7 +21,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # `make test-simd` repeats all tests of these folders under each instruction set.
 NUMERICAL = {
-    *("certificates", "distributed", "multiclass", "polynomial", "recommend"),
+    *("certificates", "distributed", "frank_wolfe", "multiclass", "polynomial", "recommend"),
     *("sequence", "structured"),
 }
 # Test files that do not depend on kernels: arguments, files and metrics.

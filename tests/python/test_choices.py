@@ -23,6 +23,8 @@ CHAINS = [X[:2], X[2:]]
         (_choices.StructuredSolver, _core.STRUCTURED_SOLVERS),
         (_choices.Step, _core.STEPS),
         (_choices.Sampling, _core.SAMPLINGS),
+        (_choices.FrankWolfeMethod, _core.FRANK_WOLFE_CHOICES["method"]),
+        (_choices.LineSearch, _core.FRANK_WOLFE_CHOICES["line_search"]),
         (_choices.Penalty, _core.PENALTIES),
         (_choices.LossName, [name for name, takes in _core.LOSSES.items() if not takes]),
         (

@@ -31,9 +31,18 @@ pub fn extreme_eigenpair(
     size: usize,
     tol: f64,
     seed: u64,
+    product: impl FnMut(&[f64]) -> Result<Vec<f64>>,
+) -> Result<Extreme> {
+    extreme_eigenpair_from(random_unit(size, seed), tol, product)
+}
+
+/// [`extreme_eigenpair`] from a given unit vector.
+pub fn extreme_eigenpair_from(
+    mut start: Vec<f64>,
+    tol: f64,
     mut product: impl FnMut(&[f64]) -> Result<Vec<f64>>,
 ) -> Result<Extreme> {
-    let mut start = random_unit(size, seed);
+    let size = start.len();
     let mut best: Option<Extreme> = None;
     for _ in 0..=MAX_RESTARTS {
         let extreme = lanczos(start, tol, &mut product)?;

@@ -30,6 +30,21 @@ pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut 
     }
 }
 
+/// A matching of largest total weight, and the non-negative prices of the columns that prove it
+/// optimal. After an interrupt it covers some of the rows.
+pub(crate) fn assignment_prices(
+    weights: &[f64],
+    n_columns: usize,
+    interrupt: &Interrupt,
+) -> (Vec<u32>, Vec<f64>) {
+    let n_rows = weights.len() / n_columns;
+    let (n_values, n_indices) = buffers(n_rows, n_columns);
+    let (mut values, mut indices) = (vec![0.0; n_values], vec![0; n_indices]);
+    solve(weights, n_columns, (&mut values, &mut indices), interrupt);
+    indices.truncate(n_rows);
+    (indices, values[n_rows..][..n_columns].to_vec())
+}
+
 /// The lengths of the buffers that [`solve`] needs.
 pub(in crate::structured) fn buffers(n_rows: usize, n_columns: usize) -> (usize, usize) {
     (n_rows + 2 * n_columns, n_rows + 4 * n_columns)

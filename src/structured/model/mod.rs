@@ -11,6 +11,7 @@ mod multilabel;
 mod rows;
 
 pub use assignment::assign;
+pub(crate) use assignment::assignment_prices;
 pub(super) use chain::first_maximum;
 pub use chain::{Chain, ChainLink, ChainScores, FORBIDDEN, Links, SeenPairs};
 pub use graph::Graph;

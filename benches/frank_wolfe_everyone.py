@@ -1,0 +1,202 @@
+"""`dualgap.frank_wolfe.minimize` compared with plain NumPy loops of the same method.
+
+    python benches/frank_wolfe_everyone.py [--data FOLDER]
+
+Lasso problems (dense and sparse) by batch and pairwise steps, and matrix completion by batch steps,
+with exact line searches. Both programs use one thread and end at the same gap. The loop for the
+lasso keeps the residuals, so that a step costs one product with A.T; the one for matrix completion
+keeps the entries and calls `svds` on a sparse matrix. Ratings are those of MovieLens 1M
+(`movielens_1m.npz` in the folder of `--data` or DUALGAP_DATA); without the file, a generated matrix
+of 1,000 rows takes their place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from _record import Table, data_folder
+from scipy.sparse.linalg import svds
+from threadpoolctl import threadpool_limits
+
+from dualgap.frank_wolfe import (
+    L1Ball,
+    LeastSquares,
+    MatrixCompletion,
+    NuclearNormBall,
+    minimize,
+)
+
+MAX_ITER = 20_000
+
+
+def numpy_lasso(A: Any, b: Any, radius: float, method: str, tol: float) -> tuple[float, int]:
+    """Batch or pairwise Frank-Wolfe on the l1 ball; return the gap and the number of steps."""
+    n = A.shape[1]
+    by_column: Any = A.T.tocsr().T if sp.issparse(A) else np.asfortranarray(A)
+    transposed = A.T.tocsr() if sp.issparse(A) else A.T
+
+    def column(j: int) -> Any:
+        return by_column[:, [j]].toarray().ravel() if sp.issparse(A) else by_column[:, j]
+
+    x, weights = np.zeros(n), {(0, 1.0): 1.0}
+    x[0] = radius
+    residual = radius * column(0) - b
+    for iteration in range(MAX_ITER):
+        gradient = transposed @ residual
+        to = int(np.abs(gradient).argmax())
+        sign = -1.0 if gradient[to] > 0 else 1.0
+        gap = float(gradient @ x - sign * radius * gradient[to])
+        if gap <= tol * max(1.0, 0.5 * residual @ residual):
+            return gap, iteration
+        if method == "frank-wolfe":
+            image = sign * radius * column(to) - (residual + b)
+            slope, longest = gap, 1.0
+        else:
+            away = max(weights, key=lambda atom: atom[1] * gradient[atom[0]])
+            j, s = away
+            image = radius * (sign * column(to) - s * column(j))
+            slope = radius * (s * gradient[j] - sign * gradient[to])
+            longest = weights[away]
+        step = min(longest, slope / float(image @ image))
+        residual = residual + step * image
+        if method == "frank-wolfe":
+            x *= 1.0 - step
+            x[to] += step * sign * radius
+        else:
+            x[to] += step * sign * radius
+            x[j] -= step * s * radius
+            weights[to, sign] = weights.get((to, sign), 0.0) + step
+            weights[away] -= step
+            if step == longest:
+                del weights[away]
+    return gap, MAX_ITER
+
+
+def numpy_completion(
+    rows: Any, columns: Any, values: Any, shape: tuple[int, int], radius: float, tol: float
+) -> tuple[float, int]:
+    """Batch Frank-Wolfe on the ball of the nuclear norm; return the gap and the number of steps."""
+    pattern = sp.csr_array((np.arange(1, len(rows) + 1), (rows, columns)), shape=shape)
+    order, columns = pattern.data - 1, pattern.indices
+    rows = np.repeat(np.arange(shape[0]), np.diff(pattern.indptr))
+    values = values[order]
+    gradient = sp.csr_array((-values, columns, pattern.indptr), shape=shape)
+    u, _, v = svds(gradient, k=1, tol=1e-4, rng=0)
+    entries = -radius * u[rows, 0] * v[0, columns]
+    for iteration in range(MAX_ITER):
+        residual = entries - values
+        gradient.data[:] = residual
+        u, _, v = svds(gradient, k=1, tol=1e-4, v0=v[0] if shape[1] < shape[0] else u[:, 0])
+        direction = -radius * u[rows, 0] * v[0, columns] - entries
+        gap = float(-residual @ direction)
+        if gap <= tol * max(1.0, 0.5 * residual @ residual):
+            return gap, iteration
+        entries = entries + min(1.0, gap / float(direction @ direction)) * direction
+    return gap, MAX_ITER
+
+
+def compare(
+    table: Table, cells: dict[str, Any], ours: Callable[[], Any], loop: Callable[[], Any]
+) -> None:
+    """Time both in turn, three times, by processor time; store the medians."""
+    times, found = [], []
+    for _ in range(3):
+        start = time.process_time()
+        result = ours()
+        middle = time.process_time()
+        found.append((result.gap, result.n_iter, *loop()))
+        times.append((middle - start, time.process_time() - middle))
+    seconds, plain = np.median(times, axis=0)
+    gap, steps, other_gap, other_steps = found[0]
+    table.add(
+        **cells,
+        seconds=seconds,
+        steps=steps,
+        gap=gap,
+        numpy_seconds=plain,
+        numpy_steps=other_steps,
+        numpy_gap=other_gap,
+        ratio=plain / seconds,
+    )
+
+
+def lasso(table: Table) -> None:
+    rng = np.random.default_rng(0)
+    cases: dict[str, tuple[Any, int]] = {
+        "dense, 1000 x 5000": (rng.normal(size=(1000, 5000)), 50),
+        "dense, 5000 x 1000": (rng.normal(size=(5000, 1000)), 50),
+        "correlated, 1000 x 2000": (rng.normal(size=(1000, 2000)) + rng.normal(size=(1000, 1)), 20),
+        "sparse, 20000 x 10000": (
+            sp.random_array((20_000, 10_000), density=0.005, format="csr", rng=rng),
+            50,
+        ),
+    }
+    for name, (A, k) in cases.items():
+        x = np.zeros(A.shape[1])
+        x[:k] = rng.normal(size=k)
+        b = A @ x + 0.1 * rng.normal(size=A.shape[0])
+        radius = 0.9 * float(np.abs(x).sum())
+        f, ball = LeastSquares(A, b), L1Ball(A.shape[1], radius)
+        for method, tol in (("frank-wolfe", 1e-2), ("pairwise", 1e-6)):
+            cells = {"problem": "lasso", "data": name, "method": method, "tol": tol}
+            options: Any = {"method": method, "tol": tol, "max_iter": MAX_ITER, "n_jobs": 1}
+            compare(
+                table,
+                cells,
+                partial(minimize, f, ball, **options),
+                partial(numpy_lasso, A, b, radius, method, tol),
+            )
+
+
+def completion(table: Table, folder: Path | None) -> None:
+    path = folder / "movielens_1m.npz" if folder else None
+    if path is not None and path.exists():
+        with np.load(path) as ratings:
+            rows, columns = ratings["user"], ratings["item"]
+            values, name, radius = ratings["rating"].astype(float), "MovieLens 1M", 5000.0
+    else:
+        rng = np.random.default_rng(0)
+        truth = rng.normal(size=(1000, 5)) @ rng.normal(size=(5, 700))
+        rows, columns = np.nonzero(rng.random(truth.shape) < 0.1)
+        values, name, radius = truth[rows, columns], "generated, 1000 x 700", 2000.0
+    values = values - values.mean()
+    shape = (int(rows.max()) + 1, int(columns.max()) + 1)
+    f = MatrixCompletion(rows, columns, values, shape)
+    for tol in (0.5, 0.2):
+        cells = {
+            "problem": "matrix completion",
+            "data": name,
+            "method": "frank-wolfe",
+            "tol": tol,
+        }
+        options: Any = {"method": "frank-wolfe", "tol": tol, "n_jobs": 1}
+        compare(
+            table,
+            cells,
+            partial(minimize, f, NuclearNormBall(shape, radius), **options),
+            partial(numpy_completion, rows, columns, values, shape, radius, tol),
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=data_folder())
+    parser.add_argument("--problem", choices=("lasso", "completion"))
+    arguments = parser.parse_args()
+    table = Table("frank-wolfe-everyone", "problem", "data", "method", "tol")
+    with threadpool_limits(1):
+        if arguments.problem != "completion":
+            lasso(table)
+        if arguments.problem != "lasso":
+            completion(table, arguments.data)
+
+
+if __name__ == "__main__":
+    main()

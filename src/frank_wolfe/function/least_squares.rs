@@ -1,0 +1,109 @@
+//! Least squares.
+
+use super::{FunctionRounding, SmoothFunction};
+use crate::data::Data;
+use crate::dual::rounding::{gamma, norm_above};
+use crate::error::{Error, Result};
+use crate::frank_wolfe::columns::Columns;
+use crate::frank_wolfe::vertex::Vertex;
+use crate::linalg::vectors::dot;
+
+/// f(x) = ½‖A x − b‖².
+#[derive(Debug, Clone)]
+pub struct LeastSquares {
+    columns: Columns,
+    targets: Vec<f64>,
+    target_norm: f64,
+}
+
+impl LeastSquares {
+    /// Copies A by columns.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] unless `b` has one finite number for each row of A, and A has a
+    /// column and finite entries.
+    pub fn new(a: &Data<'_>, b: &[f64]) -> Result<Self> {
+        let columns = checked_columns(a)?;
+        check_targets("b", &columns, b)?;
+        Ok(Self { columns, targets: b.to_vec(), target_norm: norm_above(b) })
+    }
+
+    fn residuals(&self, x: &[f64]) -> Vec<f64> {
+        let mut product: Vec<f64> = vec![0.0; self.columns.n_rows()];
+        self.columns.add_product(x.iter().copied().enumerate(), &mut product);
+        product.iter_mut().zip(&self.targets).for_each(|(r, b)| *r -= b);
+        product
+    }
+}
+
+/// The columns of a matrix with at least one of them, all finite.
+pub(super) fn checked_columns(a: &Data<'_>) -> Result<Columns> {
+    if a.n_cols() == 0 {
+        return Err(Error::argument("A", "must have at least one column"));
+    }
+    let columns = Columns::new(a);
+    if !columns.largest_norm().is_finite() || columns.has_nan() {
+        return Err(Error::argument("A", "must be finite, and its columns not longer than 1e308"));
+    }
+    Ok(columns)
+}
+
+/// Checks one finite target for each row.
+pub(super) fn check_targets(
+    argument: &'static str,
+    columns: &Columns,
+    targets: &[f64],
+) -> Result<()> {
+    let (n, found) = (columns.n_rows(), targets.len());
+    if found != n {
+        let message = format!("must have one number for each of the {n} rows of A, got {found}");
+        return Err(Error::argument(argument, message));
+    }
+    match targets.iter().find(|value| !value.is_finite()) {
+        Some(value) => Err(Error::argument(argument, format!("must be finite, got {value}"))),
+        None => Ok(()),
+    }
+}
+
+impl SmoothFunction for LeastSquares {
+    fn n_coordinates(&self) -> usize {
+        self.columns.n_cols()
+    }
+
+    fn value_and_gradient(&self, x: &[f64], gradient: &mut [f64]) -> Result<f64> {
+        let residuals = self.residuals(x);
+        self.columns.transposed_times(&residuals, gradient);
+        Ok(0.5 * dot(&residuals, &residuals))
+    }
+
+    fn is_quadratic(&self) -> bool {
+        true
+    }
+
+    fn hessian_product(&self, vector: &Vertex, product: &mut [f64]) -> Result<()> {
+        let mut image = vec![0.0; self.columns.n_rows()];
+        match vector {
+            Vertex::Dense(x) => {
+                self.columns.add_product(x.iter().copied().enumerate(), &mut image);
+            }
+            Vertex::Sparse(entries) => {
+                let entries = entries.iter().map(|(j, x)| (*j as usize, *x));
+                self.columns.add_product(entries, &mut image);
+            }
+        }
+        self.columns.transposed_times(&image, product);
+        Ok(())
+    }
+
+    fn rounding(&self, x: &[f64]) -> FunctionRounding {
+        let (size, n_terms) = self.columns.product_size(x);
+        // Bounds on ‖r‖ and on the norm of its error.
+        let size = size + self.target_norm;
+        let error = gamma(n_terms + 4) * size;
+        let sums = gamma(self.columns.n_rows() + 4);
+        FunctionRounding {
+            value: (size * error + error * error + sums * size * size) * (1.0 + gamma(8)),
+            gradient: self.columns.largest_norm() * (sums * size + error) * (1.0 + gamma(8)),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Batch, away, pairwise and randomised away Frank-Wolfe (Lacoste-Julien and Jaggi 2015; Kerdreux et
+//! al. 2018).
+
+use rand_pcg::Pcg64Mcg;
+
+use super::method::FrankWolfeMethod;
+use super::problem::{Direction, Problem, Weighted};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::run::{Certificate, Progress, Solver, Stopping};
+use crate::solver::{StepKind, largest};
+
+/// Iterations after which the point is computed again from its vertices, and value and gradient
+/// from the point.
+const REFRESHED_EVERY: usize = 100;
+
+/// Iterations without a lower value after which no further progress is expected.
+const PATIENCE: usize = 50;
+
+/// Share of the gap's rounding error and of the looseness of the bound at which the rest of the gap
+/// can no longer be seen.
+const VISIBLE: f64 = 0.1;
+
+/// Factor between the gaps of two expensive certificates.
+const CERTIFIED_FACTOR: f64 = 0.25;
+
+/// One of the methods on a problem.
+pub(super) struct Minimizer<P: Problem> {
+    problem: P,
+    method: FrankWolfeMethod,
+    is_open_loop: bool,
+    stopping: Stopping,
+    /// The point as a convex combination; empty if the method does not need it.
+    active: Vec<Weighted<P::Atom>>,
+    tracks: bool,
+    /// The vertex for the current gradient.
+    next: Option<P::Atom>,
+    /// The estimated gap there, and that of the last certificate.
+    gap: f64,
+    certified_gap: f64,
+    best_bound: f64,
+    iteration: usize,
+    /// The lowest value, and the number of iterations since then.
+    lowest: f64,
+    idle: usize,
+    random: Pcg64Mcg,
+}
+
+impl<P: Problem> Minimizer<P> {
+    /// Starts at the current point of the problem, which equals `start` if that is given: then the
+    /// minimizer keeps the vertices of the point.
+    pub fn new(
+        problem: P,
+        start: Option<P::Atom>,
+        (method, is_open_loop): (FrankWolfeMethod, bool),
+        stopping: Stopping,
+        seed: u64,
+    ) -> Self {
+        let tracks = start.is_some();
+        Self {
+            problem,
+            method,
+            is_open_loop,
+            stopping,
+            active: start.into_iter().map(|atom| Weighted { atom, weight: 1.0 }).collect(),
+            tracks,
+            next: None,
+            gap: f64::INFINITY,
+            certified_gap: f64::INFINITY,
+            best_bound: f64::NEG_INFINITY,
+            iteration: 0,
+            lowest: f64::INFINITY,
+            idle: 0,
+            random: Pcg64Mcg::new(u128::from(seed)),
+        }
+    }
+
+    /// The problem at its final point, the vertices of this point, and the best lower bound.
+    pub fn into_parts(self) -> (P, Vec<Weighted<P::Atom>>, f64) {
+        (self.problem, self.active, self.best_bound)
+    }
+
+    /// Share of the vertices that a step searches.
+    fn share(&self) -> Option<f64> {
+        match self.method {
+            FrankWolfeMethod::RandomizedAway { share } if share < 1.0 => Some(share),
+            _ => None,
+        }
+    }
+
+    /// Number of iterations in which a randomised method searches about all vertices once.
+    fn round(&self) -> usize {
+        self.share().map_or(1, |share| (1.0 / share).ceil() as usize)
+    }
+
+    /// Whether the search of this iteration covers all vertices.
+    fn is_full(&self) -> bool {
+        self.iteration.is_multiple_of(self.round())
+    }
+
+    /// Finds the vertex for the current gradient, and estimates the gap.
+    fn search(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let sampled = match self.share() {
+            Some(share) if !self.is_full() => {
+                let found = self.problem.sampled_vertex(share, &mut self.random);
+                Some(found.ok_or_else(|| {
+                    let message = "\"randomized-away\" requires a set with a list of its vertices: Simplex, \
+                                   L1Ball, Hull, or a product of these";
+                    Error::argument("method", message)
+                })?)
+            }
+            _ => None,
+        };
+        let vertex = match sampled {
+            Some(vertex) => vertex,
+            None => self.problem.vertex(self.gap, interrupt)?,
+        };
+        self.gap = self.problem.slope_here() - self.problem.slope(&vertex);
+        self.next = Some(vertex);
+        Ok(())
+    }
+
+    /// Moves towards `to`, or by another step of the method; returns whether the point has moved.
+    fn walk(&mut self, to: P::Atom, interrupt: &Interrupt) -> Result<bool> {
+        let fixed = self.is_open_loop.then(|| 2.0 / (self.iteration as f64 + 2.0));
+        if !self.tracks {
+            return Ok(self.problem.walk(&Direction::Towards(&to), 1.0, fixed, interrupt)? > 0.0);
+        }
+        let slopes: Vec<f64> = if self.method == FrankWolfeMethod::FrankWolfe {
+            Vec::new()
+        } else {
+            self.active.iter().map(|each| self.problem.slope(&each.atom)).collect()
+        };
+        let known = |(_, each): &(usize, &Weighted<P::Atom>)| self.problem.is_same(&each.atom, &to);
+        let found = self.active.iter().enumerate().find(known).map(|(index, _)| index);
+        let mut slope_to = self.problem.slope(&to);
+        let mut to_index = found.unwrap_or(self.active.len());
+        if found.is_none() {
+            self.active.push(Weighted { atom: to, weight: 0.0 });
+        }
+        // A sampled vertex competes with the active ones.
+        if self.share().is_some()
+            && let Some(best) = largest(slopes.iter().map(|slope| -slope).enumerate())
+            && slopes[best] < slope_to
+        {
+            (to_index, slope_to) = (best, slopes[best]);
+        }
+        let kind = self.kind(to_index, slope_to, &slopes);
+        let longest = kind.longest(|index| self.active[index].weight);
+        let atom = |index: usize| &self.active[index].atom;
+        let direction = match kind {
+            StepKind::Towards(to) => Direction::Towards(atom(to)),
+            StepKind::Away(from) => Direction::Away(atom(from)),
+            StepKind::Pairwise(to, from) => Direction::Pairwise(atom(to), atom(from)),
+        };
+        let is_nowhere = matches!(kind, StepKind::Pairwise(to, from) if to == from);
+        let step = if is_nowhere || longest == 0.0 {
+            0.0
+        } else {
+            self.problem.walk(&direction, longest, fixed, interrupt)?
+        };
+        if step > 0.0 {
+            for (index, each) in self.active.iter_mut().enumerate() {
+                each.weight = kind.weight(index, each.weight, step, step >= longest);
+            }
+        }
+        self.active.retain(|each| each.weight > 0.0);
+        Ok(step > 0.0)
+    }
+
+    /// The step of the method, towards the active vertex `to`.
+    fn kind(&self, to: usize, slope_to: f64, slopes: &[f64]) -> StepKind {
+        let worst = largest(slopes.iter().copied().enumerate());
+        match (self.method, worst) {
+            (FrankWolfeMethod::FrankWolfe, _) | (_, None) => StepKind::Towards(to),
+            (FrankWolfeMethod::Pairwise, Some(from)) => StepKind::Pairwise(to, from),
+            (_, Some(from)) => {
+                let here = self.problem.slope_here();
+                let (towards, away) = (here - slope_to, slopes[from] - here);
+                StepKind::better(to, towards, from, away, self.active[from].weight)
+            }
+        }
+    }
+
+    /// Divides the weights by their sum, and computes point, value and gradient again.
+    fn refresh(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let total: f64 = self.active.iter().map(|each| each.weight).sum();
+        self.active.iter_mut().for_each(|each| each.weight /= total);
+        self.problem.refresh(&self.active, interrupt)
+    }
+
+    /// Whether this iteration evaluates the certificate.
+    fn is_due(&self) -> bool {
+        let is_cheap = self.problem.bounds_are_cheap();
+        if self.share().is_some() && !self.is_full() {
+            return false;
+        }
+        let converges = self.gap <= self.stopping.allowed(self.problem.value())
+            && self.gap <= 0.9 * self.certified_gap;
+        self.iteration == 1
+            || converges
+            || is_cheap && !self.problem.is_incremental()
+            || is_cheap && self.iteration.is_multiple_of(REFRESHED_EVERY)
+            || self.gap <= CERTIFIED_FACTOR * self.certified_gap
+            || self.idle >= PATIENCE * self.round()
+    }
+
+    /// Counts iterations without a lower value.
+    fn count_idle(&mut self, moved: bool) {
+        let value = self.problem.value();
+        if value < self.lowest {
+            (self.lowest, self.idle) = (value, 0);
+        } else if !(self.is_open_loop && moved) {
+            self.idle += 1;
+        }
+    }
+
+    /// The certificate of the current point; checks that the function is convex.
+    fn certificate(&mut self, interrupt: &Interrupt) -> Result<(Certificate, bool)> {
+        if self.problem.is_incremental() || self.next.is_none() {
+            self.refresh(interrupt)?;
+        }
+        let is_cheap = self.problem.bounds_are_cheap();
+        let is_new = self.problem.is_incremental() || self.next.is_none();
+        if is_new || self.share().is_some() || !is_cheap {
+            let vertex = self.problem.vertex(0.0, interrupt)?;
+            self.gap = self.problem.slope_here() - self.problem.slope(&vertex);
+            self.next = Some(vertex);
+        }
+        let value = self.problem.value();
+        let bound = match &self.next {
+            Some(vertex) => self.problem.lower_bound(vertex, self.gap, interrupt)?,
+            None => f64::NEG_INFINITY,
+        };
+        self.certified_gap = self.gap;
+        if self.best_bound > value + 1e-9 * (value.abs() + self.best_bound.abs()) {
+            return Err(Error::argument(
+                "f",
+                format!(
+                    "the value {value:e} is below {:e}, a lower bound from an earlier gradient: f must be convex, \
+                 and its gradient must match its value",
+                    self.best_bound,
+                ),
+            ));
+        }
+        self.best_bound = self.best_bound.max(bound);
+        let certificate = Certificate { primal: value, dual: self.best_bound.min(value) };
+        let hidden = (value - bound) - self.gap;
+        let is_exhausted = self.gap <= VISIBLE * hidden || self.idle >= PATIENCE * self.round();
+        Ok((certificate, is_exhausted))
+    }
+}
+
+impl<P: Problem> Solver for Minimizer<P> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        if self.next.is_none() {
+            self.problem.refresh(&self.active, interrupt)?;
+            self.lowest = self.problem.value();
+            self.search(interrupt)?;
+        }
+        let Some(to) = self.next.take() else { return Ok(Progress::Uncertified) };
+        let moved = self.walk(to, interrupt)?;
+        self.iteration += 1;
+        self.count_idle(moved);
+        if self.tracks && self.iteration.is_multiple_of(REFRESHED_EVERY) {
+            self.refresh(interrupt)?;
+        }
+        self.search(interrupt)?;
+        if !self.is_due() {
+            return Ok(Progress::Uncertified);
+        }
+        let (certificate, is_exhausted) = self.certificate(interrupt)?;
+        let progress = if is_exhausted { Progress::Exhausted } else { Progress::Epoch };
+        Ok(progress(certificate))
+    }
+
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        Ok(self.certificate(interrupt)?.0)
+    }
+}

@@ -1,0 +1,102 @@
+//! Sets that are given by a linear oracle, and those that come with the crate.
+
+mod birkhoff;
+mod hull;
+mod norm_balls;
+mod nuclear;
+mod product;
+
+pub use birkhoff::Birkhoff;
+pub use hull::Hull;
+pub use norm_balls::{KSparse, L1Ball, Simplex};
+pub use nuclear::NuclearNormBall;
+pub use product::ProductSet;
+
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
+
+use super::vertex::Vertex;
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+
+/// A compact convex set that is given by the vertices that minimise linear functions.
+///
+/// An implementation needs one method, [`LinearOracle::vertex`]. The others have defaults.
+pub trait LinearOracle: Send + Sync {
+    /// A vertex v of the set that minimises ⟨gradient, v⟩.
+    ///
+    /// # Errors
+    /// An error of the implementation, which ends the run.
+    fn vertex(&self, gradient: &[f64]) -> Result<Vertex>;
+
+    /// A lower bound on the minimum of ⟨gradient, v⟩ over the set, where `vertex` is the result of
+    /// [`LinearOracle::vertex`]. Certificates use it. The default holds for a vertex that
+    /// minimises, and accounts for the rounding of the sum.
+    ///
+    /// # Errors
+    /// As [`LinearOracle::vertex`].
+    fn lower_bound(
+        &self,
+        gradient: &[f64],
+        vertex: &Vertex,
+        _interrupt: &Interrupt,
+    ) -> Result<f64> {
+        Ok(vertex.bounded_dot(gradient).lower())
+    }
+
+    /// Whether [`LinearOracle::lower_bound`] is as cheap as [`LinearOracle::vertex`], so that every
+    /// iteration has a certificate.
+    fn bounds_are_cheap(&self) -> bool {
+        true
+    }
+
+    /// The vertex that minimises ⟨gradient, v⟩ over a random subset with this share of all
+    /// vertices; None for a set without a list of its vertices.
+    fn sampled_vertex(
+        &self,
+        _gradient: &[f64],
+        _share: f64,
+        _random: &mut Pcg64Mcg,
+    ) -> Option<Vertex> {
+        None
+    }
+
+    /// Number of coordinates, if the set fixes it.
+    fn n_coordinates(&self) -> Option<usize> {
+        None
+    }
+
+    /// The largest sum of the absolute coordinates of a point, if known. Without it, certificates
+    /// take the gradient as exact.
+    fn radius(&self) -> Option<f64> {
+        None
+    }
+}
+
+/// Checks that a radius is positive and finite.
+fn check_radius(radius: f64) -> Result<f64> {
+    if radius > 0.0 && radius.is_finite() {
+        return Ok(radius);
+    }
+    Err(Error::argument("radius", format!("must be positive and finite, got {radius}")))
+}
+
+/// Checks a number of coordinates.
+fn check_size(argument: &'static str, n: usize) -> Result<usize> {
+    if (1..=u32::MAX as usize).contains(&n) {
+        return Ok(n);
+    }
+    Err(Error::argument(argument, format!("must be from 1 to {}, got {n}", u32::MAX)))
+}
+
+/// A random share of the indices below `n`, at least one.
+fn sample(n: usize, share: f64, random: &mut Pcg64Mcg) -> Vec<usize> {
+    let size = ((share * n as f64).ceil() as usize).clamp(1, n);
+    let mut indices: Vec<usize> = (0..n).collect();
+    indices.partial_shuffle(random, size).0.to_vec()
+}
+
+/// The index of the smallest value, the first of equals.
+fn smallest(values: impl Iterator<Item = (usize, f64)>) -> Option<(usize, f64)> {
+    values.reduce(|best, next| if next.1 < best.1 { next } else { best })
+}

@@ -1,0 +1,73 @@
+//! The interface between a function on a set and the methods that minimise it.
+
+use rand_pcg::Pcg64Mcg;
+
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+
+/// A vertex with its weight in a convex combination.
+#[derive(Debug, Clone)]
+pub(super) struct Weighted<A> {
+    pub atom: A,
+    pub weight: f64,
+}
+
+/// The direction of a step.
+#[derive(Debug)]
+pub(super) enum Direction<'a, A> {
+    /// From the point to a vertex.
+    Towards(&'a A),
+    /// From a vertex through the point.
+    Away(&'a A),
+    /// From the second vertex to the first.
+    Pairwise(&'a A, &'a A),
+}
+
+/// A function on a set, with a current point and the gradient there.
+pub(super) trait Problem {
+    /// A vertex of the set.
+    type Atom: Clone;
+
+    /// Computes the point from `active`, unless that is empty, and value and gradient from the
+    /// point.
+    fn refresh(&mut self, active: &[Weighted<Self::Atom>], interrupt: &Interrupt) -> Result<()>;
+
+    /// Whether steps update value and gradient, so that rounding errors accumulate until
+    /// [`Problem::refresh`].
+    fn is_incremental(&self) -> bool;
+
+    /// The value.
+    fn value(&self) -> f64;
+
+    /// ⟨gradient, point⟩.
+    fn slope_here(&self) -> f64;
+
+    /// ⟨gradient, atom⟩.
+    fn slope(&self, atom: &Self::Atom) -> f64;
+
+    /// A vertex that minimises the slope, accurately enough for an estimated gap of `gap`; as
+    /// accurately as possible if that is 0.
+    fn vertex(&mut self, gap: f64, interrupt: &Interrupt) -> Result<Self::Atom>;
+
+    /// The best of a random share of the vertices; None for a set without a list of them.
+    fn sampled_vertex(&mut self, share: f64, random: &mut Pcg64Mcg) -> Option<Self::Atom>;
+
+    /// A lower bound on the minimum of the function over the set, from the current vertex.
+    fn lower_bound(&mut self, vertex: &Self::Atom, gap: f64, interrupt: &Interrupt) -> Result<f64>;
+
+    /// Whether every iteration can afford a lower bound.
+    fn bounds_are_cheap(&self) -> bool;
+
+    /// Moves by a step of at most `longest`, of exactly `fixed` if given; returns the step. 0 means
+    /// that no step lowers the value.
+    fn walk(
+        &mut self,
+        direction: &Direction<'_, Self::Atom>,
+        longest: f64,
+        fixed: Option<f64>,
+        interrupt: &Interrupt,
+    ) -> Result<f64>;
+
+    /// Whether two vertices are equal.
+    fn is_same(&self, a: &Self::Atom, b: &Self::Atom) -> bool;
+}

@@ -1,0 +1,154 @@
+//! Leading singular vectors of a matrix that is given by its products, and bounds on its norm.
+
+use crate::dual::rounding::{gamma, root_above};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::vectors::normalise;
+use crate::polynomial::spectral::lanczos::extreme_eigenpair_from;
+use crate::polynomial::spectral::spectrum::{Chance, norm_bound, probable_norm_bound};
+use crate::polynomial::spectral_bounds::MAX_FACTORISED;
+
+/// A matrix M that is given by its products.
+pub(super) trait MatrixOperator: Sync {
+    /// (rows, columns).
+    fn shape(&self) -> (usize, usize);
+    /// M v.
+    fn times(&self, v: &[f64]) -> Vec<f64>;
+    /// Mᵀ u.
+    fn transposed_times(&self, u: &[f64]) -> Vec<f64>;
+    /// ‖M‖²_F.
+    fn squared_frobenius(&self) -> f64;
+    /// MᵀM, or M Mᵀ if M has more columns than rows, row after row.
+    fn gram(&self) -> Vec<f64> {
+        let size = smaller_side(self);
+        let mut gram = Vec::with_capacity(size * size);
+        let mut unit = vec![0.0; size];
+        for index in 0..size {
+            unit[index] = 1.0;
+            gram.extend(gram_times(self, &unit));
+            unit[index] = 0.0;
+        }
+        gram
+    }
+}
+
+/// The smaller number of rows and columns.
+pub(super) fn smaller_side(matrix: &(impl MatrixOperator + ?Sized)) -> usize {
+    let (n_rows, n_cols) = matrix.shape();
+    n_rows.min(n_cols)
+}
+
+/// MᵀM v, or M Mᵀ v if M has more columns than rows.
+fn gram_times(matrix: &(impl MatrixOperator + ?Sized), v: &[f64]) -> Vec<f64> {
+    let (n_rows, n_cols) = matrix.shape();
+    if n_cols <= n_rows {
+        matrix.transposed_times(&matrix.times(v))
+    } else {
+        matrix.times(&matrix.transposed_times(v))
+    }
+}
+
+/// Unit singular vectors.
+#[derive(Debug, Clone)]
+pub(super) struct SingularPair {
+    pub left: Vec<f64>,
+    pub right: Vec<f64>,
+}
+
+/// The singular vectors of the largest singular value, by Lanczos' method on the smaller Gram matrix, until
+/// the residual is below `tol` times its largest eigenvalue. `start` is a unit vector of the smaller
+/// side.
+pub(super) fn leading_pair(
+    matrix: &impl MatrixOperator,
+    start: Vec<f64>,
+    tol: f64,
+    interrupt: &Interrupt,
+) -> Result<SingularPair> {
+    let found = extreme_eigenpair_from(start, tol, |v| {
+        interrupt.check()?;
+        Ok(gram_times(matrix, v))
+    })?;
+    let (n_rows, n_cols) = matrix.shape();
+    let known = found.vector;
+    let mut other =
+        if n_cols <= n_rows { matrix.times(&known) } else { matrix.transposed_times(&known) };
+    if normalise(&mut other) == 0.0 {
+        other[0] = 1.0;
+    }
+    let (left, right) = if n_cols <= n_rows { (other, known) } else { (known, other) };
+    Ok(SingularPair { left, right })
+}
+
+/// Probability that a bound on the norm of a matrix with more than [`MAX_FACTORISED`] rows and
+/// columns is too small.
+const FAILURE: f64 = 1e-9;
+
+/// An upper bound on ‖M‖₂ from the singular value `guess`: certain if M has at most
+/// [`MAX_FACTORISED`] rows or columns, and otherwise with a probability of 1 − 1e-9. `accuracy` is
+/// the relative looseness at which the bound of a large matrix is good enough.
+pub(super) fn norm_above(
+    matrix: &impl MatrixOperator,
+    guess: f64,
+    accuracy: f64,
+    interrupt: &Interrupt,
+) -> Result<f64> {
+    let size = smaller_side(matrix);
+    let (n_rows, n_cols) = matrix.shape();
+    let square = matrix.squared_frobenius() * (1.0 + gamma(n_rows + n_cols));
+    let bound = if size <= MAX_FACTORISED {
+        norm_bound(&matrix.gram(), size, guess * guess, interrupt)?
+    } else {
+        let chance = Chance { accuracy: 2.0 * accuracy, failure: FAILURE, seed: 0 };
+        probable_norm_bound(size, chance, |v| {
+            interrupt.check()?;
+            Ok(gram_times(matrix, v))
+        })?
+    };
+    // The products of |M|ᵀ|M| bound the rounding errors of those of MᵀM.
+    let error = gamma(n_rows + n_cols + 8) * square;
+    Ok(root_above((bound + error).min(square)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linalg::vectors::{dot, random_unit};
+
+    /// A diagonal matrix.
+    struct Diagonal(Vec<f64>);
+
+    impl MatrixOperator for Diagonal {
+        fn shape(&self) -> (usize, usize) {
+            (self.0.len(), self.0.len())
+        }
+        fn times(&self, v: &[f64]) -> Vec<f64> {
+            self.0.iter().zip(v).map(|(d, v)| d * v).collect()
+        }
+        fn transposed_times(&self, u: &[f64]) -> Vec<f64> {
+            self.times(u)
+        }
+        fn squared_frobenius(&self) -> f64 {
+            dot(&self.0, &self.0)
+        }
+    }
+
+    #[test]
+    fn the_leading_pair_of_a_cluster_is_found_and_bounded() {
+        let interrupt = Interrupt::default();
+        let clusters = [vec![0.7, 0.7, 0.8], vec![0.5, 0.5, 0.5], vec![0.0, 1.0], vec![2.0]];
+        for values in clusters
+            .into_iter()
+            .chain([vec![0.75869364, 0.758693639, 0.858], (0..1200).map(f64::from).collect()])
+        {
+            let norm = values.iter().copied().fold(0.0, f64::max);
+            let matrix = Diagonal(values);
+            let start = random_unit(smaller_side(&matrix), 0);
+            let SingularPair { left, right } =
+                leading_pair(&matrix, start, 1e-7, &interrupt).unwrap();
+            let value = dot(&left, &matrix.times(&right));
+            assert!((value - norm).abs() <= 1e-6 * norm, "{value} {norm}");
+            let bound = norm_above(&matrix, value, 1e-3, &interrupt).unwrap();
+            assert!((norm..=1.01 * norm).contains(&bound), "{bound} {norm}");
+        }
+    }
+}
