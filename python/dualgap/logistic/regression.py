@@ -28,6 +28,7 @@ from dualgap._validation import (
     row_weights,
 )
 from dualgap.logistic._model import LogisticClassifier
+from dualgap.logistic._present import PresentClasses
 
 __all__ = ["LogisticRegression"]
 
@@ -151,21 +152,31 @@ class LogisticRegression(LogisticClassifier):
         X, y = check_rows_and_targets(self, X, y, half=True, ensure_all_finite=False)
         known = vars(self).get("classes_")
         self.classes_, codes = encode_classes(y)
-        labels = np.ascontiguousarray(codes, dtype=np.uint32)
         weights = check_weights(sample_weight, X)
         weights = row_weights(self.class_weight, self.classes_, codes, weights)
-        regularization = regularization_of("C", self.C, weights, len(labels))
+        regularization = regularization_of("C", self.C, weights, len(codes))
         settings = logistic_settings(self, weights, len(self.classes_))
-        if self.warm_start and known is not None and np.array_equal(known, self.classes_):
+        present = PresentClasses.of(codes, weights, X) if self.fit_intercept else None
+        if present is not None:
+            codes = present.codes(codes)
+            settings["n_classes"] = len(present.places)
+            settings["C"] *= present.scale
+        elif self.warm_start and known is not None and np.array_equal(known, self.classes_):
             settings["start"] = self._start()
+        labels = np.ascontiguousarray(codes, dtype=np.uint32)
+        n_outputs = 1 if settings["n_classes"] == 2 else settings["n_classes"]
 
         def store(model: Self, result: Any) -> None:
+            if present is not None:
+                found = present.expand(result["weights"], result["intercepts"])
+                result = {**result, **dict(zip(("weights", "intercepts"), found, strict=True))}
+                result["null_objective"] = float(np.log(len(model.classes_)))
             model._store(result, regularization, X)
 
         def model_of_epoch(arrays: Any) -> dict[str, Any]:
-            weights, intercepts = arrays
-            shape = (len(intercepts), self.n_features_in_)
-            found = {"weights": weights.reshape(shape), "intercepts": intercepts}
+            # An earlier model than the last one comes in a single array.
+            weights, intercepts = np.split(np.concatenate(arrays), [-n_outputs])
+            found = {"weights": weights.reshape(n_outputs, -1), "intercepts": intercepts}
             return {**found, "solver": self.solver}
 
         core = partial(_core.fit_logistic_regression, core_rows(X), labels)

@@ -115,6 +115,34 @@ def test_columns_of_very_different_scales_converge(n_classes, intercept):
     assert model.n_iter_ < 60
 
 
+@pytest.mark.parametrize("n_kept", [1, 2, 3])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+def test_classes_without_weight_have_a_certificate(n_kept, kind):
+    X, y = table(300, 4, 4)
+    weights = (y < n_kept) * (1.0 + np.arange(len(y)) % 3)
+    model = LogisticRegression(2.0, tol=1e-8).fit(kind(X), y, weights)
+    assert model.converged_
+    assert model.coef_.shape == (4, 4)
+    assert objective(model, X, y, weights) == pytest.approx(model.objective_, rel=1e-12)
+    assert (model.predict(X) < n_kept).all()
+    if n_kept > 1:
+        assert model.relative_gap_ <= 1e-8
+    if n_kept == 3:
+        kept = y < n_kept
+        other = exact(2.0).fit(X[kept], y[kept], weights[kept])
+        np.testing.assert_allclose(model.coef_[:3], other.coef_, atol=1e-3)
+        assert other.dual_objective_ <= model.objective_
+        assert model.dual_objective_ <= other.objective_
+
+
+def test_one_of_two_classes_without_weight_has_an_objective_of_0():
+    X, y = table(100, 3, 2)
+    model = LogisticRegression(tol=1e-6).fit(X, y, (y == 1).astype(float))
+    assert model.converged_
+    assert model.objective_ < 1e-12
+    assert (model.predict(X) == 1).all()
+
+
 @pytest.mark.parametrize("C", [1e-12, 1e-3, 1e6, 1e12])
 @pytest.mark.parametrize("scale", [1e-150, 1e-20, 1e20, 1e150])
 def test_extreme_numbers_have_a_certificate(C, scale):

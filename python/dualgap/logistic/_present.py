@@ -1,0 +1,82 @@
+"""Classes without weight, whose intercepts have no optimum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualgap._validation import FloatArray
+
+__all__ = ["PresentClasses"]
+
+# exp(-800) is 0 in double precision, also times any number of rows.
+_NEVER = 800.0
+
+
+@dataclass(frozen=True)
+class PresentClasses:
+    """The classes of a problem with intercepts that have weight.
+
+    The intercept of a class without weight has no optimum: the objective decreases as it goes to
+    minus infinity. There the problem is that of the other classes, with the same objective.
+
+    Parameters
+    ----------
+    places : ndarray of shape (n_kept,)
+        The classes of the smaller problem.
+    n_classes : int
+        Number of all classes.
+    sizes : ndarray of shape (n_features,)
+        Largest absolute value of each column.
+    """
+
+    places: NDArray[np.intp]
+    n_classes: int
+    sizes: FloatArray
+
+    @classmethod
+    def of(cls, codes: NDArray[Any], weights: FloatArray | None, X: Any) -> Self | None:
+        """Return the classes with weight, or None if no class can be left out."""
+        if weights is None:
+            return None
+        has_weight = np.bincount(codes, weights > 0.0) > 0
+        n_classes = len(has_weight)
+        if has_weight.sum() < 2:
+            # The core's smallest problem has two classes.
+            has_weight[np.flatnonzero(~has_weight)[:1]] = True
+        if n_classes == 2 or has_weight.all():
+            return None
+        sizes = abs(X).max(axis=0)
+        sizes = np.asarray(sizes.todense() if hasattr(sizes, "todense") else sizes, dtype=float)
+        return cls(np.flatnonzero(has_weight), n_classes, sizes.ravel())
+
+    def codes(self, codes: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the places of classes in the smaller problem; 0 for rows without weight."""
+        place = np.zeros(self.n_classes, dtype=np.intp)
+        place[self.places] = np.arange(len(self.places))
+        return np.asarray(place[codes])
+
+    @property
+    def scale(self) -> float:
+        """Factor of C: two classes have one weight vector, of twice the square of both."""
+        return 2.0 if len(self.places) == 2 else 1.0
+
+    def expand(self, weights: FloatArray, intercepts: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return weights and intercepts of all classes.
+
+        On the training rows, the classes without weight have scores that are below the largest one
+        by so much that their probabilities are 0: the mean score of the other classes is at least
+        the mean intercept minus what the mean of their weights can add.
+        """
+        if len(weights) == 1:
+            weights = np.concatenate([-weights, weights]) / 2
+            intercepts = np.concatenate([-intercepts, intercepts]) / 2
+        coef = np.zeros((self.n_classes, weights.shape[1]))
+        coef[self.places] = weights
+        lowest = intercepts.mean() - np.abs(weights.mean(axis=0)) @ self.sizes
+        intercept = np.full(self.n_classes, lowest - _NEVER * (1.0 + 1e-9 * abs(lowest)))
+        intercept[self.places] = intercepts
+        return coef, intercept
