@@ -140,8 +140,10 @@ lint-rust: $(INSTALLER) | rust
 	$(say) "cargo fmt, clippy, doc"
 	cargo fmt --check
 	$(PYO3) cargo clippy --quiet --all-targets --all-features -- -D warnings
-	$(PYO3) cargo clippy --quiet --test outside --all-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
+	$(BIN)/python scripts/public_api.py target/doc/dualgap
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --document-private-items
+	cargo package --quiet --offline --allow-dirty --no-verify
 	@if command -v cargo-deny > /dev/null; then $(MAKE) --no-print-directory deny; fi
 
 lint-python: $(EXTENSION) $(DEPENDENCIES)
@@ -184,6 +186,7 @@ structure: $(DEPENDENCIES) ## Check direction and cycles of imports, and sizes o
 test-rust: rust ## Run the Rust tests
 	$(say) "Rust tests"
 	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED-1} cargo test --quiet --lib
+	cargo test --quiet --doc --profile dev
 
 test-python: $(EXTENSION) $(DEPENDENCIES) ## Run the Python tests
 	$(say) "Python tests"

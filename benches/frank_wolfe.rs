@@ -5,14 +5,13 @@ use std::hint::black_box;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main};
+use dualgap::Interrupt;
 use dualgap::data::{Data, Dense};
-use dualgap::dual::Shares;
-use dualgap::interrupt::Interrupt;
-use dualgap::linalg::SparseRows;
-use dualgap::multiclass::{Linear, MarginDual, MarginProblem, Order, ScoreMap, Workspace};
-use dualgap::polytope::{Parameters, parse};
+use dualgap::internal::{
+    FrankWolfe, Linear, MarginDual, MarginProblem, Order, Parameters, ScoreMap, Shares, SparseRows,
+    StepRule, Workspace, parse,
+};
 use dualgap::run::Solver;
-use dualgap::solver::{FrankWolfe, StepRule};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;

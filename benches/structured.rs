@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dualgap::data::{Data, Dense};
-use dualgap::structured::{Chain, Graph, Hamming, Marginals, Matching, Model, Multilabel, Work};
+use dualgap::internal::{Chain, Graph, Hamming, Marginals, Matching, Model, Multilabel, Work};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;

@@ -7,7 +7,7 @@ mod support;
 use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
-use dualgap::polytope::walrus;
+use dualgap::internal as walrus;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use support::shark;

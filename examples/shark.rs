@@ -13,7 +13,7 @@ mod support;
 
 use std::time::Instant;
 
-use dualgap::polytope::walrus;
+use dualgap::internal as walrus;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;

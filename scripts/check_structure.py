@@ -35,7 +35,7 @@ RUST_LAYERS = [
     {"dual", "penalty", "polytope"},
     {"solver"},
     {"logistic", "multiclass", "structured", "polynomial", "recommend", "sequence"},
-    {"frank_wolfe"},
+    {"frank_wolfe", "models"},
     {"python"},
 ]
 PYTHON_LAYERS = [

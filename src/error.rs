@@ -4,6 +4,7 @@ use thiserror::Error as ThisError;
 
 /// Reason why a fit or a prediction failed.
 #[derive(Debug, Clone, PartialEq, ThisError)]
+#[non_exhaustive]
 pub enum Error {
     /// An argument is invalid; the message names it and says what to do.
     #[error("{argument}: {message}")]
@@ -25,6 +26,9 @@ pub enum Error {
     /// The computation reached NaN or infinity.
     #[error("{0}")]
     Numerical(String),
+    /// A file cannot be written; the message says why.
+    #[error("{0}")]
+    File(String),
 }
 
 impl Error {

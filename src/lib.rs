@@ -1,49 +1,70 @@
-//! Fast multi-class, structured and recommender models whose fits report how close to optimal they
-//! are.
+//! Linear classifiers whose fits report how close to optimal they are.
+//!
+//! A fit ends with a certificate: an upper bound on the distance of its objective from that of the
+//! best model, which holds in exact arithmetic. It stops once this duality gap is small enough.
+//!
+//! ```
+//! use dualgap::prelude::*;
+//!
+//! let rows = Dense::from_slice(&[0.0, 1.0, 0.5, 2.0, 4.0, 0.0, 5.0, 1.0], 2)?;
+//! let labels = ["cat", "cat", "dog", "dog"];
+//! let model = MulticlassSvc::new().c(10.0).tol(1e-6).fit(rows, &labels)?;
+//! assert!(model.gap() <= 1e-6 * model.objective());
+//! assert_eq!(model.predict(rows)?, labels);
+//! println!("{} epochs of {}", model.trace().epochs.len(), model.solver());
+//! # Ok::<(), dualgap::Error>(())
+//! ```
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`data`] | rows as solvers read them: dense, CSR or in chunks, borrowed |
+//! | [`prelude`] | the names that most programs need |
+//! | [`models`] | [`MulticlassSvc`](models::MulticlassSvc) and [`LogisticRegression`](models::LogisticRegression): from rows and labels to predictions and model files |
+//! | [`data`] | borrowed rows, dense or CSR, and files in LIBSVM format |
 //! | [`frank_wolfe`] | Frank-Wolfe methods for any smooth convex function over any set with a linear oracle |
-//! | [`dual`] | the dual over a product of polytopes, the interface of every solver |
-//! | [`linalg`] | kernels on dense and sparse vectors and matrices: products, sums, norms, factorisations |
-//! | [`parallel`] | row loops whose results do not depend on the number of threads |
-//! | [`penalty`] | norms of the output layer of polynomial networks, with their projections |
-//! | [`polynomial`] | multi-output polynomial networks and factorization machines |
-//! | [`polytope`] | the sets whose support function is a loss |
-//! | [`logistic`] | multinomial logistic regression: problem, certificate, solvers |
-//! | [`multiclass`] | linear models with a margin loss: problem, dual, block descent, consensus |
-//! | [`recommend`] | the variational refit of a factorization machine on ratings; it has no certificate |
-//! | [`run`] | the loop of every solver: epochs, stopping rule, certificate, trace, interruption |
-//! | [`solver`] | Frank-Wolfe (batch, block, away), subgradient, path, Newton: algorithms over
-//! blocks |
-//! | [`interrupt`] | a flag by which one thread stops a solver on another |
-//! | [`sequence`] | tagging: names of features, labels of sequences under a trained chain |
-//! | [`structured`] | models whose labels are made of parts: chains, matchings, label sets |
-//! | [`memory`] | memory that a fit needs, compared with the memory available |
-//! | [`error`] | the error type |
+//! | [`polytope`] | the sets whose support function is a loss, and the trait for a set of your own |
+//! | [`run`] | epochs, certificates and the record of a fit |
 //!
-//! The Python module (`python`, an optional feature) only converts arrays and errors.
+//! Rows are borrowed, never copied: a [`Dense`](data::Dense) or [`Csr`](data::Csr) of slices, or an
+//! [`ndarray::Array2`] in C order:
+//!
+//! ```
+//! use dualgap::ndarray::array;
+//! use dualgap::prelude::*;
+//!
+//! let rows = array![[0.0_f32, 1.0], [0.1, 0.8], [2.0, 0.1], [2.2, 0.0]];
+//! let model = LogisticRegression::new().fit(&rows, &[0, 0, 1, 1])?;
+//! assert_eq!(model.predict(&rows)?, [0, 0, 1, 1]);
+//! # Ok::<(), dualgap::Error>(())
+//! ```
+//!
+//! Loops over rows run on rayon's current thread pool; results do not depend on the number of
+//! threads. Another thread stops a fit with an [`Interrupt`]. The Python package `dualgap` reads the
+//! files that [`save`](models::LinearClassifier::save) writes; it also has structured models,
+//! factorization machines and recommenders, whose Rust parts are not public yet.
+
+// Rooms that only the Python module uses.
+#![cfg_attr(not(feature = "python"), allow(dead_code, unused_imports))]
 
 pub mod data;
-pub mod dual;
-pub mod error;
+mod dual;
+mod error;
 pub mod frank_wolfe;
-pub mod interrupt;
-pub mod linalg;
-pub mod logistic;
-pub mod memory;
-pub mod multiclass;
+mod interrupt;
+mod linalg;
+mod logistic;
+mod memory;
+pub mod models;
+mod multiclass;
 mod names;
-pub mod parallel;
-pub mod penalty;
-pub mod polynomial;
+mod parallel;
+mod penalty;
+mod polynomial;
 pub mod polytope;
-pub mod recommend;
+mod recommend;
 pub mod run;
-pub mod sequence;
-pub mod solver;
-pub mod structured;
+mod sequence;
+mod solver;
+mod structured;
 
 #[cfg(feature = "python")]
 mod python;
@@ -52,6 +73,42 @@ mod python;
 extern crate self as dualgap;
 #[cfg(test)]
 #[path = "../tests/rust/main.rs"]
-pub mod outside;
+mod outside;
 
 pub use error::{Error, Result};
+pub use interrupt::Interrupt;
+pub use {half, ndarray};
+
+pub(crate) use data::for_data;
+
+/// The names that most programs need.
+///
+/// ```
+/// use dualgap::prelude::*;
+///
+/// let rows = Csr::new(&[0, 1, 2], &[0, 1], &[1.0, 1.0], 2)?;
+/// assert_eq!(Data::from(rows).n_rows(), 2);
+/// # Ok::<(), Error>(())
+/// ```
+pub mod prelude {
+    pub use crate::data::{Csr, Data, Dense, IntoRows};
+    pub use crate::models::{
+        Label, LinearClassifier, LogisticClassifier, LogisticRegression, Loss, MulticlassSvc,
+    };
+    pub use crate::polytope::Polytope;
+    pub use crate::{Error, Interrupt, Result};
+}
+
+/// Parts of the crate that its benchmarks measure; not a public interface.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::dual::Shares;
+    pub use crate::linalg::SparseRows;
+    pub use crate::multiclass::{Linear, MarginDual, MarginProblem, Order, ScoreMap, Workspace};
+    pub use crate::polytope::walrus::{multiplier, multiplier_by_sorting};
+    pub use crate::polytope::{Parameters, parse};
+    pub use crate::solver::{FrankWolfe, StepRule};
+    pub use crate::structured::{
+        Chain, Graph, Hamming, Marginals, Matching, Model, Multilabel, Work,
+    };
+}

@@ -33,13 +33,31 @@ impl<'a, T: Real> Dense<'a, T> {
         Ok(Self { values, n_rows, n_cols })
     }
 
+    /// Borrows rows of `n_cols` values each, one after the other.
+    ///
+    /// ```
+    /// let rows = dualgap::data::Dense::from_slice(&[1.0, 2.0, 3.0, 4.0], 2)?;
+    /// assert_eq!(rows.row(1), [3.0, 4.0]);
+    /// # Ok::<(), dualgap::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a length that is not a multiple of `n_cols`.
+    pub fn from_slice(values: &'a [T], n_cols: usize) -> Result<Self> {
+        if n_cols == 0 || !values.len().is_multiple_of(n_cols) {
+            let message = format!("{} values are no rows of {n_cols} columns", values.len());
+            return Err(Error::argument("X", message));
+        }
+        Ok(Self { values, n_rows: values.len() / n_cols, n_cols })
+    }
+
     /// Row `row` as a slice.
     pub fn row(&self, row: usize) -> &'a [T] {
         &self.values[row * self.n_cols..(row + 1) * self.n_cols]
     }
 
     /// Rows `start..end` one after the other.
-    pub fn block(&self, start: usize, end: usize) -> &'a [T] {
+    pub(crate) fn block(&self, start: usize, end: usize) -> &'a [T] {
         &self.values[start * self.n_cols..end * self.n_cols]
     }
 

@@ -1,6 +1,9 @@
 //! The matrix types that kernels accept.
 
-use super::{Csr, Dense, Rows};
+use ndarray::{Array2, ArrayView2};
+
+use super::{Csr, Dense, Real, Rows};
+use crate::error::Result;
 
 /// Rows of any of the five types.
 #[derive(Debug, Clone, Copy)]
@@ -17,19 +20,69 @@ pub enum Data<'a> {
     Csr64(Csr<'a, f64>),
 }
 
+macro_rules! from_rows {
+    ($($variant:ident: $rows:ident<$value:ty>),*) => {$(
+        impl<'a> From<$rows<'a, $value>> for Data<'a> {
+            fn from(rows: $rows<'a, $value>) -> Self {
+                Self::$variant(rows)
+            }
+        }
+    )*};
+}
+
+from_rows!(
+    Dense16: Dense<half::f16>, Dense32: Dense<f32>, Dense64: Dense<f64>,
+    Csr32: Csr<f32>, Csr64: Csr<f64>
+);
+
+/// A matrix that a fit or a prediction can read: [`Data`], [`Dense`], [`Csr`], or an array in C
+/// order.
+pub trait IntoRows<'a> {
+    /// The borrowed rows.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for arrays in another memory order.
+    fn into_rows(self) -> Result<Data<'a>>;
+}
+
+impl<'a, T: Into<Data<'a>>> IntoRows<'a> for T {
+    fn into_rows(self) -> Result<Data<'a>> {
+        Ok(self.into())
+    }
+}
+
+impl<'a, T: Real> IntoRows<'a> for ArrayView2<'a, T>
+where
+    Data<'a>: From<Dense<'a, T>>,
+{
+    fn into_rows(self) -> Result<Data<'a>> {
+        Ok(Dense::new(self)?.into())
+    }
+}
+
+impl<'a, T: Real> IntoRows<'a> for &'a Array2<T>
+where
+    Data<'a>: From<Dense<'a, T>>,
+{
+    fn into_rows(self) -> Result<Data<'a>> {
+        self.view().into_rows()
+    }
+}
+
 /// Evaluates `$body` with `$rows` bound to the concrete rows inside a [`Data`].
-#[macro_export]
 macro_rules! for_data {
     ($data:expr, $rows:ident => $body:expr) => {
         match $data {
-            $crate::data::Data::Dense16($rows) => $body,
-            $crate::data::Data::Dense32($rows) => $body,
-            $crate::data::Data::Dense64($rows) => $body,
-            $crate::data::Data::Csr32($rows) => $body,
-            $crate::data::Data::Csr64($rows) => $body,
+            crate::data::Data::Dense16($rows) => $body,
+            crate::data::Data::Dense32($rows) => $body,
+            crate::data::Data::Dense64($rows) => $body,
+            crate::data::Data::Csr32($rows) => $body,
+            crate::data::Data::Csr64($rows) => $body,
         }
     };
 }
+
+pub(crate) use for_data;
 
 impl Data<'_> {
     /// Number of rows.
@@ -47,7 +100,10 @@ impl Data<'_> {
     ///
     /// # Errors
     /// The error of `go_on`, which ends the computation.
-    pub fn digest<E>(&self, go_on: &mut impl FnMut() -> Result<(), E>) -> Result<u64, E> {
+    pub(crate) fn digest<E>(
+        &self,
+        go_on: &mut impl FnMut() -> std::result::Result<(), E>,
+    ) -> std::result::Result<u64, E> {
         for_data!(self, rows => rows.digest(go_on))
     }
 }

@@ -1,7 +1,7 @@
 //! Rows as solvers read them: dense or CSR, half, single or double precision, borrowed from the caller.
 //!
 //! Kernels are generic over [`Rows`], which hides whether entries are stored or implied. [`Data`]
-//! lists the types that they accept, and [`for_data!`](crate::for_data) picks the right one once
+//! lists the types that they accept, and `for_data!` picks the right one once
 //! per pass. A kernel with different algorithms for dense and sparse rows checks [`Rows::n_stored`]
 //! or matches on [`Data`].
 
@@ -14,12 +14,13 @@ mod libsvm;
 mod matrix;
 mod rows;
 
-pub use augmented::Augmented;
-pub use chunked::Chunked;
+pub(crate) use augmented::Augmented;
+pub(crate) use chunked::Chunked;
 pub use csr::Csr;
 pub use dense::Dense;
 pub(crate) use digest::in_order as join_digests;
 pub use libsvm::LibsvmRows;
-pub use matrix::Data;
+pub(crate) use matrix::for_data;
+pub use matrix::{Data, IntoRows};
 pub(crate) use rows::in_precision;
 pub use rows::{Real, Rows};

@@ -15,7 +15,6 @@ mod sparse_row;
 mod terms;
 
 pub use certificate::certificate;
-pub use certificate_pass::Given;
 pub use dual_descent::{DualDescent, DualDescentOptions, suits_dual_descent};
 pub use fit::{LogisticFit, LogisticMethod, fit_logistic};
 pub use problem::{LogisticModel, LogisticProblem};

@@ -21,14 +21,15 @@ mod newton;
 mod problem;
 mod row_stats;
 
+#[cfg(test)]
 pub use block_descent::{BlockDescent, Options as BlockDescentOptions};
 pub use costs::Costs;
-pub use cross_validation::{Bracket, Candidate, Fold, Measure, OwnScore, Scoring, Search};
+pub use cross_validation::{Candidate, Fold, Measure, Scoring, Search};
 pub use dual::MarginDual;
-pub use joint::{JointDescent, JointFit, JointMap, fit_joint};
+pub use joint::{JointMap, fit_joint};
 pub use layout::{Layout, Order};
 pub use linear::Linear;
 pub use map::{RowSize, ScoreMap};
-pub use memory::{Estimate, Size, require_joint_memory};
+pub use memory::{Size, require_joint_memory};
 pub use method::{MarginPoint, MulticlassFit, MulticlassMethod, fit};
 pub use problem::{MarginProblem, Workspace};

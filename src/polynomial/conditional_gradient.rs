@@ -158,6 +158,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
     }
 
     /// The current model.
+    #[cfg(test)]
     pub fn model(&self) -> &PolynomialModel {
         &self.model
     }
@@ -173,6 +174,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
     }
 
     /// Objective of the null model.
+    #[cfg(test)]
     pub fn scale(&self) -> f64 {
         self.scale
     }

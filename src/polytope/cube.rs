@@ -54,6 +54,10 @@ impl Polytope for Cube {
         Some(CappedBox { floor: 0.0, upper: 1.0, cap: f64::INFINITY })
     }
 
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+
     fn radius(&self, n_classes: usize) -> f64 {
         (n_classes - 1) as f64
     }

@@ -63,6 +63,10 @@ impl Polytope for MaxHinge {
         Some(CappedBox { floor: 0.0, upper: 1.0, cap: 1.0 })
     }
 
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+
     fn radius(&self, _: usize) -> f64 {
         1.0
     }

@@ -5,13 +5,13 @@
 //! v⟩ (docs/mathematics/polytopes.md). B computes its support value, a vertex that attains it, and
 //! its projection with a rank-one bias term.
 //!
-//! A new loss is one file with a [`Polytope`] and one line in [`REGISTRY`].
+//! A set needs only [`Polytope::vertex`] and [`Polytope::radius`]; a projection of its own is
+//! faster than the default. A new built-in loss is one file with a [`Polytope`] and one line in
+//! `REGISTRY`.
 
 use std::fmt;
 
-use crate::dual::Curvatures;
 use crate::error::{Error, Result};
-use crate::linalg::Sparse;
 use crate::names::find;
 
 mod capped;
@@ -19,6 +19,7 @@ mod cube;
 mod distance;
 mod faces;
 mod max_hinge;
+mod oracle;
 mod root;
 mod select;
 mod sorted;
@@ -29,9 +30,11 @@ mod weighted_usunier;
 mod weights;
 
 pub(crate) mod lifted;
-pub mod moreau;
-pub mod walrus;
+pub(crate) mod moreau;
+pub(crate) mod walrus;
 
+pub use crate::dual::Curvatures;
+pub use crate::linalg::Sparse;
 pub(crate) use capped::Capped;
 pub use cube::Cube;
 pub use max_hinge::MaxHinge;
@@ -85,11 +88,15 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the parameter that does not fit.
-    fn check(&self, n_classes: usize) -> Result<()>;
+    fn check(&self, _n_classes: usize) -> Result<()> {
+        Ok(())
+    }
 
     /// max over β in B of ⟨β, v⟩ (docs/mathematics/duality.md#losses-as-support-functions). `v[label]`
-    /// is 0.
-    fn support(&self, v: &[f64], label: usize, scratch: &mut Scratch) -> f64;
+    /// is 0. By default the value of [`Polytope::vertex`].
+    fn support(&self, v: &[f64], label: usize, scratch: &mut Scratch) -> f64 {
+        self.vertex(v, label, scratch, &mut Sparse::new())
+    }
 
     /// A vertex that attains the support value, as (class, weight) pairs in any order, without the
     /// label's and without zeros; returns the support value. Ties are broken by the smaller class, and
@@ -105,7 +112,16 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// If the set is [symmetric](Polytope::is_symmetric), block descent also calls it with a subset
     /// of the classes, with β_j = 0 for the others. The subset always contains the label and the
     /// classes of a vertex, or of some other point of B that is not 0.
-    fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]);
+    ///
+    /// The default finds the point by calls of [`Polytope::vertex`] (Wolfe 1976). Its time grows
+    /// with the cube of the number of vertices that the point combines.
+    fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
+        scratch.guess = None;
+        let radius = self.radius(v.len());
+        let vertex = &mut |at: &[f64], vertex: &mut _| self.vertex(at, label, scratch, vertex);
+        oracle::nearest(vertex, radius, v, label, bias, beta);
+        scratch.multiplier = bias * beta.iter().sum::<f64>();
+    }
 
     /// Adds the derivative of the projection with bias 1, where its result is `beta`, to the open
     /// block of `curvatures`, in the coordinates of u = −α: β off the label and −1ᵀβ at the label.
@@ -128,11 +144,18 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// (class, value) pairs without the label's, for `n_classes` classes. Certificates account for
     /// it (docs/mathematics/duality.md#rounding). Infinite if the set has no such bound; then only
     /// solvers whose points are known combinations of vertices can be used.
-    fn distance(&self, beta: &[(u32, f64)], label: usize, n_classes: usize) -> f64;
+    ///
+    /// The default is the distance from the projection, found as in [`Polytope::project`].
+    fn distance(&self, beta: &[(u32, f64)], label: usize, n_classes: usize) -> f64 {
+        let (scratch, radius) = (&mut Scratch::default(), self.radius(n_classes));
+        let vertex = &mut |at: &[f64], vertex: &mut _| self.vertex(at, label, scratch, vertex);
+        oracle::distance(vertex, radius, beta, label, n_classes)
+    }
 
-    /// Whether the set is symmetric in the classes off the label.
+    /// Whether the set is symmetric in the classes off the label: block descent may then leave out
+    /// classes, which makes it faster.
     fn is_symmetric(&self) -> bool {
-        true
+        false
     }
 
     /// The set as a box with a bounded sum, if it has that form, at least for large sums.

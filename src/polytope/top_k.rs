@@ -166,6 +166,10 @@ impl Polytope for TopK {
         Some(CappedBox { upper, cap: 1.0, floor: if self.k == 1 { 0.0 } else { 1.0 - upper } })
     }
 
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+
     fn radius(&self, _: usize) -> f64 {
         1.0
     }

@@ -68,6 +68,10 @@ impl Polytope for Usunier {
         Some(CappedBox { floor: 0.0, upper: 1.0 / self.k as f64, cap: 1.0 })
     }
 
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+
     fn radius(&self, _: usize) -> f64 {
         1.0
     }

@@ -103,6 +103,10 @@ impl Polytope for WeightedTopK {
         between(beta, self.weights.values())
     }
 
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+
     fn radius(&self, _: usize) -> f64 {
         self.weights.sum()
     }

@@ -92,6 +92,10 @@ impl Polytope for WeightedUsunier {
         below(beta, self.weights.values())
     }
 
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+
     fn radius(&self, _: usize) -> f64 {
         self.weights.sum()
     }

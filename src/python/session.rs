@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use numpy::PyArray1;
-use pyo3::exceptions::{PyMemoryError, PyRecursionError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyRecursionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
@@ -30,6 +30,7 @@ impl From<Error> for PyErr {
             Error::InvalidArgument { .. } => PyValueError::new_err(error.to_string()),
             Error::Memory(_) | Error::MemoryRanOut => PyMemoryError::new_err(error.to_string()),
             Error::Interrupted | Error::Numerical(_) => PyRuntimeError::new_err(error.to_string()),
+            Error::File(_) => PyOSError::new_err(error.to_string()),
         }
     }
 }

@@ -12,5 +12,5 @@ pub use emissions::LabelWeights;
 pub use known::KnownLabels;
 pub use named::NamedRows;
 pub use rows::FeatureRows;
-pub use tagger::{Ranked, Sequences, Tagger, Transitions};
+pub use tagger::{Sequences, Tagger, Transitions};
 pub use vocabulary::Vocabulary;

@@ -62,6 +62,7 @@ impl FeatureRows {
     }
 
     /// Number of complete rows.
+    #[cfg(test)]
     pub fn n_rows(&self) -> usize {
         self.ends.len() - 1
     }

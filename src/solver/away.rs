@@ -66,17 +66,13 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
         }
     }
 
-    /// w.
-    pub fn weights(&self) -> &[f64] {
-        &self.weights
-    }
-
     /// Returns w.
     pub fn into_weights(self) -> Vec<f64> {
         self.weights
     }
 
     /// The weights of the active vertices.
+    #[cfg(test)]
     pub fn active(&self) -> impl Iterator<Item = f64> {
         self.atoms.iter().map(|atom| atom.weight)
     }

@@ -13,10 +13,9 @@ mod path;
 mod projected_gradient;
 mod subgradient;
 
-pub use active_set::StepKind;
-pub(crate) use active_set::largest;
+pub(crate) use active_set::{StepKind, largest};
 pub use away::AwayFrankWolfe;
-pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, Sampling, Step, SumTree};
+pub use block_frank_wolfe::{Block, BlockFrankWolfe, BlockOptions, Sampling, Step, SumTree};
 pub(crate) use block_frank_wolfe::{NewtonEnd, Pace};
 pub use frank_wolfe::{Drift, FrankWolfe, Start, StepRule};
 pub(crate) use line_search::shorter_step;

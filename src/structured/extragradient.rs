@@ -106,6 +106,7 @@ impl<'a> Extragradient<'a> {
     }
 
     /// The averaged w.
+    #[cfg(test)]
     pub fn weights(&self) -> &[f64] {
         &self.weights
     }
@@ -116,6 +117,7 @@ impl<'a> Extragradient<'a> {
     }
 
     /// The steps for w and for z, if known.
+    #[cfg(test)]
     pub fn steps(&self) -> Option<(f64, f64)> {
         self.steps
     }

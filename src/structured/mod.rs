@@ -23,10 +23,12 @@ pub use conditional::{
 };
 pub use dual::StructuredDual;
 pub use extragradient::Extragradient;
-pub use marginals::{Marginals, Projection, chain_marginals, log_marginals};
+pub use marginals::{Marginals, Projection, chain_marginals};
 pub use method::{StructuredChoices, StructuredMethod, fit};
+#[cfg(test)]
+pub use model::assign;
 pub(crate) use model::assignment_prices;
 pub use model::{
-    Chain, ChainLink, ChainScores, FORBIDDEN, Graph, Hamming, Links, Matching, Model, Multiclass,
-    Multilabel, Pairs, SeenPairs, Work, assign,
+    Chain, ChainScores, FORBIDDEN, Graph, Hamming, Links, Matching, Model, Multiclass, Multilabel,
+    Pairs, Work,
 };

@@ -1,10 +1,7 @@
-//! Tests of the public interface, with a folder for each problem.
+//! Tests of the interfaces between modules, with a folder for each problem.
 //!
-//! The tests run as a module of the unit tests, which avoids a second build of the crate. `cargo
-//! clippy --all-targets` also checks them as a separate crate, so they only use public items.
-
-// Imports of the example of CONTRIBUTING.md from the crate that it extends.
-pub use dualgap::{error, linalg};
+//! The tests run as a module of the unit tests, which avoids a second build of the crate. The
+//! examples of the documentation use it from outside.
 
 mod common;
 mod contributing;

@@ -7,8 +7,8 @@ mod refine;
 mod scoring;
 mod search;
 
-pub use scoring::{Bracket, Measure};
-pub use search::{Candidate, Fold, OwnScore, Scoring, Search};
+pub use scoring::Measure;
+pub use search::{Candidate, Fold, Scoring, Search};
 
 use self::chain::FoldPath;
 use crate::error::{Error, Result};

@@ -11,7 +11,7 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
-pub use block::{Atom, Block};
+pub use block::Block;
 pub(crate) use newton_end::{NewtonEnd, Pace};
 pub use options::{BlockOptions, Sampling, Step};
 pub use sampling::SumTree;
@@ -168,13 +168,9 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
     }
 
     /// The model: w(μ), or the average.
+    #[cfg(test)]
     pub fn weights(&self) -> &[f64] {
         self.average.as_ref().map_or(&self.weights, |average| &average.weights)
-    }
-
-    /// The dual point, block by block.
-    pub fn blocks(&self) -> &[Block] {
-        &self.blocks
     }
 
     /// Calls of the oracle so far, those of the certificates included.

@@ -7,7 +7,6 @@ mod subpermutation;
 mod sum_product;
 
 pub use forward_backward::chain_marginals;
-pub use sum_product::log_marginals;
 
 use super::model::{Model, Work};
 use crate::error::{Error, Result};

@@ -10,7 +10,7 @@ use super::assignment::NONE;
 /// `u32::MAX`, then all other links as row · `n_columns` + column. Only pairs of positive weight
 /// are linked.
 ///
-/// `weights` has `n_columns` numbers for each row. As in [`assign`](super::assign), rows are added
+/// `weights` has `n_columns` numbers for each row. As in `assign`, rows are added
 /// one by one, here one link at a time.
 pub(super) fn link(
     weights: &[f64],

@@ -10,6 +10,7 @@ mod multiclass;
 mod multilabel;
 mod rows;
 
+#[cfg(test)]
 pub use assignment::assign;
 pub(crate) use assignment::assignment_prices;
 pub(super) use chain::first_maximum;

@@ -49,6 +49,10 @@ impl Polytope for MeanHinge {
         (distance + missing) + 2.0 * others * f64::EPSILON * sum
     }
 
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+
     fn radius(&self, _: usize) -> f64 {
         1.0
     }
