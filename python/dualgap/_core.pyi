@@ -19,6 +19,7 @@ __all__ = [
     "STEPS",
     "STRUCTURED_SOLVERS",
     "THREADS_PER_CORE",
+    "PackedItems",
     "SequencePoint",
     "SequenceProblem",
     "StructuredModel",
@@ -31,6 +32,7 @@ __all__ = [
     "compare_blends",
     "consensus_round",
     "cross_validate",
+    "factor_gram",
     "fit_class_features",
     "fit_interactions",
     "fit_logistic_regression",
@@ -249,17 +251,6 @@ def consensus_round(
     rows: _Rows, labels: NDArray[np.uint32], settings: _RoundSettings
 ) -> _Answer: ...
 
-class _Search(TypedDict):
-    score: NDArray[np.float64]
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-    n_undecided: NDArray[np.float64]
-    objective: NDArray[np.float64]
-    dual_objective: NDArray[np.float64]
-    n_iter: NDArray[np.float64]
-    seconds: NDArray[np.float64]
-    outcome: list[str]
-
 class _SearchRecord(TypedDict):
     Cs: list[float]
     fold_weights: NDArray[np.float64]
@@ -274,17 +265,23 @@ class _SearchSettings(_MarginRecord, _SearchRecord, _RunRecord): ...
 
 def cross_validate(
     rows: _Rows, labels: NDArray[np.uint32], settings: _SearchSettings
-) -> _Search: ...
+) -> _records.SearchResult: ...
 def fit_variational(
     users: NDArray[np.uint32],
     items: NDArray[np.uint32],
     values: NDArray[np.float64],
     settings: _records.VariationalRecord,
 ) -> _records.FittedBlocks: ...
+
+class PackedItems:
+    def __init__(self, items: NDArray[np.float32]) -> None: ...
+
 def fit_interactions(record: _records.InteractionRecord) -> _records.FittedInteractions: ...
+def factor_gram(factors: NDArray[np.float64], n_threads: int) -> NDArray[np.float64]: ...
 def fold_in_interactions(
     record: _records.InteractionRecord,
     items: NDArray[np.float64],
+    gram: NDArray[np.float64],
     means: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]: ...
 

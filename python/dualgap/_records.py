@@ -1,4 +1,4 @@
-"""Types of records that Python passes to the core: recommenders, taggers, logistic regression."""
+"""Types of records that Python and the core exchange: recommenders, taggers, searches for C."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class PartRecord(TypedDict):
     """One additive term of the scores."""
 
     users: NDArray[np.float32]
-    items: NDArray[np.float32]
+    items: Any  # NDArray[np.float32] or PackedItems
     gaps: list[float] | None  # between the levels; None for an output that is the score itself
     weight: float
 
@@ -227,3 +227,17 @@ class FrankWolfeSettings(TypedDict):
     seed: int
     n_threads: int
     callback: Callable[..., object] | None
+
+
+class SearchResult(TypedDict):
+    """Scores and bounds of a search for C: one row per fold, one column per C."""
+
+    score: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    n_undecided: NDArray[np.float64]
+    objective: NDArray[np.float64]
+    dual_objective: NDArray[np.float64]
+    n_iter: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    outcome: list[str]

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::memory::require;
 use crate::recommend::{
     Blend, Clicks, InteractionFit, InteractionSettings, Interactions, ItemWeights, Lists,
-    fold_in_interactions,
+    factor_gram as gram_of_factors, fold_in_interactions,
 };
 use crate::run::{Stopping, run};
 
@@ -111,16 +111,33 @@ pub(super) fn fit_interactions<'py>(
     })
 }
 
-/// Factors of new users, given those of the items, and prior means.
+/// Σ b bᵀ over the rows b of a table of factors.
+#[pyfunction]
+pub(super) fn factor_gram<'py>(
+    py: Python<'py>,
+    factors: Table<'py, f64>,
+    n_threads: usize,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    guarded(|| {
+        let factors = factors.as_array();
+        let found =
+            run_session(py, n_threads, None, |_: &Session<'_>| Ok(gram_of_factors(factors)))?;
+        Ok(found.into_pyarray(py))
+    })
+}
+
+/// Factors of new users, given those of the items with their gram, and prior means.
 #[pyfunction(name = "fold_in_interactions")]
 pub(super) fn new_interactions<'py>(
     py: Python<'py>,
     record: InteractionRecord<'py>,
     items: Table<'py, f64>,
+    gram: Table<'py, f64>,
     means: Option<Table<'py, f64>>,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     guarded(|| {
-        let (pairs, settings, items) = (record.pairs()?, record.settings(), items.as_array());
+        let (pairs, settings) = (record.pairs()?, record.settings());
+        let items = (items.as_array(), gram.as_array());
         let means = means.as_ref().map(|means| means.as_array());
         let users = run_session(py, record.n_threads, None, |session: &Session<'_>| {
             fold_in_interactions(pairs, items, means, &settings, session.interrupt)

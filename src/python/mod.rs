@@ -77,6 +77,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sequence::sequence_objective, module)?)?;
     module.add_function(wrap_pyfunction!(sequence::sequence_path, module)?)?;
     module.add_function(wrap_pyfunction!(clicks::fit_interactions, module)?)?;
+    module.add_class::<ranking::PackedItems>()?;
+    module.add_function(wrap_pyfunction!(clicks::factor_gram, module)?)?;
     module.add_function(wrap_pyfunction!(clicks::item_graph, module)?)?;
     module.add_function(wrap_pyfunction!(clicks::item_regression, module)?)?;
     module.add_function(wrap_pyfunction!(clicks::best_of_blend, module)?)?;

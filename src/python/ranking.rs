@@ -1,5 +1,7 @@
 //! Fitted recommenders: blocks of new ids, and the best items of many users.
 
+use std::sync::Arc;
+
 use ndarray::Array2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -9,8 +11,8 @@ use super::session::{Session, guarded, run_session};
 use crate::error::Error;
 use crate::memory::require;
 use crate::recommend::{
-    Excluded, FittedOutput, FittedSide, Likelihood, LinkFunction, NewPrior, Part, Ratings, Scorer,
-    best_items, fold_in,
+    Excluded, FittedOutput, FittedSide, ItemPanels, Likelihood, LinkFunction, NewPrior, Part,
+    Ratings, Scorer, best_items, fold_in,
 };
 
 /// A fitted model, as needed to fold in new ids of one side.
@@ -69,12 +71,41 @@ fn owned(table: &Table<'_, f64>) -> Array2<f64> {
     table.as_array().as_standard_layout().into_owned()
 }
 
+/// Vectors of items as the core multiplies them, packed once for many calls.
+#[pyclass(frozen)]
+pub(super) struct PackedItems(Arc<ItemPanels>);
+
+#[pymethods]
+impl PackedItems {
+    /// Packs a table of shape (n_items, width + n_outputs).
+    #[new]
+    fn new(items: PyReadonlyArrayDyn<'_, f32>) -> PyResult<Self> {
+        Ok(Self(packed(&items)?))
+    }
+}
+
+fn packed(items: &PyReadonlyArrayDyn<'_, f32>) -> PyResult<Arc<ItemPanels>> {
+    let &[n_items, length] = items.shape() else {
+        return Err(Error::argument("model", "the shapes of its arrays do not match").into());
+    };
+    Ok(Arc::new(ItemPanels::new(items.as_slice()?, n_items, length)?))
+}
+
+/// Vectors of items: a table, or packed before.
+#[derive(FromPyObject)]
+pub(super) enum Items<'py> {
+    #[pyo3(transparent)]
+    Packed(Py<PackedItems>),
+    #[pyo3(transparent)]
+    Table(PyReadonlyArrayDyn<'py, f32>),
+}
+
 /// One part of the scores: users (n_users, n_outputs, width + 1), items (n_items, width + n_outputs).
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct PartRecord<'py> {
     users: PyReadonlyArrayDyn<'py, f32>,
-    items: PyReadonlyArrayDyn<'py, f32>,
+    items: Items<'py>,
     /// Gaps between the levels; None for an output that is the score itself.
     gaps: Option<Vec<f32>>,
     weight: f32,
@@ -82,14 +113,17 @@ pub(super) struct PartRecord<'py> {
 
 impl PartRecord<'_> {
     pub(super) fn part(&self) -> PyResult<Part> {
-        let (users, items) = (self.users.as_slice()?, self.items.as_slice()?);
-        let (user_shape, item_shape) = (self.users.shape(), self.items.shape());
+        let (users, user_shape) = (self.users.as_slice()?, self.users.shape());
+        let items = match &self.items {
+            Items::Packed(items) => items.get().0.clone(),
+            Items::Table(table) => packed(table)?,
+        };
         let link = self.gaps.clone().map_or(LinkFunction::Identity, LinkFunction::Levels);
-        if user_shape.len() != 3 || item_shape.len() != 2 || user_shape[2] == 0 {
+        if user_shape.len() != 3 || user_shape[2] == 0 {
             return Err(Error::argument("model", "the shapes of its arrays do not match").into());
         }
         let width = (user_shape[2] - 1, self.weight);
-        Ok(Part::new(link, width, (users, user_shape[0]), (items, item_shape[0]))?)
+        Ok(Part::new(link, width, (users, user_shape[0]), items)?)
     }
 }
 

@@ -221,7 +221,9 @@ fn hits(scores: &[f32], held_out: impl Iterator<Item = usize>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scores::LinkFunction;
+    use std::sync::Arc;
+
+    use super::super::scores::{ItemPanels, LinkFunction};
     use super::*;
 
     const N: usize = 37;
@@ -229,10 +231,10 @@ mod tests {
     /// Two users of factors (1, i mod 5), and a model by which item j speaks for item j + 1.
     fn blend<'a>(weights: &[f32], next: &'a (Vec<i64>, Vec<i32>)) -> Blend<'a> {
         let items: Vec<f32> = (0..N).flat_map(|item| [(item % 5) as f32, 0.0]).collect();
-        let part =
-            Part::new(LinkFunction::Identity, (1, 1.0), (&[1.0, 0.0, -2.0, 0.0], 2), (&items, N));
+        let items = Arc::new(ItemPanels::new(&items, N, 2).unwrap());
+        let users = [1.0, 0.0, -2.0, 0.0];
         Blend {
-            factors: part.unwrap(),
+            factors: Part::new(LinkFunction::Identity, (1, 1.0), (&users, 2), items).unwrap(),
             models: vec![Lists { offsets: &next.0, columns: &next.1, values: &[] }],
             history: Lists { offsets: &[0, 2, 3], columns: &[4, 8, 20], values: &[1.0, 0.5, 1.0] },
             weights: weights.to_vec(),

@@ -157,14 +157,14 @@ impl Solver for InteractionFit {
 
 /// Factors of new users, n_new × d, from the factors of the items: the same least squares, solved exactly.
 ///
-/// `pairs.n_items` must be the rows of `items`. `means` has the prior mean of each new user, which is also the
-/// result for users without pairs; none is 0.
+/// `pairs.n_items` must be the rows of `items`, and `gram` their [`factor_gram`]. `means` has the prior mean of
+/// each new user, which is also the result for users without pairs; none is 0.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] naming what cannot be used; [`Error::Interrupted`].
 pub fn fold_in_interactions(
     pairs: Interactions<'_>,
-    items: ArrayView2<'_, f64>,
+    (items, gram): (ArrayView2<'_, f64>, ArrayView2<'_, f64>),
     means: Option<ArrayView2<'_, f64>>,
     settings: &InteractionSettings,
     interrupt: &Interrupt,
@@ -173,20 +173,23 @@ pub fn fold_in_interactions(
     pairs.check()?;
     let width = settings.n_components;
     let fits = means.is_none_or(|means| means.dim() == (pairs.n_users, width));
-    if items.dim() != (pairs.n_items, width) || !fits {
+    if items.dim() != (pairs.n_items, width) || gram.dim() != (width, width) || !fits {
         return Err(Error::argument("model", "its arrays do not fit together"));
     }
     let d = padded(width);
     let (mut users, mut others) = ClickRows::both(&pairs, d);
     others.set(items);
     means.into_iter().for_each(|means| users.set(means));
-    let gram = gram_of(items, d, settings.unobserved);
+    let mut matrix_of_all = vec![0.0; d * d];
+    for (to, from) in matrix_of_all.chunks_exact_mut(d).zip(gram.rows()) {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = settings.unobserved * from);
+    }
     let mut factors = std::mem::take(&mut users.factors);
     factors.par_chunks_mut(d).enumerate().for_each_init(
         || vec![0.0; d * d],
         |matrix, (row, z)| {
             if !interrupt.is_raised() {
-                matrix.copy_from_slice(&gram);
+                matrix.copy_from_slice(&matrix_of_all);
                 let ridge = settings.ridge_of(users.weight(row), pairs.n_items);
                 arch().dispatch(Solve {
                     rows: &users,
@@ -206,15 +209,15 @@ pub fn fold_in_interactions(
     Ok(result)
 }
 
-/// α Σ b bᵀ over all items, with the padded width d.
-fn gram_of(items: ArrayView2<'_, f64>, d: usize, unobserved: f64) -> Vec<f64> {
-    let mut values = vec![0.0; items.nrows() * d];
-    for (to, from) in values.chunks_exact_mut(d).zip(items.rows()) {
+/// Σ b bᵀ over the rows b of a table.
+pub fn factor_gram(factors: ArrayView2<'_, f64>) -> Array2<f64> {
+    let (width, d) = (factors.ncols(), padded(factors.ncols()));
+    let mut values = vec![0.0; factors.nrows() * d];
+    for (to, from) in values.chunks_exact_mut(d).zip(factors.rows()) {
         to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
     }
-    let mut gram = gram(&values, d);
-    gram.iter_mut().for_each(|value| *value *= unobserved);
-    gram
+    let gram = gram(&values, d);
+    Array2::from_shape_fn((width, width), |(row, column)| gram[row * d + column])
 }
 
 /// The exact factors of one row, whose prior mean `z` holds before: the matrix, which holds α Σ b bᵀ, becomes

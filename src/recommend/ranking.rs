@@ -147,7 +147,9 @@ fn largest(scores: &[f32], n: usize, best: &mut Vec<(f32, u32)>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scores::LinkFunction;
+    use std::sync::Arc;
+
+    use super::super::scores::{ItemPanels, LinkFunction};
     use super::*;
 
     #[test]
@@ -173,7 +175,8 @@ mod tests {
         let users: Vec<f32> = (0..n_users * m * (width + 1)).map(value).collect();
         let items: Vec<f32> = (0..n_items * (width + m)).map(|at| value(at + 5)).collect();
         let link = LinkFunction::Levels(vec![1.0, 0.5]);
-        let part = Part::new(link, (width, 2.0), (&users, n_users), (&items, n_items)).unwrap();
+        let panels = Arc::new(ItemPanels::new(&items, n_items, width + m).unwrap());
+        let part = Part::new(link, (width, 2.0), (&users, n_users), panels).unwrap();
         let offsets: Vec<i64> = (0..=n_users as i64).collect();
         let seen: Vec<i32> = (0..n_users as i32).collect();
         let mut allowed = vec![true; n_items];

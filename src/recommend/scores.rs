@@ -3,6 +3,8 @@
 //! A score is a weighted sum of parts. Items lie in panels of [`PANEL`], factor by factor, so that one load
 //! of a panel serves a tile of rows of the users, and nothing is added up across a register.
 
+use std::sync::Arc;
+
 use pulp::{Simd, WithSimd};
 
 use crate::error::{Error, Result};
@@ -23,6 +25,35 @@ pub enum LinkFunction {
     Levels(Vec<f32>),
 }
 
+/// Vectors of all items in panels, factor by factor.
+#[derive(Debug)]
+pub struct ItemPanels {
+    n_items: usize,
+    /// Values of each item.
+    length: usize,
+    values: Vec<f32>,
+}
+
+impl ItemPanels {
+    /// Packs `length` values of each item: factors, then an offset for each output.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] unless there are `length` values for each of the `n_items` items.
+    pub fn new(items: &[f32], n_items: usize, length: usize) -> Result<Self> {
+        if length == 0 || items.len() != n_items * length {
+            return Err(Error::argument("model", "its arrays do not fit together"));
+        }
+        let mut values = vec![0.0; n_items.div_ceil(PANEL) * PANEL * length];
+        for (item, vector) in items.chunks_exact(length).enumerate() {
+            let panel = &mut values[item / PANEL * PANEL * length..];
+            for (r, value) in vector.iter().enumerate() {
+                panel[r * PANEL + item % PANEL] = *value;
+            }
+        }
+        Ok(Self { n_items, length, values })
+    }
+}
+
 /// One part of the scores: o_c = ⟨row of user u and output c, vector of item i⟩ + offset of item i and
 /// output c.
 #[derive(Debug)]
@@ -31,7 +62,7 @@ pub struct Part {
     /// Factors of a row, then the user's own offset.
     width: usize,
     rows: Vec<f32>,
-    panels: Vec<f32>,
+    items: Arc<ItemPanels>,
     /// Weight of each output.
     weights: Vec<f32>,
 }
@@ -46,35 +77,27 @@ impl Part {
         link: LinkFunction,
         (width, weight): (usize, f32),
         (users, n_users): (&[f32], usize),
-        (items, n_items): (&[f32], usize),
+        items: Arc<ItemPanels>,
     ) -> Result<Self> {
         let n_outputs = match &link {
             LinkFunction::Identity => 1,
             LinkFunction::Levels(weights) => weights.len(),
         };
-        let stride = width + n_outputs;
-        if users.len() != n_users * n_outputs * (width + 1) || items.len() != n_items * stride {
+        let length = width + n_outputs;
+        if users.len() != n_users * n_outputs * (width + 1) || items.length != length {
             return Err(Error::argument("model", "its arrays do not fit together"));
-        }
-        let mut panels = vec![0.0; n_items.div_ceil(PANEL) * PANEL * stride];
-        for (item, vector) in items.chunks_exact(stride).enumerate() {
-            let panel = &mut panels[item / PANEL * PANEL * stride..];
-            for (r, value) in vector.iter().enumerate() {
-                panel[r * PANEL + item % PANEL] = *value;
-            }
         }
         let weights = match &link {
             LinkFunction::Identity => vec![weight],
             LinkFunction::Levels(weights) => weights.iter().map(|each| each * weight).collect(),
         };
-        Ok(Self { link, width, rows: users.to_vec(), panels, weights })
+        Ok(Self { link, width, rows: users.to_vec(), items, weights })
     }
 
     /// Whether this is a part of the scores of this number of users and items.
     pub(super) fn fits(&self, n_users: usize, n_items: usize) -> bool {
         let (width, m) = (self.width, self.weights.len());
-        self.rows.len() == n_users * m * (width + 1)
-            && self.panels.len() == n_items.div_ceil(PANEL) * PANEL * (width + m)
+        self.rows.len() == n_users * m * (width + 1) && self.items.n_items == n_items
     }
 }
 
@@ -128,8 +151,9 @@ impl WithSimd for Score<'_> {
         let Self { part, count, scores, scratch } = self;
         let Products { tiles, outputs } = scratch;
         let (width, m) = (part.width, part.weights.len());
-        let stride = part.panels.len() / (width + m);
-        for (at, panel) in part.panels.chunks_exact((width + m) * PANEL).enumerate() {
+        let panels = &part.items.values[..];
+        let stride = panels.len() / (width + m);
+        for (at, panel) in panels.chunks_exact((width + m) * PANEL).enumerate() {
             let (factors, offsets) = panel.split_at(width * PANEL);
             for tile in 0..outputs.len() / ROWS {
                 let lines = &tiles[tile * (width + 1)..(tile + 1) * (width + 1)];

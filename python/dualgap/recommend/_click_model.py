@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -18,7 +18,7 @@ from dualgap._sparse import checked_csr
 from dualgap._validation import FloatArray
 from dualgap.recommend._ranking import Candidates, best_items
 from dualgap.recommend._ratings import Pairs
-from dualgap.recommend._training import NewRatings
+from dualgap.recommend._training import NewRatings, Side
 
 # Users whose scores of all items are kept at a time.
 _BATCH = 64
@@ -54,7 +54,7 @@ class ClickModel:
         rows[:, 0, :-1] = self.users[users]
         factors: PartRecord = {
             "users": rows,
-            "items": self._item_rows,
+            "items": self._packed_items,
             "gaps": None,
             "weight": 1.0,
         }
@@ -128,14 +128,36 @@ class ClickModel:
         return np.asarray(self.items[:-1].any(axis=1))
 
     @cached_property
-    def _item_rows(self) -> NDArray[np.float32]:
+    def _packed_items(self) -> _core.PackedItems:
         """The vectors of all items in single precision, each followed by its offset of 0."""
-        return np.pad(self.items[:-1].astype(np.float32), ((0, 0), (0, 1)))
+        return _core.PackedItems(np.pad(self.items[:-1].astype(np.float32), ((0, 0), (0, 1))))
+
+    def gram(self, side: Side, n_threads: int) -> FloatArray:
+        """Products of the vectors of items, for new users, or of users, for new items."""
+        if side == "items":
+            return _core.factor_gram(np.ascontiguousarray(self.users[:-1]), n_threads)
+        if "_gram" not in vars(self):
+            found = _core.factor_gram(np.ascontiguousarray(self.items[:-1]), n_threads)
+            vars(self)["_gram"] = found
+        kept: FloatArray = vars(self)["_gram"]
+        return kept
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {part.name: getattr(self, part.name) for part in fields(self)}
+
+    def _with_items_of(self, other: ClickModel) -> ClickModel:
+        """Keep what `other` computed from the same items."""
+        names = ("_packed_items", "_known_items", "_gram")
+        vars(self).update({name: vars(other)[name] for name in names if name in vars(other)})
+        return self
 
     def without_users(self) -> ClickModel:
         """The model with the row of unknown users alone."""
         empty = sp.csr_array((1, len(self.items) - 1), dtype=np.float32)
-        return replace(self, users=self.users[-1:], history=empty)
+        # Computed here, they serve further calls.
+        self.gram("users", 1)
+        assert self._packed_items is not None
+        return replace(self, users=self.users[-1:], history=empty)._with_items_of(self)
 
     def insert(self, new: NewRatings, vectors: FloatArray, targets: FloatArray) -> ClickModel:
         """The model with vectors and clicks of new ids."""
@@ -146,7 +168,8 @@ class ClickModel:
         n_users, n_items = len(model.users) - 1, len(model.items) - 1
         if new.side == "users":
             known = _resized(self.history, (n_users, n_items))
-            return replace(model, history=_replaced(known, new.rows, clicks))
+            model = replace(model, history=_replaced(known, new.rows, clicks))
+            return model._with_items_of(self)
         known = _resized(self.history[:-1].T, (n_items, n_users))
         history = _replaced(known, new.rows, clicks)[:-1].T
         grown = tuple(_resized(each, (n_items - 1, n_items)) for each in self.models)

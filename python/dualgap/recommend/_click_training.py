@@ -67,7 +67,7 @@ def fold_in_clicks(
     method: Interactions, model: ClickModel, new: NewRatings, like: float | None, n_threads: int
 ) -> ClickModel:
     """Add vectors and clicks of new ids to a model; without `like` values are counts."""
-    others = (model.items if new.side == "users" else model.users)[:-1]
+    others = np.ascontiguousarray((model.items if new.side == "users" else model.users)[:-1])
     counts = new.values if like is None else np.ones(1)
     targets = _targets(method, new.values, 0.0 if like is None else like)
     record: InteractionRecord = {
@@ -93,7 +93,7 @@ def fold_in_clicks(
     weights, means = model.feature_weights[new.side == "items"], None
     if weights is not None and new.features is not None:
         means = np.ascontiguousarray(with_constant(new.features) @ weights)
-    vectors = _core.fold_in_interactions(record, np.ascontiguousarray(others), means)
+    vectors = _core.fold_in_interactions(record, others, model.gram(new.side, n_threads), means)
     return model.insert(new, vectors, targets)
 
 

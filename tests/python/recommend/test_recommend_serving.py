@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -327,3 +329,14 @@ def test_lists_of_raters_are_those_of_a_recommender_that_knows_them(
     both = model.recommend([UNKNOWN, 50], 7, ratings=new, rank_by=rank_by)
     wanted = model.fold_in(new).recommend([UNKNOWN, 50], 7, rank_by=rank_by)
     pd.testing.assert_frame_equal(both, wanted)
+
+
+def test_what_is_kept_for_speed_is_no_part_of_a_pickle(ratings: pd.DataFrame) -> None:
+    model = quick().fit(ratings)
+    new = ratings[ratings["user"] == 1].assign(user=UNKNOWN)
+    expected = model.recommend(ratings=new, rank_by="like")
+    folded = model.fold_in(new)
+    for each in (model, folded, pickle.loads(pickle.dumps(model)), copy.deepcopy(folded)):
+        pd.testing.assert_frame_equal(each.recommend(ratings=new, rank_by="like"), expected)
+    again = model.fold_in(ratings[ratings["item"] == 1].assign(item=UNKNOWN), side="items")
+    assert len(again.recommend(ratings=new, rank_by="like", exclude_seen=False, n=100)) > N_ITEMS

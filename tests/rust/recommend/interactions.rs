@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 
 use dualgap::Error;
 use dualgap::interrupt::Interrupt;
-use dualgap::recommend::{InteractionFit, InteractionSettings, Interactions, fold_in_interactions};
+use dualgap::recommend::{
+    InteractionFit, InteractionSettings, Interactions, factor_gram, fold_in_interactions,
+};
 use dualgap::run::{Outcome, Stopping, run};
 use ndarray::Array2;
 
@@ -104,8 +106,10 @@ fn threads_and_new_users_change_nothing() {
         n_users: N,
         n_items: N,
     };
-    let interrupt = Interrupt::default();
-    let folded = fold_in_interactions(pairs, one.2.view(), None, &settings(), &interrupt).unwrap();
+    let (interrupt, gram) = (Interrupt::default(), factor_gram(one.2.view()));
+    assert!((&gram - &one.2.t().dot(&one.2)).iter().all(|error| error.abs() < 1e-9));
+    let items = (one.2.view(), gram.view());
+    let folded = fold_in_interactions(pairs, items, None, &settings(), &interrupt).unwrap();
     // The vectors may still turn together; what they say of each item has settled.
     let moved = (&folded - &one.1).dot(&one.2.t());
     assert!(moved.iter().all(|error| error.abs() < 0.01), "{moved}");
