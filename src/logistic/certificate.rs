@@ -1,6 +1,7 @@
 //! The certificate of a model: its objective, and the dual value of distributions that belong to it.
 
 use super::certificate_pass::{Given, RowPass, given_moments};
+use super::terms::Terms;
 use super::{LogisticModel, LogisticProblem};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -12,9 +13,9 @@ pub(super) const VIOLATED: f64 = 1e-12;
 
 /// The objective of a model, rounded up, and the dual value of distributions, rounded down, both divided by Σ c_i.
 ///
-/// The distributions are the softmax of the model's scores, or in proportion to those given. With an intercept they are first tilted to α_k (1 + δ_k − ⟨α, δ⟩), which meets the
-/// constraint Σ c_i (e_y − α_i) = 0 up to the violation's square, and then mixed with one distribution for all examples,
-/// which meets it exactly.
+/// The distributions are the softmax of the model's scores, or in proportion to those given. With an intercept they are
+/// first tilted to α_k (1 + δ_k − ⟨α, δ⟩), which meets the constraint Σ c_i (e_y − α_i) = 0 up to the violation's square,
+/// and then mixed with one distribution for all examples, which meets it exactly.
 ///
 /// # Errors
 /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -24,24 +25,37 @@ pub fn certificate(
     given: Option<&Given<'_>>,
     interrupt: &Interrupt,
 ) -> Result<Certificate> {
+    Ok(certificate_and_terms(problem, model, given, interrupt)?.0)
+}
+
+/// The same, with the sums of the distributions before their tilt; with those tilted, if distributions are given.
+pub(super) fn certificate_and_terms(
+    problem: &LogisticProblem<'_>,
+    model: &LogisticModel,
+    given: Option<&Given<'_>>,
+    interrupt: &Interrupt,
+) -> Result<(Certificate, Terms)> {
     let pass = RowPass::new(problem, model, given);
     if let (true, Some(given)) = (problem.intercept(), given) {
         // Their tilt does not depend on the scores: one pass over the rows will do.
         let (residual, moments) = given_moments(problem, given);
         let tilt = tilt_of(problem, &residual, moments);
         let terms = pass.run(tilt.as_deref(), interrupt)?.0;
-        return Ok(terms.certificate(problem, model));
+        return Ok((terms.certificate(problem, model), terms));
     }
     let (terms, moments) = pass.run(None, interrupt)?;
     let certificate = terms.certificate(problem, model);
     let violation = terms.residual.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
     if !problem.intercept() || violation <= VIOLATED * problem.total() {
-        return Ok(certificate);
+        return Ok((certificate, terms));
     }
-    let Some(tilt) = tilt_of(problem, &terms.residual, moments) else { return Ok(certificate) };
+    let Some(tilt) = tilt_of(problem, &terms.residual, moments) else {
+        return Ok((certificate, terms));
+    };
     let (tilted, _) = pass.run(Some(&tilt), interrupt)?;
     let dual = tilted.certificate(problem, model).dual;
-    Ok(Certificate { primal: certificate.primal, dual: certificate.dual.max(dual) })
+    let best = Certificate { primal: certificate.primal, dual: certificate.dual.max(dual) };
+    Ok((best, terms))
 }
 
 /// δ with (diag(Σ c_i α_i) − Σ c_i α_i α_iᵀ) δ = Σ c_i (e_y − α_i), as long as no distribution becomes negative.

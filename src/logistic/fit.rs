@@ -3,8 +3,10 @@
 use std::ops::ControlFlow;
 
 use super::hand_over::{HandOverOptions, LogisticHandOver};
-use super::newton::LogisticNewton;
-use super::{DualDescent, DualDescentOptions, LogisticModel, LogisticProblem, suits_dual_descent};
+use super::newton::{LogisticNewton, keeps_zeros_out};
+use super::{
+    DualDescent, DualDescentOptions, LogisticModel, LogisticProblem, is_sparse, suits_dual_descent,
+};
 use crate::data::{Data, Rows};
 use crate::dual::rounding::Bounded;
 use crate::error::{Error, Result};
@@ -25,9 +27,6 @@ pub enum LogisticMethod {
     /// Newton's method.
     Newton,
 }
-
-/// Stored entries of sparse rows are at most this share of all for dual block descent.
-const SPARSE: f64 = 0.25;
 
 impl LogisticMethod {
     /// Names of all solvers; "auto" is the one to use when nothing speaks for another.
@@ -76,18 +75,17 @@ impl LogisticMethod {
     }
 }
 
-/// Whether few entries are stored.
-fn is_sparse(problem: &LogisticProblem<'_>) -> bool {
-    let n_stored = for_data!(problem.rows(), rows => rows.n_stored());
-    n_stored as f64 <= SPARSE * problem.n_examples() as f64 * problem.n_features() as f64
-}
-
-/// Bytes of the buffers of a fit: a copy of all rows, zeros included, or the distributions, and the weights.
+/// Bytes of the buffers of a fit: a copy of all rows, or the distributions, and the weights.
 fn n_bytes(problem: &LogisticProblem<'_>, newton: bool) -> u128 {
     let (n, d, m) = (problem.n_examples(), problem.n_features(), problem.n_outputs());
     let (rows, weights) = (n as u128, (d as u128 + 1) * m as u128);
-    let own = if newton { (d + m) as u128 * 4 + 16 } else { m as u128 * 8 };
-    rows * own + 30 * 8 * weights
+    let n_stored = for_data!(problem.rows(), rows => rows.n_stored()) as u128;
+    let own = match newton {
+        true if keeps_zeros_out(problem) => 16 * n_stored + rows * (m as u128 * 12 + 32),
+        true => rows * ((d + m) as u128 * 4 + 16),
+        false => rows * m as u128 * 8,
+    };
+    own + 30 * 8 * weights
 }
 
 /// Checks that the buffers of a fit fit into memory.

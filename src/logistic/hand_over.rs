@@ -1,6 +1,6 @@
 //! Dual block descent that hands over to Newton's method when its passes stall.
 
-use super::newton::LogisticNewton;
+use super::newton::{LogisticNewton, keeps_zeros_out};
 use super::{DualDescent, DualDescentOptions, LogisticModel, LogisticProblem};
 use crate::data::Rows;
 use crate::error::Result;
@@ -9,9 +9,11 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::memory::fits;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// A fit by Newton's method takes the time of this number of passes over rows without zeros. It reads all zeros, and a
-/// pass none.
-const NEWTON: f64 = 10.0;
+/// A fit by Newton's method takes the time of this number of passes over rows without zeros, if it has the factor of a
+/// Hessian. It then reads all zeros, and a pass none.
+const FACTORS: f64 = 10.0;
+/// The same for Newton's method on rows without zeros, by more conjugate gradients.
+const CONJUGATE: f64 = 100.0;
 
 /// How a run begins and ends.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +38,7 @@ pub(super) struct LogisticHandOver<'p, 'a> {
 
 enum Stage<'p, 'a> {
     Descent(Box<DualDescent<'p, 'a>>),
-    Newton(Box<LogisticNewton<'p, 'a>>),
+    Newton(Box<LogisticNewton<'p>>),
 }
 
 impl<'p, 'a: 'p> LogisticHandOver<'p, 'a> {
@@ -58,7 +60,10 @@ impl<'p, 'a: 'p> LogisticHandOver<'p, 'a> {
         }
         let n_stored = for_data!(problem.rows(), rows => rows.n_stored());
         let n_entries = problem.n_examples() as f64 * problem.n_features() as f64;
-        let most_passes = NEWTON * n_entries / n_stored.max(1) as f64;
+        let most_passes = match keeps_zeros_out(problem) {
+            true => CONJUGATE,
+            false => FACTORS * n_entries / n_stored.max(1) as f64,
+        };
         Ok(Self { problem, options, most_passes, is_due: false, stage: Stage::Descent(descent) })
     }
 

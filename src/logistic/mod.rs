@@ -17,4 +17,5 @@ mod terms;
 pub use certificate::certificate;
 pub use dual_descent::{DualDescent, DualDescentOptions, suits_dual_descent};
 pub use fit::{LogisticFit, LogisticMethod, fit_logistic};
+use problem::is_sparse;
 pub use problem::{LogisticModel, LogisticProblem};

@@ -10,6 +10,9 @@ use crate::for_data;
 use crate::linalg::vectors::larger_or_nan;
 use crate::parallel::parts;
 
+/// Stored entries of sparse rows are at most this share of all.
+const SPARSE: f64 = 0.25;
+
 /// Rows, labels, and a weight for each example's loss.
 ///
 /// Two classes have one vector of weights: its score is that of the second class, and that of the first class is 0.
@@ -143,14 +146,28 @@ impl<'a> LogisticProblem<'a> {
     }
 }
 
+/// Whether rows are CSR and store few of their entries.
+pub(super) fn is_sparse(problem: &LogisticProblem<'_>) -> bool {
+    let is_csr = matches!(problem.rows(), Data::Csr32(_) | Data::Csr64(_));
+    let n_stored = for_data!(problem.rows(), rows => rows.n_stored());
+    is_csr && n_stored as f64 <= SPARSE * problem.n_examples() as f64 * problem.n_features() as f64
+}
+
 /// The largest absolute value of each column; NaN where there is one.
 fn column_sizes(rows: Data<'_>) -> Vec<f64> {
     let largest = |range: std::ops::Range<usize>| {
         let mut sizes = vec![0.0_f64; rows.n_cols()];
         for row in range {
-            for_data!(rows, rows => rows.visit_row(row, |column, value| {
-                sizes[column] = larger_or_nan(sizes[column], value.abs());
-            }));
+            match rows {
+                Data::Dense64(rows) => {
+                    // Without the checks of bounds, the compiler makes vectors of the columns.
+                    let pairs = sizes.iter_mut().zip(rows.row(row));
+                    pairs.for_each(|(size, value)| *size = larger_or_nan(*size, value.abs()));
+                }
+                _ => for_data!(rows, rows => rows.visit_row(row, |column, value| {
+                    sizes[column] = larger_or_nan(sizes[column], value.abs());
+                })),
+            }
         }
         sizes
     };

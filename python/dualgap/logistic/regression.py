@@ -57,10 +57,11 @@ class LogisticRegression(LogisticClassifier):
     solver : {"auto", "newton", "dual-descent"}, default="auto"
         "newton" solves a linear system for all weights per iteration: by conjugate gradients, with
         a preconditioner that depends on their cost so far. It makes its first passes in float32 and
-        the last ones in float64, and suits dense rows; it keeps a float32 copy of all of them,
-        zeros included. "dual-descent" maximises the dual exactly over one row's variables after the
-        other, for CSR rows. "auto" is "dual-descent" for CSR rows of which at most a quarter of the
-        entries are stored, and otherwise "newton".
+        the last ones in float64, and suits dense rows; it keeps a float32 copy of all of them, of
+        CSR rows without their zeros unless there are few weights. "dual-descent" maximises the dual
+        exactly over one row's variables after the other, for CSR rows. "auto" is "newton", except
+        for CSR rows of which at most a quarter of the entries are stored: there it is
+        "dual-descent", then "newton" where that stalls.
     tol : float, default=1e-3
         Duality gap at which the fit has converged, in units of the objective: the model's is then
         at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of

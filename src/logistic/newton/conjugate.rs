@@ -1,7 +1,8 @@
 //! The linear systems of Newton's method, by preconditioned conjugate gradients.
 
+use super::passes::RowPasses;
 use super::preconditioner::{HessianPart, Preconditioner};
-use super::store::{BlockSample, Store};
+use super::store::BlockSample;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::{long_axpy, long_dot};
@@ -16,7 +17,7 @@ const NEAR: [f64; 2] = [2.0, 5.0];
 /// Columns up to which each class has a block of the preconditioner.
 const SMALL: usize = 48;
 /// Weights up to which the Hessian of a sample may be factorised.
-const FACTORISED: usize = 1500;
+pub(super) const FACTORISED: usize = 1500;
 /// Rows of a sample from which preconditioners are made.
 const SAMPLED: usize = 1000;
 /// Steps of conjugate gradients after which the next system has another preconditioner.
@@ -50,15 +51,15 @@ pub(super) struct ConjugateGradients {
 }
 
 impl ConjugateGradients {
-    pub fn new(store: &Store<'_, '_>) -> Self {
+    pub fn new(store: &dyn RowPasses) -> Self {
         let problem = store.problem();
         let mut penalties: Vec<f64> =
-            store.layout.units.iter().map(|unit| 1.0 / (unit * unit)).collect();
+            store.units().iter().map(|unit| 1.0 / (unit * unit)).collect();
         if problem.intercept() {
             penalties[problem.n_features()] = 0.0;
         }
         Self {
-            width: store.layout.width(),
+            width: store.width(),
             n_outputs: problem.n_outputs(),
             penalties,
             preconditioner: None,
@@ -104,7 +105,7 @@ impl ConjugateGradients {
     /// The Newton direction of a gradient.
     pub fn solve(
         &mut self,
-        store: &mut Store<'_, '_>,
+        store: &mut dyn RowPasses,
         gradient: &[f64],
         (sample, goal): (BlockSample, Goal),
         interrupt: &Interrupt,
@@ -150,10 +151,13 @@ impl ConjugateGradients {
     /// Makes another preconditioner where the last one no longer serves.
     fn choose(
         &mut self,
-        store: &mut Store<'_, '_>,
+        store: &mut dyn RowPasses,
         (sample, goal): (BlockSample, Goal),
         interrupt: &Interrupt,
     ) -> Result<()> {
+        if !store.has_factors() {
+            return self.make(store, (HessianPart::Diagonal, sample), interrupt);
+        }
         let two = self.n_outputs == 1;
         let Some(last) = self.kind() else {
             // At W = 0 one block for all classes is exact.
@@ -188,7 +192,7 @@ impl ConjugateGradients {
     }
 
     /// The rows of a preconditioner.
-    fn preconditioned(&self, store: &Store<'_, '_>, sample: BlockSample) -> BlockSample {
+    fn preconditioned(&self, store: &dyn RowPasses, sample: BlockSample) -> BlockSample {
         if self.careful {
             return sample;
         }
@@ -200,36 +204,38 @@ impl ConjugateGradients {
 
     fn make(
         &mut self,
-        store: &mut Store<'_, '_>,
+        store: &mut dyn RowPasses,
         (kind, rows): (HessianPart, BlockSample),
         interrupt: &Interrupt,
     ) -> Result<()> {
-        self.preconditioner =
-            Some(Preconditioner::new(store, kind, rows, &self.penalties, interrupt)?);
+        self.preconditioner = Some(store.preconditioner(kind, rows, &self.penalties, interrupt)?);
         Ok(())
     }
 
     /// Multiplications of a product with the Hessian.
-    fn product_cost(&self, store: &Store<'_, '_>) -> f64 {
+    fn product_cost(&self, store: &dyn RowPasses) -> f64 {
         2.6 * store.problem().n_examples() as f64 * (self.width * self.n_outputs) as f64
     }
 
     /// Multiplications of the factor of the Hessian of a sample.
-    fn full_cost(&self, store: &Store<'_, '_>) -> f64 {
+    fn full_cost(&self, store: &dyn RowPasses) -> f64 {
         let n = (self.width * self.n_outputs) as f64;
         let rows = store.n_rows(self.preconditioned(store, store.all())) as f64;
         rows * n * n * 0.75 + n * n * n * 0.5
     }
 
     /// Whether conjugate gradients have cost as much as the factor of the whole Hessian of a sample.
-    fn pays(&self, store: &Store<'_, '_>, n_steps: usize) -> bool {
+    fn pays(&self, store: &dyn RowPasses, n_steps: usize) -> bool {
         let n = self.width * self.n_outputs;
+        if !store.has_factors() {
+            return false;
+        }
         let cost = self.work + n_steps as f64 * self.product_cost(store);
         self.kind() != Some(HessianPart::Full) && n <= FACTORISED && cost >= self.full_cost(store)
     }
 
     /// Whether the last system has cost as much as another factor.
-    fn pays_again(&self, store: &Store<'_, '_>) -> bool {
+    fn pays_again(&self, store: &dyn RowPasses) -> bool {
         self.n_last as f64 * self.product_cost(store) >= self.full_cost(store)
     }
 
@@ -247,7 +253,7 @@ impl ConjugateGradients {
     /// Conjugate gradients from 0.
     fn iterate(
         &mut self,
-        store: &mut Store<'_, '_>,
+        store: &mut dyn RowPasses,
         mut residual: Vec<f64>,
         (sample, goal): (BlockSample, Goal),
         interrupt: &Interrupt,

@@ -119,7 +119,7 @@ impl<'p, 'a> RowBlocks<'p, 'a> {
 }
 
 /// The smallest power of two that is not below a size, within the range.
-fn unit(size: f64) -> f64 {
+pub(super) fn unit(size: f64) -> f64 {
     if size == 0.0 {
         return 1.0;
     }

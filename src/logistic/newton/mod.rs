@@ -3,16 +3,22 @@
 //! Weights are in units of the columns, u_k = s_k w_k, in which all columns reach about 1.
 
 mod conjugate;
+mod dense;
+mod entries;
 mod layout;
+mod passes;
 mod preconditioner;
 mod softmax;
 mod store;
 mod tiles;
 mod tilt;
 
-use self::conjugate::{ConjugateGradients, Goal};
+use self::conjugate::{ConjugateGradients, FACTORISED, Goal};
+use self::entries::EntryStore;
+use self::passes::RowPasses;
 use self::store::{BlockSample, Store};
-use super::{LogisticModel, LogisticProblem};
+use super::{LogisticModel, LogisticProblem, is_sparse};
+use crate::data::Data;
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::long_dot;
@@ -49,9 +55,16 @@ enum Phase {
     Exact,
 }
 
+/// Whether the rows are kept as they are, without their zeros: those of few entries whose Hessian is too large for a
+/// factor.
+pub(super) fn keeps_zeros_out(problem: &LogisticProblem<'_>) -> bool {
+    let width = problem.n_features() + usize::from(problem.intercept());
+    is_sparse(problem) && problem.n_outputs() * width > FACTORISED
+}
+
 /// Newton's method, a step an epoch.
-pub(super) struct LogisticNewton<'p, 'a> {
-    store: Store<'p, 'a>,
+pub(super) struct LogisticNewton<'p> {
+    store: Box<dyn RowPasses + 'p>,
     stopping: Stopping,
     system: ConjugateGradients,
     phase: Phase,
@@ -73,25 +86,35 @@ struct Best {
     model: LogisticModel,
 }
 
-impl<'p, 'a> LogisticNewton<'p, 'a> {
+impl<'p> LogisticNewton<'p> {
     /// Starts at a model.
-    pub fn new(
+    pub fn new<'a: 'p>(
         problem: &'p LogisticProblem<'a>,
         start: &LogisticModel,
         stopping: Stopping,
     ) -> Self {
-        let store = Store::new(problem);
+        let store: Box<dyn RowPasses + 'p> = match problem.rows() {
+            Data::Csr32(rows) if keeps_zeros_out(problem) => {
+                Box::new(EntryStore::new(problem, rows))
+            }
+            Data::Csr64(rows) if keeps_zeros_out(problem) => {
+                Box::new(EntryStore::new(problem, rows))
+            }
+            _ => Box::new(Store::new(problem)),
+        };
         let mut weights = Vec::with_capacity(store.len());
         let d = problem.n_features();
         for output in 0..problem.n_outputs() {
             let own = &start.weights[output * d..][..d];
-            weights.extend(own.iter().zip(&store.layout.units).map(|(w, unit)| w * unit));
+            weights.extend(own.iter().zip(store.units()).map(|(w, unit)| w * unit));
             weights.extend(problem.intercept().then(|| start.intercepts[output]));
         }
         let certificate = Certificate { primal: f64::INFINITY, dual: 0.0 };
-        let system = ConjugateGradients::new(&store);
+        let system = ConjugateGradients::new(store.as_ref());
         let is_zero = weights.iter().all(|weight| *weight == 0.0);
-        let sampled = is_zero && problem.n_examples() >= SAMPLED * store.len();
+        let sampled = is_zero
+            && problem.n_examples() >= SAMPLED * store.len()
+            && store.sample(SAMPLE) != store.all();
         Self {
             system,
             store,
@@ -124,46 +147,32 @@ impl<'p, 'a> LogisticNewton<'p, 'a> {
         gradient: &mut Vec<f64>,
         interrupt: &Interrupt,
     ) -> Result<f64> {
-        let totals = if self.phase == Phase::Exact {
-            let totals = self.store.exact_pass(weights, gradient, interrupt)?;
-            self.certify_at(weights, (totals, gradient), interrupt)?;
-            totals
-        } else {
-            self.store.pass(weights, self.sample(), gradient, interrupt)?
-        };
-        Ok(totals.loss + self.system.regularise(weights, gradient))
-    }
-
-    /// Keeps the certificate of weights after an exact pass there.
-    fn certify_at(
-        &mut self,
-        weights: &[f64],
-        (totals, gradient): (softmax::BlockSums, &[f64]),
-        interrupt: &Interrupt,
-    ) -> Result<()> {
-        if !totals.loss.is_finite() {
-            return Ok(());
+        let sample = self.sample();
+        if self.phase != Phase::Exact {
+            let loss = self.store.pass(weights, sample, gradient, interrupt)?;
+            return Ok(loss + self.system.regularise(weights, gradient));
         }
         let model = self.model(weights);
-        let found =
-            tilt::certify(&mut self.store, (weights, &model), (totals, gradient), interrupt)?;
-        let best = &mut self.best;
-        if found.primal < best.certificate.primal {
-            best.certificate.primal = found.primal;
-            best.model = model;
+        let (loss, found) = self.store.certified_pass(weights, &model, gradient, interrupt)?;
+        if let Some(found) = found {
+            let best = &mut self.best;
+            if found.primal < best.certificate.primal {
+                best.certificate.primal = found.primal;
+                best.model = model;
+            }
+            best.certificate.dual = best.certificate.dual.max(found.dual);
         }
-        best.certificate.dual = best.certificate.dual.max(found.dual);
-        Ok(())
+        Ok(loss + self.system.regularise(weights, gradient))
     }
 
     /// The model of scaled weights.
     fn model(&self, weights: &[f64]) -> LogisticModel {
         let problem = self.store.problem();
         let mut model = problem.zero_model();
-        let (d, width) = (problem.n_features(), self.store.layout.width());
+        let (d, width) = (problem.n_features(), self.store.width());
         for (output, line) in weights.chunks_exact(width.max(1)).enumerate() {
             let own = model.weights[output * d..][..d].iter_mut();
-            own.zip(line).zip(&self.store.layout.units).for_each(|((w, u), unit)| *w = u / unit);
+            own.zip(line).zip(self.store.units()).for_each(|((w, u), unit)| *w = u / unit);
             if problem.intercept() {
                 model.intercepts[output] = line[d];
             }
@@ -189,7 +198,7 @@ impl<'p, 'a> LogisticNewton<'p, 'a> {
         };
         let sample = self.sample();
         let direction =
-            self.system.solve(&mut self.store, &self.gradient, (sample, goal), interrupt)?;
+            self.system.solve(self.store.as_mut(), &self.gradient, (sample, goal), interrupt)?;
         let slope = long_dot(&self.gradient, &direction);
         if slope.is_nan() || slope >= 0.0 {
             return Ok(false);
@@ -272,7 +281,7 @@ impl<'p, 'a> LogisticNewton<'p, 'a> {
     }
 }
 
-impl Solver for LogisticNewton<'_, '_> {
+impl Solver for LogisticNewton<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         if !self.started {
             self.started = true;

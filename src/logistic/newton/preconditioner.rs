@@ -17,7 +17,7 @@ const RIDGE: f64 = 1e-3;
 /// The part of the Hessian that a preconditioner factorises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HessianPart {
-    /// Its diagonal, as if all probabilities were equal.
+    /// Its diagonal; of dense rows as if all probabilities were equal.
     Diagonal,
     /// One block for all classes: the Hessian at W = 0, of which a gradient there sees no other part.
     Shared,
@@ -91,13 +91,18 @@ impl Preconditioner {
         Ok(Self { kind, diagonal, factors, width })
     }
 
+    /// A diagonal, one value for each weight.
+    pub fn diagonal(diagonal: Vec<f64>, width: usize) -> Self {
+        Self { kind: HessianPart::Diagonal, diagonal, factors: Vec::new(), width }
+    }
+
     /// Divides a residual by the preconditioner.
     pub fn apply(&self, values: &mut [f64]) {
         let Self { kind, diagonal, factors, width } = self;
         match (kind, &factors[..]) {
             (HessianPart::Full, [factor]) => factor.solve(values),
             (HessianPart::Diagonal, _) => {
-                for values in values.chunks_exact_mut(*width) {
+                for values in values.chunks_exact_mut(diagonal.len()) {
                     values.iter_mut().zip(diagonal).for_each(|(value, own)| *value /= own);
                 }
             }

@@ -143,6 +143,21 @@ def test_one_of_two_classes_without_weight_has_an_objective_of_0():
     assert (model.predict(X) == 1).all()
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_sparse_columns_of_very_different_scales_converge(n_classes, intercept):
+    rng = np.random.default_rng(5)
+    d = 2400 if n_classes == 2 else 600
+    X = sp.random(3000, d, density=0.02, format="csr", random_state=5)
+    scores = X @ rng.standard_normal((d, n_classes)) * 3.0
+    y = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+    X = sp.csr_matrix(X @ sp.diags(10.0 ** rng.uniform(-4.0, 4.0, d)))
+    for solver in ("auto", "newton"):
+        model = LogisticRegression(0.1, fit_intercept=intercept, solver=solver).fit(X, y)
+        assert model.converged_, solver
+        assert model.n_iter_ < 150
+
+
 @pytest.mark.parametrize("C", [1e-12, 1e-3, 1e6, 1e12])
 @pytest.mark.parametrize("scale", [1e-150, 1e-20, 1e20, 1e150])
 def test_extreme_numbers_have_a_certificate(C, scale):

@@ -1,0 +1,74 @@
+//! The interface between Newton's method and the rows of a problem.
+
+use super::preconditioner::{HessianPart, Preconditioner};
+use super::store::BlockSample;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::logistic::{LogisticModel, LogisticProblem};
+use crate::run::Certificate;
+
+/// Passes over rows whose columns have units in which they reach about 1.
+///
+/// Weights, gradients and directions have a line for each output, with the intercept last.
+pub(super) trait RowPasses {
+    /// The problem.
+    fn problem(&self) -> &LogisticProblem<'_>;
+    /// A power of two for each column, at least as large as its values; 1 for the constant one.
+    fn units(&self) -> &[f64];
+    /// All rows.
+    fn all(&self) -> BlockSample;
+    /// About a share of the rows.
+    fn sample(&self, share: f64) -> BlockSample;
+    /// Number of rows of a sample.
+    fn n_rows(&self, sample: BlockSample) -> usize;
+    /// Whether preconditioners may be factors.
+    fn has_factors(&self) -> bool;
+
+    /// Σ c_i loss_i, and writes its gradient, in single precision over a sample.
+    fn pass(
+        &mut self,
+        weights: &[f64],
+        sample: BlockSample,
+        gradient: &mut Vec<f64>,
+        interrupt: &Interrupt,
+    ) -> Result<f64>;
+
+    /// The same in double precision over all rows, with the certificate of the model that the weights are of; no
+    /// certificate where the losses are not finite.
+    fn certified_pass(
+        &mut self,
+        weights: &[f64],
+        model: &LogisticModel,
+        gradient: &mut Vec<f64>,
+        interrupt: &Interrupt,
+    ) -> Result<(f64, Option<Certificate>)>;
+
+    /// The product of the losses' Hessian at the last pass's weights with a direction, over a sample of its rows.
+    fn product(
+        &mut self,
+        direction: &[f64],
+        sample: BlockSample,
+        product: &mut Vec<f64>,
+        interrupt: &Interrupt,
+    ) -> Result<()>;
+
+    /// A preconditioner at the last pass's weights. `penalties` are the regulariser's part of the diagonal, one for each
+    /// column.
+    fn preconditioner(
+        &mut self,
+        kind: HessianPart,
+        sample: BlockSample,
+        penalties: &[f64],
+        interrupt: &Interrupt,
+    ) -> Result<Preconditioner>;
+
+    /// Number of columns, the constant one included.
+    fn width(&self) -> usize {
+        self.units().len()
+    }
+
+    /// Number of values of a gradient.
+    fn len(&self) -> usize {
+        self.problem().n_outputs() * self.width()
+    }
+}
