@@ -3,7 +3,7 @@
 Usage: python scripts/public_api.py FOLDER
 
 FOLDER is that of the crate below `target/doc`, written by `cargo doc` without private items. Items
-are those that `all.html` lists, and the methods of their own. Prints the numbers, and exits with
+are those that `all.html` lists, and their methods. Prints the numbers, and exits with
 status 1 above the limit: a wider interface is a promise, so raise the limit on purpose.
 """
 
