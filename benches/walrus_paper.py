@@ -109,7 +109,7 @@ def _shark(arguments: list[str]) -> dict[str, float]:
 
 
 def early(names: list[str]) -> None:
-    """Return five-fold cross-validated accuracy over C, stopped at delta times the first gap."""
+    """Measure cross-validated accuracy over C of fits that stop at delta times their first gap."""
     table = Table("walrus-early", "data", "delta")
     for name in names or ["vowel", "segment", "satimage", "dna"]:
         X, y = data(name)

@@ -93,12 +93,12 @@ impl MulticlassMethod {
     }
 }
 
-/// Where a run started or ended.
+/// The start or end point of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MarginPoint {
     /// The weights, class after class with the constant feature's last, and the sums of the dual point.
     pub at: Start,
-    /// β (examples × classes) where the method keeps it and it was asked for, else empty.
+    /// β (examples × classes) if the method keeps it and the caller requested it, else empty.
     pub beta: Vec<f64>,
 }
 

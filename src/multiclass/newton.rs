@@ -163,7 +163,7 @@ pub struct BlockWork {
     work: Workspace,
 }
 
-/// Converts β (examples × classes), 0 at their labels, to u.
+/// Converts β (examples × classes, 0 at each example's label) to u.
 pub(super) fn points_of(problem: &MarginProblem<'_>, mut betas: Vec<f64>) -> Vec<f64> {
     for (example, beta) in betas.chunks_exact_mut(problem.n_classes()).enumerate() {
         beta[problem.label(example)] = -beta.iter().sum::<f64>();

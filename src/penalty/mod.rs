@@ -78,9 +78,9 @@ pub fn parse(name: &str) -> Result<Box<dyn Penalty>> {
     Ok(find("penalty", name, REGISTRY)?())
 }
 
-/// Scales U by the smallest amount that makes Ω(U) ≤ radius hold in exact arithmetic, after
-/// `n_roundings` of its computation or of factors that multiply it. U is left unchanged if it is
-/// outside by at most `tolerance`, relative to the radius.
+/// Shrinks U just enough that Ω(U) ≤ radius holds in exact arithmetic. `n_roundings` counts the
+/// rounding errors made in computing U, or in factors that multiply it. U is left unchanged if it
+/// is outside by at most `tolerance`, relative to the radius.
 pub(super) fn pull_inside(
     penalty: &dyn Penalty,
     mut output: ArrayViewMut2<'_, f64>,

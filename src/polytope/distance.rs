@@ -75,8 +75,8 @@ pub(super) fn between(beta: &[(u32, f64)], rho: &[f64]) -> f64 {
     let Some(&(total, all)) = sums.last() else { return 0.0 };
     let size = sums.iter().map(|(sum, bound)| sum / bound).fold(0.0, f64::max).min(1.0);
     let above = sums.iter().map(|(sum, bound)| sum - size * bound).fold(0.0, f64::max);
-    // The m − 1 − j smallest coordinates, if the label's is as large as possible among the j + 1
-    // largest.
+    // Lower bounds on the sum of the m − 1 − j smallest coordinates: the label's coordinate, which
+    // is free, may be one of the j + 1 largest.
     let before = std::iter::once(&(0.0, 0.0)).chain(&sums);
     let shortfall =
         before.zip(&sums).map(|((sum, _), (_, bound))| size * (all - bound) - (total - sum));

@@ -71,7 +71,7 @@ impl SearchRecord<'_> {
 struct Scorer {
     function: Option<Py<PyAny>>,
     n_classes: usize,
-    /// The exception that it raised, until the kernel ends.
+    /// The exception that it raised, kept until the computation ends.
     failure: Mutex<Option<PyErr>>,
 }
 
@@ -91,7 +91,7 @@ impl Scorer {
         })
     }
 
-    /// Raises the scorer's exception unchanged, or else returns the result of the kernel.
+    /// Raises the scorer's exception unchanged, or else returns the result of the computation.
     fn raise<T>(self, result: PyResult<T>) -> PyResult<T> {
         match self.failure.into_inner() {
             Ok(Some(error)) => Err(error),

@@ -207,7 +207,7 @@ impl FitRecord {
     }
 }
 
-/// Settings of a kernel, without the sentences.
+/// The checked settings of a fit, without its sentences.
 struct Plan {
     log: bool,
     options: DescentOptions,
@@ -255,7 +255,7 @@ impl Plan {
     }
 }
 
-/// Fits a tagger; `settings` has the items of [`FitRecord`] and of `records`.
+/// Fits a tagger; `settings` has the items of [`FitRecord`], [`RunRecord`] and [`SharesRecord`].
 #[pyfunction]
 pub(super) fn fit_sequences<'py>(
     py: Python<'py>,

@@ -277,7 +277,7 @@ impl Gather<'_> {
         }
     }
 
-    /// The moments of M outputs from c on, for one tile of ratings.
+    /// Computes the moments of M outputs, starting at `first`, for one tile of ratings.
     #[inline(always)]
     fn moments_of<S: Simd, const M: usize>(
         &mut self,

@@ -323,7 +323,8 @@ impl Tagger {
         self.look(sequences, interrupt, |scores, Buffers { work, label, .. }, found| {
             possible(scores.decode(work, label))?;
             for values in max_marginals(scores, &work.interrupt).chunks_exact(scores.n_states) {
-                // The largest values of all positions differ only by rounding.
+                // Up to rounding, the largest value is the same at every position. Subtracting each
+                // position's own makes it exactly 0.
                 let best = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 found.extend(values.iter().map(|value| {
                     if *value > IMPOSSIBLE { value - best } else { f64::NEG_INFINITY }

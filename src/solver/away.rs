@@ -88,7 +88,8 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
         let base = &self.atoms[from];
         let (mut vertices, mut image) = (base.vertices.clone(), base.image.clone());
         let (mut linear, mut direction) = (base.linear, Sparse::new());
-        // The sizes of all terms, and their number.
+        // For the rounding error: the summed sizes of all terms (of the image and of the linear
+        // part), and the number of terms.
         let mut sizes = [norm_above(&image), linear.abs()];
         let (mut drift, mut n_terms) = (base.drift, 8);
         for (block, vertex) in blocks.iter().zip(found) {

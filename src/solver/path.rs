@@ -76,7 +76,7 @@ pub trait PathSolver {
     fn weights(&self) -> &[f64];
 }
 
-/// Each piece is solved to this share of the gap; moving λ uses the rest.
+/// Share of the allowed gap to which each piece is solved; the rest is left for moving λ.
 const SOLVED_SHARE: f64 = 0.5;
 /// Longest interval, as a factor of λ.
 const MAX_INTERVAL: f64 = 16.0;

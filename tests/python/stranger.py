@@ -1,9 +1,8 @@
 """Run every example of the README, the pages and the tutorials, as a newcomer would.
 
-Usage: python -W error tests/python/stranger.py, away from the clone, in an environment that holds
-the installed wheel with its extras, skops and onnxruntime, and nothing else of ours. Exits
-with status 1 where an example fails, warns, prints something else than it shows, or asks another
-machine.
+Usage: python -W error tests/python/stranger.py, outside the clone, in an environment with only the
+installed wheel, its extras, skops and onnxruntime. Exits with status 1 if an example fails, warns,
+prints something other than the output it shows, or connects to another machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tutorials and the scripts of pictures run, quietly and without a network, and draw."""
+"""Tutorials and plotting scripts run quietly and without a network, and draw pictures."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ FORMAT = "dualgap model 1"
 
 Arrays = dict[str, NDArray[Any]]
 
-# Parameters that steer a fit and may hold objects of the process that runs it.
+# Parameters that are left out of the file if they cannot be stored: they only steer a fit, and may
+# hold objects that exist only in the running process.
 _OF_THE_PROCESS = {"callback", "checkpoint", "client", "cv", "random_state", "resume", "scoring"}
 
 _Class = TypeVar("_Class", bound=type)

@@ -14,10 +14,10 @@ import numpy as np
 
 __all__ = ["certificate_sentence", "classes", "parameters", "record", "search"]
 
-# Entries of a list that are shown in full, and characters of a parameter.
+# Maximum number of entries shown of a list, and of characters shown of a parameter.
 _MOST_NAMES = 20
 _MOST_CHARACTERS = 300
-# Elements of an array that are shown in full.
+# Maximum number of elements of an array that is shown in full.
 _MOST_ELEMENTS = 16
 
 

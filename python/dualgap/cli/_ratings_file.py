@@ -14,7 +14,10 @@ from dualgap.datasets import Ratings
 
 @dataclass(frozen=True)
 class FileColumns:
-    """Columns of users, items, ratings and times: names, or numbers from 1 without a header."""
+    """Columns of users, items, ratings and times.
+
+    Names, or numbers from 1 if the file has no header.
+    """
 
     user: str | None = None
     item: str | None = None

@@ -384,7 +384,7 @@ def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
         run.first_rho, run.copy = values["first_rho"], int(values["copy"] == 1.0)
         run.expected = [float(value) for value in meta["expected"]]
         if len(run.expected) != 2:
-            msg = f"there must be two expected values, not {len(run.expected)}"
+            msg = f"expected: must hold an objective and a bound, got {len(run.expected)} numbers"
             raise ValueError(msg)
         return str(meta["run"])
 

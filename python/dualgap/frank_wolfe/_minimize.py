@@ -201,8 +201,8 @@ def _start(f: Any, oracle: Any, x0: ArrayLike | None) -> tuple[Any, tuple[int, .
         start = start.ravel()
     if shape is None:
         msg = (
-            "x0: is required, because neither f nor oracle has an attribute shape, the shape of "
-            "the points"
+            "x0: is required, because neither f nor oracle has a `shape` attribute (the shape "
+            "of the points)"
         )
         raise ValueError(msg)
     shape = tuple(int(size) for size in shape)

@@ -229,7 +229,7 @@ class MulticlassSVCCV(LinearClassifier):
         return found
 
     def _scoring(self, rows: Any, labels: Any, folds: list[Any], Cs: FloatArray) -> dict[str, Any]:
-        """Return the scoring in the form of the core."""
+        """Return the scoring settings that the core expects."""
         found: dict[str, Any] = {"measure": None, "top_k": 1, "score": None}
         scoring = "accuracy" if self.scoring is None else self.scoring
         if isinstance(scoring, str) and scoring in _MEASURES:

@@ -49,7 +49,7 @@ class ClickModel:
     feature_weights: tuple[FloatArray | None, FloatArray | None] = (None, None)
 
     def blend(self, users: NDArray[np.intp], n_threads: int) -> BlendRecord:
-        """The scorers of some users as the core takes them."""
+        """The blend of factors and item-item models for some users, in the core's format."""
         rows = np.zeros((len(users), 1, self.users.shape[1] + 1), dtype=np.float32)
         rows[:, 0, :-1] = self.users[users]
         factors: PartRecord = {
@@ -224,7 +224,7 @@ class ClickModel:
 
     @classmethod
     def read(cls, arrays: Mapping[str, NDArray[Any]]) -> ClickModel:
-        """Read `arrays`; `fits` has yet to be called."""
+        """Read `arrays` without checking them; the caller must call `fits`."""
         users, items = arrays["interactions.users"], arrays["interactions.items"]
         weights = tuple(arrays["interactions.weights"].astype(np.float64).tolist())
         unobserved, ridge = arrays["interactions.settings"].tolist()

@@ -53,7 +53,7 @@ class FeatureEncoder:
         )
 
     def encode(self, features: pd.DataFrame | Any, name: str) -> sp.csr_array:
-        """Return the numbers of a table: columns of numbers first, then indicators."""
+        """Return a feature table as a sparse matrix: numeric columns first, then indicators."""
         if not isinstance(features, pd.DataFrame):
             self._check_width(features.shape[1], name)
             return sp.csr_array(check_sparse(features, name), dtype=np.float64)

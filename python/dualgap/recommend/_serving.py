@@ -226,7 +226,7 @@ class FittedRecommender(RecommenderParts):
     def similar_users(
         self, users: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
     ) -> pd.DataFrame:
-        """Users who like the same items, as `similar_items`; needs a fit with `interactions`."""
+        """`similar_items` for users: those who like the same items. Needs ``interactions``."""
         allowed = allowed_items(self.user_ids_, among, name="among")
         counts = np.diff(self._seen.indptr)
         side = Neighbours(self.user_ids_, self.user_vectors_, counts, allowed)

@@ -202,7 +202,7 @@ class _Periods:
         return cls(distinct, numbers.astype(np.uint32))
 
     def weights(self) -> PeriodWeights:
-        """The weights of the periods in all machines."""
+        """The weights of the periods in all factorization machines."""
         return PeriodWeights.of(self.codes, self.tables)
 
 

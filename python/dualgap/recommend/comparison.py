@@ -39,8 +39,9 @@ _ALS = ((0.1, 0.2), (0.1, 0.4), (0.3, 0.2), (0.3, 0.4))
 class Row:
     """One recommender's line in the comparison.
 
-    RMSE and nDCG among the test ratings, recall@10 and nDCG@10 of the likes among them in the whole
-    catalogue; None for what it does not do.
+    RMSE and nDCG are measured on the test ratings. Recall@10 and catalogue nDCG@10 measure how the
+    liked test items rank in the whole catalogue. Metrics that do not apply to a recommender are
+    None.
     """
 
     name: str
@@ -133,15 +134,15 @@ def compare(
     Parameters
     ----------
     train, validation, test : DataFrame with columns user, item, rating
-        `validation` chooses the number of bases of the conditional gradient fits.
+        The conditional gradient fits choose their number of basis vectors on `validation`.
     n_components : int, optional
-        Largest number of bases; chosen by the number of ratings by default.
+        Largest number of basis vectors; by default it depends on the number of ratings.
     random_state : int, default=0
         Seed.
     n_jobs : int, optional
         Number of threads; all cores by default.
     report : callable, optional
-        Called with each row as soon as it is known.
+        Called with each row of the comparison as soon as it is computed.
 
     Returns
     -------

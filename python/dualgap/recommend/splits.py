@@ -120,7 +120,7 @@ def by_user(
     item_column: str = "item",
     random_state: RandomState = None,
 ) -> tuple[Any, Any, Any]:
-    """Hold out users: a model has to recommend to them from a part of their rows [1]_.
+    """Hold out users: some of their rows are given, and the others are to be predicted [1]_.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def by_user(
     test_size : float, default=0.1
         Share of the users for testing.
     share : float, default=0.2
-        Share of a test user's rows to look for, at least one. The others are given.
+        Share of a test user's rows to predict, at least one row. The others are given.
     user_column, item_column : str
         Names of the columns.
     random_state : int, RandomState or None, default=None
@@ -140,10 +140,10 @@ def by_user(
     train : table
         All rows of the other users.
     given : table
-        The rows of test users that a model is given (`fold_in`). Rows whose items do not occur in
+        The given rows of test users, for `fold_in`. Rows whose items do not occur in
         `train`, and test users with a single row, are left out.
     test : table
-        The rows to look for.
+        The rows to predict.
 
     References
     ----------

@@ -74,7 +74,7 @@ class Validation:
         self._next, self._misses = 1, 0
 
     def watching(self, callback: Callback | None) -> Validation:
-        """Set the other callback of the fit."""
+        """Set a callback to call at each epoch before the validation; return self."""
         self._callback = callback
         return self
 

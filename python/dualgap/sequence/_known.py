@@ -40,7 +40,7 @@ def known_codes(
         for token, label in enumerate(labels):
             if not isinstance(label, Hashable) or label not in number:
                 msg = (
-                    f"known: sentence {at}, token {token}: {label!r} is no label of the model; "
+                    f"known: sentence {at}, token {token}: {label!r} is not a label of the model; "
                     "use one of classes_, or None"
                 )
                 raise ValueError(msg)

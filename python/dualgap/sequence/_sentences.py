@@ -83,7 +83,7 @@ def _named_token(token: list[Any] | tuple[Any, ...]) -> bool:
 
 
 def read_named(read: Callable[[Any], Any], X: Any, size: Callable[[], int]) -> Rowed:
-    """Read sentences of features by name; `size` is asked for the number of columns afterwards."""
+    """Read sentences of named features, then call `size` for the number of columns."""
     offsets, indptr, indices, data = read(X)
     n_features = size()
     return Rowed((indptr, indices, data, n_features), offsets, n_features)

@@ -1,4 +1,4 @@
-"""Training data, their weights and their costs, checked."""
+"""Checked training data, the costs of errors, and the weights of a fitted model."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def error_costs(
             raise ValueError(msg)
         costs = costs * own
     if not (np.isfinite(costs).all() and costs.min() >= 0 and costs.max() > 0):
-        msg = "token_weight, class_weight: must be finite and not negative, and one positive"
+        msg = "token_weight, class_weight: must be finite, non-negative and not all zero"
         raise ValueError(msg)
     return np.ascontiguousarray(costs, dtype=np.float64)
 

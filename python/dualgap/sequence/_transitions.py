@@ -16,7 +16,7 @@ FORBIDDEN, WEIGHTED, FREE = 0, 1, 2
 
 _INSIDE = {"I", "E", "L"}
 _ENDS = {"E", "L", "S", "U", "O"}
-# Sentences that an error about labels describes.
+# Maximum number of sentences that an error about labels lists.
 _SHOWN = 3
 
 

@@ -16,20 +16,20 @@ _MACRO = re.compile(r"%x\[(-?\d+),(\d+)\]")
 
 @dataclass(frozen=True)
 class Templates:
-    """Templates of features: of a label (U) and of two labels that follow each other (B).
+    """Feature templates, for one label (U) or for two adjacent labels (B).
 
-    A line such as ``U05:%x[-1,0]/%x[0,1]`` makes a feature of each token: ``%x[row,column]`` stands
-    for a column of the token `row` lines away; a token that is a string is its column 0. ``_B-1``,
-    ``_B-2``, ... stand for tokens before the sentence and ``_B+1``, ... for tokens after it. A line
-    ``B`` alone stands for weights of
-    transitions, which all chains have. Empty lines and lines that begin with ``#`` are skipped.
+    A line such as ``U05:%x[-1,0]/%x[0,1]`` makes one feature per token: ``%x[row,column]`` is
+    replaced by a column of the token `row` positions away. A token that is a string has only
+    column 0. Positions before the sentence read ``_B-1``, ``_B-2``, ..., those after it ``_B+1``,
+    .... A line ``B`` alone means the transition weights, which every chain has. Empty lines and
+    lines that begin with ``#`` are skipped.
 
     Parameters
     ----------
     lines : tuple of str
         The templates.
     n_columns : int
-        The largest column that they name, plus one.
+        The largest column index in the templates, plus one.
 
     Examples
     --------

@@ -64,8 +64,8 @@ class StructuredSVM(CertifiedEstimator):
     Parameters
     ----------
     model : MulticlassModel, MultilabelModel, ChainModel, MatchingModel or Model
-        What labels look like: joint features, loss and decoding. A `Model` of your own is any
-        object with the methods of that protocol. Parameters of a built-in model can be searched as
+        Defines joint features, loss and decoding. A `Model` of your own is any object with the
+        methods of that protocol. Parameters of a built-in model can be searched as
         ``model__boundaries`` and the like.
     C : float, default=1.0
         Weight of the losses against the regulariser.
@@ -74,8 +74,8 @@ class StructuredSVM(CertifiedEstimator):
         ``sqrt(P(0) / lambda)``, which the optimum of the regularised problem does not exceed.
     signs : array-like of shape (n_weights,), optional
         Signs that the weights must have, in the order of `coef_`: 1 for weights that must not be
-        negative, -1 for those that must not be positive, 0 for all others. The bound then is one on
-        models that keep to them. For "auto" and "block-frank-wolfe"
+        negative, -1 for those that must not be positive, 0 for all others. The certificate then
+        compares only with models that satisfy the signs. For "auto" and "block-frank-wolfe"
         without `averaging`.
     solver : {"auto", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
 "projected-gradient", "subgradient", "extragradient"}, default="auto"
@@ -108,7 +108,7 @@ class StructuredSVM(CertifiedEstimator):
         `MulticlassModel` and `MatchingModel`, "entropic" for `ChainModel` and `MultilabelModel`.
     verify : bool, default=True
         Whether ``decode`` of a `Model` of your own is compared with its ``loss_augmented_decode``
-        after the fit. Say False where the two do not choose among the same labels, as in ranking.
+        after the fit. Set to False if the two choose among different labels, as in ranking.
     exact : bool, default=True
         Whether ``loss_augmented_decode`` of a `Model` of your own returns maximisers. If not (local
         search, graph cuts), there is no certificate; for "auto" and "block-frank-wolfe".

@@ -33,9 +33,9 @@ pub(super) trait DualState: Sync {
     fn set_intercepts(&mut self, intercepts: Vec<f64>);
     /// W, output after output.
     fn copy_weights(&self, weights: &mut Vec<f64>);
-    /// Makes the intercept the weight of a constant feature, whose square is given in units of the rows' mean one.
+    /// Makes the intercept the weight of a constant feature, whose square is given relative to the rows' mean square.
     fn set_constant(&mut self, square: f64);
-    /// Adds numbers to the intercepts, times the square of the constant feature.
+    /// Adds `by`, multiplied by the square of the constant feature, to the intercepts.
     fn add_to_intercepts(&mut self, by: &[f64]);
     /// Σ c_i (e_y − α_i) of each output, and Σ c_i α_i (1 − α_i).
     fn residual(&self) -> (Vec<f64>, Vec<f64>);

@@ -92,7 +92,7 @@ impl ConjugateGradients {
         0.5 * gradient.chunks_exact(self.width).map(own).sum::<f64>()
     }
 
-    /// Notes the share of the objective that a step is to gain.
+    /// Sets the share of the objective that the next step is expected to gain.
     pub fn expect(&mut self, share: f64) {
         self.expected = share;
     }

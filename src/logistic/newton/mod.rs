@@ -1,6 +1,7 @@
-//! Newton's method for rows that are kept in blocks: conjugate gradients with a preconditioner that its cost decides.
+//! Newton's method for rows that are kept in blocks. Conjugate gradients solve its linear systems, with a
+//! preconditioner that is chosen by its cost.
 //!
-//! Weights are in units of the columns, u_k = s_k w_k, in which all columns reach about 1.
+//! Columns are divided by units s_k, so that the largest value of each is about 1; the weights are u_k = s_k w_k.
 
 mod conjugate;
 mod dense;

@@ -150,7 +150,7 @@ fn add_shared(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
     add_products((&product[..], lines.rows, n_rows), (sums, layout.width()), true);
 }
 
-/// The sum of the probabilities of each row up to one half.
+/// For each row, the sum of those of its probabilities that are at most one half.
 fn small_shares(lines: Lines<'_>, n_rows: usize) -> Vec<f32> {
     let mut small = vec![0.0; n_rows];
     for shares in lines.shares.chunks_exact(n_rows) {
@@ -171,7 +171,7 @@ fn add_classes(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
     let two = layout.problem.n_outputs() == 1;
     let (shares, small) = (lines.shares.chunks_exact(n_rows), small_shares(lines, n_rows));
     for (shares, sums) in shares.zip(sums.chunks_exact_mut(width * width)) {
-        // Of two classes, the shares are curvatures.
+        // With two classes, `shares` holds p (1 − p) already.
         let curved = |((p, small), weight): ((&f32, &f32), &f32)| {
             weight * p * if two { 1.0 } else { others(*p, small) }
         };

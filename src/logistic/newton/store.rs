@@ -18,7 +18,7 @@ const BLOCK: usize = 1 << 16;
 /// The largest number of rows of a block.
 const MOST_ROWS: usize = 1024;
 
-/// The rows of a problem in blocks, with the probabilities that a pass leaves.
+/// The rows of a problem in blocks, with their probabilities from the last pass.
 pub(super) struct Store<'p, 'a> {
     /// The order of the rows, and their units.
     pub layout: RowBlocks<'p, 'a>,

@@ -24,7 +24,8 @@ impl Tuning {
     pub const WINDOW: usize = 3;
     /// The most passes that leave an example out, and the most between two conjugate gradient attempts (news20).
     pub const LONGEST_WAIT: u8 = 16;
-    /// A visit that gains less than this share of the mean makes its example wait (news20, noise in 50 classes).
+    /// An example whose visit gains less than this share of the mean gain of recent visits is left out of the next
+    /// passes (news20, noise in 50 classes).
     pub const SMALL: f64 = 0.6;
     /// Epochs of visits alone stall if they leave more than this share of the gap (news20).
     pub const QUICK: f64 = 0.25;
@@ -109,14 +110,14 @@ pub(super) struct Schedule {
     first: PassGain,
     /// Passes of the epoch.
     n_passes: usize,
-    /// Whether the epoch makes visits alone, without conjugate gradients.
+    /// Whether the epoch only visits examples, without conjugate gradients.
     visits_only: bool,
-    /// Whether an epoch of visits alone went on until little was gained, and made little of the gap. Stays when λ
-    /// changes.
+    /// Whether an epoch that only visits examples ran until passes gained little, and hardly reduced the gap. Kept when
+    /// λ changes.
     stalled: bool,
-    /// Whether conjugate gradients cost more than they gain: few numbers for many weights.
+    /// Whether conjugate gradients cost more than they gain, because a pass over the face reads few numbers per weight.
     too_costly: bool,
-    /// Whether the last epoch went on until little was gained.
+    /// Whether the last epoch ran until passes gained little.
     spent: bool,
     /// Passes since the last conjugate gradient attempt, and before the next one.
     since_attempt: usize,

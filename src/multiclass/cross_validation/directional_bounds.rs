@@ -200,8 +200,8 @@ impl DirectionalBounds {
         RowProducts { norm: problem.map().row_size(example).norm, row, products }
     }
 
-    /// A bound on the increase of the score of class `to` relative to that of class `from` between
-    /// these weights and the optimum.
+    /// An upper bound on how much the score of class `to` rises relative to that of class `from`
+    /// when the optimal weights replace these.
     ///
     /// With q = (e_to − e_from) x̃ᵀ and any ζ for which β + ζ is feasible, ϱ = −q − λ w(ζ) gives
     /// ⟨q, w* − w⟩ ≤ g/t − ⟨ζ, slopes⟩ + t ‖ϱ‖²/4λ if β + tζ is also feasible.
@@ -314,10 +314,11 @@ fn same(a: u32, b: u32) -> f64 {
     f64::from(u8::from(a == b))
 }
 
-/// The possible decrease and increase of an example's β; the label's is the sum that the others
-/// leave.
+/// The possible decrease and increase of each entry of an example's β. The label's entry stands for
+/// the slack: the cap minus the sum of the other entries.
 ///
-/// The certificate's point is the feasible one nearest to the stored one.
+/// The decreases and increases hold at the certificate's point, which is the feasible point nearest
+/// to the stored one.
 fn rooms(problem: &MarginProblem<'_>, example: usize, beta: &[f64], set: CappedBox) -> Vec<Room> {
     let (label, m) = (problem.label(example), beta.len());
     let entries = (0u32..).zip(beta.iter().copied());

@@ -38,7 +38,7 @@ pub(crate) fn norm_bound(
         if i == j { scaled * scaled } else { 2.0 * (scaled * scaled) }
     });
     let frobenius = squares.sum::<f64>().sqrt() * (1.0 + higham_gamma(size * size + 8));
-    // The largest entry is a lower bound.
+    // The largest |G_ij| is a lower bound on the norm, and is at least 1 after scaling.
     let start = (guess * unit).max(1.0);
     for slack in [1e-10, 1e-7, 1e-4, 1e-3, 1e-2, 0.05, 0.2, 0.5, 1.0, 3.0, 9.0] {
         let theta = start * (1.0 + slack);

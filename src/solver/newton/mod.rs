@@ -58,10 +58,11 @@ pub struct BestPoints {
 
 /// Newton's method, one step per epoch.
 ///
-/// Around a centre, the inner problem replaces each loss by its maximum less a proximal term, which
-/// makes it differentiable. Newton steps solve it, each with the linear system of `System` and a
-/// line search. Its dual solution is the next centre. Every step computes a certificate of its
-/// weights and points.
+/// Each loss is a maximum over dual points. The inner problem subtracts a proximal term around a
+/// centre inside this maximum, which makes the loss differentiable. Newton's method solves the
+/// inner problem; each step solves the linear system of `System` and searches along a line. The
+/// dual solution of the inner problem is the next centre. Every step computes a certificate from
+/// its weights and points.
 pub struct Newton<'p, B: Blocks> {
     blocks: &'p B,
     stopping: Stopping,

@@ -99,7 +99,8 @@ impl ActiveLabels {
         })
     }
 
-    /// The labels of such a block, whose vertices start with one part per position.
+    /// Reads the labels and their weights from a block of the general dual, whose vertices start
+    /// with one part per position.
     pub fn of_block(block: &Block, chain: &Chain, example: usize) -> Self {
         let (len, n_states) = (chain.sequence_len(example), chain.n_states() as u32);
         let label = |vertex: &Sparse| -> Vec<u32> {

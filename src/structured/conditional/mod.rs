@@ -54,13 +54,13 @@ struct Field<'a> {
     stride: usize,
 }
 
-/// The result of a pass at a model.
+/// The result of a pass over the sequences at given weights.
 struct Evaluation {
     /// P, rounded up.
     primal: f64,
     dual: DualMixture,
     gradient: Vec<f64>,
-    /// The diagonal of the Hessian, as far as it comes from single parts, plus λ.
+    /// The diagonal of the Hessian without the covariances of different parts, plus λ.
     diagonal: Option<Vec<f64>>,
 }
 

@@ -283,9 +283,8 @@ impl<L: Law> Descent<'_, L> {
         dual
     }
 
-    /// The duality gap of z after its rows are scaled down to sums of 1. All of its terms are at
-    /// least 0: the loss from scaling, and Σ price · slack. The column sums are those after the
-    /// column step.
+    /// The duality gap of z after rows with sums above 1 are scaled to sum to 1, given that z comes
+    /// from a column step. The gap is the loss from scaling plus Σ price · slack, both at least 0.
     #[inline(always)]
     fn gap(&mut self) -> f64 {
         let (rows, columns) = self.prices.split_at(self.n_rows);

@@ -162,7 +162,7 @@ def nearly_separable(n: int, d: int, m: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize(("n", "d", "m"), [(1000, 180, 3), (600, 120, 4)])
 def test_single_precision_takes_about_as_many_epochs_as_double(n: int, d: int, m: int) -> None:
-    # The blocks that are optimal but for rounding must move with the others.
+    # Passes must also update blocks that are optimal up to rounding.
     X, y = nearly_separable(n, d, m)
     options: dict[str, Any] = {"C": 10.0, "tol": 1e-4, "max_iter": 300, "fit_intercept": False}
     double = svm("crammer-singer", **options).fit(X, y)

@@ -100,7 +100,7 @@ def test_single_precision_and_a_path() -> None:
 
 def test_sets_may_depend_on_the_label_and_costs_be_ones_own() -> None:
     class Ordered(Projected):
-        """Loss that counts only classes adjacent to the label: each label has another polytope."""
+        """Loss that counts only classes adjacent to the label, so polytopes differ by label."""
 
         costs = np.abs(np.subtract.outer(np.arange(5), np.arange(5))) / 2.0
 

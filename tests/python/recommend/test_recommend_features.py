@@ -90,7 +90,7 @@ def test_users_without_clicks(clicks: pd.DataFrame) -> None:
     assert share_of_own_kind(found) > 0.9
     new = model.fold_in(features=kinds.iloc[N_USERS:])
     assert share_of_own_kind(new.recommend(range(N_USERS, N_USERS + 12), 5)) > 0.9
-    # A user without clicks and features gets the lists of an unknown one: popular items.
+    # A user with neither clicks nor features gets the list of an unknown user: popular items.
     matrix = sp.csr_array((np.ones(len(clicks)), (clicks["user"], clicks["item"])), (300, N_ITEMS))
     empty = OrdinalRecommender(reduction="interactions", random_state=0).fit(matrix)
     known, unknown = empty.recommend(299, 5), empty.recommend(-1, 5, unknown="ignore")

@@ -67,8 +67,8 @@ def test_known_labels_of_a_matrix_are_those_of_its_rows() -> None:
     [
         ([["D", None]], "known: must have an entry for each of 2 sentences, got 1"),
         ([["O"], [None]], "known: sentence 0 has 1 entries and 2 tokens"),
-        ([["O", None], ["X"]], "known: sentence 1, token 0: 'X' is no label of the model"),
-        ([["O", ["B-NP"]], [None]], "known: sentence 0, token 1: .* is no label of the model"),
+        ([["O", None], ["X"]], "known: sentence 1, token 0: 'X' is not a label of the model"),
+        ([["O", ["B-NP"]], [None]], "known: sentence 0, token 1: .* is not a label of the model"),
         ([["O", "I-NP"], [None]], "transitions forbid all labels .* known labels"),
     ],
 )

@@ -235,7 +235,7 @@ def test_only_seen_pairs_have_weights(loss: str) -> None:
 
 
 def test_features_of_transitions() -> None:
-    # Which label follows which depends on a mark, and the tokens say nothing else.
+    # A token's mark decides whether the label changes; the token alone does not tell its label.
     rng = np.random.default_rng(0)
     X, y = [], []
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""What a tagger takes for sentences and labels, and what it says of the rest."""
+"""Sentences and labels that a tagger accepts, and its errors for other input."""
 
 from __future__ import annotations
 

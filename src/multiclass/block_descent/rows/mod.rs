@@ -170,8 +170,8 @@ pub(super) trait WeightStore: Send + Sync {
     /// Writes the scores of examples in ascending order, as [`WeightStore::next_block`] does.
     fn score(&self, block: &mut ScoredRows<Self::Value>, scores: &mut [Self::Value]);
 
-    /// Adds the rows of examples to the weights, each times what `change` writes to a row of zeros (padded classes)
-    /// for an index among the examples.
+    /// Adds the rows of examples to the weights, each multiplied by one factor per class. `change` takes an index
+    /// into `examples` and a row of zeros (padded classes), to which it writes the factors.
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -188,7 +188,7 @@ pub(super) trait WeightStore: Send + Sync {
     /// Writes the weights to `by_class`, class after class, the constant feature's last.
     fn copy_by_class(&self, by_class: &mut Vec<f64>);
 
-    /// Sets the weights to those given class after class; to 0 if there are none.
+    /// Sets the weights to `by_class`, class after class, or to 0 if it is empty.
     fn load(&mut self, by_class: &[f64]);
 
     /// Sets the weights to those of a store in double precision.

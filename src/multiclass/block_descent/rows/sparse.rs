@@ -266,7 +266,7 @@ mod tests {
             assert_eq!(score.widen(), 7.5 * change(class));
         }
         assert!(super::super::are_zero(&scores[n_classes..]));
-        // The change of the row's block, and what the other row's scores become.
+        // Change the first row's block: the second row's scores must include the change.
         next.changes[n_classes - 1] = T::narrow(4.0);
         next.changed.push(0);
         block.examples.push(1);

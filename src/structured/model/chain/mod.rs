@@ -338,7 +338,8 @@ impl Model for Chain {
             let (edge_norm, n_edge_features) = edges.largest();
             (norm, n_features) = (norm.max(edge_norm), n_features.max(n_edge_features));
         }
-        // A node may have the two boundary features; a transition has one weight of its kind.
+        // Besides the features of its row, a node may have the two boundary features, and a
+        // transition has the feature of its two labels.
         let n_parts = 2 * self.sequence_len(example);
         let norm = (norm * norm + 2.0).sqrt() * (1.0 + f64::EPSILON);
         PartSize { norm, n_features: n_features + 2, n_parts, depth: n_parts }

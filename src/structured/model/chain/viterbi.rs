@@ -14,9 +14,9 @@ const CACHED_ENTRIES: usize = 1 << 17;
 /// Additions between two interrupt checks: well below 100 ms.
 const ADDITIONS_PER_CHECK: usize = 1 << 24;
 
-/// The scores of a sequence: `nodes`\[t, k\] of each position, and `edges`\[a, b\] of the
-/// transitions. These are the same at all positions, or (`stride` = K²) those into position t + 1
-/// begin at t · `stride`.
+/// The scores of a sequence: `nodes`\[t, k\] for each position, and `edges`\[a, b\] for the
+/// transitions. If `stride` is 0, all positions share the transition scores; if it is K², the
+/// scores of transitions into position t + 1 begin at t · `stride`.
 #[derive(Debug, Clone, Copy)]
 pub struct ChainScores<'a> {
     /// T × K.
