@@ -46,7 +46,7 @@ __all__ = [
 if find_spec("pandas") is not None:
     __all__ += ["OrdinalRecommender"]
 
-# Imported on first use: scikit-learn loads slowly, and the command line prints help without it.
+# Imported on first use: scikit-learn loads slowly, and the command line's help does not need it.
 _HOME = {
     "Chunks": "chunks",
     "ClassFeatureSVC": "multiclass",

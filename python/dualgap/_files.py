@@ -1,4 +1,4 @@
-"""Atomic replacement of files: a reader finds the old content or the new, never a part."""
+"""Atomic replacement of files: readers see either the old or the new content, never a part."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a draft next to `path`; it replaces `path` if the block ends without an exception.
 
-    The draft is flushed to the disk (fsync) before it is renamed, and so is the folder's entry.
+    The draft is flushed to the disk (fsync) before it is renamed; the folder is flushed afterwards.
     Symbolic links are kept; their target is replaced. The new file has the permissions of the old
     one. A pipe or a device is written directly.
 
@@ -116,7 +116,7 @@ def _name(file: IO[bytes], draft: Path) -> None:
         return
     folder = os.open(draft.parent, os.O_RDONLY)
     try:
-        # With a folder's descriptor Python calls linkat, which follows the link in /proc.
+        # When Python gets a folder's descriptor, it calls linkat, which follows the link in /proc.
         source = f"/proc/self/fd/{file.fileno()}"
         os.link(source, draft.name, dst_dir_fd=folder, follow_symlinks=True)
     finally:
@@ -129,7 +129,7 @@ def _remove(draft: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Flush a renaming to the disk, if the system can (not Windows)."""
+    """Flush a rename to the disk, if the system supports it (not Windows)."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

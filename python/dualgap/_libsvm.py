@@ -53,6 +53,6 @@ def read_libsvm(
         offsets = offsets.astype(np.int32)
     width = int(columns.max()) + 1 if len(columns) else 0
     X = sp.csr_array((values, columns, offsets), shape=(len(y), max(width, n_features or 0)))
-    # The reader has checked this.
+    # The reader has checked that the indices are sorted and distinct.
     X.has_sorted_indices = X.has_canonical_format = True
     return (X if n_features is None or width <= n_features else X[:, :n_features]), y, first

@@ -1,7 +1,7 @@
 """Model files: plain arrays (npz) with metadata in JSON; loading one executes no code.
 
-Files are not trusted: a member is read only after its size is found to match its header and the
-size of the file.
+Files are not trusted: an archive member is read only after a check that its size matches its header
+and the size of the file.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from dualgap._files import replacing
 
 _MAGIC = b"\x93NUMPY"
-# Our headers have 118 bytes; Python's parser is known to survive 10,000.
+# The headers of our files have 118 bytes; Python's parser is known to handle 10,000.
 _MAX_HEADER = 10_000
 # Byte order, kind (booleans, integers, floating-point numbers, strings or bytes) and item size.
 _KIND = re.compile("[<>|=][biufUS][1-9][0-9]{0,4}")
-# The best compression ratio of deflate, for zeros (RFC 1951: 258 bytes in two bits).
+# Largest compression ratio of deflate, reached by zeros (RFC 1951: 258 bytes in two bits).
 _MAX_RATIO = 1032
 
 UNREADABLE = (
@@ -77,7 +77,7 @@ def read_npz(
     source : path or binary file
         The file; an open file must be seekable.
     compressed : bool, default=False
-        Whether compressed members are accepted. Our own files have none.
+        Whether compressed members are accepted. Files that this package writes have none.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def _check_members(members: list[zipfile.ZipInfo], size: int, *, compressed: boo
     if len(names) < len(members) or not all(name.endswith(".npy") for name in names):
         msg = "member names must be distinct and end in .npy"
         raise ValueError(msg)
-    # Members overlap in a zip bomb.
+    # In a zip bomb, members overlap.
     if sum(member.compress_size for member in members) > size:
         msg = "members are larger than the file"
         raise ValueError(msg)
@@ -171,7 +171,7 @@ def read_meta(arrays: Mapping[str, NDArray[Any]], **expected: object) -> dict[st
 def refused_as(path: str | os.PathLike[str], what: str) -> Iterator[None]:
     """Turn the errors of a damaged or foreign file into one ValueError that names the file.
 
-    An OSError that already names a file (missing, unreadable) passes unchanged.
+    An OSError that already names a file (missing, unreadable) is passed on unchanged.
     """
     try:
         yield

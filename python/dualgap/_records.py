@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class VariationalParameters(TypedDict):
-    """Parameters of a variational fit in the form that the core expects."""
+    """Parameters of a variational fit, in the core's format."""
 
     tempering: list[float] | None  # one weight per threshold; None for a Gaussian likelihood
     n_components: int
@@ -40,7 +40,7 @@ class VariationalRecord(VariationalParameters):
 
 
 class InteractionParameters(TypedDict):
-    """Parameters and numbers of ids of a fit to likes, in the form that the core expects."""
+    """Parameters of a fit to likes and numbers of ids, in the core's format."""
 
     n_users: int
     n_items: int
@@ -86,7 +86,7 @@ class FittedInteractions(FittedFactors):
 
 
 class FittedBlocks(FittedFactors):
-    """Result of a variational fit; `users` and `items` are blocks of a side."""
+    """Result of a variational fit; `users` and `items` are blocks of the respective side."""
 
     output: NDArray[np.float64]
     intercept: NDArray[np.float64]
@@ -98,7 +98,7 @@ class FittedBlocks(FittedFactors):
 
 
 class ClicksRecord(TypedDict):
-    """Clicks from which item-item models are made."""
+    """Clicks for training item-item models."""
 
     users: NDArray[np.uint32]
     items: NDArray[np.uint32]
@@ -110,7 +110,7 @@ class ClicksRecord(TypedDict):
 
 
 class ListsRecord(TypedDict):
-    """A matrix in compressed rows."""
+    """A matrix in compressed sparse row format."""
 
     offsets: NDArray[np.int64]
     columns: NDArray[np.int32]

@@ -15,9 +15,9 @@ _AXES = {"coo": 1, "csc": 1, "csr": 1, "dia": 2, "bsr": 3}
 def check_sparse(X: Any, name: str = "X") -> Any:
     """Raise an error if a sparse matrix has indices outside its shape.
 
-    SciPy checks some indices when a matrix is constructed, and none later. Its products, slices and
-    conversions follow them unchecked, and would read and write memory outside the arrays. So every
-    sparse argument passes this check first. It reads the indices once.
+    SciPy checks only some indices, when a matrix is constructed, and none later. Its products,
+    slices and conversions use them unchecked, and could read and write memory outside the arrays.
+    So every sparse argument must pass this check first. It reads the indices once.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def checked_csr(
 def _check_compressed(X: Any, name: str) -> None:
     sizes = (1, X.shape[0]) if X.ndim == 1 else X.shape
     if X.format == "bsr":
-        # Indices count blocks of values.
+        # In BSR format, indices count blocks of values.
         if 0 in X.data.shape[1:]:
             _refuse(name, f"blocks of shape {X.data.shape[1:]}")
         sizes = tuple(size // side for size, side in zip(sizes, X.data.shape[1:], strict=True))
@@ -100,7 +100,7 @@ def _check_arrays(name: str, arrays: tuple[Any, Any, Any], major: int, minor: in
     _check_integers(indices, name, "indices")
     if len(indptr) != major + 1:
         _refuse(name, f"indptr must have {major + 1} entries, got {len(indptr)}")
-    # Compared directly: differences of unsigned numbers are never negative.
+    # Compared directly, because differences of unsigned numbers are never negative.
     if indptr[0] != 0 or not (indptr[1:] >= indptr[:-1]).all():
         _refuse(name, "indptr must start at 0 and never decrease")
     if indptr[-1] > min(len(indices), len(data)):
@@ -114,8 +114,8 @@ def _check_arrays(name: str, arrays: tuple[Any, Any, Any], major: int, minor: in
 def _inner_diagonals(X: Any, name: str) -> Any:
     """Return the matrix without the diagonals outside its shape.
 
-    SciPy counts their entries by the offset, then converts it to int32: the offset 2**32 becomes 0,
-    and the conversion to CSR writes outside its arrays.
+    SciPy counts the entries of a diagonal by its offset, and then converts the offset to int32:
+    2**32 becomes 0, and the conversion to CSR writes outside its arrays.
     """
     _check_integers(X.offsets, name, "offsets")
     if len(X.offsets) != len(X.data):

@@ -1,8 +1,8 @@
 """Multi-category losses: the support functions of polytopes (Tajima et al., arXiv:2008.08894).
 
 For scores ``s`` and the label ``y``, let ``v_j = cost_j + s_j - s_y`` and let
-``v_(1) >= v_(2) >= ...`` be its sorted entries. The cost is 1 for every class but the label,
-unless a loss takes other costs.
+``v_(1) >= v_(2) >= ...`` be its sorted entries. The cost is 1 for every class but the label, unless
+other costs are given.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Loss:
         own = {
             name: value for name, value in given.items() if value is not None and value is not False
         }
-        # Equal losses print alike: the one of a model file is a Loss.
+        # Equal losses must print alike, but a loss from a model file has the class Loss.
         usual = set(own) - {"costs", "per_row"} == set(LOSSES.get(self.name, ()))
         kind = _CLASSES.get((self.name, self.costs is not None), "Loss") if usual else "Loss"
         shown = [repr(self.name)] if kind == "Loss" else []

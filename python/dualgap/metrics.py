@@ -142,7 +142,7 @@ def ndcg_at_k(
     gains = _gains(relevance, gain)
     n = len(gains)
     starts = np.concatenate(([0], np.cumsum(np.bincount(group))[:-1]))
-    # Ranks within each group; they do not depend on the order of its rows.
+    # Rank of each row within its group, independent of the order of rows in the input.
     rank = np.arange(n) - starts[np.sort(group)]
     discount = np.where(rank < k, 1.0 / np.log2(rank + 2.0), 0.0)
 

@@ -2,13 +2,13 @@
 
 use super::Rows;
 
-/// Rows with an optional last column of ones: the constant feature of an intercept
+/// Rows, optionally extended by a last column of ones: the constant feature for an intercept
 /// (docs/mathematics/polynomial-networks.md#linear-terms).
 #[derive(Debug, Clone, Copy)]
 pub struct Augmented<R> {
-    /// The rows as given.
+    /// The rows without the column of ones.
     pub rows: R,
-    /// Whether the column of ones exists.
+    /// Whether the column of ones is added.
     pub ones: bool,
 }
 

@@ -1,10 +1,10 @@
-//! Rows of several matrices, one matrix after the other.
+//! The rows of several matrices, read as one matrix.
 
 use super::{Data, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
 
-/// The rows of several matrices, one after the other.
+/// The rows of several matrices, one matrix after the other.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunked<'a> {
     chunks: &'a [Data<'a>],
@@ -14,7 +14,8 @@ impl<'a> Chunked<'a> {
     /// Joins `chunks`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] without chunks, or where their columns differ in number.
+    /// [`Error::InvalidArgument`] if there are no chunks, or if they differ in their number of
+    /// columns.
     pub fn new(chunks: &'a [Data<'a>]) -> Result<Self> {
         let width = |chunk: &Data<'_>| chunk.n_cols();
         if chunks.is_empty() || chunks.windows(2).any(|pair| width(&pair[0]) != width(&pair[1])) {
@@ -38,7 +39,7 @@ impl Rows for Chunked<'_> {
 
     #[inline(always)]
     fn visit_row(&self, mut row: usize, mut visit: impl FnMut(usize, f64)) {
-        // There are few chunks: stepping through them costs less than a table of all rows.
+        // There are few chunks, so stepping through them is cheaper than a table of all rows.
         for chunk in self.chunks {
             if row < chunk.n_rows() {
                 return for_data!(chunk, rows => rows.visit_row(row, &mut visit));

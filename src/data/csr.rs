@@ -4,10 +4,10 @@ use super::digest::{digest_in_pieces, in_order};
 use super::{Real, Rows};
 use crate::error::{Error, Result};
 
-/// Number of rows sampled to find the columns with most entries.
+/// Number of rows that are sampled to find out how entries are distributed over the columns.
 const SAMPLED_ROWS: usize = 256;
 
-/// A compressed sparse row matrix borrowed from the caller, its columns sorted and unique in each row.
+/// A compressed sparse row matrix borrowed from the caller. The columns of each row are sorted and unique.
 #[derive(Debug, Clone, Copy)]
 pub struct Csr<'a, T> {
     offsets: &'a [i64],
@@ -17,11 +17,11 @@ pub struct Csr<'a, T> {
 }
 
 impl<'a, T: Real> Csr<'a, T> {
-    /// Borrows the three CSR arrays (`offsets` has one entry more than there are rows).
+    /// Borrows the three CSR arrays; `offsets` has one more entry than there are rows.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless offsets never decrease and end at the number of values, and
-    /// the columns of each row are strictly increasing and below `n_cols`.
+    /// [`Error::InvalidArgument`] unless the offsets never decrease and end at the number of values, and the columns of
+    /// each row strictly increase and are below `n_cols`.
     pub fn new(
         offsets: &'a [i64],
         columns: &'a [i32],
@@ -40,7 +40,7 @@ impl<'a, T: Real> Csr<'a, T> {
         let csr = Self { offsets, columns, values, n_cols };
         for row in 0..csr.n_rows() {
             let columns = csr.row(row).0;
-            // The columns rise, so the first and the last one show whether all are inside.
+            // The columns of a row increase, so checking the first and the last one is enough.
             let pairs = columns.iter().zip(columns.iter().skip(1));
             if pairs.fold(false, |falls, (column, next)| falls | (column >= next)) {
                 return fail("indices of a CSR matrix must be sorted and unique in each row");
@@ -65,7 +65,7 @@ impl<'a, T: Real> Csr<'a, T> {
         self.values
     }
 
-    /// The same rows with other values, given in the same order.
+    /// The same sparsity pattern with other values, in the same order.
     pub(crate) fn with_values<'b, U>(&self, values: &'b [U]) -> Csr<'b, U>
     where
         'a: 'b,
@@ -75,8 +75,9 @@ impl<'a, T: Real> Csr<'a, T> {
         Csr { offsets, columns, values, n_cols }
     }
 
-    /// Bounds that cut the columns into at most `n_stretches` stretches with about equal numbers of
-    /// entries, from 0 to the number of columns. Estimated from a sample of the rows.
+    /// Bounds, from 0 to the number of columns, that cut the columns into at most `n_stretches`
+    /// stretches with roughly equal numbers of entries. The numbers are estimated from a sample of
+    /// the rows.
     pub(crate) fn balanced_cuts(&self, n_stretches: usize) -> Vec<usize> {
         let sampled = (0..self.n_rows()).step_by(self.n_rows().div_ceil(SAMPLED_ROWS).max(1));
         let mut columns: Vec<i32> = sampled.flat_map(|row| self.row(row).0).copied().collect();
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn stretches_of_columns_have_about_the_same_number_of_entries() {
-        // Row r has column 0, and one of the columns from 10 to 19.
+        // Row r has entries in column 0 and in one of the columns from 10 to 19.
         let offsets: Vec<i64> = (0..=1000).map(|row| 2 * row).collect();
         let columns: Vec<i32> = (0..1000).flat_map(|row| [0, 10 + row / 100]).collect();
         let values = vec![1.0; 2000];

@@ -6,10 +6,10 @@ use super::digest::{digest, in_order};
 use super::{Real, Rows};
 use crate::error::{Error, Result};
 
-/// Values per piece of a digest.
+/// Number of values per piece of a digest.
 const DIGEST_VALUES: usize = 1 << 14;
 
-/// Pieces between two interrupt checks: about a millisecond.
+/// Number of pieces between two interrupt checks: about a millisecond of work.
 const PIECES_PER_CHECK: usize = 64;
 
 /// A dense row-major matrix borrowed from the caller.
@@ -24,7 +24,7 @@ impl<'a, T: Real> Dense<'a, T> {
     /// Borrows a C-contiguous array.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for any other memory order.
+    /// [`Error::InvalidArgument`] for any other memory layout.
     pub fn new(array: ArrayView2<'a, T>) -> Result<Self> {
         let (n_rows, n_cols) = array.dim();
         let values = array
@@ -33,7 +33,7 @@ impl<'a, T: Real> Dense<'a, T> {
         Ok(Self { values, n_rows, n_cols })
     }
 
-    /// Borrows rows of `n_cols` values each, one after the other.
+    /// Borrows rows of `n_cols` values each, stored one after the other.
     ///
     /// ```
     /// let rows = dualgap::data::Dense::from_slice(&[1.0, 2.0, 3.0, 4.0], 2)?;
@@ -42,7 +42,7 @@ impl<'a, T: Real> Dense<'a, T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a length that is not a multiple of `n_cols`.
+    /// [`Error::InvalidArgument`] if the length is not a multiple of `n_cols`.
     pub fn from_slice(values: &'a [T], n_cols: usize) -> Result<Self> {
         if n_cols == 0 || !values.len().is_multiple_of(n_cols) {
             let message = format!("{} values are no rows of {n_cols} columns", values.len());
@@ -56,12 +56,12 @@ impl<'a, T: Real> Dense<'a, T> {
         &self.values[row * self.n_cols..(row + 1) * self.n_cols]
     }
 
-    /// Rows `start..end` one after the other.
+    /// The values of rows `start..end`, row after row.
     pub(crate) fn block(&self, start: usize, end: usize) -> &'a [T] {
         &self.values[start * self.n_cols..end * self.n_cols]
     }
 
-    /// Rows per piece of a digest: few enough to stay in the second-level cache.
+    /// Number of rows per piece of a digest: few enough to stay in the second-level cache.
     pub(crate) fn piece(&self) -> usize {
         (DIGEST_VALUES / self.n_cols.max(1)).max(1)
     }
@@ -71,7 +71,7 @@ impl<'a, T: Real> Dense<'a, T> {
         digest(self.block(start, end), T::bits)
     }
 
-    /// A number that depends on all values and their order, computed from the digests of pieces.
+    /// A hash of all values in order, computed from the digests of pieces.
     pub(super) fn digest<E>(
         &self,
         go_on: &mut impl FnMut() -> std::result::Result<(), E>,

@@ -1,18 +1,18 @@
-//! A digest of rows, which detects changes to borrowed data during a fit.
+//! A digest (hash) of rows, which detects changes to borrowed data during a fit.
 
-/// Number of independent chains, so that each step waits only for the previous step of its chain.
+/// Number of independent chains. A step waits only for the previous step of its own chain.
 const LANES: usize = 8;
 
 /// An odd constant of xxHash64's rounds.
 const MIX: u64 = 0x9E37_79B1_85EB_CA87;
 
-/// Values between two interrupt checks: about a millisecond.
+/// Number of values between two interrupt checks: about a millisecond of work.
 const VALUES_PER_CHECK: usize = 1 << 20;
 
-/// A number that depends on all values and their order. Arrays that differ in one value have
-/// different digests; other arrays, unless made to collide, with a probability of about 1 − 2⁻⁶⁴.
-/// The rounds are like xxHash64's, with one product instead of two, so that memory is the
-/// bottleneck.
+/// A hash of all values in order. Arrays that differ in exactly one value always have different
+/// digests. Arrays that differ in several values have equal digests with a probability of about
+/// 2⁻⁶⁴, unless someone constructs a collision. The rounds are like those of xxHash64, but with one
+/// product instead of two, so that memory bandwidth is the bottleneck.
 pub(super) fn digest<T: Copy>(values: &[T], bits: impl Fn(T) -> u64) -> u64 {
     let mut lanes = [0, 1, 2, 3, 4, 5, 6, 7].map(|lane: u64| MIX.wrapping_mul(lane + 1));
     let (whole, rest) = values.as_chunks::<LANES>();
@@ -25,7 +25,7 @@ pub(super) fn digest<T: Copy>(values: &[T], bits: impl Fn(T) -> u64) -> u64 {
     in_order(lanes.into_iter().chain(rest).chain([values.len() as u64]))
 }
 
-/// Joins the digests of pieces of an array.
+/// Combines the digests of pieces of an array.
 pub(super) fn digest_in_pieces<T: Copy, E>(
     values: &[T],
     bits: impl Fn(T) -> u64,
@@ -39,12 +39,12 @@ pub(super) fn digest_in_pieces<T: Copy, E>(
     Ok(in_order(digests))
 }
 
-/// A number that depends on the words and their order.
+/// A hash of the words in order.
 pub(crate) fn in_order(words: impl IntoIterator<Item = u64>) -> u64 {
     words.into_iter().fold(0, round)
 }
 
-/// A bijection in each argument while the other is fixed.
+/// One round. It is a bijection in each argument if the other one is fixed.
 fn round(lane: u64, word: u64) -> u64 {
     (lane.wrapping_add(word)).wrapping_mul(MIX).rotate_left(31)
 }

@@ -1,4 +1,5 @@
-//! Rows in LIBSVM format, `label index:value ...`, parsed in parallel, one block of text at a time.
+//! Reads rows in LIBSVM format, `label index:value ...`. Text is parsed in parallel, one block at a
+//! time.
 
 use rayon::prelude::*;
 
@@ -6,20 +7,20 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::memory::{make_room, refused};
 
-/// Bytes of text that a thread parses at a time.
+/// Number of bytes of text in a piece, which one thread parses.
 const PIECE_BYTES: usize = 1 << 18;
 
-/// Rows read so far: labels, and the entries of a CSR matrix. Indices are as in the file.
+/// The rows read so far: their labels, and the entries of a CSR matrix. Indices are as in the file.
 ///
-/// Text comes in blocks of any length. Only an incomplete last line is copied, so little more
-/// memory is needed than for the rows.
+/// Text arrives in blocks of any length. Only an incomplete last line is copied, so reading needs
+/// little more memory than the rows themselves.
 #[derive(Debug)]
 pub struct LibsvmRows {
     /// The label of each row.
     pub labels: Vec<f64>,
-    /// The first entry of each row, and the end of the last.
+    /// The position of each row's first entry, and the end of the last row.
     pub offsets: Vec<i64>,
-    /// The feature indices of the entries, increasing within a row.
+    /// The feature indices of the entries; they increase within a row.
     pub indices: Vec<i32>,
     /// The values of the entries.
     pub values: Vec<f64>,
@@ -27,11 +28,11 @@ pub struct LibsvmRows {
     unfinished: Vec<u8>,
 }
 
-/// The rows of a piece of text.
+/// The rows parsed from a piece of text.
 #[derive(Default)]
 struct Piece {
     labels: Vec<f64>,
-    /// The end of each row among the piece's entries.
+    /// For each row, the end of its entries within the piece.
     ends: Vec<usize>,
     indices: Vec<i32>,
     values: Vec<f64>,
@@ -55,8 +56,8 @@ impl LibsvmRows {
     /// Parses the next block.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming a line that is not in the format, [`Error::Memory`] if the
-    /// rows do not fit, and [`Error::Interrupted`].
+    /// [`Error::InvalidArgument`] naming the line if one is not in LIBSVM format, [`Error::Memory`]
+    /// if the rows do not fit into memory, and [`Error::Interrupted`].
     pub fn read(&mut self, block: &[u8], interrupt: &Interrupt) -> Result<()> {
         let Some(last) = block.iter().rposition(|byte| *byte == b'\n') else {
             self.unfinished.extend_from_slice(block);
@@ -79,10 +80,10 @@ impl LibsvmRows {
         pieces.into_iter().try_for_each(|piece| self.append(piece))
     }
 
-    /// Parses a last line without a line break.
+    /// Parses the last line if it has no line break.
     ///
     /// # Errors
-    /// Those of [`LibsvmRows::read`].
+    /// As for [`LibsvmRows::read`].
     pub fn finish(&mut self) -> Result<()> {
         let line = std::mem::take(&mut self.unfinished);
         self.append(Piece::parse(&line))
@@ -112,7 +113,7 @@ impl LibsvmRows {
     }
 }
 
-/// Cuts text after line breaks.
+/// Splits text into pieces of whole lines.
 fn pieces(mut text: &[u8]) -> Vec<&[u8]> {
     let mut pieces = Vec::new();
     while text.len() > PIECE_BYTES {
@@ -126,7 +127,8 @@ fn pieces(mut text: &[u8]) -> Vec<&[u8]> {
 }
 
 impl Piece {
-    /// The rows of some lines, or the number (from 1) of the first invalid line and the reason.
+    /// Parses some lines. The error is the number (from 1) of the first invalid line, and the
+    /// reason.
     fn parse(text: &[u8]) -> std::result::Result<Self, (usize, String)> {
         let mut piece = Self::default();
         for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -136,7 +138,7 @@ impl Piece {
         Ok(piece)
     }
 
-    /// Adds a line's row, if it has one: comments begin with #.
+    /// Parses a line and adds its row. Empty lines and comments, which begin with #, add none.
     fn parse_line(&mut self, line: &[u8]) -> std::result::Result<(), String> {
         let line = line.split(|byte| *byte == b'#').next().unwrap_or_default();
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -166,7 +168,7 @@ impl Piece {
     }
 }
 
-/// A non-negative feature index.
+/// Parses a non-negative feature index.
 fn index(word: &[u8]) -> Option<i32> {
     let digits = !word.is_empty() && word.iter().all(u8::is_ascii_digit);
     let largest = i64::from(i32::MAX) - 1;
@@ -181,7 +183,7 @@ fn number(word: &[u8]) -> Option<f64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// A word as shown in messages.
+/// A word as shown in error messages, shortened if necessary.
 fn text(word: &[u8]) -> String {
     String::from_utf8_lossy(word).chars().take(40).collect()
 }

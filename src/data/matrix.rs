@@ -1,11 +1,11 @@
-//! The matrix types that kernels accept.
+//! The matrix types that fits and predictions accept.
 
 use ndarray::{Array2, ArrayView2};
 
 use super::{Csr, Dense, Real, Rows};
 use crate::error::Result;
 
-/// Rows of any of the five types.
+/// Rows stored as any of the five matrix types.
 #[derive(Debug, Clone, Copy)]
 pub enum Data<'a> {
     /// Dense, half precision.
@@ -35,13 +35,13 @@ from_rows!(
     Csr32: Csr<f32>, Csr64: Csr<f64>
 );
 
-/// A matrix that a fit or a prediction can read: [`Data`], [`Dense`], [`Csr`], or an array in C
+/// A type that fits and predictions accept as rows: [`Data`], [`Dense`], [`Csr`], or an array in C
 /// order.
 pub trait IntoRows<'a> {
-    /// The borrowed rows.
+    /// The rows, borrowed from this matrix.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for arrays in another memory order.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for arrays with another memory layout.
     fn into_rows(self) -> Result<Data<'a>>;
 }
 
@@ -69,7 +69,7 @@ where
     }
 }
 
-/// Evaluates `$body` with `$rows` bound to the concrete rows inside a [`Data`].
+/// Evaluates `$body` with `$rows` bound to the rows inside a [`Data`], which have a concrete type.
 macro_rules! for_data {
     ($data:expr, $rows:ident => $body:expr) => {
         match $data {
@@ -95,11 +95,11 @@ impl Data<'_> {
         for_data!(self, rows => rows.n_cols())
     }
 
-    /// A number that depends on all stored entries: modified rows have a different one, except with
+    /// A hash of all stored entries. If rows have been modified, their digest differs, except with
     /// a probability of about 2⁻⁶⁴. `go_on` is called about every millisecond.
     ///
     /// # Errors
-    /// The error of `go_on`, which ends the computation.
+    /// The error that `go_on` returns, which ends the computation.
     pub(crate) fn digest<E>(
         &self,
         go_on: &mut impl FnMut() -> std::result::Result<(), E>,

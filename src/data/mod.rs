@@ -1,9 +1,9 @@
-//! Rows as solvers read them: dense or CSR, half, single or double precision, borrowed from the caller.
+//! Rows in the form that solvers read: dense or CSR; half, single or double precision; borrowed from the caller.
 //!
-//! Kernels are generic over [`Rows`], which hides whether entries are stored or implied. [`Data`]
-//! lists the types that they accept, and `for_data!` picks the right one once
-//! per pass. A kernel with different algorithms for dense and sparse rows checks [`Rows::n_stored`]
-//! or matches on [`Data`].
+//! Kernels are generic over [`Rows`], so they need not know whether entries are stored or implied.
+//! [`Data`] lists the matrix types, and `for_data!` chooses the matching code once per pass. A
+//! kernel with different algorithms for dense and sparse rows checks [`Rows::n_stored`] or matches
+//! on [`Data`].
 
 mod augmented;
 mod chunked;

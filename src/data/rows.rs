@@ -1,31 +1,31 @@
-//! The data that kernels read: stored values of any precision, matrices row by row.
+//! Traits of the data that kernels read: stored values of any precision, and matrices row by row.
 
 use half::slice::HalfFloatSliceExt;
 
-/// Floating-point type of stored values.
+/// A floating-point type in which values are stored.
 pub trait Real:
     num_traits::Float + num_traits::NumCast + Send + Sync + std::fmt::Debug + 'static
 {
-    /// The value in double precision, in which everything is accumulated.
+    /// The value in double precision; all sums are in double precision.
     fn widen(self) -> f64;
-    /// The nearest stored value.
+    /// The nearest value of this type.
     fn narrow(value: f64) -> Self;
-    /// The values from the slice of this precision.
+    /// Of the two slices, the one with this precision.
     fn stored<'a>(singles: Option<&'a [f32]>, doubles: Option<&'a [f64]>) -> Option<&'a [Self]>;
-    /// The values, if they are in single precision.
+    /// The slice itself if it is in single precision, or None.
     fn singles(values: &[Self]) -> Option<&[f32]>;
-    /// The values, if they are in double precision.
+    /// The slice itself if it is in double precision, or None.
     fn doubles(values: &[Self]) -> Option<&[f64]>;
-    /// The bits of a value.
+    /// The bits of the value, for digests.
     fn bits(self) -> u64;
-    /// Appends the values to others, converted to their precision.
+    /// Appends the values to `others`, converted to the precision of `others`.
     #[inline(always)]
     fn append_to<T: Real>(values: &[Self], others: &mut Vec<T>) {
         others.extend(values.iter().map(|value| T::narrow(value.widen())));
     }
 }
 
-/// The values, if they are stored in precision `T`.
+/// The slice itself if its values are stored in precision `T`, or None.
 pub(crate) fn in_precision<R: Real, T: Real>(values: &[R]) -> Option<&[T]> {
     T::stored(R::singles(values), R::doubles(values))
 }
@@ -72,7 +72,8 @@ impl Real for f64 {
     }
 }
 
-/// Storage only: kernels read such rows block by block, in single precision.
+/// Half precision is for storage only: kernels convert such rows to single precision, block by
+/// block.
 impl Real for half::f16 {
     fn widen(self) -> f64 {
         f64::from(self)
@@ -93,7 +94,7 @@ impl Real for half::f16 {
         None
     }
     fn append_to<T: Real>(values: &[Self], others: &mut Vec<T>) {
-        // Whole vectors at a time, if the processor supports it.
+        // Converts whole vectors of values at a time, if the processor supports that.
         let mut singles = [0.0; 256];
         for values in values.chunks(singles.len()) {
             let singles = &mut singles[..values.len()];
@@ -103,7 +104,7 @@ impl Real for half::f16 {
     }
 }
 
-/// A matrix read row by row.
+/// A matrix that is read row by row.
 pub trait Rows: Sync {
     /// Number of rows.
     fn n_rows(&self) -> usize;
@@ -111,7 +112,7 @@ pub trait Rows: Sync {
     /// Number of columns.
     fn n_cols(&self) -> usize;
 
-    /// Calls `visit(column, value)` for each stored entry of `row`, sorted by column.
+    /// Calls `visit(column, value)` for each stored entry of `row`, in the order of the columns.
     fn visit_row(&self, row: usize, visit: impl FnMut(usize, f64));
 
     /// Number of stored entries.

@@ -1,18 +1,19 @@
-//! Linear maximisation over the whole dual domain, with its image in weight space.
+//! The linear maximisation step over the whole dual domain, as batch solvers need it.
 
 use super::{BlockDual, Bounded, Scales};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
-/// A dual that batch Frank-Wolfe can maximise: finds the vertex of the whole domain in the
-/// direction of the gradient, as its image only.
+/// A dual that batch Frank-Wolfe can maximise. It finds the vertex of the whole domain with the
+/// largest slope, and returns only the image of this vertex in weight space.
 ///
-/// Only a smoothed dual needs the dual point itself. It keeps that point, and receives each step
-/// that the solver took towards the last vertex.
+/// Only a smoothed dual has to store the dual point itself. The solver passes to it each step that
+/// it took towards the last vertex.
 pub trait BatchDual: BlockDual {
-    /// Moves the dual point by `step` towards the last vertex (0 in the first call). Then finds the
-    /// vertex U of the domain that maximises the slope at the point with these weights, and writes
-    /// w(U) to `image`. The loss may be omitted unless `want_loss` is set.
+    /// First moves the dual point by `step` towards the last vertex (`step` is 0 in the first
+    /// call). Then finds the vertex U of the domain that maximises the slope at the point with
+    /// these weights, and writes w(U) to `image`. The loss may be omitted unless `want_loss` is
+    /// set.
     ///
     /// # Errors
     /// As for [`BlockDual::block_gaps`].
@@ -25,9 +26,9 @@ pub trait BatchDual: BlockDual {
         interrupt: &Interrupt,
     ) -> Result<Sums>;
 
-    /// Computes the point U at which the (smoothed) losses are attained: u_i = −∇Φ_i(A_i w), or a
-    /// subgradient. Writes w(U) to `image`, and always evaluates the loss. Without smoothing, U is
-    /// the vertex of [`BatchDual::batch_vertex`].
+    /// Finds the point U that attains the (smoothed) losses: u_i = −∇Φ_i(A_i w), or a subgradient.
+    /// Writes w(U) to `image`, and always evaluates the loss. Without smoothing, U is the same
+    /// vertex as in [`BatchDual::batch_vertex`].
     ///
     /// # Errors
     /// As for [`BlockDual::block_gaps`].
@@ -41,11 +42,11 @@ pub trait BatchDual: BlockDual {
     }
 }
 
-/// Sums over blocks from the pass that computes w(U), and the sizes that bound their rounding
-/// errors.
+/// Sums over blocks, computed in the pass that computes w(U), and the sizes that bound their
+/// rounding errors.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sums {
-    /// Σ p_i Φ_i(w): the loss, smoothed if the problem is.
+    /// Σ p_i Φ_i(w): the loss, smoothed if the problem is smoothed.
     pub loss: Option<Bounded>,
     /// Σ p_i l_i at the vertex.
     pub linear: f64,
@@ -53,28 +54,29 @@ pub struct Sums {
     pub cross: f64,
     /// Σ p_i ‖u_i‖² (smoothing only).
     pub square: f64,
-    /// Σ p_i ‖A_iᵀ‖ d_i and Σ p_i cost_i d_i, if the u_i are not vertices but d_i away from their
-    /// sets, in ‖·‖₁.
+    /// Nonzero if the u_i are not vertices but at a distance d_i (in ‖·‖₁) from their sets: Σ p_i
+    /// ‖A_iᵀ‖ d_i and Σ p_i cost_i d_i.
     pub outside: [f64; 2],
-    /// The sizes to which the sums' rounding errors are relative.
+    /// Sizes that bound the rounding errors of the sums.
     pub sizes: Sizes,
 }
 
-/// Bounds on the size of a vertex of the whole domain, and so on the rounding of its sums.
+/// Bounds on the size of a vertex of the whole domain, from which bounds on the rounding errors of
+/// its sums follow.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sizes {
-    /// Σ p_i cost_i ‖u_i‖₁: at least |linear|.
+    /// Σ p_i cost_i ‖u_i‖₁, an upper bound on |linear|.
     pub cost: f64,
-    /// Σ p_i feature_i ‖u_i‖₁: at least λ ‖w(U)‖.
+    /// Σ p_i feature_i ‖u_i‖₁, an upper bound on λ ‖w(U)‖.
     pub feature: f64,
-    /// Σ p_i 2 ‖u_i‖₁²: at least the square.
+    /// Σ p_i 2 ‖u_i‖₁², an upper bound on `square`.
     pub square: f64,
-    /// The maximum number of terms of an entry of w(U).
+    /// The maximum number of terms that are summed for an entry of w(U).
     pub n_terms: usize,
 }
 
 impl Sizes {
-    /// Adds a block's vertex, its share of the problem and its scales.
+    /// Adds the sizes of a block's vertex, given the block's share of the loss and its scales.
     pub fn add(&mut self, share: f64, scales: Scales, vertex: &[(u32, f64)]) {
         let length: f64 = vertex.iter().map(|(_, value)| value.abs()).sum();
         self.cost += share * scales.cost * length;

@@ -2,17 +2,17 @@
 
 use crate::error::{Error, Result};
 
-/// K = {w : w_j >= 0 or w_j <= 0 for some j}: the weights that a fit may return
+/// A cone K = {w : w_j >= 0 or w_j <= 0 for some j}, to which a fit restricts its weights
 /// (`docs/mathematics/duality.md`, sign constraints).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SignCone {
-    /// The constrained weights, and whether they must not be positive.
+    /// The index of each constrained weight, and whether it must be <= 0 instead of >= 0.
     constrained: Vec<(usize, bool)>,
     n_weights: usize,
 }
 
 impl SignCone {
-    /// The cone of `signs`, one for each weight: 1 for w_j >= 0, -1 for w_j <= 0, and 0 for any w_j.
+    /// Creates the cone from `signs`, one per weight: 1 for w_j >= 0, -1 for w_j <= 0, and 0 for any w_j.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for any other sign.
@@ -30,10 +30,10 @@ impl SignCone {
         self.constrained.is_empty()
     }
 
-    /// Checks that each weight has a sign.
+    /// Checks that the number of signs is `n_weights`, unless no weight is constrained.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`].
+    /// [`Error::InvalidArgument`] if the numbers differ.
     pub fn check(&self, n_weights: usize) -> Result<()> {
         if self.is_everything() || self.n_weights == n_weights {
             return Ok(());
@@ -49,8 +49,8 @@ impl SignCone {
         }
     }
 
-    /// Replaces w by Π_K(w + slack), and `slack` by the difference that the projection removes, one
-    /// number for each constrained weight; `slack` may start empty.
+    /// Replaces w by Π_K(w + slack), and `slack` by the part that the projection removes, with one
+    /// number per constrained weight. `slack` may be empty at first.
     pub fn split(&self, weights: &mut [f64], slack: &mut Vec<f64>) {
         slack.resize(self.constrained.len(), 0.0);
         for (&(index, negative), slack) in self.constrained.iter().zip(slack) {

@@ -1,4 +1,4 @@
-//! The curvature of smoothed losses, block by block: a diagonal and a few rank-one terms.
+//! The curvature of smoothed losses. For each block, it is a diagonal plus a few rank-one terms.
 
 use crate::linalg::Sparse;
 
@@ -13,14 +13,14 @@ enum TermKind {
     Minus,
 }
 
-/// A symmetric positive semi-definite matrix over the parts of each block in a run of blocks,
-/// stored as a diagonal plus signed squares: diag(a) + Σ ± q qᵀ. The entropy on the simplex has
-/// diag(p) − p pᵀ. A projection onto a polytope has the projection onto the directions of the face
-/// of its result (`docs/mathematics/newton.md#curvature`).
+/// For each block in a run of blocks, a symmetric positive semi-definite matrix over the block's
+/// parts, stored as a diagonal plus signed squares: diag(a) + Σ ± q qᵀ. For the entropy on the
+/// simplex, this is diag(p) − p pᵀ. For the projection onto a polytope, it is the projection onto
+/// the directions of the face that contains the result (`docs/mathematics/newton.md#curvature`).
 #[derive(Debug, Clone, Default)]
 pub struct Curvatures {
     entries: Sparse,
-    /// The end of each term's entries.
+    /// The kind of each term, and the end of its entries.
     terms: Vec<(TermKind, usize)>,
     /// The end of each block's terms.
     ends: Vec<usize>,
@@ -44,7 +44,7 @@ impl Curvatures {
         self.ends.is_empty()
     }
 
-    /// Adds diag(a) to the open block, a as (part, value) pairs.
+    /// Adds diag(a) to the open block; a is given as (part, value) pairs.
     pub fn add_diagonal(&mut self, entries: impl IntoIterator<Item = (u32, f64)>) {
         self.add(TermKind::Diagonal, entries);
     }
@@ -59,7 +59,7 @@ impl Curvatures {
         self.add(TermKind::Minus, entries);
     }
 
-    /// Adds the projection onto the vectors over these parts whose sum is 0: I − 1 1ᵀ/|parts|.
+    /// Adds the projection onto the vectors over these parts that sum to 0: I − 1 1ᵀ/|parts|.
     pub fn add_group(&mut self, parts: impl Iterator<Item = u32> + Clone) {
         let size = parts.clone().count();
         if size > 1 {
@@ -69,7 +69,7 @@ impl Curvatures {
         }
     }
 
-    /// Closes the open block; returns whether it has curvature.
+    /// Closes the open block; returns whether its curvature is nonzero.
     pub fn end_block(&mut self) -> bool {
         let start = self.ends.last().copied().unwrap_or(0);
         self.ends.push(self.terms.len());
@@ -91,7 +91,7 @@ impl Curvatures {
         self.ends.extend(other.ends.iter().map(|end| end + terms));
     }
 
-    /// Replaces t, one value for each part, by the block's matrix times t.
+    /// Replaces t, which has one value per part, by the block's matrix times t.
     pub fn apply(&self, block: usize, vector: &mut [f64], product: &mut [f64]) {
         product.fill(0.0);
         for (kind, entries) in self.block(block) {
@@ -112,8 +112,8 @@ impl Curvatures {
         vector.copy_from_slice(product);
     }
 
-    /// Writes the block's matrix over the parts that have entries, row by row; `place` is work
-    /// space with room for each part.
+    /// Writes the block's matrix, restricted to the parts that have entries, row by row. `place` is
+    /// scratch memory with one value per part.
     pub fn dense(
         &self,
         block: usize,
@@ -144,7 +144,7 @@ impl Curvatures {
         }
     }
 
-    /// Adds `scale` times the block's diagonal to `diagonal`, one value for each part.
+    /// Adds `scale` times the block's diagonal to `diagonal`, which has one value per part.
     pub fn add_diagonal_of(&self, block: usize, scale: f64, diagonal: &mut [f64]) {
         for (kind, entries) in self.block(block) {
             for &(part, q) in entries {
@@ -158,7 +158,7 @@ impl Curvatures {
         }
     }
 
-    /// An upper bound on the number of pairs of parts that have entries.
+    /// An upper bound on the total number of pairs of parts that have entries.
     pub fn n_pairs(&self) -> usize {
         let largest =
             |block| self.block(block).map(|(_, entries)| entries.len()).max().unwrap_or(0);

@@ -1,9 +1,9 @@
-//! A dual over a product of polytopes, the interface that every solver works on.
+//! Duals over a product of polytopes: the interface that every solver uses.
 //!
-//! A margin loss is the support function of a polytope, so the dual of a training problem lives on
-//! a product of polytopes, one for each example (`docs/mathematics/duality.md`). A solver takes a
-//! block's [`Gradient`], and the [`Image`] of a direction in weight space, from a [`BlockDual`].
-//! Labels, costs and rows are internal to the dual.
+//! A margin loss is the support function of a polytope. The dual of a training problem is therefore
+//! defined on a product of polytopes, one per example (`docs/mathematics/duality.md`). From a
+//! [`BlockDual`], a solver gets a block's [`Gradient`], and the [`Image`] of a direction in weight
+//! space. Labels, costs and rows are internal to the dual.
 
 mod batch;
 mod cone;
@@ -25,12 +25,11 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
 
-/// The dual max D(μ) = Σ_i p_i l_i(μ_i) − λ/2 ‖w(μ)‖², where block i's μ_i is in its polytope and
-/// w(μ) is affine (`docs/mathematics/duality.md`). Points and directions of a block are sparse
-/// vectors over its *parts*: classes, or the parts of a structured label.
+/// The dual max D(μ) = Σ_i p_i l_i(μ_i) − λ/2 ‖w(μ)‖². The point μ_i of block i is in the block's
+/// polytope, and w(μ) is affine (`docs/mathematics/duality.md`). Points and directions of a block
+/// are sparse vectors over its *parts*: classes, or the parts of a structured label.
 ///
 /// The dual allocates its scratch memory once; gradients and images borrow it.
-/// Scratch memory is the dual's own, allocated once; gradients and images borrow it.
 pub trait BlockDual {
     /// The gradient at a point of a block.
     type Gradient<'s>: Gradient
@@ -48,18 +47,18 @@ pub trait BlockDual {
     /// λ, γ and the p_i.
     fn shares(&self) -> &Shares;
 
-    /// λ, γ and the p_i, mutable to change λ.
+    /// λ, γ and the p_i, mutable so that λ can be changed.
     fn shares_mut(&mut self) -> &mut Shares;
 
-    /// The vertex where every block starts: there w = 0 and l_i = 0.
+    /// The vertex at which every block starts: there, w = 0 and l_i = 0.
     fn start(&self, block: usize) -> Sparse;
 
-    /// Entries of a point up to this size are rounding error.
+    /// Entries of a point with at most this absolute value are rounding error.
     fn rounding(&self) -> f64 {
         1e-15
     }
 
-    /// The gradient (1/p_i) ∂D/∂μ_i at a point of a block, given the w of all points.
+    /// The gradient (1/p_i) ∂D/∂μ_i at a point of a block, given the weights w(μ).
     fn gradient<'s>(
         &'s mut self,
         block: usize,
@@ -67,8 +66,8 @@ pub trait BlockDual {
         point: &[(u32, f64)],
     ) -> Self::Gradient<'s>;
 
-    /// The gradient restricted to a few parts. It gives slopes along directions of these parts; its
-    /// vertex is meaningless.
+    /// The gradient restricted to a few parts. It gives slopes along directions of these parts, but
+    /// its vertex is meaningless.
     fn slopes_at<'s>(
         &'s mut self,
         block: usize,
@@ -77,11 +76,12 @@ pub trait BlockDual {
         point: &[(u32, f64)],
     ) -> Self::Gradient<'s>;
 
-    /// The image of a step of a block along a direction.
+    /// The image of a direction of a block.
     fn image<'s>(&'s mut self, block: usize, direction: &'s [(u32, f64)]) -> Self::Image<'s>;
 
-    /// Writes the direction from a block's start to the point that attains its loss Φ_i (smoothed
-    /// if the dual is) at the weights `scale` · `weights`; returns the slope at the start along it.
+    /// Writes the direction from a block's start to the point that attains its loss Φ_i at the
+    /// weights `scale` · `weights`. The loss is smoothed if the dual is. Returns the slope at the
+    /// start along this direction.
     ///
     /// # Errors
     /// As for [`Gradient::vertex`].
@@ -93,8 +93,8 @@ pub trait BlockDual {
         direction: &mut Sparse,
     ) -> Result<f64>;
 
-    /// The vertices to which the gradient at `weights` points, for some blocks, in parallel if
-    /// possible. Only without smoothing.
+    /// For some blocks, the vertices with the largest slopes at `weights`; computed in parallel if
+    /// possible. Only for duals without smoothing.
     ///
     /// # Errors
     /// As for [`BlockDual::block_gaps`].
@@ -116,12 +116,12 @@ pub trait BlockDual {
         interrupt: &Interrupt,
     ) -> Result<BlockGaps>;
 
-    /// The size of a block's functions, for bounds on their rounding errors.
+    /// The size of a block's functions, from which bounds on their rounding errors are computed.
     fn scales(&self, block: usize) -> Scales;
 
     /// A bound, in ‖·‖₁, on the distance of a stored point from its block's polytope. `drift`
-    /// bounds the point's distance from the convex combination of vertices that it represents, and
-    /// is the default bound.
+    /// bounds the distance of the point from the convex combination of vertices that it represents;
+    /// this bound is the default.
     fn defect(&self, _block: usize, _point: &[(u32, f64)], drift: &dyn Fn() -> f64) -> f64 {
         drift()
     }
@@ -136,24 +136,25 @@ pub trait BlockDual {
     }
 }
 
-/// The gradient of the dual at a point of one block, up to a constant on its polytope.
+/// The gradient of the dual at a point of one block. On the block's polytope, it may be off by a
+/// constant.
 pub trait Gradient {
-    /// The gradient along a direction (or at a point).
+    /// The slope along a direction, or the value at a point.
     fn slope(&self, direction: &[(u32, f64)]) -> f64;
 
-    /// Writes the vertex of the polytope with the largest slope.
+    /// Writes the vertex of the polytope at which the slope is largest.
     ///
     /// # Errors
     /// Errors of the user's oracle.
     fn vertex(&mut self, vertex: &mut Sparse) -> Result<()>;
 }
 
-/// The effect of a unit step of a block along a direction on D and on w.
+/// The effect on D and w of a unit step of a block along a direction.
 pub trait Image {
     /// −(1/p_i) d²D/dt² for a step t along the direction.
     fn curvature(&self) -> f64;
 
-    /// The contribution of smoothing to the curvature, γ ‖direction‖²; the rest is λ/p_i
+    /// The part of the curvature that smoothing adds, γ ‖direction‖². The rest is λ/p_i
     /// ‖w(direction)‖².
     fn bend(&self) -> f64 {
         0.0
@@ -162,11 +163,11 @@ pub trait Image {
     /// Adds the effect of a step to w.
     fn add_to(&mut self, step: f64, weights: &mut [f64]);
 
-    /// l_i along the direction.
+    /// The change of l_i along the direction.
     fn linear(&mut self) -> f64;
 }
 
-/// The dual point, read block by block.
+/// The dual point: a function that returns the point of a block.
 pub type Points<'a> = dyn Fn(usize) -> &'a [(u32, f64)] + Sync + 'a;
 
 /// The loss and the duality gap of each block, computed in one pass.
@@ -174,12 +175,12 @@ pub type Points<'a> = dyn Fn(usize) -> &'a [(u32, f64)] + Sync + 'a;
 pub struct BlockGaps {
     /// Σ p_i Φ_i(w).
     pub loss: Bounded,
-    /// p_i times the block's duality gap; they sum to the duality gap if w = w(μ).
+    /// For each block, p_i times its duality gap. If w = w(μ), these sum to the duality gap.
     pub gaps: Vec<f64>,
 }
 
 impl BlockGaps {
-    /// Sums up the terms of all blocks: (p_i Φ_i, p_i gap_i) in the order of the blocks.
+    /// Sums up the terms (p_i Φ_i, p_i gap_i) of all blocks, given in the order of the blocks.
     pub fn of(terms: Vec<(Bounded, f64)>) -> Self {
         let loss = terms.iter().map(|(loss, _)| *loss).collect::<rounding::Sum>().total();
         Self { loss, gaps: terms.into_iter().map(|(_, gap)| gap).collect() }

@@ -1,19 +1,19 @@
 //! Numbers with bounds on their rounding errors, so that certificates hold in exact arithmetic.
 //!
 //! A certificate is computed in double precision. Each of its sums has a bound on its distance from
-//! the exact sum, and the certificate is rounded against us: the objective up, the lower bound down
-//! (`docs/mathematics/duality.md#rounding`; Higham 2002, sections 3.1 and 4.3).
+//! the exact sum. The certificate is then rounded so that it stays valid: the objective up, the
+//! lower bound down (`docs/mathematics/duality.md#rounding`; Higham 2002, sections 3.1 and 4.3).
 
 use std::ops::{Add, Mul, Sub};
 
 use crate::data::Real;
 use crate::linalg::vectors::{PIECE_VALUES, squared_norm};
 
-/// The smallest positive number: twice the largest error of a product that underflows.
+/// The smallest positive number, which is twice the largest error of a product that underflows.
 pub const TINY: f64 = f64::from_bits(1);
 
-/// A bound on the relative error of n operations in a row, twice Higham's γ_n, because bounds are
-/// themselves computed with rounding.
+/// A bound on the relative error of n successive operations: twice Higham's γ_n, because the bound
+/// itself is computed with rounding errors.
 #[inline]
 pub fn gamma(n: usize) -> f64 {
     n as f64 * f64::EPSILON
@@ -53,10 +53,10 @@ impl Bounded {
     }
 }
 
-/// A bound, raised by the rounding error of a few operations.
+/// Raises a bound by the rounding errors of the few operations that computed it.
 #[inline]
 fn up(bound: f64) -> f64 {
-    // TINY covers underflow of the product; γ_8 covers its rounding otherwise.
+    // γ_8 covers the rounding of the product; TINY covers its underflow.
     if bound > 0.0 { bound * (1.0 + gamma(8)) + TINY } else { bound }
 }
 
@@ -88,8 +88,8 @@ impl Mul for Bounded {
     }
 }
 
-/// A compensated sum of bounded numbers (Neumaier 1974): its own error is that of a few operations,
-/// for any number of terms.
+/// A compensated sum of bounded numbers (Neumaier 1974). Its own error is that of a few operations,
+/// whatever the number of terms.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
     sum: f64,
@@ -116,7 +116,7 @@ impl Sum {
         self.n_terms += 1;
     }
 
-    /// Increases only the error.
+    /// Increases the error bound without changing the sum.
     pub fn widen(&mut self, error: f64) {
         self.error += error;
     }
@@ -134,7 +134,7 @@ impl Sum {
     /// The sum.
     pub fn total(&self) -> Bounded {
         let (value, grown) = (self.sum + self.compensation, gamma(self.n_terms + 2));
-        // Sequential sums of non-negative numbers have a relative error of at most γ_n.
+        // Sequential sums of n non-negative numbers have a relative error of at most γ_n.
         let (size, error) = (self.size * (1.0 + grown), self.error * (1.0 + grown));
         Bounded::new(value, gamma(2) * value.abs() + grown * grown * size + error)
     }
@@ -155,22 +155,22 @@ pub fn bounded_squared_norm<T: Real>(weights: &[T]) -> Bounded {
     Bounded::new(value, gamma(depth) * value + weights.len() as f64 * TINY)
 }
 
-/// 2^512, by which numbers with overflowing squares are divided.
+/// 2^512, by which numbers are divided if their squares overflow.
 const OVERFLOWN: f64 = f64::from_bits((1023 + 512) << 52);
 
-/// A bound on ‖w‖.
+/// An upper bound on ‖w‖.
 pub fn norm_above<T: Real>(weights: &[T]) -> f64 {
     let square = bounded_squared_norm(weights).upper();
     if square < f64::INFINITY {
         return root_above(square);
     }
-    // The squares overflow. Scaling by a power of two is exact for large weights, and the loss in
-    // small ones is far less than a rounding of the root.
+    // The squares overflow. Scaling by a power of two is exact for large weights. For small
+    // weights, it loses far less than one rounding of the square root.
     let scaled: Vec<f64> = weights.iter().map(|weight| weight.widen() / OVERFLOWN).collect();
     root_above(bounded_squared_norm(&scaled).upper()) * OVERFLOWN
 }
 
-/// An upper bound on the root of a non-negative number.
+/// An upper bound on the square root of a non-negative number.
 pub fn root_above(square: f64) -> f64 {
     up(square.sqrt())
 }
@@ -192,7 +192,8 @@ mod tests {
     #[test]
     fn bounds_enclose_the_exact_results() {
         let (third, tenth) = (Bounded::exact(1.0 / 3.0), Bounded::exact(0.1));
-        // The exact product of the stored 1/3 and 1/10 is within one unit in the last place.
+        // The exact product of the stored values of 1/3 and 1/10 is within one unit in the last
+        // place.
         let product = third * tenth;
         assert!(product.lower() < product.value() && product.value() < product.upper());
         assert!(product.upper() - product.lower() < 1e-16);

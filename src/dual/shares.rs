@@ -1,26 +1,26 @@
-//! λ, γ, the weights p_i of the examples and the signs of the weights: the numbers of a dual
-//! besides its polytopes.
+//! Parameters of a dual apart from its polytopes: λ, γ, the weights p_i of the examples, and sign
+//! constraints.
 
 use std::sync::Arc;
 
 use super::SignCone;
 use crate::error::{Error, Result};
 
-/// Maximum product of 1/λ and the squared norm of an example's features. λ‖w‖² of a step may reach
-/// this size, and sums over the examples must not overflow.
+/// Maximum of 1/λ times the squared norm of an example's features. After a step, λ‖w‖² can be this
+/// large, and sums over the examples must not overflow.
 const MAX_SQUARE: f64 = 1e280;
-/// A product with the norm itself up to this size is always allowed, because it bounds the weights.
-/// Certificates hold for rows of 1e150 with C = 1e12.
+/// If 1/λ times the norm itself is at most this, the problem is always accepted, because that
+/// product bounds the weights. Certificates hold for rows of norm 1e150 with C = 1e12.
 const MAX_WEIGHT: f64 = 1e170;
 
-/// The regularisation λ, the smoothing γ and each block's share p_i of the loss, Σ p_i = 1: the numbers of
-/// P(w) = λ/2 ‖w‖² + Σ p_i Φ_i(w) over the w of a cone, checked once (`docs/mathematics/duality.md`).
+/// The regularisation λ, the smoothing γ and each block's share p_i of the loss, with Σ p_i = 1. They define P(w) = λ/2
+/// ‖w‖² + Σ p_i Φ_i(w) over the w in a cone, and are checked once (`docs/mathematics/duality.md`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shares {
     lambda: f64,
     smoothing: f64,
     n_blocks: usize,
-    /// None if all are equal.
+    /// The p_i; None if all are equal.
     weights: Option<Arc<[f64]>>,
     cone: SignCone,
     /// Largest norm of an example's features; 0 while unknown.
@@ -31,7 +31,7 @@ impl Shares {
     /// Equal shares 1/n and no smoothing.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] without examples, and for λ that is not positive and finite.
+    /// [`Error::InvalidArgument`] if there are no examples, or if λ is not positive and finite.
     pub fn new(n_blocks: usize, lambda: f64) -> Result<Self> {
         if n_blocks == 0 {
             return Err(Error::argument("X", "must have at least one example"));
@@ -41,11 +41,11 @@ impl Shares {
         Ok(Self { lambda, smoothing: 0.0, n_blocks, weights: None, cone, feature: 0.0 })
     }
 
-    /// Shares in proportion to sample weights.
+    /// Sets shares in proportion to sample weights.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless there is one weight for each example, all are finite and not
-    /// negative, and one is positive.
+    /// [`Error::InvalidArgument`] unless there is one weight per example, all are finite and non-negative, and at least
+    /// one is positive.
     pub fn with_sample_weights(mut self, weights: &[f64]) -> Result<Self> {
         let fail = |message: &str| Err(Error::argument("sample_weight", message));
         let total: f64 = weights.iter().sum();
@@ -74,7 +74,7 @@ impl Shares {
         Ok(self)
     }
 
-    /// Takes the norms of the examples' features; ignores NaN.
+    /// Sets the largest norm of an example's features from the norms of all; ignores NaN.
     ///
     /// # Errors
     /// As for [`Shares::check_range`] at the current λ.
@@ -84,10 +84,10 @@ impl Shares {
         Ok(self)
     }
 
-    /// Checks that λ is not so small, given the features, that numbers of a fit may overflow.
+    /// Checks that λ is large enough, given the features, for no number of a fit to overflow.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`], naming C: callers give λ as 1 / (C × the total weight).
+    /// [`Error::InvalidArgument`] naming C, because callers derive λ as 1 / (C × the total weight).
     pub fn check_range(&self, lambda: f64) -> Result<()> {
         let square = self.feature * self.feature;
         if square / lambda <= MAX_SQUARE || self.feature / lambda <= MAX_WEIGHT {
@@ -127,12 +127,12 @@ impl Shares {
         self.smoothing
     }
 
-    /// The cone that w is restricted to.
+    /// The cone to which w is restricted.
     pub fn cone(&self) -> &SignCone {
         &self.cone
     }
 
-    /// Number of blocks n.
+    /// Number of blocks, n.
     pub fn n_blocks(&self) -> usize {
         self.n_blocks
     }

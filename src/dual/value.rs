@@ -1,4 +1,4 @@
-//! The dual value at a point, as a lower bound that holds in exact arithmetic.
+//! The dual value at a point, computed as a lower bound that holds in exact arithmetic.
 
 use super::rounding::{Bounded, Sum, TINY, bounded_squared_norm, gamma, norm_above, root_above};
 use super::{BlockDual, Image, Points, Scales, Shares};
@@ -7,8 +7,9 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Sparse, sparse};
 
-/// The terms of the dual value at a point, each rounded against us. The bound is for a point that
-/// is feasible in exact arithmetic: the stored one or, if it is infeasible, one within its defects.
+/// The terms of the dual value at a point, each rounded so that the result is a lower bound. The
+/// bound holds for a point that is feasible in exact arithmetic: the stored point or, if that is
+/// infeasible, a feasible point within the defects of the stored one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DualValue {
     lambda: f64,
@@ -21,7 +22,7 @@ pub struct DualValue {
 }
 
 impl DualValue {
-    /// The value for sums that have error bounds.
+    /// The dual value, given sums with error bounds.
     pub fn of(lambda: f64, linear: Bounded, norm: f64, bend: f64) -> Self {
         Self { lambda, linear, norm, bend }
     }
@@ -32,7 +33,7 @@ impl DualValue {
     }
 
     /// D(tμ), rounded down, and the t in [0, 1] that maximises it. The polytopes must contain 0,
-    /// with l_i(0) = 0.
+    /// and l_i(0) must be 0.
     pub fn bound_along(&self) -> (f64, f64) {
         let curvature = self.lambda * self.norm * self.norm + self.bend;
         let best = self.linear.value() / curvature;
@@ -43,7 +44,7 @@ impl DualValue {
         ((exact(scale) * self.linear - regularizer - bend).lower(), scale)
     }
 
-    /// The bound for λ divided by `factor`, which multiplies w(μ) by `factor`.
+    /// The bound after dividing λ by `factor`, which multiplies w(μ) by `factor`.
     pub fn bound_at(&self, factor: f64) -> f64 {
         let norm = Bounded::exact(self.norm);
         let regularizer = Bounded::exact(0.5 * self.lambda) * norm * norm * Bounded::exact(factor);
@@ -51,15 +52,15 @@ impl DualValue {
     }
 }
 
-/// λ/2 ‖w‖² + the loss, rounded up.
+/// The objective λ/2 ‖w‖² + loss, rounded up.
 pub fn objective<T: Real>(lambda: f64, weights: &[T], loss: Bounded) -> f64 {
     (Bounded::exact(0.5 * lambda) * bounded_squared_norm(weights) + loss).upper()
 }
 
-/// Terms that a block adds to the dual, apart from its image.
+/// The terms that a block adds to the dual, apart from its image.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockTerms {
-    /// l_i along the direction from the block's start.
+    /// The change of l_i along the direction from the block's start to its point.
     pub linear: f64,
     /// γ ‖direction‖².
     pub bend: f64,
@@ -78,17 +79,17 @@ pub struct BlockTerms {
 pub struct Totals {
     linear: Sum,
     bend: f64,
-    /// Σ p_i/λ ‖A_iᵀ‖ ‖δ_i‖₁, the sum of the absolute values of all terms.
+    /// Σ p_i/λ ‖A_iᵀ‖ ‖δ_i‖₁, the sum of the absolute values of all terms of w(μ).
     reach: f64,
-    /// A bound on the increase of ‖w‖ from moving infeasible points into their sets, and from
-    /// underflow.
+    /// A bound on the increase of ‖w‖ when infeasible points are moved into their sets, and on the
+    /// effect of underflow.
     repair: f64,
     n_blocks: usize,
     n_entries: usize,
 }
 
 impl Totals {
-    /// Adds a block of the given share.
+    /// Adds the terms of a block with its share.
     #[inline]
     pub fn add(&mut self, shares: &Shares, block: usize, terms: &BlockTerms) {
         let BlockTerms { linear, bend, length, n_entries, defect, scales } = *terms;
@@ -100,7 +101,7 @@ impl Totals {
         let error =
             scales.cost * (gamma(n_entries + 4) * length + defect) + n_entries as f64 * TINY;
         self.linear.add(Bounded::new(linear, error) * Bounded::exact(share));
-        // ‖α + δ‖ ≤ ‖α‖ + √2 ‖δ‖₁.
+        // Uses ‖α + δ‖ ≤ ‖α‖ + √2 ‖δ‖₁.
         if shares.smoothing() > 0.0 {
             let longest = root_above(bend) * (1.0 + gamma(n_entries + 4))
                 + 1.5 * root_above(shares.smoothing()) * defect;
@@ -113,13 +114,13 @@ impl Totals {
         self.n_entries = self.n_entries.max(n_entries);
     }
 
-    /// Adds a block at its start, which is feasible and contributes 0.
+    /// Adds a block that is at its start, which is feasible and contributes 0.
     #[inline]
     pub fn add_start(&mut self) {
         self.n_blocks += 1;
     }
 
-    /// Adds the sums over other blocks.
+    /// Adds the sums over some other blocks.
     pub fn join(&mut self, other: &Self) {
         self.linear.join(&other.linear);
         self.bend += other.bend;
@@ -129,24 +130,24 @@ impl Totals {
         self.n_entries = self.n_entries.max(other.n_entries);
     }
 
-    /// The maximum number of roundings of an entry of the image.
+    /// The maximum number of roundings that an entry of the image contains.
     pub fn depth(&self) -> usize {
         self.n_blocks + self.n_entries + 8
     }
 
-    /// A bound on the distance of w(μ) from its image, summed in any order.
+    /// A bound on the distance between w(μ) and its computed image, summed in any order.
     pub fn distance(&self) -> f64 {
         self.distance_within(self.n_blocks)
     }
 
-    /// A smaller bound than [`distance`](Self::distance), for images whose entries are chains of at most
-    /// `n_sums` additions, because pieces were summed first.
+    /// A smaller bound than [`distance`](Self::distance), for images that were summed in pieces first, so that each
+    /// entry is the result of at most `n_sums` successive additions.
     pub fn distance_within(&self, n_sums: usize) -> f64 {
         let depth = n_sums + self.n_entries + 8;
         (gamma(depth) * self.reach + self.repair) * (1.0 + gamma(self.n_blocks + 8))
     }
 
-    /// The value, given a bound on ‖w(μ)‖.
+    /// The dual value, given an upper bound on ‖w(μ)‖.
     pub fn value(&self, lambda: f64, norm: f64) -> DualValue {
         let bend = self.bend * (1.0 + gamma(self.n_blocks + 8));
         DualValue::of(lambda, self.linear.total(), norm * (1.0 + gamma(4)), bend)
@@ -158,9 +159,9 @@ impl Totals {
     }
 }
 
-/// The dual value at a point, with w(μ) recomputed in one pass, so that rounding errors accumulated
-/// in the weights of a run do not count. `drift(i)` bounds, in ‖·‖₁, the distance of a block's
-/// point from the convex combination of vertices that it represents.
+/// The dual value at a point. w(μ) is recomputed in one pass, so that rounding errors accumulated
+/// in a run's weights do not count. `drift(i)` bounds, in ‖·‖₁, the distance of a block's point
+/// from the convex combination of vertices that it represents.
 ///
 /// # Errors
 /// [`crate::Error::Interrupted`].

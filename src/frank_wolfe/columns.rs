@@ -1,4 +1,4 @@
-//! A matrix that is stored by columns.
+//! A matrix stored by columns.
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -16,14 +16,14 @@ pub(super) struct Columns {
     n_rows: usize,
     n_cols: usize,
     values: Vec<f64>,
-    /// The first entry of each column and the row of each entry, if sparse.
+    /// If sparse, the index of the first entry of each column, and the row of each entry.
     places: Option<(Vec<usize>, Vec<u32>)>,
     /// Upper bounds on the norms of the columns.
     norms: Vec<f64>,
 }
 
 impl Columns {
-    /// A copy of a matrix.
+    /// Copies a matrix.
     pub fn new(data: &Data<'_>) -> Self {
         let (n_rows, n_cols) = (data.n_rows(), data.n_cols());
         let is_sparse = matches!(data, Data::Csr32(_) | Data::Csr64(_));
@@ -50,7 +50,7 @@ impl Columns {
         self.n_cols
     }
 
-    /// The largest norm of a column, an upper bound.
+    /// An upper bound on the largest norm of a column.
     pub fn largest_norm(&self) -> f64 {
         self.norms.iter().copied().fold(0.0, f64::max)
     }
@@ -60,7 +60,7 @@ impl Columns {
         self.norms.iter().any(|norm| norm.is_nan())
     }
 
-    /// The rows and the values of a column; no rows if it is dense.
+    /// The rows and the values of a column's entries; rows are empty if the matrix is dense.
     fn entries(&self, column: usize) -> (&[u32], &[f64]) {
         match &self.places {
             None => (&[], &self.values[column * self.n_rows..][..self.n_rows]),
@@ -106,7 +106,7 @@ impl Columns {
     }
 }
 
-/// ⟨a, b⟩ with the vectors of this machine.
+/// ⟨a, b⟩ with the widest vector instructions of this machine.
 struct Dot<'a>(&'a [f64], &'a [f64]);
 
 impl WithSimd for Dot<'_> {
@@ -118,7 +118,8 @@ impl WithSimd for Dot<'_> {
     }
 }
 
-/// The first entry of each column, and the rows and values of all entries, column after column.
+/// The index of the first entry of each column, then the rows and the values of all entries, column
+/// after column.
 fn sparse_columns(rows: &impl Rows) -> (Vec<usize>, Vec<u32>, Vec<f64>) {
     let mut offsets = vec![0; rows.n_cols() + 1];
     for row in 0..rows.n_rows() {

@@ -15,22 +15,23 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone)]
 pub struct MatrixCompletion {
     shape: (usize, usize),
-    /// The first entry of each row, then the columns and the values of the entries.
+    /// The index of the first entry of each row.
     pub(super) row_starts: Vec<usize>,
     pub(super) columns: Vec<u32>,
     pub(super) values: Vec<f64>,
-    /// The first entry of each column, and the row and the place above of each entry.
+    /// The same entries by column: the index of the first entry of each column, and for each entry
+    /// its row and its index in the order by rows.
     pub(super) column_starts: Vec<usize>,
     pub(super) rows: Vec<u32>,
     pub(super) places: Vec<u32>,
 }
 
 impl MatrixCompletion {
-    /// A matrix with the observed `values` at (`rows`, `columns`).
+    /// Creates the function for a matrix with the observed `values` at (`rows`, `columns`).
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless the three have the same length, the indices are inside the
-    /// shape and no pair of them occurs twice, and the values are finite.
+    /// [`Error::InvalidArgument`] unless the three slices have the same length, the indices are
+    /// inside the shape, no position occurs twice, and the values are finite.
     pub fn new(
         shape: (usize, usize),
         rows: &[u32],
@@ -59,7 +60,8 @@ impl MatrixCompletion {
         if let Some(value) = values.iter().find(|value| !value.is_finite()) {
             return Err(Error::argument("values", format!("must be finite, got {value}")));
         }
-        // Sorted by column first, so that entries of a row follow the order of the columns.
+        // The entries are sorted by column first, so that the stable sort by row leaves each row in
+        // the order of the columns.
         let given: Vec<u32> = (0..n as u32).collect();
         let (_, by_column) = counting_sort(&given, columns, shape.1);
         let (row_starts, order) = counting_sort(&by_column, rows, shape.0);
@@ -89,19 +91,19 @@ impl MatrixCompletion {
         self.values.len()
     }
 
-    /// The entries of a row.
+    /// The indices of a row's entries.
     pub(super) fn row(&self, row: usize) -> Range<usize> {
         self.row_starts[row]..self.row_starts[row + 1]
     }
 
-    /// The places of all entries in the matrix, in order.
+    /// The coordinate of each entry in the matrix as a vector, in order.
     fn coordinates(&self) -> impl Iterator<Item = usize> {
         let rows = (0..self.shape.0).flat_map(|row| self.row(row).map(move |_| row));
         rows.zip(&self.columns).map(|(row, column)| row * self.shape.1 + *column as usize)
     }
 }
 
-/// The items sorted by key, stable: the first place of each key, and the items.
+/// Sorts items by key, stably; returns the first index of each key, and the sorted items.
 fn counting_sort(items: &[u32], keys: &[u32], n_keys: usize) -> (Vec<usize>, Vec<u32>) {
     let mut starts = vec![0; n_keys + 1];
     keys.iter().for_each(|key| starts[*key as usize + 1] += 1);

@@ -1,4 +1,4 @@
-//! A point that is a vector, for any function and any set.
+//! A problem whose point is stored as a vector, for any function and any set.
 
 use rand_pcg::Pcg64Mcg;
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::{axpy, dot};
 
-/// A function on a set at a point x.
+/// A function on a set, with the current point x.
 pub(super) struct DensePoint<'a> {
     f: &'a dyn SmoothFunction,
     oracle: &'a dyn LinearOracle,
@@ -20,10 +20,10 @@ pub(super) struct DensePoint<'a> {
     x: Vec<f64>,
     gradient: Vec<f64>,
     value: f64,
-    /// The gradient at 0 of a quadratic function: the gradient at x is H x plus this.
+    /// For a quadratic function, the gradient at 0; the gradient at x is H x plus this.
     offset: Option<Vec<f64>>,
     images: Images,
-    /// The last curvature along a direction, relative to its squared norm.
+    /// The curvature along the last direction, relative to the squared norm of the direction.
     curvature: Option<f64>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> DensePoint<'a> {
         self.x
     }
 
-    /// Checks numbers of the user's function.
+    /// Checks that the user's function has returned finite numbers.
     fn check(&self) -> Result<()> {
         if self.value.is_finite() && self.gradient.iter().all(|g| g.is_finite()) {
             return Ok(());
@@ -67,7 +67,7 @@ impl<'a> DensePoint<'a> {
         self.check()
     }
 
-    /// The direction as a vector.
+    /// Converts a direction to a vector.
     fn direction(&self, direction: &Direction<'_, Vertex>) -> Vertex {
         let n = self.x.len();
         let moved = |vertex: &Vertex, sign: f64| {
@@ -82,7 +82,7 @@ impl<'a> DensePoint<'a> {
         }
     }
 
-    /// Moves x, value and gradient of a quadratic function.
+    /// Moves x, and updates the value and the gradient of a quadratic function.
     fn walk_quadratic(
         &mut self,
         direction: &Direction<'_, Vertex>,
@@ -104,7 +104,7 @@ impl<'a> DensePoint<'a> {
         }
         let (plus, minus) = (plus.map(|v| self.images.of(v)), minus.map(|v| self.images.of(v)));
         let zeros: &[f64] = self.offset.as_deref().unwrap_or(&[]);
-        // H times the direction: images of vertices, and H x = gradient − offset.
+        // H times the direction, from the products of H with vertices and H x = gradient − offset.
         let entries = self.gradient.iter().zip(zeros).map(|(g, o)| g - o);
         let image: Vec<f64> = match (plus, minus) {
             (Some(to), Some(from)) => to.iter().zip(from).map(|(a, b)| a - b).collect(),
@@ -160,7 +160,7 @@ impl<'a> DensePoint<'a> {
             evaluate(step)?;
             step
         } else if rule == StepSize::Backtracking {
-            // Twice the guess, so that steps can grow again.
+            // Starts at twice the guess, so that steps can grow again.
             backtracking(start, (2.0 * first).min(longest), &mut evaluate)?
         } else {
             secant(start, first, longest, &mut evaluate)?
@@ -215,7 +215,7 @@ impl Problem for DensePoint<'_> {
     fn lower_bound(&mut self, vertex: &Vertex, _: f64, interrupt: &Interrupt) -> Result<f64> {
         let smallest = self.oracle.lower_bound(&self.gradient, vertex, interrupt)?;
         let here = bounded_dot(&self.gradient, &self.x);
-        // ⟨gradient, x − v⟩ errs by at most the error of a coordinate times ‖x‖₁ + ‖v‖₁.
+        // The error of ⟨gradient, x − v⟩ is at most the error of a coordinate times ‖x‖₁ + ‖v‖₁.
         let rounding = self.f.rounding(&self.x);
         let sizes = self.oracle.radius().map_or(0.0, |radius| sum_of_sizes(&self.x) + radius);
         let slack = (rounding.gradient * sizes + rounding.value) * (1.0 + gamma(8));
@@ -256,10 +256,11 @@ impl Problem for DensePoint<'_> {
     }
 }
 
-/// Maximum number of values of all images that are kept.
+/// Maximum number of values in all kept images together.
 const MAX_KEPT: usize = 1 << 25;
 
-/// Products of the Hessian with vertices: methods return to the same vertices again and again.
+/// Products of the Hessian with vertices, kept because the methods use the same vertices again and
+/// again.
 #[derive(Default)]
 struct Images {
     kept: Vec<Image>,
@@ -274,7 +275,8 @@ struct Image {
 }
 
 impl Images {
-    /// Computes the image of a vertex, unless it is known. The two that are prepared last are kept.
+    /// Computes the image of a vertex, unless it is already kept. The images of the last two
+    /// vertices are always kept.
     fn prepare(&mut self, f: &dyn SmoothFunction, vertex: &Vertex, n: usize) -> Result<()> {
         self.clock += 1;
         if let Some(known) = self.kept.iter_mut().find(|image| image.vertex == *vertex) {
@@ -295,7 +297,7 @@ impl Images {
         Ok(())
     }
 
-    /// The image of a vertex that was prepared.
+    /// The image of a prepared vertex.
     fn of(&self, vertex: &Vertex) -> &[f64] {
         self.kept.iter().find(|image| image.vertex == *vertex).map_or(&[], |image| &image.product)
     }

@@ -1,7 +1,7 @@
 //! Matrix completion over a ball of the nuclear norm, with a point that is stored as factors.
 //!
 //! A step costs O(observed entries + rows + columns): the point is a list of rank-one matrices, and
-//! value, gradient and slopes need only its observed entries.
+//! value, gradient and slopes need only the observed entries.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct RankOne {
     pub right: Vec<f64>,
 }
 
-/// A function on the observed entries, at a point Z that is known there.
+/// The squared error on the observed entries, at a point Z of which only these entries are stored.
 pub(super) struct LowRankPoint<'a> {
     f: &'a MatrixCompletion,
     radius: f64,
@@ -32,9 +32,10 @@ pub(super) struct LowRankPoint<'a> {
     value: f64,
     /// Buffer for the observed entries of a direction.
     direction: Vec<f64>,
-    /// The last singular vector of the smaller side.
+    /// The last singular vector on the smaller side.
     last: Vec<f64>,
-    /// Seed of the next search. Steps keep vectors orthogonal to a start that is used again.
+    /// Seed of the next search. Each search has its own, because gradients can stay orthogonal to a
+    /// start that is used again.
     seed: u64,
 }
 
@@ -43,7 +44,8 @@ pub(super) struct LowRankPoint<'a> {
 const RANDOM_SHARE: f64 = 0.5;
 
 impl<'a> LowRankPoint<'a> {
-    /// Starts at the best vertex for the gradient at 0; returns it, too.
+    /// Starts at the vertex that minimises the slope for the gradient at 0; also returns this
+    /// vertex.
     pub fn new(
         f: &'a MatrixCompletion,
         radius: f64,
@@ -60,7 +62,7 @@ impl<'a> LowRankPoint<'a> {
         Ok((point, start))
     }
 
-    /// The entry Z of an observed place.
+    /// The entry of Z at an observed position.
     fn entry(&self, place: usize) -> f64 {
         self.residuals.values[place] + self.f.values[place]
     }
@@ -100,7 +102,8 @@ impl<'a> LowRankPoint<'a> {
         Ok(self.value)
     }
 
-    /// The vertex of the leading singular vectors up to a residual, from the last ones.
+    /// The vertex from the leading singular vectors, accurate to a residual `tol`. The search
+    /// starts near the last ones.
     fn search(&mut self, tol: f64, interrupt: &Interrupt) -> Result<Arc<RankOne>> {
         let (n_rows, n_cols) = self.f.shape();
         let mut start = random_unit(n_rows.min(n_cols), self.seed);
@@ -118,7 +121,7 @@ impl<'a> LowRankPoint<'a> {
     }
 }
 
-/// The smallest residual of a search, relative to the square of the singular value.
+/// The smallest residual that a search requests, relative to the square of the singular value.
 const LEAST: f64 = 1e-7;
 
 /// The size of a gap relative to a slope; 1 if that is unknown.
@@ -155,7 +158,8 @@ impl Problem for LowRankPoint<'_> {
     type Atom = Arc<RankOne>;
 
     fn refresh(&mut self, active: &[Weighted<Self::Atom>], interrupt: &Interrupt) -> Result<()> {
-        // Lower bounds hold at any residuals, so those of the updates are kept until the end.
+        // Lower bounds are valid for any residuals, so the updated residuals are kept until the
+        // end.
         interrupt.check()?;
         let k = active.len();
         let gather = |n: usize, part: &dyn Fn(&RankOne) -> &[f64], scaled: bool| {
@@ -208,13 +212,13 @@ impl Problem for LowRankPoint<'_> {
         if gap == 0.0 {
             self.last.clear();
         }
-        // Accurate enough not to add much to the gap.
+        // The tolerance is small enough to hardly affect the gap.
         let tol = (0.1 * share_of(gap, here - gap)).clamp(LEAST, 1e-2);
         let vertex = self.search(tol, interrupt)?;
         if self.slope(&vertex) < here {
             return Ok(vertex);
         }
-        // The search has found another singular vector than the leading one.
+        // The search has found a singular vector that is not the leading one.
         self.last.clear();
         self.search(LEAST, interrupt)
     }
@@ -286,7 +290,8 @@ impl<'a> Residuals<'a> {
     }
 }
 
-/// Σ values_k v_i for the index i of each value, in four sums that do not wait for each other.
+/// Σ_k values_k v_{i_k} for the indices i_k, in four independent sums, which hides the latency of
+/// additions.
 fn gathered(values: &[f64], indices: &[u32], v: &[f64]) -> f64 {
     let ((head, rest), (places, others)) = (values.as_chunks::<4>(), indices.as_chunks::<4>());
     let mut sums = [0.0; 4];

@@ -1,25 +1,28 @@
-//! The methods by name.
+//! The Frank-Wolfe methods and their names.
 
 /// The steps of a method.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum FrankWolfeMethod {
-    /// Towards the vertex of the linear oracle. The point is not kept as a combination of vertices.
+    /// Steps towards the vertex that the linear oracle returns. The point is not kept as a
+    /// combination of vertices.
     FrankWolfe,
-    /// Away from an active vertex if that has the larger slope (Guélat and Marcotte 1986).
+    /// Also steps away from an active vertex, if that direction is steeper (Guélat and Marcotte
+    /// 1986).
     Away,
-    /// From the worst active vertex to that of the oracle (Lacoste-Julien and Jaggi 2015).
+    /// Moves weight from the worst active vertex to the oracle's vertex (Lacoste-Julien and Jaggi
+    /// 2015).
     #[default]
     Pairwise,
-    /// Away steps whose oracle searches the active vertices and a random share of all (Kerdreux et
-    /// al. 2018).
+    /// Away steps whose oracle searches only the active vertices and a random share of all vertices
+    /// (Kerdreux et al. 2018).
     RandomizedAway {
-        /// Share of the vertices, more than 0 and at most 1.
+        /// Share of the vertices to search, more than 0 and at most 1.
         share: f64,
     },
 }
 
 impl FrankWolfeMethod {
-    /// The methods by their names, with all vertices searched.
+    /// Every method with its name; "randomized-away" searches all vertices.
     pub(crate) const NAMES: [(&'static str, Self); 4] = [
         ("frank-wolfe", Self::FrankWolfe),
         ("away", Self::Away),

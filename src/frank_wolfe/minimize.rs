@@ -1,4 +1,4 @@
-//! Options of a minimisation, its start and its result.
+//! The options, the start and the result of a minimisation.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::run::{Certificate, Epoch, Stopping, Trace, run};
 pub struct FrankWolfeOptions {
     /// The method.
     pub method: FrankWolfeMethod,
-    /// How far each step goes.
+    /// The rule for the step size.
     pub step_size: StepSize,
     /// The run ends once the gap is at most `tol` · max(1, |f|).
     pub tol: f64,
-    /// Largest number of iterations.
+    /// Maximum number of iterations.
     pub max_iter: usize,
-    /// Seed of the sampled vertices.
+    /// Seed for sampling vertices.
     pub seed: u64,
 }
 
@@ -58,7 +58,7 @@ pub struct ActiveVertex {
 pub struct Minimum {
     /// The final point.
     pub x: Vec<f64>,
-    /// Value at x, and a lower bound on the value of every point of the set.
+    /// The value at x, and a lower bound on the minimum over the set.
     pub certificate: Certificate,
     /// The iterations.
     pub trace: Trace,
@@ -73,7 +73,7 @@ pub struct LowRankMinimum {
     pub left: Vec<f64>,
     /// The right factors, one after another: unit vectors.
     pub right: Vec<f64>,
-    /// Value, and a lower bound on the value of every matrix of the ball.
+    /// The value at the matrix, and a lower bound on the minimum over the ball.
     pub certificate: Certificate,
     /// The iterations.
     pub trace: Trace,
@@ -85,7 +85,7 @@ pub struct LowRankMinimum {
 type Observer<'a> = &'a mut dyn FnMut(&Epoch) -> ControlFlow<()>;
 
 impl FrankWolfeOptions {
-    /// Minimises f over the set of the oracle, from a vertex of the set.
+    /// Minimises f over the set of the oracle, starting at a vertex of the set.
     ///
     /// # Errors
     /// As [`FrankWolfeOptions::minimize_from`].
@@ -96,13 +96,13 @@ impl FrankWolfeOptions {
         })
     }
 
-    /// Minimises f over the set of the oracle from the point `start` of the set. `observe` is called
-    /// after each iteration and can end the run.
+    /// Minimises f over the set of the oracle, starting at the point `start` of the set. `observe` is called after each
+    /// iteration and can end the run.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for options that do not fit, sizes that differ, and functions and
-    /// oracles that contradict themselves; errors of f and of the oracle;
-    /// [`Error::Numerical`] for numbers that are not finite; [`Error::Interrupted`].
+    /// [`Error::InvalidArgument`] for options that do not fit the problem, for sizes that differ, and for functions and
+    /// oracles that contradict themselves; errors of f and of the oracle; [`Error::Numerical`] for values that are not
+    /// finite; [`Error::Interrupted`].
     pub fn minimize_from(
         &self,
         start: Vec<f64>,
@@ -157,7 +157,7 @@ impl FrankWolfeOptions {
         let (point, start) = LowRankPoint::new(f, radius, interrupt)?;
         let (mut point, active, certificate, trace) =
             self.run(point, Some(start), interrupt, observe)?;
-        // The value of the factors, which rounding errors of the steps do not affect.
+        // The value is computed from the factors, so rounding errors of the steps do not affect it.
         let primal = point.value_of(&active, interrupt)?;
         let certificate = Certificate { primal, dual: certificate.dual.min(primal) };
         let (mut left, mut right) = (Vec::new(), Vec::new());
@@ -188,7 +188,7 @@ impl FrankWolfeOptions {
         }
     }
 
-    /// Runs the method on a problem at the vertex `start`, if that is given.
+    /// Runs the method on a problem. If `start` is given, the problem's point is this vertex.
     #[expect(clippy::type_complexity, reason = "one private call")]
     fn run<P: Problem>(
         &self,
@@ -213,7 +213,7 @@ impl FrankWolfeOptions {
     }
 }
 
-/// A point as a vertex, without its zeros if most coordinates are 0.
+/// Converts a point to a vertex, without zeros if most coordinates are 0.
 fn sparse_if_shorter(x: &[f64]) -> Vertex {
     let n_entries = x.iter().filter(|value| **value != 0.0).count();
     if 2 * n_entries > x.len() {

@@ -1,5 +1,5 @@
-//! Batch, away, pairwise and randomised away Frank-Wolfe (Lacoste-Julien and Jaggi 2015; Kerdreux et
-//! al. 2018).
+//! The batch, away-step, pairwise and randomised away-step Frank-Wolfe methods (Lacoste-Julien and Jaggi 2015; Kerdreux
+//! et al. 2018).
 
 use rand_pcg::Pcg64Mcg;
 
@@ -10,18 +10,17 @@ use crate::interrupt::Interrupt;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 use crate::solver::{StepKind, largest};
 
-/// Iterations after which the point is computed again from its vertices, and value and gradient
-/// from the point.
+/// Number of iterations after which the point is recomputed from its vertices, and value and gradient from the point.
 const REFRESHED_EVERY: usize = 100;
 
-/// Iterations without a lower value after which no further progress is expected.
+/// Number of iterations without a lower value after which no further progress is expected.
 const PATIENCE: usize = 50;
 
-/// Share of the gap's rounding error and of the looseness of the bound at which the rest of the gap
-/// can no longer be seen.
+/// The run is exhausted once the gap is at most this share of the error of the bound (rounding and looseness), which
+/// then hides any further progress.
 const VISIBLE: f64 = 0.1;
 
-/// Factor between the gaps of two expensive certificates.
+/// An expensive certificate is computed once the gap has fallen by this factor since the last one.
 const CERTIFIED_FACTOR: f64 = 0.25;
 
 /// One of the methods on a problem.
@@ -30,25 +29,25 @@ pub(super) struct Minimizer<P: Problem> {
     method: FrankWolfeMethod,
     is_open_loop: bool,
     stopping: Stopping,
-    /// The point as a convex combination; empty if the method does not need it.
+    /// The point as a convex combination of vertices; empty if the method does not need it.
     active: Vec<Weighted<P::Atom>>,
     tracks: bool,
     /// The vertex for the current gradient.
     next: Option<P::Atom>,
-    /// The estimated gap there, and that of the last certificate.
+    /// The estimated gap at the current point, and the gap of the last certificate.
     gap: f64,
     certified_gap: f64,
     best_bound: f64,
     iteration: usize,
-    /// The lowest value, and the number of iterations since then.
+    /// The lowest value so far, and the number of iterations since it was reached.
     lowest: f64,
     idle: usize,
     random: Pcg64Mcg,
 }
 
 impl<P: Problem> Minimizer<P> {
-    /// Starts at the current point of the problem, which equals `start` if that is given: then the
-    /// minimizer keeps the vertices of the point.
+    /// Starts at the current point of the problem. If `start` is given, the point is this vertex, and the minimizer can
+    /// track the active vertices.
     pub fn new(
         problem: P,
         start: Option<P::Atom>,
@@ -75,12 +74,12 @@ impl<P: Problem> Minimizer<P> {
         }
     }
 
-    /// The problem at its final point, the vertices of this point, and the best lower bound.
+    /// Returns the problem at its final point, the weighted vertices of this point, and the best lower bound.
     pub fn into_parts(self) -> (P, Vec<Weighted<P::Atom>>, f64) {
         (self.problem, self.active, self.best_bound)
     }
 
-    /// Share of the vertices that a step searches.
+    /// Share of the vertices that a step searches; None for all.
     fn share(&self) -> Option<f64> {
         match self.method {
             FrankWolfeMethod::RandomizedAway { share } if share < 1.0 => Some(share),
@@ -88,7 +87,7 @@ impl<P: Problem> Minimizer<P> {
         }
     }
 
-    /// Number of iterations in which a randomised method searches about all vertices once.
+    /// Number of iterations in which a randomised method searches about as many vertices as there are.
     fn round(&self) -> usize {
         self.share().map_or(1, |share| (1.0 / share).ceil() as usize)
     }
@@ -120,7 +119,7 @@ impl<P: Problem> Minimizer<P> {
         Ok(())
     }
 
-    /// Moves towards `to`, or by another step of the method; returns whether the point has moved.
+    /// Steps towards `to`, or in another direction of the method; returns whether the point has moved.
     fn walk(&mut self, to: P::Atom, interrupt: &Interrupt) -> Result<bool> {
         let fixed = self.is_open_loop.then(|| 2.0 / (self.iteration as f64 + 2.0));
         if !self.tracks {
@@ -168,7 +167,7 @@ impl<P: Problem> Minimizer<P> {
         Ok(step > 0.0)
     }
 
-    /// The step of the method, towards the active vertex `to`.
+    /// Chooses the kind of step, where `to` is the index of the active vertex to step towards.
     fn kind(&self, to: usize, slope_to: f64, slopes: &[f64]) -> StepKind {
         let worst = largest(slopes.iter().copied().enumerate());
         match (self.method, worst) {
@@ -182,14 +181,14 @@ impl<P: Problem> Minimizer<P> {
         }
     }
 
-    /// Divides the weights by their sum, and computes point, value and gradient again.
+    /// Divides the weights by their sum, and recomputes point, value and gradient.
     fn refresh(&mut self, interrupt: &Interrupt) -> Result<()> {
         let total: f64 = self.active.iter().map(|each| each.weight).sum();
         self.active.iter_mut().for_each(|each| each.weight /= total);
         self.problem.refresh(&self.active, interrupt)
     }
 
-    /// Whether this iteration evaluates the certificate.
+    /// Whether this iteration computes a certificate.
     fn is_due(&self) -> bool {
         let is_cheap = self.problem.bounds_are_cheap();
         if self.share().is_some() && !self.is_full() {

@@ -1,9 +1,10 @@
 //! Frank-Wolfe methods for any smooth convex function over any set with a linear oracle
 //! (docs/mathematics/frank-wolfe.md#any-function-and-any-set).
 //!
-//! A [`LinearOracle`] returns the vertex of a set that minimises a linear function, and a
-//! [`SmoothFunction`] its value and its gradient. [`FrankWolfeOptions::minimize`] combines the two:
-//! batch, away, pairwise and randomised away steps, each with a lower bound on the minimum.
+//! A [`LinearOracle`] returns the vertex of a set that minimises a linear function. A
+//! [`SmoothFunction`] returns its value and its gradient. [`FrankWolfeOptions::minimize`] minimises
+//! the function over the set by batch, away, pairwise or randomised away steps, and returns a lower
+//! bound on the minimum.
 
 mod columns;
 mod completion;

@@ -15,9 +15,9 @@ pub(super) struct Weighted<A> {
 /// The direction of a step.
 #[derive(Debug)]
 pub(super) enum Direction<'a, A> {
-    /// From the point to a vertex.
+    /// From the current point to a vertex.
     Towards(&'a A),
-    /// From a vertex through the point.
+    /// From a vertex to the current point, and beyond it.
     Away(&'a A),
     /// From the second vertex to the first.
     Pairwise(&'a A, &'a A),
@@ -28,8 +28,8 @@ pub(super) trait Problem {
     /// A vertex of the set.
     type Atom: Clone;
 
-    /// Computes the point from `active`, unless that is empty, and value and gradient from the
-    /// point.
+    /// Recomputes the point from `active`, unless that is empty, and then value and gradient from
+    /// the point.
     fn refresh(&mut self, active: &[Weighted<Self::Atom>], interrupt: &Interrupt) -> Result<()>;
 
     /// Whether steps update value and gradient, so that rounding errors accumulate until
@@ -45,21 +45,21 @@ pub(super) trait Problem {
     /// ⟨gradient, atom⟩.
     fn slope(&self, atom: &Self::Atom) -> f64;
 
-    /// A vertex that minimises the slope, accurately enough for an estimated gap of `gap`; as
-    /// accurately as possible if that is 0.
+    /// Finds a vertex that minimises the slope, accurately enough for an estimated gap of `gap`, or
+    /// as accurately as possible if `gap` is 0.
     fn vertex(&mut self, gap: f64, interrupt: &Interrupt) -> Result<Self::Atom>;
 
-    /// The best of a random share of the vertices; None for a set without a list of them.
+    /// The best vertex of a random share of the vertices; None if the set cannot list its vertices.
     fn sampled_vertex(&mut self, share: f64, random: &mut Pcg64Mcg) -> Option<Self::Atom>;
 
     /// A lower bound on the minimum of the function over the set, from the current vertex.
     fn lower_bound(&mut self, vertex: &Self::Atom, gap: f64, interrupt: &Interrupt) -> Result<f64>;
 
-    /// Whether every iteration can afford a lower bound.
+    /// Whether a lower bound is cheap enough for every iteration.
     fn bounds_are_cheap(&self) -> bool;
 
-    /// Moves by a step of at most `longest`, of exactly `fixed` if given; returns the step. 0 means
-    /// that no step lowers the value.
+    /// Moves by a step of at most `longest`, or of exactly `fixed` if given; returns the step. 0
+    /// means that no step lowers the value.
     fn walk(
         &mut self,
         direction: &Direction<'_, Self::Atom>,

@@ -1,4 +1,4 @@
-//! Leading singular vectors of a matrix that is given by its products, and bounds on its norm.
+//! Leading singular vectors of a matrix that is known only through its products with vectors, and bounds on its norm.
 
 use crate::dual::rounding::{gamma, root_above};
 use crate::error::Result;
@@ -8,7 +8,7 @@ use crate::polynomial::spectral::lanczos::extreme_eigenpair_from;
 use crate::polynomial::spectral::spectrum::{Chance, norm_bound, probable_norm_bound};
 use crate::polynomial::spectral_bounds::MAX_FACTORISED;
 
-/// A matrix M that is given by its products.
+/// A matrix M that is known only through its products with vectors.
 pub(super) trait MatrixOperator: Sync {
     /// (rows, columns).
     fn shape(&self) -> (usize, usize);
@@ -18,7 +18,7 @@ pub(super) trait MatrixOperator: Sync {
     fn transposed_times(&self, u: &[f64]) -> Vec<f64>;
     /// ‖M‖²_F.
     fn squared_frobenius(&self) -> f64;
-    /// MᵀM, or M Mᵀ if M has more columns than rows, row after row.
+    /// MᵀM, or M Mᵀ if M has more columns than rows, stored row after row.
     fn gram(&self) -> Vec<f64> {
         let size = smaller_side(self);
         let mut gram = Vec::with_capacity(size * size);
@@ -32,7 +32,7 @@ pub(super) trait MatrixOperator: Sync {
     }
 }
 
-/// The smaller number of rows and columns.
+/// The smaller of the numbers of rows and columns.
 pub(super) fn smaller_side(matrix: &(impl MatrixOperator + ?Sized)) -> usize {
     let (n_rows, n_cols) = matrix.shape();
     n_rows.min(n_cols)
@@ -48,15 +48,15 @@ fn gram_times(matrix: &(impl MatrixOperator + ?Sized), v: &[f64]) -> Vec<f64> {
     }
 }
 
-/// Unit singular vectors.
+/// A left and a right singular vector, both of norm 1.
 #[derive(Debug, Clone)]
 pub(super) struct SingularPair {
     pub left: Vec<f64>,
     pub right: Vec<f64>,
 }
 
-/// The singular vectors of the largest singular value, by Lanczos' method on the smaller Gram matrix, until
-/// the residual is below `tol` times its largest eigenvalue. `start` is a unit vector of the smaller
+/// Finds the singular vectors for the largest singular value by Lanczos' method on the smaller Gram matrix. Stops when
+/// the residual is below `tol` times the largest eigenvalue of this matrix. `start` is a unit vector of the smaller
 /// side.
 pub(super) fn leading_pair(
     matrix: &impl MatrixOperator,
@@ -83,9 +83,9 @@ pub(super) fn leading_pair(
 /// columns is too small.
 const FAILURE: f64 = 1e-9;
 
-/// An upper bound on ‖M‖₂ from the singular value `guess`: certain if M has at most
-/// [`MAX_FACTORISED`] rows or columns, and otherwise with a probability of 1 − 1e-9. `accuracy` is
-/// the relative looseness at which the bound of a large matrix is good enough.
+/// An upper bound on ‖M‖₂ from the singular value `guess`: certain if M has at most [`MAX_FACTORISED`] rows or columns,
+/// and otherwise with a probability of 1 − 1e-9. `accuracy` is the relative error that the bound of a large matrix may
+/// have.
 pub(super) fn norm_above(
     matrix: &impl MatrixOperator,
     guess: f64,
@@ -104,7 +104,7 @@ pub(super) fn norm_above(
             Ok(gram_times(matrix, v))
         })?
     };
-    // The products of |M|ᵀ|M| bound the rounding errors of those of MᵀM.
+    // |M|ᵀ|M| bounds the rounding errors of MᵀM.
     let error = gamma(n_rows + n_cols + 8) * square;
     Ok(root_above((bound + error).min(square)))
 }

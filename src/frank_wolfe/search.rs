@@ -3,25 +3,25 @@
 use crate::error::Result;
 use crate::solver::shorter_step;
 
-/// How far a step goes.
+/// The rule for the step size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StepSize {
-    /// Exact for quadratic functions and those with a custom line search, and otherwise the
+    /// Exact for quadratic functions and for functions with their own line search; otherwise the
     /// secant method.
     #[default]
     Auto,
-    /// 2/(t + 2) in iteration t, only for the batch method.
+    /// 2/(t + 2) in iteration t; only for the batch method.
     OpenLoop,
     /// The minimum along the direction, in closed form.
     Exact,
     /// The zero of the derivative along the direction, approximately, by the secant method.
     Secant,
-    /// Shorter steps until Armijo's condition holds; compares values only.
+    /// Shortens the step until Armijo's condition holds; evaluates only values.
     Backtracking,
 }
 
 impl StepSize {
-    /// The rules by their names.
+    /// Every rule with its name.
     pub(crate) const NAMES: [(&'static str, Self); 5] = [
         ("auto", Self::Auto),
         ("open-loop", Self::OpenLoop),
@@ -41,12 +41,13 @@ pub(super) struct Along {
 /// Maximum number of evaluations of a line search.
 const MAX_TRIALS: usize = 40;
 
-/// Share of the first derivative at which the secant method accepts a step.
+/// The secant method accepts a step once the derivative has fallen to this share of the initial
+/// one.
 const FLAT: f64 = 0.1;
 
-/// The step at which the derivative of a convex function is about 0, in (0, longest]; 0 if there is
-/// none in floating point. `first` is the step to try first. The last call of `evaluate` is at the
-/// returned step, unless that is 0.
+/// Finds the step in (0, longest] at which the derivative of a convex function is about 0; returns
+/// 0 if there is none in floating point. Starts at the step `first`. The last call of `evaluate` is
+/// at the returned step, unless that is 0.
 pub(super) fn secant(
     start: Along,
     first: f64,
@@ -90,8 +91,9 @@ pub(super) fn secant(
     Ok(low.0)
 }
 
-/// The first step from `first` on, ever shorter, whose value is low enough; 0 if there is none in
-/// floating point. The last call of `evaluate` is at the returned step, unless that is 0.
+/// Shortens the step, starting at `first`, until the value is low enough; returns 0 if there is no
+/// such step in floating point. The last call of `evaluate` is at the returned step, unless that is
+/// 0.
 pub(super) fn backtracking(
     start: Along,
     first: f64,

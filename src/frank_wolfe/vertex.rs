@@ -44,7 +44,7 @@ impl Vertex {
         }
     }
 
-    /// The coordinates of a vertex with `n` of them.
+    /// All `n` coordinates of a vertex.
     pub fn to_dense(&self, n: usize) -> Vec<f64> {
         match self {
             Self::Dense(values) => values.clone(),
@@ -89,7 +89,7 @@ impl Vertex {
     }
 }
 
-/// Coordinates that are summed together in [`bounded_dot`].
+/// Number of coordinates in each partial sum of [`bounded_dot`].
 const PIECE: usize = 512;
 
 /// ⟨a, b⟩ with a bound on its rounding error.

@@ -26,15 +26,15 @@ pub(crate) fn invert(a: &Array2<f64>) -> Option<Inverse> {
     Some(Inverse { matrix, log_det })
 }
 
-/// Replaces A, n × n by rows, by its inverse and returns log det A; None if A is not positive
-/// definite.
+/// Replaces the n × n matrix A, stored row by row, by its inverse and returns log det A; None if A
+/// is not positive definite.
 ///
-/// The pivots on the diagonal, in order, are the squares of those of A = L Lᵀ, so a definite matrix
-/// needs no pivot search.
+/// The pivots on the diagonal, in order, are the squared diagonal entries of L in A = L Lᵀ, so a
+/// positive definite matrix needs no pivot search.
 pub(crate) fn invert_in_place(a: &mut [f64], n: usize) -> Option<f64> {
     let log_det = arch().dispatch(Inversion { a, n })?;
-    // Both halves are the inverse up to rounding; they are made equal so that the choice does not
-    // matter.
+    // Both triangles hold the inverse up to rounding. Make them equal, so that it does not matter
+    // which one is read.
     for i in 0..n {
         for j in 0..i {
             a[j * n + i] = a[i * n + j];
@@ -43,8 +43,8 @@ pub(crate) fn invert_in_place(a: &mut [f64], n: usize) -> Option<f64> {
     Some(log_det)
 }
 
-/// Gauss-Jordan elimination. It is a type because only code inlined into its body is compiled for
-/// this processor's vectors.
+/// Gauss-Jordan elimination. It is a type because `pulp` compiles only code inlined into its body
+/// for this processor's vectors.
 struct Inversion<'a> {
     a: &'a mut [f64],
     n: usize,
@@ -78,10 +78,10 @@ impl WithSimd for Inversion<'_> {
     }
 }
 
-/// Solves a system with a matrix that is positive semi-definite up to rounding; overwrites both.
-/// Undetermined entries of the solution are 0.
+/// Solves a linear system whose matrix is positive semi-definite up to rounding; overwrites both
+/// arguments. Undetermined entries of the solution are 0.
 ///
-/// Inlined, so that it is compiled for the vectors of the kernel that calls it.
+/// Always inlined, so that it is compiled for the vectors of the kernel that calls it.
 #[inline(always)]
 pub(crate) fn solve_semidefinite(matrix: &mut [f64], right: &mut [f64]) {
     let n = right.len();
@@ -96,8 +96,9 @@ pub(crate) fn solve_semidefinite(matrix: &mut [f64], right: &mut [f64]) {
                 .zip(&before[column..])
                 .for_each(|(entry, b)| *entry -= factor * b);
         }
-        // Rows of the upper factor. A pivot lost in rounding sets its variable to 0. The diagonal
-        // holds the inverse roots of the pivots, by which back substitution multiplies.
+        // The rows of the upper factor. If a pivot is lost in rounding, its variable is set to 0.
+        // The diagonal stores the inverse square roots of the pivots, so that back substitution
+        // multiplies instead of dividing.
         let pivot = row[column];
         let inverse = if pivot > 1e-14 * scale { 1.0 / pivot.sqrt() } else { 0.0 };
         row[column..].iter_mut().for_each(|entry| *entry *= inverse);
@@ -113,13 +114,13 @@ pub(crate) fn solve_semidefinite(matrix: &mut [f64], right: &mut [f64]) {
     }
 }
 
-/// Columns that are factorised together: their rows stay in the first-level cache.
+/// Number of columns that are factorised together; their rows stay in the first-level cache.
 const PANEL: usize = 64;
 
-/// The smallest pivot of a matrix with a unit diagonal; smaller ones are rounding error.
+/// Smallest pivot of a matrix with a unit diagonal. Smaller pivots are rounding error.
 const SMALLEST_PIVOT: f64 = 1e-14;
 
-/// The factor L of a matrix L Lᵀ whose diagonal is scaled to 1, and the scales.
+/// The Cholesky factor L of a matrix whose diagonal is scaled to 1, and the scales.
 #[derive(Debug)]
 pub(crate) struct Factor {
     values: Vec<f64>,
@@ -129,13 +130,13 @@ pub(crate) struct Factor {
 }
 
 impl Factor {
-    /// The stride of the rows of an n × n matrix that [`Factor::new`] takes.
+    /// The distance between the rows of an n × n matrix that is passed to [`Factor::new`].
     pub fn stride(n: usize) -> usize {
         n.next_multiple_of(PADDING)
     }
 
-    /// The factor of a positive definite n × n matrix, given by its lower triangle with rows
-    /// [`Factor::stride`] apart. Works in blocks of columns and in parallel over rows; no result
+    /// Factorises a positive definite n × n matrix, given by its lower triangle with rows
+    /// [`Factor::stride`] apart. Works on blocks of columns, in parallel over rows; no result
     /// depends on the number of threads.
     ///
     /// The diagonal is scaled to 1 first, so that the rounding errors do not depend on the scales
@@ -168,7 +169,8 @@ impl Factor {
         Ok(Self { values, scales, stride })
     }
 
-    /// The inverse of A, rows as far apart as those of the factor: L⁻¹ by blocks of rows, then its Gram matrix.
+    /// The inverse of A, with the same distance between rows as the factor. Computes L⁻¹ by blocks of rows, and then
+    /// its Gram matrix.
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -182,7 +184,7 @@ impl Factor {
             let (done, rest) = rows.split_at_mut(end * stride);
             let block = &mut done[start * stride..];
             solve_block(block, &self.values, stride, start..end);
-            // −L_ik of the rows i below and the columns k of this block, by columns.
+            // −L_ik for the rows i below this block and the columns k in it, column after column.
             coefficients.clear();
             coefficients.resize((end - start) * stride, 0.0);
             for (k, line) in (start..end).zip(coefficients.chunks_exact_mut(stride)) {
@@ -203,7 +205,7 @@ impl Factor {
         drop(self.values);
         let mut inverse = vec![0.0; n * stride];
         inverse.par_chunks_mut(PANEL * stride).enumerate().for_each(|(block, lines)| {
-            // Rows of L⁻¹ above the block are 0 in its columns.
+            // Above the block, the rows of L⁻¹ are 0 in the block's columns.
             let first = block * PANEL;
             let a = Strided { values: &rows[first * stride..], stride };
             add_lower_products(lines, stride, (lines.len() / stride, first), a, a);
@@ -217,7 +219,7 @@ impl Factor {
         Ok(inverse)
     }
 
-    /// Replaces b by the solution x of A x = b.
+    /// Solves A x = b; overwrites b with x.
     pub fn solve(&self, b: &mut [f64]) {
         let rows = || self.values.chunks_exact(self.stride);
         b.iter_mut().zip(&self.scales).for_each(|(b, scale)| *b *= scale);
@@ -233,7 +235,8 @@ impl Factor {
     }
 }
 
-/// Finishes rows of L⁻¹, which hold −Σ L_ik (row k) over the rows k before the block.
+/// Completes a block of rows of L⁻¹. On entry, row i holds −Σ L_ik (row k) over the rows k before
+/// the block.
 fn solve_block(block: &mut [f64], factor: &[f64], stride: usize, rows: std::ops::Range<usize>) {
     let start = rows.start;
     for i in rows {
@@ -279,8 +282,8 @@ fn update(rest: &mut [f64], panel: &mut Vec<f64>, stride: usize, columns: std::o
         }
     }
     let [a, b] = [&*negative, &*plain].map(|values| Strided { values, stride: width });
-    // The remaining columns begin at the end of the panel, which need not be a multiple of a
-    // vector.
+    // The remaining columns begin at the end of the panel, which may not be a multiple of the
+    // vector width.
     rest.par_chunks_mut(PANEL * stride).enumerate().for_each(|(block, rows)| {
         let n_rows = rows.len() / stride;
         add_lower_products(&mut rows[columns.end..], stride, (n_rows, block * PANEL), a, b);

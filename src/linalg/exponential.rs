@@ -9,10 +9,11 @@ use super::simd::arch;
 #[inline(always)]
 pub(crate) fn exp_minus(x: f64) -> f64 {
     const LOG2_E: f64 = std::f64::consts::LOG2_E;
-    // ln 2 in two parts, the first with trailing zeros: n · LN2_HIGH is exact.
+    // ln 2 in two parts. The first ends in zero bits, so that n · LN2_HIGH is exact.
     const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
     const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-    // Adding and subtracting 1.5 · 2⁵² rounds to the nearest integer, left in the low bits.
+    // Adding and then subtracting 1.5 · 2⁵² rounds to the nearest integer. After the addition, the
+    // integer is in the low bits.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     let y = if -x < -700.0 { -700.0 } else { -x };
     let shifted = y * LOG2_E + ROUND;
@@ -36,21 +37,21 @@ pub(crate) fn exp_minus(x: f64) -> f64 {
     ] {
         p = p * r + 1.0 / factor;
     }
-    // 2ⁿ from its exponent bits; n ≥ −1010 keeps it normal.
+    // Build 2ⁿ from its exponent bits; n ≥ −1010 keeps it a normal number.
     let exponent = (shifted.to_bits() as i64) << 52;
     f64::from_bits((exponent + (1023i64 << 52)) as u64) * p
 }
 
-/// −ln x for 0 < x ≤ 1, branch-free so that loops over it vectorise; relative error below 1e-14. Numbers that are not
-/// normal count as the smallest normal one.
+/// −ln x for 0 < x ≤ 1, branch-free so that loops over it vectorise; relative error below 1e-14. Subnormal numbers
+/// count as the smallest normal number.
 #[inline(always)]
 pub(crate) fn minus_ln(x: f64) -> f64 {
     const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
     const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-    // √½: the mantissa is taken between it and √2.
+    // The bits of √½. The mantissa is scaled to lie between √½ and √2.
     const ROOT: u64 = 0x3fe6_a09e_667f_3bcd;
     const ONE: u64 = 1023 << 52;
-    // 2⁵² with an integer in its low bits is the sum of both.
+    // The sum of 2⁵² and an integer has the integer in its low bits.
     const WHOLE: f64 = 4_503_599_627_370_496.0;
     let x = if x > f64::MIN_POSITIVE { x } else { f64::MIN_POSITIVE };
     let shifted = x.to_bits() + (ONE - ROOT);
@@ -66,10 +67,10 @@ pub(crate) fn minus_ln(x: f64) -> f64 {
     -(n * LN2_HIGH + (n * LN2_LOW + 2.0 * f * p))
 }
 
-/// Lanes of the widest vectors, on every machine.
+/// Lanes of the widest supported vectors; used on every machine.
 const LANES: usize = 8;
 
-/// Replaces a by softmax(a) and returns log Σ_c exp(a_c).
+/// Replaces the vector a by softmax(a) and returns log Σ_c exp(a_c).
 pub(crate) fn softmax(values: &mut [f64]) -> f64 {
     struct Softmax<'a>(&'a mut [f64]);
     impl WithSimd for Softmax<'_> {
@@ -85,7 +86,8 @@ pub(crate) fn softmax(values: &mut [f64]) -> f64 {
                     *largest = if *value > *largest { *value } else { *largest };
                 }
             }
-            // A NaN need not be the largest value, but it makes the sum NaN, and so all results.
+            // A NaN may not be the largest value, but it makes the sum NaN, and therefore all
+            // results.
             let shift = largest.into_iter().fold(f64::NEG_INFINITY, f64::max);
             let mut sums = [0.0; LANES];
             for values in whole.iter_mut() {
@@ -149,7 +151,7 @@ mod tests {
                 assert!((value - given.exp() / sum).abs() <= 2e-14 * value);
             }
         }
-        // In a whole vector, and in the remainder.
+        // A bad value in a whole vector, and one in the remainder.
         for (at, bad) in [0, 1, 8].into_iter().flat_map(|at| [(at, f64::NAN), (at, f64::INFINITY)])
         {
             for n in [2, 9].into_iter().filter(|n| *n > at) {

@@ -1,18 +1,21 @@
 //! Constants of the exponential function for vectors of both precisions.
 
-/// Constants of exp(x) = 2ⁿ exp(r), n the integer nearest to x/ln 2, for vectors of any width.
+/// Constants for exp(x) = 2ⁿ exp(r), where n is the integer nearest to x/ln 2, for vectors of any
+/// width.
 pub(super) trait Exponential: Sized + 'static {
-    /// Numbers of this size are integers; the low bits of ROUND + n are the exponent of 2ⁿ.
+    /// Floating-point numbers of this size are integers; the low bits of ROUND + n hold the
+    /// exponent of 2ⁿ.
     const ROUND: Self;
-    /// ln 2 in two parts, the first with trailing zeros: n · LN2_HIGH is exact.
+    /// ln 2 in two parts. This one ends in zero bits, so that n · LN2_HIGH is exact.
     const LN2_HIGH: Self;
-    /// The rest of ln 2.
+    /// The other part of ln 2.
     const LN2_LOW: Self;
-    /// Smaller numbers count as this one: products of the exponential stay normal.
+    /// Smaller arguments are raised to this one, so that products with the exponential stay normal
+    /// numbers.
     const LEAST: Self;
-    /// Taylor's polynomial, the highest degree first.
+    /// The Taylor polynomial, starting with the highest degree.
     const TAYLOR: &[Self];
-    /// 2ⁿ of ROUND + n.
+    /// Computes 2ⁿ from ROUND + n.
     fn power(shifted: Self) -> Self;
 }
 

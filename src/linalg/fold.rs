@@ -1,21 +1,22 @@
-//! Folds of rows of numbers into one row, in vectors over the columns.
+//! Reductions of several rows of numbers to one row, vectorised over the columns.
 
 use std::array::from_fn;
 
 use pulp::Simd;
 
-/// Vectors folded in registers at a time: enough that no step waits for another.
+/// Number of vectors that are accumulated in registers together: enough that no operation waits for
+/// the previous one.
 const VECTORS: usize = 4;
 
-/// The operation for each row: `sum`\[j\] = op(`sum`\[j\], x, `row`\[j\]).
+/// The operation for one row: `sum`\[j\] = op(`sum`\[j\], x, `row`\[j\]).
 pub(crate) trait Reduction {
-    /// The fold of no rows.
+    /// The result for no rows.
     const EMPTY: f64;
-    /// One step.
+    /// Accumulates one vector of a row.
     fn step<S: Simd>(simd: S, sum: S::f64s, x: S::f64s, row: S::f64s) -> S::f64s;
 }
 
-/// Σ x row.
+/// Accumulates Σ x row.
 pub(crate) struct WeightedSum;
 
 impl Reduction for WeightedSum {
@@ -26,7 +27,7 @@ impl Reduction for WeightedSum {
     }
 }
 
-/// max of x + row.
+/// Accumulates the maximum of x + row.
 pub(crate) struct Max;
 
 impl Reduction for Max {
@@ -37,7 +38,8 @@ impl Reduction for Max {
     }
 }
 
-/// Folds (x, row) pairs into `sums`. A row may be longer than `sums`; its other values are ignored.
+/// Accumulates (x, row) pairs into `sums`. A row may be longer than `sums`; its further values are
+/// ignored.
 #[inline(always)]
 pub(crate) fn fold<'a, F: Reduction, S: Simd>(
     simd: S,
@@ -58,8 +60,9 @@ pub(crate) fn fold<'a, F: Reduction, S: Simd>(
     }
 }
 
-/// Folds N vectors of columns. The last vector overlaps the one before so that it is whole: columns
-/// in both are folded twice, with the same result, which is faster than a loop over single columns.
+/// Accumulates N vectors of columns. The last vector overlaps the one before it so that it is full.
+/// Columns in both are computed twice with the same result, which is faster than a loop over single
+/// columns.
 #[inline(always)]
 fn stretch<'a, F: Reduction, S: Simd, const N: usize>(
     simd: S,
@@ -81,7 +84,7 @@ fn stretch<'a, F: Reduction, S: Simd, const N: usize>(
     }
 }
 
-/// Folds fewer columns than fill a vector.
+/// Accumulates columns that do not fill a vector.
 #[inline(always)]
 fn short<'a, F: Reduction, S: Simd>(
     simd: S,

@@ -1,51 +1,52 @@
-//! Positions of the weights of features and labels, feature after feature.
+//! Positions of weights that are stored feature after feature, for some or all labels of a feature.
 
-/// Features with weights for at least a quarter of the labels get a row of all labels, because
-/// adding vectors is faster than adding single weights.
+/// A feature with weights for at least a quarter of the labels gets a full row with all labels,
+/// because adding vectors is faster than adding single weights.
 const DENSE_SHARE: usize = 4;
 
-/// Position of the weights of a feature: the first index and the number of weights, or [`ROW`] for
-/// a row of all labels.
+/// Position of a feature's weights: the index of the first weight, and the number of weights or
+/// [`ROW`] for a full row with all labels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place(u64);
 
-/// The number of weights that stands for a row.
+/// A number of weights that marks a full row.
 const ROW: u64 = u16::MAX as u64;
 
 impl Place {
-    /// Whether a feature with `n_weights` weights gets a row of all `n_labels` labels.
+    /// Whether a feature with `n_weights` weights gets a full row with all `n_labels` labels.
     pub fn needs_row(n_weights: usize, n_labels: usize) -> bool {
         n_weights > 0 && n_weights * DENSE_SHARE >= n_labels
     }
 
-    /// A row of all labels from `start` on.
+    /// A full row with all labels, which begins at `start`.
     pub fn row(start: usize) -> Self {
         Self((start as u64) << 16 | ROW)
     }
 
-    /// The weights of `n_weights` labels from `start` on; fewer than 65,535.
+    /// The weights of `n_weights` single labels, which begin at `start`; `n_weights` must be below
+    /// 65,535.
     pub fn single(start: usize, n_weights: usize) -> Self {
         debug_assert!((n_weights as u64) < ROW);
         Self((start as u64) << 16 | n_weights as u64)
     }
 
-    /// The first weight.
+    /// The index of the first weight.
     pub fn start(self) -> usize {
         (self.0 >> 16) as usize
     }
 
-    /// Number of weights that are not in a row.
+    /// Number of weights, unless this is a full row.
     pub fn len(self) -> usize {
         (self.0 & ROW) as usize
     }
 
-    /// Whether the weights are a row of all labels.
+    /// Whether this is a full row with all labels.
     pub fn is_row(self) -> bool {
         self.0 & ROW == ROW
     }
 }
 
-/// scores\[label\] += x weight for each of the labels.
+/// scores\[label\] += x · weight for each label and its weight.
 #[inline(always)]
 pub(crate) fn add_scores(x: f64, labels: &[u16], weights: &[f64], scores: &mut [f64]) {
     for (label, weight) in labels.iter().zip(weights) {

@@ -4,7 +4,8 @@ use std::ops::{Deref, DerefMut};
 
 use crate::data::Real;
 
-/// Bytes of a cache line. The widest vectors are as wide, and cross lines unless aligned.
+/// Size of a cache line in bytes. The widest vectors have the same size; unaligned ones cross two
+/// lines.
 const LINE: usize = 64;
 
 /// A buffer aligned to a cache line.
@@ -16,7 +17,7 @@ pub(crate) struct Aligned<T> {
 }
 
 impl<T: Real> Aligned<T> {
-    /// `len` zeros.
+    /// A buffer of `len` zeros.
     pub fn zeros(len: usize) -> Self {
         let values = vec![T::zero(); len + LINE / size_of::<T>()];
         let start = values.as_ptr().align_offset(LINE).min(values.len() - len);
@@ -38,11 +39,11 @@ impl<T> DerefMut for Aligned<T> {
     }
 }
 
-/// Rows that are copied together: their values fill a few cache lines of a row of the result, and
-/// the lines that they come from stay in the first-level cache for the next rows.
+/// Number of rows copied together. Their values fill a few cache lines in a row of the result, and
+/// the lines that they are read from stay in the first-level cache for the following rows.
 const ROWS_PER_COPY: usize = 32;
 
-/// Writes column j of `from` to row j of `to`; rows begin `from_stride` and `to_stride` values
+/// Writes column j of `from` to row j of `to`. Rows begin `from_stride` and `to_stride` values
 /// apart. `from` has as many columns as `to` has rows; the rest of each row of `to` is unchanged.
 pub(crate) fn transpose<A: Real, B: Real>(
     from: &[A],
@@ -75,7 +76,7 @@ mod tests {
                 assert_eq!(*value, expected, "{n_rows} x {n_cols}, {column}, {at}");
             }
         }
-        // A subset of the columns, from `half` on.
+        // Only the columns from `half` on.
         let half = n_cols / 2;
         let mut some = vec![0.0; n_rows * (n_cols - half)];
         transpose(&from[half..], from_stride, &mut some, n_rows);

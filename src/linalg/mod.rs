@@ -1,10 +1,11 @@
 //! Kernels on vectors and matrices, dense and sparse: products of rows with packed weights,
 //! weighted sums of rows, norms, factorisations.
 //!
-//! Register tiles for products and sums are written once over `pulp`'s vectors and dispatched at
+//! The inner loops of products and sums are written once over `pulp`'s vectors, and dispatched at
 //! run time to the processor's instructions (AVX-512, AVX2, NEON). Each score is the sum over the
 //! inputs in order. A constant input comes last, or first if it is not stored with the others. This
-//! order, and the split of the rows, depend only on the rows, so results do not depend on threads.
+//! order and the split of the rows depend only on the rows, so results do not depend on the number
+//! of threads.
 
 pub(crate) mod cholesky;
 mod exponential;

@@ -1,33 +1,33 @@
-//! Sums of outer products of rows, in tiles that stay in registers: C += Σ_k a_k b_kᵀ.
+//! Sums of outer products of rows, C += Σ_k a_k b_kᵀ, computed in tiles that stay in registers.
 
 use pulp::Simd;
 use rayon::prelude::*;
 
 use super::{Kernel, Lane};
 
-/// Rows of all three matrices are padded to a multiple of this many values: the widest vector of
-/// any processor.
+/// Rows of all three matrices are padded to a multiple of this many values, the width of the widest
+/// vector of any processor.
 pub(crate) const PADDING: usize = 8;
-/// Vectors in one row of a tile.
+/// Number of vectors in each row of a tile.
 const VECTORS: usize = 3;
-/// Rows of a tile.
+/// Number of rows in a tile.
 const ROWS: usize = 4;
-/// Rows of a matrix that one task adds to.
+/// Number of rows of C that one task updates.
 const BAND: usize = 64;
 
-/// A matrix by rows, each row starting `stride` values after the previous one; the stride is a
-/// multiple of [`PADDING`].
+/// A matrix stored row by row, with rows `stride` values apart; `stride` is a multiple of
+/// [`PADDING`].
 #[derive(Clone, Copy)]
 pub(crate) struct Strided<'a> {
     /// The values.
     pub values: &'a [f64],
-    /// Distance between the starts of two rows.
+    /// Distance between the starts of successive rows.
     pub stride: usize,
 }
 
-/// Adds Σ_k a_k b_kᵀ to some rows of the lower triangle of C, from row `first` on: each row up to
-/// the diagonal and at most a tile beyond. `c` holds only these rows, `n_rows` rows of `stride`
-/// values.
+/// Adds Σ_k a_k b_kᵀ to some rows of the lower triangle of C, beginning with row `first`. Each row
+/// is updated up to the diagonal and at most a tile beyond it. `c` holds only these `n_rows` rows,
+/// `stride` values apart.
 pub(crate) fn add_lower_products(
     c: &mut [f64],
     stride: usize,
@@ -39,7 +39,7 @@ pub(crate) fn add_lower_products(
     f64::dispatch(Products { c, stride, n_rows, first, a, b });
 }
 
-/// Adds Σ_k a_k a_kᵀ to the lower triangle of C, rows `stride` apart, in parallel over bands of its rows.
+/// Adds Σ_k a_k a_kᵀ to the lower triangle of C, whose rows are `stride` apart; works in parallel over bands of rows.
 pub(crate) fn add_lower_gram(c: &mut [f64], stride: usize, a: Strided<'_>) {
     c.par_chunks_mut(BAND * stride).enumerate().for_each(|(band, c)| {
         add_lower_products(c, stride, (c.len() / stride, band * BAND), a, a);
@@ -94,7 +94,7 @@ impl Kernel<f64> for Products<'_> {
     }
 }
 
-/// Adds to one tile of R rows and V vectors of columns.
+/// Updates one tile of R rows and V vectors of columns.
 #[inline(always)]
 fn tile<S: Simd, const R: usize, const V: usize>(
     simd: S,

@@ -1,4 +1,4 @@
-//! Packed weights that change between products, for dense rows.
+//! Packed weights for dense rows; the weights change between products.
 
 use std::array::from_fn;
 
@@ -7,16 +7,17 @@ use rayon::prelude::*;
 
 use super::{Aligned, Element, Kernel, Lane, transpose};
 
-/// Vectors in one row of a register tile, as in [`Panels`](super::Panels).
+/// Number of vectors in each row of a register tile, as in [`Panels`](super::Panels).
 const VECTORS: usize = 3;
-/// Minimum number of multiplications for a second thread: waking one costs some microseconds.
+/// Minimum number of multiplications for which a second thread pays; waking a thread costs some
+/// microseconds.
 const WORTHWHILE: usize = 1 << 19;
 
-/// Weights (features × classes) that change between products: contiguous panels as wide as a
-/// register tile, padded with zeros to whole vectors.
+/// Weights (features × classes) that change between products. They are stored in contiguous panels
+/// as wide as a register tile, padded with zeros to whole vectors.
 ///
-/// A panel is updated and then read for the next scores while it is in the cache. Threads take
-/// whole panels, so results do not depend on their number.
+/// A panel is updated, and then read for the next scores while it is still in the cache. Each
+/// thread processes whole panels, so results do not depend on the number of threads.
 #[derive(Debug)]
 pub(crate) struct PanelWeights<T> {
     values: Aligned<T>,
@@ -25,14 +26,14 @@ pub(crate) struct PanelWeights<T> {
     width: usize,
 }
 
-/// A sum of outer products x_i δ_iᵀ, to be added to weights.
+/// A sum of outer products x_i δ_iᵀ to add to the weights.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Update<'a, T> {
-    /// Rows x_i, `n_features` each.
+    /// The rows x_i, with `n_features` values each.
     pub rows: &'a [T],
-    /// δ_i for each row, as long as the padded classes.
+    /// δ_i for each row, padded like the classes.
     pub changes: &'a [T],
-    /// The rows whose δ_i is not 0.
+    /// The indices of the rows whose δ_i is not 0.
     pub changed: &'a [usize],
 }
 
@@ -56,7 +57,7 @@ impl<T: Element> PanelWeights<T> {
         self.values.fill(T::zero());
     }
 
-    /// The weights class after class.
+    /// Returns the weights class after class.
     pub fn by_class(&self, n_classes: usize) -> Vec<f64> {
         let mut by_class = Vec::new();
         self.copy_by_class(n_classes, &mut by_class);
@@ -73,7 +74,7 @@ impl<T: Element> PanelWeights<T> {
         }
     }
 
-    /// Sets the weights to those given class after class.
+    /// Sets the weights to `by_class`, which holds them class after class.
     pub fn load(&mut self, by_class: &[f64]) {
         let Self { n_features, width, .. } = *self;
         let panels = self.values.chunks_mut(n_features * width);
@@ -82,7 +83,7 @@ impl<T: Element> PanelWeights<T> {
         }
     }
 
-    /// Sets the weights to rounded copies of others of the same shape.
+    /// Sets the weights to those of `exact`, which has the same shape, rounded to this precision.
     pub fn narrow(&mut self, exact: &PanelWeights<f64>) {
         self.load(&exact.by_class(self.padded.min(exact.padded)));
     }
@@ -112,7 +113,7 @@ impl<T: Element> PanelWeights<T> {
         (self.n_features * first + class - first, self.width.min(self.padded - first))
     }
 
-    /// All weights in some order.
+    /// All weights, in the order in which they are stored.
     pub fn values(&self) -> &[T] {
         &self.values
     }
@@ -122,7 +123,7 @@ impl<T: Element> PanelWeights<T> {
         self.n_features
     }
 
-    /// Number of classes with the padding.
+    /// Number of classes including the padding.
     pub fn padded(&self) -> usize {
         self.padded
     }
@@ -142,8 +143,9 @@ impl<T: Element> PanelWeights<T> {
         });
     }
 
-    /// Writes the scores of `rows` (`n_features` each): for each panel of classes, row by row.
-    /// `constant`, if any, is the value of the last feature of all rows, which is then not stored.
+    /// Writes the scores of `rows` (`n_features` values each), panel after panel of classes, and
+    /// row after row within a panel. If `constant` is given, it is the value of every row's last
+    /// feature, which is then not stored in `rows`.
     pub fn score(&self, rows: &[T], constant: Option<T>, scores: &mut [T]) {
         let (n_features, width) = (self.n_features, self.width);
         let n_rows = scores.len() / self.padded;
@@ -169,7 +171,7 @@ impl<T: Element> PanelWeights<T> {
     }
 }
 
-/// Calls `work` on each item, in parallel if there are enough multiplications.
+/// Calls `work` on each item, in parallel if there are enough multiplications to pay for it.
 fn for_each<I: Send>(
     items: impl Iterator<Item = I>,
     multiplications: usize,
@@ -218,7 +220,7 @@ impl<T: Element> AddUpdate<'_, T> {
             let mut n_terms = 0;
             for &row in rows {
                 let change = &update.changes[row * padded + first..][..V * T::LANES];
-                // Losses that count few classes leave most panels of most rows unchanged.
+                // Losses that involve few classes leave most panels of most rows unchanged.
                 if change.iter().fold(false, |some, x| some | (*x != T::zero())) {
                     terms[n_terms] = (row * n_features, row * padded + first);
                     n_terms += 1;
@@ -229,10 +231,10 @@ impl<T: Element> AddUpdate<'_, T> {
     }
 }
 
-/// Rows that a tile processes at a time: their indices are kept on the stack.
+/// Maximum number of rows that a tile processes together; their indices are kept on the stack.
 const LARGEST_BATCH: usize = 64;
 
-/// Adds the outer products whose rows and changes start at `terms`.
+/// Adds the outer products of the rows and changes that begin at the positions in `terms`.
 #[inline(always)]
 fn add_all<S: Simd, T: Lane<S> + Element, const V: usize>(
     simd: S,
@@ -286,7 +288,7 @@ fn add_outer<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
 struct Score<'a, T> {
     weights: &'a [T],
     rows: &'a [T],
-    /// The value of the last feature of all rows, if it is not stored.
+    /// The value of the last feature of all rows, if it is not stored in them.
     constant: Option<T>,
     scores: &'a mut [T],
     n_features: usize,
@@ -383,7 +385,7 @@ mod tests {
         let rows: Vec<T> = (0..n_rows * n_features).map(|i| T::narrow(number(i))).collect();
         let is_changed =
             |row: usize, class: usize| row % 3 != 1 && (!sparse || class % 5 == row % 5);
-        // One more row than is used, twice over.
+        // Two more rows than are used.
         let mut changes = vec![T::zero(); (n_rows + 2) * padded];
         let mut expected = vec![0.0; n_features * n_classes];
         for class in 0..n_classes {

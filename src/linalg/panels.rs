@@ -7,14 +7,16 @@ use rayon::prelude::*;
 
 use super::{Aligned, Element, Kernel, Lane};
 
-/// Vectors in one row of a register tile: with 8 rows the tile has 24 sums, of the 32 registers of
-/// AVX-512; with 4 rows 12, of the 16 of AVX2. The rest holds the weights and a broadcast value.
+/// Number of vectors in each row of a register tile. On AVX-512, a tile of 8 rows keeps 24 sums in
+/// the 32 registers; on AVX2, a tile of 4 rows keeps 12 sums in the 16 registers. The other
+/// registers hold the weights and a broadcast value.
 const VECTORS: usize = 3;
-/// Inputs per pass of the tile: the weights that it reads stay in the second-level cache.
+/// Inputs per pass of the tile; their weights stay in the second-level cache.
 const DEPTH: usize = 1024;
-/// Inputs that a thread packs at a time: few enough to share the work, enough to be worth a task.
+/// Number of inputs that a task packs: few enough to share the work between threads, and enough to
+/// be worth a task.
 const PACKED: usize = 128;
-/// Widest panel in values: [`VECTORS`] of 16 single-precision lanes.
+/// Width of the widest panel in values: [`VECTORS`] vectors of 16 single-precision lanes.
 const WIDEST: usize = VECTORS * 16;
 
 /// Weights (inputs × outputs) packed for products with rows: contiguous panels as wide as a
@@ -38,7 +40,7 @@ impl<T: Element> Panels<T> {
         self.values.is_empty()
     }
 
-    /// Copies the weights in, in parallel: those of an input begin at `start(input)`, `stride` apart.
+    /// Copies the weights in, in parallel. The weights of an input begin at `start(input)` and lie `stride` apart.
     pub fn pack(&mut self, weights: &[f64], start: impl Fn(usize) -> usize + Sync, stride: usize) {
         let (n_inputs, n_outputs) = (self.n_inputs, self.n_outputs);
         let (lanes, mut rest) = (T::lanes(), &mut self.values[..]);
@@ -59,7 +61,8 @@ impl<T: Element> Panels<T> {
         }
     }
 
-    /// Adds the scores of dense rows (contiguous, `n_inputs` each) to `scores` (`n_outputs` each).
+    /// Adds the scores of dense rows to `scores`. Rows are contiguous, with `n_inputs` values each;
+    /// each row has `n_outputs` scores.
     pub fn add_scores(&self, rows: &[T], scores: &mut [f64]) {
         T::dispatch(Product { weights: self, rows, scores });
     }
@@ -69,7 +72,7 @@ impl<T: Element> Panels<T> {
         T::dispatch(SparseProduct { weights: self, columns, values, scores });
     }
 
-    /// Panels of `lanes`-wide vectors, each with its first output.
+    /// The panels for vectors with this number of lanes, each with its first output.
     fn panels(&self, lanes: usize) -> impl Iterator<Item = (usize, &[T])> {
         let (n_inputs, n_outputs) = (self.n_inputs, self.n_outputs);
         (0..n_outputs).step_by(VECTORS * lanes).map(move |first| {
@@ -134,7 +137,7 @@ impl Out<'_> {
     }
 }
 
-/// Multiplies all rows by one panel, in tiles of as many rows as the registers hold.
+/// Multiplies all rows by one panel, in tiles of as many rows as fit the registers.
 #[inline(always)]
 fn tall<S: Simd, T: Lane<S> + Element, const V: usize>(
     simd: S,
@@ -148,9 +151,9 @@ fn tall<S: Simd, T: Lane<S> + Element, const V: usize>(
         let end = (start + DEPTH).min(n_inputs);
         let weights = &panel[start * V..end * V];
         let part = |row: usize| &rows[row * n_inputs + start..row * n_inputs + end];
-        // Each weight that is read serves a whole tile of rows. The remaining rows go one by one: a
-        // score is the same sum in the same order for any tile, so results do not depend on the
-        // split.
+        // Each weight that is read serves a whole tile of rows. The remaining rows are processed
+        // one by one. A score is the same sum in the same order in any tile, so results do not
+        // depend on how the rows are split.
         let mut row = 0;
         while S::REGISTER_COUNT >= 32 && row + 8 <= n_rows {
             tile::<S, T, V, 8>(simd, from_fn(|i| part(row + i)), weights, row, &mut out);

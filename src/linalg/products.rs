@@ -1,7 +1,8 @@
 //! Products of sparse or dense rows with dense matrices. Every stored entry is visited once, and no
 //! row is converted to a dense one.
 //!
-//! Matrices are slices, row by row: the rows of B belong to the columns of X.
+//! Matrices are slices stored row by row. B and S have one row of `width` values per column or row
+//! of X.
 
 use super::vectors::{axpy, dot};
 use crate::data::Rows;
@@ -9,7 +10,7 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::parallel::{fill_rows, sum_rows};
 
-/// X B for B with `width` values per column of X.
+/// X B, where B has `width` values per column of X.
 pub fn multiply(
     rows: &impl Rows,
     b: &[f64],
@@ -25,7 +26,7 @@ pub fn multiply(
     Ok(product)
 }
 
-/// Xᵀ S for S with `width` values per row of X.
+/// Xᵀ S, where S has `width` values per row of X.
 pub fn multiply_transposed(
     rows: &impl Rows,
     s: &[f64],
@@ -35,7 +36,7 @@ pub fn multiply_transposed(
     transposed(rows, s, width, |value| value, interrupt)
 }
 
-/// (X∘X)ᵀ S, each entry of X squared, for S with `width` values per row of X.
+/// (X∘X)ᵀ S: like [`multiply_transposed`] with every entry of X squared.
 pub fn multiply_squared_transposed(
     rows: &impl Rows,
     s: &[f64],
@@ -62,7 +63,7 @@ fn transposed(
     })
 }
 
-/// X Xᵀ B for B with `width` values per row of X.
+/// X Xᵀ B, where B has `width` values per row of X.
 pub fn gram_product(
     rows: &impl Rows,
     b: &[f64],
@@ -73,7 +74,7 @@ pub fn gram_product(
     multiply(rows, &transposed, width, interrupt)
 }
 
-/// M v for a dense M whose rows are as long as v.
+/// M v for a dense M with rows as long as v.
 pub(crate) fn matrix_vector(matrix: &[f64], v: &[f64]) -> Vec<f64> {
     matrix.chunks_exact(v.len()).map(|row| dot(row, v)).collect()
 }

@@ -5,15 +5,15 @@ use pulp::Simd;
 use super::SparseRows;
 use super::{Element, Kernel};
 
-/// Bytes of one class in a tile of columns: the tile of a hundred classes stays in the first-level cache.
+/// Bytes per class in a tile of columns: the tiles of a hundred classes stay in the first-level cache.
 const TILE_BYTES: usize = 256;
 
-/// Columns of a tile.
+/// Number of columns in a tile.
 pub(crate) const TILE: usize = TILE_BYTES / size_of::<f64>();
 
-/// Values of dense rows as they are multiplied in double precision.
+/// Values of dense rows, converted to double precision for products.
 pub(crate) trait Widened: Element {
-    /// The values in double precision; `buffer` holds them if they have to be converted.
+    /// The values in double precision; `buffer` holds them if a conversion is necessary.
     fn in_double<'a>(values: &'a [Self], buffer: &'a mut Vec<f64>) -> &'a [f64];
 }
 
@@ -31,8 +31,8 @@ impl Widened for f64 {
     }
 }
 
-/// image\[class\]\[column\] += Σ_i δ_i\[class\] · rows\[i\]\[first_col + column\] for a tile of
-/// columns, row by row; `image` has `stride` columns for each class.
+/// image\[class\]\[column\] += Σ_i δ_i\[class\] · rows\[i\]\[first_col + column\] for the columns
+/// of one tile, row by row; `image` has `stride` columns per class.
 pub(crate) fn scatter(
     rows: &[f64],
     n_cols: usize,
@@ -79,12 +79,12 @@ impl Kernel<f64> for Scatter<'_> {
     }
 }
 
-/// Number of rows by which the prefetch runs ahead.
+/// Number of rows between the prefetched row and the current one.
 const AHEAD: usize = 8;
 
-/// Prefetches a tile of values from `start` on: rows lie too far apart for the processor to predict
-/// them (measured: saves a tenth of an iteration on two threads, whose caches each hold half of the
-/// rows).
+/// Prefetches a tile of values that begins at `start`. Rows are too far apart for the processor's
+/// own prefetching. Measured: saves a tenth of an iteration on two threads, whose caches each hold
+/// half of the rows.
 #[inline(always)]
 fn prefetch_tile(rows: &[f64], start: usize) {
     for line in 0..=TILE_BYTES / 64 {
@@ -92,20 +92,20 @@ fn prefetch_tile(rows: &[f64], start: usize) {
     }
 }
 
-/// Asks for the cache line of a value, if there is one at this place.
+/// Prefetches the cache line of a value, if `place` is within the slice.
 #[inline(always)]
 pub(crate) fn prefetch<T>(values: &[T], place: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(value) = values.get(place) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing, and the address is that of a value.
+        // SAFETY: a prefetch reads nothing, and the address belongs to a value of the slice.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (values, place);
 }
 
-/// Processes a tile of V vectors, which stay in registers for all classes.
+/// Processes a tile of V vectors, which stay in registers while all classes are updated.
 #[inline(always)]
 fn add_tile<S: Simd, const V: usize>(simd: S, row: &[f64], dual: &[(u32, f64)], image: &mut [f64]) {
     let Some(values) = S::as_simd_f64s(row).0.first_chunk::<V>() else { return };
@@ -119,7 +119,7 @@ fn add_tile<S: Simd, const V: usize>(simd: S, row: &[f64], dual: &[(u32, f64)], 
     }
 }
 
-/// Processes the last tile, which is the only one for rows shorter than a tile.
+/// Processes the last tile, which may be narrower. Rows shorter than a tile have only this one.
 #[inline(always)]
 fn add_narrow(row: &[f64], dual: &[(u32, f64)], image: &mut [f64], stride: usize) {
     for &(class, coefficient) in dual {

@@ -12,26 +12,26 @@ use crate::error::{Error, Result};
 /// The environment variable that chooses the instruction set of all kernels.
 const VARIABLE: &str = "DUALGAP_SIMD";
 
-/// Its values; the first is the default.
+/// The values of the variable; the first is the default.
 const NAMES: [&str; 4] = ["auto", "avx512", "avx2", "scalar"];
 
-/// The instruction set of all kernels of this process: the one that `DUALGAP_SIMD` names, or else
-/// the widest of this machine.
+/// The instruction set of all kernels in this process: the one named by `DUALGAP_SIMD`, or the
+/// widest that this machine supports.
 ///
-/// Kernels sum in vectors, so models from different instruction sets differ in their last digits.
-/// The choice is made once per process, so one fit cannot mix two sets.
+/// Kernels sum in vectors, so models computed with different instruction sets differ in their last
+/// digits. The choice is made once per process, so that a fit never mixes two instruction sets.
 pub(crate) fn arch() -> Arch {
     static CHOSEN: OnceLock<Arch> = OnceLock::new();
-    // `instruction_set` has reported unknown names when the process started.
+    // `instruction_set` reported unknown names when the process started.
     *CHOSEN.get_or_init(|| chosen().unwrap_or_else(|_| Arch::new()))
 }
 
-/// The name of the instruction set that the kernels of this process use: `avx512`, `avx2`, `neon`,
-/// `scalar`.
+/// The name of the instruction set that the kernels of this process use: `avx512`, `avx2`, `neon`
+/// or `scalar`.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming `DUALGAP_SIMD` if it is none of `auto`, `avx512`, `avx2` and
-/// `scalar`, or one that this machine does not have.
+/// [`Error::InvalidArgument`] naming `DUALGAP_SIMD` if its value is not one of `auto`, `avx512`,
+/// `avx2` and `scalar`, or if this machine does not support that instruction set.
 pub fn instruction_set() -> Result<&'static str> {
     chosen().map(|_| match arch() {
         Arch::Scalar => "scalar",
@@ -69,9 +69,9 @@ fn parse(name: &str) -> Result<Arch> {
 
 /// A stored value that kernels can process in vectors.
 pub trait Element: Real {
-    /// Runs the kernel with the widest vectors of this machine.
+    /// Runs the kernel with the widest vectors of the chosen instruction set.
     fn dispatch<K: Kernel<Self>>(kernel: K) -> K::Output;
-    /// Number of values in a vector of that width.
+    /// Number of values in such a vector.
     fn lanes() -> usize;
 }
 
@@ -79,7 +79,8 @@ pub trait Element: Real {
 pub trait Kernel<T> {
     /// The result type.
     type Output;
-    /// Runs the computation. All functions that it calls must be inlined.
+    /// Runs the computation. All functions that it calls must be inlined, or they are compiled
+    /// without vector instructions.
     fn compute<S: Simd>(self, simd: S) -> Self::Output
     where
         T: Lane<S>;
@@ -89,7 +90,7 @@ pub trait Kernel<T> {
 pub trait Lane<S: Simd>: Real {
     /// A vector.
     type Vector: Copy;
-    /// Values in a vector.
+    /// Number of values in a vector.
     const LANES: usize;
     /// A vector with the same value in all lanes.
     fn splat(simd: S, value: Self) -> Self::Vector;
@@ -99,25 +100,26 @@ pub trait Lane<S: Simd>: Real {
     fn plus(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// a·b.
     fn times(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// a/b.
+    /// a / b.
     fn over(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// The larger of each pair of values.
     fn larger(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// The smaller of each pair of values.
     fn smaller(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// The largest value.
+    /// The largest value of a vector.
     fn largest(simd: S, vector: Self::Vector) -> Self;
-    /// exp(x) for x ≤ 0, to about the precision of the values; for x so small that it underflows, a tiny number.
+    /// exp(x) for x ≤ 0, accurate to about the precision of the values. If x is so small that exp(x) underflows,
+    /// returns a tiny number.
     fn exponential(simd: S, x: Self::Vector) -> Self::Vector;
     /// a·b + c.
     fn fused(simd: S, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
-    /// The values of vectors.
+    /// The values of a slice of vectors.
     fn values_mut(vectors: &mut [Self::Vector]) -> &mut [Self];
-    /// A vector from fewer values than it holds, padded with zeros.
+    /// A vector filled with fewer values than it holds, padded with zeros.
     fn partial(simd: S, values: &[Self]) -> Self::Vector;
-    /// Whole vectors, and the remaining values.
+    /// Splits a slice into whole vectors and the remaining values.
     fn vectors(values: &[Self]) -> (&[Self::Vector], &[Self]);
-    /// Whole vectors, and the remaining values.
+    /// Splits a mutable slice into whole vectors and the remaining values.
     fn vectors_mut(values: &mut [Self]) -> (&mut [Self::Vector], &mut [Self]);
 }
 

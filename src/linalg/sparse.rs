@@ -1,26 +1,27 @@
 //! Sparse vectors as (index, value) pairs, and sequences of them.
 
-/// A sparse vector: (index, value) pairs without zeros. Sums and differences are sorted by index; a
-/// vertex of a polytope or the image of a row may come in any order.
+/// A sparse vector: (index, value) pairs without zero values. Sums and differences are sorted by
+/// index; a vertex of a polytope or the image of a row may be in any order.
 pub type Sparse = Vec<(u32, f64)>;
 
-/// ⟨dense, sparse⟩ in a single sum, in the order of the sparse vector.
+/// ⟨dense, sparse⟩, summed term by term in the order of the sparse vector.
 pub fn dot(dense: &[f64], sparse: &[(u32, f64)]) -> f64 {
     sparse.iter().map(|(index, value)| value * dense[*index as usize]).sum()
 }
 
-/// ‖sparse‖² in a single sum, in order.
+/// ‖sparse‖², summed term by term in order.
 pub fn squared_norm(sparse: &[(u32, f64)]) -> f64 {
     sparse.iter().map(|(_, value)| value * value).sum()
 }
 
-/// target = a − b, all sorted by index.
+/// target = a − b; all three are sorted by index.
 pub fn subtract(a: &[(u32, f64)], b: &[(u32, f64)], target: &mut Sparse) {
     target.clear();
     merge(a, b, -1.0, 0.0, target);
 }
 
-/// target += scale · other, both sorted by index; drops values within `dust` of 0.
+/// target += scale · other, both sorted by index. Drops values of at most `dust` in absolute value.
+/// `spare` is scratch memory.
 pub fn add(target: &mut Sparse, scale: f64, other: &[(u32, f64)], dust: f64, spare: &mut Sparse) {
     spare.clear();
     merge(target, other, scale, dust, spare);
@@ -49,7 +50,7 @@ fn merge(a: &[(u32, f64)], b: &[(u32, f64)], scale: f64, dust: f64, target: &mut
     }
 }
 
-/// Writes the union of two sorted sets of indices to the first.
+/// Replaces the sorted set `indices` by its union with the indices of a sorted sparse vector.
 pub fn unite(indices: &mut Vec<u32>, sparse: &[(u32, f64)]) {
     let old = indices.len();
     for (index, _) in sparse {
@@ -62,10 +63,10 @@ pub fn unite(indices: &mut Vec<u32>, sparse: &[(u32, f64)]) {
     }
 }
 
-/// Sparse vectors of consecutive examples.
+/// The sparse vectors of consecutive examples.
 #[derive(Debug, Clone, Default)]
 pub struct SparseRows {
-    /// The first example.
+    /// The number of the first example.
     pub first: usize,
     ends: Vec<usize>,
     entries: Sparse,
@@ -85,7 +86,7 @@ impl SparseRows {
         self.ends.push(self.entries.len());
     }
 
-    /// Appends the vectors of `other`, which continue after these.
+    /// Appends the vectors of `other`, whose examples follow these.
     pub fn append(&mut self, other: &Self) {
         let offset = self.entries.len();
         self.entries.extend_from_slice(&other.entries);

@@ -1,4 +1,4 @@
-//! Sums in weight space that touch few of many weights.
+//! Vectors in weight space in which only few of many weights are written.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use pulp::{Simd, WithSimd};
 
 use super::simd::arch;
 
-/// Weights that are cleared and read together: one mark per chunk takes little memory, and a chunk
-/// is a few whole vectors.
+/// Number of weights per chunk, the unit that is cleared and read. One mark per chunk takes little
+/// memory, and a chunk consists of a few whole vectors.
 const CHUNK_WEIGHTS: usize = 32;
 
-/// A vector in weight space that remembers which chunks were written, so that its norm, its sum
-/// with the weights and its clearing cost no more than the writes did.
+/// A vector in weight space that remembers which chunks were written. Computing its norm, adding it
+/// to the weights and clearing it therefore cost no more than the writes did.
 #[derive(Debug, Clone, Default)]
 pub struct TouchedVector {
     values: Vec<f64>,
@@ -36,7 +36,7 @@ impl TouchedVector {
         }
     }
 
-    /// The values from `start` on, marked as written.
+    /// The `len` values that begin at `start`; marks them as written.
     #[inline]
     pub fn piece(&mut self, start: usize, len: usize) -> &mut [f64] {
         for chunk in start / CHUNK_WEIGHTS..(start + len).div_ceil(CHUNK_WEIGHTS) {
@@ -58,17 +58,17 @@ impl TouchedVector {
         &self.values
     }
 
-    /// ‖image‖².
+    /// The squared norm of this vector.
     pub fn squared_norm(&self) -> f64 {
         arch().dispatch(SquaredNorm(self))
     }
 
-    /// target += scale image.
+    /// target += scale · this vector.
     pub fn add_to(&self, scale: f64, target: &mut [f64]) {
         arch().dispatch(AddTo { image: self, scale, target });
     }
 
-    /// The bounds of the chunks that were written.
+    /// The index ranges of the chunks that were written.
     fn chunks(&self) -> impl Iterator<Item = Range<usize>> {
         self.touched.iter().map(|chunk| {
             let start = *chunk as usize * CHUNK_WEIGHTS;

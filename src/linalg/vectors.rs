@@ -1,7 +1,7 @@
-//! Products and norms of dense vectors, in one place.
+//! Products and norms of dense vectors.
 //!
-//! A floating-point sum depends on the order of its terms, and every model depends on these sums,
-//! so each function fixes one order and names it:
+//! A floating-point sum depends on the order of its terms, and every model depends on these sums.
+//! Each function therefore fixes one order:
 //!
 //! | function | order |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | [`long_dot`] | [`dot`] of each piece of [`PIECE_VALUES`] values, pieces in parallel |
 //! | [`squared_norm`], [`along_difference`] | one sum for each piece of [`PIECE_VALUES`] values, pieces in parallel |
 //!
-//! [`axpy`], [`long_axpy`] and [`blend`] do not sum: `axpy` may replace any loop `y[i] += a * x[i]`
-//! without changing a bit.
+//! [`axpy`], [`long_axpy`] and [`blend`] do not sum: replacing a loop `y[i] += a * x[i]` by `axpy`
+//! does not change a bit of the result.
 
 use pulp::Simd;
 use rand::{RngExt, SeedableRng};
@@ -25,19 +25,20 @@ use super::Lane;
 use crate::data::Real;
 use crate::parallel::min_len;
 
-/// Values per piece of a reduction over weights.
+/// Number of values per piece of a sum over weights.
 pub(crate) const PIECE_VALUES: usize = 1 << 14;
 
-/// γ_n = n u / (1 − n u), which bounds the relative error of n roundings (Higham 2002, Lemma 3.1).
+/// γ_n = n u / (1 − n u), which bounds the relative error of n successive roundings (Higham 2002,
+/// Lemma 3.1).
 pub(crate) fn higham_gamma(n: usize) -> f64 {
     let error = n as f64 * (0.5 * f64::EPSILON);
     error / (1.0 - error)
 }
 
-/// Doubles processed together: one AVX-512 register, two of AVX2.
+/// Number of doubles processed together: one AVX-512 register, or two AVX2 registers.
 const LANES: usize = 8;
 
-/// ⟨a, b⟩, in [`LANES`] sums that the compiler can keep in vectors.
+/// ⟨a, b⟩ in [`LANES`] partial sums, which the compiler can keep in vectors.
 #[inline]
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
@@ -56,7 +57,7 @@ pub(crate) fn norm(v: &[f64]) -> f64 {
     dot(v, v).sqrt()
 }
 
-/// Scales to unit length and returns the former length; leaves the zero vector unchanged.
+/// Scales v to unit length and returns its former length; leaves the zero vector unchanged.
 pub(crate) fn normalise(v: &mut [f64]) -> f64 {
     let length = norm(v);
     if length > 0.0 {
@@ -88,19 +89,19 @@ pub(crate) fn larger_or_nan(a: f64, b: f64) -> f64 {
     if a.is_nan() || a > b { a } else { b }
 }
 
-/// ⟨a, b⟩ in a single sum, term by term, for vectors too short to gain from lanes.
+/// ⟨a, b⟩ summed term by term, for vectors too short to gain from several partial sums.
 #[inline(always)]
 pub(crate) fn dot_in_order(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// ‖v‖² in a single sum, term by term.
+/// ‖v‖² summed term by term.
 #[inline(always)]
 pub(crate) fn squared_norm_in_order(v: &[f64]) -> f64 {
     dot_in_order(v, v)
 }
 
-/// ‖w‖², summed in double precision over fixed pieces on all threads. The pieces do not depend on
+/// ‖w‖², summed in double precision over fixed pieces, on all threads. The pieces do not depend on
 /// the number of threads.
 pub(crate) fn squared_norm<T: Real>(weights: &[T]) -> f64 {
     let pieces: Vec<f64> = weights
@@ -111,7 +112,7 @@ pub(crate) fn squared_norm<T: Real>(weights: &[T]) -> f64 {
     pieces.iter().sum()
 }
 
-/// ⟨a, a − b⟩ and ‖a − b‖², summed in the same pieces.
+/// ⟨a, a − b⟩ and ‖a − b‖², summed in the same pieces as [`squared_norm`].
 pub(crate) fn along_difference(a: &[f64], b: &[f64]) -> (f64, f64) {
     let pieces: Vec<(f64, f64)> = a
         .par_chunks(PIECE_VALUES)
@@ -127,7 +128,7 @@ pub(crate) fn along_difference(a: &[f64], b: &[f64]) -> (f64, f64) {
     pieces.iter().fold((0.0, 0.0), |sum, piece| (sum.0 + piece.0, sum.1 + piece.1))
 }
 
-/// ⟨a, b⟩ on all threads; equal to [`dot`] for at most [`PIECE_VALUES`] values.
+/// ⟨a, b⟩ on all threads; identical to [`dot`] for at most [`PIECE_VALUES`] values.
 pub(crate) fn long_dot(a: &[f64], b: &[f64]) -> f64 {
     if a.len() <= PIECE_VALUES {
         return dot(a, b);
@@ -161,12 +162,13 @@ pub(crate) fn blend(y: &mut [f64], (a, b): (f64, f64), x: &[f64]) {
     });
 }
 
-/// ⟨a, b⟩ in four vectors of sums, for a kernel already compiled for this machine.
+/// ⟨a, b⟩ in four vectors of partial sums; inlined into kernels compiled for this machine.
 #[inline(always)]
 pub(crate) fn fused_dot<S: Simd, T: Lane<S>>(simd: S, a: &[T], b: &[T]) -> T {
     const PARTS: usize = 4;
     let ((a, a_left), (b, b_left)) = (T::vectors(a), T::vectors(b));
-    // Each multiply-add of a single sum would wait for the one before; four sums hide that latency.
+    // With a single sum, each multiply-add would wait for the previous one; four sums hide that
+    // latency.
     let mut sums = [T::splat(simd, T::zero()); PARTS];
     let ((a, a_last), (b, b_last)) = (a.as_chunks::<PARTS>(), b.as_chunks::<PARTS>());
     for (a, b) in a.iter().zip(b) {
@@ -182,8 +184,8 @@ pub(crate) fn fused_dot<S: Simd, T: Lane<S>>(simd: S, a: &[T], b: &[T]) -> T {
     a_left.iter().zip(b_left).fold(head, |sum, (a, b)| a.mul_add(*b, sum))
 }
 
-/// ⟨a, the first values of b⟩ in two vectors of sums: for rows of a few dozen features, four
-/// vectors would mostly be empty.
+/// ⟨a, the first values of b⟩ in two vectors of partial sums. For rows of a few dozen features,
+/// four vectors would be mostly empty.
 #[inline(always)]
 pub(crate) fn fused_dot_in_two<S: Simd>(simd: S, a: &[f64], b: &[f64]) -> f64 {
     let (a, a_rest) = S::as_simd_f64s(a);
@@ -200,7 +202,7 @@ pub(crate) const fn padded(length: usize) -> usize {
     length.div_ceil(LANES) * LANES
 }
 
-/// ⟨a, b⟩ of slices padded with zeros to a multiple of [`LANES`], so that the loop has no
+/// ⟨a, b⟩ for slices that are padded with zeros to a multiple of [`LANES`], so that the loop has no
 /// remainder.
 #[inline(always)]
 pub(crate) fn padded_dot(a: &[f64], b: &[f64]) -> f64 {
@@ -213,11 +215,11 @@ pub(crate) fn padded_dot(a: &[f64], b: &[f64]) -> f64 {
     in_pairs(sums)
 }
 
-/// y += scale x of padded slices.
+/// y += scale x for padded slices.
 #[inline(always)]
 pub(crate) fn padded_axpy(y: &mut [f64], scale: f64, x: &[f64]) {
     for (y, x) in y.as_chunks_mut::<LANES>().0.iter_mut().zip(lanes(x)) {
-        // A copy tells the compiler that x and y do not overlap.
+        // A copy of y tells the compiler that x and y do not overlap.
         let mut sum = *y;
         for lane in 0..LANES {
             sum[lane] += scale * x[lane];
@@ -231,7 +233,8 @@ fn lanes(values: &[f64]) -> &[[f64; LANES]] {
     values.as_chunks().0
 }
 
-/// Sums a register in the order that vector instructions use: halves, then halves of these.
+/// Sums a register in the order of vector instructions: adds its two halves, then the halves of the
+/// result.
 #[inline(always)]
 fn in_pairs([a, b, c, d, e, f, g, h]: [f64; LANES]) -> f64 {
     ((a + e) + (c + g)) + ((b + f) + (d + h))

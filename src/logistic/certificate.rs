@@ -1,4 +1,4 @@
-//! The certificate of a model: its objective, and the dual value of distributions that belong to it.
+//! The certificate of a model: its objective, and the dual value of one distribution over the classes per example.
 
 use super::certificate_pass::{Given, RowPass, given_moments};
 use super::terms::Terms;
@@ -8,14 +8,16 @@ use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::solve_semidefinite;
 use crate::run::Certificate;
 
-/// A share of the total weight: a violation of the intercept's constraint below it is mixed away at once.
+/// Largest violation of the intercept's constraint, as a share of the total weight, that is removed by mixing alone,
+/// without a tilt.
 pub(super) const VIOLATED: f64 = 1e-12;
 
-/// The objective of a model, rounded up, and the dual value of distributions, rounded down, both divided by Σ c_i.
+/// Returns the objective of a model, rounded up, and the dual value of distributions, rounded down, both divided by Σ
+/// c_i.
 ///
-/// The distributions are the softmax of the model's scores, or in proportion to those given. With an intercept they are
-/// first tilted to α_k (1 + δ_k − ⟨α, δ⟩), which meets the constraint Σ c_i (e_y − α_i) = 0 up to the violation's square,
-/// and then mixed with one distribution for all examples, which meets it exactly.
+/// The distributions are the softmax of the model's scores, or are proportional to `given`. With an intercept, they are
+/// first tilted to α_k (1 + δ_k − ⟨α, δ⟩), which meets the constraint Σ c_i (e_y − α_i) = 0 up to the square of the
+/// violation, and then mixed with one distribution that all examples share, which meets it exactly.
 ///
 /// # Errors
 /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -37,7 +39,7 @@ pub(super) fn certificate_and_terms(
 ) -> Result<(Certificate, Terms)> {
     let pass = RowPass::new(problem, model, given);
     if let (true, Some(given)) = (problem.intercept(), given) {
-        // Their tilt does not depend on the scores: one pass over the rows will do.
+        // The tilt of given distributions does not depend on the scores, so one pass over the rows suffices.
         let (residual, moments) = given_moments(problem, given);
         let tilt = tilt_of(problem, &residual, moments);
         let terms = pass.run(tilt.as_deref(), interrupt)?.0;
@@ -58,7 +60,7 @@ pub(super) fn certificate_and_terms(
     Ok((best, terms))
 }
 
-/// δ with (diag(Σ c_i α_i) − Σ c_i α_i α_iᵀ) δ = Σ c_i (e_y − α_i), as long as no distribution becomes negative.
+/// Solves (diag(Σ c_i α_i) − Σ c_i α_i α_iᵀ) δ = Σ c_i (e_y − α_i) for δ; None if a distribution could become negative.
 pub(super) fn tilt_of(
     problem: &LogisticProblem<'_>,
     residual: &[f64],
@@ -152,7 +154,7 @@ mod tests {
             model.intercepts[0] += 0.1;
             let found = certificate(problem, &model, None, &Interrupt::default()).unwrap();
             assert!(found.dual <= best.clone().unwrap().primal);
-            // Without the constraint, the "dual value" of the same distributions is above the optimum.
+            // Distributions that violate the constraint have a "dual value" above the optimum.
             let terms = sums(problem, &model);
             let norm = 0.5 * terms.image.iter().map(|v| v * v).sum::<f64>();
             assert!((terms.entropy - norm) / problem.total() > best.unwrap().primal);

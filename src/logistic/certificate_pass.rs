@@ -1,4 +1,4 @@
-//! The pass over all rows of a certificate.
+//! The pass over all rows that computes a certificate.
 
 use pulp::Simd;
 use rayon::prelude::*;
@@ -15,19 +15,19 @@ use crate::linalg::vectors::axpy;
 use crate::linalg::{Aligned, Element, Kernel, Widened, transpose};
 use crate::parallel::{is_worth_sharing, min_len};
 
-/// Classes up to which the tilt solves a system; above that it takes its diagonal.
+/// Maximum number of classes for which the tilt solves its whole system; with more, it uses only the diagonal.
 pub(super) const SOLVED: usize = 256;
-/// Rows that one thread takes at a time.
+/// Number of rows that one thread processes at a time.
 const PIECE: usize = 256;
-/// Rows whose residuals are kept until they are added to the image.
+/// Number of rows whose residuals are kept before they are added to the image.
 const CHUNK: usize = 16 * PIECE;
-/// Most stretches of columns that are added to at a time.
+/// Maximum number of column ranges that are updated in parallel.
 const STRETCHES: usize = 4;
 
-/// Appends the distribution of an example to an empty vector, up to a factor: a share of each class.
+/// Appends an example's distribution, one share per class, to an empty vector. Shares need not sum to 1.
 pub type Given<'g> = dyn Fn(usize, &mut Vec<f64>) + Sync + 'g;
 
-/// A pass over all rows at a model.
+/// A pass over all rows, given a model.
 pub(super) struct RowPass<'p, 'a> {
     problem: &'p LogisticProblem<'a>,
     given: Option<&'p Given<'p>>,
@@ -40,12 +40,12 @@ pub(super) struct RowPass<'p, 'a> {
     largest: (Vec<f64>, f64),
     /// A bound on the sum of the absolute products of any dense row.
     size: f64,
-    /// Numbers that a row's scores take, roughly.
+    /// Approximate number of values that the scores of one row read.
     n_numbers: usize,
 }
 
 impl<'p, 'a> RowPass<'p, 'a> {
-    /// One at a model, with its distributions or those given.
+    /// Prepares a pass for a model, with the given distributions, or with those of the model.
     pub fn new(
         problem: &'p LogisticProblem<'a>,
         model: &'p LogisticModel,
@@ -69,7 +69,7 @@ impl<'p, 'a> RowPass<'p, 'a> {
         Self { problem, given, weights, intercepts, padded, largest, size, n_numbers }
     }
 
-    /// The sums of the distributions, tilted or not, and the matrix of the tilt's system.
+    /// Returns the sums over the distributions, tilted if `tilt` is given, and the matrix of the tilt's system.
     pub fn run(&self, tilt: Option<&[f64]>, interrupt: &Interrupt) -> Result<(Terms, Vec<f64>)> {
         let (n, m) = (self.problem.n_examples(), self.problem.n_outputs());
         let (padded, d) = (self.padded, self.problem.n_features());
@@ -93,7 +93,7 @@ impl<'p, 'a> RowPass<'p, 'a> {
             }
             self.add_image(first, residuals, &mut image);
         }
-        // The image is a single sum.
+        // Each entry of the image is one sum over all rows.
         terms.depth += n;
         terms.image = vec![0.0; m * d];
         if d > 0 {
@@ -108,7 +108,7 @@ impl<'p, 'a> RowPass<'p, 'a> {
         let n_rows = residuals.len() / padded;
         let is_shared = is_worth_sharing(n_rows * self.n_numbers);
         let n_stretches = if is_shared { rayon::current_num_threads().min(STRETCHES) } else { 1 };
-        // Each entry is the sum over the rows in their order, wherever columns are cut.
+        // Each entry sums the rows in order, so the result does not depend on where the columns are cut.
         let cuts = match rows {
             Data::Csr32(rows) => rows.balanced_cuts(n_stretches),
             Data::Csr64(rows) => rows.balanced_cuts(n_stretches),
@@ -175,7 +175,7 @@ impl<'p, 'a> RowPass<'p, 'a> {
         gamma(n_values) * size + n_values as f64 * TINY
     }
 
-    /// Adds an example's part, but for the image, and replaces its scores by c (e_y − α).
+    /// Adds an example's terms to all sums except the image, and replaces its scores by c (e_y − α).
     #[inline(always)]
     fn add(
         &self,
@@ -208,7 +208,7 @@ impl<'p, 'a> RowPass<'p, 'a> {
         scores[..n_outputs].copy_from_slice(residual);
     }
 
-    /// Fetches the first weights of a sparse row, if there is one.
+    /// Prefetches the first weights of a sparse row, if the row exists.
     #[inline(always)]
     fn fetch<R: Real>(&self, rows: &Csr<'_, R>, row: usize) {
         if row < rows.n_rows() {
@@ -234,7 +234,7 @@ fn sparse_row<'r>(
     }
 }
 
-/// Some rows of a pass.
+/// Consecutive rows of a pass, processed by one thread.
 struct Piece<'k, 'p, 'a> {
     pass: &'k RowPass<'p, 'a>,
     first: usize,
@@ -265,7 +265,7 @@ impl Kernel<f64> for Piece<'_, '_, '_> {
     }
 }
 
-/// A stretch of the image's columns, to which a chunk of sparse rows is added.
+/// A range of the image's columns, to which a chunk of sparse rows is added.
 struct Stretch<'k> {
     rows: Data<'k>,
     first: usize,
@@ -340,12 +340,12 @@ fn add_moments(weight: f64, shares: &[f64], moments: &mut [f64]) {
     }
 }
 
-/// Sums over the rows of a piece, and work space.
+/// Sums over the rows of a piece, and buffers.
 struct Sums {
     own: Distribution,
     terms: Terms,
     moments: Vec<f64>,
-    /// A row in double precision, if it is stored in another.
+    /// A copy of the row in double precision, if it is stored in another precision.
     copied: Vec<f64>,
 }
 

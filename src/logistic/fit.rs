@@ -1,4 +1,4 @@
-//! One call for logistic regression: a method by name, its run, and the model.
+//! Fits logistic regression: selects a method by name, runs it and returns the model.
 
 use std::ops::ControlFlow;
 
@@ -20,19 +20,20 @@ use crate::solver::Target;
 /// The solvers of logistic regression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogisticMethod {
-    /// [`Self::DualDescent`] for sparse rows, until its passes stall, and [`Self::Newton`] for all others.
+    /// [`Self::DualDescent`] for sparse rows, followed by Newton's method if its passes stall; [`Self::Newton`] for
+    /// other rows.
     Auto(u64),
-    /// Dual block descent with its seed, for sparse rows.
+    /// Dual block descent with this seed, for sparse rows.
     DualDescent(u64),
     /// Newton's method.
     Newton,
 }
 
 impl LogisticMethod {
-    /// Names of all solvers; "auto" is the one to use when nothing speaks for another.
+    /// Names of all solvers; "auto" is the default.
     pub const NAMES: &[&str] = &["auto", "newton", "dual-descent"];
 
-    /// The solver of a name.
+    /// Returns the solver with this name.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::error::Error::InvalidArgument) naming `solver`.
@@ -45,10 +46,11 @@ impl LogisticMethod {
         })
     }
 
-    /// The method itself for a problem.
+    /// Returns the method for a problem, after checking that it can solve the problem.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `solver`: for dual block descent on dense rows, or on numbers out of its range.
+    /// [`Error::InvalidArgument`] naming `solver`: for dual block descent on dense rows, or for numbers outside its
+    /// range.
     pub fn resolve(self, problem: &LogisticProblem<'_>) -> Result<Self> {
         let suits = suits_dual_descent(problem);
         match self {
@@ -104,23 +106,23 @@ fn require_memory(problem: &LogisticProblem<'_>, method: LogisticMethod) -> Resu
     require(n_bytes(problem, newton), what, remedy)
 }
 
-/// A fit's model and record. Objectives are divided by Σ c_i.
+/// The model of a fit and the record of its run. Objectives are divided by Σ c_i.
 #[derive(Debug)]
 pub struct LogisticFit {
-    /// The model of the smallest objective.
+    /// The model with the smallest objective.
     pub model: LogisticModel,
-    /// The method.
+    /// The method that was used.
     pub method: LogisticMethod,
-    /// The record.
+    /// The record of the run.
     pub trace: Trace,
     /// The objective of W = 0.
     pub null_objective: f64,
 }
 
-/// Fits a model, from a start or from W = 0.
+/// Fits a model, starting at `start` or at W = 0.
 ///
 /// # Errors
-/// [`Interrupted`](Error::Interrupted), those of [`LogisticMethod::resolve`] and those of [`run`].
+/// [`Interrupted`](Error::Interrupted), errors of [`LogisticMethod::resolve`] and of [`run`].
 pub fn fit_logistic(
     problem: &LogisticProblem<'_>,
     method: LogisticMethod,

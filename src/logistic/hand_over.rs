@@ -15,14 +15,14 @@ const FACTORS: f64 = 10.0;
 /// The same for Newton's method on rows without zeros, by more conjugate gradients.
 const CONJUGATE: f64 = 100.0;
 
-/// How a run begins and ends.
+/// Options of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HandOverOptions {
-    /// Seed of the order of the examples.
+    /// Seed for the order of the examples.
     pub seed: u64,
-    /// When the run ends.
+    /// The stopping rule.
     pub stopping: Stopping,
-    /// Bytes that Newton's method takes: descent goes on if there are fewer.
+    /// Memory that Newton's method needs, in bytes. If it does not fit, descent continues.
     pub n_bytes: u128,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct HandOverOptions {
 pub(super) struct LogisticHandOver<'p, 'a> {
     problem: &'p LogisticProblem<'a>,
     options: HandOverOptions,
-    /// Newton's method takes over when descent needs more passes than this.
+    /// Newton's method takes over once descent is expected to need more passes than this.
     most_passes: f64,
     is_due: bool,
     stage: Stage<'p, 'a>,
@@ -42,10 +42,10 @@ enum Stage<'p, 'a> {
 }
 
 impl<'p, 'a: 'p> LogisticHandOver<'p, 'a> {
-    /// Begins with dual block descent, from a start or from W = 0.
+    /// Starts with dual block descent, at `start` or at W = 0.
     ///
     /// # Errors
-    /// Those of [`DualDescent::new`] and [`DualDescent::start_at`].
+    /// Errors of [`DualDescent::new`] and [`DualDescent::start_at`].
     pub fn new(
         problem: &'p LogisticProblem<'a>,
         options: HandOverOptions,
@@ -67,7 +67,7 @@ impl<'p, 'a: 'p> LogisticHandOver<'p, 'a> {
         Ok(Self { problem, options, most_passes, is_due: false, stage: Stage::Descent(descent) })
     }
 
-    /// The model at the end.
+    /// Returns the final model.
     pub fn into_model(self) -> LogisticModel {
         match self.stage {
             Stage::Descent(descent) => descent.model(),

@@ -1,8 +1,8 @@
 //! Multinomial logistic regression: problem, certificate and solvers.
 //!
-//! Minimises P = ½‖W‖² + Σ_i c_i [log Σ_k exp(s_ik) − s_iy], s_i = W x_i + b, over W and an intercept b without penalty.
-//! The dual maximises D(α) = Σ_i c_i H(α_i) − ½‖Σ_i c_i (e_y − α_i) x_iᵀ‖² over a distribution α_i for each example, H
-//! being the entropy; an intercept adds the constraint Σ_i c_i (e_y − α_i) = 0.
+//! Minimises P = ½‖W‖² + Σ_i c_i [log Σ_k exp(s_ik) − s_iy], s_i = W x_i + b, over W and an unpenalised intercept b.
+//! The dual maximises D(α) = Σ_i c_i H(α_i) − ½‖Σ_i c_i (e_y − α_i) x_iᵀ‖² over one distribution α_i per example, where
+//! H is the entropy. An intercept adds the constraint Σ_i c_i (e_y − α_i) = 0.
 
 mod certificate;
 mod certificate_pass;

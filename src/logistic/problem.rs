@@ -15,7 +15,7 @@ const SPARSE: f64 = 0.25;
 
 /// Rows, labels, and a weight for each example's loss.
 ///
-/// Two classes have one vector of weights: its score is that of the second class, and that of the first class is 0.
+/// For two classes there is one weight vector: it gives the score of the second class, and the score of the first is 0.
 #[derive(Debug, Clone)]
 pub struct LogisticProblem<'a> {
     rows: Data<'a>,
@@ -33,16 +33,16 @@ pub struct LogisticProblem<'a> {
 pub struct LogisticModel {
     /// W, output after output.
     pub weights: Vec<f64>,
-    /// b; zeros without an intercept.
+    /// b; zeros if there is no intercept.
     pub intercepts: Vec<f64>,
 }
 
 impl<'a> LogisticProblem<'a> {
-    /// A problem in which the loss of example i has the weight c_i.
+    /// Creates a problem in which the loss of example i has the weight c_i.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `y`, `X` or `sample_weight`: for labels that are no class, fewer than two
-    /// classes, rows that are not finite, and weights that are negative, not finite, or all 0.
+    /// [`Error::InvalidArgument`] naming `y`, `X` or `sample_weight`: for labels that are not below the number of
+    /// classes, fewer than two classes, rows that are not finite, and weights that are negative, not finite or all 0.
     pub fn new(
         rows: Data<'a>,
         labels: &'a [u32],

@@ -4,14 +4,14 @@ use pulp::Simd;
 
 use crate::linalg::{Lane, prefetch};
 
-/// Features between the one at work and the one whose weights are being fetched.
+/// Prefetch distance: number of features between the current one and the one whose weights are prefetched.
 const AHEAD: usize = 24;
-/// Features of the next row whose weights are fetched before its turn.
+/// Number of features of the next row whose weights are prefetched.
 const FIRST: usize = 32;
 /// Vectors of outputs that stay in registers, with two sums each.
 const VECTORS: usize = 6;
 
-/// Fetches the first weights of the next row.
+/// Prefetches the first weights of the next row.
 #[inline(always)]
 pub(super) fn fetch_first<T>(columns: &[i32], weights: &[T], padded: usize) {
     for column in columns.iter().take(FIRST) {
@@ -88,7 +88,8 @@ fn stretch<S: Simd, T: Lane<S>, const V: usize>(
     }
 }
 
-/// W += change xᵀ for weights from a column on; fetches those of columns ahead unless they were read just before.
+/// W += change xᵀ, where `weights` starts at a given column. `FETCH` prefetches the weights of later columns; it is not
+/// needed if they have just been read.
 #[inline(always)]
 pub(super) fn add<S: Simd, T: Lane<S>, const FETCH: bool>(
     simd: S,

@@ -1,13 +1,14 @@
-//! Sums over the examples that a certificate is made of, and the bounds that follow.
+//! Sums over the examples from which a certificate is computed, and the resulting bounds.
 
 use super::{LogisticModel, LogisticProblem};
 use crate::dual::rounding::{Bounded, Sum, TINY, bounded_squared_norm, gamma};
 use crate::linalg::{exp_minus, minus_ln};
 use crate::run::Certificate;
 
-/// A bound on the relative error of an exponential of a difference that was rounded, and of a quotient of two.
+/// A bound on the relative error of the exponential of a rounded difference, and of a quotient of two such
+/// exponentials.
 pub(super) const EXPONENTIAL: f64 = 4e-14;
-/// The largest difference that [`exp_minus`] takes the exponential of.
+/// The largest difference for which [`exp_minus`] is accurate.
 const FARTHEST: f64 = 700.0;
 
 /// Sums over some examples.
@@ -23,23 +24,23 @@ pub(super) struct Terms {
     pub residual: Vec<f64>,
     /// Σ c_i (e_y − α_i) x_iᵀ, output after output.
     pub image: Vec<f64>,
-    /// The largest number of sums in a row that an entry of the image is the result of.
+    /// The largest number of consecutive additions behind an entry of the image.
     pub depth: usize,
 }
 
-/// An example's probabilities and what they add to the sums.
+/// The probabilities of an example, and their contributions to the sums.
 #[derive(Default)]
 pub(super) struct Distribution {
     /// α, one for each class.
     pub shares: Vec<f64>,
-    /// The distance of each score to the largest one; log α is less by `log_sum`.
+    /// The distance d of each score below the largest one; log α = −d − `log_sum`.
     distances: Vec<f64>,
     log_sum: f64,
 }
 
 impl Distribution {
-    /// softmax of scores, the score of the first class of two being 0; returns the loss of a label. `error` bounds that
-    /// of each score.
+    /// Sets α to the softmax of scores, and returns the loss of a label. For two classes, the score of the first is 0.
+    /// `error` bounds the error of each score.
     #[inline(always)]
     pub fn softmax(&mut self, scores: &[f64], label: usize, error: f64) -> Bounded {
         self.distances.clear();
@@ -59,7 +60,7 @@ impl Distribution {
         loss(self.log_sum, own, (self.shares.len(), error))
     }
 
-    /// α in proportion to numbers that are not negative, one of which is positive.
+    /// Sets α proportional to the appended numbers, which are non-negative and not all 0.
     #[inline(always)]
     pub fn given(&mut self, append: impl FnOnce(&mut Vec<f64>)) {
         self.shares.clear();
@@ -87,9 +88,9 @@ impl Distribution {
         self.log_sum = rest.ln_1p();
     }
 
-    /// Multiplies α_k by 1 + δ_k − ⟨α, δ⟩, which leaves the sum 1, and bounds the entropy from below.
+    /// Multiplies α_k by 1 + δ_k − ⟨α, δ⟩, which keeps the sum at 1; returns a lower bound on the new entropy.
     ///
-    /// log(1 + t) ≤ t − t²/2 + t³/3 for all t > −1.
+    /// The bound uses log(1 + t) ≤ t − t²/2 + t³/3 for all t > −1.
     #[inline(always)]
     pub fn tilt(&mut self, tilt: &[f64]) -> f64 {
         let mean: f64 = self.shares.iter().zip(tilt).map(|(share, tilt)| share * tilt).sum();
@@ -124,24 +125,25 @@ impl Distribution {
     }
 }
 
-/// A loss: the log of the sum of exponentials from the largest score, plus the label's distance from it.
+/// A loss: the log of the sum of exponentials relative to the largest score, plus the distance of the label's score
+/// below the largest.
 ///
-/// Its derivative in the scores is at most 2 (1 − p_y) ≤ 2 loss.
+/// The absolute derivatives with respect to the scores sum to 2 (1 − p_y) ≤ 2 loss.
 fn loss(log_sum: f64, own: f64, (n_classes, error): (usize, f64)) -> Bounded {
     let value = log_sum + own;
     let moved = 2.0 * error * if error < 0.1 { (2.0 * value).min(1.0) } else { 1.0 };
     let rounded = (EXPONENTIAL + gamma(n_classes + 4)) * value;
-    // Underflow in the exponentials.
+    // The last term covers underflow in the exponentials.
     Bounded::new(value, moved + rounded + n_classes as f64 * 1e-300)
 }
 
 impl Terms {
-    /// Sums over no examples.
+    /// Creates sums over no examples.
     pub fn zeros(n_outputs: usize) -> Self {
         Self { residual: vec![0.0; n_outputs], ..Self::default() }
     }
 
-    /// Adds the sums over other examples, but for the image.
+    /// Adds the sums over other examples, except the image.
     pub fn join(&mut self, other: &Self) {
         self.loss.join(&other.loss);
         self.entropy += other.entropy;
@@ -150,13 +152,13 @@ impl Terms {
         self.depth = self.depth.max(other.depth) + 1;
     }
 
-    /// A bound on the norm of what is lost or added up wrongly in the e_y − α_i, weighted.
+    /// A bound on the rounding error of Σ c_i (e_y − α_i).
     fn lost(&self) -> f64 {
         2.0 * gamma(self.depth + self.residual.len() + 12) * self.distance
     }
 
-    /// The share of one distribution for all examples that makes Σ c_i (e_y − α_i) = 0 possible: with the distributions
-    /// (1 − τ) α_i + τ q it is Σ c_i α_i ≤ Σ c_i e_y / (1 − τ), class by class.
+    /// The share τ of a common distribution q at which the mixtures (1 − τ) α_i + τ q can satisfy the constraint of the
+    /// intercept, which requires Σ c_i α_i ≤ Σ c_i e_y / (1 − τ), class by class.
     fn mixed_share(&self, problem: &LogisticProblem<'_>) -> f64 {
         if !problem.intercept() {
             return 0.0;
@@ -166,7 +168,7 @@ impl Terms {
             let own = problem.class_totals()[class];
             let excess = self.lost() - residual;
             let sum = own * (1.0 - gamma(problem.n_examples() + 2)) + excess;
-            // NaN where a class has no weight: then there is no such share.
+            // NaN if a class has no weight, for which there is no such share.
             share = if excess <= 0.0 { share } else { share.max(excess / sum) };
             if own <= 0.0 {
                 share = 1.0;
@@ -179,7 +181,7 @@ impl Terms {
         share * (1.0 + gamma(8))
     }
 
-    /// Objective at a model and dual value, divided by Σ c_i and rounded against us.
+    /// Objective of a model and dual value, divided by Σ c_i and rounded outwards.
     pub fn certificate(&self, problem: &LogisticProblem<'_>, model: &LogisticModel) -> Certificate {
         let (primal, dual) = (self.objective(model), self.dual_value(problem));
         let total = problem.total();
@@ -202,7 +204,7 @@ impl Terms {
         if share.is_nan() || share >= 1.0 {
             return f64::NEG_INFINITY;
         }
-        // Each column's part of v is wrong by at most its largest value times this.
+        // The error of each column of v is at most the column's largest value times this.
         let wrong = self.lost() + 3.0 * share * problem.total();
         let mut squares = vec![0.0; problem.n_features()];
         for row in self.image.chunks_exact(n_features) {

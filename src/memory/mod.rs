@@ -1,8 +1,8 @@
-//! Memory: the needs of a fit are compared with the available memory before it starts.
+//! Checks whether a fit fits into the available memory before it starts.
 //!
-//! An allocation that fails ends the process. On systems that overcommit memory (Linux by default)
-//! it does not even fail: the process is killed once it writes to the memory. [`reserve`] covers
-//! memory that grows during a run.
+//! A failed allocation ends the process. On systems that overcommit memory (Linux by default), the
+//! allocation does not even fail; instead, the process is killed once it writes to the memory.
+//! [`reserve`] covers memory that grows during a run.
 
 use std::cell::RefCell;
 
@@ -10,31 +10,32 @@ use crate::error::{Error, Result};
 
 pub mod reserve;
 
-/// Bytes that every fit may use besides its large buffers: scratch memory of the threads, and small
-/// vectors.
+/// Bytes that every fit may use in addition to its large buffers: scratch memory of the threads,
+/// and small vectors.
 const SLACK: u128 = 32 << 20;
 
-/// Address space that it may use: the stacks of threads, and the arenas of 64 MB that an allocator
-/// gives to threads. A limit on addresses (`ulimit -v`) counts both.
+/// Bytes of address space that every fit may use: the stacks of threads, and the 64 MB arenas that
+/// an allocator gives to threads. A limit on address space (`ulimit -v`) counts both.
 const ADDRESSES: u128 = 64 << 20;
 
 thread_local! {
-    /// The purpose of the large buffers of this thread's run, and the remedy; empty until known.
+    /// For the run on this thread: a message with the purpose of its large buffers and a remedy;
+    /// empty until known.
     static NEEDED: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// The purpose given to this thread's last [`require`], to be passed on to the thread that
-/// continues the run.
+/// The message of this thread's last [`require`], to be passed to the thread that continues the
+/// run.
 pub fn needed() -> String {
     NEEDED.with_borrow(String::clone)
 }
 
-/// Sets the purpose that another thread [`needed`].
+/// Sets the message that [`needed`] returned on another thread.
 pub fn set_needed(needed: String) {
     NEEDED.set(needed);
 }
 
-/// The error for memory that ran out during a run of this thread.
+/// The error if memory ran out during a run on this thread.
 pub fn ran_out() -> Error {
     let needed = needed();
     let besides = if needed.is_empty() { String::new() } else { format!(", besides {needed}") };
@@ -43,9 +44,9 @@ pub fn ran_out() -> Error {
 
 /// Returns an error unless `bytes` of memory are available for the large buffers of a call.
 ///
-/// They, and some slack, are compared with [`available`], and then allocated for a moment, because
-/// only that reveals a limit on the process (`ulimit -v`). `what` says what they are for, with the
-/// numbers n, m and d, and `remedy` what the user can do.
+/// The bytes plus some slack are compared with [`available`]. They are then allocated for a moment,
+/// because nothing else reveals a limit on the process (`ulimit -v`). `what` describes the buffers
+/// by n, m and d, and `remedy` tells the user what to do.
 ///
 /// # Errors
 /// [`Error::Memory`].
@@ -77,12 +78,13 @@ fn can_reserve(bytes: u128) -> bool {
     usize::try_from(bytes).is_ok_and(reserve::grants)
 }
 
-/// Makes room for more values of unknown final number; returns whether that succeeded.
+/// Makes room for `more` values in a vector whose final length is unknown; returns whether that
+/// succeeded.
 pub fn make_room<T>(values: &mut Vec<T>, more: usize) -> bool {
     values.capacity() - values.len() >= more || values.try_reserve(more).is_ok()
 }
 
-/// Returns an error if buffers of `bytes`, which grow during a run, could not be allocated.
+/// Returns an error if buffers of `bytes` bytes, which grow during a run, cannot be allocated.
 ///
 /// # Errors
 /// [`Error::Memory`].
@@ -91,7 +93,7 @@ pub fn check_growth(bytes: usize, what: impl FnOnce() -> String, remedy: &str) -
     if granted { Ok(()) } else { Err(refused(bytes, what, remedy)) }
 }
 
-/// The error for an allocation that failed.
+/// The error for a failed allocation.
 pub fn refused(bytes: usize, what: impl FnOnce() -> String, remedy: &str) -> Error {
     let (what, needed) = (what(), bytes as f64 / 1e9);
     let message =
@@ -99,8 +101,8 @@ pub fn refused(bytes: usize, what: impl FnOnce() -> String, remedy: &str) -> Err
     Error::Memory(message + remedy)
 }
 
-/// Memory that can still be used, in bytes: free memory, caches and swap. None if the system has no
-/// `/proc/meminfo` (any but Linux).
+/// Memory that can still be used, in bytes: free memory, caches and swap. None on systems without
+/// `/proc/meminfo`, which only Linux has.
 pub fn available() -> Option<u64> {
     let machine = in_meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
     Some(machine.min(in_container().unwrap_or(u64::MAX)))
@@ -114,13 +116,13 @@ fn in_meminfo(text: &str) -> Option<u64> {
     Some((kilobytes("MemAvailable:")? + kilobytes("SwapFree:").unwrap_or(0)).saturating_mul(1024))
 }
 
-/// Memory that a container (cgroup version 2) has left.
+/// Memory that is left in a container (cgroup version 2).
 fn in_container() -> Option<u64> {
     let number = |name: &str| {
         let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?;
         text.trim().parse::<u64>().ok()
     };
-    // Cached files count as used, but are dropped when memory is short.
+    // Cached files count as used, but the system drops them when memory is short.
     let used = number("memory.current")?;
     let stat = std::fs::read_to_string("/sys/fs/cgroup/memory.stat").ok()?;
     let cached = stat.lines().find_map(|line| line.strip_prefix("inactive_file "));

@@ -1,42 +1,43 @@
-//! Reserved memory, so that a run that runs out of memory ends with an error instead of ending the
+//! A memory reserve: if a run exhausts the memory, the run ends with an error instead of ending the
 //! process.
 //!
-//! Large buffers are compared with the available memory before a run ([`super::require`]). The rest
-//! are thousands of small vectors, in this crate and its dependencies, whose failed allocation
-//! would end the process. [`Allocator`] then releases a block of the reserve and tries again.
-//! [`shortages`] reports this to every run, which ends at its next check of its `Interrupt`.
+//! Large buffers are compared with the available memory before a run ([`super::require`]). The
+//! other memory consists of thousands of small vectors, in this crate and its dependencies. A
+//! failed allocation of one of these would end the process. Instead, [`Allocator`] releases a block
+//! of the reserve and tries again. [`shortages`] reports this to every run, and the run ends when
+//! it next checks its `Interrupt`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The bytes of a block: more than the 32 MB of freed memory that glibc may keep.
+/// Bytes per block: more than the 32 MB of freed memory that glibc may keep.
 const BLOCK_BYTES: usize = 33 << 20;
 const N_BLOCKS: usize = 4;
 
-/// The bytes that are reserved; only address space until they are used.
+/// Total bytes of the reserve. They only take address space until they are used.
 pub const RESERVE: usize = BLOCK_BYTES * N_BLOCKS;
 
 /// The reserve of the process.
 static OWN: Reserve = Reserve::new();
 
-/// The number of allocations, in the life of the process, that failed and then succeeded thanks to
-/// the reserve.
+/// The number of allocations of this process that failed at first and succeeded thanks to the
+/// reserve.
 pub fn shortages() -> usize {
     OWN.shortages.load(Ordering::Relaxed)
 }
 
-/// Fills the reserve if necessary, and returns whether it is full. It is kept full from then on.
+/// Fills the reserve if necessary, and returns whether it is full. From then on, it is kept full.
 pub fn fill() -> bool {
     OWN.fill()
 }
 
-/// Unused blocks of memory.
+/// Unused blocks of memory, which can be released.
 struct Reserve {
     blocks: [AtomicPtr<u8>; N_BLOCKS],
     shortages: AtomicUsize,
-    /// Held by the thread that fills the reserve or takes from it.
+    /// Locked by the thread that fills the reserve or takes from it.
     taking: Mutex<()>,
 }
 
@@ -78,13 +79,13 @@ impl Reserve {
     fn release(&self) -> bool {
         let mut held = self.blocks.iter().map(|slot| slot.swap(null_mut(), Ordering::Relaxed));
         let Some(held) = held.find(|held| !held.is_null()) else { return false };
-        // SAFETY: `fill` got it from the same allocator with the same layout, and `swap` handed it to us alone.
+        // SAFETY: `fill` allocated it with the same allocator and layout, and only this thread got it from `swap`.
         unsafe { System.dealloc(held, layout()) };
         true
     }
 
-    /// Tries an allocation again, releasing more and more of the reserve. Requests larger than the
-    /// reserve fail: such buffers are compared with the available memory before a run.
+    /// Retries an allocation, and releases blocks of the reserve until it succeeds. Requests larger
+    /// than the reserve fail: such buffers are compared with the available memory before a run.
     #[cold]
     fn help(&self, size: usize, attempt: impl Fn() -> *mut u8) -> *mut u8 {
         if size > RESERVE {
@@ -119,23 +120,23 @@ pub fn grants(bytes: usize) -> bool {
 
 /// The system's allocator, backed by the reserve once it is filled.
 ///
-/// The Python module declares it as `#[global_allocator]`. A Rust program that wants it declares it
-/// too, and calls [`fill`] before its runs.
+/// The Python module declares it as `#[global_allocator]`. A Rust program that wants this
+/// protection does the same, and calls [`fill`] before its runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allocator;
 
-// SAFETY: every method calls that of the system's allocator, and calls it again if it returned
-// null, which changed nothing; nothing here allocates or panics.
+// SAFETY: every method calls the same method of the system's allocator. It calls it again only if
+// the result was null, in which case nothing had changed. Nothing here allocates or panics.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's contract is that of `System`.
+        // SAFETY: the caller fulfils the contract of `System`, which is the same.
         let attempt = || unsafe { System.alloc(layout) };
         let found = attempt();
         if found.is_null() { OWN.help(layout.size(), attempt) } else { found }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract is that of `System`, which all pointers come from.
+        // SAFETY: the caller fulfils the contract of `System`, which allocated all pointers.
         unsafe { System.dealloc(pointer, layout) };
     }
 
@@ -147,7 +148,7 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above; a call that failed has left the old block as it was.
+        // SAFETY: as above; a failed call leaves the old block unchanged.
         let attempt = || unsafe { System.realloc(pointer, layout, size) };
         let found = attempt();
         if found.is_null() { OWN.help(size, attempt) } else { found }

@@ -1,4 +1,4 @@
-//! Fitted linear classifiers: predictions and certificate.
+//! Fitted linear classifiers: predictions and certificates.
 
 use std::ops::Deref;
 
@@ -12,7 +12,7 @@ use crate::linalg::softmax;
 use crate::parallel::fill_rows;
 use crate::run::{Outcome, Trace};
 
-/// The record of a fit.
+/// The results of a fit other than the weights.
 #[derive(Debug, Clone)]
 pub(super) struct Record {
     pub trace: Trace,
@@ -22,19 +22,19 @@ pub(super) struct Record {
     pub file: SavedParameters,
 }
 
-/// A fitted linear classifier: it predicts the class of the largest score, W x + b.
+/// A fitted linear classifier. It predicts the class with the largest score, W x + b.
 #[derive(Debug, Clone)]
 pub struct LinearClassifier<L> {
     classes: Vec<L>,
     n_features: usize,
-    /// W, output after output.
+    /// W, one output after another.
     pub(super) coef: Vec<f64>,
     pub(super) intercept: Vec<f64>,
     pub(super) record: Record,
 }
 
-/// Weights and intercepts from weights with those of the constant feature `bias` last, unless it
-/// is 0.
+/// Splits weights into W and intercepts. If `bias` is not 0, the last weight of each output is that
+/// of the constant feature, whose value is `bias`.
 pub(super) fn split(weights: &[f64], n_features: usize, bias: f64) -> (Vec<f64>, Vec<f64>) {
     let width = n_features + usize::from(bias != 0.0);
     let classes = weights.chunks_exact(width);
@@ -63,21 +63,21 @@ impl<L: Label> LinearClassifier<L> {
         self.n_features
     }
 
-    /// Weights, class after class; of logistic regression with two classes, those of the second.
+    /// Weights, class after class. Logistic regression with two classes has only the weights of the
+    /// second.
     pub fn coef(&self) -> &[f64] {
         &self.coef
     }
 
-    /// Intercepts, one for each vector of weights.
+    /// Intercepts, one per weight vector.
     pub fn intercept(&self) -> &[f64] {
         &self.intercept
     }
 
-    /// Scores of the classes, row after row.
+    /// Scores of all classes for each row, row after row.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for rows with another number of columns, and rows whose scores are
-    /// not finite.
+    /// [`Error::InvalidArgument`] if the rows have another number of columns, or if a score is not finite.
     pub fn scores<'a>(&self, rows: impl IntoRows<'a>) -> Result<Vec<f64>> {
         let data = rows.into_rows()?;
         if data.n_cols() != self.n_features {
@@ -86,14 +86,14 @@ impl<L: Label> LinearClassifier<L> {
             return Err(Error::argument("X", message));
         }
         let (n_classes, n_outputs) = (self.classes.len(), self.intercept.len());
-        // Feature after feature, so that the weights of an entry are next to each other.
+        // Stored feature after feature, so that the weights that belong to an entry are adjacent.
         let mut by_feature = vec![0.0; self.coef.len()];
         for (output, weights) in self.coef.chunks_exact(self.n_features.max(1)).enumerate() {
             let places = by_feature.iter_mut().skip(output).step_by(n_outputs);
             places.zip(weights).for_each(|(place, weight)| *place = *weight);
         }
         let mut scores = vec![0.0; data.n_rows() * n_classes];
-        // The first of two classes with one output has the score 0.
+        // If two classes share one output, the first class has the score 0.
         let (first, intercept) = (n_classes - n_outputs, &self.intercept);
         fill_rows(&mut scores, n_classes, &Interrupt::default(), |row, scores| {
             let scores = &mut scores[first..];
@@ -112,7 +112,7 @@ impl<L: Label> LinearClassifier<L> {
         }
     }
 
-    /// The class of the largest score of each row; of equal scores, the first.
+    /// The class with the largest score for each row; if several are equal, the first.
     ///
     /// # Errors
     /// As for [`scores`](LinearClassifier::scores).
@@ -130,13 +130,13 @@ impl<L: Label> LinearClassifier<L> {
         self.record.trace.objective
     }
 
-    /// An upper bound on the distance of the objective from that of the best model, rounding
-    /// included.
+    /// An upper bound on the distance of the objective from that of the best model. It includes
+    /// rounding errors.
     pub fn gap(&self) -> f64 {
         self.record.trace.gap().unwrap_or(f64::INFINITY)
     }
 
-    /// The gap relative to the objective, which a fit compares with its `tol`.
+    /// The gap divided by the objective, which a fit compares with `tol`.
     pub fn relative_gap(&self) -> f64 {
         self.record.trace.certificate.map_or(f64::INFINITY, |found| found.relative_gap())
     }
@@ -146,7 +146,7 @@ impl<L: Label> LinearClassifier<L> {
         self.record.trace.outcome == Outcome::Converged
     }
 
-    /// The name of the solver that "auto" chose.
+    /// The name of the solver that fitted the model, also if "auto" chose it.
     pub fn solver(&self) -> &'static str {
         self.record.solver
     }
@@ -170,7 +170,7 @@ impl<L> Deref for LogisticClassifier<L> {
 }
 
 impl<L: Label> LogisticClassifier<L> {
-    /// Probabilities of the classes, row after row: the softmax of the scores.
+    /// Class probabilities, row after row: the softmax of the scores.
     ///
     /// # Errors
     /// As for [`scores`](LinearClassifier::scores).

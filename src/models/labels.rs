@@ -1,18 +1,18 @@
-//! Labels of any kind, and their codes.
+//! Labels of any supported type, and their encoding as class numbers.
 
 use super::npz::NpyArray;
 use crate::error::{Error, Result};
 
-/// A type of labels. Classes are in increasing order.
+/// A type of labels. Classes are sorted in increasing order.
 ///
-/// Integers, booleans and strings are labels. Other crates cannot add types, because model files
-/// hold the classes.
+/// Integers, booleans and strings are supported. Other crates cannot add types, because model files
+/// contain the classes.
 pub trait Label: Clone + Ord + private::Stored {}
 
 mod private {
     use super::NpyArray;
 
-    /// A type that model files can hold.
+    /// A type that model files can contain.
     pub trait Stored: Sized {
         /// The labels as a one-dimensional array.
         fn stored(labels: &[Self]) -> NpyArray;
@@ -58,10 +58,10 @@ impl Stored for &str {
     }
 }
 
-/// The classes in increasing order, and the number of each label's class.
+/// The classes in increasing order, and for each label the number of its class.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming `y`: for another number of labels than rows, and fewer than two
+/// [`Error::InvalidArgument`] naming `y` if the numbers of labels and rows differ, or if there are fewer than two
 /// classes.
 pub(super) fn encode<L: Label>(labels: &[L], n_rows: usize) -> Result<(Vec<L>, Vec<u32>)> {
     if labels.len() != n_rows {

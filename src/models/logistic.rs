@@ -8,8 +8,7 @@ use crate::data::IntoRows;
 use crate::error::Result;
 use crate::logistic::{LogisticMethod, LogisticModel, LogisticProblem, fit_logistic};
 
-/// FitOptions of multinomial logistic regression. Intercepts are not regularised, and two classes have
-/// one weight vector.
+/// Options of multinomial logistic regression. Intercepts are not regularised, and two classes share one weight vector.
 ///
 /// ```
 /// use dualgap::prelude::*;
@@ -28,7 +27,7 @@ pub struct LogisticRegression {
 }
 
 impl LogisticRegression {
-    /// The defaults.
+    /// Creates the default options.
     pub fn new() -> Self {
         Self::default()
     }
@@ -37,7 +36,7 @@ impl LogisticRegression {
 
     /// Fits a classifier to rows and their labels.
     ///
-    /// The loops over rows run on rayon's current thread pool; the model does not depend on the
+    /// The loops over rows run on rayon's current thread pool. The model does not depend on the
     /// number of threads.
     ///
     /// # Errors

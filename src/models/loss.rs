@@ -1,4 +1,4 @@
-//! The loss of a model: a built-in one by its name, or a polytope.
+//! The loss of a model: a built-in loss by its name, or a polytope.
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,12 +48,13 @@ impl Loss {
         Self(Kind::Named(name.to_owned(), Parameters { k, weights }))
     }
 
-    /// The mean of the k largest margins, if it is positive (docs/mathematics/polytopes.md).
+    /// The mean of the k largest margins, or 0 if this mean is negative
+    /// (docs/mathematics/polytopes.md).
     pub fn top_k(k: usize) -> Self {
         Self::named("top-k", Some(k), None)
     }
 
-    /// The support function of a polytope.
+    /// The loss that is the support function of a polytope.
     pub fn own(set: impl Polytope + Clone + 'static) -> Self {
         Self(Kind::Own(Arc::new(move || Box::new(set.clone()))))
     }
@@ -65,7 +66,7 @@ impl Loss {
         }
     }
 
-    /// Name and parameters, unless the loss is a polytope.
+    /// The name and parameters, unless the loss is given by a polytope.
     pub(super) fn name(&self) -> Option<(&str, &Parameters)> {
         match &self.0 {
             Kind::Named(name, parameters) => Some((name, parameters)),

@@ -1,8 +1,8 @@
-//! Linear classifiers from rows and labels to predictions and model files.
+//! Linear classifiers: fits from rows and labels, predictions, and model files.
 //!
-//! A builder holds the options of a fit: [`MulticlassSvc`] for margin losses,
-//! [`LogisticRegression`] for class probabilities. `fit` takes rows and labels of any kind, and
-//! returns a classifier with its certificate.
+//! A builder holds the options of a fit: [`MulticlassSvc`] for margin losses, or
+//! [`LogisticRegression`] for class probabilities. Its `fit` takes rows and labels, and returns a
+//! classifier with a certificate.
 
 mod classifier;
 mod labels;

@@ -1,4 +1,4 @@
-//! Archives of NumPy arrays: stored, not compressed, as `numpy.savez` writes them.
+//! Archives of NumPy arrays, uncompressed, as written by `numpy.savez`.
 
 use crate::error::{Error, Result};
 
@@ -11,30 +11,30 @@ pub struct NpyArray {
 }
 
 impl NpyArray {
-    /// Bytes.
+    /// An array of bytes.
     pub(super) fn bytes(bytes: &[u8]) -> Self {
         Self { kind: "|u1".into(), shape: vec![bytes.len()], content: bytes.to_vec() }
     }
 
-    /// Numbers.
+    /// An array of floating-point numbers.
     pub(super) fn numbers(shape: &[usize], numbers: impl IntoIterator<Item = f64>) -> Self {
         let content = numbers.into_iter().flat_map(f64::to_le_bytes).collect();
         Self { kind: "<f8".into(), shape: shape.to_vec(), content }
     }
 
-    /// Integers.
+    /// An array of integers.
     pub(super) fn integers(integers: impl IntoIterator<Item = i64>) -> Self {
         let content: Vec<u8> = integers.into_iter().flat_map(i64::to_le_bytes).collect();
         Self { kind: "<i8".into(), shape: vec![content.len() / 8], content }
     }
 
-    /// Booleans.
+    /// An array of booleans.
     pub(super) fn booleans(booleans: &[bool]) -> Self {
         let content = booleans.iter().map(|value| u8::from(*value)).collect();
         Self { kind: "|b1".into(), shape: vec![booleans.len()], content }
     }
 
-    /// Strings, padded with zeros to the longest.
+    /// An array of strings, padded with zeros to the length of the longest.
     pub(super) fn strings(strings: &[impl AsRef<str>]) -> Self {
         let lengths = strings.iter().map(|text| text.as_ref().chars().count());
         let width = lengths.max().unwrap_or(0).max(1);
@@ -47,13 +47,13 @@ impl NpyArray {
         Self { kind: format!("<U{width}"), shape: vec![strings.len()], content }
     }
 
-    /// The array as a file of version 1.0 of the format.
+    /// The array as a file in version 1.0 of NumPy's format.
     fn file(&self) -> Vec<u8> {
         let sizes: Vec<String> = self.shape.iter().map(|size| format!("{size},")).collect();
         let (kind, shape) = (&self.kind, sizes.join(" "));
         let mut header =
             format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
-        // Content begins at a multiple of 64 bytes.
+        // The content must begin at a multiple of 64 bytes.
         let n_before = 11 + header.len();
         header.push_str(&" ".repeat(n_before.next_multiple_of(64) - n_before));
         header.push('\n');
@@ -65,7 +65,7 @@ impl NpyArray {
     }
 }
 
-/// The checksum of zip archives.
+/// The CRC-32 checksum used in zip archives.
 fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
@@ -85,10 +85,10 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, step)
 }
 
-/// The archive of some arrays.
+/// Packs named arrays into an archive.
 ///
 /// # Errors
-/// [`Error::File`] from 4 GB on, the limit of the format.
+/// [`Error::File`] for archives of 4 GB or more, which the format does not support.
 pub(super) fn archive(arrays: &[(&str, NpyArray)]) -> Result<Vec<u8>> {
     let too_large = |_| Error::File("a model file holds less than 4 GB".into());
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
@@ -96,7 +96,7 @@ pub(super) fn archive(arrays: &[(&str, NpyArray)]) -> Result<Vec<u8>> {
         let (name, file) = (format!("{name}.npy"), array.file());
         let start = u32::try_from(archive.len()).map_err(too_large)?;
         let size = u32::try_from(file.len()).map_err(too_large)?.to_le_bytes();
-        // Version 2.0, no flags, stored, 1 January 1980.
+        // Zip version 2.0, no flags, no compression, dated 1 January 1980.
         let mut common = vec![20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0];
         common.extend(crc32(&file).to_le_bytes());
         common.extend([size, size].concat());

@@ -1,4 +1,4 @@
-//! FitOptions that every fit has.
+//! Options that all fits share.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use crate::solver::Target;
 
 type Observer = Arc<dyn Fn(&Epoch) -> ControlFlow<()> + Send + Sync>;
 
-/// Stopping rule, solver, weights of the rows, and the caller's view of a run.
+/// Stopping rule, solver, row weights, interrupt and observer of a fit.
 #[derive(Clone)]
 pub(super) struct FitOptions {
     pub c: f64,
@@ -53,7 +53,7 @@ impl FitOptions {
     /// The stopping rule.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for numbers out of their range.
+    /// [`Error::InvalidArgument`] for numbers outside their range.
     pub fn target(&self) -> Result<Target> {
         let Self { c, tol, max_iter, .. } = *self;
         if !(c > 0.0 && c.is_finite()) {
@@ -68,7 +68,7 @@ impl FitOptions {
         Ok(Target { tol, max_epochs: max_iter })
     }
 
-    /// λ = 1/(C × the total weight).
+    /// λ = 1/(C × the total weight of the rows).
     pub fn lambda(&self, n_rows: usize) -> f64 {
         let total = self.sample_weight.as_ref().map_or(n_rows as f64, |w| w.iter().sum());
         1.0 / (self.c * total)
@@ -85,8 +85,8 @@ impl FitOptions {
     }
 }
 
-/// The Python class that a file holds, and its parameters as JSON; None for a loss that Python does
-/// not know.
+/// The Python class named in a model file, and its parameters as JSON. The parameters are None for
+/// a loss that Python does not know.
 #[derive(Debug, Clone)]
 pub(super) struct SavedParameters {
     pub class: &'static str,
@@ -96,14 +96,14 @@ pub(super) struct SavedParameters {
 /// The builder methods of [`FitOptions`].
 macro_rules! option_methods {
     () => {
-        /// Weight of the losses against the regulariser, 1 by default.
+        /// Weight of the losses relative to the regulariser; 1 by default.
         #[must_use]
         pub fn c(mut self, c: f64) -> Self {
             self.options.c = c;
             self
         }
 
-        /// Duality gap at which a fit has converged, relative to the objective; 1e-3 by default.
+        /// Duality gap, relative to the objective, at which a fit has converged; 1e-3 by default.
         #[must_use]
         pub fn tol(mut self, tol: f64) -> Self {
             self.options.tol = tol;
@@ -117,36 +117,36 @@ macro_rules! option_methods {
             self
         }
 
-        /// Name of the solver, "auto" by default. A fit returns an error with the known names for
-        /// any other.
+        /// Name of the solver; "auto" by default. For an unknown name, the fit returns an error
+        /// that lists the known names.
         #[must_use]
         pub fn solver(mut self, name: &str) -> Self {
             self.options.solver = name.to_owned();
             self
         }
 
-        /// Seed of the order of the rows, 0 by default.
+        /// Seed for the order of the rows; 0 by default.
         #[must_use]
         pub fn seed(mut self, seed: u64) -> Self {
             self.options.seed = seed;
             self
         }
 
-        /// Whether scores have an intercept, as they do by default.
+        /// Whether scores include an intercept; true by default.
         #[must_use]
         pub fn fit_intercept(mut self, fit_intercept: bool) -> Self {
             self.options.fit_intercept = fit_intercept;
             self
         }
 
-        /// Weight of each row's loss; by default 1.
+        /// Weight of each row's loss; 1 by default.
         #[must_use]
         pub fn sample_weight(mut self, weights: Vec<f64>) -> Self {
             self.options.sample_weight = Some(weights);
             self
         }
 
-        /// A flag by which another thread stops a fit, which then returns
+        /// A flag with which another thread can stop the fit. The fit then returns
         /// [`Error::Interrupted`](crate::Error::Interrupted).
         #[must_use]
         pub fn interrupt(mut self, interrupt: crate::interrupt::Interrupt) -> Self {
@@ -154,7 +154,7 @@ macro_rules! option_methods {
             self
         }
 
-        /// A function that is called after each epoch, and ends the fit by returning `Break`.
+        /// A function that is called after each epoch. If it returns `Break`, the fit ends.
         #[must_use]
         pub fn on_epoch(
             mut self,

@@ -50,7 +50,7 @@ fn common_parameters(options: &FitOptions) -> String {
     )
 }
 
-/// A string in JSON.
+/// A string, quoted and escaped as JSON.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for character in text.chars() {
@@ -69,11 +69,11 @@ fn quoted(text: &str) -> String {
 }
 
 impl<L: Label> LinearClassifier<L> {
-    /// The model file, which `load` of Python's `MulticlassSVC` or `LogisticRegression` reads.
+    /// The content of a model file that `MulticlassSVC.load` or `LogisticRegression.load` in Python
+    /// can read.
     ///
     /// # Errors
-    /// [`Error::File`] for a loss of the caller's own, which Python does not know, and for weights of
-    /// 4 GB.
+    /// [`Error::File`] for a loss defined by the caller, which Python does not know, and for weights of 4 GB or more.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let (record, trace) = (&self.record, &self.record.trace);
         let SavedParameters { class, parameters } = &record.file;
@@ -113,7 +113,7 @@ impl<L: Label> LinearClassifier<L> {
         ])
     }
 
-    /// Writes the [model file](LinearClassifier::to_bytes). An existing file is replaced as a whole.
+    /// Writes the [model file](LinearClassifier::to_bytes). If the file exists, it is replaced as a whole.
     ///
     /// ```
     /// # use dualgap::prelude::*;
@@ -132,7 +132,7 @@ impl<L: Label> LinearClassifier<L> {
         let draft = path.with_extension(format!("draft-{}", std::process::id()));
         let written = std::fs::write(&draft, bytes).and_then(|()| std::fs::rename(&draft, path));
         written.map_err(|error| {
-            // Nothing is left if the draft could not be created.
+            // If creating the draft failed, there is nothing to remove.
             let _ = std::fs::remove_file(&draft);
             Error::File(format!("{}: {error}", path.display()))
         })
@@ -148,7 +148,8 @@ mod tests {
 
     const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/rust-models");
 
-    /// A model with the numbers of the fixture, which a fit gives on no machine but nearly.
+    /// Replaces the numbers of a model by those in the fixture. Fits on different machines differ
+    /// in the last digits.
     fn fixed<L>(mut model: LinearClassifier<L>) -> LinearClassifier<L> {
         model.record.trace.epochs.truncate(1);
         let epoch = &mut model.record.trace.epochs[0];
@@ -164,7 +165,7 @@ mod tests {
         model
     }
 
-    /// The bytes of the file in the fixtures; `DUALGAP_FIXTURES=write` writes it first.
+    /// The bytes of a fixture file. With `DUALGAP_FIXTURES=write`, writes the file first.
     fn expected(name: &str, bytes: &[u8]) -> Vec<u8> {
         let path = Path::new(FOLDER).join(name);
         if std::env::var("DUALGAP_FIXTURES").is_ok_and(|mode| mode == "write") {

@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::multiclass::{Linear, MarginProblem, Size, fit};
 use crate::solver::Choices;
 
-/// FitOptions of a linear classifier with a margin loss: Crammer and Singer's unless
-/// [`loss`](MulticlassSvc::loss) changes it.
+/// Options of a linear classifier with a margin loss. The default loss is that of Crammer and
+/// Singer; [`loss`](MulticlassSvc::loss) changes it.
 ///
 /// [`fit`](MulticlassSvc::fit) minimises λ/2 ‖W‖² + mean loss with λ = 1/(C × number of rows). The
-/// constant feature of an intercept is regularised like the others.
+/// constant feature for the intercept is regularised like the other features.
 ///
 /// ```
 /// use dualgap::prelude::*;
@@ -44,7 +44,7 @@ impl Default for MulticlassSvc {
 }
 
 impl MulticlassSvc {
-    /// The defaults.
+    /// Creates the default options.
     pub fn new() -> Self {
         Self::default()
     }
@@ -58,15 +58,16 @@ impl MulticlassSvc {
         self
     }
 
-    /// Parameter γ of the Moreau envelope of the loss; 0, the default, means the loss itself.
+    /// Parameter γ of the Moreau envelope that smooths the loss; 0 by default, which means no
+    /// smoothing.
     #[must_use]
     pub fn smoothing(mut self, smoothing: f64) -> Self {
         self.smoothing = smoothing;
         self
     }
 
-    /// Value of the constant feature, 1 by default: the larger, the less its weights are
-    /// regularised.
+    /// Value of the constant feature; 1 by default. A larger value means less regularisation of the
+    /// intercepts.
     #[must_use]
     pub fn intercept_scaling(mut self, scaling: f64) -> Self {
         self.intercept_scaling = scaling;
@@ -75,12 +76,12 @@ impl MulticlassSvc {
 
     /// Fits a classifier to rows and their labels.
     ///
-    /// The loops over rows run on rayon's current thread pool; the model does not depend on the
+    /// The loops over rows run on rayon's current thread pool. The model does not depend on the
     /// number of threads.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for options, rows and labels that cannot be used,
-    /// [`Error::Memory`] for a fit that does not fit into memory, [`Error::Interrupted`].
+    /// [`Error::InvalidArgument`] for unusable options, rows or labels, [`Error::Memory`] if the
+    /// fit would not fit into memory, and [`Error::Interrupted`].
     pub fn fit<'a, L: Label>(
         &self,
         rows: impl IntoRows<'a>,
@@ -123,7 +124,7 @@ impl MulticlassSvc {
         Ok(LinearClassifier::new(classes, data.n_cols(), coef, intercept, record))
     }
 
-    /// The constant feature; 0 without.
+    /// The value of the constant feature, or 0 if there is no intercept.
     fn bias(&self) -> Result<f64> {
         let scaling = self.intercept_scaling;
         if !(scaling > 0.0 && scaling.is_finite()) {

@@ -14,10 +14,10 @@ use crate::linalg::SparseRows;
 use crate::parallel::min_len;
 use crate::polytope::lifted;
 
-/// Values of the rows that a thread processes at a time: they should stay in its second-level cache
-/// between the scores and the images.
+/// Number of row values that a thread processes at a time. They should stay in its second-level cache from the
+/// computation of the scores to that of the images.
 const CHUNK_VALUES: usize = 1 << 17;
-/// Maximum number of such blocks of rows.
+/// Maximum number of blocks of `BLOCK_EXAMPLES` rows that a thread processes at a time.
 const MAX_BLOCKS: usize = 64;
 
 /// The result that a pass computes for every example.
@@ -29,15 +29,15 @@ pub(super) enum Wanted {
     Subgradient,
 }
 
-/// State of passes over the whole domain.
+/// State of the passes over all examples.
 pub(super) struct Batch {
     chunk: Vec<RowBlock>,
-    /// The dual point and the last vertex, block by block (empty without smoothing).
+    /// The dual point and the last vertex, one item per block of rows (empty without smoothing).
     duals: Vec<DualBlock>,
     images: SparseRows,
 }
 
-/// Work space of one block of rows.
+/// Buffers for one block of rows.
 #[derive(Default)]
 struct RowBlock {
     scores: Vec<f64>,
@@ -53,8 +53,8 @@ struct DualBlock {
 }
 
 impl Batch {
-    /// Starts at the dual point `beta` (examples × classes), or at 0 if that is empty. Only a
-    /// smoothed problem keeps the point.
+    /// Starts at the dual point `beta` (examples × classes), or at 0 if `beta` is empty. Only a smoothed problem keeps
+    /// the point.
     pub fn new<M: ScoreMap>(problem: &MarginProblem<'_, M>, beta: &[f64]) -> Self {
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let width = problem.map().cost() / (n * m).max(1) + 1;
@@ -78,15 +78,15 @@ impl Batch {
         }
     }
 
-    /// The dual point (examples × classes) if it is kept, else an empty vector.
+    /// Returns the dual point (examples × classes) if it is kept, else an empty vector.
     pub fn into_point(self) -> Vec<f64> {
         self.duals.into_iter().flat_map(|block| block.beta).collect()
     }
 
-    /// Computes [`BatchDual::batch_vertex`](crate::dual::BatchDual::batch_vertex) in one pass over
-    /// the rows, a chunk at a time. In each chunk, first scores and vertices, parallel over blocks
-    /// of rows, then the sparse sum of the vertices' images, parallel over the weights. So each
-    /// number is summed in the order of the rows, for any number of threads.
+    /// Computes [`BatchDual::batch_vertex`](crate::dual::BatchDual::batch_vertex) in one pass over the rows, a chunk at
+    /// a time. For each chunk, it first computes scores and vertices, in parallel over blocks of rows, and then adds
+    /// the sparse images of the vertices, in parallel over the weights. Each weight is therefore summed in the order of
+    /// the rows, for any number of threads.
     pub fn vertex<M: ScoreMap>(
         &mut self,
         problem: &mut MarginProblem<'_, M>,
@@ -98,7 +98,7 @@ impl Batch {
         let Self { chunk, duals, images } = self;
         problem.map_mut().load(weights);
         image.fill(0.0);
-        // Without smoothing the vertex attains the loss.
+        // Without smoothing, the value at the vertex is the loss.
         let (with_loss, step) = match wanted {
             Wanted::Vertex { step, loss } => (loss || problem.shares().smoothing() == 0.0, step),
             Wanted::Subgradient => (true, 0.0),
@@ -196,7 +196,7 @@ impl RowBlock {
 }
 
 impl Sums {
-    /// Adds the terms of a point that is not a vertex, besides those of a vertex.
+    /// Adds the additional terms of a point that is not a vertex.
     fn add_point<M: ScoreMap>(
         &mut self,
         problem: &MarginProblem<'_, M>,

@@ -11,15 +11,15 @@ use crate::linalg::vectors::dot_in_order;
 use crate::polytope::lifted;
 use crate::run::Certificate;
 
-/// Sums over some examples.
+/// Sums of the contributions of some examples.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bounds {
     losses: Losses,
     dual: Totals,
 }
 
-/// Σ p_i Φ_i of computed losses, and the sizes that bound its error. The error is computed once for
-/// the sum: example by example it would take as long as the losses.
+/// Σ p_i Φ_i of computed losses, and the sizes that bound its error. The error is bounded once for
+/// the whole sum, because bounding it for each example would take as long as computing the losses.
 #[derive(Debug, Clone, Copy, Default)]
 struct Losses {
     sum: Sum,
@@ -30,19 +30,19 @@ struct Losses {
 }
 
 impl Bounds {
-    /// Adds the sums over other examples.
+    /// Adds the sums over another set of examples.
     pub fn join(&mut self, other: &Self) {
         self.losses.join(&other.losses);
         self.dual.join(&other.dual);
     }
 
-    /// Adds the loss of an example, computed in double precision at margins of exact scores.
+    /// Adds the loss of an example, computed in double precision from exact scores.
     #[inline]
     pub fn add_loss(&mut self, problem: &MarginProblem<'_>, example: usize, loss: f64) {
         self.add_loss_of(problem, (example, problem.map().row_size(example)), loss);
     }
 
-    /// Adds the loss of an example with features of this size.
+    /// Adds the loss of an example whose features have the given size.
     #[inline]
     pub fn add_loss_of(
         &mut self,
@@ -83,7 +83,7 @@ impl Bounds {
         self.add_dual_of(problem, shares, (example, size), beta);
     }
 
-    /// Adds the dual point of an example with features of this size.
+    /// Adds the dual point of an example whose features have the given size.
     #[inline]
     pub fn add_dual_of(
         &mut self,
@@ -107,7 +107,7 @@ impl Bounds {
         self.dual.add(shares, example, &terms);
     }
 
-    /// The certificate at w = w(β) as computed, where the losses are evaluated: λ/2 ‖w‖² + the
+    /// The certificate at the computed w = w(β), at which the losses are evaluated: λ/2 ‖w‖² + the
     /// loss, rounded up, and D(β), rounded down.
     pub fn certificate<T: Real>(
         &self,
@@ -121,10 +121,10 @@ impl Bounds {
         Certificate { primal: objective(lambda, weights, loss), dual }
     }
 
-    /// The certificate at any w, where the losses are evaluated, and a point β with ±w(β) =
-    /// `image`. Each entry of the image is a chain of at most `n_sums` sums, and the sizes of the
-    /// examples are in units of the columns. The dual value is that of tβ, with the t in [0, 1]
-    /// that maximises it, which is also returned.
+    /// The certificate for any w, at which the losses are evaluated, and a point β with ±w(β) =
+    /// `image`. Each entry of the image is computed by at most `n_sums` successive additions, and
+    /// the sizes of the examples are in units of the columns. The dual value is D(tβ) for the t in
+    /// [0, 1] that maximises it; t is also returned.
     ///
     /// If e is the error of the image in these units and S their diagonal matrix, ‖w(β)‖² = ‖w +
     /// Se‖² is at most ‖w‖² + 2 ‖Sw‖ ‖e‖ + (max S)² ‖e‖².
@@ -152,8 +152,8 @@ impl Bounds {
         (Certificate { primal: objective(lambda, weights, loss), dual }, scale)
     }
 
-    /// The certificate at w = w₀ + w(β), both class after class: λ/2 ‖v‖² + the loss of w₀ + v, and
-    /// D(β) − λ ⟨w₀, v⟩, with v = w(β).
+    /// The certificate at w = w₀ + w(β), with w and w₀ class after class: λ/2 ‖v‖² + the loss of w₀
+    /// + v, and D(β) − λ ⟨w₀, v⟩, with v = w(β).
     pub fn certificate_around(
         &self,
         problem: &MarginProblem<'_>,
@@ -164,7 +164,7 @@ impl Bounds {
         let loss = self.losses.total(problem, norm_above(weights));
         let image: Vec<f64> = weights.iter().zip(origin).map(|(w, origin)| w - origin).collect();
         let (around, depth) = (norm_above(origin), gamma(self.dual.depth()));
-        // The sum started at w₀, so its rounding errors are relative to the size of w₀, too.
+        // The sum starts at w₀, so its rounding errors are also relative to the size of w₀.
         let lost = depth * (around + norm_above(weights));
         let norm = norm_above(&image) + lost;
         let primal = Bounded::exact(0.5 * lambda) * Bounded::exact(norm) * Bounded::exact(norm);
@@ -201,10 +201,10 @@ impl Losses {
         sizes.n_products = sizes.n_products.max(more.n_products);
     }
 
-    /// The sum of the losses, at scores of weights of norm at most `norm`.
+    /// The sum of the losses, computed from weights with a norm of at most `norm`.
     fn total(&self, problem: &MarginProblem<'_>, norm: f64) -> Bounded {
-        // For sums of non-negative products: the products are rounded or underflow, and the sums
-        // are rounded.
+        // An upper bound on a sum of non-negative products: products may be rounded or underflow,
+        // and sums are rounded.
         let (grown, underflown) = (1.0 + gamma(self.n_losses + 8), self.n_losses as f64 * TINY);
         let above = |sum: f64| (sum + underflown) * grown;
         let sizes = LossSizes {

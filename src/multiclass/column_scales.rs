@@ -1,5 +1,5 @@
-//! Rows in units of their columns, for bounds on rounding errors that do not depend on the columns'
-//! scales.
+//! Rows in units of their columns, for bounds on rounding errors that do not depend on the scales
+//! of the columns.
 
 use super::map::RowSize;
 use super::{MarginProblem, ScoreMap};
@@ -7,15 +7,16 @@ use crate::data::{Data, Rows};
 use crate::dual::rounding::{TINY, norm_above};
 use crate::for_data;
 
-/// Scales stay within these powers of two, because quotients might overflow.
+/// Scales are limited to the powers of two with exponents ±`RANGE`, because quotients might
+/// overflow otherwise.
 const RANGE: i32 = 300;
 
 /// A power of two for each feature, at least as large as its values, and the sizes of the rows
-/// divided by them.
+/// after division by these scales.
 ///
-/// Products of x_ij/s_j and s_j w_j are rounded exactly like those of x_ij and w_j, so bounds on
-/// rounding errors also hold in these units. There the norms of rows are about √d, for any scales
-/// of the columns.
+/// The product of x_ij/s_j and s_j w_j is rounded exactly like the product of x_ij and w_j, so
+/// bounds on rounding errors also hold in units of the columns. In these units the norms of rows
+/// are about √d, for any scales of the columns.
 pub(super) struct ColumnScales {
     columns: Vec<f64>,
     largest: f64,
@@ -23,7 +24,7 @@ pub(super) struct ColumnScales {
 }
 
 impl ColumnScales {
-    /// The scales of a problem's rows; the constant feature, unless it is 0, comes last.
+    /// Computes the scales of a problem's rows. The constant feature, unless it is 0, comes last.
     pub fn of(problem: &MarginProblem<'_>) -> Self {
         let (data, bias) = (problem.map().data(), problem.map().bias());
         let mut columns = largest(data, 1);
@@ -57,7 +58,8 @@ impl ColumnScales {
         self.sizes[row]
     }
 
-    /// An upper bound on the norm of weights, class after class, times their columns' scales.
+    /// An upper bound on the norm of weights, given class after class, after multiplication by the
+    /// scales of their columns.
     pub fn norm_above(&self, weights: &[f64]) -> f64 {
         let scaled = weights.chunks_exact(self.columns.len().max(1)).flat_map(|weights| {
             weights.iter().zip(&self.columns).map(|(weight, scale)| weight * scale)
@@ -70,7 +72,8 @@ impl ColumnScales {
         self.largest
     }
 
-    /// The largest error from underflow in an entry of a sum of images, for a bound on their norm.
+    /// The largest error from underflow in an entry of a sum of images, for a bound on the norm of
+    /// the sum.
     pub fn underflown(&self) -> f64 {
         (self.sizes.len() * self.columns.len()) as f64 * 8.0 * TINY
     }

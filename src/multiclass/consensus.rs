@@ -8,14 +8,13 @@
 //!
 //! > minimise λ/2 ‖w‖² + ⟨a, w − w̄⟩ + ρ/2 ‖w − w̄‖² + Σ_{i in k} (p_i/S_k) Φ_i(w),
 //!
-//! which up to a constant is the plain problem with the regulariser (λ+ρ)/2 ‖w − w₀‖² around
-//! w₀ = (ρ w̄ − a)/(λ+ρ) = −C t, C = 1/(λ+ρ), t = a − ρ w̄: block descent started from shifted weights.
+//! which up to a constant is the plain problem with the regulariser (λ+ρ)/2 ‖w − w₀‖² around w₀ = (ρ w̄ − a)/(λ+ρ) = −C
+//! t, C = 1/(λ+ρ), t = a − ρ w̄. Block descent solves it with weights that start at w₀.
 //!
-//! The partitions' β together are a feasible dual point of the whole problem: λ w(β) = Σ_k S_k u_k
-//! with the partitions' [images](Solution::image) u_k, and with the scalars [`Solution::dual_term`]
-//! the dual is D(β) = Σ_k S_k dual_term_k − λ/2 ‖w(β)‖². As u_k = (λ+ρ) w_k − ρ w̄ + a_k and Σ_k
-//! S_k a_k = 0, the sum of the w_k would also give w(β), but with fewer digits for large ρ, so the
-//! images are computed from β.
+//! The partitions' β together are a feasible dual point of the whole problem: λ w(β) = Σ_k S_k u_k with the partitions'
+//! [images](Solution::image) u_k, and with the scalars [`Solution::dual_term`] the dual is D(β) = Σ_k S_k dual_term_k −
+//! λ/2 ‖w(β)‖². Because u_k = (λ+ρ) w_k − ρ w̄ + a_k and Σ_k S_k a_k = 0, w(β) could also be computed from the w_k, but
+//! less accurately for large ρ, so the images are computed from β.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -36,9 +35,8 @@ pub enum SubproblemSolver {
     /// [Block descent](BlockDescent): visits the candidate classes of the rows that are not
     /// optimal.
     BlockDescent,
-    /// The sequential dual method (Keerthi et al. 2008, Algorithm 2.1; Han and Berg 2012, section
-    /// 2): solves the block of one row after another exactly, with all classes of all rows in each
-    /// pass.
+    /// The sequential dual method (Keerthi et al. 2008, Algorithm 2.1; Han and Berg 2012, section 2): solves the blocks
+    /// of the rows one after another exactly, with all classes of all rows in each pass.
     SequentialDual,
 }
 
@@ -69,16 +67,15 @@ impl SubproblemSolver {
 /// last.
 #[derive(Debug, Clone, Copy)]
 pub struct Subproblem<'a> {
-    /// w̄.
+    /// The consensus weights w̄.
     pub consensus: &'a [f64],
     /// a, the partition's multiplier divided by its share.
     pub multiplier: &'a [f64],
-    /// ρ, the penalty divided by the share; 0 is the plain problem.
+    /// ρ, the penalty divided by the share; 0 means no consensus term.
     pub rho: f64,
-    /// β of the last round (examples × classes), each in the loss's set; empty for 0.
+    /// β of the last round (examples × classes), with each row in the loss's set; empty means 0.
     pub betas: &'a [f64],
-    /// Whether to compare each β with its projection onto the loss's set, for β from untrusted
-    /// sources.
+    /// Whether to check each β against its projection onto the loss's set, for β from untrusted sources.
     pub check_betas: bool,
     /// The solver of the sub-problem.
     pub solver: SubproblemSolver,
@@ -86,8 +83,8 @@ pub struct Subproblem<'a> {
     pub seed: u64,
     /// The accuracy to which the sub-problem is solved.
     pub stopping: Stopping,
-    /// Additional tolerated gap, as a share of the loss at the consensus: for the first round, in
-    /// which the size of the losses is not known.
+    /// Additional tolerated gap, relative to the loss at the consensus. It is meant for the first round, when the size
+    /// of the losses is not yet known.
     pub relative_gap: f64,
 }
 
@@ -100,11 +97,11 @@ pub struct Solution {
     pub dual_term: f64,
     /// u = Σ_i (p_i/S) A_iᵀ α_i, λ times this partition's part of w(β).
     pub image: Vec<f64>,
-    /// A bound on the rounding error of u, in ‖·‖.
+    /// A bound on the norm of the rounding error of u.
     pub image_error: f64,
     /// The duality gap of the sub-problem.
     pub gap: f64,
-    /// Passes over the examples.
+    /// Number of passes over the examples.
     pub n_epochs: usize,
     /// w, the solution of the sub-problem.
     pub weights: Vec<f64>,
@@ -112,12 +109,12 @@ pub struct Solution {
     pub betas: Vec<f64>,
 }
 
-/// Solves a partition's sub-problem. `problem` is the partition alone, with the λ of the whole
+/// Solves a partition's sub-problem. `problem` contains only the examples of the partition, with the λ of the whole
 /// problem.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for vectors of the wrong size, β outside the loss's set, and a ρ that
-/// is not finite or negative; errors of [`run`].
+/// [`Error::InvalidArgument`] for vectors of the wrong size, β outside the loss's set, and a ρ that is negative or not
+/// finite; errors of [`run`].
 pub fn solve(
     mut problem: MarginProblem<'_>,
     subproblem: &Subproblem<'_>,
@@ -176,7 +173,7 @@ fn check(problem: &MarginProblem<'_>, subproblem: &Subproblem<'_>) -> Result<()>
     Ok(())
 }
 
-/// Largest distance of β from its set: the error of values stored in single precision.
+/// Largest accepted distance of β from its set: the error of values stored in single precision.
 const STORAGE_ERROR: f64 = 1e-6;
 
 /// The projections of all β onto the loss's set.
@@ -199,7 +196,7 @@ fn feasible(problem: &MarginProblem<'_>, betas: &[f64]) -> Result<Vec<f64>> {
                 format!("the values of example {example} are not a dual point of this loss");
             return Err(Error::argument("betas", message));
         }
-        // Values from an earlier descent with this loss are kept bit for bit.
+        // β that are already feasible, such as those from an earlier run with this loss, are kept bit for bit.
         if !moved {
             found.copy_from_slice(beta);
         }
@@ -221,7 +218,7 @@ fn image(
     betas: &[f64],
     interrupt: &Interrupt,
 ) -> Result<PartialImage> {
-    // λ w(β) is w(β) at λ = 1.
+    // λ w(β) equals w(β) computed with λ = 1.
     problem.shares_mut().set_lambda(1.0)?;
     let layout = problem.map().layout();
     let (mut weights, mut bounds) = (vec![0.0; layout.len()], Bounds::default());

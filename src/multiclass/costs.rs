@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 /// Δ_ij, the cost of predicting class j for example i; 0 at the label.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Costs {
-    /// 1 off the label.
+    /// Cost 1 for every class except the label.
     Unit,
     /// A row of costs for each label (classes × classes).
     PerLabel(Vec<f64>),
@@ -14,7 +14,8 @@ pub enum Costs {
 }
 
 impl Costs {
-    /// Checks that each row and class has a finite non-negative cost, which is 0 at the label.
+    /// Checks that there is a finite, non-negative cost for each row and class, which is 0 at the
+    /// label.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `costs`.
@@ -40,7 +41,7 @@ impl Costs {
         Ok(())
     }
 
-    /// Δ_i; None for 1 off the label.
+    /// The costs Δ_i of an example; None means a cost of 1 off the label.
     #[inline]
     pub(super) fn row(&self, example: usize, label: usize, n_classes: usize) -> Option<&[f64]> {
         let (costs, row) = match self {

@@ -1,4 +1,4 @@
-//! The dual of a [`MarginProblem`], block by block: blocks are examples, parts are classes.
+//! The dual of a [`MarginProblem`], block by block: a block is an example, and a part is a class.
 
 use super::batch::{Batch, Wanted};
 use super::{Linear, MarginProblem, ScoreMap, Workspace};
@@ -12,11 +12,11 @@ use crate::linalg::Sparse;
 use crate::linalg::sparse::dot;
 use crate::polytope::lifted;
 
-/// The dual of a multi-category problem; μ_i is β_i, the dual variable off the label
+/// The dual of a multi-category problem. The dual variable μ_i of an example is β_i, its coordinates off the label
 /// (`docs/mathematics/duality.md`).
 pub struct MarginDual<'p, 'a, M = Linear<'a>> {
     pub(super) problem: &'p mut MarginProblem<'a, M>,
-    /// State of passes over the whole domain, after the first one.
+    /// State of the passes over all examples; None before the first pass.
     batch: Option<Batch>,
     margins: Vec<f64>,
     work: Workspace,
@@ -25,7 +25,7 @@ pub struct MarginDual<'p, 'a, M = Linear<'a>> {
 }
 
 impl<'p, 'a, M: ScoreMap> MarginDual<'p, 'a, M> {
-    /// The dual of a problem.
+    /// Creates the dual of a problem.
     pub fn new(problem: &'p mut MarginProblem<'a, M>) -> Self {
         let margins = vec![0.0; problem.n_classes()];
         let (alpha, step) = (Sparse::new(), Sparse::new());
@@ -41,17 +41,17 @@ impl<'p, 'a, M: ScoreMap> MarginDual<'p, 'a, M> {
         })
     }
 
-    /// Moves the point of the whole domain to `beta` (examples × classes), or to 0 if that is empty.
+    /// Moves the dual point of the passes over all examples to `beta` (examples × classes), or to 0 if `beta` is empty.
     pub fn start_at(&mut self, beta: &[f64]) {
         self.batch = Some(Batch::new(self.problem, beta));
     }
 
-    /// The point of the whole domain (examples × classes) if it is kept, else an empty vector.
+    /// The dual point of the passes over all examples (examples × classes) if it is kept, else an empty vector.
     pub fn into_point(self) -> Vec<f64> {
         self.batch.map_or(Vec::new(), Batch::into_point)
     }
 
-    /// The margins of an example at the weights `scale` · `weights`.
+    /// Computes the margins of an example at the weights `scale` · `weights`.
     fn load(&mut self, example: usize, weights: &[f64], scale: f64) {
         self.problem.map().example_scores(example, weights, &mut self.margins);
         if scale != 1.0 {
@@ -61,7 +61,7 @@ impl<'p, 'a, M: ScoreMap> MarginDual<'p, 'a, M> {
     }
 }
 
-/// v − γ(β + 1ᵀβ) off the label.
+/// The gradient with respect to β_i: v − γ(β + 1ᵀβ) off the label.
 pub struct MarginGradient<'s, M> {
     problem: &'s MarginProblem<'s, M>,
     example: usize,
@@ -82,7 +82,7 @@ impl<M: ScoreMap> Gradient for MarginGradient<'_, M> {
     }
 }
 
-/// A direction of β_i; its image is (p_i/λ) A_iᵀ of the direction of α_i.
+/// A direction of β_i. Its image is (p_i/λ) A_iᵀ times the corresponding direction of α_i.
 pub struct MarginImage<'s, M> {
     problem: &'s MarginProblem<'s, M>,
     example: usize,
@@ -161,8 +161,8 @@ impl<M: ScoreMap> BlockDual for MarginDual<'_, '_, M> {
         weights: &'s [f64],
         point: &[(u32, f64)],
     ) -> MarginGradient<'s, M> {
-        // The weights of a feature for all classes are contiguous: computing a few costs as much as
-        // all.
+        // The weights of a feature are contiguous over the classes, so computing a few scores costs as much as
+        // computing all.
         self.gradient(block, weights, point)
     }
 
@@ -220,7 +220,7 @@ impl<M: ScoreMap> BlockDual for MarginDual<'_, '_, M> {
                     problem: &MarginProblem<'_, M>| {
             let (share, beta) = (problem.shares().of(example), points(example));
             let loss = problem.bounded_loss(example, margins, norm, work);
-            // Fenchel-Young: the part of the gap from the smoothed loss and its conjugate.
+            // The Fenchel-Young gap of the smoothed loss and its conjugate.
             let bend = 0.5 * problem.shares().smoothing() * lifted::squared_norm_of(beta);
             let gap = loss.value() - dot(margins, beta) + bend;
             (loss * Bounded::exact(share), share * gap)

@@ -1,4 +1,4 @@
-//! Block descent that hands over to Newton's method when its epochs stall, or either of them alone.
+//! Block descent that hands over to Newton's method if its epochs stall. Also runs either method alone.
 
 use super::block_descent::BlockDescent;
 use super::lambda_path::LambdaPath;
@@ -8,27 +8,28 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver, Stopping, epochs_left};
 use crate::solver::{BestPoints, Blocks, Newton};
 
-/// Epochs that the pace of block descent is measured over.
+/// Number of epochs over which the pace of block descent is measured.
 const WINDOW: usize = 5;
 /// Newton's method takes over when block descent needs more epochs than this at its pace. From a dual point near the
-/// optimum Newton's method takes 5 to 15 steps, each several times as long as an epoch.
+/// optimum, Newton's method takes 5 to 15 steps, and each step takes several times as long as an epoch.
 const AHEAD: f64 = 25.0;
-/// Block descent that spends more epochs than this on larger λ, which have no certificates, is stalling, too.
+/// Block descent also counts as stalling after more than this many epochs at larger λ, which have no certificates.
 const MAX_UNCERTIFIED: usize = 50;
 
-/// Relative gaps below this are not worth another solver.
+/// Relative gap below which a change of solver does not pay.
 const FINEST: f64 = 1e-10;
 
-/// The pace of block descent: what the decision to hand over needs.
+/// The pace of block descent, which decides when to hand over.
 #[derive(Debug, Default)]
 struct Pace {
-    /// Gaps of the last certified epochs.
+    /// Gaps of the certified epochs.
     gaps: Vec<f64>,
     n_uncertified: usize,
 }
 
 impl Pace {
-    /// Notes an epoch; returns whether more than [`AHEAD`] others are expected before the gap is `allowed`.
+    /// Records an epoch; returns whether more than [`AHEAD`] further epochs are expected until the gap is at most
+    /// `allowed`.
     fn is_stalling(&mut self, gap: Option<f64>, allowed: f64) -> bool {
         let Some(gap) = gap else {
             self.n_uncertified += 1;
@@ -40,7 +41,8 @@ impl Pace {
     }
 }
 
-/// Block descent, then Newton's method from its dual point; or Newton's method alone.
+/// A run of block descent, of Newton's method, or of both, in which Newton's method continues from the dual point of
+/// block descent.
 pub(super) struct HandOver<'p> {
     blocks: &'p MarginBlocks<'p>,
     stopping: Stopping,
@@ -59,18 +61,18 @@ enum Stage<'p> {
     Newton(Box<Newton<'p, MarginBlocks<'p>>>),
 }
 
-/// The end of a run.
+/// The final state of a run.
 pub(super) struct End {
     /// The weights, class after class.
     pub weights: Vec<f64>,
-    /// β of the examples if the caller wants them.
+    /// β of the examples if the caller requests them, else empty.
     pub betas: Vec<f64>,
     /// Number of epochs of block descent.
     pub n_descent: usize,
 }
 
 impl<'p> HandOver<'p> {
-    /// Begins with block descent.
+    /// Creates a run that begins with block descent.
     pub fn new(
         blocks: &'p MarginBlocks<'p>,
         descent: LambdaPath<'p>,
@@ -82,7 +84,7 @@ impl<'p> HandOver<'p> {
         Self { blocks, stopping, hands_over, pace, is_due, n_epochs: 0, stage }
     }
 
-    /// Newton's method alone.
+    /// Creates a run of Newton's method alone.
     pub fn begin_with_newton(
         blocks: &'p MarginBlocks<'p>,
         newton: Newton<'p, MarginBlocks<'p>>,
@@ -93,7 +95,7 @@ impl<'p> HandOver<'p> {
         Self { blocks, stopping, hands_over, pace, is_due, n_epochs: 0, stage }
     }
 
-    /// The end of the run.
+    /// Returns the final state of the run.
     pub fn into_end(self, keep_dual: bool) -> End {
         let (weights, betas) = match self.stage {
             Stage::Descent(descent, _) => {
@@ -109,7 +111,7 @@ impl<'p> HandOver<'p> {
         End { weights, betas, n_descent: self.n_epochs }
     }
 
-    /// Starts at β of the examples.
+    /// Starts at the given β of the examples.
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -122,7 +124,7 @@ impl<'p> HandOver<'p> {
         }
     }
 
-    /// Moves to another λ, from the end of a run; returns the certificate there.
+    /// Moves to another λ after a run has ended; returns the certificate at the new λ.
     ///
     /// # Errors
     /// As for [`BlockDescent::move_to`].
@@ -139,7 +141,7 @@ impl<'p> HandOver<'p> {
                 Ok(certificate)
             }
             Stage::Newton(newton) => {
-                // Larger λ are easier, so block descent stalls at smaller ones, too.
+                // Smaller λ are harder, so block descent would stall again.
                 let certificate = Certificate { primal: f64::INFINITY, dual: 0.0 };
                 let start = BestPoints { certificate, ..newton.best().clone() };
                 let mut newton =
@@ -151,7 +153,7 @@ impl<'p> HandOver<'p> {
         }
     }
 
-    /// Block descent at its last certificate, unless Newton's method took over.
+    /// Block descent and its last certificate; None if Newton's method has taken over.
     pub fn descent(&self) -> Option<(&BlockDescent<'p>, Certificate)> {
         match &self.stage {
             Stage::Descent(path, Some(certificate)) => Some((path.solver(), *certificate)),
@@ -179,7 +181,8 @@ impl<'p> HandOver<'p> {
         self.stopping.null_objective.unwrap_or(f64::INFINITY)
     }
 
-    /// Newton's method around the dual point of block descent, which keeps the bounds of both.
+    /// Starts Newton's method around the dual point of block descent. Newton's method keeps the best bounds found by
+    /// block descent.
     fn hand_over(&mut self, interrupt: &Interrupt) -> Result<()> {
         let null_objective = self.null_objective();
         let Stage::Descent(descent, certificate) = &mut self.stage else { return Ok(()) };
@@ -187,7 +190,8 @@ impl<'p> HandOver<'p> {
             Some(certificate) => certificate,
             None => descent.certify(interrupt)?,
         };
-        // A dual point worse than 0 is no centre: without curvature that of block descent may be huge.
+        // A dual point that is worse than 0 is not used as the centre, because without curvature the dual point of
+        // block descent may be huge.
         let newton = if certificate.dual > 0.0 {
             let solver = descent.solver();
             let points = points_of(self.blocks.problem, solver.betas());
@@ -239,7 +243,7 @@ impl Solver for HandOver<'_> {
         }
     }
 
-    /// The weights, and in Newton's method after block descent an array with an element for each epoch of that.
+    /// The weights. If Newton's method has taken over, also an array with one element per epoch of block descent.
     fn model_arrays(&self) -> Option<ModelArrays> {
         match &self.stage {
             Stage::Descent(descent, _) => descent.model_arrays(),
@@ -273,7 +277,7 @@ mod tests {
     #[test]
     fn newton_takes_over_when_the_gap_hardly_falls() {
         let halving = |epoch: usize| Some(0.5_f64.powi(epoch as i32));
-        // Ten halvings to a thousandth; at .95 an epoch it takes 135.
+        // Halving the gap per epoch takes ten epochs to a thousandth; a factor of .95 takes 135.
         assert_eq!(first_stall(halving, 1e-3), None);
         let slow = |epoch: usize| Some(0.95_f64.powi(epoch as i32));
         assert_eq!(first_stall(slow, 1e-3), Some(WINDOW + 1));

@@ -8,44 +8,45 @@ use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// Curvature of all examples per weight above which the path has a larger λ before this one.
+/// Curvature per weight, summed over the examples, above which the path puts a larger λ before this one.
 const CURVED: f64 = 125.0;
 
 /// Ratio of one λ to the next: √10.
 const FACTOR: f64 = 3.162_277_660_168_379_5;
 
-/// The maximum number of λ before the problem's.
+/// Maximum number of larger λ before the problem's λ.
 const LONGEST: usize = 12;
 
-/// Relative gap at which the path goes on to the next λ, unless the tolerance is larger.
+/// Relative gap at which the path moves to the next λ, unless the tolerance is larger.
 const NEAR: f64 = 0.003;
 
-/// Tolerance from which on a fit takes as long without a path.
+/// Tolerance from which on a path saves no time.
 const LOOSE: f64 = 0.03;
 
-/// Examples per feature from which on a path pays. Fewer examples are mostly separable, and then the optima at two λ
-/// have little in common.
+/// Number of examples per feature from which on a path saves time. With fewer examples the data are mostly separable,
+/// and then the optima at two λ have little in common.
 const EXAMPLES: usize = 32;
 
-/// Block descent along a path of decreasing λ that ends at the problem's. Epochs at larger λ are uncertified: their
-/// certificates are those of other problems.
+/// Block descent along a path of decreasing λ that ends at the problem's λ. Epochs at larger λ count as uncertified,
+/// because their certificates belong to other problems.
 pub(super) struct LambdaPath<'p> {
     solver: BlockDescent<'p>,
-    /// The λ still to come, the problem's first.
+    /// The λ that are still to come, in reverse order: the problem's λ is first.
     ahead: Vec<f64>,
-    /// Relative gap at which the next one begins.
+    /// Relative gap at which the path moves to the next λ.
     near: f64,
-    /// Epochs left for larger λ: at first half of all. A path needs at least one for each λ.
+    /// Number of epochs left for larger λ, initially half of the maximum number of epochs. A path needs at least one
+    /// epoch per λ.
     left: usize,
 }
 
 impl<'p> LambdaPath<'p> {
-    /// A solver at any dual point, which stays at the problem's λ.
+    /// Creates a path with only the problem's λ, from a solver at any dual point.
     pub fn direct(solver: BlockDescent<'p>) -> Self {
         Self { solver, ahead: Vec::new(), near: 0.0, left: 0 }
     }
 
-    /// Begins with a solver at the dual point 0.
+    /// Creates the path of a solver at the dual point 0.
     pub fn new(
         mut solver: BlockDescent<'p>,
         problem: &MarginProblem<'p>,
@@ -74,18 +75,19 @@ impl<'p> LambdaPath<'p> {
         &mut self.solver
     }
 
-    /// The solver, at the problem's λ after a certificate.
+    /// The solver. After a certificate it is at the problem's λ.
     pub fn solver(&self) -> &BlockDescent<'p> {
         &self.solver
     }
 
-    /// The solver, likewise.
+    /// Returns the solver, as [`LambdaPath::solver`] does.
     pub fn into_solver(self) -> BlockDescent<'p> {
         self.solver
     }
 }
 
-/// Whether a path pays: for boxes cut by a bound on the sum, whose β stay at their bounds from one λ to the next.
+/// Whether a path saves time: for boxes with a bound on the sum, because most β stay at their bounds from one λ to the
+/// next.
 fn pays(problem: &MarginProblem<'_>) -> bool {
     let (data, features) = (problem.map().data(), problem.map().layout().n_features);
     let is_dense = !matches!(data, Data::Csr32(_) | Data::Csr64(_));
@@ -93,7 +95,7 @@ fn pays(problem: &MarginProblem<'_>) -> bool {
     is_dense && is_box && problem.n_examples() / EXAMPLES >= features
 }
 
-/// Σ_i p_i ‖x_i‖²/λ per weight: the curvature of the examples relative to that of the regulariser.
+/// Σ_i p_i ‖x_i‖²/λ per weight: the curvature of the examples relative to the curvature of the regulariser.
 fn curvature(problem: &MarginProblem<'_>) -> f64 {
     let size = |example: usize| {
         let norm = problem.map().row_size(example).norm;
@@ -132,7 +134,7 @@ impl Solver for LambdaPath<'_> {
     }
 
     fn model_arrays(&self) -> Option<ModelArrays> {
-        // Before the end of the path the weights are those of another λ.
+        // Before the end of the path, the weights belong to another λ.
         if self.ahead.is_empty() { self.solver.model_arrays() } else { None }
     }
 
@@ -152,7 +154,7 @@ mod tests {
     use crate::multiclass::{Linear, Order};
     use crate::polytope::MaxHinge;
 
-    /// The number of λ before the problem's for 400 rows of norm 1 and 5 features.
+    /// The number of λ before the problem's λ, for 400 rows of norm 1 and 5 features.
     fn length_of_the_path(m: usize, curvature_for_each_weight: f64) -> usize {
         let (n, d) = (400, 5);
         let x =

@@ -11,7 +11,7 @@ pub enum Order {
     Examples,
 }
 
-/// Order of the weights: tiles of features, and class by class inside each tile.
+/// The order of the weights: tiles of features, stored class by class inside each tile.
 ///
 /// Tiles of one feature give feature-major order, in which the classes of a feature are contiguous.
 /// Wide tiles let sums of dense rows stay in registers.
@@ -19,7 +19,7 @@ pub enum Order {
 pub struct Layout {
     /// Number of classes.
     pub n_classes: usize,
-    /// Number of features, the constant one included.
+    /// Number of features, including the constant one.
     pub n_features: usize,
     pub(super) tile: usize,
 }
@@ -40,7 +40,7 @@ impl Layout {
         feature / self.tile * self.tile * self.n_classes + class * self.tile + feature % self.tile
     }
 
-    /// Converts weights class after class into this order.
+    /// Converts weights from class after class to this order.
     pub fn arrange(&self, by_class: &[f64]) -> Vec<f64> {
         let mut weights = vec![0.0; self.len()];
         if self.tile == 1 {
@@ -58,7 +58,7 @@ impl Layout {
         weights
     }
 
-    /// Converts weights in this order into weights class after class.
+    /// Converts weights from this order to class after class.
     pub fn by_class(&self, weights: &[f64]) -> Vec<f64> {
         let mut by_class = vec![0.0; self.n_classes * self.n_features];
         if self.tile == 1 {

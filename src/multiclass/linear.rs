@@ -15,7 +15,7 @@ use crate::linalg::{Element, Panels, SparseRows, TILE, Widened, scatter, sparse}
 use crate::parallel::min_len;
 
 /// The map A_i w = (⟨w_j, x̃_i⟩)_j over the classes, and its adjoint. x̃ is x with the constant
-/// feature `bias` appended unless that is 0. Weights are a flat vector in the order of
+/// feature `bias` appended, unless `bias` is 0. Weights are a flat vector in the order of
 /// [`Linear::layout`].
 pub struct Linear<'a> {
     data: Data<'a>,
@@ -29,7 +29,7 @@ pub struct Linear<'a> {
     stats: RowStats,
 }
 
-/// The rows in the form that their kernels read, with their buffers.
+/// The rows in the form that their kernels read, and buffers.
 enum RowKind<'a> {
     Dense16(Map<Dense<'a, f16>, f32>),
     Dense32(Map<Dense<'a, f32>, f32>),
@@ -57,7 +57,7 @@ macro_rules! for_kind {
     };
 }
 
-/// Kernels of [`Linear`] for each type of rows.
+/// The kernels of [`Linear`] for one type of rows.
 trait Kernels<T>: Rows + Send {
     fn add_scores(&self, weights: &Panels<T>, rows: Range<usize>, scores: &mut [f64]);
     fn add_images(
@@ -72,9 +72,9 @@ trait Kernels<T>: Rows + Send {
 /// Buffers for sums of images.
 #[derive(Default)]
 struct ImageBuffers {
-    /// Bounds of the ranges of features that one thread each adds to (sparse rows).
+    /// For sparse rows: the bounds of the feature ranges, each of which is updated by one thread.
     cuts: Vec<usize>,
-    /// Rows in double precision (dense rows in single precision).
+    /// For dense rows below double precision: the rows in double precision.
     rows: Vec<f64>,
 }
 
@@ -86,13 +86,13 @@ impl<R: Rows, T: Element> Map<R, T> {
 }
 
 impl<'a> Linear<'a> {
-    /// The map of the given rows, its weights ordered for a kind of solver.
+    /// Creates the map of the given rows, with its weights ordered for a kind of solver.
     pub fn new(data: Data<'a>, n_classes: usize, bias: f64, order: Order) -> Self {
         Self::with_stats(data, n_classes, order, bias, RowStats::of(&data, bias, false))
     }
 
-    /// Creates the map with [`Linear::digest`]: computed in the same pass as the row statistics, it
-    /// takes less time than alone.
+    /// Creates the map with [`Linear::digest`], which is computed in the same pass as the row
+    /// statistics to save time.
     pub fn digested(data: Data<'a>, n_classes: usize, bias: f64, order: Order) -> Self {
         Self::with_stats(data, n_classes, order, bias, RowStats::of(&data, bias, true))
     }
@@ -138,8 +138,8 @@ impl<'a> Linear<'a> {
         Err(Error::argument("X", format!("contains {what}, at row {row} and column {column}")))
     }
 
-    /// `Data::digest` of dense rows, from just before the map read them, if it is
-    /// [`Linear::digested`].
+    /// [`Data::digest`] of dense rows, computed just before the map read them; None unless the map
+    /// was created by [`Linear::digested`].
     pub fn digest(&self) -> Option<u64> {
         self.stats.digest
     }
@@ -294,7 +294,8 @@ impl ScoreMap for Linear<'_> {
         let Layout { n_classes, tile, .. } = self.layout;
         scores.fill(0.0);
         if tile == 1 {
-            // The inner loop of block solvers: it must not divide by the tile or check each class.
+            // This is the inner loop of block solvers, so it must not divide by the tile or check
+            // each class.
             self.visit(example, |feature, value| {
                 let weights = &weights[feature * n_classes..][..n_classes];
                 scores.iter_mut().zip(weights).for_each(|(score, w)| *score += value * w);
@@ -348,14 +349,14 @@ impl<T: Widened> Kernels<T> for Dense<'_, T> {
         scratch: &mut ImageBuffers,
         image: &mut [f64],
     ) {
-        // In single precision the error bound would be too large for a useful certificate.
+        // Sums in single precision would have too large an error bound for a useful certificate.
         let rows = self.block(duals.first, duals.first + duals.len());
         let rows = T::in_double(rows, &mut scratch.rows);
         scatter_tiles(rows, self.n_cols(), duals, layout, image);
     }
 }
 
-/// Scatters a block of dense rows, tile by tile of the image.
+/// Adds the images of a block of dense rows, one tile of the image at a time.
 fn scatter_tiles(
     rows: &[f64],
     n_cols: usize,
@@ -414,7 +415,7 @@ impl<T: Element> Kernels<T> for Csr<'_, T> {
     ) {
         let cuts = &mut scratch.cuts;
         if cuts.is_empty() {
-            // Two tasks for each thread, so that a thread that finishes early takes another one.
+            // Two tasks per thread, so that a thread that finishes early can start another one.
             let n_threads = rayon::current_num_threads();
             *cuts = self.balanced_cuts(if n_threads > 1 { 2 * n_threads } else { 1 });
         }

@@ -1,5 +1,5 @@
-//! The map from weights to the scores of an example's classes, the interface of a multi-category
-//! problem to its features.
+//! The map from weights to the class scores of an example: the interface between a multi-category problem and its
+//! features.
 
 use std::ops::Range;
 
@@ -27,11 +27,11 @@ pub trait ScoreMap: Send + Sync {
     /// Copies the weights into the form that [`ScoreMap::exact_scores`] reads.
     fn load_exact(&mut self, weights: &[f64]);
 
-    /// A_i w of the loaded weights, one row for each example.
+    /// A_i w at the loaded weights, one row per example.
     fn scores(&self, examples: Range<usize>, scores: &mut [f64]);
 
-    /// A_i w in double precision, for rows of any precision, at weights loaded by
-    /// [`ScoreMap::load_exact`]; `buffer` is work space.
+    /// A_i w in double precision, for rows of any precision, at the weights loaded by [`ScoreMap::load_exact`];
+    /// `buffer` is work space.
     fn exact_scores(&self, examples: Range<usize>, buffer: &mut Vec<f64>, scores: &mut [f64]);
 
     /// Twice the rounding unit of [`ScoreMap::scores`].
@@ -46,7 +46,7 @@ pub trait ScoreMap: Send + Sync {
     /// A_i w of one example for the given weights.
     fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);
 
-    /// weights += A_iᵀ δ for one example, δ as (class, value) pairs.
+    /// weights += A_iᵀ δ for one example, with δ given as (class, value) pairs.
     fn add_image(&self, example: usize, dual: &[(u32, f64)], weights: &mut [f64]);
 
     /// ‖A_iᵀ δ‖².
@@ -60,8 +60,8 @@ pub trait ScoreMap: Send + Sync {
 /// The size of an example's features.
 #[derive(Debug, Clone, Copy)]
 pub struct RowSize {
-    /// An upper bound on ‖ψ(x, j)‖ if classes have separate weights, and √2 times that if features of
-    /// different classes may not be orthogonal: √2 of this bounds ‖ψ(x, j) − ψ(x, l)‖.
+    /// An upper bound on ‖ψ(x, j)‖ if classes have separate weights, and √2 times such a bound if features of different
+    /// classes need not be orthogonal. In both cases √2 times this value bounds ‖ψ(x, j) − ψ(x, l)‖.
     pub norm: f64,
     /// The maximum number of roundings of a score's terms: the number of a row's values.
     pub n_values: usize,
@@ -70,10 +70,10 @@ pub struct RowSize {
 }
 
 impl RowSize {
-    /// Sums of squares up to this may have lost small terms to underflow.
+    /// Value up to which a sum of squares may have lost small terms to underflow.
     pub(super) const UNDERFLOWN: f64 = 1e-280;
 
-    /// The size of a row, given its sum of squares, its largest absolute value and the number of its values.
+    /// The size of a row, given its sum of squares, its largest absolute value and its number of values.
     pub(super) fn of(square: f64, largest: f64, n_values: usize) -> Self {
         let norm = if square > Self::UNDERFLOWN {
             square.sqrt()

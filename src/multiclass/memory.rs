@@ -7,8 +7,7 @@ use crate::error::Result;
 use crate::memory::{fits, require};
 use crate::solver::{Choices, FACTORISED, Method, PRECONDITIONED};
 
-/// Number of classes for which an example is assumed to have candidates: a share (one in this many)
-/// of all, and a minimum.
+/// Assumed number of candidate classes per example: one in `CANDIDATES.0` of all classes, but at least `CANDIDATES.1`.
 const CANDIDATES: (usize, usize) = (5, 16);
 /// Maximum number of nonzero dual variables of an example after Frank-Wolfe steps: each pass adds
 /// one.
@@ -21,29 +20,28 @@ const MAX_SPREAD: f64 = 40.0;
 /// A step of Newton's method takes longer with more weights, so the spread must also exceed the number of
 /// weights divided by this: with 1000 weights both methods take the same time at about 100 to 200.
 const WEIGHTS_PER_SPREAD: f64 = 5.0;
-/// Number of rows sampled for this ratio.
+/// Number of rows sampled to estimate the spread.
 const SAMPLED_ROWS: usize = 1000;
-/// Bytes per example for its place in the order, its sums, the position of its dual variables, and
-/// its norms.
+/// Bytes per example for its position in the order, its sums, the location of its dual variables, and its norms.
 const PER_EXAMPLE: usize = 128;
 
 /// The sizes that determine the memory of a linear fit.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// n.
+    /// Number of examples n.
     pub n_examples: usize,
-    /// m.
+    /// Number of classes m.
     pub n_classes: usize,
-    /// d, without the constant feature.
+    /// Number of features d, without the constant feature.
     pub n_features: usize,
-    /// Bytes per number in the precision of the fit.
+    /// Bytes per number, in the precision of the fit.
     pub value: usize,
     /// Whether the problem is smoothed.
     pub smooth: bool,
     /// Whether the caller requests the dual variables.
     pub keep_dual: bool,
-    /// Ratio of the sizes of two columns, √(largest absolute value² + λ), including the constant
-    /// feature; 1 if unknown. The regulariser dominates columns below √λ.
+    /// Ratio between the sizes of the largest and the smallest column, including the constant feature; 1 if unknown.
+    /// The size of a column is √(largest absolute value² + λ), because the regulariser dominates columns below √λ.
     pub spread: f64,
     /// Whether "auto" may use Newton's method.
     pub newton: bool,
@@ -52,9 +50,9 @@ pub struct Size {
 /// The bytes that a fit uses besides the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
-    /// For the weights.
+    /// Bytes for the weights.
     pub weights: u128,
-    /// For the dual variables.
+    /// Bytes for the dual variables.
     pub duals: u128,
 }
 
@@ -78,8 +76,8 @@ impl Size {
         }
     }
 
-    /// The sizes if "auto" may use Newton's method: with the spread of the columns, if there are
-    /// few enough weights for Newton's method.
+    /// Allows "auto" to use Newton's method if there are few enough weights for it. Computes the spread of the columns
+    /// if there are few enough weights to factorise a matrix.
     pub fn with_newton(mut self, data: Data<'_>, bias: f64, lambda: f64) -> Self {
         self.newton = self.n_weights() <= PRECONDITIONED;
         if self.n_weights() <= FACTORISED {
@@ -88,25 +86,23 @@ impl Size {
         self
     }
 
-    /// (d + 1) m.
+    /// Number of weights, (d + 1) m.
     fn n_weights(&self) -> usize {
         (self.n_features + 1).saturating_mul(self.n_classes)
     }
 
     /// Memory of the large buffers of a fit.
     ///
-    /// The weights: (d + 1) m numbers of 8 bytes, with the classes rounded up to whole vectors of
-    /// 64 bytes; two copies in block descent (a third for rows below double precision, whose
-    /// certificate needs exact weights) and three elsewhere; then the best weights so far and the
-    /// result.
+    /// The weights: (d + 1) m numbers of 8 bytes, with the classes rounded up to whole vectors of 64 bytes; two copies
+    /// in block descent (three for rows below double precision, because the certificate needs exact weights) and three
+    /// in other solvers, plus the best weights so far and the result.
     ///
-    /// The dual variables: block descent keeps an example's candidate classes, at a fifth of all
-    /// classes (up to all if they are indistinguishable), but at least 16. Each is a class (4 bytes)
-    /// and a value, three times, because new candidates are written next to the old ones into
-    /// storage that grows by doubling. Block Frank-Wolfe adds
-    /// at most one per pass, 64 at 16 bytes. Frank-Wolfe keeps n m numbers with smoothing and none
-    /// without. If the caller requests the dual variables, they take 16 n m bytes. Active sets of
-    /// vertices grow during the run and are not included.
+    /// The dual variables: block descent is assumed to keep a fifth of all classes per example as candidates, but at
+    /// least 16 (it may keep all if classes are indistinguishable). Each candidate takes a class (4 bytes) and a value.
+    /// This is counted three times, because new candidates are written next to the old ones, into storage that grows by
+    /// doubling. Block Frank-Wolfe adds at most one variable per example and pass; 64 variables of 16 bytes are
+    /// assumed. Frank-Wolfe keeps n m numbers with smoothing and none without. If the caller requests the dual
+    /// variables, they take 16 n m bytes. Active sets of vertices grow during the run and are not included.
     pub fn estimate(&self, method: MulticlassMethod) -> Estimate {
         let wide = |number: usize| number as u128;
         let Self { n_examples, n_classes, value, .. } = *self;
@@ -139,7 +135,7 @@ impl Size {
         };
         let n_weights = wide(self.n_weights());
         let system = match method {
-            // The matrix of a linear system, the sums that it consists of, and the sums of a pass.
+            // The matrix of a linear system, the sums from which it is built, and the sums of a pass.
             MulticlassMethod::Newton => {
                 let matrix = if n_weights <= wide(PRECONDITIONED) { 12 * n_weights } else { 0 };
                 n_weights * (matrix + 8 * wide(n_examples.isqrt()))
@@ -174,10 +170,10 @@ impl Size {
         require(n_fits as u128 * (weights + duals), what, remedy)
     }
 
-    /// The solver that the choices name. For "auto" it is Newton's method if the columns differ so
-    /// much that block descent stalls. Otherwise it is the first that fits into memory of block
-    /// descent with a hand-over to Newton's method, block descent, block Frank-Wolfe and
-    /// Frank-Wolfe, which keep fewer and fewer dual variables.
+    /// The solver named by the choices. "auto" selects Newton's method if the columns differ so much that block descent
+    /// would stall. Otherwise it selects the first of these that fits into memory: block descent with a hand-over to
+    /// Newton's method, block descent, block Frank-Wolfe, Frank-Wolfe. Each keeps fewer dual variables than the one
+    /// before.
     ///
     /// # Errors
     /// As for [`MulticlassMethod::parse`].
@@ -185,8 +181,8 @@ impl Size {
         self.method_within(choices, fits)
     }
 
-    /// The solver of `n_fits` simultaneous fits that all need block descent or Newton's method: the
-    /// former alone if the latter may not be used or does not fit into memory.
+    /// The solver of `n_fits` simultaneous fits that need projections: Newton's method, or block descent with a
+    /// hand-over to it, if this is allowed and fits into memory; else block descent alone.
     pub fn projecting_method(&self, seed: u64, n_fits: usize) -> MulticlassMethod {
         let affordable = |method: &MulticlassMethod| {
             let Estimate { weights, duals } = self.estimate(*method);
@@ -196,8 +192,8 @@ impl Size {
         method.unwrap_or(MulticlassMethod::BlockDescent(seed))
     }
 
-    /// Newton's method if the columns differ so much that block descent stalls, and block descent
-    /// with a hand-over otherwise; None if Newton's method may not be used.
+    /// Newton's method if the columns differ so much that block descent would stall, else block descent with a
+    /// hand-over; None if Newton's method may not be used.
     fn with_newton_stage(&self, seed: u64) -> Option<MulticlassMethod> {
         let most = MAX_SPREAD.max(self.n_weights() as f64 / WEIGHTS_PER_SPREAD);
         let badly_scaled = self.spread > most;
@@ -235,8 +231,7 @@ impl Size {
     }
 }
 
-/// The ratio of the sizes of two columns, see [`Size::spread`], in a sample of the rows; ignores columns
-/// of zeros.
+/// The spread of the columns (see [`Size::spread`]) in a sample of the rows. Columns of zeros are ignored.
 fn spread(data: Data<'_>, bias: f64, lambda: f64) -> f64 {
     let mut largest = largest(data, data.n_rows().div_ceil(SAMPLED_ROWS).max(1));
     largest.push(bias.abs());
@@ -246,10 +241,9 @@ fn spread(data: Data<'_>, bias: f64, lambda: f64) -> f64 {
     if ratio.is_finite() { ratio } else { 1.0 }
 }
 
-/// Returns an error if a fit on joint features does not fit into memory: five copies of the weights
-/// (solver, kernels, certificate, best model and caller) and, in smoothed Frank-Wolfe, dual
-/// variables for n rows and m classes. The dual variables of block descent are few and grow during
-/// the run.
+/// Returns an error if a fit on joint features does not fit into memory: five copies of the weights (solver, kernels,
+/// certificate, best model and caller) and, for Frank-Wolfe with smoothing, n m dual variables. The dual variables of
+/// block descent are not counted, because they are few and grow during the run.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::error::Error::Memory) if memory is insufficient.
@@ -298,7 +292,7 @@ mod tests {
         assert_eq!(chosen("auto", 8), "block-descent");
         assert_eq!(chosen("auto", 2), "block-frank-wolfe");
         assert_eq!(chosen("auto", 1), "frank-wolfe");
-        // Nothing fits; the first choice is returned, and its memory check fails later.
+        // Nothing fits, so a default is returned, and its memory check fails later.
         assert_eq!(chosen("auto", 0), "block-descent");
         assert_eq!(chosen("block-descent", 1), "block-descent");
     }
@@ -324,7 +318,7 @@ mod tests {
         // With more weights, Newton's method needs more time.
         assert_eq!(choose([1.0, 300.0], 0.0, 600), "auto");
         assert_eq!(choose([1.0, 400.0], 0.0, 600), "newton");
-        // Too many weights for a factorisation, and for a preconditioner.
+        // Too many weights: first for a factorisation, then also for a preconditioner.
         assert_eq!(choose([1.0, 2000.0], 0.0, 1000), "auto");
         assert_eq!(choose([1.0, 2000.0], 0.0, 2000), "block-descent");
     }

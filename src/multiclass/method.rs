@@ -1,4 +1,4 @@
-//! One call for linear multi-category models: a method by name, its run, and where it ended.
+//! Fits linear multi-category models with a single call: selects a method by name, runs it and returns its end point.
 
 use std::ops::ControlFlow;
 
@@ -18,18 +18,18 @@ use crate::solver::{
 /// The solvers for multi-category losses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MulticlassMethod {
-    /// [`BlockDescent`] with its seed, which needs projections.
+    /// [`BlockDescent`] with its seed. It needs projections.
     BlockDescent(u64),
-    /// The same, which hands over to [`Newton`] where it stalls.
+    /// [`BlockDescent`] with its seed, which hands over to [`Newton`] if it stalls.
     HandOver(u64),
-    /// [`Newton`], which needs projections, too.
+    /// [`Newton`], which also needs projections.
     Newton,
-    /// Those that work for every dual.
+    /// The methods that need only vertices.
     Vertices(Method),
 }
 
 impl MulticlassMethod {
-    /// Names of block descent; "auto" is the default solver.
+    /// Names that select block descent; "auto" is the default solver.
     const BLOCK_DESCENT: [&str; 2] = ["auto", "block-descent"];
     const NEWTON: &str = "newton";
 
@@ -38,7 +38,7 @@ impl MulticlassMethod {
         [Self::BLOCK_DESCENT.to_vec(), vec![Self::NEWTON], names(Method::REGISTRY)].concat()
     }
 
-    /// The solver of the chosen name.
+    /// The solver named by the choices.
     ///
     /// # Errors
     /// As for [`Method::parse`].
@@ -65,7 +65,7 @@ impl MulticlassMethod {
         }
     }
 
-    /// The options of a path over C, which needs block Frank-Wolfe.
+    /// The options for a path over C, which needs block Frank-Wolfe.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for the other solvers.
@@ -84,7 +84,7 @@ impl MulticlassMethod {
         }
     }
 
-    /// The weights of an epoch's model class after class.
+    /// Converts the weights of an epoch's model to class after class.
     pub fn by_class(self, layout: Layout, weights: Vec<f64>) -> Vec<f64> {
         match self {
             Self::BlockDescent(_) | Self::HandOver(_) | Self::Newton => weights,
@@ -96,7 +96,7 @@ impl MulticlassMethod {
 /// The start or end point of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MarginPoint {
-    /// The weights, class after class with the constant feature's last, and the sums of the dual point.
+    /// The weights, class after class with the constant feature last, and the sums of the dual point.
     pub at: Start,
     /// β (examples × classes) if the method keeps it and the caller requested it, else empty.
     pub beta: Vec<f64>,
@@ -109,22 +109,22 @@ pub struct MulticlassFit {
     pub trace: Trace,
     /// P(0).
     pub null_objective: f64,
-    /// The last model, and what a later run of the same method can start from.
+    /// The final point, from which a later run of the same method can start.
     pub end: MarginPoint,
-    /// The weights of the returned model, in the order of those of `end`, if they are others.
+    /// The weights of the returned model, in the same order as in `end`; None if they equal the weights of `end`.
     pub weights: Option<Vec<f64>>,
-    /// Number of epochs before [`Newton`] took over from [`BlockDescent`]; of all if it did not.
+    /// Number of epochs before [`Newton`] took over from [`BlockDescent`], or of all epochs if it did not.
     pub n_first: usize,
 }
 
-/// Minimises the problem, whose weights are in the order of [`MulticlassMethod::order`]; `keep_dual` asks
-/// for β at the end.
+/// Minimises the problem, whose weights are in the order of [`MulticlassMethod::order`]. With `keep_dual`, the end
+/// point includes β.
 ///
-/// A `start` must be what an earlier run of the same method on the same examples, loss and costs ended
-/// with, the weights scaled by the ratio of the old λ to the new; the certificate rests on it.
+/// A `start` must be the end point of an earlier run of the same method on the same examples, loss and costs, with the
+/// weights multiplied by the ratio of the old λ to the new one. Otherwise the certificate is invalid.
 ///
 /// # Errors
-/// What [`run`] returns; [`Error::InvalidArgument`] for a start where the method has none.
+/// Errors of [`run`]; [`Error::InvalidArgument`] for a start that does not fit the problem or the method.
 pub fn fit(
     problem: &mut MarginProblem<'_>,
     method: MulticlassMethod,
@@ -145,7 +145,7 @@ pub fn fit(
     }
 }
 
-/// A solver that works for every dual.
+/// Runs a method that needs only vertices.
 fn fit_by_vertices(
     problem: &mut MarginProblem<'_>,
     method: Method,
@@ -170,7 +170,7 @@ fn fit_by_vertices(
     Ok(MulticlassFit { trace, null_objective, end, weights, n_first })
 }
 
-/// Whether a start has the numbers that the method needs.
+/// Checks that a start has as many weights and dual variables as the method needs.
 fn check_start(
     problem: &MarginProblem<'_>,
     method: MulticlassMethod,
@@ -188,14 +188,14 @@ fn check_start(
 
 /// The stages of a fit that projects onto the polytope.
 pub(super) struct Stages {
-    /// The seed of block descent, which begins; none if Newton's method does.
+    /// The seed of block descent if the fit begins with it; None if the fit begins with Newton's method.
     pub descent: Option<u64>,
     /// Whether Newton's method may end the fit.
     pub newton: bool,
 }
 
 impl Stages {
-    /// The stages of a method that projects onto the polytope, or else the method.
+    /// The stages of a method that projects onto the polytope; any other method is returned as the error.
     pub fn of(method: MulticlassMethod) -> std::result::Result<Self, Method> {
         let (descent, newton) = match method {
             MulticlassMethod::BlockDescent(seed) => (Some(seed), false),
@@ -207,7 +207,7 @@ impl Stages {
     }
 }
 
-/// Block coordinate descent, Newton's method, or one after the other.
+/// Runs block descent, Newton's method, or one after the other.
 fn fit_in_stages(
     problem: &MarginProblem<'_>,
     Stages { descent, newton }: Stages,
@@ -242,7 +242,7 @@ fn fit_in_stages(
     Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta }, weights, n_first })
 }
 
-/// Block descent from a dual point, or from 0 along a path of λ.
+/// Creates block descent from a dual point, or from 0 along a path of λ.
 fn descent_path<'p>(
     problem: &'p MarginProblem<'p>,
     seed: u64,
@@ -263,7 +263,7 @@ fn descent_path<'p>(
 }
 
 impl MarginDual<'_, '_> {
-    /// A dual point as the method keeps it.
+    /// Converts a start to the dual point in the form that the method keeps.
     fn read(&mut self, start: MarginPoint, method: Method) -> DualPoint {
         let m = self.problem.n_classes();
         let MarginPoint { at, beta } = start;
@@ -277,7 +277,7 @@ impl MarginDual<'_, '_> {
                     let entries = (0..).zip(row).filter(|(_, weight)| **weight != 0.0);
                     entries.map(|(class, weight)| (class, *weight)).collect()
                 };
-                // A point counts as the only vertex of its active set.
+                // The point is treated as the only vertex of its active set.
                 let blocks = beta.chunks_exact(m).map(|row| Block::at(point(row), &options));
                 DualPoint::Blocks { blocks: blocks.collect(), weights: at.weights }
             }
@@ -287,7 +287,7 @@ impl MarginDual<'_, '_> {
         }
     }
 
-    /// A method's dual point as a later run may start from it.
+    /// Converts a method's dual point to a point from which a later run may start.
     fn write(self, point: DualPoint, keep_dual: bool) -> MarginPoint {
         match point {
             DualPoint::Weights(weights) => {

@@ -1,5 +1,5 @@
-//! Linear multi-category models: classes are the parts, and an example's loss is a polytope's support
-//! function of its margins.
+//! Linear multi-category models. Classes are the parts of a block, and the loss of an example is the support function
+//! of a polytope, evaluated at the margins.
 
 mod batch;
 mod block_descent;

@@ -1,5 +1,5 @@
-//! Multi-category problems, as Newton's method sees them: u = −α, that is β off the label and −1ᵀβ
-//! at the label.
+//! Multi-category problems in the form that Newton's method needs. The dual variable is u = −α,
+//! which is β off the label and −1ᵀβ at the label.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,11 +13,11 @@ use crate::polytope::lifted;
 use crate::run::Certificate;
 use crate::solver::{Blocks, Design, Proximal, Summed};
 
-/// A multi-category problem, as Newton's method sees it.
+/// A multi-category problem in the form that Newton's method needs.
 pub(super) struct MarginBlocks<'p> {
     /// The problem.
     pub problem: &'p MarginProblem<'p>,
-    /// Those of the problem, with another λ.
+    /// The shares of the problem, possibly with another λ.
     shares: Shares,
     columns: Arc<OnceLock<ColumnScales>>,
 }
@@ -38,7 +38,8 @@ impl<'p> MarginBlocks<'p> {
         Ok(Self { problem: self.problem, shares, columns: Arc::clone(&self.columns) })
     }
 
-    /// The units of certificates, computed on first use in two passes over the rows.
+    /// The scales of the columns, used in certificates. They are computed on first use, in two
+    /// passes over the rows.
     fn columns(&self) -> &ColumnScales {
         self.columns.get_or_init(|| ColumnScales::of(self.problem))
     }
@@ -60,8 +61,8 @@ impl Blocks for MarginBlocks<'_> {
         &self.shares
     }
 
-    /// The linear terms of the vertices that attain the losses at w = 0, divided by their squared
-    /// norms.
+    /// The sum of the linear terms of the vertices that attain the losses at w = 0, divided by the
+    /// sum of their squared norms; both sums are weighted by the shares.
     fn unit_width(&self) -> f64 {
         let (mut margins, mut work) = (vec![0.0; self.problem.n_classes()], Workspace::default());
         let (mut linear, mut square) = (0.0, 0.0);
@@ -84,8 +85,8 @@ impl Blocks for MarginBlocks<'_> {
         point: &mut [f64],
         work: &mut BlockWork,
     ) {
-        // The maximum of ⟨β, v⟩ − width/2 ‖α − centre‖² − γ/2 ‖α‖² is the projection of (v + width
-        // (β + 1ᵀβ of the centre)) / (width + γ).
+        // The maximiser of ⟨β, v⟩ − width/2 ‖α − centre‖² − γ/2 ‖α‖² is the projection of (v +
+        // width (β + 1ᵀβ of the centre)) / (width + γ).
         let (label, Proximal { centre, width }) = (self.problem.label(block), proximal);
         let BlockWork { margins, work, .. } = work;
         margins.clear();
@@ -153,7 +154,7 @@ impl Blocks for MarginBlocks<'_> {
     }
 }
 
-/// Work space of a thread.
+/// Buffers of a thread.
 #[derive(Default)]
 pub struct BlockWork {
     /// Margins, or β.

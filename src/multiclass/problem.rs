@@ -1,4 +1,4 @@
-//! Regularised multi-category loss minimisation: examples × polytope × costs × λ.
+//! Regularised multi-category loss minimisation. A problem combines examples, a polytope, costs and λ.
 //!
 //! P(w) = λ/2 ‖w‖² + Σ_i p_i Φ(A_i w; y_i), and its dual D(α) = Σ_i p_i ⟨Δ_i, β_i⟩ − λ/2 ‖w(α)‖² −
 //! γ/2 Σ_i p_i ‖α_i‖², where w(α) = (1/λ) Σ_i p_i A_iᵀ α_i and α_i = −β_i off the label, 1ᵀβ_i at the label
@@ -20,7 +20,7 @@ use crate::polytope::{Polytope, Scratch};
 /// Number of examples whose scores are computed together.
 pub(super) const BLOCK_EXAMPLES: usize = 64;
 
-/// A training problem, independent of the solver. The features are those of a [`ScoreMap`].
+/// A training problem, independent of the solver. The features are given by a [`ScoreMap`].
 pub struct MarginProblem<'a, M = Linear<'a>> {
     map: M,
     shares: Shares,
@@ -29,8 +29,7 @@ pub struct MarginProblem<'a, M = Linear<'a>> {
     costs: Costs,
 }
 
-/// The sizes of some examples' functions, each times the example's share p_i, which bound the error
-/// of their losses.
+/// Sums over some examples, weighted by their shares p_i, of the sizes that bound the error of the losses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LossSizes {
     /// Σ p_i.
@@ -41,7 +40,7 @@ pub(super) struct LossSizes {
     pub feature: f64,
     /// Σ p_i feature_i n_i, where n_i is the number of roundings of a score's terms.
     pub rounded: f64,
-    /// The largest number of products of a score.
+    /// The largest number of products in a score.
     pub n_products: usize,
 }
 
@@ -56,12 +55,11 @@ pub struct Workspace {
 }
 
 impl<'a, M: ScoreMap> MarginProblem<'a, M> {
-    /// A problem with unit costs.
+    /// Creates a problem with unit costs.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for labels that do not match the rows or the classes, a polytope
-    /// that does not exist for this number of classes, and shares of another number of examples; as
-    /// for [`Shares::check_range`].
+    /// [`Error::InvalidArgument`] for labels that do not match the rows or the classes, a polytope that does not exist
+    /// for this number of classes, and shares for a different number of examples; errors of [`Shares::check_range`].
     pub fn new(
         map: M,
         labels: &'a [u32],
@@ -81,7 +79,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
             return Err(Error::argument("y", "labels must be below the number of classes"));
         }
         polytope.check(map.n_classes())?;
-        // Rows that are not finite are reported elsewhere, by name.
+        // Rows with values that are not finite are ignored here; another check reports them.
         let norms = (0..labels.len()).map(|example| map.row_size(example).norm);
         let norms = norms.filter(|norm| norm.is_finite());
         let shares = shares.with_features(norms)?;
@@ -134,7 +132,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         self.labels[example] as usize
     }
 
-    /// Δ_i; None for 1 off the label.
+    /// The costs Δ_i of an example; None means a cost of 1 off the label.
     #[inline]
     pub fn cost_row(&self, example: usize) -> Option<&[f64]> {
         self.costs.row(example, self.label(example), self.n_classes())
@@ -145,12 +143,12 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         &*self.polytope
     }
 
-    /// The largest possible sum of a β whose values have precision `epsilon`.
+    /// The sum from which on a β with values of precision `epsilon` counts as having the largest possible sum.
     pub(crate) fn tight_sum(&self, epsilon: f64) -> f64 {
         self.polytope.radius(self.n_classes()) * (1.0 - 64.0 * epsilon)
     }
 
-    /// Turns scores s into margins v_j = Δ_j + s_j − s_y.
+    /// Converts scores s to margins v_j = Δ_j + s_j − s_y.
     pub fn margins(&self, example: usize, scores: &mut [f64]) {
         let label = self.label(example);
         let score = scores[label];
@@ -163,22 +161,22 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         scores[label] = 0.0;
     }
 
-    /// Computes a vertex of B that attains the support value at the margins, and leaves it in the
-    /// workspace.
+    /// Computes a vertex of B that attains the support value at the margins, and stores it in the workspace. Returns
+    /// the support value.
     pub fn vertex(&self, example: usize, margins: &[f64], work: &mut Workspace) -> f64 {
         work.vertex.clear();
         let (label, vertex) = (self.label(example), &mut work.vertex);
         self.polytope.vertex(margins, label, &mut work.scratch, vertex)
     }
 
-    /// Φ at the margins; with smoothing its Moreau envelope.
+    /// Φ at the margins or, with smoothing, its Moreau envelope.
     #[inline]
     pub fn loss(&self, example: usize, margins: &[f64], work: &mut Workspace) -> f64 {
         let label = self.label(example);
         if self.shares.smoothing() == 0.0 {
             return self.polytope.support(margins, label, &mut work.scratch);
         }
-        // Every set contains 0 and is non-negative, so 0 is optimal if no margin is positive.
+        // Every set contains 0 and only non-negative points, so 0 is optimal if no margin is positive.
         if margins.iter().all(|margin| *margin <= 0.0) {
             work.beta.clear();
             work.beta.resize(margins.len(), 0.0);
@@ -189,8 +187,8 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         envelope(&*self.polytope, margins, label, self.shares.smoothing(), scratch, beta)
     }
 
-    /// Computes the β of a subgradient of the (smoothed) loss at the margins and leaves it in the
-    /// workspace's vertex. Returns the loss.
+    /// Computes the β of a subgradient of the (smoothed) loss at the margins and stores it as the workspace's vertex.
+    /// Returns the loss.
     pub fn subgradient(&self, example: usize, margins: &[f64], work: &mut Workspace) -> f64 {
         if self.shares.smoothing() == 0.0 {
             return self.vertex(example, margins, work);
@@ -202,8 +200,8 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         loss
     }
 
-    /// The size of an example's functions, given the size of its row: A_iᵀ β has the entries of β
-    /// and their sum.
+    /// The sizes of an example's linear functions of β, given the size of its row. The feature size has a factor of √2
+    /// because A_iᵀ acts on the entries of β and their sum.
     pub(super) fn scales(&self, example: usize, size: RowSize) -> Scales {
         let feature = std::f64::consts::SQRT_2 * size.norm * (1.0 + gamma(2));
         Scales { cost: self.largest_cost(example), feature, n_features: size.n_products }
@@ -215,9 +213,9 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         costs.map_or(1.0, |row| row.iter().copied().fold(0.0, f64::max))
     }
 
-    /// A bound on the rounding error of [`MarginProblem::loss`] at scores of weights of norm at
-    /// most `norm`, computed with the rounding unit `epsilon`/2: Φ changes by at most 1ᵀβ times the
-    /// largest change of a margin.
+    /// A bound on the rounding error of [`MarginProblem::loss`] if the scores are computed with the rounding unit
+    /// `epsilon`/2 from weights with a norm of at most `norm`: Φ changes by at most 1ᵀβ times the largest change of a
+    /// margin.
     #[inline]
     pub(super) fn loss_error(&self, example: usize, size: RowSize, norm: f64, epsilon: f64) -> f64 {
         let Scales { cost, feature, n_features: n_products } = self.scales(example, size);
@@ -226,7 +224,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         self.losses_error(&sizes, norm, epsilon)
     }
 
-    /// A bound on the error of Σ_i p_i Φ_i over some examples, which is linear in their sizes.
+    /// A bound on the error of Σ_i p_i Φ_i over some examples. It is linear in their sizes.
     pub(super) fn losses_error(&self, sizes: &LossSizes, norm: f64, epsilon: f64) -> f64 {
         let LossSizes { share, cost, feature, rounded, n_products } = *sizes;
         let (radius, m) = (self.polytope.radius(self.n_classes()), self.n_classes());
@@ -259,7 +257,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         Ok(shares.into_iter().collect::<Sum>().total())
     }
 
-    /// Φ at margins of exact scores of weights of norm at most `norm`, with a bound on its rounding error.
+    /// Φ at margins from exact scores, with a bound on its rounding error; the weights have a norm of at most `norm`.
     #[inline]
     pub(super) fn bounded_loss(
         &self,
@@ -273,9 +271,9 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         Bounded::new(self.loss(example, margins, work), error)
     }
 
-    /// Applies `look` to the margins of each example with a positive share, in double precision for
-    /// rows of any precision; in parallel, with the scores of a block of examples at a time. Other
-    /// examples get the default.
+    /// Applies `look` to the margins of each example with a positive share. The margins are in double precision for
+    /// rows of any precision, and are computed in parallel, a block of examples at a time. Examples without a share get
+    /// the default.
     ///
     /// # Errors
     /// [`crate::Error::Interrupted`].
@@ -314,7 +312,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         Ok(results)
     }
 
-    /// P(0), the objective at w = 0, to which tolerances are relative.
+    /// P(0), the objective at w = 0. Tolerances are relative to it.
     pub fn null_objective(&self) -> Bounded {
         let mut work = Workspace::default();
         let mut scores = vec![0.0; self.n_classes()];

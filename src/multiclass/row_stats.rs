@@ -6,21 +6,21 @@ use super::map::RowSize;
 use crate::data::{Csr, Data, Dense, Real, Rows, join_digests};
 use crate::parallel::min_len;
 
-/// Number of parallel sums: in a single sum, each addition would wait for the one before.
+/// Number of parallel sums. With a single sum, each addition would wait for the previous one.
 const LANES: usize = 8;
 
 /// Row norms, finiteness and digest, computed in one pass.
 pub(super) struct RowStats {
     /// The size of each row.
     pub sizes: Vec<RowSize>,
-    /// The first row with a number that is not finite.
+    /// Index of the first row with a number that is not finite.
     pub broken: Option<usize>,
     /// [`Data::digest`] of dense rows before this pass, if requested.
     pub digest: Option<u64>,
 }
 
 impl RowStats {
-    /// Computes the statistics of rows, with a constant feature added unless it is 0.
+    /// Computes the statistics of rows, including a constant feature unless it is 0.
     pub fn of(data: &Data<'_>, bias: f64, digested: bool) -> Self {
         let mut sizes = vec![(RowSize::of(0.0, 0.0, 0), true); data.n_rows()];
         let digest = match data {
@@ -35,8 +35,8 @@ impl RowStats {
     }
 }
 
-/// Reads dense rows. The digest of a piece comes first, so that later changes are detected and the
-/// piece is then in the cache.
+/// Reads dense rows. The digest of each piece is computed first, so that later changes are
+/// detected, and so that the piece is then in the cache.
 fn look_at<R: Real>(
     rows: &Dense<'_, R>,
     bias: f64,
@@ -66,7 +66,7 @@ fn look_at_sparse<R: Real>(
     None
 }
 
-/// The size of a row with the constant feature, and whether all of its numbers are finite.
+/// The size of a row including the constant feature, and whether all its numbers are finite.
 fn measure<R: Real>(row: &[R], bias: f64) -> (RowSize, bool) {
     let n_values = row.len() + usize::from(bias != 0.0);
     let (whole, rest) = row.as_chunks::<LANES>();

@@ -1,4 +1,4 @@
-//! The sum of the absolute values.
+//! The sum of the absolute values of all entries.
 
 use ndarray::{ArrayView2, ArrayViewMut2};
 

@@ -5,7 +5,7 @@ use ndarray::ArrayViewMut2;
 use super::{Penalty, Refinement};
 use crate::error::{Error, Result};
 
-/// Maximum number of outputs whose sign patterns are enumerated.
+/// Largest number of outputs for which all sign patterns are enumerated.
 const MAX_EXACT_OUTPUTS: usize = 16;
 
 /// Ω(U) = Σ_r max_c |u_rc| (Blondel et al. 2017, Table 1).
@@ -27,8 +27,8 @@ impl Penalty for L1LInf {
         }
     }
 
-    /// Caps row r at μ_r such that the amount cut off is the same θ for all rows that keep
-    /// anything, and Σ μ_r = radius
+    /// Caps each row r at a value μ_r such that Σ μ_r = radius. The total amount θ cut off is the
+    /// same for all rows that are not cut to 0
     /// (docs/mathematics/polynomial-networks.md#projections-onto-the-balls). Σ μ_r(θ) is piecewise
     /// linear and decreasing: bisect on its breakpoints, then interpolate.
     fn project(&self, mut output: ArrayViewMut2<'_, f64>, radius: f64) {
@@ -78,13 +78,14 @@ impl Penalty for L1LInf {
             );
             return Err(Error::argument("selection", message));
         }
-        // The last sign stays positive.
+        // The last sign is always positive, because u and −u are a pair.
         let sign = |pattern: usize, c: usize| if pattern >> c & 1 == 1 { -1.0 } else { 1.0 };
         let patterns = 0..1usize << n_outputs.saturating_sub(1);
         Ok(patterns.map(|p| (0..n_outputs).map(|c| sign(p, c)).collect()).collect())
     }
 
-    /// Huber's upper version of Σ_c |g_c| (docs/mathematics/polynomial-networks.md#refinement).
+    /// A smooth upper bound on Σ_c |g_c|, like Huber's
+    /// (docs/mathematics/polynomial-networks.md#refinement).
     fn smoothed_dual(&self, gradient: &[f64], smoothing: f64, weights: &mut [f64]) -> f64 {
         let mut value = 0.0;
         for (w, g) in weights.iter_mut().zip(gradient) {
@@ -96,11 +97,11 @@ impl Penalty for L1LInf {
     }
 }
 
-/// The cap μ(θ) of one row as a function of the amount θ = Σ_c max(|v_c| − μ, 0) cut off.
+/// For one row, the cap μ(θ) as a function of the amount cut off, θ = Σ_c max(|v_c| − μ, 0).
 struct CapCurve {
-    /// Sums of the j+1 largest entries.
+    /// A_1, A_2, ...: A_j is the sum of the j largest absolute values.
     sums: Vec<f64>,
-    /// b_j = A_j − j a_{j+1}: the amount cut when the cap reaches entry j + 1.
+    /// b_j = A_j − j a_{j+1}: the amount cut off when the cap reaches the (j + 1)-th largest value.
     breakpoints: Vec<f64>,
 }
 

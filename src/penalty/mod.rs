@@ -1,8 +1,8 @@
-//! Penalties Ω on the output layer: one row per basis (Blondel et al. 2017, Table 1;
-//! docs/mathematics/polynomial-networks.md#penalties).
+//! Penalties Ω on the output layer, which has one row per basis vector (Blondel et al. 2017, Table
+//! 1; docs/mathematics/polynomial-networks.md#penalties).
 //!
-//! A penalty has a value, a dual norm of a row, the row of its conditional-gradient atom, and the
-//! projection onto its ball. One file per penalty; [`REGISTRY`] lists their names.
+//! A penalty provides its value, the dual norm of a row, the row of its conditional-gradient atom,
+//! and the projection onto its ball. Each penalty has its own file; [`REGISTRY`] lists the names.
 
 mod l1;
 mod l1_l2;
@@ -25,25 +25,28 @@ pub trait Penalty: Send + Sync + fmt::Debug {
     /// ω(u) of one row.
     fn row_norm(&self, row: &[f64]) -> f64;
 
-    /// ω*(g): the dual norm of one row, by which bases are selected (Blondel et al. 2017, (9)).
+    /// ω*(g), the dual norm of one row, which selects basis vectors (Blondel et al. 2017, (9)).
     fn dual_row_norm(&self, row: &[f64]) -> f64;
 
     /// The row u with ω(u) = 1 and ⟨u, g⟩ = ω*(g) (Blondel et al. 2017, Table 1).
     fn atom_row(&self, gradient: &[f64], atom: &mut [f64]);
 
-    /// Projects `output` onto {Ω ≤ radius}; leaves it unchanged if it is inside.
+    /// Projects `output` onto {Ω ≤ radius}; leaves it unchanged if it is already inside.
     fn project(&self, output: ArrayViewMut2<'_, f64>, radius: f64);
 
-    /// The refinement that the start vector of basis selection needs, which maximises max_c |g_c|.
+    /// The refinement of the start vector of basis selection, the vector that maximises max_c
+    /// |g_c|.
     fn refinement(&self, start_gradient: &[f64]) -> Refinement;
 
-    /// A smooth version of ω*(g), exact outside |g_c| ≤ smoothing, with its gradient in `weights`.
+    /// A smooth version of ω*(g), which is exact unless |g_c| ≤ smoothing for some c. Writes its
+    /// gradient to `weights`.
     fn smoothed_dual(&self, gradient: &[f64], smoothing: f64, weights: &mut [f64]) -> f64;
 
-    /// The vertices of {ω ≤ 1}, one of each pair ±u: the candidates of exact basis selection.
+    /// The vertices of {ω ≤ 1}, one from each pair ±u. Exact basis selection tries each of them.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::Error::InvalidArgument) if there are infinitely or too many.
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) if there are infinitely many, or too
+    /// many.
     fn half_of_vertices(&self, n_outputs: usize) -> Result<Vec<Vec<f64>>>;
 
     /// Ω(U).
@@ -55,11 +58,12 @@ pub trait Penalty: Send + Sync + fmt::Debug {
 /// Refinement of a basis vector (docs/mathematics/polynomial-networks.md#refinement).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Refinement {
-    /// The start vector is already optimal.
+    /// No refinement: the start vector is already optimal.
     None,
     /// Conditional gradient ascent on the dual norm.
     Ascent {
-        /// Half-width of the smoothed kink at 0, in units of the gradient.
+        /// Half-width of the interval around 0 in which the kink is smoothed, in units of the
+        /// gradient.
         smoothing: f64,
     },
 }
@@ -73,7 +77,7 @@ pub const REGISTRY: &[(&str, PenaltyConstructor)] =
 /// The penalty called `name`.
 ///
 /// # Errors
-/// [`InvalidArgument`](crate::Error::InvalidArgument) with the known names.
+/// [`InvalidArgument`](crate::Error::InvalidArgument) listing the known names.
 pub fn parse(name: &str) -> Result<Box<dyn Penalty>> {
     Ok(find("penalty", name, REGISTRY)?())
 }
@@ -93,7 +97,7 @@ pub(super) fn pull_inside(
         if value <= radius * (1.0 + tolerance) || value.is_nan() {
             return;
         }
-        // If the norm has overflowed, first scale by a small factor.
+        // If the norm has overflowed, scale by a small factor first.
         let scale = if value.is_finite() {
             radius / value * (1.0 - 4.0 * f64::EPSILON)
         } else {
@@ -103,12 +107,13 @@ pub(super) fn pull_inside(
     }
 }
 
-/// The level θ ≥ 0 at which Σ max(a_i − θ, 0) = radius, for a ≥ 0 with Σ a_i > radius.
+/// The level θ ≥ 0 at which Σ max(a_i − θ, 0) = radius, given a ≥ 0 with Σ a_i > radius.
 ///
-/// Expected linear time: partitions around a pivot and keeps the side that holds the level.
+/// Takes expected linear time: partitions around a pivot, and keeps the side that contains the
+/// level.
 fn soft_threshold_level(a: &mut [f64], radius: f64) -> f64 {
     let (mut start, mut end) = (0, a.len());
-    // Number and sum of the entries known to be above the level.
+    // The number and the sum of the entries known to be above the level.
     let (mut count, mut sum) = (0usize, 0.0);
     while start < end {
         let middle = start + (end - start) / 2;
@@ -135,7 +140,7 @@ mod tests {
     use super::*;
 
     fn matrix() -> impl Strategy<Value = Array2<f64>> {
-        // Multiples of 1/2 make ties likely.
+        // Multiples of 1/2, so that ties are likely.
         prop::collection::vec((-8i32..=8).prop_map(|v| f64::from(v) / 2.0), 12)
             .prop_map(|values| Array2::from_shape_vec((4, 3), values).unwrap())
     }
@@ -186,7 +191,7 @@ mod tests {
         fn the_vertices_attain_the_dual_norm(g in prop::collection::vec(-3.0..3.0f64, 1..6)) {
             for (_, build) in REGISTRY {
                 let penalty = build();
-                // The ball of l1/l2 is round.
+                // The ball of l1/l2 has infinitely many vertices.
                 let Ok(vertices) = penalty.half_of_vertices(g.len()) else { continue };
                 let product = |u: &Vec<f64>| u.iter().zip(&g).map(|(u, g)| u * g).sum::<f64>().abs();
                 let largest = vertices.iter().map(product).fold(0.0, f64::max);
@@ -195,7 +200,7 @@ mod tests {
             }
         }
 
-        /// For points far outside, and projections with few correct digits.
+        /// Tests points far outside the ball, and projections with few correct digits.
         #[test]
         fn what_is_pulled_inside_is_inside(v in matrix(), radius in 0.1..12.0f64, exponent in 0..20) {
             for (name, build) in REGISTRY {

@@ -23,16 +23,16 @@ pub struct Selection {
     pub vector: Vec<f64>,
     /// g_ĥ = (ĥᵀ Γ_c ĥ)_c = −∂F/∂(row of ĥ).
     pub gradient: Vec<f64>,
-    /// An upper bound on max_h ω*(g_h): certain up to
-    /// [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED) features, and with the
-    /// probability of [`Bounding`] for more.
+    /// An upper bound on max_h ω*(g_h). It always holds for up to
+    /// [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED) features; for more, it fails with
+    /// at most the probability in [`Bounding`].
     pub bound: f64,
 }
 
-/// Options of the bound if there are too many features for a factorisation.
+/// Options of the bound, used if there are too many features for a factorisation.
 #[derive(Clone, Copy)]
 pub struct Bounding<'a> {
-    /// The relative looseness that is accurate enough, given the approximate size of the bound.
+    /// Returns the relative looseness that is acceptable, given the approximate size of the bound.
     pub accuracy: &'a (dyn Fn(f64) -> f64 + Sync),
     /// Probability that the bound is too small.
     pub failure: f64,
@@ -53,10 +53,11 @@ pub enum SelectionMethod {
     RandomRefined,
     /// A random unit vector.
     Random,
-    /// The best of the rows, scaled to unit length: n² products of rows.
+    /// The best row of X, scaled to unit length; takes n² products of rows.
     BestRow,
-    /// The maximiser, by an eigenvalue problem for one of each pair of opposite vertices of the
-    /// ball of ω: 2^(m−1) of them for ℓ1/ℓ∞ (Blondel et al. 2017, Appendix C); the bound is tight.
+    /// The exact maximiser, with a tight bound. Solves one eigenvalue problem for each pair of
+    /// opposite vertices of the unit ball of ω: 2^(m−1) problems for ℓ1/ℓ∞ (Blondel et al. 2017,
+    /// Appendix C).
     Exact,
 }
 
@@ -81,7 +82,7 @@ impl SelectionMethod {
     }
 }
 
-/// Armijo's constant: the share of the slope that a step must gain.
+/// Armijo's constant: a step must achieve this share of the gain that the slope predicts.
 const SUFFICIENT_INCREASE: f64 = 1e-4;
 
 /// Maximum number of refinement steps.
@@ -95,9 +96,9 @@ const MAX_EXACT_SIZE: usize = 512;
 
 /// Selects a basis vector.
 ///
-/// Because |hᵀΓ_c h| ≤ |λ|max(Γ_c) for each output and ω* increases in every |entry|, max_h ω*(g_h)
-/// ≤ ω*((|λ|max(Γ_c))_c). This bound is never looser than the factor ν of Blondel et al. (2017,
-/// (15)).
+/// For each output, |hᵀΓ_c h| ≤ |λ|max(Γ_c), and ω* increases with the absolute value of every
+/// entry. Therefore max_h ω*(g_h) ≤ ω*((|λ|max(Γ_c))_c). This bound is never looser than the factor
+/// ν of Blondel et al. (2017, (15)).
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if the exact method does not support the penalty or the number of
@@ -112,7 +113,7 @@ pub fn select<R: Rows>(
     if method == SelectionMethod::Exact {
         return exact(gamma, penalty, tol.min(EXACT_TOL), seed);
     }
-    // A single output cannot share its passes over the rows.
+    // Sharing passes over the rows helps only if there are several outputs.
     let apart = gamma.is_formed() || gamma.n_outputs() == 1 || method == SelectionMethod::Power;
     let (guesses, extremes) =
         if apart { each_extreme(gamma, method, tol, seed)? } else { together(gamma, tol, seed)? };
@@ -166,8 +167,8 @@ fn each_extreme<R: Rows>(
     Ok((extremes.iter().map(|e| e.value.abs() + e.residual).collect(), extremes))
 }
 
-/// Computes the values of all outputs in shared passes over the rows, and only the dominant
-/// eigenpair.
+/// Approximates |λ|max for all outputs in shared passes over the rows, then computes the eigenpair
+/// of only the output with the largest one.
 fn together<R: Rows>(gamma: &GradientMatrices<'_, R>, tol: f64, seed: u64) -> Result<Extremes> {
     let outputs: Vec<usize> = (0..gamma.n_outputs()).collect();
     let mut guesses = Vec::new();
@@ -179,7 +180,7 @@ fn together<R: Rows>(gamma: &GradientMatrices<'_, R>, tol: f64, seed: u64) -> Re
         };
         guesses.extend(extreme_values(gamma.size(), tol, &seeds, &mut product)?);
     }
-    // The first of equal ones.
+    // Ties go to the first output.
     let larger = |best: usize, c: usize| if guesses[c] > guesses[best] { c } else { best };
     let best = outputs.into_iter().reduce(larger).unwrap_or(0);
     let product = |v: &[f64]| gamma.product(best, v);
@@ -188,7 +189,7 @@ fn together<R: Rows>(gamma: &GradientMatrices<'_, R>, tol: f64, seed: u64) -> Re
     Ok((guesses, vec![extreme]))
 }
 
-/// Products of a matrix with vectors.
+/// Function that multiplies a matrix by a vector.
 type MatrixProduct<'a> = dyn FnMut(&[f64]) -> Result<Vec<f64>> + 'a;
 
 fn lanczos(size: usize, tol: f64, seed: u64, product: &mut MatrixProduct<'_>) -> Result<Extreme> {
@@ -226,7 +227,7 @@ fn exact<R: Rows>(
         );
         return Err(Error::argument("selection", message));
     }
-    // For this many products it pays to form the matrices.
+    // Forming the matrices pays off, because each is multiplied many times.
     let matrices = (0..m)
         .into_par_iter()
         .map(|c| {
@@ -263,12 +264,12 @@ fn exact<R: Rows>(
     Ok(Selection { vector, gradient, bound })
 }
 
-/// A seed for each of several eigenvalue problems.
+/// Derives a seed for eigenvalue problem number `index`.
 fn mixed(seed: u64, index: usize) -> u64 {
     seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(index as u64)
 }
 
-/// The pair of largest |eigenvalue|, the first of equals.
+/// The pair with the largest |eigenvalue|; ties go to the first.
 fn dominant(extremes: Vec<Extreme>) -> Extreme {
     let none = Extreme { value: 0.0, vector: Vec::new(), residual: 0.0 };
     let larger = |best: Extreme, next: Extreme| {
@@ -278,7 +279,7 @@ fn dominant(extremes: Vec<Extreme>) -> Extreme {
     extremes.into_iter().fold(none, larger)
 }
 
-/// h with g_h.
+/// Pairs h with g_h.
 fn evaluated<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     h: Vec<f64>,
@@ -288,7 +289,7 @@ fn evaluated<R: Rows>(
     Ok((h, g))
 }
 
-/// The row x that maximises ω*(g_{x/‖x‖}), at unit length.
+/// The row x that maximises ω*(g_{x/‖x‖}), scaled to unit length.
 fn best_row<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     penalty: &dyn Penalty,
@@ -323,8 +324,8 @@ fn refine<R: Rows>(
             break;
         }
     }
-    // The smoothed ascent may lose a little of the true norm; the result is never worse than the
-    // start (15).
+    // The smoothed ascent may slightly decrease the true norm. The start (15) is returned in that
+    // case.
     if penalty.dual_row_norm(&ascent.g) >= penalty.dual_row_norm(&start.1) {
         Ok((ascent.h, ascent.g))
     } else {
@@ -339,11 +340,11 @@ struct Ascent<'a, 'r, R> {
     smoothing: f64,
     /// The unit vector h.
     h: Vec<f64>,
-    /// X h, if products read the rows.
+    /// The [scores](GradientMatrices::scores) of h.
     scores: Vec<f64>,
     /// g_h.
     g: Vec<f64>,
-    /// ∇ω*(g), scratch.
+    /// Scratch for ∇ω*(g).
     w: Vec<f64>,
 }
 
@@ -377,14 +378,15 @@ impl<R: Rows> Ascent<'_, '_, R> {
         g.iter_mut().for_each(|g| *g /= length * length);
         let gain = self.penalty.smoothed_dual(&g, self.smoothing, &mut self.w) - value;
         self.g = g;
-        // NaN continues to the limit of steps, and then fails the check of the certificate.
+        // With NaN, steps continue to their maximum number; the check of the certificate then
+        // fails.
         Ok(gain.is_nan() || gain > 1e-6 * value.abs())
     }
 
-    /// A step that increases f enough, with g there; None if there is no such step.
+    /// Finds a step that increases f enough, and returns it with the new g; None if there is none.
     ///
     /// g along the segment h + γ(h̄ − h) is a quadratic in γ. Its three coefficients cost one
-    /// product with X, and trying a step costs none.
+    /// product with X; each trial step then costs no product.
     fn line_search(
         &mut self,
         value: f64,

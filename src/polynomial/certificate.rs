@@ -36,15 +36,16 @@ impl Rounding {
     ) -> Result<Self> {
         let (m, n) = (model.n_outputs, problem.rows.n_rows());
         let LayerSizes { basis, linear, intercepts } = LayerSizes::of(model);
-        // A difference of targets and outputs only has its own rounding error; losses of classes
-        // have rounding errors of the size of the outputs.
+        // The residual of the squared loss is a difference, with only its own rounding error. Other
+        // losses have rounding errors proportional to the size of the outputs.
         let of_classes = problem.objective.loss.target_kind() != TargetKind::Values;
         let extra = if problem.objective.augmented { 1.0 } else { 0.0 };
         let sums = sum_rows(n, 3 * m + 2, interrupt, |range, sums| {
             for row in range {
                 let mut square = 0.0;
                 problem.rows.visit_row(row, |_, value| square += value * value);
-                // Products that underflow lose more than a relative error.
+                // The error of a product that underflows exceeds any relative bound, so a constant
+                // is added.
                 let in_basis = square + extra + f64::MIN_POSITIVE;
                 let in_linear = square.sqrt() + f64::MIN_POSITIVE;
                 let size = 1.0 + output_sizes[row];
@@ -82,20 +83,21 @@ impl Rounding {
     }
 }
 
-/// A bound on the error of an objective from squares and products that underflow.
+/// Bounds the error that underflowing squares and products cause in an objective.
 pub(super) fn underflow<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>) -> f64 {
     let weights: f64 = (0..problem.rows.n_rows()).map(|row| problem.weight(row)).sum();
     let ridge = problem.objective.ridge.unwrap_or(0.0);
     f64::MIN_POSITIVE * problem.objective.n_outputs as f64 * (1.0 + weights + ridge)
 }
 
-/// The sizes of the layers, for each output.
+/// Norms of each output's part of the layers.
 struct LayerSizes {
     /// Σ_r |u_rc|
     basis: Vec<f64>,
     /// ‖w_c‖
     linear: Vec<f64>,
-    /// |b_c|: with the weights, the intercept would be multiplied by rows of up to 1e20.
+    /// |b_c|, kept apart from the weights, because otherwise the bound would multiply it by the
+    /// norms of rows, which may reach 1e20.
     intercepts: Vec<f64>,
 }
 
@@ -111,7 +113,7 @@ impl LayerSizes {
             model.linear.as_ref().and_then(|w| w.split_at_checked(w.len() - m))
         {
             let columns = weights.chunks_exact(m).flat_map(|row| row.iter().enumerate());
-            // The square of a small weight underflows.
+            // The square of a small weight may underflow.
             let square = |w: f64| if w == 0.0 { 0.0 } else { w * w + f64::MIN_POSITIVE };
             columns.for_each(|(c, w)| linear[c] += square(*w));
             linear.iter_mut().for_each(|sum: &mut f64| *sum = sum.sqrt());

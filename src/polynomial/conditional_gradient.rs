@@ -28,14 +28,14 @@ pub struct ConditionalGradientSettings {
     pub selection: SelectionMethod,
     /// Relative tolerance of the eigenvalue solver in basis selection.
     pub selection_tol: f64,
-    /// Gap at which the user stops the fit, relative to the null model's objective.
+    /// Duality gap at which the caller stops the fit, relative to the null model's objective.
     pub tol: f64,
     /// Seed of the start vectors of basis selection.
     pub seed: u64,
 }
 
-/// Effort of a refit after each new basis vector, without tolerance and seed: the next vector
-/// matters more than the last digits.
+/// Effort of the refit after each new basis vector; tolerance and seed are set later. It is low
+/// because adding the next vector gains more than a more accurate refit.
 const CORRECTIVE: Effort = Effort {
     tol: 0.0,
     share: 0.02,
@@ -55,17 +55,18 @@ const LAST: Effort = Effort {
     in_metric: 100,
 };
 
-/// Mean gain of the latest epochs, relative to the null model's objective, below which refits are
-/// finished: to a tolerance smaller by the same factor, and without batches except for the last
-/// refit. Near the optimum, unfinished refits keep vectors that finished ones would drop, and leave
-/// a gradient that loosens the bound.
+/// Mean gain of the latest epochs, relative to the null model's objective, below which refits run
+/// to convergence: their tolerance is reduced by the same factor, and only the last refit uses
+/// batches. Near the optimum, refits that stop early keep vectors that converged refits would drop,
+/// and leave a gradient that loosens the bound.
 const FINISHING: f64 = 1e-3;
 
 /// Maximum number of epochs whose gains are compared with [`FINISHING`].
 const MAX_DECIDING: usize = 3;
 
-/// The number of such epochs. With output refits a single vector may gain little; with full refits,
-/// passes in batches that gain little have converged.
+/// The number of epochs whose gains are compared with [`FINISHING`]. With output refits, one vector
+/// may gain little by chance, so several epochs count. With full refits, a small gain means that
+/// the passes in batches have converged.
 fn n_deciding(refit: Refit) -> usize {
     match refit {
         Refit::Output => MAX_DECIDING,
@@ -73,14 +74,16 @@ fn n_deciding(refit: Refit) -> usize {
     }
 }
 
-/// Epochs without a gain after which the fit ends: each has tried another start vector.
+/// Number of consecutive epochs without a gain after which the fit ends. Each of them has tried a
+/// different start vector.
 const MAX_IDLE_EPOCHS: usize = 5;
 
-/// Probability that any lower bound of a fit with more features than
-/// [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED) is too large.
+/// Upper bound on the probability that any lower bound reported during a fit is too large. Applies
+/// to fits with more than [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED) features.
 pub const FAILURE: f64 = 1e-9;
 
-/// The share of [`FAILURE`] of one epoch: Σ_t 1 / (t (t + 1)) = 1.
+/// One epoch's share of [`FAILURE`]. The shares of all epochs sum to it, because Σ_t 1 / (t (t +
+/// 1)) = 1.
 fn failure(epoch: u64) -> f64 {
     FAILURE / ((epoch + 1) as f64 * (epoch + 2) as f64)
 }
@@ -90,16 +93,16 @@ fn failure(epoch: u64) -> f64 {
 pub struct PathPoint {
     /// Number of basis vectors.
     pub n_bases: usize,
-    /// Score on the validation rows, if there are any.
+    /// Score on the validation rows; None without validation.
     pub validation: Option<Score>,
 }
 
-/// Grows the basis one vector at a time.
+/// The solver, which grows the basis by one vector at a time.
 #[derive(Debug)]
 pub struct ConditionalGradient<'a, R> {
     validation: Option<&'a Validation<'a>>,
     path: Vec<PathPoint>,
-    /// The model with the best validation score so far (the smallest such).
+    /// The best validation score so far, and its model (the smallest one if scores are equal).
     best: Option<(f64, PolynomialModel)>,
     problem: PolynomialProblem<'a, R>,
     settings: ConditionalGradientSettings,
@@ -111,17 +114,17 @@ pub struct ConditionalGradient<'a, R> {
     iteration: u64,
     /// The gains of the latest epochs, the last one first.
     gains: [Option<f64>; MAX_DECIDING],
-    /// Whether these gains are small, see [`FINISHING`].
+    /// Whether these gains are small enough to run refits to convergence; see [`FINISHING`].
     finishing: bool,
-    /// Information for the start of the next refit.
+    /// Information from the previous refit, used to start the next one.
     knowledge: Knowledge,
-    /// Epochs in a row that gained nothing.
+    /// Number of consecutive epochs that gained nothing.
     idle: usize,
 }
 
 impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
-    /// Starts from `model` (the null model, or that of an earlier fit). With `validation`, the
-    /// result is the model with the best score there.
+    /// Starts from `model` (the null model, or the model of an earlier fit). With `validation`, the
+    /// result is the model with the best validation score.
     pub fn new(
         mut problem: PolynomialProblem<'a, R>,
         settings: ConditionalGradientSettings,
@@ -163,7 +166,8 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         &self.model
     }
 
-    /// The final model (the best on the validation rows, if there are any) and its path.
+    /// The final model and the path. With validation rows, the model is the one that scored best on
+    /// them.
     pub fn into_result(self) -> (PolynomialModel, Vec<PathPoint>) {
         (self.best.map_or(self.model, |(_, model)| model), self.path)
     }
@@ -190,7 +194,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         Ok(Bounded::new(self.scale, rounding.objective))
     }
 
-    /// The gap of an objective whose terms underflow: it cannot be reduced further.
+    /// The smallest gap that can be certified, given that terms of the objective may underflow.
     pub fn smallest_gap(&self) -> f64 {
         2.0 * underflow(&self.problem)
     }
@@ -220,7 +224,8 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
             Some(ridge) => (norm(&gradient.linear) + 2.0 * rounding.linear).powi(2) / (2.0 * ridge),
             None => 0.0,
         };
-        // A looser bound costs fewer products; more accuracy than a tenth of the gap does not pay.
+        // A looser bound costs fewer products. An error below a tenth of the gap is not worth its
+        // cost.
         let accuracy = |about: f64| {
             let gap = inner + radius * about + linear_gap;
             selection_tol.max(0.1 * gap / (radius * about)).min(0.5)
@@ -235,7 +240,8 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         let gap = if gap < 0.0 { 0.0 } else { gap };
         let terms = primal.abs() + inner.abs() + gap;
         let dual = primal - gap - rounding.objective - 8.0 * f64::EPSILON * terms;
-        // All terms of the objective are non-negative. (Again, NaN must stay NaN.)
+        // The objective is at least 0, because its terms are non-negative. (Again, NaN must stay
+        // NaN.)
         let dual = if dual < 0.0 { 0.0 } else { dual };
         Ok(Certificate { primal: primal + rounding.objective, dual })
     }
@@ -303,7 +309,7 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
                 self.refit(interrupt)?;
                 let gain = before - self.objective;
                 let certificate = self.look_ahead(interrupt)?;
-                // Without a vector to add, only an unfinished refit can still gain.
+                // If no vector can be added, only a refit that has not converged can still gain.
                 let stuck = full || gain <= 1e-9 * self.scale;
                 return Ok(if stuck {
                     Progress::Exhausted(certificate)
@@ -311,7 +317,7 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
                     Progress::Epoch(certificate)
                 });
             }
-            // A zero row changes nothing: the refit sets the weights of the vector.
+            // A zero row of U leaves the outputs unchanged; the refit sets the vector's weights.
             self.model.push(&selection.vector, &vec![0.0; self.problem.objective.n_outputs]);
             if let Some(evaluation) = &mut self.knowledge.evaluation {
                 evaluation.output.extend(selection.gradient.iter().map(|g| -g));
@@ -320,8 +326,8 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
         let before = self.objective;
         self.refit(interrupt)?;
         let gain = before - self.objective;
-        // Approximate selection can leave the gap above the tolerance at the best model that it
-        // finds.
+        // Because selection is approximate, the gap can stay above the tolerance at the best model
+        // found.
         let negligible = (1e-4 * self.settings.tol).max(1e-12) * self.scale;
         self.idle = if gain <= negligible { self.idle + 1 } else { 0 };
         let certificate = self.look_ahead(interrupt)?;
@@ -339,16 +345,17 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
 
     /// H, U and, if there is one, the linear layer.
     fn model_arrays(&self) -> Option<ModelArrays> {
-        // With validation, the result may be an earlier model with its certificate.
+        // With validation, the result may be an earlier model, with that model's certificate.
         let PolynomialModel { basis, output, linear, .. } = &self.model;
         let layers = [Some(basis), Some(output), linear.as_ref()];
         self.validation.is_none().then(|| layers.into_iter().flatten().cloned().collect())
     }
 }
 
-/// The rows of the output layer that are more than rounding error compared with the largest weight.
-/// Rows of X of 1e8 have weights of 1e-16, because activations are squares of them. With infinite
-/// or NaN weights all rows are kept, because the objective reports both.
+/// Marks the rows of the output layer that exceed rounding error relative to the largest weight.
+/// The threshold is relative because values of X of about 1e8 lead to weights of about 1e-16:
+/// activations are quadratic in X. With infinite or NaN weights, all rows are kept; the objective
+/// then reports the problem.
 fn rows_to_keep(output: &[f64], n_outputs: usize) -> Vec<bool> {
     let largest = output.iter().map(|u| u.abs()).fold(0.0, f64::max);
     let small = if largest.is_finite() { 1e-12 * largest } else { -1.0 };

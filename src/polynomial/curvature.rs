@@ -1,4 +1,5 @@
-//! The curvature found by projected quasi-Newton steps, and the quadratic model that they minimise.
+//! The curvature that projected quasi-Newton steps accumulate, and the quadratic model that they
+//! minimise.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,16 +16,17 @@ pub trait Constrained {
     /// f(x), with ∇f(x) written to `gradient`.
     fn evaluate(&mut self, x: &[f64], gradient: &mut Vec<f64>) -> Result<f64>;
 
-    /// Moves x to the nearest point of the set; changes only the confined coordinates.
+    /// Projects x onto the set. Changes only the confined coordinates.
     fn project(&self, x: &mut [f64]) -> Result<()>;
 
-    /// The number of confined coordinates among `n`, which come first; the others are free.
+    /// How many of the `n` coordinates are confined to the set. They come first; the others are
+    /// free.
     fn n_confined(&self, n: usize) -> usize {
         n
     }
 
-    /// P v, where P is the initial model of the curvature up to a factor: any matrix on the
-    /// confined coordinates, and the identity on the others, without coupling.
+    /// P v, where P is the initial model of the curvature up to a factor. P is an arbitrary matrix
+    /// on the confined coordinates and the identity on the free ones, and does not couple the two.
     fn metric(&self, v: &[f64]) -> Vec<f64> {
         v.to_vec()
     }
@@ -39,8 +41,8 @@ pub trait Constrained {
 const MAX_PAIRS: usize = 10;
 const MIN_PAIRS: usize = 2;
 
-/// Maximum number of values in all steps together (two steps are always allowed); gradient changes
-/// have as many again.
+/// Maximum total number of values in the remembered steps (two steps are always allowed). The
+/// gradient changes take the same memory again.
 const MEMORY_SIZE: usize = 1 << 23;
 
 /// The number of remembered pairs for points of `size` coordinates.
@@ -51,7 +53,8 @@ pub(crate) fn n_remembered(size: usize) -> usize {
 /// Maximum number of steps towards the minimiser of the quadratic model.
 const MODEL_STEPS: usize = 30;
 
-/// Share of the model's decrease below which steps towards its minimiser end.
+/// The search for the model's minimiser ends when a step gains less than this share of the total
+/// decrease.
 const MODEL_TOL: f64 = 1e-2;
 
 /// The L-BFGS approximation of the Hessian in its compact form (Byrd, Nocedal and Schnabel 1994, Theorem 2.3),
@@ -60,7 +63,7 @@ const MODEL_TOL: f64 = 1e-2;
 ///
 /// where L is the part of SᵀY below its diagonal D. The set confines the first coordinates C and
 /// leaves the others F free. The minimum of the model over F is known in closed form, so all steps
-/// of a search except the last are within C
+/// of a search except the last one change only C
 /// (docs/mathematics/polynomial-networks.md#free-coordinates).
 pub(super) struct Hessian {
     sigma: f64,
@@ -79,12 +82,12 @@ impl Hessian {
         Self { sigma, n_confined, memory, metrics, products }
     }
 
-    /// Whether it has pairs besides its initial model.
+    /// Whether any pairs are remembered.
     pub fn has_memory(&self) -> bool {
         !self.memory.pairs().is_empty()
     }
 
-    /// Adds a step and its change of the gradient, unless f is not convex there.
+    /// Adds a step and the resulting change of the gradient, unless f is not convex along the step.
     pub fn push(&mut self, problem: &impl Constrained, s: Vec<f64>, y: Vec<f64>) {
         let capacity = n_remembered(s.len());
         if !self.memory.push(s, y, capacity) {
@@ -105,7 +108,7 @@ impl Hessian {
         self.add_products();
     }
 
-    /// The products of the last pair with all of them.
+    /// Adds the products of the last pair with every pair.
     fn add_products(&mut self) {
         let at = self.n_confined;
         let pairs = self.memory.pairs();
@@ -132,8 +135,8 @@ impl Hessian {
         }
     }
 
-    /// Adds a step of another search and its change of the gradient, which is unknown in the
-    /// coordinates `unknown` and estimated from the metric.
+    /// Adds a step of an earlier search and its change of the gradient. The change is not known at
+    /// the coordinates `unknown`; it is estimated there from the metric.
     pub fn recall(
         &mut self,
         problem: &impl Constrained,
@@ -158,7 +161,7 @@ impl Hessian {
         *self = Self::new(sigma, self.n_confined);
     }
 
-    /// −B⁻¹ g: the step to the minimiser without the set.
+    /// −B⁻¹ g: the step to the model's unconstrained minimiser.
     pub fn newton_step(&self, problem: &impl Constrained, gradient: &[f64]) -> Vec<f64> {
         let downhill = gradient.iter().map(|slope| -slope).collect();
         let divide = |product: f64, curvature: f64| product / curvature;
@@ -169,8 +172,8 @@ impl Hessian {
         })
     }
 
-    /// The step from x to the minimiser of gᵀd + dᵀB d/2 over the set; None if rounding has left no
-    /// convex model.
+    /// The step d from x that minimises gᵀd + dᵀB d/2 over the set; None if the model is not convex
+    /// because of rounding.
     pub fn model_step(
         &self,
         problem: &impl Constrained,
@@ -197,8 +200,8 @@ impl Hessian {
         Ok(Some(self.with_free(d, gradient, &weights)))
     }
 
-    /// The minimiser of the model over C with the optimal F, by projected gradients with
-    /// Barzilai-Borwein lengths and exact line searches; `slope` is the gradient at the start.
+    /// Minimises the model over C, with F optimal for each C, by projected gradients with
+    /// Barzilai-Borwein step lengths and exact line searches. `slope` is the gradient at the start.
     fn confined_step(
         &self,
         problem: &impl Constrained,
@@ -239,7 +242,7 @@ impl Hessian {
         Ok(d)
     }
 
-    /// (d_C, d_F) with d_F = −(g_F + Y_F w₂)/σ − S_F w₁, the optimal one for d_C.
+    /// (d_C, d_F), where d_F = −(g_F + Y_F w₂)/σ − S_F w₁ is optimal for d_C.
     fn with_free(&self, mut d: Vec<f64>, gradient: &[f64], weights: &Array1<f64>) -> Vec<f64> {
         let (at, pairs) = (self.n_confined, self.memory.pairs());
         if at == gradient.len() {
@@ -257,7 +260,8 @@ impl Hessian {
         d
     }
 
-    /// The first numbers of all pairs, then the second numbers: `numbers(pair, P s)`.
+    /// Calls `numbers(pair, P s)` for every pair; returns the first numbers of all pairs, then the
+    /// second ones.
     fn stacked(&self, numbers: impl Fn(&Pair, &[f64]) -> (f64, f64)) -> Array1<f64> {
         let pairs = self.memory.pairs().iter().zip(&self.metrics);
         let (first, second): (Vec<f64>, Vec<f64>) =

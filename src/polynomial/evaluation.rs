@@ -27,8 +27,8 @@ use crate::linalg::vectors::axpy;
 use crate::linalg::{Element, Panels};
 use crate::parallel::{fill_and_sum, fill_blocks, sum_rows};
 
-/// o(x) of every row, n × m, with products in the precision of the rows, or in double precision if
-/// the model or its outputs require it.
+/// o(x) of every row, n × m. Products are computed in the precision of the rows, or in double
+/// precision if the model or its outputs require it.
 ///
 /// # Errors
 /// [`Error::Numerical`] if an output is not finite.
@@ -53,7 +53,7 @@ pub fn predict(model: &PolynomialModel, data: Data<'_>, interrupt: &Interrupt) -
     Err(Error::Numerical(message.into()))
 }
 
-/// Whether single precision is accurate for these weights, and their products do not overflow.
+/// Whether single precision is accurate enough for these weights and cannot overflow.
 fn fits_single(model: &PolynomialModel) -> bool {
     let layers = [Some(&model.output), model.linear.as_ref()];
     let largest = |layer: &Vec<f64>| layer.iter().map(|w| w.abs()).fold(0.0, f64::max);
@@ -121,8 +121,8 @@ pub struct Evaluation {
     pub linear: Vec<f64>,
 }
 
-/// Evaluates `model`, with ∂F/∂H if `basis`: Σ_i x_ij t_ir 2 p_ir for the square kernel and
-/// Σ_i x_ij t_ir (p_ir − x_ij h_jr) for ANOVA, with p = X H and t = R Uᵀ
+/// Evaluates `model`. If `basis`, also computes ∂F/∂H: Σ_i x_ij t_ir 2 p_ir for the square kernel
+/// and Σ_i x_ij t_ir (p_ir − x_ij h_jr) for ANOVA, with p = X H and t = R Uᵀ
 /// (docs/mathematics/polynomial-networks.md#gradient-matrices).
 pub fn evaluate<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
@@ -178,10 +178,10 @@ struct Pass<'a, R> {
     transposed: Panels<f64>,
     /// Whether to compute ∂F/∂H.
     basis: bool,
-    /// Columns of [∂H, ∂W]; without ∂H unless requested.
+    /// Number of columns of [∂H, ∂W]; ∂H counts only if requested.
     first_width: usize,
-    /// Lengths of [∂H, ∂W], of Σ_i x_ij² t_ir (only for ANOVA) and of ∂U, followed by the sum of
-    /// the losses.
+    /// Lengths of the sums: [∂H, ∂W]; Σ_i x_ij² t_ir (only for ANOVA); ∂U followed by the total
+    /// loss.
     sizes: [usize; 3],
 }
 
@@ -197,13 +197,13 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         Self { problem, model, layers, transposed, basis, first_width, sizes }
     }
 
-    /// Values of a row in [∂H, ∂W] and, for ANOVA, in Σ_i x_ij² t_ir.
+    /// Number of values per row in [∂H, ∂W] plus, for ANOVA, in Σ_i x_ij² t_ir.
     fn stride(&self) -> usize {
         self.first_width + if self.sizes[1] > 0 { self.layers.k } else { 0 }
     }
 
-    /// Adds blocks of rows to the sums, whose lengths are `sizes`. Writes the factors of each row
-    /// to `changes`, if that is not empty.
+    /// Adds blocks of rows to the sums, whose lengths are `sizes`. Also writes each row's factors
+    /// to `changes`, unless that is empty.
     fn add_blocks<I>(
         &self,
         blocks: impl Iterator<Item = I>,
@@ -274,7 +274,7 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         to_linear.copy_from_slice(&residuals[row * m..][..to_linear.len()]);
     }
 
-    /// The evaluation from the sums, with the terms that do not belong to a row.
+    /// Builds the evaluation from the sums, adding the terms that do not belong to a row.
     fn evaluation(&self, first: &[f64], rest: &[f64]) -> Evaluation {
         let (problem, model) = (self.problem, self.model);
         let (squares, rest) = rest.split_at(self.sizes[1]);
@@ -290,7 +290,7 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
             evaluation.basis.extend_from_slice(&sums[..to_basis]);
             evaluation.linear.extend_from_slice(&sums[to_basis..]);
         }
-        // The basis reads the constant only if it is augmented.
+        // The basis has a row for the constant feature only if it is augmented.
         evaluation.basis.truncate(if self.basis { model.basis.len() } else { 0 });
         for ((g, q), h) in evaluation.basis.iter_mut().zip(squares).zip(&model.basis) {
             *g -= q * h;

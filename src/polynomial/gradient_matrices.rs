@@ -1,4 +1,4 @@
-//! The matrices whose quadratic forms are the gradient in the output layer.
+//! The matrices whose quadratic forms give the gradient with respect to the output layer.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,7 @@ pub struct GradientMatrices<'a, R> {
     diagonals: Vec<f64>,
     /// The matrices, if they are small; otherwise products read the rows.
     formed: Option<Formed>,
-    /// The rows by columns, if they are wide.
+    /// X stored by columns, if its rows are wide.
     columns: Option<&'a SparseColumns>,
     interrupt: &'a Interrupt,
 }
@@ -43,13 +43,13 @@ pub struct GradientMatrices<'a, R> {
 struct Formed {
     /// The matrices, one after another.
     each: Vec<f64>,
-    /// Entry (j, i) of all matrices at (j d + i) m: a product with all of them is one product with
-    /// a matrix of d rows.
+    /// All matrices interleaved: their entries (j, i) start at (j d + i) m. Multiplying all of them
+    /// by a vector is then one product with a matrix of d rows.
     together: Vec<f64>,
 }
 
 /// Maximum number of features for which the matrices are formed. Forming them costs as much as a
-/// few products, and makes tens of products cheap.
+/// few products; selection then computes tens of cheap ones.
 const MAX_FORMED: usize = 64;
 
 impl<'a, R: Rows> GradientMatrices<'a, R> {
@@ -88,12 +88,12 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok(matrices)
     }
 
-    /// Uses the entries of the rows by columns, if given.
+    /// Uses X stored by columns, if given.
     pub(super) fn with_columns(self, columns: Option<&'a SparseColumns>) -> Self {
         Self { columns, ..self }
     }
 
-    /// Γ_1..Γ_m, from the products of each row's features.
+    /// Forms Γ_1..Γ_m from products of pairs of features, row by row.
     fn form(&self) -> Result<Formed> {
         let (d, m) = (self.size(), self.n_outputs);
         let pairs = d * (d + 1) / 2;
@@ -132,7 +132,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok(Formed { each, together })
     }
 
-    /// Whether products need no pass over the rows.
+    /// Whether the matrices are formed, so that products need no pass over the rows.
     pub fn is_formed(&self) -> bool {
         self.formed.is_some()
     }
@@ -189,7 +189,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
                 });
                 longest_here = longest_here.max(length);
                 for (sum, weight) in sums.iter_mut().zip(&self.weights[row * m..][..m]) {
-                    // Rows with weight 0 do not count, even if they overflow.
+                    // Rows with weight 0 are skipped, even if their squares overflow.
                     *sum += if *weight == 0.0 { 0.0 } else { weight.abs() * square };
                 }
             }
@@ -216,8 +216,8 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         unit
     }
 
-    /// The part of products with h that several products share, linear in h: X h, or (Γ_c h)_j at j
-    /// m + c if the matrices are formed.
+    /// The intermediate result that several products with h share. It is linear in h: X h or, if
+    /// the matrices are formed, (Γ_c h)_j at index j m + c.
     pub fn scores(&self, h: &[f64]) -> Result<Vec<f64>> {
         if let Some(Formed { together, .. }) = &self.formed {
             let mut images = vec![0.0; h.len() * self.n_outputs];
@@ -276,7 +276,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok(product)
     }
 
-    /// Γ_c v for several interleaved vectors v; `owners` has the c of each.
+    /// Γ_c v for several interleaved vectors v; `owners` holds the index c for each vector.
     pub(super) fn products(&self, owners: &[usize], v: &[f64]) -> Result<Vec<f64>> {
         let (m, width) = (self.n_outputs, owners.len());
         let mut scores = vec![0.0; self.n_rows() * width];
@@ -328,8 +328,8 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
     }
 }
 
-/// D_c X v of some rows for several vectors. It is a type because only code inlined into its body
-/// is compiled for this processor's vectors.
+/// D_c X v for some rows and several vectors. A type rather than a function, because only code
+/// inlined into its `with_simd` is compiled for the vector instructions of this processor.
 struct ScaledProducts<'a, 'r, R> {
     matrices: &'a GradientMatrices<'r, R>,
     range: Range<usize>,

@@ -13,7 +13,7 @@ pub enum PolynomialKernel {
 }
 
 impl PolynomialKernel {
-    /// Every kernel by its name.
+    /// Every kernel with its name.
     pub const NAMES: &[(&str, Self)] = &[("square", Self::Square), ("anova", Self::Anova)];
 
     /// The kernel called `name`.

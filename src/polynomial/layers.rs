@@ -1,4 +1,4 @@
-//! The layers of a model as one point: its coordinates, their units and its set
+//! The layers of a model as one point: its coordinates, their units, and the feasible set
 //! (docs/mathematics/polynomial-networks.md#units-of-the-layers).
 
 use ndarray::ArrayViewMut2;
@@ -29,14 +29,14 @@ pub(super) fn pull_in<R: Rows + Copy>(
     }
 }
 
-/// Largest distance of U from its ball between steps, relative to the radius: far below any
-/// tolerance, and far above the rounding of a projection from nearby.
+/// Largest distance of U from its ball that is allowed between steps, relative to the radius. It is
+/// far below any tolerance, and far above the rounding error of projecting a nearby point.
 const OUTSIDE: f64 = 1e-12;
 
-/// Number of features whose weights are scaled together: few enough to share the work.
+/// Number of features whose weights one task scales; small enough to occupy all threads.
 const FEATURES: usize = 512;
 
-/// The layers as variables: U and W, and H if `basis`.
+/// Creates the variables of a search: U and W and, if `basis`, H.
 pub(super) fn variables<'a, R: Rows + Copy>(
     problem: &'a PolynomialProblem<'a, R>,
     model: &mut PolynomialModel,
@@ -62,18 +62,20 @@ pub(super) fn variables<'a, R: Rows + Copy>(
     })
 }
 
-/// Units of steps: in them the curvature along each coordinate is about the same.
+/// Factors that multiply each coordinate, so that the curvature along all of them is about equal.
 struct LayerScales {
     basis: f64,
     output: f64,
-    /// One for each feature, so that rare features move as far as frequent ones.
+    /// One per feature, so that the weights of rare features can change as much as those of
+    /// frequent ones.
     linear: Vec<f64>,
 }
 
 impl LayerScales {
-    /// Square roots of L Σ_i s_i E z_i² for U, with the activations of random directions; of L Σ_i
-    /// s_i x_ij² + α for W; and for H as for U, times τ/k, the mean length of a row of U. Half of
-    /// that was fastest in measurements.
+    /// The scale of U is the square root of L Σ_i s_i E z_i², with activations z of random
+    /// directions. The scale of W is the square root of L Σ_i s_i x_ij² + α. The scale of H is the
+    /// scale of U times τ/k, the mean length of a row of U, halved because that was fastest in
+    /// measurements.
     fn new<R: Rows + Copy>(
         problem: &PolynomialProblem<'_, R>,
         model: &PolynomialModel,
@@ -93,7 +95,7 @@ impl LayerScales {
         })?;
         let smoothness = problem.objective.loss.smoothness(problem.objective.n_outputs);
         let output = (smoothness * 3.0 * sums[d] / (d * (d + 2)) as f64).sqrt();
-        // Keeps the unit finite if fourth powers of the features overflow.
+        // Keeps the scale finite if fourth powers of the features overflow.
         let output = output.clamp(f64::MIN_POSITIVE, 1e150);
         let basis = 0.5 * output * mean_row(problem, model);
         sums.truncate(d);
@@ -104,7 +106,7 @@ impl LayerScales {
 }
 
 impl LayerScales {
-    /// Applies `change` to each coordinate and its scale.
+    /// Calls `change(coordinate, scale)` for each coordinate.
     fn apply(
         &self,
         [basis, output, linear]: [&mut [f64]; 3],
@@ -137,28 +139,28 @@ fn mean_row<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>, model: &Polynomi
     norm / model.n_bases.max(1) as f64
 }
 
-/// The layers as one point: \[H,\] U, W, each times its scale.
+/// The layers as one point: \[H,\] U, W, each multiplied by its scale.
 pub(super) struct LayerVariables<'a, R> {
     pub(super) problem: &'a PolynomialProblem<'a, R>,
     pub(super) model: PolynomialModel,
     pub(super) basis: bool,
     scales: LayerScales,
-    /// With a metric, the linear weights of a point are W + A U.
+    /// If present, the linear weights in a point are W + A U instead of W.
     metric: Option<Metric>,
-    /// Objective and gradient at the model, if known: returned by the first evaluation.
+    /// Objective and gradient at the model, if known; the first evaluation returns them.
     pub(super) known: Option<Evaluation>,
     interrupt: &'a Interrupt,
 }
 
 impl<R: Rows + Copy> LayerVariables<'_, R> {
-    /// The first indices of U and of W in a point.
+    /// The indices at which U and W start in a point.
     fn starts(&self) -> (usize, usize) {
         let PolynomialModel { basis, n_bases: k, n_outputs: m, .. } = &self.model;
         let output = if self.basis { basis.len() } else { 0 };
         (output, output + k * m)
     }
 
-    /// The change of a coordinate, in its scale, that changes the outputs by about 1.
+    /// For each coordinate, the scaled change that changes the outputs by about 1.
     pub(super) fn step_lengths(&self) -> Vec<f64> {
         let n = self.problem.rows.n_rows() as f64;
         let Objective { loss, n_outputs, .. } = self.problem.objective;
@@ -231,7 +233,7 @@ impl<R: Rows + Copy> LayerVariables<'_, R> {
         self.add_explained(-1.0);
     }
 
-    /// Applies `change` to each coordinate of a point and its scale.
+    /// Calls `change(coordinate, scale)` for each coordinate of a point.
     fn scale(&self, point: &mut [f64], change: impl Fn(&mut f64, f64) + Sync) {
         let (output, linear) = self.starts();
         let (confined, linear) = point.split_at_mut(linear);
@@ -262,8 +264,9 @@ impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
         Ok(objective)
     }
 
-    /// All weights are confined if there are few: searches that end early reach a lower objective
-    /// this way (measured on letter), and their cost is negligible compared with an evaluation.
+    /// With a metric, which exists only for few weights, all weights count as confined: searches
+    /// that end early then reach a lower objective (measured on letter), at a cost that is
+    /// negligible compared with an evaluation.
     fn n_confined(&self, n: usize) -> usize {
         if self.metric.is_some() { n } else { self.starts().1 }
     }
@@ -292,8 +295,8 @@ impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
             let radius = radius * self.scales.output;
             let mut output = output;
             penalty.project(output.view_mut(), radius);
-            // From a distant point, differences of large numbers leave few digits for a small
-            // radius.
+            // When projecting a distant point to a small ball, cancellation leaves few accurate
+            // digits.
             pull_inside(penalty, output, radius, (0, OUTSIDE));
         }
         Ok(())

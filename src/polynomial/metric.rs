@@ -1,4 +1,4 @@
-//! The curvature of the convex layers up to a constant, as a metric for their steps
+//! The curvature of the convex layers up to a constant factor, used as a metric for their steps
 //! (docs/mathematics/polynomial-networks.md#metric-of-the-convex-refit).
 
 use std::ops::Range;
@@ -15,14 +15,16 @@ use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::invert;
 use crate::parallel::sum_rows;
 
-/// Maximum number of activations and features together for which the metric is formed: it then
+/// Maximum number of activations plus features for which the metric is formed. At this size it
 /// costs about as much as a few evaluations.
 const MAX_SIZE: usize = 192;
 
-/// Increase of the diagonal relative to its mean, because activations may be linearly dependent.
+/// Amount added to the diagonal, relative to its mean, because activations may be linearly
+/// dependent.
 const DIAGONAL_RAISE: f64 = 1e-9;
 
-/// Entries above which the metric is not used: for rows of this scale it has no accurate digits.
+/// The metric is not used if an entry is larger than this: at that scale of the rows it has no
+/// accurate digits.
 const MAX_ENTRY: f64 = 1e50;
 
 /// Whether the number of activations and features is small enough.
@@ -34,9 +36,9 @@ pub(super) fn fits_metric<R: Rows + Copy>(
     model.n_bases > 0 && model.n_bases + linear <= MAX_SIZE
 }
 
-/// P = L Σ_i s_i f_i f_iᵀ + α on the linear part, f = (z − Aᵀ[x, 1], [x, 1]). In its coordinates
-/// the linear weights are W + A U: the features get the part of the activations that they explain,
-/// so U and W are not coupled.
+/// P = L Σ_i s_i f_i f_iᵀ, plus α on the diagonal of the linear part, with f = (z − Aᵀ[x, 1], [x,
+/// 1]). Here A regresses the activations z on the features. In these coordinates the linear weights
+/// are W + A U, so that U and W are not coupled.
 pub(super) struct Metric {
     /// A, (d + 1) × k; None without linear terms.
     pub explained: Option<Array2<f64>>,
@@ -45,7 +47,7 @@ pub(super) struct Metric {
 }
 
 impl Metric {
-    /// The metric at the basis of `model`; None if the curvature is not usable.
+    /// Computes the metric for the basis of `model`; None if it is not usable.
     pub fn new<R: Rows + Copy>(
         problem: &PolynomialProblem<'_, R>,
         model: &PolynomialModel,
@@ -80,7 +82,7 @@ impl Metric {
         Ok(metric.filter(Self::is_moderate))
     }
 
-    /// Whether products with weights are far from overflow, for rows of any scale.
+    /// Whether the entries are small enough that products with weights stay far from overflow.
     fn is_moderate(&self) -> bool {
         let arrays = [Some(&self.matrix), Some(&self.inverse), self.explained.as_ref()];
         arrays.into_iter().flatten().flatten().all(|entry| entry.abs() < MAX_ENTRY)
@@ -105,7 +107,7 @@ fn times(matrix: &Array2<f64>, v: &[f64]) -> Vec<f64> {
     }
 }
 
-/// Σ_i s_i f_i f_iᵀ with f = (z, x, 1), or f = z if more would not fit.
+/// Σ_i s_i f_i f_iᵀ with f = (z, x, 1), or with f = z if x would make it too large.
 fn gram<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,

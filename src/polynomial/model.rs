@@ -12,7 +12,7 @@ use crate::linalg::vectors::axpy;
 pub struct PolynomialModel {
     /// The kernel between a basis vector and a row.
     pub kernel: PolynomialKernel,
-    /// Whether the basis sees an extra feature that is always 1
+    /// Whether the basis vectors have an entry for an extra feature that is always 1
     /// (docs/mathematics/polynomial-networks.md#linear-terms).
     pub augmented: bool,
     /// Number of features, without the extra one.
@@ -21,7 +21,7 @@ pub struct PolynomialModel {
     pub n_outputs: usize,
     /// Number of basis vectors k.
     pub n_bases: usize,
-    /// H by features: (n_features + augmented) × k.
+    /// H, with a row per feature: (n_features + augmented) × k.
     pub basis: Vec<f64>,
     /// U: k × m.
     pub output: Vec<f64>,
@@ -120,7 +120,8 @@ impl PolynomialModel {
     }
 }
 
-/// max |⟨a, b⟩| over the columns of a feature-major basis, for unit vectors b: 1 means a duplicate.
+/// The largest |⟨h_r, b⟩| over the columns h_r of a feature-major basis, for a unit vector b. A
+/// value of 1 means that b is a duplicate.
 pub(super) fn largest_overlap(basis: &[f64], k: usize, vector: &[f64]) -> f64 {
     if k == 0 {
         return 0.0;

@@ -1,8 +1,8 @@
 //! The training problem: minimise F = Σ_i s_i ℓ(y_i, o(x_i)) + α/2 ‖W‖² subject to Ω(U) ≤ τ
 //! (Blondel et al. 2017, (5)).
 //!
-//! The sum is not divided by n. The linear weights W, including intercepts, are not in the ball but
-//! have a ridge penalty (docs/mathematics/polynomial-networks.md#problem).
+//! The sum is not divided by n. The ball does not constrain the linear weights W, which include the
+//! intercepts; they have a ridge penalty (docs/mathematics/polynomial-networks.md#problem).
 
 use super::kernel::PolynomialKernel;
 use super::loss::{LossTarget, OutputLoss};
@@ -21,7 +21,7 @@ use crate::polynomial::spectral::side_by_side::VECTORS_PER_PASS;
 pub enum Targets<'a> {
     /// A class per row.
     Classes(&'a [u32]),
-    /// `n_outputs` values per row, row after row.
+    /// `n_outputs` values per row, row by row.
     Values(&'a [f64]),
 }
 
@@ -80,9 +80,9 @@ pub struct Objective<'a> {
     pub n_outputs: usize,
     /// The kernel.
     pub kernel: PolynomialKernel,
-    /// Whether the basis sees a feature that is always 1.
+    /// Whether the basis vectors have an entry for a feature that is always 1.
     pub augmented: bool,
-    /// Ridge α of the linear terms, if there are any.
+    /// Ridge α of the linear terms; None for a model without linear terms.
     pub ridge: Option<f64>,
     /// The loss ℓ.
     pub loss: &'a dyn OutputLoss,
@@ -92,7 +92,8 @@ pub struct Objective<'a> {
     pub radius: f64,
 }
 
-/// Bytes of the rows by columns and of the factors of the rows, if a problem keeps them.
+/// Number of bytes for a copy of the rows by columns and for one factor per row and output, if a
+/// problem stores them.
 #[cfg(feature = "python")]
 pub(crate) fn column_memory(rows: impl Rows, n_outputs: usize) -> u128 {
     let rows = Augmented { rows, ones: true };
@@ -108,7 +109,8 @@ pub(crate) fn column_memory(rows: impl Rows, n_outputs: usize) -> u128 {
 #[derive(Debug, Clone)]
 pub struct PolynomialProblem<'a, R> {
     pub(super) rows: R,
-    /// The rows by columns, with a last column of ones, if sums over the rows would be larger.
+    /// A copy of the rows by columns, with a last column of ones. Present if per-thread sums over
+    /// the rows would take more memory.
     pub(super) columns: Option<SparseColumns>,
     targets: Targets<'a>,
     /// s_i; all 1 if None.
@@ -117,7 +119,7 @@ pub struct PolynomialProblem<'a, R> {
 }
 
 impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
-    /// Checks shapes and parameters; `weights` has the weight s_i of each row.
+    /// Checks shapes and parameters. `weights` holds the weight s_i of each row.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the argument.
@@ -151,7 +153,8 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
         Ok(Self { rows, columns: None, targets, weights, objective })
     }
 
-    /// Also stores the rows by columns, if sums over the rows would be larger.
+    /// Stores a copy of the rows by columns if per-thread sums over the rows would take more
+    /// memory.
     pub(super) fn keep_columns(&mut self, interrupt: &Interrupt) -> Result<()> {
         let rows = self.linear_rows();
         if self.columns.is_none() && is_wide(&rows, self.objective.n_outputs) {
@@ -160,7 +163,7 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
         Ok(())
     }
 
-    /// The model without basis vectors, its linear weights 0.
+    /// The model without basis vectors and with all linear weights 0.
     pub fn null_model(&self) -> PolynomialModel {
         let Objective { n_outputs, kernel, augmented, ridge, .. } = self.objective;
         let n_features = self.rows.n_cols();
@@ -172,7 +175,7 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
         Augmented { rows: self.rows, ones: self.objective.augmented }
     }
 
-    /// The rows as input of the linear weights: with the intercept's column.
+    /// The rows as input of the linear weights, with a column of ones for the intercept.
     pub(super) fn linear_rows(&self) -> Augmented<R> {
         Augmented { rows: self.rows, ones: true }
     }

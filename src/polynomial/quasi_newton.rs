@@ -6,33 +6,34 @@ use crate::error::Result;
 use crate::linalg::vectors::long_dot;
 use crate::solver::shorter_step;
 
-/// Small gains in a row after which the search ends: the first steps of a model without memory are
-/// often small.
+/// Number of consecutive small gains after which the search ends. Several are allowed, because the
+/// first steps without remembered pairs are often small.
 const MAX_SMALL_GAINS: usize = 10;
 
-/// Stopping rule of steps.
+/// Stopping rule of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Gain of a step below which the search ends.
+    /// A step's gain is small if it is at most this.
     pub tol: f64,
-    /// The same as a share of the gain of all steps.
+    /// The same limit, as a share of the total gain so far.
     pub share: f64,
     /// Maximum number of steps.
     pub max_steps: usize,
 }
 
-/// Steps in a row with a small share of the whole gain, after which the minimum is roughly reached.
+/// Number of consecutive steps that gain only a small share of the total, after which the search
+/// ends because the minimum is roughly reached.
 const MAX_SMALL_SHARES: usize = 3;
 
-/// The curvature before any is known, in the units of the metric.
+/// Initial curvature of a search, in units of the metric.
 pub(super) const FIRST_CURVATURE: f64 = 1.0;
 
 /// Decreases f from a point x of the set until steps gain too little; returns f(x), which never
 /// increases.
 ///
-/// Each step minimises the quadratic model with the L-BFGS approximation of the Hessian over the
-/// set by projected gradients, and moves towards that point as far as f decreases enough. `hessian`
-/// is the initial model, and the last one on return.
+/// Each step minimises a quadratic model, with the L-BFGS approximation of the Hessian, over the
+/// set by projected gradients. A line search then moves x towards the minimiser until f decreases
+/// enough. `hessian` is the initial approximation; on return it is the final one.
 pub fn minimise(
     problem: &mut impl Constrained,
     x: &mut Vec<f64>,
@@ -50,7 +51,7 @@ pub fn minimise(
         let slope = long_dot(&direction, &gradient);
         let line = Line { x, direction: &direction, value, slope };
         let Some(next) = line.search(problem, &mut trial, &mut trial_gradient)? else {
-            // Without memory, a descent step may still be found.
+            // After the remembered pairs are removed, a descent step may still be found.
             if !hessian.has_memory() {
                 break;
             }
@@ -82,8 +83,8 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The value at the first step, among 1 and smaller ones, that decreases f enough, with `trial`
-    /// and `gradient` there; None if no step does.
+    /// Tries step length 1 and then smaller ones until f decreases enough. Returns the new value
+    /// and leaves the new point and gradient in `trial` and `gradient`; None if no length works.
     fn search(
         &self,
         problem: &mut impl Constrained,
@@ -113,7 +114,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { tol: 0.0, share: 0.0, max_steps: 500 };
 
-    /// Rosenbrock's function in the disc of radius 1, where its minimum is known from a fine grid.
+    /// Rosenbrock's function on the unit disc, where a fine grid gives its minimum.
     struct Valley;
 
     impl Constrained for Valley {
@@ -135,7 +136,7 @@ mod tests {
         let mut x = vec![-0.5, 0.5];
         let mut hessian = Hessian::new(FIRST_CURVATURE, 2);
         let value = minimise(&mut Valley, &mut x, &mut hessian, LIMITS).unwrap();
-        // The best point of the circle, by its angle.
+        // The angle of the best point on the circle.
         let best = (0..1_000_000)
             .map(|i| {
                 let angle = f64::from(i) * 1e-6;

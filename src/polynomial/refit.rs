@@ -1,4 +1,4 @@
-//! Refits: all layers except the basis (convex), or all layers
+//! Refits of all layers except the basis (a convex problem), or of all layers
 //! (docs/mathematics/polynomial-networks.md#refits).
 
 use std::ops::Range;
@@ -21,12 +21,12 @@ use crate::names::find;
 pub enum Refit {
     /// The output layer and the linear terms: convex.
     Output,
-    /// The basis as well: not convex; the certificate is still that of the convex problem.
+    /// The basis too. This is not convex; the certificate is still computed for the convex problem.
     Full,
 }
 
 impl Refit {
-    /// Every choice by its name.
+    /// Every choice with its name.
     pub const NAMES: &[(&str, Self)] = &[("output", Self::Output), ("full", Self::Full)];
 
     /// The choice called `name`.
@@ -41,18 +41,18 @@ impl Refit {
 /// The effort of a refit.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// Gain of a step below which a refit ends.
+    /// A refit ends when ten consecutive steps gain at most this.
     pub tol: f64,
-    /// The same as a share of the gain of the refit's steps so far.
+    /// The same limit, as a share of the refit's total gain so far.
     pub share: f64,
-    /// Passes in batches, if they pay: they bring all layers near a minimum at a fraction of the
-    /// cost of quasi-Newton steps.
+    /// Passes in batches, made only if they are worthwhile. They bring all layers near a minimum at
+    /// a fraction of the cost of quasi-Newton steps.
     pub passes: Passes,
-    /// Maximum number of quasi-Newton steps with all layers after such passes, and of convex ones
-    /// after these.
+    /// Maximum number of quasi-Newton steps on all layers after such passes, and of the convex
+    /// steps that follow.
     pub polish: usize,
-    /// Maximum number of quasi-Newton steps with all layers without such passes, and of the convex
-    /// refit without a metric.
+    /// Maximum number of quasi-Newton steps on all layers if no such passes are made, and of steps
+    /// of the convex refit without a metric.
     pub max_steps: usize,
     /// Maximum number of steps of the convex refit with a metric.
     pub in_metric: usize,
@@ -69,15 +69,15 @@ impl Effort {
 pub struct Knowledge {
     /// Objective and gradient at the model.
     pub evaluation: Option<Evaluation>,
-    /// Steps with their changes of the gradient, with rows for U and for W.
+    /// Steps and the resulting changes of the gradient, each with rows for U and for W.
     pairs: Vec<(Vec<f64>, Vec<f64>)>,
-    /// Number of rows of U in them.
+    /// Number of rows of U in `pairs`.
     n_bases: usize,
 }
 
 impl Knowledge {
-    /// Removes rows of U that the model no longer has from steps and changes. Their effect on the
-    /// other rows is lost, but the pairs are still better than none.
+    /// Removes the rows of dropped basis vectors from steps and gradient changes. The information
+    /// about how they affect the other rows is lost, but the pairs are still better than none.
     pub fn retain(&mut self, keep: &[bool], n_outputs: usize) {
         if keep.len() != self.n_bases {
             self.pairs.clear();
@@ -92,7 +92,7 @@ impl Knowledge {
         self.n_bases = keep.iter().filter(|keep| **keep).count();
     }
 
-    /// Adds the pairs to `hessian`, with rows for new basis vectors.
+    /// Adds the pairs to `hessian`, after inserting rows for new basis vectors.
     fn recall<R: Rows + Copy>(&mut self, layers: &LayerVariables<'_, R>, hessian: &mut Hessian) {
         let (k, m) = (layers.model.n_bases, layers.model.n_outputs);
         let added = self.n_bases * m..k * m;
@@ -113,12 +113,13 @@ fn grown(mut values: Vec<f64>, added: &Range<usize>) -> Vec<f64> {
     values
 }
 
-/// Convex steps before the basis changes, so that a new vector has a row of U to scale its steps;
-/// also steps after passes in batches that gained nothing.
+/// Number of convex steps before the basis changes: they give a new vector its row of U, which
+/// scales the steps of that vector. Also the number of steps after passes in batches that gained
+/// nothing.
 const FIRST_STEPS: usize = 10;
 
-/// Improves `model` until ten steps in a row gain at most the effort's `tol`, or the effort is used
-/// up. Returns the objective, which never increases.
+/// Improves `model` until ten consecutive steps gain at most the effort's `tol`, or until the
+/// effort's limits are reached. Returns the objective, which never increases.
 ///
 /// The full refit minimises over all layers together, with ‖h_r‖ ≤ 1. Then it moves the basis back
 /// to the sphere, which reduces Ω(U), and ends with the convex refit.
@@ -144,7 +145,7 @@ pub fn refit<R: Rows + Copy>(
             improve(problem, model, true, effort.limits(max_steps), &mut none, interrupt)?;
         }
         spread_to_sphere(model);
-        // It belongs to another basis.
+        // The stored evaluation and pairs belong to a different basis.
         *knowledge = none;
     }
     let steps = match moved {

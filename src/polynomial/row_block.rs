@@ -1,4 +1,4 @@
-//! A block of rows, and its two products: with weights, and the sum of outer products with changes.
+//! A block of rows, its product with weights, and its sum of outer products with changes.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use crate::data::Rows;
 use crate::linalg::vectors::axpy;
 use crate::linalg::{Element, PanelWeights, Panels, Update};
 
-/// Number of rows that pass through all layers together: their intermediate values stay in the
-/// caches, and one load of the weights serves them all.
+/// Number of rows that pass through all layers together. Their intermediate values stay in the
+/// caches, and the weights are loaded once per block.
 pub(super) const BLOCK_ROWS: usize = 64;
 
-/// Share of stored entries from which rows are multiplied as dense ones: multiplying zeros in
-/// vectors of eight costs less than looking up a column for each entry.
+/// Share of stored entries at or above which rows are multiplied as dense: multiplying zeros in
+/// vectors of eight then costs less than looking up a column for each entry.
 const DENSE: f64 = 0.25;
 
 /// Consecutive rows [x, 1] in the precision of the products.
@@ -19,7 +19,7 @@ const DENSE: f64 = 0.25;
 pub(super) enum RowBlock<T> {
     /// `n_inputs` values per row.
     Dense { values: Vec<T>, n_inputs: usize },
-    /// Entries with the bounds of each row.
+    /// Stored entries; `bounds` marks where each row starts and ends.
     Sparse { bounds: Vec<usize>, columns: Vec<i32>, values: Vec<T> },
 }
 
@@ -108,7 +108,8 @@ impl<'a> OuterSum<'a> {
         Self { total, width, dense: None, change: vec![0.0; width] }
     }
 
-    /// Adds the rows of `block` times the changes that `change(row, values)` writes.
+    /// Adds the outer product of each row of `block` with the change that `change(row, values)`
+    /// writes.
     pub fn add(&mut self, block: &RowBlock<f64>, mut change: impl FnMut(usize, &mut [f64])) {
         if self.total.is_empty() {
             return;
@@ -154,9 +155,9 @@ impl<'a> OuterSum<'a> {
 }
 
 impl Drop for OuterSum<'_> {
-    /// Moves the sum of the dense rows to `total`, once at the end, because the panels in which
-    /// they are summed have another order. This is in `drop`, because a forgotten call of a method
-    /// would silently lose the sum.
+    /// Adds the sum of the dense rows to `total`. This happens once at the end, because the panels
+    /// that hold this sum have a different memory order. It is in `drop`, because forgetting to
+    /// call a method would silently lose the sum.
     fn drop(&mut self) {
         if let Some((panels, _)) = &self.dense {
             for (input, sums) in self.total.chunks_exact_mut(self.width).enumerate() {
@@ -168,7 +169,7 @@ impl Drop for OuterSum<'_> {
     }
 }
 
-/// The blocks of a range of rows.
+/// Splits a range of rows into blocks.
 pub(super) fn row_blocks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let end = range.end;
     range.step_by(BLOCK_ROWS).map(move |start| start..(start + BLOCK_ROWS).min(end))

@@ -13,11 +13,11 @@ use crate::parallel::n_parts;
 /// Rows between interrupt checks.
 const ROWS: usize = 1024;
 
-/// Columns that a thread sums at a time: few enough to share the work.
+/// Number of columns that one task sums; small enough to occupy all threads.
 const COLUMNS: usize = 64;
 
-/// A copy of sparse rows by columns: Xᵀ S is then a separate sum for each column, so that threads
-/// need no private sums over all columns.
+/// A copy of sparse rows by columns. Xᵀ S is then a separate sum per column, so threads do not each
+/// need sums over all columns.
 #[derive(Debug, Clone)]
 pub(crate) struct SparseColumns {
     bounds: Vec<usize>,
@@ -30,31 +30,33 @@ pub(crate) struct SparseColumns {
 pub(crate) struct ColumnBlock<'a> {
     /// The matrix, row by row.
     pub values: &'a [f64],
-    /// Values in a row.
+    /// Number of values per row.
     pub stride: usize,
-    /// The first of the columns.
+    /// Index of the first column.
     pub first: usize,
     /// Number of columns.
     pub width: usize,
 }
 
-/// Whether sums over the rows need more memory than a copy of the rows by columns and `width`
-/// values for each row.
+/// Whether per-thread sums over the rows would take more memory than a copy of the rows by columns
+/// plus `width` values per row.
 pub(crate) fn is_wide(rows: &impl Rows, width: usize) -> bool {
     let (n, d) = (rows.n_rows(), rows.n_cols());
     let sums = n_parts(n).saturating_mul(d).saturating_mul(width);
-    // A column's index and its value take one and a half doubles.
+    // The stored index and value of an entry take the space of one and a half doubles.
     sums > 2 * rows.n_stored() + n.saturating_mul(width)
 }
 
 impl SparseColumns {
-    /// Bytes of the entries of `rows` by columns, and of the memory for sorting them.
+    /// Number of bytes for a copy of `rows` by columns, including the memory for sorting the
+    /// entries.
     #[cfg(feature = "python")]
     pub fn bytes(rows: &impl Rows) -> u128 {
         12 * rows.n_stored() as u128 + 16 * (rows.n_cols() as u128 + 1)
     }
 
-    /// The entries of `rows` by columns; None if there are more rows than the index type can hold.
+    /// Copies the entries of `rows` by columns; None if there are more rows than the index type can
+    /// hold.
     pub fn new(rows: &impl Rows, interrupt: &Interrupt) -> Result<Option<Self>> {
         let Ok(n_rows) = u32::try_from(rows.n_rows()) else { return Ok(None) };
         let mut bounds = vec![0; rows.n_cols() + 1];
@@ -107,8 +109,8 @@ impl SparseColumns {
     }
 }
 
-/// The sums of some columns. It is a type because only code inlined into its body is compiled for
-/// this processor's vectors.
+/// The sums of some columns. A type rather than a function, because only code inlined into its
+/// `with_simd` is compiled for the vector instructions of this processor.
 struct Columns<'a> {
     columns: &'a SparseColumns,
     first: usize,

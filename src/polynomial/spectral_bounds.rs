@@ -1,4 +1,4 @@
-//! Upper bounds on |hᵀ Γ_c h| over the unit sphere, which make a dual value a lower bound
+//! Upper bounds on |hᵀ Γ_c h| over the unit sphere, which the lower bound on the objective needs
 //! (docs/mathematics/polynomial-networks.md#bounds-on-eigenvalues).
 
 use ndarray::linalg::general_mat_mul;
@@ -17,19 +17,21 @@ use crate::polynomial::spectral::spectrum::{
     Chance, bounds_at_a_time, norm_bound, probable_norm_bound,
 };
 
-/// Maximum number of features for which the bound is certain, by a factorisation of each matrix.
-/// For more features it holds with probability 1 − 1e-9.
+/// Maximum number of features for which each matrix is factorised, so that the bound always holds.
+/// For more features the bound holds with probability 1 − 1e-9.
 pub const MAX_FACTORISED: usize = 1024;
 
-/// Number of rows that are multiplied at a time, and rows of a matrix that are formed together.
+/// Number of data rows that are multiplied at a time, and number of matrix rows that are formed
+/// together.
 const PANEL_ROWS: usize = 128;
 
-/// Rows with at least one nonzero in this many values are multiplied as dense ones.
+/// Rows are multiplied as dense if at least one in this many values is nonzero.
 const DENSE: usize = 10;
 
 impl<R: Rows> GradientMatrices<'_, R> {
-    /// Upper bounds on ‖Γ_c‖₂ for every c, given probable values `guesses`: certain up to
-    /// [`MAX_FACTORISED`] features, and for more jointly with the probability of `chance`.
+    /// Upper bounds on ‖Γ_c‖₂ for every c, given approximate values `guesses`. They always hold for
+    /// up to [`MAX_FACTORISED`] features; for more, they all hold together with the probability
+    /// given by `chance`.
     pub(super) fn norm_bounds(&self, guesses: &[f64], chance: Chance) -> Result<Vec<f64>> {
         let errors = self.rounding_errors()?;
         let bounds = if self.size() <= MAX_FACTORISED {
@@ -45,10 +47,11 @@ impl<R: Rows> GradientMatrices<'_, R> {
         Ok(bounds.into_iter().zip(errors).map(rounded).collect())
     }
 
-    /// The bounds with the probability of `chance`, several c at a time.
+    /// The bounds that hold with the probability given by `chance`, computed for several c at a
+    /// time.
     fn probable_bounds(&self, guesses: &[f64], errors: &[f64], chance: Chance) -> Result<Vec<f64>> {
-        // The first method's random vectors determine which of two methods bounds a matrix, so both
-        // must hold.
+        // The random vectors of the first method decide which of two methods bounds a matrix. The
+        // failure probability is therefore shared between both.
         let chance = Chance { failure: chance.failure / (2.0 * guesses.len() as f64), ..chance };
         let known: Vec<NormEstimate> = guesses
             .iter()
@@ -70,7 +73,7 @@ impl<R: Rows> GradientMatrices<'_, R> {
         self.bounds_by_lanczos(bounds, chance)
     }
 
-    /// Computes missing bounds by Lanczos' method, each with its own seed.
+    /// Computes the missing bounds by Lanczos' method, with a different seed for each.
     fn bounds_by_lanczos(&self, bounds: Vec<Option<f64>>, chance: Chance) -> Result<Vec<f64>> {
         let m = bounds.len();
         let missing: Vec<usize> = (0..m).filter(|c| bounds[*c].is_none()).collect();
@@ -123,7 +126,7 @@ impl<R: Rows> GradientMatrices<'_, R> {
         Ok(matrix)
     }
 
-    /// The rows of Xᵀ D_c X from `first` on, by products of dense pieces of X.
+    /// Computes rows of Xᵀ D_c X, starting with row `first`, from products of dense pieces of X.
     fn form_dense(&self, c: usize, first: usize, out: &mut [f64]) {
         let d = self.size();
         let width = out.len() / d;
@@ -146,7 +149,7 @@ impl<R: Rows> GradientMatrices<'_, R> {
         out.iter_mut().zip(&sum).for_each(|(out, sum)| *out = *sum);
     }
 
-    /// Forms them by products of each row's nonzero values.
+    /// Computes the same rows from products of each data row's nonzero values.
     fn form_sparse(&self, c: usize, first: usize, out: &mut [f64]) {
         let d = self.size();
         let last = first + out.len() / d;

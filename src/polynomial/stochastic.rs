@@ -1,4 +1,4 @@
-//! Steps along the gradients of small batches of rows: Adam (Kingma and Ba 2015) on all layers
+//! Gradient steps on small batches of rows, by Adam (Kingma and Ba 2015), on all layers
 //! (docs/mathematics/polynomial-networks.md#steps-on-batches).
 
 use rand::{RngExt, SeedableRng};
@@ -18,21 +18,23 @@ use crate::interrupt::Interrupt;
 pub struct Passes {
     /// Number of passes.
     pub count: usize,
-    /// Length of the first step of each coordinate in its unit; the lengths decrease to 0 linearly.
+    /// Length of the first step along each coordinate, in that coordinate's scale. The lengths
+    /// decrease linearly to 0.
     pub length: f64,
     /// Seed of the order of the rows.
     pub seed: u64,
 }
 
-/// Minimum number of rows for which batches pay: for fewer, quasi-Newton steps take almost no time.
+/// Minimum number of rows for which batches are used. With fewer rows, quasi-Newton steps take
+/// almost no time.
 const MIN_ROWS: usize = 2048;
 
 /// Decay rates of the running means of gradients and of their squares, per batch.
 const MEAN_KEPT: f64 = 0.9;
 const SQUARE_KEPT: f64 = 0.99;
 
-/// Whether a step on a batch costs no more than its gradient: a step moves every weight, but wide
-/// sparse rows give only few of them a gradient.
+/// Whether a step on a batch costs no more than the batch's gradient. Every step updates all
+/// weights, but wide sparse rows have nonzero gradients for only a few of them.
 pub(super) fn worthwhile<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,
@@ -62,9 +64,9 @@ pub(super) fn descend<R: Rows + Copy>(
     let mut x = variables.point();
     let mut gradient = Vec::new();
     for pass in 0..passes.count {
-        // Each row of a batch comes from another section of the data, followed by the next row of
-        // that section: so classes are mixed for any order of the rows, and rows in files are read
-        // in order.
+        // Each row of a batch comes from a different section of the data, and the next batch takes
+        // the next row of each section. This mixes the classes for any order of the rows, and reads
+        // rows in files in order.
         let starts: Vec<usize> = (0..BLOCK_ROWS).map(|_| rng.random_range(0..n_batches)).collect();
         for batch in 0..n_batches {
             interrupt.check()?;
@@ -103,7 +105,7 @@ impl Adam {
         Self { mean: vec![0.0; size], square: vec![0.0; size], n_steps: 0 }
     }
 
-    /// Moves x by `step` times the length of each coordinate, or less if gradients change their
+    /// Moves each coordinate of x by about `step` times its length, or less if its gradients change
     /// sign.
     fn step(&mut self, x: &mut [f64], gradient: &[f64], lengths: &[f64], step: f64) {
         self.n_steps = self.n_steps.saturating_add(1);

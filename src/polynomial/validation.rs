@@ -1,5 +1,5 @@
-//! Held-out rows that score every model of a fit: one fit gives the whole curve (Blondel et al.
-//! 2017, section 6.1).
+//! Scores every model of a fit on held-out rows, so that one fit gives the whole curve over the
+//! number of basis vectors (Blondel et al. 2017, section 6.1).
 
 use super::evaluation::outputs;
 use super::loss::OutputLoss;
@@ -23,7 +23,8 @@ pub struct Validation<'a> {
 pub struct Score {
     /// Mean loss.
     pub loss: f64,
-    /// Share of rows whose largest output is the right class; without classes, minus the mean loss.
+    /// Accuracy: the share of rows whose largest output is the correct class. For targets without
+    /// classes, minus the mean loss.
     pub score: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Projection onto a box with a bounded sum: the common form of the unweighted sets.
+//! Projection onto a box with a bounded sum: the form that all unweighted sets have in common.
 
 use pulp::{Simd, WithSimd};
 
@@ -6,10 +6,10 @@ use super::STEEP;
 use super::root::{LinearPiece, root};
 use crate::linalg::arch;
 
-/// Number of margins up to which plain loops are faster than vectors.
+/// Number of margins up to which plain loops are faster than vector instructions.
 const MAX_PLAIN: usize = 10;
 
-/// The set {0 <= b_j <= upper, floor <= 1ᵀb <= cap} and the rank-one bias of the quadratic form.
+/// The set {0 <= b_j <= upper, floor <= 1ᵀb <= cap}, and the bias of the rank-one term of the quadratic form.
 ///
 /// Its argmin of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb is b_j = clip(v_j − τ, 0, upper), where the multiplier τ
 /// is bias·1ᵀb while the sum stays between its bounds
@@ -35,12 +35,12 @@ impl Capped {
         if v.len() <= MAX_PLAIN {
             return self.multiplier_of_few(v, guess);
         }
-        // One dispatch for the whole search: every pass over v is inlined below it.
+        // A single dispatch for the whole search, so that every pass over v is inlined.
         arch().dispatch(MultiplierSearch { set: self, v, guess })
     }
 
-    /// The projection onto a simplex with a bias of 1, inlined for long sequences of short margins;
-    /// returns the multiplier.
+    /// Projects onto a simplex with a bias of 1; returns the multiplier. It is inlined for callers that project many
+    /// short margin vectors in a row.
     #[inline(always)]
     pub fn project_few(&self, v: &[f64], guess: f64, b: &mut [f64]) -> f64 {
         debug_assert!(self.floor == 0.0 && self.cap <= self.upper && self.bias == 1.0);
@@ -52,7 +52,7 @@ impl Capped {
         tau
     }
 
-    /// The multiplier of a handful of margins, for which filling vectors costs more than it saves.
+    /// The multiplier for few margins, for which vector instructions cost more than they save.
     fn multiplier_of_few(&self, v: &[f64], guess: f64) -> f64 {
         let finite = v.iter().filter(|v| **v > f64::NEG_INFINITY);
         let largest = v.iter().fold(0.0, |best: f64, v| best.max(*v));
@@ -69,7 +69,7 @@ impl Capped {
         })
     }
 
-    /// The interval of the multiplier, for margins between `smallest` and `largest`.
+    /// The interval that contains the multiplier, for margins between `smallest` and `largest`.
     #[inline(always)]
     fn bracket(
         &self,
@@ -81,10 +81,10 @@ impl Capped {
             return (0.0, self.bias * self.upper * n_margins as f64);
         }
         let low = if self.floor > 0.0 {
-            // Here every coordinate is at its upper bound.
+            // At this multiplier, every coordinate is at its upper bound.
             smallest() - self.upper
         } else if self.cap <= self.upper {
-            // The largest coordinate alone may not exceed the cap.
+            // Even the largest coordinate alone must not exceed the cap.
             (largest - self.cap).max(0.0)
         } else {
             0.0
@@ -92,18 +92,17 @@ impl Capped {
         (low, largest)
     }
 
-    /// The linear piece at τ, from 1ᵀb and the number of coordinates strictly between 0 and
-    /// `upper`.
+    /// The linear piece at τ, given 1ᵀb and the number of coordinates strictly between 0 and `upper`.
     #[inline(always)]
     fn piece(&self, sum: f64, n_between: f64, tau: f64) -> LinearPiece {
         let sum_reaches = |bound: f64| {
             let excess = sum - bound;
-            // On a flat piece the sum either equals the bound up to rounding or never does.
+            // On a flat piece, the sum either equals the bound up to rounding or does not reach it at all.
             let met = n_between == 0.0 && excess.abs() <= 64.0 * f64::EPSILON * bound;
             if met { tau } else { tau + excess / n_between }
         };
         let mut root = tau + (self.bias * sum - tau) / (1.0 + self.bias * n_between);
-        // The sum falls as τ rises: the cap bounds τ from below, the floor from above.
+        // The sum falls as τ rises, so the cap bounds τ from below and the floor bounds it from above.
         if self.cap < f64::INFINITY {
             root = root.max(sum_reaches(self.cap));
         }
@@ -118,8 +117,7 @@ impl Capped {
         arch().dispatch(LaneSums { v, tau, upper: self.upper })
     }
 
-    /// Σ_j max(0, v_j − τ − upper) and the number of its positive terms: the force on the upper
-    /// bounds.
+    /// Σ_j max(0, v_j − τ − upper), the amount cut off by the upper bounds, and the number of its positive terms.
     pub fn overshoot(&self, v: &[f64], tau: f64) -> (f64, f64) {
         Self { upper: f64::INFINITY, ..*self }.sum(v, tau + self.upper)
     }
@@ -137,15 +135,15 @@ impl Capped {
         }
     }
 
-    /// Restores the sum to its cap if v − τ has lost digits: at margins of 1e12 their difference is
-    /// accurate to only 1e-4.
+    /// Restores the sum to its cap if v − τ has lost digits: for margins of size 1e12, this difference is accurate to
+    /// only 1e-4.
     fn settle(&self, v: &[f64], tau: f64, b: &mut [f64]) {
         let sum: f64 = b.iter().sum();
         let missing = self.cap - sum;
         if missing < -1e-10 * self.cap {
             b.iter_mut().for_each(|b| *b *= self.cap / sum);
         } else if missing > 1e-10 * self.cap {
-            // The missing amount belongs to the coordinates that are equal to τ up to rounding.
+            // The missing amount is given to the coordinates whose margins equal τ up to rounding.
             let near = tau * (1.0 - 8.0 * f64::EPSILON);
             let open = |b: f64, v: f64| v >= near && b < self.upper;
             let count = b.iter().zip(v).filter(|(b, v)| open(**b, **v)).count();
@@ -156,10 +154,10 @@ impl Capped {
     }
 }
 
-/// The multiplier of {b >= 0, 1ᵀb <= cap} with a bias of 1, by Newton's method without a bracket.
-/// It is the larger root of two convex decreasing functions, Σ_j max(0, v_j − τ) less τ and less
-/// the cap. So from the first step on the iterates approach the root from the left, and each step
-/// drops some v_j until only those of the root's piece are left.
+/// The multiplier of {b >= 0, 1ᵀb <= cap} with a bias of 1, by Newton's method without a bracket. It is the larger of
+/// the roots of two convex decreasing functions, Σ_j max(0, v_j − τ) − τ and Σ_j max(0, v_j − τ) − cap. From the first
+/// step on, the iterates therefore approach the root from the left, and each step drops some v_j until only the v_j
+/// above the root remain.
 #[inline(always)]
 fn simplex_multiplier(v: &[f64], cap: f64, guess: f64) -> f64 {
     let (mut tau, mut n_before) = (guess.max(0.0), -1.0);
@@ -245,10 +243,10 @@ impl WithSimd for LaneSums<'_> {
     }
 }
 
-/// Vectors per chunk, each with its own sum: as many sums as keep the processor busy.
+/// Vectors per chunk. Each has a separate sum, and there are enough sums to keep the processor busy.
 const DEPTH: usize = 4;
 
-/// Margins in whole chunks; the last is padded with −∞, which does not change any sum.
+/// Margins in whole chunks. The last chunk is padded with −∞, which does not change any sum.
 struct MarginChunks<'a, S: Simd> {
     chunks: &'a [[S::f64s; DEPTH]],
     last: [S::f64s; DEPTH],
@@ -271,7 +269,7 @@ impl<'a, S: Simd> MarginChunks<'a, S> {
         Self { chunks, last }
     }
 
-    /// 1ᵀb and the number of 0 < b_j < upper for b = clip(v − τ, 0, upper).
+    /// 1ᵀb and the number of j with 0 < b_j < upper, for b = clip(v − τ, 0, upper).
     #[inline(always)]
     fn clipped_sum(&self, simd: S, tau: f64, upper: f64) -> (f64, f64) {
         let mut parts = [Clipped::new(simd, tau, upper); DEPTH];

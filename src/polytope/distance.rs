@@ -1,13 +1,12 @@
-//! The distance, in ‖·‖₁, by which rounding has taken a point out of its set.
+//! The distance in ‖·‖₁ by which rounding errors may have moved a point out of its set.
 //!
-//! All the sets are intersections of bounds on the sums of the j largest coordinates, so the
-//! distance is the largest excess over such a bound. For sets with lower bounds, the largest
-//! shortfall is added (Frank and Tardos 1988, on generalised polymatroids;
-//! docs/mathematics/polytopes.md#distance).
+//! All sets are defined by upper bounds on the sums of the j largest coordinates, so the distance is the largest excess
+//! over such a bound. For sets with lower bounds, the largest shortfall is added (Frank and Tardos 1988, on generalised
+//! polymatroids; docs/mathematics/polytopes.md#distance).
 
 use crate::dual::rounding::{Bounded, Sum, gamma};
 
-/// Σ of the positive coordinates, and ‖·‖₁ of the negative ones.
+/// The sum of the positive coordinates, and ‖·‖₁ of the negative ones.
 pub(super) fn parts(beta: &[(u32, f64)]) -> (Bounded, f64) {
     let (mut sum, mut negative) = (Sum::default(), 0.0);
     for &(_, value) in beta {
@@ -35,8 +34,8 @@ pub(super) fn excess(sum: Bounded, bound: f64) -> f64 {
     if excess > 0.0 { excess.next_up() } else { 0.0 }
 }
 
-/// The sorted positive coordinates with the sums S_j of the j largest next to the sums R_j of the first j
-/// weights, for j = 1, 2, ... up to `n` of them.
+/// Pairs (S_j, R_j) for j = 1, 2, ..., at most `n`: S_j is the sum of the j largest positive coordinates, and R_j is
+/// the sum of the first j weights.
 pub(super) fn partial_sums(
     beta: &[(u32, f64)],
     rho: &[f64],
@@ -61,13 +60,13 @@ pub(super) fn below(beta: &[(u32, f64)], rho: &[f64]) -> f64 {
         worst = worst.max(sum - bound);
         size = sum + bound;
     }
-    // Points well inside every bound need no allowance for rounding.
+    // Points far inside every bound need no allowance for rounding.
     let negative = parts(beta).1;
     worst + gamma(2 * n + 4) * size + negative
 }
 
-/// The distance from the coordinates off the label of conv({0} ∪ permutations of ρ): the shortfall
-/// from below, for the smallest multiple ζ of the set that satisfies the bounds from above.
+/// The distance from conv({0} ∪ permutations of ρ), without the label's coordinate: the largest shortfall below the
+/// lower bounds, for the smallest multiple ζ of the set that satisfies the upper bounds.
 pub(super) fn between(beta: &[(u32, f64)], rho: &[f64]) -> f64 {
     let n_weights = rho.iter().take_while(|rho| **rho > 0.0).count();
     let n = beta.len().max(n_weights);

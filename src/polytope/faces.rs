@@ -1,20 +1,20 @@
-//! The curvature of projections: the directions of the face that holds a point
+//! The curvature of projections: the directions of the face that contains a point
 //! (docs/mathematics/newton.md#curvature).
 //!
-//! A projection onto a polytope is piecewise linear. Near an argument its derivative is the
-//! orthogonal projection onto the directions of the face that holds the result. In the coordinates
-//! u = −α of the lifted point (β off the label, −1ᵀβ at the label) these are the vectors whose sums
-//! over certain groups of classes are 0. For the top-k sets, the direction in which the size of the
-//! point changes is added.
+//! A projection onto a polytope is piecewise linear. Its derivative at an argument is the
+//! orthogonal projection onto the directions of the face that contains the result. In the
+//! coordinates u = −α of the lifted point (β off the label, −1ᵀβ at the label) these directions are
+//! the vectors whose sums over certain groups of classes are 0. For the top-k sets, there is also
+//! the direction in which the size of the point changes.
 
 use crate::dual::Curvatures;
 
 /// Distance to a bound, relative to the largest sum, below which the bound counts as active.
-/// Rounding leaves up to this much.
+/// Rounding errors can be this large.
 const ACTIVE_TOL: f64 = 1e-9;
 
-/// One group of the classes whose β is neither 0 nor at its bound, together with the label if the
-/// sum is not at its bound: the face of a box with a bounded sum.
+/// The face of a box with a bounded sum. Its only group has the classes whose β is neither 0 nor at
+/// its bound, and the label if the sum is not at its bound.
 pub(super) fn box_face(
     beta: &[f64],
     label: usize,
@@ -29,13 +29,13 @@ pub(super) fn box_face(
     curvatures.add_group(free.map(|(class, _)| class));
 }
 
-/// One group of the label and the classes with β > 0: all directions possible in any set of
-/// non-negative points, so at least the curvature of each.
+/// A single group of the label and all classes with β > 0. It allows every direction that is
+/// possible in any set of non-negative points, so it is at least the curvature of any such set.
 pub(super) fn largest_face(beta: &[f64], label: usize, curvatures: &mut Curvatures) {
     box_face(beta, label, (f64::INFINITY, f64::INFINITY), curvatures);
 }
 
-/// The sums of the sorted coordinates and the sums of the weights.
+/// The sorted coordinates and the partial sums of the weights.
 struct SortedSums<'a> {
     /// The classes with β > 0, largest first.
     order: &'a [usize],
@@ -44,8 +44,8 @@ struct SortedSums<'a> {
     bounds: &'a [f64],
 }
 
-/// A group of consecutive ranks: its start, its end, and the rate at which its sum grows with the
-/// size of the point.
+/// A group of consecutive ranks: its start, its end, and the rate at which the sum of the group
+/// grows with the size of the point.
 type Stretch = (usize, usize, f64);
 
 /// Sorts the classes with β > 0 by decreasing β.
@@ -65,8 +65,8 @@ fn partial_sums(rho: impl Iterator<Item = f64>, bounds: &mut Vec<f64>) {
     }));
 }
 
-/// The face of {β ≥ 0: the j largest sum to at most R_j}: a group between each active bound and the
-/// next, and the label's group after the last one.
+/// The face of {β ≥ 0: the j largest sum to at most R_j}: one group between each active bound and
+/// the next, and the label's group after the last active bound.
 pub(super) fn face_below(
     beta: &[f64],
     label: usize,
@@ -125,7 +125,7 @@ pub(super) fn face_between(
 }
 
 impl SortedSums<'_> {
-    /// The groups of the face except the label's, the ranks of the label's group, and the size of
+    /// The groups of the face without the label, the ranks of the label's group, and the size of
     /// the point.
     fn stretches(&self) -> (Vec<Stretch>, (usize, usize), f64) {
         let Self { order, beta, bounds } = self;
@@ -143,8 +143,8 @@ impl SortedSums<'_> {
                 start = end;
             }
         }
-        // If the label's coordinate is among the j + 1 largest, the others hold the rest of the
-        // sum.
+        // If the label's coordinate is among the j + 1 largest, the other coordinates add up to the
+        // rest of the sum.
         let is_met = |rank: usize| sums[n] - sums[rank] <= size * (all - bounds[rank + 1]) + near;
         let met: Vec<usize> = (start..=n).filter(|rank| is_met(*rank)).collect();
         let middle = (start, met.first().copied().unwrap_or(n));

@@ -1,6 +1,5 @@
-//! The dual variable α of an example with all of its coordinates: −β off the label and 1ᵀβ at the
-//! label (`docs/mathematics/duality.md`). The coordinate at the label makes projections rank-one
-//! biased.
+//! The complete dual variable α of an example: −β off the label and 1ᵀβ at the label (`docs/mathematics/duality.md`).
+//! The label's coordinate is the reason for the rank-one term of projections.
 
 use crate::linalg::Sparse;
 
@@ -18,7 +17,7 @@ pub(crate) fn squared_norm_of(beta: &[(u32, f64)]) -> f64 {
     squared_norm(square, sum)
 }
 
-/// ⟨α, u⟩ and ‖u‖², where β has the given sum and u belongs to a sparse vertex.
+/// ⟨α, u⟩ and ‖u‖², where α belongs to β, whose sum is given, and u belongs to a sparse vertex.
 pub(crate) fn products(beta: &[f64], sum: f64, vertex: &[(u32, f64)]) -> (f64, f64) {
     let (mut cross, mut square, mut total) = (0.0, 0.0, 0.0);
     for &(class, weight) in vertex {
@@ -59,7 +58,7 @@ pub(crate) fn scaled(beta: &[(u32, f64)], label: usize, scale: f64, alpha: &mut 
     alpha.extend(scaled_entries(beta, label, scale));
 }
 
-/// scale · α as (class, value) pairs, the label's last.
+/// scale · α as (class, value) pairs, with the label's pair last.
 pub(crate) fn scaled_entries(
     beta: &[(u32, f64)],
     label: usize,

@@ -1,13 +1,12 @@
 //! The sets B whose support function at the margins is a multi-category loss.
 //!
-//! For an example with label y and scores s let v_j = Δ_j + s_j − s_y (so v_y = 0), where Δ is the
-//! cost vector (1 off the label for the plain losses). The loss is Φ(s; y) = max over β in B of ⟨β,
-//! v⟩ (docs/mathematics/polytopes.md). B computes its support value, a vertex that attains it, and
-//! its projection with a rank-one bias term.
+//! For an example with label y and scores s let v_j = Δ_j + s_j − s_y (so v_y = 0), where Δ is the cost vector (1 off
+//! the label for the plain losses). The loss is Φ(s; y) = max over β in B of ⟨β, v⟩ (docs/mathematics/polytopes.md).
+//! For each B there are functions that compute the support value, a vertex that attains it, and the projection with a
+//! rank-one bias term.
 //!
-//! A set needs only [`Polytope::vertex`] and [`Polytope::radius`]; a projection of its own is
-//! faster than the default. A new built-in loss is one file with a [`Polytope`] and one line in
-//! `REGISTRY`.
+//! A set must implement only [`Polytope::vertex`] and [`Polytope::radius`]; a specialised projection is faster than the
+//! default one. To add a built-in loss, add a file with a [`Polytope`] and a line in `REGISTRY`.
 
 use std::fmt;
 
@@ -44,26 +43,26 @@ pub use weighted_top_k::WeightedTopK;
 pub use weighted_usunier::WeightedUsunier;
 pub use weights::Weights;
 
-/// Buffers that a polytope may use freely, allocated once per thread and fit.
+/// Buffers for any use by a polytope, allocated once per thread and fit.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// Values being sorted or selected.
     pub values: Vec<f64>,
-    /// Their indices.
+    /// The indices of these values.
     pub order: Vec<usize>,
     /// Further work space of the projections.
     pub work: Vec<f64>,
     /// Margins being scaled.
     pub margins: Vec<f64>,
-    /// Starting point of the next projection's search for its multiplier. A good guess, such as the
-    /// last multiplier of the same example, saves time and changes the result by at most rounding.
+    /// Starting point of the search for the multiplier in the next projection. A good guess, such as the last
+    /// multiplier of the same example, saves time. The guess changes the result only by rounding errors.
     pub guess: Option<f64>,
     /// The multiplier of the last projection.
     pub multiplier: f64,
 }
 
 impl Scratch {
-    /// The guess, used once, so that a projection never depends on earlier ones.
+    /// Takes the guess and clears it, so that later projections do not depend on it.
     fn take_guess(&mut self) -> f64 {
         self.guess.take().unwrap_or(0.0)
     }
@@ -74,14 +73,13 @@ impl Scratch {
 pub struct CappedBox {
     /// Largest β_j.
     pub upper: f64,
-    /// Largest sum; infinite if only the box bounds it.
+    /// Largest sum; infinite if only the box bounds the sum.
     pub cap: f64,
-    /// The smallest sum above which a polytope equals this set; 0 if it does everywhere.
+    /// The sum above which the polytope equals this set; 0 if it equals the set everywhere.
     pub floor: f64,
 }
 
-/// A polytope B in R^m, one coordinate per class; the label's coordinate never counts, because
-/// v\[label\] = 0.
+/// A polytope B in R^m, with one coordinate per class. The label's coordinate never matters, because v\[label\] = 0.
 pub trait Polytope: Send + Sync + fmt::Debug {
     /// Whether the set exists for `n_classes` classes (k and the weights must fit;
     /// docs/mathematics/polytopes.md#the-sets).
@@ -92,15 +90,15 @@ pub trait Polytope: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// max over β in B of ⟨β, v⟩ (docs/mathematics/duality.md#losses-as-support-functions). `v[label]`
-    /// is 0. By default the value of [`Polytope::vertex`].
+    /// max over β in B of ⟨β, v⟩ (docs/mathematics/duality.md#losses-as-support-functions). `v[label]` is 0. The
+    /// default returns the value of [`Polytope::vertex`].
     fn support(&self, v: &[f64], label: usize, scratch: &mut Scratch) -> f64 {
         self.vertex(v, label, scratch, &mut Sparse::new())
     }
 
-    /// A vertex that attains the support value, as (class, weight) pairs in any order, without the
-    /// label's and without zeros; returns the support value. Ties are broken by the smaller class, and
-    /// a loss of zero gives the empty vertex (docs/mathematics/polytopes.md#vertices).
+    /// Writes a vertex that attains the support value as (class, weight) pairs in any order, without the label and
+    /// without zeros; returns the support value. Ties go to the smaller class, and a loss of zero gives the empty
+    /// vertex (docs/mathematics/polytopes.md#vertices).
     fn vertex(&self, v: &[f64], label: usize, scratch: &mut Scratch, vertex: &mut Sparse) -> f64;
 
     /// argmin over β in B of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb, where b is β without its label's
@@ -113,8 +111,8 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// of the classes, with β_j = 0 for the others. The subset always contains the label and the
     /// classes of a vertex, or of some other point of B that is not 0.
     ///
-    /// The default finds the point by calls of [`Polytope::vertex`] (Wolfe 1976). Its time grows
-    /// with the cube of the number of vertices that the point combines.
+    /// The default finds the projection by calls of [`Polytope::vertex`] (Wolfe 1976). Its time grows with the cube of
+    /// the number of vertices that the result combines.
     fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
         scratch.guess = None;
         let radius = self.radius(v.len());
@@ -123,12 +121,12 @@ pub trait Polytope: Send + Sync + fmt::Debug {
         scratch.multiplier = bias * beta.iter().sum::<f64>();
     }
 
-    /// Adds the derivative of the projection with bias 1, where its result is `beta`, to the open
-    /// block of `curvatures`, in the coordinates of u = −α: β off the label and −1ᵀβ at the label.
-    /// It is the orthogonal projection onto the directions of the face that holds `beta`, or any
-    /// larger matrix (docs/mathematics/newton.md#curvature).
+    /// Adds the derivative of the projection with bias 1, at an argument whose projection is `beta`, to the open block
+    /// of `curvatures`. The coordinates are those of u = −α: β off the label and −1ᵀβ at the label. The derivative is
+    /// the orthogonal projection onto the directions of the face that contains `beta`; any larger matrix is also
+    /// allowed (docs/mathematics/newton.md#curvature).
     ///
-    /// The default holds for every set: all directions in which classes with β = 0 keep it.
+    /// The default is valid for every set: all directions that leave classes with β = 0 unchanged.
     fn curvature(
         &self,
         beta: &[f64],
@@ -139,44 +137,44 @@ pub trait Polytope: Send + Sync + fmt::Debug {
         faces::largest_face(beta, label, curvatures);
     }
 
-    /// An upper bound on the distance ‖·‖₁ of a point from B, including the rounding of the bound:
-    /// 0 or nearly so for results of [`Polytope::vertex`] and [`Polytope::project`]. The point is
-    /// (class, value) pairs without the label's, for `n_classes` classes. Certificates account for
-    /// it (docs/mathematics/duality.md#rounding). Infinite if the set has no such bound; then only
-    /// solvers whose points are known combinations of vertices can be used.
+    /// An upper bound on the distance in ‖·‖₁ of a point from B, including the rounding error of the bound. It is 0 or
+    /// nearly 0 for results of [`Polytope::vertex`] and [`Polytope::project`]. The point is given as (class, value)
+    /// pairs without the label, for `n_classes` classes. Certificates account for this distance
+    /// (docs/mathematics/duality.md#rounding). If a set returns infinity, only solvers whose points are known
+    /// combinations of vertices can be used.
     ///
-    /// The default is the distance from the projection, found as in [`Polytope::project`].
+    /// The default is the distance to the projection, found as in [`Polytope::project`].
     fn distance(&self, beta: &[(u32, f64)], label: usize, n_classes: usize) -> f64 {
         let (scratch, radius) = (&mut Scratch::default(), self.radius(n_classes));
         let vertex = &mut |at: &[f64], vertex: &mut _| self.vertex(at, label, scratch, vertex);
         oracle::distance(vertex, radius, beta, label, n_classes)
     }
 
-    /// Whether the set is symmetric in the classes off the label: block descent may then leave out
-    /// classes, which makes it faster.
+    /// Whether the set is symmetric in the classes off the label. If so, block descent may leave out classes, which
+    /// makes it faster.
     fn is_symmetric(&self) -> bool {
         false
     }
 
-    /// The set as a box with a bounded sum, if it has that form, at least for large sums.
+    /// The set as a box with a bounded sum, if it has this form at least for large sums.
     fn capped_box(&self) -> Option<CappedBox> {
         None
     }
 
-    /// [`capped_box`](Self::capped_box) if the whole set has that form: then single entries of a
-    /// point may shrink.
+    /// [`capped_box`](Self::capped_box) if the whole set has this form. In such a set, single entries of a point may
+    /// shrink independently.
     fn whole_box(&self) -> Option<CappedBox> {
         self.capped_box().filter(|set| set.floor == 0.0)
     }
 
-    /// max over β in B of 1ᵀβ for `n_classes` classes: the loss of the null model under unit costs.
+    /// max over β in B of 1ᵀβ for `n_classes` classes: the loss of the model w = 0 with unit costs.
     fn radius(&self, n_classes: usize) -> f64;
 }
 
-/// Ratio of margins to the bound on a point's sum above which too few digits are left for the sum.
+/// Ratio of the margins to the largest sum of a point, above which rounding leaves too few digits of the sum.
 const STEEP: f64 = 1e6;
 
-/// Ratio of margins to that bound above which a vertex is as good as the projection.
+/// The same ratio, above which a vertex is as good as the projection.
 const VERTICAL: f64 = 1e9;
 
 /// Replaces a point that is noticeably outside the set by the vertex of the largest margins.
@@ -198,10 +196,10 @@ fn settle_on_vertex(
     }
 }
 
-/// Parameters of losses. Each loss takes the ones that it declares and rejects the others.
+/// Parameters of losses. Each loss accepts the parameters that it declares and rejects all others.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parameters {
-    /// How many classes the loss counts.
+    /// Number of classes that the loss counts.
     pub k: Option<usize>,
     /// The weights ρ of the sorted margins.
     pub weights: Option<Vec<f64>>,
@@ -212,11 +210,11 @@ type Boxed = Box<dyn Polytope>;
 /// The constructor of a loss, which declares its parameters.
 #[derive(Debug, Clone, Copy)]
 pub enum LossConstructor {
-    /// Without parameters.
+    /// A loss without parameters.
     Plain(fn() -> Boxed),
-    /// From `k`.
+    /// A loss with the parameter `k`.
     Counted(fn(usize) -> Result<Boxed>),
-    /// From `weights`.
+    /// A loss with the parameter `weights`.
     Weighted(fn(Weights) -> Boxed),
 }
 
@@ -253,7 +251,7 @@ impl LossConstructor {
         }
     }
 
-    /// The polytope of the loss, which error messages call `name`.
+    /// The polytope of the loss; `name` is its name in error messages.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for parameters that are missing, unusable or rejected by the
@@ -269,7 +267,7 @@ impl LossConstructor {
         }
     }
 
-    /// The error for parameters that the loss does not take.
+    /// The error for parameters that the loss does not have or that are missing.
     fn misfit(self, name: &str, given: &Parameters) -> Error {
         let takes = |parameter| self.parameters().contains(&parameter);
         let argument = if given.k.is_some() == takes("k") { "weights" } else { "k" };

@@ -1,15 +1,15 @@
-//! Projections and distances of sets that only have an oracle for vertices.
+//! Projections and distances for sets that are known only by an oracle for their vertices.
 //!
-//! Wolfe's algorithm for the nearest point of a polytope (Wolfe 1976), with the norm of a projection
-//! with a rank-one term. It keeps vertices that are affinely independent, and moves to the nearest
-//! point of their affine hull until that point lies among them and no other vertex is nearer.
+//! Wolfe's algorithm for the nearest point of a polytope (Wolfe 1976), in the norm of a projection with a rank-one
+//! term. It keeps affinely independent vertices and repeatedly moves to the nearest point of their affine hull, until
+//! this point is in their convex hull and no other vertex leads to a nearer point.
 
 use crate::dual::rounding::gamma;
 use crate::linalg::Sparse;
 use crate::linalg::cholesky::solve_semidefinite;
 
-/// Maximum number of vertices that a search adds, for each class. Searches end after few times as
-/// many vertices as the face of the nearest point has.
+/// Maximum number of vertices per class that a search adds. Searches usually end after a few times the number of
+/// vertices of the face that contains the nearest point.
 const STEPS_PER_CLASS: usize = 8;
 
 /// A convex combination of vertices.
@@ -17,14 +17,14 @@ struct Combination {
     bias: f64,
     vertices: Vec<Vec<f64>>,
     weights: Vec<f64>,
-    /// Products of the vertices in the norm of the projection.
+    /// Inner products of the vertices, in the norm of the projection.
     products: Vec<Vec<f64>>,
-    /// Their products with the point that is projected.
+    /// Inner products of the vertices with the point to be projected.
     linear: Vec<f64>,
 }
 
 impl Combination {
-    /// The point 0, which is in every set.
+    /// The combination of the single point 0, which is in every set.
     fn of_zero(n_classes: usize, bias: f64) -> Self {
         Self {
             bias,
@@ -76,11 +76,11 @@ impl Combination {
         rows.map(|((row, weight), linear)| weight * (0.5 * dot(row, &self.weights) - linear)).sum()
     }
 
-    /// The weights, which may be negative, of the best point of the affine hull.
+    /// The weights of the best point of the affine hull; they may be negative.
     fn affine_minimiser(&self) -> Vec<f64> {
         let n = self.weights.len();
-        // The sum of the weights is fixed, so a multiple of its square may be added. The matrix is
-        // then definite, because the vertices are affinely independent.
+        // The sum of the weights is fixed, so a multiple of its square may be added to the objective. This makes the
+        // matrix definite, because the vertices are affinely independent.
         let shift = (0..n).map(|i| self.products[i][i]).fold(1.0, f64::max);
         let matrix: Vec<f64> = self.products.iter().flatten().map(|p| p + shift).collect();
         let (mut best, mut ones) = (self.linear.clone(), vec![1.0; n]);
@@ -91,7 +91,8 @@ impl Combination {
         best
     }
 
-    /// Moves to the best point of the smallest face of the vertices that has one inside.
+    /// Drops vertices until the best point of the affine hull of the remaining ones has positive weights, and moves to
+    /// that point.
     fn minimise(&mut self) {
         loop {
             let target = self.affine_minimiser();
@@ -119,12 +120,11 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The vertices of a set: writes one that attains the support value at its argument, and returns
-/// this value.
+/// The oracle of a set: writes a vertex that attains the support value at the argument, and returns this value.
 pub(super) type VertexSearch<'a> = dyn FnMut(&[f64], &mut Sparse) -> f64 + 'a;
 
-/// The projection with a rank-one term onto the set of some vertices, whose points have sums of at
-/// most `radius`; returns the number of vertices that the result combines.
+/// The projection with a rank-one term onto the set with the given oracle, whose points have sums of at most `radius`.
+/// Returns the number of vertices that the result combines.
 pub(super) fn nearest(
     vertex_at: &mut VertexSearch<'_>,
     radius: f64,
@@ -155,7 +155,7 @@ pub(super) fn nearest(
         combination.push(dense, v);
         combination.minimise();
         let next = combination.objective();
-        // Rounding error is all that is left.
+        // Only rounding errors are left.
         if next >= objective {
             break;
         }
@@ -165,7 +165,8 @@ pub(super) fn nearest(
     combination.vertices.len()
 }
 
-/// An upper bound on the distance ‖·‖₁ of a point: to its projection, including rounding.
+/// An upper bound on the distance in ‖·‖₁ of a point from the set: the distance to its projection, including rounding
+/// errors.
 pub(super) fn distance(
     vertex_at: &mut VertexSearch<'_>,
     radius: f64,
@@ -180,8 +181,8 @@ pub(super) fn distance(
     beta.iter().for_each(|(class, value)| v[*class as usize] = *value);
     let n_terms = nearest(vertex_at, radius, &v, label, 0.0, &mut found);
     let apart: f64 = v.iter().zip(&found).map(|(v, found)| (v - found).abs()).sum();
-    // The computed combination of n vertices differs from one in the set by its rounding, and by
-    // that of weights that add up to 1 only nearly.
+    // The computed combination of n vertices differs from a point of the set by its rounding errors, and because its
+    // weights add up to 1 only approximately.
     apart * (1.0 + gamma(n_classes)) + gamma(4 * n_terms + 4) * radius
 }
 
@@ -196,7 +197,7 @@ mod tests {
         Cube, MaxHinge, Polytope, Scratch, TopK, Usunier, WeightedTopK, WeightedUsunier, Weights,
     };
 
-    /// A set of which only vertices are known.
+    /// A set that is known only by its vertices.
     #[derive(Debug, Clone)]
     struct Oracle<P>(P);
 
@@ -242,7 +243,7 @@ mod tests {
             let point: Sparse = (0..).zip(own.iter().copied()).filter(|(_, b)| *b != 0.0).collect();
             let within = oracle.distance(&point, label, n_classes);
             assert!((0.0..1e-12).contains(&within), "{:?} {point:?}: {within}", oracle.0);
-            // A point outside by a known amount in one coordinate.
+            // A point that is outside the set by a known amount in one coordinate.
             let far = vec![((label as u32 + 1) % 6, 3.0)];
             assert!(oracle.distance(&far, label, n_classes) >= 3.0 - oracle.0.radius(n_classes));
             assert!(oracle.0.distance(&far, label, n_classes) > 1.0);

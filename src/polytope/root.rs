@@ -1,29 +1,32 @@
 //! Roots of monotone piecewise linear functions of one variable: Newton's method inside a bracket.
 
-/// A decreasing piecewise linear function near one point: the root of its linear piece there.
+/// The linear piece of a decreasing piecewise linear function at some point, represented by its
+/// root.
 pub(super) struct LinearPiece {
-    /// Root of the linear piece at the point; infinite, with the right sign, if the piece is flat.
+    /// Root of the linear piece; infinite, with the right sign, if the piece is flat.
     pub root: f64,
-    /// Size of the numbers from which it was computed; the root is exact up to rounding in these.
+    /// Size of the numbers from which the root was computed, to which its rounding error is
+    /// relative.
     pub scale: f64,
 }
 
 impl LinearPiece {
-    /// The piece with this value and slope at `point`; `noise` is the size to which the value is
-    /// rounded.
+    /// The piece with this value and slope at `point`. The rounding error of the value is relative
+    /// to `noise`.
     #[inline(always)]
     pub fn linear(point: f64, value: f64, slope: f64, noise: f64) -> Self {
-        // If the slope is 0, the sign of the value says on which side the root is.
+        // If the slope is 0, the sign of the value tells on which side the root is.
         let met = value.abs() <= 4.0 * f64::EPSILON * noise;
         Self { root: if met { point } else { point + value / slope.abs() }, scale: point.abs() }
     }
 }
 
-/// The root in \[`low`, `high`\], starting from `start`, of the function that `piece` describes.
+/// Finds the root in \[`low`, `high`\] of the function whose linear piece at a point is `piece`,
+/// starting from `start`.
 ///
-/// Newton's method ends after a few steps on the root's own piece, where it is exact up to
-/// rounding. If a step would leave the bracket of the points seen, or stalls, bisection replaces
-/// it, so the search cannot fail.
+/// After a few steps, Newton's method reaches the linear piece that contains the root and is then
+/// exact up to rounding. A step that would leave the current bracket, or that stalls, is replaced
+/// by bisection, so the search cannot fail.
 #[inline(always)]
 pub(super) fn root(
     low: f64,
@@ -35,7 +38,7 @@ pub(super) fn root(
     let mut point = start.max(low).min(high);
     for step in 1..200 {
         let LinearPiece { root, scale } = piece(point);
-        // The root can be an end point.
+        // The root may be an end point.
         let root = root.max(low).min(high);
         if (root - point).abs() <= 4.0 * f64::EPSILON * scale {
             return root;

@@ -5,13 +5,14 @@ use pulp::Simd;
 use super::Scratch;
 use crate::linalg::{Element, Kernel};
 
-/// Up to this many entries, insertion into a sorted list is faster than selection over a copy.
+/// Number of wanted entries up to which insertion into a sorted list is faster than selection on a
+/// copy.
 const MAX_INSERTED: usize = 24;
-/// Entries compared at a time.
+/// Number of entries compared at a time.
 const LANES: usize = 16;
 
 /// Writes the indices of the `count` largest entries of `v` to `scratch.order`. Ties go to the
-/// smaller index; with `sorted`, the order is by decreasing value, then by index.
+/// smaller index. With `sorted`, the indices are ordered by decreasing value, then by index.
 pub(super) fn largest(v: &[f64], count: usize, sorted: bool, scratch: &mut Scratch) {
     let count = count.min(v.len());
     scratch.order.clear();
@@ -25,10 +26,10 @@ pub(super) fn largest(v: &[f64], count: usize, sorted: bool, scratch: &mut Scrat
     }
 }
 
-/// The largest entry (−∞ if `v` is empty), several at a time.
+/// The largest entry, or −∞ if `v` is empty. Compares several entries at a time.
 pub(super) fn maximum(v: &[f64]) -> f64 {
     let mut largest = lane_maxima(v);
-    // Lane by lane and then in halves, so that no comparison waits for another.
+    // First lane by lane and then by halves, so that comparisons do not wait for each other.
     for (largest, &value) in largest.iter_mut().zip(v.as_chunks::<LANES>().1) {
         *largest = if value > *largest { value } else { *largest };
     }
@@ -43,7 +44,8 @@ pub(super) fn maximum(v: &[f64]) -> f64 {
     largest[0]
 }
 
-/// The largest entry of each of [`LANES`] disjoint parts of `v` (without its last few entries).
+/// The largest entry of each of [`LANES`] disjoint parts of `v`, ignoring the last few entries of
+/// `v`.
 #[inline(always)]
 fn lane_maxima(v: &[f64]) -> [f64; LANES] {
     let mut largest = [f64::NEG_INFINITY; LANES];
@@ -55,7 +57,8 @@ fn lane_maxima(v: &[f64]) -> [f64; LANES] {
     largest
 }
 
-/// The rank of each value in decreasing order, ties in their order; without branches.
+/// The rank of each value in decreasing order, computed without branches. Tied values keep their
+/// order.
 #[inline(always)]
 fn places(values: &[f64; LANES]) -> [i64; LANES] {
     let mut places = [0; LANES];
@@ -67,8 +70,8 @@ fn places(values: &[f64; LANES]) -> [i64; LANES] {
     places
 }
 
-/// The `count` largest entries of `v` in decreasing order. Sorts all entries that reach a floor,
-/// which at least `count` entries do.
+/// Finds the `count` largest entries of `v` in decreasing order. Sorts only the entries that are at
+/// least a floor, which is chosen so that there are at least `count` of them.
 struct Leaders<'a> {
     v: &'a [f64],
     count: usize,
@@ -106,8 +109,8 @@ impl Kernel<f64> for Leaders<'_> {
     }
 }
 
-/// Writes the indices at which `v` reaches the floor to the front of `order`, without branches; two
-/// halves at a time, because each write waits for the comparison before it.
+/// Writes the indices at which `v` is at least the floor to the front of `order`, without branches.
+/// Processes two halves at the same time, because each write must wait for the previous comparison.
 #[inline(always)]
 fn reaching(v: &[f64], floor: f64, order: &mut Vec<usize>) -> usize {
     let half = v.len().div_ceil(2);
@@ -127,7 +130,7 @@ fn reaching(v: &[f64], floor: f64, order: &mut Vec<usize>) -> usize {
     found + also
 }
 
-/// Sorts the first `count` of these entries of `v` to the front.
+/// Moves the indices of the `count` largest of these entries of `v` to the front, sorted.
 fn insert(v: &[f64], order: &mut [usize], count: usize) {
     for next in 1..order.len() {
         let (class, mut place) = (order[next], next.min(count));

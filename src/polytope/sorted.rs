@@ -3,10 +3,10 @@
 
 use super::root::{LinearPiece, root};
 
-/// The sorted margins off the label, z_1 >= .. >= z_{m−1}, and the two fits that bound the clipped
-/// multiplier: b_j = z_j − clip(τ, lo_j, hi_j) with τ = bias·1ᵀb.
+/// The sorted margins off the label, z_1 >= .. >= z_{m−1}, and the two isotonic fits, lo and hi, to which the
+/// multiplier is clipped: b_j = z_j − clip(τ, lo_j, hi_j) with τ = bias·1ᵀb.
 ///
-/// Both fits are for a set scaled by ζ, and include their derivatives in ζ.
+/// Both fits are for the set scaled by ζ, and include the derivatives with respect to ζ.
 pub(super) struct Sorted<'a> {
     pub margins: &'a mut [f64],
     low: SortedFit<'a>,
@@ -14,7 +14,7 @@ pub(super) struct Sorted<'a> {
     blocks: [&'a mut [f64]; 3],
 }
 
-/// Values and derivatives in ζ.
+/// The values of a fit, and their derivatives with respect to ζ.
 struct SortedFit<'a> {
     values: &'a mut [f64],
     slopes: &'a mut [f64],
@@ -42,7 +42,7 @@ impl<'a> Sorted<'a> {
         }
     }
 
-    /// lo = PAV(z − ρ) and hi = z: Usunier's sets.
+    /// Computes lo = PAV(z − ρ) and hi = z, for Usunier's sets. PAV is the isotonic fit by pooling adjacent violators.
     pub fn fit_below(&mut self, rho: &[f64]) {
         self.low.isotonic(self.margins, rho, 1.0, &mut self.blocks);
         self.high.values.copy_from_slice(self.margins);
@@ -51,7 +51,7 @@ impl<'a> Sorted<'a> {
         }
     }
 
-    /// lo = PAV(z_j − ζρ_j) and hi = PAV(z_j − ζρ_{j+1}): the top-k sets, whose label's coordinate
+    /// Computes lo = PAV(z_j − ζρ_j) and hi = PAV(z_j − ζρ_{j+1}), for the top-k sets, in which the label's coordinate
     /// is free.
     pub fn fit_between(&mut self, rho: &[f64], size: f64) {
         self.low.isotonic(self.margins, rho, size, &mut self.blocks);
@@ -72,8 +72,8 @@ impl<'a> Sorted<'a> {
         })
     }
 
-    /// The derivative φ(ζ) = Σ_j ρ_j w_(j), w = (z − τ − b, 0) sorted, of the maximum over a set scaled
-    /// by ζ, as a piece of a function of ζ.
+    /// The derivative φ(ζ) = Σ_j ρ_j w_(j) of the maximum over a set scaled by ζ, as a linear piece of a function of ζ.
+    /// Here w is (z − τ − b, 0), sorted.
     ///
     /// w_j = clip(τ, lo_j, hi_j) − τ decreases in j and changes sign where τ passes from lo to hi,
     /// which is the position of the label's 0 in the sorted list.

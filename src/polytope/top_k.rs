@@ -29,29 +29,29 @@ impl TopK {
     }
 }
 
-/// The projection: for a given size ζ = 1ᵀβ the coordinates off the label are at most ζ/k, and
-/// their sum is ζ less the label's share, between 0 and ζ/k. The derivative of the minimum in ζ is
-/// monotone and piecewise linear, so a second root search finds ζ.
+/// The projection. For a given size ζ = 1ᵀβ, the coordinates off the label are at most ζ/k, and their sum is ζ minus
+/// the label's share, which is between 0 and ζ/k. The derivative of the minimum with respect to ζ is monotone and
+/// piecewise linear, so a second root search finds ζ.
 impl TopK {
-    /// The coordinates off the label for a given ζ.
+    /// The set of the coordinates off the label for a given ζ.
     fn scaled(&self, size: f64, bias: f64) -> Capped {
         let upper = size / self.k as f64;
         let floor = if self.k == 1 { 0.0 } else { size - upper };
         Capped { upper, floor, cap: size, bias }
     }
 
-    /// Moves a point that rounding has taken out of the set to the vertex of the largest margins:
-    /// for margins this large, the vertex is as good as the projection.
+    /// If rounding has moved the point out of the set, replaces it by the vertex of the largest margins. For margins
+    /// this large, the vertex is as good as the projection.
     fn settle(&self, v: &[f64], label: usize, tau: f64, scratch: &mut Scratch, beta: &mut [f64]) {
         if tau.abs() > VERTICAL {
             settle_on_vertex(self, v, label, scratch, beta);
         }
     }
 
-    /// −d/dζ of the minimum over the coordinates off the label, as a piece of a function of ζ.
+    /// −d/dζ of the minimum over the coordinates off the label, as a linear piece of a function of ζ.
     ///
-    /// With μ = τ − bias·1ᵀb it is κ = μ + (Σ_j max(0, v_j − τ − ζ/k) + max(0, −μ)) / k: raising ζ
-    /// moves the bounds ζ/k of all coordinates and, if active (μ ≠ 0), the bound on their sum.
+    /// With μ = τ − bias·1ᵀb, its value is κ = μ + (Σ_j max(0, v_j − τ − ζ/k) + max(0, −μ)) / k: raising ζ moves the
+    /// bounds ζ/k of all coordinates, and also the bound on their sum if it is active (μ ≠ 0).
     fn pull(&self, size: f64, bias: f64, v: &[f64], tau: f64) -> LinearPiece {
         let set = self.scaled(size, bias);
         let k = self.k as f64;
@@ -62,7 +62,7 @@ impl TopK {
         let bound = if mu.abs() <= 1e-13 * scale {
             None
         } else {
-            // d(1ᵀb)/dζ on the cap and on the floor.
+            // d(1ᵀb)/dζ if the sum is at the cap, or at the floor.
             Some(if mu > 0.0 { 1.0 } else { 1.0 - 1.0 / k })
         };
         let (mu, mu_slope, tau_slope) = match bound {
@@ -155,13 +155,13 @@ impl Polytope for TopK {
         let rounding = gamma(8) * size;
         let above = overshoot(beta, size / k) + rounding * beta.len() as f64;
         let missing = (size * (1.0 - 1.0 / k) - sum.lower()).max(0.0) + rounding;
-        // The amount cut from above may then be missing from below.
+        // The amount cut off by the upper bounds may then be missing at the lower bound.
         2.0 * above + excess(sum, size) + missing + negative
     }
 
     fn capped_box(&self) -> Option<CappedBox> {
-        // β_j <= 1ᵀβ/k leaves room for the label's share: with 1ᵀβ <= 1 that is β_j <= 1ᵀβ/(k − 1),
-        // which is implied from 1 − 1/k on.
+        // If 1ᵀβ is the sum off the label, the bound is β_j <= 1ᵀβ/(k − 1), because the label's coordinate may also be
+        // positive. Together with β_j <= 1/k, this bound is implied if the sum is at least 1 − 1/k.
         let upper = 1.0 / self.k as f64;
         Some(CappedBox { upper, cap: 1.0, floor: if self.k == 1 { 0.0 } else { 1.0 - upper } })
     }

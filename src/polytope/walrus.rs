@@ -1,8 +1,8 @@
 //! The Weston-Watkins block step: argmin over 0 <= b <= C of ½ bᵀ(I + 11ᵀ)b − vᵀb
 //! (Wang and Scott 2021, (4)), with bias·11ᵀ in place of 11ᵀ for other uses.
 //!
-//! The minimiser is clip(v − γ, 0, C) with γ = bias·1ᵀb. There are two ways to find γ: the search
-//! of the projections, and Wang and Scott's Algorithm 2, which sorts.
+//! The minimiser is clip(v − γ, 0, C) with γ = bias·1ᵀb. γ is found in one of two ways: by the root search that the
+//! projections use, or by Wang and Scott's Algorithm 2, which sorts.
 
 use super::capped::Capped;
 
@@ -37,18 +37,17 @@ pub fn multiplier_by_sorting(v: &[f64], c: f64, bias: f64, sorted: &mut Vec<f64>
 /// Algorithm 2 on the positive v_j in decreasing order, with the index of Subroutine 4 corrected
 /// (docs/mathematics/errata.md#index-in-the-sweep-of-walrus).
 ///
-/// The sweep lowers γ past the values v_j, at which j enters the middle set, and v_j − C, at which
-/// it moves to the upper set. Both lists decrease in the same order, so one sort serves both.
-/// Subroutine 5 tests whether γ̂ lies between two neighbouring values. The sweep comes from above,
-/// so it is enough to test that γ̂ is not below the next value. Unlike equality, that holds at some
-/// step for any rounding.
+/// The sweep lowers γ. At γ = v_j, j enters the middle set; at γ = v_j − C, it moves to the upper set. Both sequences
+/// of values have the same order, so a single sort is enough. Subroutine 5 tests whether γ̂ lies between two
+/// neighbouring values. The sweep comes from above, so it is enough to test that γ̂ is not below the next value. Unlike
+/// a test for equality, this test succeeds at some step for any rounding.
 fn sweep(sorted: &[f64], c: f64, bias: f64) -> f64 {
     let (mut n_upper, mut n_middle, mut sum_middle) = (0, 0, 0.0);
     let gamma = |n_upper: usize, n_middle: usize, sum_middle: f64| {
         bias * (c * n_upper as f64 + sum_middle) / (1.0 + bias * n_middle as f64)
     };
-    // Each step moves one value into or out of the middle set. The loop runs longer only if a value
-    // is NaN, as in rows that are overwritten during a fit, for which no test holds.
+    // Each step moves one value into or out of the middle set. The loop reaches its limit only if a value is NaN, for
+    // which no test holds, for example if the rows are overwritten during a fit.
     for _ in 0..2 * sorted.len() + 1 {
         let up = if n_middle > 0 { sorted[n_upper] - c } else { f64::NEG_INFINITY };
         let down = sorted.get(n_upper + n_middle).copied().unwrap_or(f64::NEG_INFINITY);

@@ -10,8 +10,8 @@ use crate::dual::Curvatures;
 use crate::error::Result;
 use crate::linalg::Sparse;
 
-/// The set conv({0} ∪ permutations of ρ) of the weighted top-k hinge max(0, Σ_j ρ_j v_(j)), v_(1) the
-/// largest margin (Tajima et al. 2020, 2.7; docs/mathematics/polytopes.md#two-families).
+/// The set conv({0} ∪ permutations of ρ) of the weighted top-k hinge max(0, Σ_j ρ_j v_(j)), where v_(1) is the largest
+/// margin (Tajima et al. 2020, 2.7; docs/mathematics/polytopes.md#two-families).
 #[derive(Debug, Clone, PartialEq)]
 pub struct WeightedTopK {
     weights: Weights,
@@ -23,8 +23,8 @@ impl WeightedTopK {
         Self { weights }
     }
 
-    /// Moves a point that rounding has taken out of the set to the vertex of the largest margins:
-    /// for margins this large, the vertex is as good as the projection.
+    /// If rounding has moved the point out of the set, replaces it by the vertex of the largest margins. For margins
+    /// this large, the vertex is as good as the projection.
     fn settle(
         &self,
         v: &[f64],
@@ -73,7 +73,7 @@ impl Polytope for WeightedTopK {
         let rho = self.weights.values();
         let cap = self.weights.sum();
         let mut sorted = Sorted::new(v, label, &mut scratch.order, &mut scratch.work);
-        // The size ζ of the point, β in ζ conv(Perm(ρ)), as in the unweighted set.
+        // The size ζ of the point, with β in ζ conv(Perm(ρ)), is found as for the unweighted set.
         let size = root(0.0, 1.0, 1.0, |size| {
             sorted.fit_between(rho, size);
             tau = sorted.multiplier(bias, size * cap, tau);

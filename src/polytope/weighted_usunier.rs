@@ -9,8 +9,8 @@ use crate::dual::Curvatures;
 use crate::error::Result;
 use crate::linalg::Sparse;
 
-/// The set {β >= 0 : the j largest sum to at most ρ_1 + .. + ρ_j} of Usunier's weighted loss
-/// Σ_j ρ_j max(0, v_(j)), v_(1) the largest margin (Tajima et al. 2020, 2.8;
+/// The set {β >= 0 : the j largest sum to at most ρ_1 + .. + ρ_j} of Usunier's weighted loss Σ_j
+/// ρ_j max(0, v_(j)), where v_(1) is the largest margin (Tajima et al. 2020, 2.8;
 /// docs/mathematics/polytopes.md#two-families).
 #[derive(Debug, Clone, PartialEq)]
 pub struct WeightedUsunier {
@@ -23,7 +23,7 @@ impl WeightedUsunier {
         Self { weights }
     }
 
-    /// Shrinks a point that rounding has taken out of the set.
+    /// Shrinks a point if rounding has moved it out of the set.
     fn settle(&self, beta: &mut [f64]) {
         let sparse: Sparse = (0..).zip(beta.iter().copied()).filter(|(_, b)| *b > 0.0).collect();
         let ratios = partial_sums(&sparse, self.weights.values(), sparse.len());
@@ -33,7 +33,7 @@ impl WeightedUsunier {
         }
     }
 
-    /// (class, weight) of the positive margins in decreasing order.
+    /// (class, weight) pairs of the positive margins, in decreasing order of the margins.
     fn counted<'a>(
         &'a self,
         v: &'a [f64],

@@ -2,8 +2,7 @@
 
 use crate::error::{Error, Result};
 
-/// Weights ρ_1 >= .. >= ρ_m = 0 of the sorted margins, ρ_1 > 0
-/// (docs/mathematics/polytopes.md#two-families).
+/// Weights ρ_1 >= .. >= ρ_m = 0 of the sorted margins, with ρ_1 > 0 (docs/mathematics/polytopes.md#two-families).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weights {
     values: Vec<f64>,
@@ -40,7 +39,7 @@ impl Weights {
         &self.values
     }
 
-    /// The positive ones, which come first.
+    /// The positive weights, which come first.
     pub fn positive(&self) -> &[f64] {
         &self.values[..self.n_positive]
     }
@@ -50,7 +49,7 @@ impl Weights {
         self.values.iter().sum()
     }
 
-    /// Checks that each class has a weight.
+    /// Checks that there is exactly one weight per class.
     pub(super) fn check(&self, n_classes: usize) -> Result<()> {
         if self.values.len() == n_classes {
             return Ok(());

@@ -10,10 +10,10 @@ use pyo3::prelude::*;
 use crate::data::{Csr, Data, Dense};
 use crate::error::Result;
 
-/// A NumPy array that can be read in place.
+/// A NumPy array, read in place if possible.
 ///
-/// Views of raw bytes, of fields of a record or of a mapped file may be misaligned for their type.
-/// Reading those is undefined behaviour, so they are copied.
+/// Views of raw bytes, of record fields or of memory-mapped files may be misaligned for their type.
+/// Reading a misaligned array is undefined behaviour, so such arrays are copied.
 pub(super) struct Array<'py, T: Element, D: Dimension>(PyReadonlyArray<'py, T, D>);
 
 /// An array with one axis.
@@ -46,7 +46,7 @@ impl<'py, T: Element, D: Dimension + 'static> FromPyObject<'_, 'py> for Array<'p
     }
 }
 
-/// A matrix from the Python side, which has normalised it: C order, sorted unique int32 columns,
+/// A matrix that the Python side has already normalised: C order, sorted unique int32 columns,
 /// int64 offsets.
 #[derive(FromPyObject)]
 pub(super) enum Matrix<'py> {
@@ -66,7 +66,7 @@ pub(super) enum Matrix<'py> {
 type CsrArrays<'py, T> = (Vector<'py, i64>, Vector<'py, i32>, Vector<'py, T>, usize);
 
 impl Matrix<'_> {
-    /// The rows, borrowed and checked.
+    /// Borrows the rows and checks them.
     pub fn rows(&self) -> Result<Data<'_>> {
         fn csr<'a, T: crate::data::Real + Element>(
             (offsets, columns, values, n_cols): &'a CsrArrays<'_, T>,

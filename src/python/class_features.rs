@@ -1,4 +1,4 @@
-//! Fits of linear models on joint features of rows and classes.
+//! Fits of linear models on joint features ψ(x, j) of rows and classes.
 
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
@@ -11,9 +11,9 @@ use super::session::{Session, guarded, run_session, unchanged};
 use super::trace::trace_dict;
 use crate::multiclass::{JointMap, MulticlassMethod, fit_joint, require_joint_memory};
 
-/// Fits a model of joint features. `settings` has the items of `records` and `class_features`: a
-/// row for each class, or None if the rows are the ψ(x, j) themselves, example by example and class
-/// by class.
+/// Fits a model on joint features. `settings` has the items of the records in `records`, and
+/// `class_features`: one row of features per class. If `class_features` is None, the rows are the
+/// joint features ψ(x, j) themselves, ordered by example and then by class.
 #[pyfunction]
 pub(super) fn fit_class_features<'py>(
     py: Python<'py>,

@@ -1,4 +1,4 @@
-//! Models of clicks: factors, item-item weights, and the blend of their scores.
+//! Recommenders for clicks: factors, item-item weights, and blends of their scores.
 
 use ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2};
@@ -65,7 +65,7 @@ impl InteractionRecord<'_> {
     }
 }
 
-/// Fits factors to who took up what.
+/// Fits factors to the pairs of users and items that were observed.
 #[pyfunction]
 pub(super) fn fit_interactions<'py>(
     py: Python<'py>,
@@ -146,7 +146,7 @@ pub(super) fn new_interactions<'py>(
     })
 }
 
-/// Clicks from which item-item weights are made.
+/// The clicks from which item-item weights are computed.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct ClicksRecord<'py> {
@@ -166,7 +166,7 @@ impl ClicksRecord<'_> {
     }
 }
 
-/// Offsets, items and values.
+/// Sparse weights as offsets, items and values.
 type Weights<'py> =
     (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f32>>);
 
@@ -175,7 +175,7 @@ fn weights(py: Python<'_>, found: ItemWeights) -> Weights<'_> {
     (offsets.into_pyarray(py), items.into_pyarray(py), values.into_pyarray(py))
 }
 
-/// The graph of items that the same users clicked.
+/// The item-item graph that connects items clicked by the same users.
 #[pyfunction]
 pub(super) fn item_graph<'py>(
     py: Python<'py>,
@@ -190,7 +190,7 @@ pub(super) fn item_graph<'py>(
     })
 }
 
-/// The regression of each item on the others.
+/// Regresses each item on the other items.
 #[pyfunction]
 pub(super) fn item_regression<'py>(
     py: Python<'py>,
@@ -208,7 +208,7 @@ pub(super) fn item_regression<'py>(
     })
 }
 
-/// A matrix in compressed rows.
+/// A matrix in compressed sparse row format.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct ListsRecord<'py> {
@@ -227,7 +227,7 @@ impl ListsRecord<'_> {
     }
 }
 
-/// Scorers of some users, and their weights.
+/// The recommenders whose scores are blended for some users, and the weight of each.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct BlendRecord<'py> {
@@ -251,7 +251,7 @@ impl BlendRecord<'_> {
     }
 }
 
-/// The best items of each user by a blend, and their scores.
+/// The best items of each user by a blend, with their scores.
 #[pyfunction]
 pub(super) fn best_of_blend<'py>(
     py: Python<'py>,
@@ -262,7 +262,7 @@ pub(super) fn best_of_blend<'py>(
     guarded(|| ranked(py, &record.blend()?, &excluded, n))
 }
 
-/// The scores of all items for each user.
+/// The blended scores of all items for each user.
 #[pyfunction]
 pub(super) fn scores_of_blend<'py>(
     py: Python<'py>,
@@ -281,7 +281,7 @@ pub(super) fn scores_of_blend<'py>(
     })
 }
 
-/// How well each weighting ranks held-out items.
+/// Measures how well each choice of weights ranks held-out items.
 #[pyfunction]
 pub(super) fn compare_blends(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! A partition's sub-problem in a round of consensus training.
+//! The sub-problem of one partition in a round of consensus training.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ use crate::multiclass::consensus::{Subproblem, SubproblemSolver, solve};
 use crate::multiclass::{MulticlassMethod, Order};
 use crate::run::Stopping;
 
-/// The settings of a round's sub-problem.
+/// The settings of a sub-problem.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct RoundRecord<'py> {
@@ -54,11 +54,12 @@ impl RoundRecord<'_> {
     }
 }
 
-/// Solves a round's sub-problem on one partition; see `dualgap.distributed`. `settings` has the
-/// items of the problem's records and of the sub-problem.
+/// Solves the sub-problem of one partition in a round; see `dualgap.distributed`. `settings` has
+/// the items of the problem's records and of this sub-problem's record.
 ///
 /// Nothing is stored between calls: β is passed in (None for 0) and returned, so that the caller
-/// can move or save it. `callback` is as in other fits; a true value ends the sub-problem early.
+/// can move it to another machine or save it. `callback` is as in other fits; if it returns a true
+/// value, the sub-problem ends early.
 #[pyfunction]
 pub(super) fn consensus_round<'py>(
     py: Python<'py>,

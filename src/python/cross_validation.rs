@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::multiclass::{Candidate, Fold, Measure, Order, Scoring, Search};
 use crate::run::Epoch;
 
-/// The settings of a search and its scores.
+/// The settings of a search over C, and of its scores.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct SearchRecord<'py> {
@@ -26,10 +26,10 @@ struct SearchRecord<'py> {
     /// Folds × rows; 0 for held-out rows.
     fold_weights: Table<'py, f64>,
     held_out: Vec<Vector<'py, u32>>,
-    /// The name of a metric, or None for `score`.
+    /// The name of a metric; None if `score` computes the scores.
     measure: Option<String>,
     top_k: usize,
-    /// Called as (fold, index of the C, weights of shape (classes, features)).
+    /// A function called with the fold, the index of C, and weights of shape (classes, features).
     score: Option<Py<PyAny>>,
     width: Option<f64>,
     seed: u64,
@@ -71,7 +71,7 @@ impl SearchRecord<'_> {
 struct Scorer {
     function: Option<Py<PyAny>>,
     n_classes: usize,
-    /// The exception that it raised, kept until the computation ends.
+    /// The scorer's exception, kept until the computation ends.
     failure: Mutex<Option<PyErr>>,
 }
 
@@ -91,7 +91,8 @@ impl Scorer {
         })
     }
 
-    /// Raises the scorer's exception unchanged, or else returns the result of the computation.
+    /// Raises the scorer's exception unchanged if there is one. Otherwise returns the result of the
+    /// computation.
     fn raise<T>(self, result: PyResult<T>) -> PyResult<T> {
         match self.failure.into_inner() {
             Ok(Some(error)) => Err(error),
@@ -100,9 +101,9 @@ impl Scorer {
     }
 }
 
-/// Fits and scores a model for each fold and C; `settings` has the items of the records above and
-/// of `records`. The callback is called after each fit with the number of fits so far, seconds
-/// since the first began, the objective and its bound.
+/// Fits and scores a model for each fold and each C. `settings` has the items of the records above
+/// and in `records`. After each fit, the callback is called with the number of fits so far, the
+/// seconds since the first one began, the objective and its bound.
 #[pyfunction]
 pub(super) fn cross_validate<'py>(
     py: Python<'py>,
@@ -116,7 +117,7 @@ pub(super) fn cross_validate<'py>(
         let run: RunRecord = settings.extract()?;
         let (data, labels) = (rows.rows()?, slice(&labels)?);
         let at_once = run.n_threads.clamp(1, search.held_out.len().max(1));
-        // The first λ of a fold: larger C follow by a hand-over.
+        // The λ of each fold's first fit. The fits for larger C start from the previous solution.
         let largest = search.grid.first().map_or(1.0, |first| 1.0 / (first * data.n_rows() as f64));
         let size = record.size(data, false, largest);
         let method = size.projecting_method(search.seed, at_once);
@@ -152,7 +153,7 @@ pub(super) fn cross_validate<'py>(
                     objective: Some(candidate.certificate.primal),
                     certificate: Some(candidate.certificate),
                 };
-                // A search has no model to return before its end, so a stop request is ignored.
+                // Before its end, a search has no model to return, so a stop request is ignored.
                 let _ = session.observe(&epoch);
             };
             wanted.run(session.interrupt, &observe)
@@ -164,7 +165,7 @@ pub(super) fn cross_validate<'py>(
     })
 }
 
-/// A column for each number, folds × Cs.
+/// Arrays of shape folds × Cs, one for each number of a candidate.
 fn table<'py>(py: Python<'py>, found: &[Vec<Candidate>]) -> PyResult<Bound<'py, PyDict>> {
     let shape = [found.len(), found.first().map_or(0, Vec::len)];
     let result = PyDict::new(py);

@@ -1,4 +1,4 @@
-//! Minimisation by Frank-Wolfe methods, with functions and sets of the crate or written in Python.
+//! Minimisation by Frank-Wolfe methods. Functions and sets are built in or written in Python.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,10 +18,10 @@ use crate::frank_wolfe::{
 use crate::interrupt::Interrupt;
 use crate::names::{find, names};
 
-/// The first exception of a function or a set written in Python.
+/// The first exception raised by a function or a set written in Python.
 type Failure = Arc<Mutex<Option<PyErr>>>;
 
-/// Keeps an exception until the kernel ends.
+/// Stores an exception until the computation ends.
 fn fail<T>(failure: &Failure, result: PyResult<T>) -> Result<T> {
     result.map_err(|error| {
         failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -29,7 +29,7 @@ fn fail<T>(failure: &Failure, result: PyResult<T>) -> Result<T> {
     })
 }
 
-/// Raises the kept exception, or else returns the result.
+/// Raises the stored exception if there is one. Otherwise returns the result.
 fn raise<T>(failure: &Failure, result: PyResult<T>) -> PyResult<T> {
     match failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
         Some(error) => Err(error),
@@ -37,8 +37,8 @@ fn raise<T>(failure: &Failure, result: PyResult<T>) -> PyResult<T> {
     }
 }
 
-/// A Python object with `size`, `value_and_gradient(x)` and `line_search(x, direction, longest)`;
-/// `_user.py` checks the results.
+/// A function written in Python: an object with `size`, `value_and_gradient(x)` and `line_search(x,
+/// direction, longest)`. `_user.py` checks the returned values.
 struct UserFunction {
     object: Py<PyAny>,
     n: usize,
@@ -70,7 +70,8 @@ impl SmoothFunction for UserFunction {
     }
 }
 
-/// A Python object with `size`, `radius` and `vertex(gradient)`; `_user.py` checks the results.
+/// A set written in Python: an object with `size`, `radius` and `vertex(gradient)`. `_user.py`
+/// checks the returned values.
 struct UserSet {
     object: Py<PyAny>,
     n: usize,
@@ -98,14 +99,14 @@ impl LinearOracle for UserSet {
     }
 }
 
-/// A function in the form of the core.
+/// A function in the form that the core needs.
 enum Function {
     Vector(Box<dyn SmoothFunction>),
     Completion(MatrixCompletion),
 }
 
 impl Function {
-    /// Reads `(name, arguments...)`, or an object as [`UserFunction`] describes it.
+    /// Reads `(name, arguments...)`, or an object as described at [`UserFunction`].
     fn of(record: &Bound<'_, PyAny>, failure: &Failure) -> PyResult<Self> {
         let Ok(tuple) = record.cast::<PyTuple>() else {
             let n = record.getattr("size")?.extract()?;
@@ -137,7 +138,7 @@ impl Function {
     }
 }
 
-/// A set in the form of Python, from which each run builds its own oracle.
+/// A set as Python describes it, from which each run builds its own oracle.
 enum SetRecord {
     Simplex(usize, f64),
     L1Ball(usize, f64),
@@ -150,7 +151,7 @@ enum SetRecord {
 }
 
 impl SetRecord {
-    /// Reads `(name, arguments...)`, or an object as [`UserSet`] describes it.
+    /// Reads `(name, arguments...)`, or an object as described at [`UserSet`].
     fn of(record: &Bound<'_, PyAny>) -> PyResult<Self> {
         let Ok(tuple) = record.cast::<PyTuple>() else {
             let (size, radius) = (record.getattr("size")?, record.getattr("radius")?);
@@ -176,7 +177,7 @@ impl SetRecord {
         })
     }
 
-    /// The oracle of a run that `interrupt` stops.
+    /// Builds the oracle for a run that `interrupt` can stop.
     fn build(self, interrupt: &Interrupt, failure: &Failure) -> Result<Box<dyn LinearOracle>> {
         Ok(match self {
             Self::Simplex(n, radius) => Box::new(Simplex::new(n, radius)?),
@@ -230,7 +231,7 @@ impl FrankWolfeRecord {
     }
 }
 
-/// The names of all choices, by parameter.
+/// For each parameter with named choices, the names.
 pub(super) fn choices(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let choices = PyDict::new(py);
     choices.set_item("method", names(&FrankWolfeMethod::NAMES))?;
@@ -244,8 +245,9 @@ enum Found {
     LowRank(LowRankMinimum),
 }
 
-/// Minimises a function over a set from `start`, a point of the set, or from a vertex. Matrix
-/// completion over the nuclear norm returns factors if there is no start.
+/// Minimises a function over a set. Starts at `start`, a point of the set, or at a vertex if there
+/// is no `start`. Matrix completion over the nuclear norm ball returns factors if there is no
+/// `start`.
 #[pyfunction]
 pub(super) fn minimize_frank_wolfe<'py>(
     py: Python<'py>,
@@ -317,7 +319,7 @@ fn found_dict(py: Python<'_>, found: Found) -> PyResult<Bound<'_, PyDict>> {
 
 type VertexPair<'py> = (Option<Bound<'py, PyArray1<u32>>>, Bound<'py, PyArray1<f64>>);
 
-/// (indices, values) of a vertex; no indices for all coordinates.
+/// A vertex as (indices, values). The indices are None if the values are those of all coordinates.
 fn vertex_pair(py: Python<'_>, vertex: Vertex) -> VertexPair<'_> {
     match vertex {
         Vertex::Dense(values) => (None, PyArray1::from_vec(py, values)),
@@ -328,7 +330,7 @@ fn vertex_pair(py: Python<'_>, vertex: Vertex) -> VertexPair<'_> {
     }
 }
 
-/// The vertex of a set that minimises ⟨gradient, v⟩.
+/// The vertex v of a set that minimises ⟨gradient, v⟩.
 #[pyfunction]
 pub(super) fn linear_vertex<'py>(
     py: Python<'py>,
@@ -346,7 +348,7 @@ pub(super) fn linear_vertex<'py>(
     })
 }
 
-/// Value and gradient of a function of the crate.
+/// Value and gradient of a built-in function.
 #[pyfunction]
 pub(super) fn smooth_value<'py>(
     py: Python<'py>,

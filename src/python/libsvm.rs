@@ -7,8 +7,8 @@ use pyo3::types::PyBytes;
 use super::session::{guarded, run_session};
 use crate::data::LibsvmRows;
 
-/// Bytes read at a time: pieces for 16 threads. A block's text and rows are in memory besides the
-/// matrix.
+/// Number of bytes read at a time: enough pieces for 16 threads. The text and the rows of one block
+/// are held in memory in addition to the matrix.
 const BLOCK_BYTES: usize = 1 << 22;
 
 type Arrays<'py> = (
@@ -18,8 +18,8 @@ type Arrays<'py> = (
     Bound<'py, PyArray1<f64>>,
 );
 
-/// Labels, and offsets, indices and values of the rows, from the text that `read(n_bytes)` returns
-/// until it is empty.
+/// Parses the text that `read(n_bytes)` returns until it returns an empty result. Returns the
+/// labels, and the offsets, indices and values of the rows.
 #[pyfunction]
 pub(super) fn read_libsvm<'py>(
     py: Python<'py>,

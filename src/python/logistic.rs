@@ -12,7 +12,7 @@ use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::logistic::{LogisticFit, LogisticMethod, LogisticModel, LogisticProblem, fit_logistic};
 
-/// A problem without its rows and labels, and the model that its fit starts from.
+/// A problem without its rows and labels, and the model from which its fit starts.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct LogisticRecord<'py> {
@@ -27,7 +27,7 @@ struct LogisticRecord<'py> {
 }
 
 impl LogisticRecord<'_> {
-    /// C times the weight of each row.
+    /// For each row, C times its weight.
     fn weights(&self, n_rows: usize) -> Result<Vec<f64>> {
         Ok(match &self.sample_weight {
             None => vec![self.c; n_rows],
@@ -35,7 +35,7 @@ impl LogisticRecord<'_> {
         })
     }
 
-    /// The model that the fit starts from.
+    /// The model from which the fit starts, if there is one.
     fn start(&self, rows: Data<'_>) -> Result<Option<LogisticModel>> {
         let Some((weights, intercepts)) = &self.start else { return Ok(None) };
         let (weights, intercepts) = (weights.as_array(), slice(intercepts)?.to_vec());
@@ -47,7 +47,7 @@ impl LogisticRecord<'_> {
     }
 }
 
-/// Fits a model; `settings` has the items of the record above and of `RunRecord`.
+/// Fits a model. `settings` has the items of the record above and of `RunRecord`.
 #[pyfunction]
 pub(super) fn fit_logistic_regression<'py>(
     py: Python<'py>,

@@ -29,8 +29,8 @@ mod structured_models;
 mod tagger;
 mod trace;
 
-/// Allocates all memory of the module; if it runs out, the call raises MemoryError instead of
-/// ending Python.
+/// Makes all allocations of the module. If memory runs out, the call raises MemoryError instead of
+/// ending the Python process.
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 

@@ -1,4 +1,4 @@
-//! Fits of linear multi-category models.
+//! Fits of linear multiclass models.
 
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
@@ -15,8 +15,8 @@ use crate::multiclass::{
 };
 use crate::solver::{BlockPath, Drift, PathSettings, Piece, Start, path};
 
-/// The final state of a fit, from which a later fit can start; weights in classes × features (the
-/// constant one last).
+/// The final state of a fit, from which a later fit can start. Weights have the shape classes ×
+/// features, with the constant feature last.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct StartRecord<'py> {
@@ -35,7 +35,7 @@ struct WarmStart<'py> {
     start: Option<StartRecord<'py>>,
 }
 
-/// Fits a linear model; `settings` has the items of the records above and of `records`.
+/// Fits a linear model. `settings` has the items of the records above and in `records`.
 #[pyfunction]
 pub(super) fn fit_multiclass<'py>(
     py: Python<'py>,
@@ -76,8 +76,8 @@ pub(super) fn fit_multiclass<'py>(
     })
 }
 
-/// The solver of a fit with these settings, and an upper bound on the bytes of its weights and dual
-/// variables.
+/// The solver that a fit with these settings uses, and an upper bound on the bytes of its weights
+/// and dual variables.
 #[pyfunction]
 pub(super) fn plan_multiclass(
     rows: Matrix<'_>,
@@ -132,7 +132,7 @@ fn fit_dict<'py>(
         }
         None => result.set_item("weights", &last)?,
     }
-    // The weights of the dual point.
+    // The weights that belong to the dual point.
     result.set_item("last_weights", last)?;
     result.set_item("linear", at.linear)?;
     result.set_item("square", at.square)?;
@@ -143,8 +143,8 @@ fn fit_dict<'py>(
     Ok(result)
 }
 
-/// A path over λ from the `regularization` of `settings` down to `until`, with block Frank-Wolfe; `settings` has
-/// the items of `records`. Returns (λ, until, weights, gap, relative gap, epochs) of each piece.
+/// Computes a path over λ with block Frank-Wolfe, from the `regularization` in `settings` down to `until`. `settings`
+/// has the items of the records in `records`. Returns (λ, until, weights, gap, relative gap, epochs) for each piece.
 #[pyfunction]
 pub(super) fn multiclass_path<'py>(
     py: Python<'py>,

@@ -1,4 +1,4 @@
-//! A structured model's oracle written in Python.
+//! The oracle of a structured model written in Python.
 
 use std::sync::Mutex;
 
@@ -9,10 +9,10 @@ use super::arrays::{Vector, slice};
 use crate::error::{Error, Result};
 use crate::structured::Oracle;
 
-/// A Python object with one method, `vertices(indices, weights)`, which returns (−ψ, L) for each example.
+/// A Python object with one method, `vertices(indices, weights)`, which returns (−ψ, L) for each of these examples.
 pub(super) struct PythonOracle {
     oracle: Py<PyAny>,
-    /// The exception that the object raised, until the kernel ends.
+    /// The object's exception, kept until the computation ends.
     failure: Mutex<Option<PyErr>>,
 }
 
@@ -21,7 +21,8 @@ impl PythonOracle {
         Self { oracle, failure: Mutex::new(None) }
     }
 
-    /// Raises the object's exception unchanged, or else returns the result of the kernel.
+    /// Raises the object's exception unchanged if there is one. Otherwise returns the result of the
+    /// computation.
     pub fn raise<T>(self, result: PyResult<T>) -> PyResult<T> {
         match self.failure.into_inner() {
             Ok(Some(error)) => Err(error),

@@ -1,4 +1,4 @@
-//! A loss written in Python.
+//! Losses written in Python.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -11,19 +11,19 @@ use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
 use crate::polytope::{Polytope, Scratch};
 
-/// Maximum number of calls of `project` in the search for a multiplier.
+/// Maximum number of calls of `project` in the search for one multiplier.
 const MAX_PROJECTIONS: usize = 100;
 
-/// A Python object with `vertex(margins, label)` and, if `projects`, `project(point, label)`, which
-/// both return a point of the loss's set; `_own_loss.py` checks these points.
+/// A Python object with `vertex(margins, label)` and, if `projects` is true, `project(point,
+/// label)`. Both methods return a point of the loss's set; `_own_loss.py` checks these points.
 #[derive(Debug)]
 pub(super) struct OwnLoss {
     object: Py<PyAny>,
     projects: bool,
     radius: f64,
-    /// The exception that the object raised, until the kernel ends.
+    /// The object's exception, kept until the computation ends.
     failure: Mutex<Option<PyErr>>,
-    /// The interrupt to raise after that.
+    /// The interrupt to raise after an exception, so that the computation ends.
     interrupt: OnceLock<Interrupt>,
 }
 
@@ -43,8 +43,8 @@ impl<'py> FromPyObject<'_, 'py> for OwnLoss {
 }
 
 impl OwnLoss {
-    /// Ends the session of this interrupt when the object raises an exception, or if it already
-    /// has.
+    /// Makes an exception of the object raise this interrupt, which ends the session. If an
+    /// exception has already occurred, raises it now.
     pub fn stops(&self, interrupt: &Interrupt) {
         let watched = self.interrupt.get_or_init(|| interrupt.clone());
         if self.failure.lock().is_ok_and(|failure| failure.is_some()) {
@@ -52,7 +52,8 @@ impl OwnLoss {
         }
     }
 
-    /// Raises the object's exception unchanged, or else returns the result of the kernel.
+    /// Raises the object's exception unchanged if there is one. Otherwise returns the result of the
+    /// computation.
     pub fn raise<T>(&self, result: PyResult<T>) -> PyResult<T> {
         match self.failure.lock().map(|mut failure| failure.take()) {
             Ok(Some(error)) => Err(error),
@@ -60,7 +61,7 @@ impl OwnLoss {
         }
     }
 
-    /// The point that a method returns; None if it raises an exception.
+    /// Calls a method and returns its point; None if the method raises an exception.
     fn point(&self, method: &str, at: &[f64], label: usize) -> Option<Vec<f64>> {
         let answer = Python::attach(|py| -> PyResult<Vec<f64>> {
             let at = PyArray1::from_slice(py, at);
@@ -90,9 +91,9 @@ impl OwnLoss {
         Some((point, sum))
     }
 
-    /// The projection with a rank-one term, b = P(v − θ) at the root of θ = bias · 1ᵀP(v − θ),
-    /// whose right side decreases in θ: by secants inside a bracket. For any final θ, b is in the
-    /// set.
+    /// The projection with a rank-one term, b = P(v − θ), where θ solves θ = bias · 1ᵀP(v − θ). The
+    /// right-hand side decreases in θ. The root is found by secants inside a bracket. For any final
+    /// θ, b is in the set.
     fn biased(&self, v: &[f64], label: usize, bias: f64, guess: f64) -> Option<(Vec<f64>, f64)> {
         let (mut low, mut high) = (0.0, bias * self.radius);
         let mut theta = guess.clamp(low, high);
@@ -111,7 +112,8 @@ impl OwnLoss {
             let secant =
                 last.map(|(before, other)| theta - excess * (theta - before) / (excess - other));
             last = Some((theta, excess));
-            // Without a second point: the excess decreases at least as fast as θ increases.
+            // There is no second point for a secant yet. The excess decreases at least as fast as θ
+            // increases.
             let next = secant.unwrap_or(theta + 0.5 * excess);
             let creeps = step % 4 == 0;
             theta = if low < next && next < high && !creeps { next } else { 0.5 * (low + high) };
@@ -123,7 +125,7 @@ impl OwnLoss {
     }
 }
 
-/// Raises the exception of a loss written in Python, or else returns the result.
+/// Raises the exception of a loss written in Python if there is one. Otherwise returns the result.
 pub(super) fn raised<T>(own: Option<&OwnLoss>, result: PyResult<T>) -> PyResult<T> {
     match own {
         Some(own) => own.raise(result),
@@ -131,7 +133,7 @@ pub(super) fn raised<T>(own: Option<&OwnLoss>, result: PyResult<T>) -> PyResult<
     }
 }
 
-/// A reference to a loss, in the form that problems own.
+/// A shared reference to a loss, which problems can own.
 #[derive(Debug, Clone)]
 pub(super) struct OwnPolytope(pub Arc<OwnLoss>);
 
@@ -148,7 +150,7 @@ impl Polytope for OwnPolytope {
         vertex.clear();
         let point = self.0.point("vertex", v, label).unwrap_or_default();
         let value: f64 = point.iter().zip(v).map(|(beta, v)| beta * v).sum();
-        // Every set contains 0, whatever the object returns.
+        // Every loss's set contains 0, so the value is never negative, whatever the object returns.
         if value > 0.0 {
             let entries = (0..).zip(point).filter(|(_, beta)| *beta != 0.0);
             vertex.extend(entries);

@@ -31,7 +31,7 @@ use crate::polynomial::validation::Validation;
 use crate::run::{Returned, Trace, run};
 use crate::solver::Target;
 
-/// Targets as NumPy arrays: class indices or rows of values.
+/// Targets as NumPy arrays: class indices, or rows of values.
 #[derive(FromPyObject)]
 pub(super) enum TargetArray<'py> {
     #[pyo3(transparent)]
@@ -117,7 +117,7 @@ struct Fitted {
     scale: f64,
 }
 
-/// Fits by conditional gradient. `chunks` of rows are treated as one matrix.
+/// Fits a model by conditional gradient. `chunks` of rows are treated as one matrix.
 #[pyfunction]
 pub(super) fn fit_polynomial<'py>(
     py: Python<'py>,
@@ -167,14 +167,19 @@ pub(super) fn fit_polynomial<'py>(
     })
 }
 
-/// Number of vectors of the length of the first layers that a refit stores, apart from its pairs.
+/// Number of vectors as long as the first layers that a refit stores, in addition to the pairs of
+/// steps and gradient changes.
 const COPIES: usize = 10;
 
-/// Returns an error if the outputs or first layers of a fit do not fit into memory: the outputs of
-/// all rows and their residuals; the linear weights, in all copies of quasi-Newton steps without a
-/// metric (pairs of steps and changes of gradients including the newest one, points, gradients and
-/// a direction); the vectors that bound the eigenvalues of gradient matrices; and wide rows by
-/// columns, with their factors. Later growth of the basis is not in the estimate.
+/// Returns an error if the outputs or first layers of a fit do not fit into memory. The estimate
+/// includes:
+/// - the outputs of all rows and their residuals;
+/// - the linear weights, in all copies of quasi-Newton steps without a metric: pairs of steps and
+///   gradient changes including the newest, points, gradients and a direction;
+/// - the vectors that bound the eigenvalues of gradient matrices;
+/// - wide rows stored by columns, with their factors.
+///
+/// It does not include later growth of the basis.
 fn require_memory(rows: &Chunked<'_>, m: usize, n_threads: usize) -> Result<()> {
     let (n, d) = (rows.n_rows(), rows.n_cols());
     let what = || {
@@ -200,7 +205,7 @@ fn fit(
     let null_objective = solver.null_objective(interrupt)?;
     let scale = null_objective.upper();
     let mut stopping = Target { tol: settings.tol, max_epochs }.stopping(null_objective);
-    // The validation score, not the objective, chooses the model.
+    // With validation data, the validation score chooses the model instead of the objective.
     stopping.null_objective = stopping.null_objective.filter(|_| validation.is_none());
     if settings.tol > 0.0 {
         stopping.floor = stopping.floor.max(solver.smallest_gap());
@@ -241,7 +246,7 @@ impl Fitted {
     }
 }
 
-/// Outputs o(x) of a model, n × m, with products in the precision of the rows.
+/// The outputs o(x) of a model, n × m. Products are computed in the precision of the rows.
 #[pyfunction]
 #[pyo3(signature = (rows, model, *, kernel, augmented, n_threads))]
 pub(super) fn predict_polynomial<'py>(
@@ -278,7 +283,8 @@ pub(super) struct SelectionRecord {
     n_threads: usize,
 }
 
-/// One basis vector for given gradients −∂F/∂o (n × m): its vector, g_h and the bound on ω*(g).
+/// Selects one basis vector for given gradients −∂F/∂o (n × m). Returns the vector, g_h and the
+/// bound on ω*(g).
 #[pyfunction]
 pub(super) fn select_basis<'py>(
     py: Python<'py>,

@@ -1,4 +1,4 @@
-//! Fitted recommenders: blocks of new ids, and the best items of many users.
+//! Fitted recommenders: parameters of new ids, and the best items of many users.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::recommend::{
     Ratings, Scorer, best_items, fold_in,
 };
 
-/// A fitted model, as needed to fold in new ids of one side.
+/// A fitted model, as needed to fold in new users or new items.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct FoldInRecord<'py> {
@@ -31,7 +31,7 @@ pub(super) struct FoldInRecord<'py> {
     n_threads: usize,
 }
 
-/// Blocks of new ids, given those of the other side.
+/// Computes the blocks of new ids on one side, given the blocks of the other side.
 #[pyfunction(name = "fold_in")]
 pub(super) fn new_blocks<'py>(
     py: Python<'py>,
@@ -127,7 +127,7 @@ impl PartRecord<'_> {
     }
 }
 
-/// Items to exclude from recommendations.
+/// The items to exclude from each user's recommendations.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct ExclusionRecord<'py> {
@@ -138,10 +138,10 @@ pub(super) struct ExclusionRecord<'py> {
     n_threads: usize,
 }
 
-/// Items and scores, a row for each user.
+/// Items and their scores, one row per user.
 pub(super) type ListsFound<'py> = (Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<f32>>);
 
-/// The best items of each user and their scores.
+/// Finds the best items of each user, with their scores.
 #[pyfunction(name = "best_items")]
 pub(super) fn best<'py>(
     py: Python<'py>,
@@ -155,7 +155,7 @@ pub(super) fn best<'py>(
     })
 }
 
-/// The best items of each user by any scorer.
+/// Finds the best items of each user, given any scorer.
 pub(super) fn ranked<'py>(
     py: Python<'py>,
     scorer: &impl Scorer,

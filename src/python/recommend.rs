@@ -1,4 +1,4 @@
-//! Variational fits of two-sided factorization machines.
+//! Variational fits of factorization machines for recommenders.
 
 use ndarray::Array2;
 use numpy::IntoPyArray;
@@ -23,7 +23,7 @@ use crate::run::{Stopping, run};
 pub(super) struct VariationalRecord<'py> {
     n_users: usize,
     n_items: usize,
-    /// A weight per threshold; None for a Gaussian likelihood.
+    /// One weight per threshold; None for a Gaussian likelihood.
     tempering: Option<Vec<f64>>,
     n_components: usize,
     penalty: String,
@@ -39,15 +39,15 @@ pub(super) struct VariationalRecord<'py> {
     n_threads: usize,
     user_features: Option<Matrix<'py>>,
     item_features: Option<Matrix<'py>>,
-    /// A weight for each rating, or None.
+    /// One weight per rating, or None.
     weights: Option<Vector<'py, f64>>,
-    /// For each rating, a group of its user's and one of its item's ratings, and the numbers of
-    /// groups.
+    /// For each rating, its group among the user's ratings and its group among the item's ratings,
+    /// each with the number of groups.
     groups: Option<[(Vector<'py, u32>, usize); 2]>,
     callback: Option<Py<PyAny>>,
 }
 
-/// Fits blocks to ratings.
+/// Fits the blocks of users and items to ratings.
 #[pyfunction]
 pub(super) fn fit_variational<'py>(
     py: Python<'py>,
@@ -112,7 +112,7 @@ pub(super) fn fit_variational<'py>(
 
 type Fit = ((Factors, [Option<Array2<f64>>; 2]), [(LearnedPrior, Spread); 2], f64);
 
-/// Adds the fitted parameters to the record of the run.
+/// Adds the fitted parameters to the dictionary that describes the run.
 fn describe(result: &Bound<'_, PyDict>, (fitted, learned, precision): Fit) -> PyResult<()> {
     let (py, (factors, effects)) = (result.py(), fitted);
     for (side, effects) in ["user", "item"].into_iter().zip(effects) {
@@ -137,7 +137,7 @@ fn describe(result: &Bound<'_, PyDict>, (fitted, learned, precision): Fit) -> Py
     result.set_item("intercept", factors.intercept.into_pyarray(py))
 }
 
-/// A matrix of features.
+/// Borrows a matrix of features, which must be sparse.
 pub(super) fn features<'a>(matrix: &'a Matrix<'_>) -> Result<Csr<'a, f64>> {
     match matrix.rows()? {
         Data::Csr64(csr) => Ok(csr),

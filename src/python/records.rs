@@ -1,4 +1,4 @@
-//! The options of the fits as records, read from the items of a dictionary.
+//! The options of fits as records; each is read from the items of a dictionary.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::multiclass::{Costs, Linear, MarginProblem, Order, ScoreMap, Size};
 use crate::polytope::{self, Parameters, Polytope};
 use crate::solver::{Choices, Target};
 
-/// A linear multi-category problem, without its rows and labels.
+/// A linear multiclass problem, without its rows and labels.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct MarginRecord<'py> {
@@ -28,7 +28,7 @@ pub(super) struct MarginRecord<'py> {
     bias: f64,
 }
 
-/// A registered loss by its name, or a loss written in Python.
+/// A built-in loss by its name, or a loss written in Python.
 #[derive(FromPyObject)]
 enum LossRecord {
     Named(String),
@@ -56,11 +56,11 @@ impl MarginRecord<'_> {
         }
     }
 
-    /// The problem, its weights ordered for a kind of solver.
+    /// Builds the problem. Its weights are ordered as this kind of solver needs them.
     ///
-    /// It is built in a separate session: rayon's global pool would outlive the call, and a forked
-    /// child would wait for threads that it does not have. Also returns the digest of the rows
-    /// before anything was computed from them, for
+    /// The problem is built in a separate session, because rayon's global pool would outlive the
+    /// call, and a forked child process would then wait for threads that it does not have. Also
+    /// returns the digest of the rows, computed before anything else read them, for
     /// [`unchanged_since`](super::session::unchanged_since).
     pub fn problem<'a>(
         &self,
@@ -83,7 +83,7 @@ impl MarginRecord<'_> {
         run_session(py, n_threads, None, make)
     }
 
-    /// The parts of the problem, from which any thread can build several problems.
+    /// The parts of the problem, from which several problems can be built on any thread.
     pub fn parts(&self) -> MarginParts {
         MarginParts {
             n_classes: self.n_classes,
@@ -100,10 +100,11 @@ impl MarginRecord<'_> {
         }
     }
 
-    /// The sizes that determine its memory.
+    /// The sizes that determine how much memory the problem needs.
     pub fn size(&self, rows: Data<'_>, keep_dual: bool, lambda: f64) -> Size {
         let size = Size::of(rows, self.n_classes, self.smoothing > 0.0, keep_dual);
-        // Newton's method projects far more often, which is slow with a loss written in Python.
+        // Newton's method is not considered for a loss written in Python: it projects far more
+        // often, which is slow there.
         match self.loss {
             LossRecord::Named(_) => size.with_newton(rows, self.bias, lambda),
             LossRecord::Own(_) => size,
@@ -119,7 +120,7 @@ impl MarginRecord<'_> {
     }
 }
 
-/// A linear multi-category problem, without its rows, labels and shares.
+/// A linear multiclass problem, without its rows, labels and shares.
 #[derive(Clone)]
 pub(super) struct MarginParts {
     pub n_classes: usize,
@@ -145,7 +146,7 @@ impl LossParts {
 }
 
 impl MarginParts {
-    /// The problem, its weights ordered for a kind of solver.
+    /// Builds the problem. Its weights are ordered as this kind of solver needs them.
     pub fn problem<'a>(
         self,
         rows: Data<'a>,
@@ -157,7 +158,7 @@ impl MarginParts {
         self.on(map, labels, shares)
     }
 
-    /// The problem with features of any kind.
+    /// Builds the problem for any kind of features.
     pub fn on<'a, M: ScoreMap>(
         self,
         map: M,
@@ -188,7 +189,7 @@ impl SharesRecord<'_> {
     }
 }
 
-/// A solver and its options by name; options that an estimator does not have may be missing.
+/// A solver and its options by name. Options that an estimator does not offer may be missing.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct MethodRecord {

@@ -1,4 +1,4 @@
-//! Sentences of features from Python: lists of strings, and dictionaries.
+//! Reads sentences from Python. Tokens are lists of strings, or dictionaries of features.
 
 use numpy::PyArray1;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -11,20 +11,20 @@ use super::session::guarded;
 use crate::error;
 use crate::sequence::{FeatureRows, NamedRows, Vocabulary};
 
-/// Maximum depth of nested feature values: each level is a call on the stack.
+/// Maximum depth of nested feature values. Each level uses the call stack.
 const MAX_DEPTH: usize = 32;
 
-/// Tokens between two checks for signals.
+/// Number of tokens between two checks for signals.
 const TOKENS_PER_CHECK: i64 = 1 << 14;
 
-/// Tokens that are read before their names are looked up.
+/// Number of tokens that are read before their feature names are looked up.
 const CHUNK_TOKENS: usize = 1 << 10;
 
-/// Reads tokens into rows of names.
+/// Reads tokens into rows of feature names.
 #[derive(Default)]
 pub(super) struct Reader {
     pub rows: NamedRows,
-    /// "name=value" under construction.
+    /// Buffer in which "name=value" is built.
     text: String,
 }
 
@@ -33,7 +33,8 @@ impl Reader {
         self.rows.add(name.as_bytes(), value);
     }
 
-    /// Reads a sentence; returns its number of tokens. Messages name it by `place`.
+    /// Reads a sentence and returns its number of tokens. Error messages identify the sentence by
+    /// `place`.
     pub fn sentence(&mut self, sentence: &Bound<'_, PyAny>, place: usize) -> PyResult<usize> {
         let before = self.rows.n_rows();
         if let Ok(tokens) = sentence.cast::<PyList>() {
@@ -56,7 +57,7 @@ impl Reader {
         Ok(self.rows.n_rows() - before)
     }
 
-    /// The error of a token with its place.
+    /// Adds the place of a token to an error.
     fn located(
         &self,
         sentence: &Bound<'_, PyAny>,
@@ -92,7 +93,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Adds the features of a token or a nested value, with `prefix` before each name.
+    /// Adds all features of a token or of a nested value; `prefix` is put before each name.
     fn others(&mut self, prefix: &str, features: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
         if depth > MAX_DEPTH {
             let message = format!(
@@ -141,7 +142,7 @@ impl Reader {
         {
             self.others(&format!("{key}:"), value, depth + 1)?;
         } else if let Ok(number) = value.extract::<f64>() {
-            // NumPy numbers and truth values.
+            // NumPy numbers and Booleans.
             self.add(key, finite(key, Ok(number))?);
         } else {
             let kind = value.get_type();
@@ -152,7 +153,7 @@ impl Reader {
     }
 }
 
-/// The number, unless it is too large for double precision, infinite or NaN.
+/// Returns the number, or an error if it is infinite, NaN or too large for double precision.
 fn finite(key: &str, number: PyResult<f64>) -> PyResult<f64> {
     let number = number.ok().filter(|number| number.is_finite());
     number.ok_or_else(|| PyValueError::new_err(format!("{key} must be a finite number")))
@@ -172,20 +173,21 @@ type ReadRows<'py> = (
     Bound<'py, PyArray1<f64>>,
 );
 
-/// The names of features and their columns.
+/// The names of features, numbered by column.
 #[pyclass(name = "Vocabulary")]
 pub(super) struct PyVocabulary(pub Vocabulary);
 
 #[pymethods]
 impl PyVocabulary {
-    /// An empty vocabulary, or `bits` of hashes instead of names.
+    /// Creates an empty vocabulary. If `bits` is given, columns are hashes of this number of bits
+    /// instead of names.
     #[new]
     #[pyo3(signature = (bits=None))]
     fn new(bits: Option<u32>) -> Self {
         Self(bits.map_or_else(Vocabulary::new, Vocabulary::hashed))
     }
 
-    /// The vocabulary of distinct names; name i ends at byte `ends[i]` of the text.
+    /// Creates a vocabulary of distinct names. The i-th name ends at byte `ends[i]` of `text`.
     #[staticmethod]
     fn from_names(text: &[u8], ends: Vec<usize>) -> PyResult<Self> {
         let mut vocabulary = Vocabulary::new();
@@ -206,7 +208,7 @@ impl PyVocabulary {
         self.0.len()
     }
 
-    /// The column of a name, if there is one.
+    /// The column of a name; None if the name is unknown.
     fn find(&self, name: &str) -> Option<u32> {
         self.0.find(name.as_bytes())
     }
@@ -223,7 +225,7 @@ impl PyVocabulary {
         (PyBytes::new(py, text), ends.to_vec())
     }
 
-    /// The vocabulary with the names of only some columns.
+    /// A vocabulary with only the names of some columns.
     fn keep(&self, columns: Vec<u32>) -> PyResult<Self> {
         let mut kept = vec![false; self.0.names().1.len()];
         for column in columns {
@@ -235,7 +237,8 @@ impl PyVocabulary {
         Ok(Self(vocabulary))
     }
 
-    /// Reads sentences, adds new names, and drops names in fewer than `min_count` tokens.
+    /// Reads sentences and adds new names. Then drops the names that occur in fewer than
+    /// `min_count` tokens.
     fn learn<'py>(
         &mut self,
         py: Python<'py>,
@@ -254,7 +257,7 @@ impl PyVocabulary {
         })
     }
 
-    /// Reads sentences and skips unknown names.
+    /// Reads sentences and ignores unknown names.
     fn read<'py>(&self, py: Python<'py>, sentences: &Bound<'py, PyAny>) -> PyResult<ReadRows<'py>> {
         guarded(|| {
             let mut rows = FeatureRows::new();
@@ -264,7 +267,7 @@ impl PyVocabulary {
     }
 }
 
-/// Reads sentences and passes on their rows; returns the offsets of the sentences.
+/// Reads sentences and passes their rows on; returns the offsets of the sentences.
 fn read(
     sentences: &Bound<'_, PyAny>,
     mut take: impl FnMut(&mut NamedRows) -> error::Result<()>,
@@ -299,11 +302,11 @@ fn arrays(py: Python<'_>, offsets: Vec<i64>, rows: FeatureRows) -> ReadRows<'_> 
 /// Labels, their concatenated indices, and the offsets of the sentences.
 type ReadLabels<'py> = (Vec<String>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<i64>>);
 
-/// The index of None, a label that is not known.
+/// The index that stands for None, an unknown label.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Indices of string labels: the labels in order of first use, their concatenated indices, and the
-/// offsets of the sentences; None if a label is neither a string nor None.
+/// Converts string labels to indices. Returns the labels in order of first use, the concatenated
+/// indices, and the offsets of the sentences; None if a label is neither a string nor None.
 #[pyfunction]
 pub(super) fn read_labels<'py>(
     py: Python<'py>,

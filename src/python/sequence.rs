@@ -22,21 +22,22 @@ use crate::structured::{
     fit_conditional,
 };
 
-/// The final state of a fit, for a later fit of the same sentences.
+/// The final state of a fit, from which a later fit on the same sentences can start.
 #[pyclass(frozen)]
 pub(super) struct SequencePoint(Point);
 
 #[pymethods]
 impl SequencePoint {
-    /// The start of a fit of the logistic loss with these weights.
+    /// Creates the start of a logistic-loss fit from these weights.
     #[staticmethod]
     fn of_weights(weights: Vec<f64>) -> Self {
         SequencePoint(Point::Weights(weights))
     }
 
-    /// The dual point for the sentences of another problem, and how many of them have one: sentence
-    /// i takes that of sentence `places[i]`, -1 for none. `numbers` has the new number of each
-    /// label, -1 for a removed one. None for weights.
+    /// Moves the dual point to the sentences of another problem. Sentence i gets the dual point of
+    /// the old sentence `places[i]`, or none if that is -1. `numbers` has the new number of each
+    /// label, or -1 for a removed label. Also returns how many sentences have a dual point. Returns
+    /// None if this state consists of weights.
     fn moved(
         &self,
         problem: &SequenceProblem,
@@ -53,7 +54,7 @@ impl SequencePoint {
         Some((Self(Point::Dual(point)), n_known))
     }
 
-    /// Whether a fit of this problem can start here.
+    /// Whether a fit of this problem can start from this state.
     fn fits(&self, problem: &SequenceProblem) -> bool {
         let SequenceProblem { chain, log } = problem;
         match &self.0 {
@@ -63,14 +64,14 @@ impl SequencePoint {
     }
 }
 
-/// The start of a later fit: the dual point of the hinge loss, or the weights of the logistic one.
+/// The start of a later fit: a dual point for the hinge loss, or weights for the logistic loss.
 #[derive(Clone)]
 enum Point {
     Dual(ChainPoint),
     Weights(Vec<f64>),
 }
 
-/// The links between the labels of a chain, and the costs of errors.
+/// The links between labels in a chain, and the costs of errors.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct ChainRecord<'py> {
@@ -80,7 +81,7 @@ struct ChainRecord<'py> {
     links: Vector<'py, u8>,
     seen_pairs: bool,
     token_weight: Option<Vector<'py, f64>>,
-    /// 1 for each row whose label is known, and 0 for the others; None if all are known.
+    /// For each row, 1 if its label is known, or 0; None if all labels are known.
     known: Option<Vector<'py, u8>>,
     edges: Option<Matrix<'py>>,
 }
@@ -112,10 +113,10 @@ impl ChainRecord<'_> {
     }
 }
 
-/// Ends and labels.
+/// The ends of each column's labels, and the labels.
 type PairArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u16>>);
 
-/// Labelled sentences, copied, so that Python can free its own before the fit.
+/// Labelled sentences. They are copied, so that Python can free its own copy before the fit.
 #[pyclass(frozen)]
 pub(super) struct SequenceProblem {
     chain: Chain,
@@ -124,8 +125,8 @@ pub(super) struct SequenceProblem {
 
 #[pymethods]
 impl SequenceProblem {
-    /// Rows of all sentences, sentence i between two offsets, and the index of each row's label;
-    /// `settings` has the items of [`ChainRecord`].
+    /// Creates a problem from the rows of all sentences and the index of each row's label. Sentence
+    /// i is between two successive offsets. `settings` has the items of [`ChainRecord`].
     #[new]
     fn new(
         rows: Matrix<'_>,
@@ -140,14 +141,14 @@ impl SequenceProblem {
         })
     }
 
-    /// Checks that the tables of transitions between this many labels fit into memory.
+    /// Checks that transition tables for this number of labels fit into memory.
     #[staticmethod]
     fn check_labels(n_labels: usize) -> PyResult<()> {
         guarded(|| Ok(Chain::check_states(n_labels)?))
     }
 
-    /// A problem of the hinge loss whose unknown labels are the best ones at some weights, and the
-    /// labels of all rows.
+    /// A hinge-loss problem in which unknown labels are replaced by the best ones at the given
+    /// weights. Also returns the labels of all rows.
     fn complete<'py>(
         &self,
         py: Python<'py>,
@@ -172,8 +173,8 @@ impl SequenceProblem {
         })
     }
 
-    /// The pairs of a column and a label that have weights, sorted by column: their ends and
-    /// labels; None if all have.
+    /// The (column, label) pairs that have a weight, sorted by column: the end of each column's
+    /// labels, and the labels. None if all pairs have a weight.
     fn pairs<'py>(&self, py: Python<'py>) -> Option<PairArrays<'py>> {
         let pairs = self.chain.pairs()?;
         let ends = PyArray1::from_iter(py, pairs.ends.iter().map(|end| *end as i64));
@@ -200,7 +201,7 @@ impl FitRecord {
         Ok(Plan { log: problem.log, options, penalty, start: self.start(problem) })
     }
 
-    /// The start, if it fits these sentences and this loss.
+    /// The start, if it matches these sentences and this loss.
     fn start(&self, problem: &SequenceProblem) -> Option<Point> {
         let point = self.start.as_ref()?.get();
         point.fits(problem).then(|| point.0.clone())
@@ -220,7 +221,7 @@ struct Fitted {
     trace: Trace,
     null_objective: f64,
     weights: Vec<f64>,
-    /// The dual point, if a later fit needs more than the weights.
+    /// The dual point, if a later fit needs it in addition to the weights.
     point: Option<ChainPoint>,
 }
 
@@ -284,7 +285,7 @@ pub(super) fn fit_sequences<'py>(
     })
 }
 
-/// The objective of some weights; `settings` are those of [`fit_sequences`].
+/// The objective at given weights; `settings` are as for [`fit_sequences`].
 #[pyfunction]
 pub(super) fn sequence_objective(
     py: Python<'_>,
@@ -309,8 +310,8 @@ pub(super) fn sequence_objective(
     })
 }
 
-/// A path over λ from the `regularization` of `settings` down to `until`; `settings` are those of
-/// [`fit_sequences`]. Returns (λ, until, weights, gap, relative gap, epochs) of each piece.
+/// Computes a path over λ from the `regularization` in `settings` down to `until`; `settings` are
+/// as for [`fit_sequences`]. Returns (λ, until, weights, gap, relative gap, epochs) for each piece.
 #[pyfunction]
 pub(super) fn sequence_path<'py>(
     py: Python<'py>,

@@ -1,5 +1,5 @@
-//! A call from Python into a kernel: with a separate thread pool, the GIL released, and signals
-//! polled.
+//! Calls from Python into a computation, which runs on its own thread pool without the GIL while
+//! signals are polled.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -18,10 +18,10 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::memory::{needed, ran_out, reserve, set_needed};
 use crate::run::Epoch;
 
-/// An epoch, with its model if requested.
+/// An epoch, with the arrays of its model if requested.
 type Event = (Epoch, Option<ModelArrays>);
 
-/// Interval at which the calling thread checks for signals while the kernel works.
+/// Interval at which the calling thread checks for signals during a computation.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl From<Error> for PyErr {
@@ -35,9 +35,9 @@ impl From<Error> for PyErr {
     }
 }
 
-/// Calls `body` and raises RuntimeError if it panics. A panic is a bug of this crate; PyO3 would
-/// turn it into a `BaseException`, which passes every `except Exception`. Meanwhile, allocations
-/// are backed by the reserve.
+/// Calls `body`, and raises RuntimeError if it panics. A panic is a bug of this crate. PyO3 would
+/// turn it into a `BaseException`, which `except Exception` does not catch. During the call, the
+/// memory reserve backs allocations.
 pub(super) fn guarded<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     if !reserve::fill() {
         let text = "less is left than the 138 MB that are set aside, so that a lack of memory can end as an error";
@@ -56,9 +56,9 @@ fn caught<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     })
 }
 
-/// The result of `fit`, which reads arrays in place. If the arrays have changed meanwhile, raises
-/// an error that names this cause, also if the fit ended with infinite numbers or a panic because
-/// of it.
+/// Runs `fit`, which reads arrays in place, and returns its result. If the arrays have changed
+/// meanwhile, raises an error that says so, even if the change made the fit panic or end with
+/// infinite numbers.
 pub(super) fn unchanged<T>(
     py: Python<'_>,
     borrowed: &[Data<'_>],
@@ -68,7 +68,7 @@ pub(super) fn unchanged<T>(
     unchanged_since(py, (borrowed, &before), fit)
 }
 
-/// [`unchanged`] for arrays that had these digests before.
+/// Like [`unchanged`], for arrays whose earlier digests are given.
 pub(super) fn unchanged_since<T>(
     py: Python<'_>,
     (borrowed, before): (&[Data<'_>], &[u64]),
@@ -86,31 +86,31 @@ pub(super) fn unchanged_since<T>(
     Err(error)
 }
 
-/// The digests of the arrays; checks for signals meanwhile.
+/// Computes the digests of the arrays, and checks for signals meanwhile.
 pub(super) fn digests(py: Python<'_>, borrowed: &[Data<'_>]) -> PyResult<Vec<u64>> {
     let mut go_on = || Python::attach(|py| py.check_signals());
     py.detach(|| borrowed.iter().map(|data| data.digest(&mut go_on)).collect())
 }
 
-/// Maximum number of threads of a call for each core that this process may use. More threads than
-/// cores cannot help. A few more make it easy to check that results do not depend on their number,
-/// and hundreds exhaust the system.
+/// Maximum number of threads of a call per core that this process may use. More threads than cores
+/// are never faster, but some more are allowed, so that users can check that results do not depend
+/// on the number of threads. Hundreds would exhaust the system.
 pub(super) const THREADS_PER_CORE: usize = 4;
 
-/// A kernel's view of its session.
+/// The part of a session that the computation uses.
 pub(super) struct Session<'a> {
-    /// Raised when the user interrupts the call.
+    /// Set when the user interrupts the call.
     pub interrupt: &'a Interrupt,
     report: &'a (dyn Fn(&Epoch, Option<ModelArrays>) -> ControlFlow<()> + Sync),
 }
 
 impl Session<'_> {
-    /// Passes an epoch to the user's callback, and waits for its result.
+    /// Passes an epoch to the user's callback, and waits for the callback's result.
     pub fn observe(&self, epoch: &Epoch) -> ControlFlow<()> {
         (self.report)(epoch, self.interrupt.take_model())
     }
 
-    /// Passes an epoch with a model whose arrays are reordered first.
+    /// Passes an epoch to the user's callback, after reordering the arrays of its model.
     pub fn observe_in_order(
         &self,
         epoch: &Epoch,
@@ -121,16 +121,16 @@ impl Session<'_> {
     }
 }
 
-/// Maximum number of nested fits. A callback may fit another model; one that fits its own model
+/// Maximum number of nested fits. A callback may fit another model, but one that fits its own model
 /// again would start threads without end.
 const MAX_NESTING: usize = 8;
 
 thread_local! {
-    /// Number of sessions around the code on this thread.
+    /// Number of sessions that surround the code running on this thread.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A session inside others.
+/// A session that may be nested in others.
 struct Nesting {
     depth: usize,
 }
@@ -156,13 +156,14 @@ impl Drop for Nesting {
     }
 }
 
-/// Runs `kernel` on a pool of `n_threads` threads while this thread polls signals and callbacks.
+/// Runs `kernel` on a pool of `n_threads` threads, while this thread polls for signals and runs
+/// callbacks.
 ///
 /// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the
-/// kernel waits, with NaN for values that were not evaluated; a true value stops the run.
-/// Exceptions of the callback, and `KeyboardInterrupt`, end the kernel and are raised unchanged. A
-/// callback whose `_wants_model` is True also gets a list of the model's arrays, or None if the
-/// kernel has no current model.
+/// computation waits. Values that were not evaluated are NaN. If the callback returns a true value,
+/// the run stops. Exceptions of the callback and `KeyboardInterrupt` end the computation, and are
+/// raised unchanged. A callback with a true attribute `_wants_model` gets a further argument: a
+/// list of the model's arrays, or None if there is no current model.
 pub(super) fn run_session<T: Send>(
     py: Python<'_>,
     n_threads: usize,
@@ -195,7 +196,7 @@ pub(super) fn run_session<T: Send>(
             scope.spawn(move |_| {
                 let report = |epoch: &Epoch, model: Option<ModelArrays>| {
                     let outbox = outbox.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    // A closed channel means that the caller has ended: stop.
+                    // A closed channel means that the calling thread has ended, so stop.
                     if !watched {
                         ControlFlow::Continue(())
                     } else if events.send((*epoch, model)).is_ok() {
@@ -210,7 +211,7 @@ pub(super) fn run_session<T: Send>(
                     Err(Error::MemoryRanOut) => Err(ran_out()),
                     other => other,
                 });
-                // Dropping `events` here ends the watch.
+                // Dropping `events` here ends the loop in `watch`.
             });
             watch(&inbox, &answers, interrupt, callback)
         })
@@ -222,8 +223,8 @@ pub(super) fn run_session<T: Send>(
     }
 }
 
-/// Polls signals and passes epochs to the callback until the kernel has ended; returns the
-/// exception that was raised.
+/// Polls for signals and passes epochs to the callback until the computation has ended. Returns the
+/// exception that was raised, if any.
 fn watch(
     inbox: &Receiver<Event>,
     answers: &SyncSender<ControlFlow<()>>,
@@ -255,7 +256,7 @@ fn watch(
         });
         if is_epoch {
             let flow = if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-            // The kernel may have ended meanwhile; then there is no receiver.
+            // If the computation has ended meanwhile, there is no receiver.
             let _ = answers.send(flow);
         }
     }

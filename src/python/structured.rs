@@ -1,4 +1,4 @@
-//! Fits of structured models: built-in ones, and models written in Python.
+//! Fits of structured models, which are built in or written in Python.
 
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -19,7 +19,7 @@ use crate::solver::{
 };
 use crate::structured::{CallbackDual, StructuredChoices, StructuredDual, StructuredMethod, fit};
 
-/// Settings of a fit in `dualgap.structured`.
+/// The settings of a fit in `dualgap.structured`.
 struct Settings<'py> {
     shares: SharesRecord<'py>,
     method: MethodRecord,
@@ -29,7 +29,7 @@ struct Settings<'py> {
     constraints: ConstraintRecord<'py>,
 }
 
-/// Signs of the weights, and whether a decoder written in Python is exact.
+/// Sign constraints on the weights, and whether a decoder written in Python is exact.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct ConstraintRecord<'py> {
@@ -53,7 +53,7 @@ struct WarmStart<'py> {
     start: Option<Start<'py>>,
 }
 
-/// A dual point: for each block the weights of its vertices, and the entries of each vertex.
+/// A dual point: for each block, the weights of its vertices, and the entries of each vertex.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Start<'py> {
@@ -85,7 +85,7 @@ impl<'py> Settings<'py> {
         }
     }
 
-    /// The dual of a model written in Python.
+    /// Creates the dual of a model written in Python.
     fn callback<'o>(
         &self,
         oracle: &'o PythonOracle,
@@ -119,7 +119,7 @@ impl<'py> Settings<'py> {
         }
     }
 
-    /// Runs a kernel with the threads and the callback of this call.
+    /// Runs a computation with the threads and the callback of this call.
     fn session<T: Send>(
         &self,
         py: Python<'py>,
@@ -129,7 +129,8 @@ impl<'py> Settings<'py> {
     }
 }
 
-/// Sizes of a problem: its examples, its weights, and the parts of an example.
+/// The sizes of a problem: the number of examples, the number of weights, and the parts of each
+/// example.
 struct Shape<'m> {
     n_blocks: usize,
     n_weights: usize,
@@ -156,7 +157,7 @@ impl Start<'_> {
         Ok(DualPoint::Blocks { weights: slice(&self.weights)?.to_vec(), blocks })
     }
 
-    /// Checks that each example has a convex combination of points with valid parts.
+    /// Checks that each example has a convex combination of points whose parts are valid.
     fn fits(&self, shape: &Shape<'_>) -> Result<bool> {
         let (atoms, shares) = (slice(&self.atoms)?, slice(&self.shares)?);
         let (lengths, parts) = (slice(&self.lengths)?, slice(&self.parts)?);
@@ -193,7 +194,7 @@ impl Start<'_> {
     }
 }
 
-/// A problem's model and examples.
+/// A model and its examples.
 #[derive(FromPyObject)]
 pub(super) enum Source<'py> {
     /// A built-in model.
@@ -243,7 +244,8 @@ pub(super) fn fit_structured<'py>(
     })
 }
 
-/// A certified regularisation path from `settings.regularization` down to `until`: a list of (lambda, until, weights, gap, relative gap, epochs).
+/// Computes a certified regularisation path from `settings.regularization` down to `until`. Returns a list of (lambda,
+/// until, weights, gap, relative gap, epochs).
 #[pyfunction]
 pub(super) fn structured_path<'py>(
     py: Python<'py>,
@@ -305,7 +307,7 @@ fn fit_dict<'py>(py: Python<'py>, ended: &Fit, keep_dual: bool) -> PyResult<Boun
     Ok(result)
 }
 
-/// [`Start`] as a Python dict.
+/// Converts a dual point to a Python dict that [`Start`] can be read from.
 fn dual_dict<'py>(
     py: Python<'py>,
     weights: &[f64],

@@ -1,4 +1,4 @@
-//! The built-in structured models with their examples, as Python objects.
+//! The built-in structured models, together with their examples, as Python objects.
 
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -25,7 +25,7 @@ impl StructuredModel {
         Self(Box::new(model))
     }
 
-    /// Applies `look` to the best label of each example.
+    /// Applies `look` to the best label of each example, and returns the results.
     fn decoded<R: Default + Clone + Send>(
         &self,
         py: Python<'_>,
@@ -59,13 +59,13 @@ impl StructuredModel {
     }
 }
 
-/// (offsets, concatenated values).
+/// Lists of different lengths as (offsets, concatenated values).
 type Ragged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
 
-/// Maximum number of labels of a graph: the tree is chosen among all pairs of them.
+/// Maximum number of labels of a graph, because a tree is chosen among all pairs of labels.
 const MAX_LABELS: usize = 1 << 13;
 
-/// The graph of a multi-label model, as pairs or a name.
+/// The graph of a multi-label model, as pairs of labels or by name.
 #[derive(FromPyObject)]
 enum Edges {
     #[pyo3(transparent)]
@@ -96,7 +96,8 @@ fn read(offsets: &Vector<'_, i64>) -> Result<Vec<usize>> {
 
 #[pymethods]
 impl StructuredModel {
-    /// Chains: concatenated rows of all sequences, sequence i between two offsets.
+    /// Chains. `rows` are the concatenated rows of all sequences; sequence i is between two
+    /// successive offsets.
     #[staticmethod]
     #[pyo3(signature = (rows, offsets, labels, *, n_states, boundaries, loss))]
     fn chain(
@@ -114,7 +115,7 @@ impl StructuredModel {
         })
     }
 
-    /// One of several classes for each row.
+    /// One of several classes per row.
     #[staticmethod]
     #[pyo3(signature = (rows, labels, *, n_classes, costs))]
     fn multiclass(
@@ -130,8 +131,8 @@ impl StructuredModel {
         })
     }
 
-    /// A set of labels for each row; `edges` are pairs of labels, or "full", or "tree" (chosen from
-    /// the labels).
+    /// A set of labels per row. `edges` are pairs of labels, "full", or "tree" for a tree chosen
+    /// from the labels.
     #[staticmethod]
     #[pyo3(signature = (rows, labels, *, n_labels, edges, loss))]
     fn multilabel(
@@ -149,8 +150,8 @@ impl StructuredModel {
         })
     }
 
-    /// A matching for each example: its size, the concatenated features of its pairs, and its right
-    /// pairs between two offsets.
+    /// A matching per example, given by its size, the concatenated features of all its pairs, and
+    /// its correct pairs, which are between two successive offsets.
     #[staticmethod]
     #[pyo3(signature = (rows, sizes, truth, *, costs, max_links))]
     fn matching(
@@ -172,7 +173,7 @@ impl StructuredModel {
         })
     }
 
-    /// The pairs of labels that interact, for a multi-label model.
+    /// The pairs of labels that interact in a multi-label model.
     #[staticmethod]
     fn label_edges(
         labels: Vector<'_, u8>,
@@ -187,7 +188,7 @@ impl StructuredModel {
         self.0.n_weights()
     }
 
-    /// The best label of each example: (offsets, concatenated labels).
+    /// Computes the best label of each example, as (offsets, concatenated labels).
     fn decode<'py>(
         &self,
         py: Python<'py>,
@@ -204,7 +205,7 @@ impl StructuredModel {
         })
     }
 
-    /// The loss of the best label of each example.
+    /// Computes the loss of the best label of each example.
     fn losses<'py>(
         &self,
         py: Python<'py>,

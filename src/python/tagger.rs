@@ -1,4 +1,4 @@
-//! Predictions of trained sequence labellers.
+//! Predictions with trained sequence labellers.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -18,7 +18,7 @@ use crate::sequence::{
 };
 use crate::structured::Links;
 
-/// Number of tokens that are tagged while the next ones are read.
+/// Number of tokens that are tagged together while the following tokens are read.
 const CHUNK_TOKENS: usize = 1024;
 
 /// The weights of a tagger as Python arrays.
@@ -27,7 +27,7 @@ const CHUNK_TOKENS: usize = 1024;
 struct TaggerRecord<'py> {
     n_states: usize,
     links: Vector<'py, u8>,
-    /// Offsets of the features' weights, labels and values.
+    /// For each feature, the offset of its entries in `labels` and `values`.
     offsets: Vector<'py, i64>,
     labels: Vector<'py, u16>,
     values: Vector<'py, f64>,
@@ -39,17 +39,17 @@ struct TaggerRecord<'py> {
 #[pyclass(frozen, name = "Tagger")]
 pub(super) struct PyTagger(Tagger);
 
-/// Rows, offsets of the sentences, rows of the transitions' features, and known labels.
+/// Rows, offsets of the sentences, rows of features for the transitions, and known labels.
 type Input<'py> = (Matrix<'py>, Vector<'py, i64>, Option<Matrix<'py>>, Option<Vector<'py, i32>>);
 
 /// Offsets of the sentences, and concatenated labels.
 type Tagged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
 
-/// For each sentence its labels, best first, with their scores.
+/// For each sentence, its best label sequences with their scores, best first.
 type RankedLists = Vec<Vec<(Vec<u32>, f64)>>;
 
 impl PyTagger {
-    /// Runs `ask` without the GIL.
+    /// Runs a computation without the GIL.
     fn ask<R: Send>(
         &self,
         py: Python<'_>,
@@ -88,7 +88,7 @@ impl PyTagger {
         })
     }
 
-    /// The labels of all rows.
+    /// Predicts the labels of all rows.
     fn decode<'py>(
         &self,
         py: Python<'py>,
@@ -101,8 +101,8 @@ impl PyTagger {
         })
     }
 
-    /// The labels of sentences of strings: (offsets, labels). This thread reads the sentences with
-    /// the GIL, while other threads tag those already read without it.
+    /// Predicts labels for sentences of strings, as (offsets, labels). This thread holds the GIL
+    /// and reads sentences, while other threads tag the ones already read.
     fn tag<'py>(
         &self,
         py: Python<'py>,
@@ -138,7 +138,7 @@ impl PyTagger {
         })
     }
 
-    /// The k best labels of each sentence with their scores, or logarithms of probabilities.
+    /// Finds the k best label sequences of each sentence, with their scores or log probabilities.
     fn decode_best(
         &self,
         py: Python<'_>,
@@ -154,7 +154,7 @@ impl PyTagger {
         })
     }
 
-    /// The score of given labels of each sentence, or the logarithm of their probability.
+    /// The scores, or log probabilities, of given labels for each sentence.
     fn scores<'py>(
         &self,
         py: Python<'py>,
@@ -172,7 +172,7 @@ impl PyTagger {
         })
     }
 
-    /// Probabilities of labels at each row, or max-marginals.
+    /// The probability of each label at each row, or max-marginals.
     fn marginals<'py>(
         &self,
         py: Python<'py>,
@@ -193,10 +193,10 @@ impl PyTagger {
     }
 }
 
-/// Sentences that are tagged together.
+/// A chunk of sentences that are tagged together.
 struct Chunk {
     rows: NamedRows,
-    /// Numbers of tokens of the sentences.
+    /// Number of tokens of each sentence.
     sizes: Vec<i64>,
 }
 
@@ -219,10 +219,10 @@ impl Chunk {
     }
 }
 
-/// An iterator of Python over sentences, read on demand.
+/// A Python iterator over sentences, which is read on demand.
 struct Source {
     sentences: Py<PyIterator>,
-    /// Numbers of tokens of the sentences read so far.
+    /// Number of tokens of each sentence read so far.
     sizes: Vec<i64>,
     ended: bool,
 }
@@ -233,12 +233,13 @@ impl Source {
         Ok(Self { sentences, sizes: Vec::new(), ended: false })
     }
 
-    /// The next sentences, if there are any.
+    /// Reads the next chunk of sentences; None if there are no more.
     fn read(&mut self, py: Python<'_>) -> PyResult<Option<Chunk>> {
         py.check_signals()?;
         let (mut reader, start) = (Reader::default(), self.sizes.len());
         let mut sentences = self.sentences.bind(py).clone();
-        // Empty sentences count, too, because signals are checked between chunks.
+        // The loop also ends after a number of empty sentences, because signals are checked between
+        // chunks.
         while !self.ended
             && reader.rows.n_rows() < CHUNK_TOKENS
             && self.sizes.len() < start + CHUNK_TOKENS
@@ -256,12 +257,12 @@ impl Source {
     }
 }
 
-/// Whether an error comes from the sentences; an interrupt does not.
+/// Whether an error comes from the sentences rather than from an interrupt.
 fn is_ordinary(error: &PyErr) -> bool {
     Python::attach(|py| error.is_instance_of::<PyException>(py))
 }
 
-/// Tags one chunk after another, up to the first failure.
+/// Tags one chunk after another on this thread, and stops at the first failure.
 fn tag_here(
     py: Python<'_>,
     first: Option<Chunk>,
@@ -276,9 +277,9 @@ fn tag_here(
     Ok(found)
 }
 
-/// Tags chunks on other threads while this one reads the next; if too many are waiting, this thread
-/// helps. Nothing is read once a chunk has failed, and of several errors the one of the first
-/// sentences is returned. Returns the results in the order of the chunks.
+/// Tags chunks on other threads while this one reads the next chunks; if too many chunks are
+/// waiting, this thread helps. Reading stops once a chunk has failed. If several chunks fail, the
+/// error of the earliest one is returned. Returns the results in the order of the chunks.
 fn tag_beside(
     py: Python<'_>,
     first: Option<Chunk>,

@@ -7,10 +7,10 @@ use pyo3::types::PyDict;
 use crate::run::{Epoch, Outcome, Trace};
 use crate::solver::Piece;
 
-/// (λ, until, weights, gap, relative gap, epochs).
+/// A piece of a path as (λ, until, weights, gap, relative gap, epochs).
 pub(super) type PieceTuple<'py> = (f64, f64, Bound<'py, PyArray1<f64>>, f64, f64, usize);
 
-/// A piece of a path.
+/// Converts a piece of a path.
 pub(super) fn piece_tuple(py: Python<'_>, piece: Piece) -> PieceTuple<'_> {
     let (gap, relative_gap) = (piece.gap(), piece.relative_gap());
     let Piece { lambda, until, weights, epochs, .. } = piece;
@@ -27,9 +27,9 @@ pub(super) fn outcome_name(outcome: Outcome) -> &'static str {
     }
 }
 
-/// A trace as `{outcome, objective, dual_objective, history}` with the columns `epoch`, `seconds`,
-/// `objective`, `dual_objective` and `gap`. Values that were not evaluated after an epoch are NaN,
-/// and `dual_objective` is None if no bound is known.
+/// A trace as `{outcome, objective, dual_objective, history}`. The history has the columns `epoch`,
+/// `seconds`, `objective`, `dual_objective` and `gap`; values that were not evaluated after an
+/// epoch are NaN. `dual_objective` is None if no bound is known.
 pub(super) fn trace_dict<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDict>> {
     let column = |value: &dyn Fn(&Epoch) -> Option<f64>| {
         PyArray1::from_iter(py, trace.epochs.iter().map(|epoch| value(epoch).unwrap_or(f64::NAN)))

@@ -1,8 +1,8 @@
-//! Scores of click models: those of the factors and of item-item models, each in units of its standard
-//! deviation over the user's row of the catalogue, and their weighted sum.
+//! Scores of click models: a weighted sum of the scores of the factors and of item-item models. Each model's scores are
+//! first divided by their standard deviation over all items of the user.
 //!
-//! An item-item model has no scores for users without clicks and for items that it does not know, such as those
-//! known by their features alone. The scores of the factors replace them.
+//! An item-item model has no scores for users without clicks, nor for items that it does not know, such as items with
+//! features but no clicks. The scores of the factors are used instead.
 
 use rayon::prelude::*;
 
@@ -16,7 +16,7 @@ use crate::interrupt::Interrupt;
 pub struct Blend<'a> {
     /// The factors of the users and of all items.
     pub factors: Part,
-    /// Item-item models: row j has what a click on item j adds to the scores.
+    /// Item-item models: row j holds the amounts that a click on item j adds to the scores.
     pub models: Vec<Lists<'a>>,
     /// The clicks of the users.
     pub history: Lists<'a>,
@@ -36,7 +36,7 @@ impl Blend<'_> {
         if good { Ok(()) } else { Err(Error::argument("model", "its arrays do not fit together")) }
     }
 
-    /// Calls `take(user, number of the scorer, scores)` for each user and each scorer whose weight is not 0.
+    /// Calls `take(user, index of the scorer, scores)` for each user and each scorer whose weight is not 0.
     fn for_each(
         &self,
         users: std::ops::Range<usize>,
@@ -63,7 +63,7 @@ impl Blend<'_> {
         }
     }
 
-    /// The scores of an item-item model for a user.
+    /// Computes a user's scores by an item-item model.
     fn score(&self, user: usize, model: &Lists<'_>, factors: &[f32], row: &mut Vec<f32>) {
         row.clear();
         if self.history.offsets[user] == self.history.offsets[user + 1] {
@@ -84,10 +84,10 @@ impl Blend<'_> {
         }
     }
 
-    /// The scores of all users and items, a row for each user.
+    /// The scores of all users and items, with one row per user.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for arrays that do not fit together; [`Error::Interrupted`].
+    /// [`Error::InvalidArgument`] if the arrays do not match; [`Error::Interrupted`].
     pub fn scores(&self, n_users: usize, interrupt: &Interrupt) -> Result<Vec<f32>> {
         self.check(n_users)?;
         let n = self.n_items;
@@ -106,11 +106,11 @@ impl Blend<'_> {
         Ok(scores)
     }
 
-    /// How well each of some weightings ranks held-out items: the mean over users of their share among the
-    /// first 10, 20 and 50 items that are not in the user's history.
+    /// Returns, for each of several weightings, how well it ranks held-out items: the share of them among the first 10,
+    /// 20 and 50 items outside the user's history, averaged over the three depths and over users.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for arrays that do not fit together; [`Error::Interrupted`].
+    /// [`Error::InvalidArgument`] if the arrays do not match; [`Error::Interrupted`].
     pub fn compare(
         &self,
         held_out: Lists<'_>,
@@ -172,7 +172,7 @@ impl Scorer for Blend<'_> {
     }
 }
 
-/// Buffers of a few users' scores.
+/// Buffers for the scores of a few users.
 #[derive(Debug, Default)]
 pub struct BlendScratch {
     rows: Vec<f32>,
@@ -203,7 +203,8 @@ fn standardise(row: &mut [f32]) {
     row.iter_mut().for_each(|value| *value *= scale);
 }
 
-/// The mean share of the held-out items among the first 10, 20 and 50; a tie counts against them.
+/// The share of the held-out items among the first 10, 20 and 50, averaged over the three depths. Ties rank a held-out
+/// item last.
 fn hits(scores: &[f32], held_out: impl Iterator<Item = usize>) -> f64 {
     let (mut total, mut n) = (0.0, 0.0);
     for item in held_out {
@@ -212,7 +213,7 @@ fn hits(scores: &[f32], held_out: impl Iterator<Item = usize>) -> f64 {
         for values in scores.chunks(1024) {
             better += values.iter().map(|value| u32::from(*value >= own)).sum::<u32>() as usize;
         }
-        // The item itself is among those counted.
+        // `better` also counts the item itself.
         total += [10, 20, 50].iter().filter(|depth| better <= **depth).count() as f64 / 3.0;
         n += 1.0;
     }
@@ -228,7 +229,8 @@ mod tests {
 
     const N: usize = 37;
 
-    /// Two users of factors (1, i mod 5), and a model by which item j speaks for item j + 1.
+    /// Factors whose score of item i is i mod 5, and an item-item model in which a click on item j adds to the score of
+    /// item j + 1.
     fn blend<'a>(weights: &[f32], next: &'a (Vec<i64>, Vec<i32>)) -> Blend<'a> {
         let items: Vec<f32> = (0..N).flat_map(|item| [(item % 5) as f32, 0.0]).collect();
         let items = Arc::new(ItemPanels::new(&items, N, 2).unwrap());

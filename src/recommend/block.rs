@@ -1,13 +1,14 @@
-//! The block of one user or item: where its parts lie.
+//! Memory layout of the block of one user or item.
 
 use std::ops::Range;
 
 use crate::linalg::vectors::padded;
 
-/// Layout of a block's parts, each padded for the inner loops: sums over whole lanes need no remainder.
+/// Layout of a block. Each part is padded, so that inner loops need no code for remaining values.
 ///
-/// `l` (m) | `v`: Var(l_c), m | `x`: Cov(l_c, p), m × k | `p` (k) | `e`: E\[p pᵀ\], lower triangle by rows.
-/// Factors and their second moments lie together: most sums run over both.
+/// The parts are `l` (m) | `v`: Var(l_c), m | `x`: Cov(l_c, p), m × k | `p` (k) | `e`: E\[p pᵀ\],
+/// lower triangle by rows. Factors and their second moments are adjacent, because most sums run
+/// over both.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockLayout {
     pub k: usize,
@@ -60,7 +61,7 @@ impl BlockLayout {
     pub fn p_and_e(self) -> Range<usize> {
         self.x().end..self.stride()
     }
-    /// The block of one id among all of its side.
+    /// The block of one id, from the blocks of its side.
     #[inline(always)]
     pub fn block(self, blocks: &[f64], id: u32) -> &[f64] {
         &blocks[id as usize * self.stride()..(id as usize + 1) * self.stride()]
@@ -71,7 +72,7 @@ impl BlockLayout {
     }
 }
 
-/// (row, column) of the packed lower triangle, in order.
+/// The (row, column) indices of the packed lower triangle, in storage order.
 pub(super) fn pairs(k: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..k).flat_map(|r| (0..=r).map(move |s| (r, s)))
 }

@@ -1,7 +1,7 @@
-//! Features as priors of the factors of clicks.
+//! Features as priors of the factors of click models.
 //!
-//! The ridge pulls the factors z of a row towards x B, with x its features, instead of towards 0. Given the
-//! factors, the weights B minimise
+//! For a row with features x, the ridge pulls the factors z towards x B instead of towards 0. Given
+//! the factors, the weights B minimise
 //!
 //! ```text
 //! Σ ridge ‖z − x B‖² + η mean(ridge) ‖B‖²
@@ -14,13 +14,15 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::products::{multiply, multiply_squared_transposed, multiply_transposed};
 
-/// Steps of conjugate gradients after each sweep; the next sweep continues them.
+/// Number of conjugate gradient steps after each sweep. The next sweep continues from the result.
 const STEPS: usize = 5;
 
-/// Share of a column's first residual at which it has converged.
+/// A column has converged when its squared residual, in the norm of the preconditioner, is below
+/// this share of the initial one.
 const SMALL: f64 = 1e-20;
 
-/// Features of the rows of one side, each row multiplied by the root of its ridge, and their weights.
+/// Features of one side's rows, each row multiplied by the square root of its ridge, and the
+/// features' weights.
 #[derive(Debug)]
 pub(super) struct ClickFeatures {
     d: usize,
@@ -28,15 +30,15 @@ pub(super) struct ClickFeatures {
     columns: Vec<u32>,
     values: Vec<f64>,
     n_cols: usize,
-    /// Root of the ridge of each row.
+    /// Square root of the ridge of each row.
     roots: Vec<f64>,
     /// η mean(ridge).
     ridge: f64,
-    /// Diagonal of the normal equations: a value for each feature.
+    /// Diagonal of the normal equations, one value per feature.
     diagonal: Vec<f64>,
-    /// B, `d` for each feature.
+    /// B, with `d` values per feature.
     weights: Vec<f64>,
-    /// x B of each row.
+    /// x B for each row.
     means: Vec<f64>,
 }
 
@@ -62,10 +64,10 @@ impl Rows for ClickFeatures {
 }
 
 impl ClickFeatures {
-    /// Features of the ids of the rows `used`, whose ridges are `ridges`; weights 0.
+    /// Takes the features of the ids `used`, whose ridges are `ridges`. All weights start at 0.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless there is a row of finite features for each of `n_ids` ids;
+    /// [`Error::InvalidArgument`] unless each of the `n_ids` ids has a row of finite features;
     /// [`Error::Interrupted`].
     pub fn new(
         features: Csr<'_, f64>,
@@ -135,7 +137,8 @@ impl ClickFeatures {
         Ok(())
     }
 
-    /// A few steps of conjugate gradients towards the best B for the factors, every column at once.
+    /// Moves B towards its optimum for the given factors, by a few conjugate gradient steps on all
+    /// columns at once.
     pub fn learn(&mut self, factors: &[f64], interrupt: &Interrupt) -> Result<()> {
         let d = self.d;
         let mut rest: Vec<f64> = factors.iter().zip(&self.means).map(|(z, m)| z - m).collect();
@@ -176,14 +179,14 @@ impl ClickFeatures {
         Ok(())
     }
 
-    /// A residual divided by the diagonal.
+    /// The residual divided by the diagonal.
     fn preconditioned(&self, residual: &[f64]) -> Vec<f64> {
         let rows = residual.chunks_exact(self.d).zip(&self.diagonal);
         rows.flat_map(|(row, diagonal)| row.iter().map(move |value| value / diagonal)).collect()
     }
 }
 
-/// Inner product of each column of two tables with rows of `d` values.
+/// Inner products of the corresponding columns of two tables with `d` columns.
 fn column_products(a: &[f64], b: &[f64], d: usize) -> Vec<f64> {
     let mut sums = vec![0.0; d];
     for (a, b) in a.chunks_exact(d).zip(b.chunks_exact(d)) {
@@ -194,7 +197,7 @@ fn column_products(a: &[f64], b: &[f64], d: usize) -> Vec<f64> {
     sums
 }
 
-/// Adds `sign` · scales_c times column c of `from` to column c of `to`.
+/// Adds column c of `from`, multiplied by `sign` · scales_c, to column c of `to`.
 fn add_columns(to: &mut [f64], scales: &[f64], sign: f64, from: &[f64]) {
     let d = scales.len();
     for (to, from) in to.chunks_exact_mut(d).zip(from.chunks_exact(d)) {

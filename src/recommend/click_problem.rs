@@ -1,17 +1,17 @@
-//! Clicks and the settings of their factors.
+//! Clicks, and the settings of a fit of factors to them.
 
 use crate::error::{Error, Result};
 
-/// Observed pairs.
+/// Observed pairs of users and items.
 #[derive(Debug, Clone, Copy)]
 pub struct Interactions<'a> {
     /// User of each pair, below `n_users`.
     pub users: &'a [u32],
     /// Item of each pair, below `n_items`.
     pub items: &'a [u32],
-    /// Target t of each pair; none if all are 1.
+    /// Target t of each pair; empty if all are 1.
     pub targets: &'a [f64],
-    /// Weight w of each pair; none if all are 1.
+    /// Weight w of each pair; empty if all are 1.
     pub weights: &'a [f64],
     /// Number of users.
     pub n_users: usize,
@@ -28,14 +28,14 @@ pub struct InteractionSettings {
     pub unobserved: f64,
     /// Ridge λ.
     pub ridge: f64,
-    /// Share of the objective below which a sweep's gain ends the fit.
+    /// The fit ends when a sweep gains less than this share of the objective.
     pub tol: f64,
     /// Seed of the random start.
     pub seed: u64,
 }
 
 impl InteractionSettings {
-    /// λ (w + α n_other)^½ of a row whose pairs have the total weight w.
+    /// The ridge λ (w + α n_other)^½ of a row whose pairs have the total weight w.
     pub(super) fn ridge_of(&self, weight: f64, n_other: usize) -> f64 {
         self.ridge * (weight + self.unobserved * n_other as f64).sqrt()
     }

@@ -1,4 +1,5 @@
-//! One side of the clicks: the pairs of its rows, their factors, and the factors' products.
+//! One side of the clicks (users or items): the pairs of each row, the rows' factors, and sums of
+//! products of factors.
 
 use rayon::prelude::*;
 
@@ -11,7 +12,7 @@ use crate::linalg::Panels;
 use crate::linalg::outer::{Strided, add_lower_gram};
 use crate::parallel::fill_blocks;
 
-/// The rows of one side that have pairs, in the order of their ids. Ids without pairs take no memory.
+/// The rows of one side, in the order of their ids. Only ids with pairs have a row.
 #[derive(Debug)]
 pub(super) struct ClickRows {
     /// Number of factors, padded.
@@ -22,15 +23,15 @@ pub(super) struct ClickRows {
     pub used: Vec<u32>,
     /// Row r has the pairs `offsets[r]..offsets[r + 1]`.
     pub offsets: Vec<usize>,
-    /// The other side's row of each pair.
+    /// For each pair, its row on the other side.
     pub partners: Vec<u32>,
     /// Targets of the pairs; empty if all are 1.
     pub targets: Vec<f64>,
     /// Weights of the pairs; empty if all are 1.
     pub weights: Vec<f64>,
-    /// The factors, `d` for each row.
+    /// The factors, `d` values per row.
     pub factors: Vec<f64>,
-    /// Features, towards which the ridge pulls the factors.
+    /// Features that give the prior means of the factors, if there are any.
     pub features: Option<ClickFeatures>,
 }
 
@@ -43,7 +44,7 @@ pub(super) struct RowPairs<'a> {
 }
 
 impl RowPairs<'_> {
-    /// Target and weight of a pair.
+    /// Target and weight of pair number `at`.
     #[inline(always)]
     pub fn pair(&self, at: usize) -> (f64, f64) {
         let of = |values: &[f64]| values.get(at).copied().unwrap_or(1.0);
@@ -52,7 +53,7 @@ impl RowPairs<'_> {
 }
 
 impl ClickRows {
-    /// The rows of users and of items, with factors 0.
+    /// Creates the rows of users and of items, with all factors 0.
     pub fn both(pairs: &Interactions<'_>, d: usize) -> (Self, Self) {
         let users = Used::of(pairs.users, pairs.n_users);
         let items = Used::of(pairs.items, pairs.n_items);
@@ -86,7 +87,7 @@ impl ClickRows {
         }
     }
 
-    /// Σ of the weights of a row's pairs.
+    /// The total weight of a row's pairs.
     pub fn weight(&self, row: usize) -> f64 {
         let pairs = self.pairs(row);
         if pairs.weights.is_empty() {
@@ -95,7 +96,7 @@ impl ClickRows {
         pairs.weights.iter().sum()
     }
 
-    /// Replaces the factors of every row by their coordinates in a basis, whose vectors are rows.
+    /// Replaces every row's factors by their coordinates in a basis, given with one vector per row.
     pub fn rotate(&mut self, basis: &[f64], interrupt: &Interrupt) -> Result<()> {
         let d = self.d;
         let mut panels = Panels::<f64>::new(d, d);
@@ -111,25 +112,25 @@ impl ClickRows {
         self.features.as_mut().map_or(Ok(()), |features| features.map(turned))
     }
 
-    /// Improves the weights of the features.
+    /// Improves the weights of the features by a few steps.
     pub fn learn(&mut self, interrupt: &Interrupt) -> Result<()> {
         let Self { features, factors, .. } = self;
         features.as_mut().map_or(Ok(()), |features| features.learn(factors, interrupt))
     }
 
-    /// The prior mean of a row; none is 0.
+    /// The prior mean of a row; None stands for 0.
     pub fn mean(&self, row: usize) -> Option<&[f64]> {
         self.features.as_ref().map(|features| features.mean(row))
     }
 
-    /// The factors of all ids, `width` for each.
+    /// The factors of all ids as a table with `width` columns; 0 for ids without pairs.
     pub fn table(&self, width: usize) -> ndarray::Array2<f64> {
         let mut table = ndarray::Array2::zeros((self.n_ids, width));
         self.write(&mut table);
         table
     }
 
-    /// Copies the factors to the rows of their ids.
+    /// Copies the factors to the table, each row to that of its id.
     pub fn write(&self, table: &mut ndarray::Array2<f64>) {
         for (&id, z) in self.used.iter().zip(self.factors.chunks_exact(self.d)) {
             for (to, from) in table.row_mut(id as usize).iter_mut().zip(z) {
@@ -138,7 +139,7 @@ impl ClickRows {
         }
     }
 
-    /// Sets the factors from a table with a row for each id.
+    /// Sets the factors from a table with one row per id.
     pub fn set(&mut self, table: ndarray::ArrayView2<'_, f64>) {
         for (&id, z) in self.used.iter().zip(self.factors.chunks_exact_mut(self.d)) {
             for (to, from) in z.iter_mut().zip(table.row(id as usize)) {
@@ -167,7 +168,7 @@ impl ClickRows {
         self.features.as_ref().map_or(0.0, ClickFeatures::penalty)
     }
 
-    /// The weights of the features, `width` for each.
+    /// The weights of the features as a table with `width` columns.
     pub fn feature_weights(&self, width: usize) -> Option<ndarray::Array2<f64>> {
         let weights = self.features.as_ref()?.weights();
         let rows = weights.chunks_exact(self.d);
@@ -179,7 +180,7 @@ impl ClickRows {
     }
 }
 
-/// Σ z zᵀ over rows of d values, a multiple of 8.
+/// Σ z zᵀ over rows of d values; d must be a multiple of 8.
 pub(super) fn gram(factors: &[f64], d: usize) -> Vec<f64> {
     let mut gram = vec![0.0; d * d];
     add_lower_gram(&mut gram, d, Strided { values: factors, stride: d });
@@ -194,7 +195,7 @@ pub(super) fn gram(factors: &[f64], d: usize) -> Vec<f64> {
 /// The ids that have pairs.
 struct Used {
     ids: Vec<u32>,
-    /// The row of each id that has one.
+    /// The row of each id; meaningless for ids without pairs.
     row: Vec<u32>,
 }
 

@@ -1,9 +1,10 @@
-//! Half a sweep over clicks: the factors of one side by conjugate gradients, given the other side's.
+//! Half a sweep over clicks: updates the factors of one side by conjugate gradients, given the factors of the other.
 //!
-//! Row u solves (α Σ b bᵀ + ridge_u + Σ w b bᵀ) z = Σ w t b + ridge_u · mean_u over the factors b of the other
-//! side; the sums with weights are over its own pairs, and the mean is that of its features. Both sides are first turned into the eigenbasis of Σ b bᵀ, which
-//! changes no product of factors. There all but the last term is diagonal, so that a step costs two products
-//! with each of the row's pairs, and few steps from the factors of the sweep before suffice.
+//! Row u solves (α Σ b bᵀ + ridge_u + Σ w b bᵀ) z = Σ w t b + ridge_u · mean_u over the factors b of the other side.
+//! The sums with weights w run over the row's own pairs, and mean_u is the prior mean from its features. Both sides are
+//! first rotated into the eigenbasis of Σ b bᵀ, which leaves ⟨a_u, b_i⟩ unchanged. In this basis every term of the
+//! matrix except the last is diagonal. A step therefore costs two inner products per pair of the row, and a few steps
+//! from the previous sweep's factors suffice.
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -17,17 +18,18 @@ use crate::interrupt::Interrupt;
 use crate::linalg::arch;
 use crate::linalg::vectors::padded_dot;
 
-/// Steps of a row in a sweep: with three, 15 sweeps rank as well as exact solutions on MovieLens 1M.
+/// Number of steps per row and sweep. With three, 15 sweeps rank as well as exact solutions on MovieLens 1M.
 const STEPS: usize = 3;
 
-/// Share of the first residual at which a row has converged.
+/// A row has converged when its squared residual, in the norm of the preconditioner, is below this share of the initial
+/// one.
 const SMALL: f64 = 1e-20;
 
-/// Rows that one task updates: few enough that the longest do not hold up the others.
+/// Number of rows that one task updates; small enough that tasks with long rows do not delay the end of the sweep.
 const TASK: usize = 16;
 
-/// Improves the factors of `own`; returns the part of the objective that they explain: the sum over rows of
-/// −z'Hz + 2h'z − ridge ‖mean‖², where h contains ridge · mean.
+/// Improves the factors of `own`. Returns by how much they reduce the objective: the sum over rows of −z'Hz + 2h'z −
+/// ridge ‖mean‖², where h contains ridge · mean.
 pub(super) fn half_sweep(
     own: &mut ClickRows,
     other: &mut ClickRows,
@@ -74,13 +76,13 @@ pub(super) fn half_sweep(
     Ok(explained.iter().sum())
 }
 
-/// The vectors of conjugate gradients.
+/// Vectors used by conjugate gradients.
 struct Scratch {
     /// The diagonal part of the matrix.
     diagonal: Vec<f64>,
     /// The ridge times the prior mean.
     pull: Vec<f64>,
-    /// 1 over the diagonal of the whole matrix.
+    /// Inverse of the whole matrix's diagonal.
     inverse: Vec<f64>,
     residual: Vec<f64>,
     direction: Vec<f64>,
@@ -209,7 +211,7 @@ fn multiply<S: Simd>(
     }
 }
 
-/// The factors of up to four partners; the first again in place of those that are missing.
+/// The factors of up to four partners. If there are fewer, the first is repeated.
 #[inline(always)]
 fn four<'a>(table: &'a [f64], partners: &[u32], d: usize) -> [&'a [f64]; PARTNERS] {
     let mut four = [&table[..0]; PARTNERS];

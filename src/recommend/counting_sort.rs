@@ -1,11 +1,11 @@
-//! Pairs sorted by row, those of one row in the order in which they were given.
+//! Stable sorting of pairs by row.
 
-/// New places of pairs that are sorted by rows.
+/// The positions of pairs after sorting by row.
 #[derive(Debug)]
 pub(super) struct ByRow {
     /// Row r has the pairs `offsets[r]..offsets[r + 1]`.
     pub offsets: Vec<usize>,
-    /// The new place of each pair.
+    /// The new position of each pair.
     slots: Vec<usize>,
 }
 
@@ -33,7 +33,7 @@ impl ByRow {
         self.offsets.windows(2).map(|ends| ends[1] - ends[0]).collect()
     }
 
-    /// The pairs' values in their new order; empty if `values` is.
+    /// The values of the pairs in sorted order; empty if `values` is empty.
     pub fn sorted<T: Copy + Default>(&self, values: &[T]) -> Vec<T> {
         let mut result = vec![T::default(); values.len()];
         for (value, &slot) in values.iter().zip(&self.slots) {

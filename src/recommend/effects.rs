@@ -1,8 +1,8 @@
-//! Linear weights that some ratings of a row share: those that a user gave on one day, or that an item got in
-//! one season (timeSVD++, Koren 2009, "Collaborative filtering with temporal dynamics", equation 9).
+//! Linear weights that groups of a row's ratings share, such as the ratings that a user gave on one day or that an item
+//! received in one season (timeSVD++, Koren 2009, "Collaborative filtering with temporal dynamics", equation 9).
 //!
-//! Each group carries a Gaussian N(z, S) over the m outputs, with the prior N(0, Σ) of its side. The update is
-//! that of a block (docs/mathematics/recommender.md#block-update) whose coefficients are 1.
+//! The weights of each group have a Gaussian posterior N(z, S) over the m outputs; all groups of a side share the prior
+//! N(0, Σ). The update is the block update (docs/mathematics/recommender.md#block-update) with all coefficients 1.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use super::prior::{indefinite, inverse};
 use crate::error::{Error, Result};
 use crate::linalg::cholesky::invert_in_place;
 
-/// Groups of ratings, each within one row of a side; none if `n` is 0.
+/// Groups of ratings. Each group lies within one row of a side. There are no groups if `n` is 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Groups<'a> {
-    /// Group of each rating, below `n`; numbered by rows.
+    /// Group of each rating, below `n`. Groups are numbered row by row.
     pub of: &'a [u32],
     /// Number of groups.
     pub n: usize,
@@ -26,12 +26,12 @@ pub struct Groups<'a> {
 pub(super) struct SortedGroups {
     /// Group of each rating, sorted by the side's rows.
     pub of: Vec<u32>,
-    /// Start of the groups of each row, then the end of the last row's.
+    /// The first group of each row, followed by the total number of groups.
     pub offsets: Vec<usize>,
 }
 
 impl SortedGroups {
-    /// `of` is sorted by rows, whose ratings start at `rows`.
+    /// Takes the groups of ratings that are already sorted by row; `rows` holds the start of each row's ratings.
     pub fn new(of: Vec<u32>, n: usize, rows: &[usize]) -> Result<Self> {
         let mut offsets = vec![0; rows.len()];
         for row in 0..rows.len() - 1 {
@@ -63,14 +63,14 @@ pub(super) struct Effects {
     log_det: f64,
 }
 
-/// Prior variance before it is learned.
+/// Prior variance at the start.
 const START_VARIANCE: f64 = 0.3;
 
-/// Addition to the variances, for weights that all agree.
+/// Added to the variances, so that Σ stays positive definite if all weights are equal.
 const FLOOR: f64 = 1e-6;
 
 impl Effects {
-    /// n groups at the mean of their prior.
+    /// Creates n groups at the prior mean.
     pub fn new(n: usize, m: usize) -> Self {
         let covariance = Array2::eye(m) * START_VARIANCE;
         Self {
@@ -87,7 +87,7 @@ impl Effects {
         self.means.len() as f64 / self.m as f64
     }
 
-    /// Σ KL(N(z, S) ‖ N(0, Σ)), with what keeps Σ from 0.
+    /// Σ KL(N(z, S) ‖ N(0, Σ)), plus a term that keeps Σ away from 0.
     pub fn divergence(&self) -> Result<f64> {
         let precision = inverse(&self.covariance)?;
         let floor = Array2::<f64>::eye(self.m) * (FLOOR * self.n());
@@ -96,7 +96,7 @@ impl Effects {
         Ok(0.5 * (trace + rest))
     }
 
-    /// The best Σ.
+    /// Sets Σ to its optimum for the current weights.
     pub fn learn_prior(&mut self) {
         self.covariance = &self.scatter / self.n().max(1.0) + Array2::<f64>::eye(self.m) * FLOOR;
     }
@@ -112,13 +112,13 @@ impl Effects {
         Array2::from_shape_fn((n, self.m), |(group, c)| self.means[group * self.m + c])
     }
 
-    /// Takes up what the updates of all rows add up to.
+    /// Stores the sums over the updates of all rows.
     pub fn take_up(&mut self, sums: EffectSums) {
         (self.scatter, self.log_det) = (sums.scatter, sums.log_det);
     }
 }
 
-/// Sums over the groups that one task updates.
+/// Sums over the groups of one task.
 #[derive(Debug, Clone)]
 pub(super) struct EffectSums {
     scatter: Array2<f64>,
@@ -136,15 +136,15 @@ impl EffectSums {
     }
 }
 
-/// The groups of some rows, as the task that updates them sees them.
+/// The part of the groups that one task updates.
 pub(super) struct OwnEffects<'a> {
     pub means: &'a mut [f64],
     pub variances: &'a mut [f64],
-    /// The number of the first group.
+    /// Index of the first group.
     pub first: usize,
 }
 
-/// Terms that groups add to the outputs of a row's ratings, and the sums over these ratings for the row's groups.
+/// Terms that groups add to the outputs of a row's ratings, and scratch memory for updating the row's groups.
 #[derive(Debug, Default)]
 pub(super) struct Shifts {
     /// Mean and variance for each rating and output, n_ratings × m.
@@ -160,7 +160,7 @@ pub(super) struct Shifts {
 }
 
 impl Shifts {
-    /// No shifts for n ratings and m outputs.
+    /// Sets the shifts of n ratings and m outputs to 0.
     pub fn clear(&mut self, n: usize, m: usize) {
         for values in [&mut self.means, &mut self.variances] {
             values.clear();
@@ -168,7 +168,8 @@ impl Shifts {
         }
     }
 
-    /// Adds the weights of each rating's group, counted from `first`.
+    /// Adds the weights of each rating's group to the rating's shifts. `means` and `variances` start with group
+    /// `first`.
     pub fn add(&mut self, groups: &[u32], first: usize, (means, variances): (&[f64], &[f64])) {
         let m = self.means.len() / groups.len().max(1);
         for (rating, &group) in groups.iter().enumerate() {
@@ -180,7 +181,7 @@ impl Shifts {
         }
     }
 
-    /// Updates the groups of a row from the bounds that were recorded of its ratings.
+    /// Updates the groups of a row from the recorded bounds of its ratings.
     pub fn update(
         &mut self,
         own: &mut OwnEffects<'_>,

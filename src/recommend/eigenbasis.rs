@@ -1,8 +1,9 @@
 //! Eigenvectors of a symmetric positive semi-definite matrix by one-sided Jacobi rotations.
 //!
-//! Rotations make the rows of V' A orthogonal (Hestenes 1958); A being symmetric, these rows are then the
-//! eigenvectors times the eigenvalues. Pairs of rows are rotated in rounds of a tournament: the pairs of a
-//! round share no row, so that threads may take them in any order.
+//! Rotations make the rows of V' A orthogonal (Hestenes 1958). Because A is symmetric, these rows
+//! are then the eigenvectors multiplied by the eigenvalues. Pairs of rows are scheduled like a
+//! round-robin tournament: the pairs of a round share no row, so threads can rotate them in any
+//! order.
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -12,13 +13,13 @@ use crate::interrupt::Interrupt;
 use crate::linalg::arch;
 use crate::linalg::vectors::padded_dot;
 
-/// Sweeps over all pairs; convergence is quadratic and takes about ten.
+/// Maximum number of sweeps over all pairs. Convergence is quadratic and takes about ten sweeps.
 const MAX_SWEEPS: usize = 40;
 
-/// Cosine of two rows that counts as orthogonal.
+/// Two rows count as orthogonal if the cosine of their angle is at most this.
 const ORTHOGONAL: f64 = 1e-13;
 
-/// Pairs of one task: a rotation takes about a microsecond.
+/// Number of pairs per task. One rotation takes about a microsecond.
 const TASK: usize = 16;
 
 /// One row of V' A and of V'.
@@ -66,11 +67,11 @@ pub(super) fn eigenbasis(
     Ok((values, rows.into_iter().flat_map(|row| row.vector).collect()))
 }
 
-/// Rotates two rows until they are orthogonal; tells whether they were not.
+/// Rotates two rows so that they become orthogonal. Returns false if they already were.
 struct Rotate<'a> {
     first: &'a mut Row,
     second: &'a mut Row,
-    /// The largest square of a row of the matrix.
+    /// The largest squared norm of a row of the matrix.
     largest: f64,
 }
 
@@ -82,7 +83,7 @@ impl WithSimd for Rotate<'_> {
         let Self { first, second, largest } = self;
         let (a, b) = (&mut first.product, &mut second.product);
         let (aa, bb, ab) = (padded_dot(a, a), padded_dot(b, b), padded_dot(a, b));
-        // A row of rounding errors has no direction.
+        // The direction of a row that consists of rounding errors is meaningless.
         if ab.abs() <= ORTHOGONAL * (aa * bb).sqrt().max(1e-13 * largest) {
             return false;
         }

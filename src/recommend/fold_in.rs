@@ -1,4 +1,5 @@
-//! Blocks of new users or items, given a fit: its own block update, the other side fixed.
+//! Computes the blocks of new users or items for a fitted model: the fit's block update, with the
+//! other side fixed.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use super::spread::{block_of, fits};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 
-/// One side of a fit as new ids of the other side meet it.
+/// The fitted side that the new ids' ratings refer to.
 #[derive(Debug, Clone, Copy)]
 pub struct FittedSide<'a> {
     /// Blocks \[p; l\], n × (k + m).
@@ -47,16 +48,17 @@ pub struct NewPrior {
     pub covariance: Array2<f64>,
 }
 
-/// Updates of the new blocks: the bounds of their ratings settle within a few.
+/// Number of updates of each new block. The bounds of its ratings converge within a few.
 const UPDATES: usize = 8;
 
-/// The blocks of new ids, n_new × (k + m); `ratings.users` are the new ids, `ratings.items` those of `other`.
+/// The blocks of new ids, n_new × (k + m). `ratings.users` holds the new ids, `ratings.items` ids
+/// of `other`.
 ///
-/// Each update is step 1 of the fit (docs/mathematics/recommender.md#block-update). The new ids do not
-/// change what is known of the others.
+/// Each update is step 1 of the fit (docs/mathematics/recommender.md#block-update). The other
+/// side's blocks do not change.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for shapes that do not fit together and ratings that cannot be used;
+/// [`Error::InvalidArgument`] if shapes do not match or ratings are invalid;
 /// [`Error::Interrupted`].
 pub fn fold_in(
     ratings: Ratings<'_>,
@@ -79,7 +81,7 @@ pub fn fold_in(
         return Err(Error::argument("model", "its arrays do not fit together"));
     }
     check_ratings(&ratings, &output.likelihood)?;
-    // Blocks of the rated items alone, numbered again in their order.
+    // Only the rated items have blocks here, renumbered in the same order.
     let mut rated: BTreeMap<u32, u32> = ratings.items.iter().map(|&item| (item, 0)).collect();
     let mut others = vec![0.0; rated.len() * layout.stride()];
     for (number, ((item, at), block)) in

@@ -1,18 +1,18 @@
-//! Factors of clicks: least squares over all pairs of users and items, observed or not.
+//! Factors of click models: least squares over all pairs of users and items, observed or not.
 //!
-//! An observed pair has a target t (1 for a like, less for another rating), every other pair the target 0
-//! with a small weight α (Hu, Koren and Volinsky 2008; in the form of Rendle, Krichene, Zhang and Koren
-//! 2022, "Revisiting the performance of iALS on item recommendation benchmarks"):
+//! An observed pair has a target t (1 for a like, less for another rating). Every other pair has the target 0, with a
+//! small weight α (Hu, Koren and Volinsky 2008; in the form of Rendle, Krichene, Zhang and Koren 2022, "Revisiting the
+//! performance of iALS on item recommendation benchmarks"):
 //!
 //! ```text
 //! min Σ_observed w (t − ⟨a_u, b_i⟩)² + α Σ_all ⟨a_u, b_i⟩² + λ Σ_u (w_u + α n_items)^½ ‖a_u‖²
 //!     + λ Σ_i (w_i + α n_users)^½ ‖b_i‖²
 //! ```
 //!
-//! with w_u and w_i the weights of a user's and an item's observed pairs. (Rendle et al. tune the exponent;
-//! with ½ one λ serves data of different sizes.) With features x of users or items, the ridge is on the
-//! distance of the factors from x B (`click_features`). Each half sweep takes a few steps of conjugate gradients
-//! in every row of one side, so that the objective falls with it; new rows are solved exactly.
+//! where w_u and w_i are the total weights of a user's and an item's observed pairs. (Rendle et al. tune the exponent;
+//! with ½, the same λ works for data of different sizes.) With features x of users or items, the ridge penalises the
+//! distance of the factors from x B (`click_features`). Each half sweep makes a few conjugate gradient steps in every
+//! row of one side, which decreases the objective. New rows are solved exactly.
 
 use ndarray::{Array2, ArrayView2};
 use pulp::{Simd, WithSimd};
@@ -49,7 +49,7 @@ impl InteractionFit {
     /// Checks the pairs and starts from random factors.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming what cannot be used.
+    /// [`Error::InvalidArgument`] naming the invalid argument.
     pub fn new(pairs: Interactions<'_>, settings: InteractionSettings) -> Result<Self> {
         settings.check()?;
         pairs.check()?;
@@ -73,11 +73,11 @@ impl InteractionFit {
         Ok(Self { settings, users, items, squares, objective: f64::INFINITY })
     }
 
-    /// Pulls the factors of users and items towards regressions on features, with the ridge η on their
-    /// weights, in units of the mean ridge of a row.
+    /// Pulls the factors of users and items towards regressions on features. The ridge on the regression weights is η
+    /// times the mean ridge of a row.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming what cannot be used; [`Error::Interrupted`].
+    /// [`Error::InvalidArgument`] naming the invalid argument; [`Error::Interrupted`].
     pub fn with_features(
         mut self,
         features: [Option<Features<'_>>; 2],
@@ -101,10 +101,10 @@ impl InteractionFit {
         Ok(self)
     }
 
-    /// Starts from given factors of all users and items instead.
+    /// Starts from the given factors of all users and items instead of random ones.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if they have another shape; [`Error::Interrupted`].
+    /// [`Error::InvalidArgument`] if their shapes do not match; [`Error::Interrupted`].
     pub fn start_from(
         mut self,
         users: ArrayView2<'_, f64>,
@@ -121,13 +121,13 @@ impl InteractionFit {
         Ok(self)
     }
 
-    /// The weights of the features of users and of items, a row for each feature.
+    /// The weights of the features of users and of items, with one row per feature.
     pub fn feature_weights(&self) -> [Option<Array2<f64>>; 2] {
         let width = self.settings.n_components;
         [self.users.feature_weights(width), self.items.feature_weights(width)]
     }
 
-    /// The factors of users and items, a row for each; 0 for ids without pairs.
+    /// The factors of users and items, with one row per id; 0 for ids without pairs.
     pub fn factors(&self) -> (Array2<f64>, Array2<f64>) {
         let width = self.settings.n_components;
         (self.users.table(width), self.items.table(width))
@@ -139,7 +139,7 @@ impl Solver for InteractionFit {
         let Self { settings, users, items, .. } = self;
         half_sweep(users, items, settings, interrupt)?;
         let user_ridge = users.penalty(|weight| settings.ridge_of(weight, items.n_ids));
-        // Given the users, the terms with b_i add up to minus what the items explain.
+        // For fixed users, the terms that contain b_i sum to −`explained`.
         let explained = half_sweep(items, users, settings, interrupt)?;
         let feature_ridge = users.feature_penalty() + items.feature_penalty();
         let objective = self.squares - explained + user_ridge + feature_ridge;
@@ -155,13 +155,13 @@ impl Solver for InteractionFit {
     }
 }
 
-/// Factors of new users, n_new × d, from the factors of the items: the same least squares, solved exactly.
+/// Factors of new users, n_new × d, from the factors of the items: the same least-squares problem, solved exactly.
 ///
 /// `pairs.n_items` must be the rows of `items`, and `gram` their [`factor_gram`]. `means` has the prior mean of
 /// each new user, which is also the result for users without pairs; none is 0.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming what cannot be used; [`Error::Interrupted`].
+/// [`Error::InvalidArgument`] naming the invalid argument; [`Error::Interrupted`].
 pub fn fold_in_interactions(
     pairs: Interactions<'_>,
     (items, gram): (ArrayView2<'_, f64>, ArrayView2<'_, f64>),
@@ -220,8 +220,8 @@ pub fn factor_gram(factors: ArrayView2<'_, f64>) -> Array2<f64> {
     Array2::from_shape_fn((width, width), |(row, column)| gram[row * d + column])
 }
 
-/// The exact factors of one row, whose prior mean `z` holds before: the matrix, which holds α Σ b bᵀ, becomes
-/// that of its equations.
+/// Solves for the exact factors of one row. On entry `z` holds the prior mean and the matrix holds α Σ b bᵀ. On return
+/// `z` holds the factors; the matrix is overwritten.
 struct Solve<'a> {
     rows: &'a ClickRows,
     row: usize,
@@ -249,7 +249,7 @@ impl WithSimd for Solve<'_> {
             padded_axpy(z, w * t, b);
         }
         for at in 0..d {
-            // The padding of the factors is 0 everywhere: with a ridge it stays 0.
+            // The padding of the factors is 0 everywhere, and the ridge keeps it 0.
             matrix[at * d + at] += ridge;
         }
         solve_semidefinite(matrix, z);

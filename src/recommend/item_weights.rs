@@ -1,7 +1,7 @@
-//! Item-item models of clicks: how much a click on one item speaks for another.
+//! Item-item models of clicks: how much a click on one item adds to the score of another.
 //!
-//! Both score item i for a user by Σ over the user's clicks j of W_ji, and keep the largest entries of each
-//! row of W:
+//! Both models score item i for a user by the sum of W_ji over the user's clicks j, and keep the largest entries of
+//! each row of W:
 //!
 //! - the item graph, W = D^-½ R' E^-1 R D^-½ with R the clicks and D and E the diagonal matrices of the
 //!   counts of items and users: two steps on the graph of clicks, the linear filter of GF-CF (Shen et al.,
@@ -18,7 +18,7 @@ use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Factor;
 use crate::memory::require;
 
-/// Weights of pairs of items: row j has what a click on j adds to the scores.
+/// Weights of pairs of items: row j holds the amounts that a click on item j adds to the scores.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ItemWeights {
     /// Row j has the entries `offsets[j]..offsets[j + 1]`.
@@ -68,10 +68,10 @@ impl Side {
 }
 
 impl Clicks {
-    /// Sorts clicks of users on items, with the value of each.
+    /// Sorts the clicks, which have a user, an item and a value each, by user and by item.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for arrays that do not fit together.
+    /// [`Error::InvalidArgument`] if the arrays do not match.
     pub fn new(
         users: &[u32],
         items: &[u32],
@@ -90,7 +90,8 @@ impl Clicks {
         Ok(Self { by_user, by_item: Side::new(items, users, values, n_items) })
     }
 
-    /// Σ over the users of an item of share(user) R_uj R_u, added to `sums`; `touched` gets what is not 0.
+    /// Adds Σ share(u) R_uj R_u, over the users u of `item` (j), to `sums`. Indices of nonzero sums are added to
+    /// `touched`.
     fn add_products(
         &self,
         item: usize,
@@ -109,7 +110,7 @@ impl Clicks {
         }
     }
 
-    /// The item graph, `n_kept` entries in a row at most.
+    /// The item graph, with at most `n_kept` entries per row.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
@@ -141,10 +142,10 @@ impl Clicks {
         Ok(ItemWeights::of(rows))
     }
 
-    /// The item regression among the items of `head`, `n_kept` entries in a row at most.
+    /// The item regression among the items of `head`, with at most `n_kept` entries per row.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for settings that cannot be used; [`Error::Interrupted`].
+    /// [`Error::InvalidArgument`] for invalid settings; [`Error::Interrupted`].
     pub fn item_regression(
         &self,
         head: &[u32],
@@ -168,7 +169,7 @@ impl Clicks {
             .par_chunks_exact(stride)
             .enumerate()
             .map(|(own, row)| {
-                // P is symmetric: its row is its column.
+                // P is symmetric, so a row is also a column.
                 let weight = |other: usize| -row[other] / inverse[other * stride + other];
                 let others = (0..n).filter(|other| *other != own);
                 let mut row: Vec<_> =
@@ -183,7 +184,7 @@ impl Clicks {
         Ok(ItemWeights::of(rows))
     }
 
-    /// R'R of some items, its rows `stride` apart.
+    /// R'R for some items; consecutive rows are `stride` values apart.
     fn gram_of(&self, head: &[u32], stride: usize, interrupt: &Interrupt) -> Result<Vec<f64>> {
         let n_items = self.by_item.n();
         if head.iter().any(|&item| item as usize >= n_items) {
@@ -221,7 +222,7 @@ impl ItemWeights {
     }
 }
 
-/// Keeps the entries of the largest absolute value, of equal ones those of the first items.
+/// Keeps the n entries of largest absolute value. Among equal ones, the first items win.
 fn keep_largest(row: &mut Vec<(u32, f32)>, n: usize) {
     if row.len() > n {
         let order =

@@ -7,21 +7,20 @@
 //! o_c = b_c + l_uc + l_ic + Σ_r U_rc p_ur q_ir
 //! ```
 //!
-//! where a side's block z = \[p; l\] collects what the basis and the linear weights say of one user or
-//! item: its own part plus that of its features. (Pairs inside a side depend on that side alone and
-//! are part of its linear weights.) Instead of a point, each block carries a Gaussian N(z, S); its prior,
-//! a regression on the side's features and a full covariance, is learned. The logistic terms are bounded
-//! by the quadratic of Jaakkola and Jordan (2000), so that every step has a closed form
-//! (docs/mathematics/recommender.md):
+//! where the block z = \[p; l\] of a user or item combines its entries in the basis and in the linear weights: its own
+//! plus those of its features. (Products of two features of the same side depend on that side alone and are part of its
+//! linear weights.) Each block has a Gaussian distribution N(z, S) instead of a point estimate. Its prior is learned: a
+//! regression on the side's features, with a full covariance. The logistic terms are bounded by the quadratic of
+//! Jaakkola and Jordan (2000), so that every step has a closed form (docs/mathematics/recommender.md):
 //!
-//! 1. the blocks of one side, given the other (rows are independent);
-//! 2. the priors;
-//! 3. bases back to one length, their scale into U;
-//! 4. U and b: a convex quadratic inside the ball Ω(U) ≤ τ.
+//! 1. update the blocks of one side, given the other (rows are independent);
+//! 2. update the priors;
+//! 3. rescale the bases to a common length and move their scales into U;
+//! 4. update U and b by minimising a convex quadratic over the ball Ω(U) ≤ τ.
 //!
-//! Predictions use the means alone, so the result is a plain multi-output factorization machine. The
-//! objective (an upper bound on −log evidence) has no dual: a run reports
-//! [`Progress::Objective`](crate::run::Progress::Objective) and its trace has no certificate.
+//! Predictions use only the means, so the result is an ordinary multi-output factorization machine. The objective (an
+//! upper bound on −log evidence) has no dual: a run reports [`Progress::Objective`](crate::run::Progress::Objective)
+//! and its trace has no certificate.
 
 mod blend;
 mod block;

@@ -1,4 +1,5 @@
-//! The output layer given the blocks: min Σ_c ½ w_cᵀ Q_c w_c − h_cᵀ w_c over w_c = (U_c, b_c), Ω(U) ≤ τ.
+//! Fits the output layer for given blocks: min Σ_c ½ w_cᵀ Q_c w_c − h_cᵀ w_c over w_c = (U_c, b_c),
+//! Ω(U) ≤ τ.
 
 use ndarray::{Array1, Array2, s};
 
@@ -11,7 +12,7 @@ use crate::error::Result;
 /// U and b, with the precision of a Gaussian likelihood.
 #[derive(Debug, Clone)]
 pub(super) struct OutputLayer {
-    /// U by outputs, m × k.
+    /// U, with one row per output, m × k.
     pub weights: Array2<f64>,
     /// b.
     pub intercept: Vec<f64>,
@@ -19,10 +20,10 @@ pub(super) struct OutputLayer {
     pub precision: f64,
 }
 
-/// Iterations of the projected gradient; the problem has k + 1 unknowns per output.
+/// Number of projected gradient iterations; the problem has k + 1 unknowns per output.
 const ITERATIONS: usize = 200;
 
-/// Restates the quadratic for bases that were divided by `scale`.
+/// Transforms the quadratic to bases that were divided by `scale`.
 pub(super) fn rescale(sums: &mut SweepSums, scale: &[f64]) {
     let k = scale.len();
     let n_pairs = sums.curvature.ncols() - k - 1;
@@ -61,7 +62,7 @@ impl Quadratic {
             q[(k, r)] = curvature[n_pairs + r];
         }
         q[(k, k)] = curvature[n_pairs + k];
-        // The slopes were taken around the intercept in use.
+        // The slopes were computed at the current intercept.
         let mut h: Array1<f64> = sums.slope.row(c).to_owned();
         for r in 0..=k {
             h[r] += intercept * curvature[n_pairs + r];
@@ -69,13 +70,14 @@ impl Quadratic {
         Self { q, h }
     }
 
-    /// An upper bound on the curvature: the largest sum of a row's absolute values.
+    /// An upper bound on the curvature: the largest row sum of absolute values.
     fn lipschitz(&self) -> f64 {
         self.q.rows().into_iter().map(|row| row.mapv(f64::abs).sum()).fold(0.0, f64::max)
     }
 }
 
-/// Fits U and b: directly where the ball is slack, by FISTA with the exact projection where it is not.
+/// Fits U and b: directly if the unconstrained solution is inside the ball, otherwise by FISTA with
+/// the exact projection.
 pub(super) fn fit_output(
     layer: &mut OutputLayer,
     sums: &SweepSums,
@@ -97,7 +99,7 @@ pub(super) fn fit_output(
         projected
     };
     let projected = project(&free);
-    // A projection leaves what is inside alone, to the bit.
+    // Projecting a point that is inside the ball leaves it unchanged bit for bit.
     let solution =
         if projected == free { free } else { projected_gradient(&quadratics, projected, project) };
     layer.weights.assign(&solution.slice(s![.., ..k]));
@@ -105,7 +107,7 @@ pub(super) fn fit_output(
     Ok(())
 }
 
-/// FISTA on the sum of the quadratics from `w`, a row for each output.
+/// FISTA on the sum of the quadratics. Starts from `w`, which has one row per output.
 fn projected_gradient(
     quadratics: &[Quadratic],
     mut w: Array2<f64>,

@@ -1,4 +1,4 @@
-//! The Gaussian of one block, given what its ratings add up to.
+//! The Gaussian posterior of one block, given the sums over its ratings.
 
 use ndarray::Array2;
 
@@ -10,16 +10,17 @@ use crate::error::Result;
 use crate::linalg::cholesky::invert_in_place;
 use crate::linalg::vectors::dot_in_order;
 
-/// The prior of one row: the precision, shared by all, and the precision times the row's mean.
+/// The prior of one row: the precision, which all rows share, and the precision times the row's
+/// mean.
 #[derive(Clone, Copy)]
 pub(super) struct RowPrior<'a> {
     pub precision: &'a Array2<f64>,
     pub pulled: &'a [f64],
 }
 
-/// The normal equations of one block, as scratch; then their solution.
+/// Scratch memory for the normal equations of one block and for their solution.
 pub(super) struct Posterior {
-    /// The precision, then the covariance, by rows.
+    /// The precision; after solving, the covariance. Stored by rows.
     matrix: Vec<f64>,
     vector: Vec<f64>,
     mean: Vec<f64>,
@@ -31,8 +32,8 @@ impl Posterior {
         Self { matrix: vec![0.0; d * d], vector: vec![0.0; d], mean: vec![0.0; d] }
     }
 
-    /// Solves for the block, N(z, S) with S = (prior precision + curvature)⁻¹, and adds its share of the
-    /// output layer's quadratic.
+    /// Computes the block's distribution N(z, S), with S = (prior precision + curvature)⁻¹, and
+    /// adds the block's share of the output layer's quadratic.
     pub fn solve(
         &mut self,
         row: &RowSums,
@@ -54,7 +55,7 @@ impl Posterior {
         Ok(())
     }
 
-    /// Stores mean and covariance in the block.
+    /// Writes the mean and the covariance to the block.
     fn write(&self, layout: BlockLayout, block: &mut [f64]) {
         let BlockLayout { k, m, k_pad, .. } = layout;
         let (z, d) = (&self.mean, layout.d());
@@ -74,7 +75,8 @@ impl Posterior {
         }
     }
 
-    /// The prior's precision plus the curvature of the ratings' bounds, and their slopes.
+    /// Assembles the normal equations: the prior plus the curvature and the slopes of the ratings'
+    /// bounds.
     fn assemble(&mut self, row: &RowSums, output: &PackedOutput<'_>, prior: RowPrior<'_>) {
         let BlockLayout { k, m, k_pad, .. } = output.layout;
         let (d, long) = (output.layout.d(), output.layout.moments());
@@ -106,7 +108,8 @@ impl Posterior {
     }
 }
 
-/// The ratings' share of the quadratic in (U_c, b_c), at the curvatures just used (still a bound).
+/// Adds the ratings' share of the quadratic in (U_c, b_c). Uses the same curvatures as the update,
+/// so it is still a bound.
 fn add_output_sums(row: &RowSums, layout: BlockLayout, block: &[f64], totals: &mut SweepSums) {
     let BlockLayout { k, m, k_pad, pairs, .. } = layout;
     let (p, l) = (&block[layout.p()], &block[layout.l()]);
@@ -123,7 +126,8 @@ fn add_output_sums(row: &RowSums, layout: BlockLayout, block: &[f64], totals: &m
         for r in 0..k {
             let at = c * k_pad + r;
             curvature[pairs + r] += p[r] * omega_q[r];
-            // κ − ω(l + l') = pull + ω b − ω l; the intercept is re-fitted with U.
+            // κ − ω(l + l') = pull + ω b − ω l. The intercept b is not subtracted, because it is
+            // fitted again with U.
             slope[r] +=
                 p[r] * (row.pull_q[at] - l * omega_q[r] - row.omega_x[at]) - x[at] * omega_q[r];
         }

@@ -1,4 +1,4 @@
-//! The prior of one side's blocks: a regression on features, and a full covariance; both learned.
+//! The prior of one side's blocks: a regression on features and a full covariance, both learned.
 
 use ndarray::{Array1, Array2, Axis, Zip};
 
@@ -11,18 +11,18 @@ use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::{self, Inverse};
 use crate::linalg::products;
 
-/// Features of one side's rows, one row each.
+/// Features of one side, with one row per user or item.
 pub type Features<'a> = Csr<'a, f64>;
 
-/// Conjugate gradient steps per sweep: the sweeps themselves continue them.
+/// Number of conjugate gradient steps per sweep. The next sweep continues from the result.
 const CG_STEPS: usize = 5;
 
-/// How the prior of a side is learned.
+/// Settings for learning the prior of a side.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PriorSettings {
     /// Whether B has a column for the number of ratings.
     pub popularity: bool,
-    /// Ridge η on the features' weights, in units of the covariance.
+    /// Ridge η on the features' weights, relative to the covariance.
     pub ridge: f64,
     /// Over-relaxation of the means when there are features.
     pub relaxation: f64,
@@ -44,28 +44,28 @@ pub(super) struct Prior<'a> {
     fitted: Array2<f64>,
     /// η Aᵀ F Fᵀ A, the ridge on the features' weights.
     ridge: Array2<f64>,
-    /// The mean of log(1 + ratings), from which B counts it.
+    /// The mean of log(1 + ratings), which B subtracts.
     centre: f64,
     settings: PriorSettings,
-    /// Divisor of the covariance: n, and the features' weights as far as the data determine them,
-    /// tr F Fᵀ (F Fᵀ + η I)⁻¹. Their own prior, N(0, Σ/η), has them speak on Σ, too.
+    /// Degrees of freedom, which divide the scatter to give the covariance: n plus the effective number of features'
+    /// weights, tr F Fᵀ (F Fᵀ + η I)⁻¹. The weights count because their own prior, N(0, Σ/η), depends on Σ too.
     degrees: f64,
-    /// Addition to the scatter's diagonal: a small one for blocks that all agree, and a scale
-    /// for the degrees beyond n, without which the covariance would go to 0 with the sweeps.
+    /// Added to the scatter's diagonal: a small term, needed if all blocks are equal, and a term for the degrees of
+    /// freedom beyond n, without which the covariance would shrink to 0 over the sweeps.
     floor: Array1<f64>,
-    /// Σ log of all scales that the bases were divided by: the degrees beyond n are counted in the scale of
-    /// the start, or rescaling the bases would change the objective.
+    /// Sum of the logarithms of all scales by which the bases were divided. The degrees of freedom beyond n are
+    /// measured in the initial scale; otherwise, rescaling the bases would change the objective.
     log_scale: f64,
 }
 
-/// The prior of an id that had no part in the fit.
+/// The learned prior, for ids that were not part of the fit.
 #[derive(Debug, Clone)]
 pub struct LearnedPrior {
     /// Y₀, 1 or 2 × (k + m).
     pub base: Array2<f64>,
-    /// The mean of log(1 + ratings), which the second row of Y₀ is counted from.
+    /// The mean of log(1 + ratings), to be subtracted before multiplying by the second row of Y₀.
     pub centre: f64,
-    /// Y, a row for each feature.
+    /// Y, with one row per feature.
     pub features: Option<Array2<f64>>,
     /// Σ.
     pub covariance: Array2<f64>,
@@ -90,8 +90,8 @@ impl<'a> Prior<'a> {
         let (mut base, mut centre) = (Array2::ones((n, 1 + usize::from(popularity))), 0.0);
         if popularity {
             let logs: Vec<f64> = counts.iter().map(|&count| (count as f64).ln_1p()).collect();
-            // An id without ratings (known by its features) counts as an average one: the weight
-            // was learned from ids with ratings and must not be extrapolated to none.
+            // An id without ratings (known only by its features) counts as an average one. The weight was learned from
+            // ids with ratings and must not be extrapolated to zero ratings.
             let rated = counts.iter().filter(|&&count| count > 0).count().max(1) as f64;
             centre = logs.iter().sum::<f64>() / rated;
             let logs: Vec<f64> =
@@ -125,7 +125,7 @@ impl<'a> Prior<'a> {
         })
     }
 
-    /// A prior that is known: the mean of each row, and the covariance.
+    /// A fixed prior with the given mean of each row and the given covariance.
     pub fn known(mean: Array2<f64>, covariance: Array2<f64>) -> Self {
         let (n, d) = mean.dim();
         Self {
@@ -145,7 +145,7 @@ impl<'a> Prior<'a> {
         }
     }
 
-    /// The learned prior in the form that other ids need.
+    /// The learned prior, in a form that applies to new ids.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
@@ -177,7 +177,7 @@ impl<'a> Prior<'a> {
         inverse(&self.covariance)
     }
 
-    /// The part of the objective that depends on the blocks' means `z` and covariances, but for Σ ½ log det S.
+    /// The part of the objective that depends on the blocks' means `z` and covariances, except for Σ ½ log det S.
     pub fn cost(&self, z: &Array2<f64>, covariance_sum: &Array2<f64>) -> Result<f64> {
         let precision = self.precision()?;
         let trace = (&precision.matrix * &self.scatter(z, covariance_sum)).sum();
@@ -186,7 +186,8 @@ impl<'a> Prior<'a> {
         Ok(cost + (self.degrees - n) * self.log_scale)
     }
 
-    /// Σ_a S_a plus what the blocks' means and the features' weights cost: the best covariance, times its degrees of freedom.
+    /// Σ_a S_a plus the scatter of the blocks' means around the prior means and the ridge on the features' weights.
+    /// This is the optimal covariance times its degrees of freedom.
     fn scatter(&self, z: &Array2<f64>, covariance_sum: &Array2<f64>) -> Array2<f64> {
         let residual = z - &self.mean;
         let mut scatter = residual.t().dot(&residual) + covariance_sum + &self.ridge;
@@ -218,7 +219,8 @@ impl<'a> Prior<'a> {
         Ok(())
     }
 
-    /// From the weights in use to better ones: conjugate gradients on the features', then the best base.
+    /// Computes a step from the current weights to better ones: conjugate gradient steps for the features' weights,
+    /// then the optimal base weights.
     fn step(&self, z: &Array2<f64>, interrupt: &Interrupt) -> Result<Step> {
         let ridge = self.settings.ridge;
         let mut dual = Array2::zeros((0, z.ncols()));
@@ -231,7 +233,7 @@ impl<'a> Prior<'a> {
             rest = rest - &self.fitted - &fitted;
         }
         let mut gram = self.base.t().dot(&self.base);
-        // A side whose rows all have equally many ratings has a second column of zeros.
+        // If all rows of a side have the same number of ratings, the second column is all zeros.
         gram.diag_mut().mapv_inplace(|g| g + 1e-9 * z.nrows() as f64);
         let best = inverse(&gram)?.matrix.dot(&self.base.t().dot(&rest));
         let base_weights = best - &self.base_weights;
@@ -242,7 +244,7 @@ impl<'a> Prior<'a> {
         Ok(Step { base_weights, dual, fitted, mean })
     }
 
-    /// How far to go along a step: over-relaxed, but never so far that the objective rises.
+    /// How far to go along a step: over-relaxed, but never far enough to increase the objective.
     fn length(&self, step: &Step, z: &Array2<f64>) -> Result<f64> {
         let PriorSettings { ridge, relaxation, .. } = self.settings;
         if self.features.is_none() {
@@ -258,11 +260,11 @@ impl<'a> Prior<'a> {
         if slope >= 0.0 || curvature <= 0.0 {
             return Ok(0.0);
         }
-        // The quadratic along the step falls up to twice the distance of its minimum.
+        // The quadratic along the step is below its starting value up to twice the distance to its minimum.
         Ok(relaxation.min(-1.9 * slope / curvature))
     }
 
-    /// Divides the factors' part of everything by `scale`.
+    /// Divides the factors' part of all quantities by `scale`.
     pub fn rescale(&mut self, scale: &[f64]) {
         let factor = |slot: usize| scale.get(slot).copied().unwrap_or(1.0);
         let Self { mean, base_weights, dual, fitted, .. } = self;
@@ -283,7 +285,7 @@ impl<'a> Prior<'a> {
     }
 }
 
-/// Additions to all weights of a prior's mean, and to the mean itself.
+/// Changes of all weights of the prior mean, and of the mean itself.
 struct Step {
     base_weights: Array2<f64>,
     dual: Array2<f64>,
@@ -291,7 +293,7 @@ struct Step {
     mean: Array2<f64>,
 }
 
-/// tr F Fᵀ (F Fᵀ + ridge I)⁻¹ from its products with a few vectors of signs (Hutchinson 1989).
+/// tr F Fᵀ (F Fᵀ + ridge I)⁻¹, estimated from products with a few random vectors of signs (Hutchinson 1989).
 fn determined(f: &Features<'_>, ridge: f64, interrupt: &Interrupt) -> Result<f64> {
     let mut rng = Pcg64Mcg::seed_from_u64(0);
     let mut sign = || if rng.random::<bool>() { 1.0 } else { -1.0 };
@@ -301,13 +303,14 @@ fn determined(f: &Features<'_>, ridge: f64, interrupt: &Interrupt) -> Result<f64
     Ok(((&probes * &image).sum() / PROBES as f64).max(0.0))
 }
 
-/// Vectors of signs; the error of the trace is a few per cent, and what follows from it far less.
+/// Number of random vectors of signs. The error of the trace is a few per cent, and its effect on the fit is far
+/// smaller.
 const PROBES: usize = 16;
 
-/// Addition to the variances, for blocks that all agree.
+/// Added to the variances, in case all blocks are equal.
 const FLOOR: f64 = 1e-6;
 
-/// The variance, in units of the random start, that a degree of freedom of the features stands for.
+/// Variance, in units of the random start, that each degree of freedom of the features' weights adds.
 const SCALE: f64 = 0.02;
 
 /// F Fᵀ B.
@@ -320,10 +323,11 @@ fn shaped(shape: (usize, usize), values: Vec<f64>) -> Result<Array2<f64>> {
     Array2::from_shape_vec(shape, values).map_err(|error| Error::Numerical(error.to_string()))
 }
 
-/// A few conjugate gradient steps from 0 on (F Fᵀ + ridge I) A = B, all columns at once.
+/// A few conjugate gradient steps on (F Fᵀ + ridge I) A = B, starting at 0, on all columns at once.
 ///
-/// In the inner product of F Fᵀ each step is the best one of what is to be minimised, ½‖B − F Fᵀ A‖² +
-/// ½ ridge ⟨A, F Fᵀ A⟩; in the plain one, of another function, and the objective might rise.
+/// With the inner product of F Fᵀ, each step is optimal for the function to be minimised, ½‖B − F Fᵀ A‖² + ½ ridge ⟨A,
+/// F Fᵀ A⟩. With the standard inner product, it would be optimal for a different function, and the objective might
+/// increase.
 fn ridge_step(
     f: &Features<'_>,
     b: Array2<f64>,
@@ -331,7 +335,7 @@ fn ridge_step(
     interrupt: &Interrupt,
 ) -> Result<Array2<f64>> {
     let inner = |x: &Array2<f64>, y: &Array2<f64>| (x * y).sum_axis(Axis(0));
-    // Columns that are solved to rounding stay as they are.
+    // Columns that are solved up to rounding do not change.
     let ratio = |x: &Array1<f64>, y: &Array1<f64>, solved: &Array1<f64>| {
         Zip::from(x).and(y).and(solved).map_collect(
             |&x, &y, &solved| {
@@ -365,7 +369,7 @@ pub(super) fn inverse(a: &Array2<f64>) -> Result<Inverse> {
     cholesky::invert(a).ok_or_else(indefinite)
 }
 
-/// The error for an inverse that does not exist.
+/// The error returned if a matrix has no inverse.
 pub(super) fn indefinite() -> Error {
     let message =
         "a covariance is no longer positive definite; use fewer components or less weight";

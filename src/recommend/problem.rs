@@ -15,22 +15,23 @@ pub struct Ratings<'a> {
     pub items: &'a [u32],
     /// Value of each rating: a level 0..m for ordinal ratings, any number for regression.
     pub values: &'a [f64],
-    /// Weight of each rating; empty where all count alike.
+    /// Weight of each rating; empty if all have the same weight.
     pub weights: &'a [f64],
     /// Number of users.
     pub n_users: usize,
     /// Number of items.
     pub n_items: usize,
-    /// Groups of a user's ratings, and of an item's, each with its linear weights.
+    /// Groups of ratings that share linear weights: groups within users' ratings, and within items'
+    /// ratings.
     pub groups: [Groups<'a>; 2],
 }
 
-/// How ratings follow from outputs.
+/// The distribution of ratings, given the outputs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Likelihood {
-    /// Ordinal McRank (docs/mathematics/recommender.md#ordinal-reduction): output c is the log-odds of level ≤ c, one
-    /// logistic term per threshold, each weighted by its entry (the terms of one rating are not
-    /// independent evidence).
+    /// Ordinal McRank (docs/mathematics/recommender.md#ordinal-reduction): output c is the log-odds
+    /// of level ≤ c. There is one logistic term per threshold, each weighted by its entry here,
+    /// because the terms of one rating are not independent evidence.
     Ordinal(Vec<f64>),
     /// One output, Gaussian with a learned precision.
     Gaussian,
@@ -49,32 +50,32 @@ impl Likelihood {
 /// Settings of the variational fit.
 #[derive(Debug, Clone)]
 pub struct VariationalSettings<'a> {
-    /// Number of bases k; superfluous ones shrink to zero.
+    /// Number of bases k. Superfluous bases shrink to zero.
     pub n_components: usize,
     /// The likelihood.
     pub likelihood: Likelihood,
     /// Penalty Ω on the output layer.
     pub penalty: &'a dyn Penalty,
-    /// Radius τ of its ball; infinity for none.
+    /// Radius τ of the ball Ω(U) ≤ τ; infinity for no constraint.
     pub radius: f64,
     /// Ridge on U.
     pub output_ridge: f64,
-    /// Sweeps before U (and with it the ball) and the priors are learned: earlier, bases are pruned
-    /// before they have formed.
+    /// Number of sweeps before U (and with it the ball) and the priors are learned. If they are
+    /// learned earlier, bases are pruned before they have formed.
     pub hold: usize,
     /// Ridge of the features' weights, in units of the prior covariance.
     pub feature_ridge: f64,
     /// Over-relaxation of the prior means when there are features.
     pub relaxation: f64,
-    /// Whether the prior means have a term in the logarithm of the number of ratings.
+    /// Whether the prior means depend on the logarithm of the number of ratings.
     pub popularity: bool,
-    /// Share of the objective below which a sweep's gain ends the fit.
+    /// The fit ends when a sweep gains at most this share of the objective.
     pub tol: f64,
     /// Seed of the random start.
     pub seed: u64,
 }
 
-/// The means of a fit: a plain two-sided factorization machine.
+/// The means of a fit, which form an ordinary two-sided factorization machine.
 #[derive(Debug, Clone)]
 pub struct Factors {
     /// Blocks \[p; l\] of the users, n_users × (k + m).

@@ -1,4 +1,5 @@
-//! The best items of many users at once: scores of all items in single precision, and the largest of them.
+//! Finds the best items for many users at once: scores all items in single precision and selects
+//! the largest scores.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -10,14 +11,14 @@ use super::scores::{PANEL, Part, Products, add_scores};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 
-/// Items that a user is not to get.
+/// Items that must not be recommended to each user.
 #[derive(Debug, Clone, Copy)]
 pub struct Excluded<'a> {
-    /// Start of the items of each user in `items`, then the end of the last user's.
+    /// Start of each user's items in `items`, followed by the end of the last user's items.
     pub offsets: &'a [i64],
     /// The items.
     pub items: &'a [i32],
-    /// Whether an item may be recommended at all; all may if it is empty.
+    /// Whether each item may be recommended to anyone; empty if all may.
     pub allowed: &'a [bool],
 }
 
@@ -38,11 +39,11 @@ impl Scorer for &[Part] {
     }
 }
 
-/// The largest scores of each user, best first, ties in the order of the items: n items and scores for each,
-/// with the item −1 where there are no more.
+/// The n best items of each user with their scores, best first. Ties are in the order of the items.
+/// If a user has fewer than n items, the remaining ones are −1.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for arrays that do not fit together; [`Error::Interrupted`].
+/// [`Error::InvalidArgument`] if the arrays do not match; [`Error::Interrupted`].
 pub fn best_items<T: Scorer>(
     scorer: &T,
     (n_users, n_items): (usize, usize),
@@ -123,12 +124,12 @@ fn order(a: &(f32, u32), b: &(f32, u32)) -> Ordering {
     b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
 }
 
-/// The n largest scores above −∞ and their places, best first.
+/// The n largest scores above −∞ and their indices, best first.
 fn largest(scores: &[f32], n: usize, best: &mut Vec<(f32, u32)>) {
     best.clear();
     let (room, mut limit) = (4 * n, f32::NEG_INFINITY);
     for (panel, scores) in scores.chunks(PANEL).enumerate() {
-        // A whole panel at a time: after the first few hardly one holds a candidate.
+        // Skips whole panels: after the first few, almost none contains a candidate.
         if !scores.iter().fold(false, |any, score| any | (*score > limit)) {
             continue;
         }

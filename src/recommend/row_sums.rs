@@ -1,4 +1,4 @@
-//! The inner loops of a sweep: what the ratings of one row add up to.
+//! The inner loops of a sweep: sums over the ratings of one row.
 //!
 //! With s_c = Σ_r U_cr p_r q_r, the second moment of an output is
 //!
@@ -6,7 +6,7 @@
 //! E[o_c²] = (E o_c)² + v_c + v'_c + 2⟨U_c, q∘x_c + p∘x'_c⟩ + ⟨U_c U_cᵀ, E[ppᵀ]∘E[qqᵀ]⟩ − s_c²
 //! ```
 //!
-//! Letters (a prime or `other` marks the partner: the item of a user's rating, the user of an item's):
+//! Letters (a prime or `other` marks the partner: the item if the row is a user, the user if it is an item):
 //!
 //! | letter | in the code | meaning |
 //! |---|---|---|
@@ -30,17 +30,17 @@ use super::tiles::{OUTPUTS, PARTNERS, add_weighted, dots};
 use crate::linalg::vectors::{padded_axpy, padded_dot};
 use crate::linalg::{arch, exp_minus};
 
-/// Ratings whose moments are taken together: their curvatures are a loop over contiguous values that
-/// vectorises, and one logarithm serves them all.
+/// Number of ratings whose moments are computed together. The loop for their curvatures then runs over contiguous
+/// values, so it vectorises, and takes one logarithm for the whole group.
 const GROUP: usize = 64;
 
-/// The output layer in the form that the inner loops want.
+/// The output layer, stored as the inner loops read it.
 pub(super) struct PackedOutput<'a> {
     pub layout: BlockLayout,
     likelihood: &'a Likelihood,
     pub precision: f64,
     intercept: &'a [f64],
-    /// U by outputs, each row padded.
+    /// U, with one padded row per output.
     pub weights: Vec<f64>,
     /// U_cr U_cs packed, off-diagonal entries doubled.
     products: Vec<f64>,
@@ -65,13 +65,13 @@ impl<'a> PackedOutput<'a> {
     }
 }
 
-/// Sums over the ratings of one row; everything the update and the output layer need follows from them.
+/// Sums over the ratings of one row. The updates of the block and of the output layer are computed from them.
 pub(super) struct RowSums {
     /// U_c ∘ p, m × k.
     up: Vec<f64>,
     /// 2 U_c ∘ x_c, then U_c U_cᵀ ∘ E\[p pᵀ\], m × (k + pairs): the coefficients of q and E\[q qᵀ\].
     second: Vec<f64>,
-    /// E o, then κ, then g; and Var o, then ω; for each output and rating of a group.
+    /// For each output and rating of a group: `mean` holds E o, later κ, then g; `variance` holds Var o, later ω.
     mean: Vec<f64>,
     variance: Vec<f64>,
     /// Σ ω per output.
@@ -92,16 +92,16 @@ pub(super) struct RatedRow<'a> {
     pub block: &'a [f64],
     pub partners: &'a [u32],
     pub values: &'a [f64],
-    /// The weight of each rating; empty where all count alike.
+    /// The weight of each rating; empty if all have the same weight.
     pub weights: &'a [f64],
     /// The blocks of all partners.
     pub others: &'a [f64],
-    /// Means and variances that the ratings' groups add to each rating's outputs, n × m; or empty.
+    /// Means and variances that groups add to each rating's outputs, n × m; empty without groups.
     pub shifts: (&'a [f64], &'a [f64]),
 }
 
 impl RatedRow<'_> {
-    /// Mean and variance of what the groups add to an output of a rating.
+    /// Mean and variance of the term that the groups add to one output of a rating.
     #[inline(always)]
     fn shift(&self, rating: usize, c: usize, m: usize) -> (f64, f64) {
         let (means, variances) = self.shifts;
@@ -135,12 +135,12 @@ impl RowSums {
         }
     }
 
-    /// Sums over the ratings of `row`; `totals` gets their share of the bound.
+    /// Computes the sums over the ratings of `row`, and adds the ratings' share of the bound to `totals`.
     pub fn gather(&mut self, output: &PackedOutput<'_>, row: RatedRow<'_>, totals: &mut SweepSums) {
         arch().dispatch(Gather { sums: self, output, row, totals, from: 0, bounds: None });
     }
 
-    /// The present bounds of a row's ratings.
+    /// Records the current bounds of a row's ratings.
     pub fn record(
         &mut self,
         output: &PackedOutput<'_>,
@@ -153,13 +153,14 @@ impl RowSums {
             values.clear();
         }
         let bounds = Some(RatingBounds { outputs, kappa, omega });
-        // Only the bound after the groups' update counts.
+        // The bound in `totals` is counted after the groups' update, not here.
         let before = (totals.bound, totals.squares);
         arch().dispatch(Gather { sums: self, output, row, totals, from: 0, bounds });
         (totals.bound, totals.squares) = before;
     }
 
-    /// Σ ω E\[o²\] − 2 κ E\[o\] over the row's ratings if its block were `block`, less what does not depend on it.
+    /// Σ ω E\[o²\] − 2 κ E\[o\] over the row's ratings, evaluated at `block`, without the terms that do not depend on
+    /// the block.
     pub fn quadratic(&self, output: &PackedOutput<'_>, block: &[f64]) -> f64 {
         let layout = output.layout;
         let BlockLayout { k, m, k_pad, pairs, .. } = layout;
@@ -184,16 +185,16 @@ impl RowSums {
     }
 }
 
-/// The loops of [`RowSums::gather`]: a separate type, since only code that is inlined into its body is
-/// compiled for the present processor.
+/// The loops of [`RowSums::gather`]. A type rather than a function, because only code inlined into its `with_simd` is
+/// compiled for the vector instructions of this processor.
 struct Gather<'a> {
     sums: &'a mut RowSums,
     output: &'a PackedOutput<'a>,
     row: RatedRow<'a>,
     totals: &'a mut SweepSums,
-    /// The first rating of the present group of ratings.
+    /// The first rating of the current group.
     from: usize,
-    /// Receives the bounds, if they alone are wanted.
+    /// Receives the bounds. If present, no sums are computed.
     bounds: Option<RatingBounds<'a>>,
 }
 
@@ -225,7 +226,7 @@ impl WithSimd for Gather<'_> {
 }
 
 impl Gather<'_> {
-    /// Products of the output layer with the row's own moments; the sums become 0.
+    /// Computes the products of the output layer with the row's own moments, and sets the sums to 0.
     #[inline(always)]
     fn start(&mut self) {
         let Self { sums, output, row, .. } = self;
@@ -256,12 +257,12 @@ impl Gather<'_> {
         }
     }
 
-    /// E o and Var o of each output for a group of ratings.
+    /// Computes E o and Var o of each output for a group of ratings.
     #[inline(always)]
     fn moments<S: Simd>(&mut self, simd: S, partners: &[u32]) {
         let m = self.output.layout.m;
         for (tile, four) in partners.chunks(PARTNERS).enumerate() {
-            // A last tile of fewer repeats its first partner, and leaves what comes of it.
+            // If the last tile has fewer partners, its first one is repeated and the extra results are ignored.
             let at: [u32; PARTNERS] =
                 std::array::from_fn(|n| four.get(n).copied().unwrap_or(four[0]));
             let slot = tile * PARTNERS;
@@ -313,7 +314,7 @@ impl Gather<'_> {
         }
     }
 
-    /// κ and ω of each output in place of its moments, for a group of ratings.
+    /// Replaces the moments of each output by κ and ω, for a group of ratings.
     #[inline(always)]
     fn curvatures(&mut self, values: &[f64], weights: &[f64]) {
         let Self { sums, output, totals, .. } = self;
@@ -328,7 +329,8 @@ impl Gather<'_> {
                             logistic_curvatures(tempering, level, values, means, variances);
                         continue;
                     }
-                    // One by one: a product of powers cannot share one logarithm.
+                    // With weights, ratings are processed one by one, because a product of powers cannot share one
+                    // logarithm.
                     for (at, weight) in weights.iter().enumerate() {
                         let one = at..at + 1;
                         let (mean, variance) = (&mut means[one.clone()], &mut variances[one]);
@@ -392,12 +394,12 @@ impl Gather<'_> {
     }
 }
 
-/// Appends values of outputs and ratings, [`GROUP`] for each output, by ratings.
+/// Appends values that are stored by output ([`GROUP`] values for each), reordered by rating.
 fn by_ratings(values: &[f64], count: usize, to: &mut Vec<f64>) {
     to.extend((0..count).flat_map(|slot| values[slot..].iter().step_by(GROUP)));
 }
 
-/// Partners whose blocks are added together: few enough to stay in the first cache.
+/// Number of partners whose blocks are added together; small enough to stay in the L1 cache.
 const BLOCKS: usize = 16;
 
 /// Adds q and E\[q qᵀ\] of a few partners to the sums of M outputs.
@@ -422,15 +424,15 @@ fn add_blocks<S: Simd, const M: usize>(
     add_weighted(simd, pull_q, pull, &factors[..blocks.len()]);
 }
 
-/// M rows of `width` values from row `first` on.
+/// M rows of `width` values, starting with row `first`.
 #[inline(always)]
 fn rows_mut<const M: usize>(values: &mut [f64], first: usize, width: usize) -> [&mut [f64]; M] {
     let mut rows = values[first * width..(first + M) * width].chunks_exact_mut(width);
     std::array::from_fn(|_| rows.next().unwrap_or_default())
 }
 
-/// Turns means and variances of one output into κ and ω = tanh(ξ/2)/(2ξ), both tempered, where
-/// ξ² = E\[o²\]; returns the bound Σ ξ/2 + log(1 + exp(−ξ)) − (y − ½) E o, tempered.
+/// Replaces the means and variances of one output by κ and ω = tanh(ξ/2)/(2ξ), where ξ² = E\[o²\]. Returns the bound Σ
+/// ξ/2 + log(1 + exp(−ξ)) − (y − ½) E o. All of them are multiplied by `tempering`.
 #[inline(always)]
 fn logistic_curvatures(
     tempering: f64,
@@ -450,7 +452,7 @@ fn logistic_curvatures(
         let xi = *variance;
         let sign = if *y <= level { 0.5 } else { -0.5 };
         linear += 0.5 * xi - sign * *mean;
-        // At most 2 to the power of GROUP: one logarithm serves them all without overflow.
+        // The product is at most 2 to the power of GROUP, so it cannot overflow, and one logarithm is enough.
         product *= 1.0 + small;
         *variance = tempering * (1.0 - small) / ((1.0 + small) * 2.0 * xi);
         *mean = tempering * sign;

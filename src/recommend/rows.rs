@@ -1,4 +1,4 @@
-//! The update of one side's blocks, given the other's.
+//! The update of one side's blocks, given the blocks of the other.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Inverse;
 
-/// The other side, as an update sees it.
+/// The data of the other side that an update reads.
 #[derive(Clone, Copy)]
 pub(super) struct Others<'a> {
     pub blocks: &'a [f64],
@@ -77,7 +77,7 @@ struct Update<'a, 'b> {
     effect_precision: Vec<f64>,
 }
 
-/// Rows that are updated together.
+/// Rows that one task updates.
 struct Task<'a> {
     rows: Range<usize>,
     blocks: &'a mut [f64],
@@ -178,7 +178,7 @@ impl Update<'_, '_> {
         }
     }
 
-    /// Adds the terms of both sides' groups to a row's outputs.
+    /// Computes the terms that the groups of both sides add to the outputs of a row's ratings.
     fn shift(&self, row: usize, own: Option<&OwnEffects<'_>>, shifts: &mut Shifts) {
         let range = self.ratings(row);
         shifts.clear(range.len(), self.side.layout.m);

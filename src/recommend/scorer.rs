@@ -4,22 +4,22 @@ use std::ops::Range;
 
 use crate::error::Result;
 
-/// Users of one task, whose scores are kept at a time.
+/// Number of users per task. A task holds the scores of all its users in memory.
 pub(super) const USERS: usize = 16;
 
-/// A matrix in compressed rows.
+/// A matrix in compressed sparse row format.
 #[derive(Debug, Clone, Copy)]
 pub struct Lists<'a> {
     /// Row r has the entries `offsets[r]..offsets[r + 1]`.
     pub offsets: &'a [i64],
     /// The columns of the entries.
     pub columns: &'a [i32],
-    /// The entries; none if all are 1.
+    /// The entries; empty if all are 1.
     pub values: &'a [f32],
 }
 
 impl<'a> Lists<'a> {
-    /// Whether these are lists of `n_rows` rows with columns below `n_columns`.
+    /// Whether this is a valid matrix with `n_rows` rows and `n_columns` columns.
     pub fn fits(&self, n_rows: usize, n_columns: usize) -> bool {
         let Self { offsets, columns, values } = *self;
         offsets.len() == n_rows + 1
@@ -40,15 +40,15 @@ impl<'a> Lists<'a> {
 
 /// A model that scores all items for some users.
 pub trait Scorer: Sync {
-    /// Its buffers.
+    /// Buffers of the model.
     type Scratch: Default;
 
-    /// Checks that its arrays fit together.
+    /// Checks that the model's arrays match each other and the numbers of users and items.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::error::Error::InvalidArgument) naming the model.
     fn check(&self, n_users: usize, n_items: usize) -> Result<()>;
 
-    /// Adds the scores of a few users, whose rows are equally far apart.
+    /// Adds the scores of a few users to `scores`, which is divided into rows of equal length.
     fn add(&self, users: Range<usize>, scores: &mut [f32], scratch: &mut Self::Scratch);
 }

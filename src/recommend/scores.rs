@@ -1,7 +1,7 @@
 //! Scores of all items for a few users, in single precision.
 //!
-//! A score is a weighted sum of parts. Items lie in panels of [`PANEL`], factor by factor, so that one load
-//! of a panel serves a tile of rows of the users, and nothing is added up across a register.
+//! A score is a weighted sum of parts. Items are stored in panels of [`PANEL`], factor by factor. A panel is thus
+//! loaded once per tile of user rows, and no sum runs across the lanes of a register.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use pulp::{Simd, WithSimd};
 use crate::error::{Error, Result};
 use crate::linalg::arch;
 
-/// Items of a panel.
+/// Number of items per panel.
 pub(super) const PANEL: usize = 16;
 
-/// Rows of users in a tile.
+/// Number of user rows per tile.
 const ROWS: usize = 8;
 
-/// How a part makes a score of its outputs.
+/// Function from a part's outputs to a score.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LinkFunction {
-    /// The only output itself.
+    /// The value of the only output.
     Identity,
     /// Σ_c weight_c (1 − 1/(1 + exp(−o_c))): an expected level above the lowest one.
     Levels(Vec<f32>),
@@ -59,7 +59,7 @@ impl ItemPanels {
 #[derive(Debug)]
 pub struct Part {
     link: LinkFunction,
-    /// Factors of a row, then the user's own offset.
+    /// Number of factors of a row; the user's own offset follows them.
     width: usize,
     rows: Vec<f32>,
     items: Arc<ItemPanels>,
@@ -68,8 +68,8 @@ pub struct Part {
 }
 
 impl Part {
-    /// `users`: for each user and output the `width` factors and the user's offset; `items`: for each item
-    /// the `width` factors and an offset for each output. The part is multiplied by `weight`.
+    /// `users` holds, for each user and output, `width` factors and the user's offset. `items` holds, for each item,
+    /// `width` factors and an offset for each output. The part is multiplied by `weight`.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for lengths that do not fit together.
@@ -94,7 +94,7 @@ impl Part {
         Ok(Self { link, width, rows: users.to_vec(), items, weights })
     }
 
-    /// Whether this is a part of the scores of this number of users and items.
+    /// Whether the arrays match these numbers of users and items.
     pub(super) fn fits(&self, n_users: usize, n_items: usize) -> bool {
         let (width, m) = (self.width, self.weights.len());
         self.rows.len() == n_users * m * (width + 1) && self.items.n_items == n_items
@@ -104,14 +104,14 @@ impl Part {
 /// Buffers for the products of factors.
 #[derive(Debug, Default)]
 pub struct Products {
-    /// The users' rows in tiles, factor by factor, the users' offsets last.
+    /// The users' rows in tiles, stored factor by factor, with the users' offsets last.
     tiles: Vec<[f32; ROWS]>,
     /// The outputs of the rows for one panel.
     outputs: Vec<[f32; PANEL]>,
 }
 
 impl Products {
-    /// Sorts rows of `length` values into tiles; the last tile repeats its last row.
+    /// Copies rows of `length` values into tiles. If the last tile is incomplete, its last row is repeated.
     fn pack(&mut self, rows: &[f32], length: usize) {
         let n_rows = rows.len() / length;
         self.tiles.clear();
@@ -124,7 +124,7 @@ impl Products {
     }
 }
 
-/// Adds a part to the scores of a few users, `count` from `first` on: whole panels for each.
+/// Adds a part to the scores of `count` users, starting with user `first`. Each user has whole panels of scores.
 pub(super) fn add_scores(
     part: &Part,
     (first, count): (usize, usize),
@@ -182,7 +182,7 @@ fn products<S: Simd>(simd: S, tile: &[[f32; ROWS]], factors: &[f32], out: &mut [
     let per_panel = PANEL / S::F32_LANES;
     let factors = S::as_simd_f32s(factors).0;
     let Some((offsets, lines)) = tile.split_last() else { return };
-    // Plain loops throughout: an iterator that is not inlined would keep the sums in memory.
+    // Plain loops, because an iterator that is not inlined would keep the sums in memory.
     for vector in 0..per_panel {
         let mut sums = [simd.splat_f32s(0.0); ROWS];
         for j in 0..ROWS {
@@ -223,7 +223,8 @@ fn add_levels<S: Simd>(simd: S, weights: &[f32], terms: [&[f32]; 2], scores: &mu
     while vector < per_panel {
         let mut total = scores[vector];
         let mut c = 0;
-        // Two at a time, w/a + w'/b = (w b + w' a)/(a b): a division is as dear as all the rest.
+        // Two outputs at a time, w/a + w'/b = (w b + w' a)/(a b), because one division costs as much as everything
+        // else.
         while c + 2 <= m {
             let at = c * per_panel + vector;
             let first =
@@ -249,11 +250,12 @@ fn add_levels<S: Simd>(simd: S, weights: &[f32], terms: [&[f32]; 2], scores: &mu
     }
 }
 
-/// exp(x) to about 2e-7, relative; clamped where products of two would leave single precision.
+/// exp(x) with a relative error of about 2e-7. Clamped, so that a product of two values neither overflows nor
+/// underflows in single precision.
 #[inline(always)]
 fn exponential<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let constant = |value: f32| simd.splat_f32s(value);
-    // exp(x) = 2^n 2^f with |f| ≤ ½, and 2^f by its series.
+    // exp(x) = 2^n 2^f with |f| ≤ ½; 2^f is computed by its series.
     let t = simd.mul_f32s(x, constant(std::f32::consts::LOG2_E));
     let t = simd.min_f32s(simd.max_f32s(t, constant(-60.0)), constant(60.0));
     let round = constant(12_582_912.0); // 1.5 · 2²³: the sum has the nearest integer in its last bits

@@ -13,17 +13,18 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::memory::require;
 
-/// Pieces of a sweep: fixed, so that sums do not depend on the number of threads, and enough for many.
+/// Number of pieces of a sweep. It is fixed, so that sums do not depend on the number of threads,
+/// and large enough for many threads.
 const PARTS: usize = 64;
 
-/// Ratings as one side sees them.
+/// Ratings from the perspective of one side.
 #[derive(Clone, Copy)]
 pub(super) struct SideRatings<'r> {
     pub rows: &'r [u32],
     pub partners: &'r [u32],
     pub values: &'r [f64],
     pub weights: &'r [f64],
-    /// Groups on this side, and on the other.
+    /// Groups of this side and of the other side.
     pub groups: [Groups<'r>; 2],
 }
 
@@ -33,27 +34,28 @@ pub(super) struct Side<'a> {
     pub layout: BlockLayout,
     /// Number of rows (users or items).
     pub n: usize,
-    /// Start of the ratings of each row, then the end of the last row's.
+    /// Start of each row's ratings, followed by the end of the last row's ratings.
     pub offsets: Vec<usize>,
-    /// The other side of each rating, sorted by rows: a sweep reads them from front to back.
+    /// The other side's row of each rating. Ratings are sorted by row, so that a sweep reads them
+    /// from front to back.
     pub partners: Vec<u32>,
     /// The value of each rating, in the same order.
     pub values: Vec<f64>,
-    /// Their weights, if any.
+    /// The weight of each rating; empty if all have the same weight.
     pub weights: Vec<f64>,
-    /// The blocks, one after the other.
+    /// The blocks of all rows, one after the other.
     pub blocks: Vec<f64>,
     /// Σ_a S_a over all rows, (k + m)².
     pub covariance_sum: Array2<f64>,
     /// Σ_a log det S_a.
     pub log_det_sum: f64,
     pub prior: Prior<'a>,
-    /// Weights that some ratings of a row share, and which ratings.
+    /// Weights that groups of a row's ratings share, and the group of each rating.
     pub effects: Option<Effects>,
     pub groups: SortedGroups,
-    /// The other side's group of each rating; empty where it has none.
+    /// The other side's group of each rating; empty if the other side has no groups.
     pub partner_groups: Vec<u32>,
-    /// Rows that one task updates.
+    /// The rows that each task updates.
     pub parts: Vec<Range<usize>>,
 }
 
@@ -101,7 +103,7 @@ impl<'a> Side<'a> {
         })
     }
 
-    /// Random factors with a small variance, linear weights at 0.
+    /// Starts from random factors with a small variance, and linear weights of 0.
     pub fn start(&mut self, draw: &mut impl FnMut() -> f64) {
         let layout = self.layout;
         for block in self.blocks.chunks_exact_mut(layout.stride()) {
@@ -121,7 +123,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The state to [restore](Self::restore).
+    /// A copy of the state, for [`restore`](Self::restore).
     pub fn state(&self) -> SideState<'a> {
         let Self { blocks, covariance_sum, log_det_sum, prior, effects, .. } = self;
         let (blocks, covariance_sum) = (blocks.clone(), covariance_sum.clone());
@@ -129,14 +131,14 @@ impl<'a> Side<'a> {
         SideState { blocks, covariance_sum, log_det_sum: *log_det_sum, prior, effects }
     }
 
-    /// Back to an earlier state.
+    /// Restores an earlier state.
     pub fn restore(&mut self, state: SideState<'a>) {
         let SideState { blocks, covariance_sum, log_det_sum, prior, effects } = state;
         (self.blocks, self.prior, self.effects) = (blocks, prior, effects);
         (self.covariance_sum, self.log_det_sum) = (covariance_sum, log_det_sum);
     }
 
-    /// Blocks at the mean and covariance of a prior that is known.
+    /// Starts all blocks at the mean and covariance of a known prior.
     pub fn start_from(&mut self, prior: Prior<'a>) {
         let layout = self.layout;
         let (k, k_pad) = (layout.k, layout.k_pad);
@@ -165,7 +167,7 @@ impl<'a> Side<'a> {
         spread(self.layout, &self.blocks, &counts)
     }
 
-    /// Number of ratings, each as often as its weight says.
+    /// The sum of the weights of all ratings.
     pub fn total_weight(&self) -> f64 {
         if self.weights.is_empty() {
             return self.values.len() as f64;
@@ -190,7 +192,7 @@ impl<'a> Side<'a> {
         means
     }
 
-    /// Σ_a KL(N(z_a, S_a) ‖ prior), and what the prior's own weights cost.
+    /// Σ_a KL(N(z_a, S_a) ‖ prior), plus the penalty of the prior's own weights.
     pub fn divergence(&self) -> Result<f64> {
         Ok(self.prior.cost(&self.means(), &self.covariance_sum)? - 0.5 * self.log_det_sum)
     }
@@ -218,8 +220,8 @@ impl<'a> Side<'a> {
         scale
     }
 
-    /// Divides every basis by its scale; U is to take up the factors. With a mean square of 1 ‖h_r‖ is the
-    /// same constant for all, and Ω(U) has a meaning.
+    /// Divides every basis by its scale; the caller must multiply U by the scales. With a mean
+    /// square of 1, ‖h_r‖ is the same for all bases, which makes Ω(U) meaningful.
     pub fn normalise_bases(&mut self, scale: &[f64]) {
         let layout = self.layout;
         let (k, stride) = (layout.k, layout.stride());
@@ -250,7 +252,7 @@ const START_VARIANCE: f64 = 0.1;
 /// Variance of the linear weights before the first update.
 const START_LINEAR_VARIANCE: f64 = 1e-3;
 
-/// Row ranges with about equally many ratings.
+/// Ranges of rows with about equal numbers of ratings.
 fn equal_parts(offsets: &[usize]) -> Vec<Range<usize>> {
     let (n, total) = (offsets.len() - 1, offsets[offsets.len() - 1]);
     let mut bounds: Vec<usize> = (0..=PARTS)

@@ -1,15 +1,15 @@
-//! How certain a fit is of its blocks, by the number of their ratings.
+//! The covariances of a fit's blocks, averaged by number of ratings.
 //!
-//! The blocks of new ids need the second moments of the blocks that they are combined with. Those of each
-//! id would be (k + m)² numbers; ids with about as many ratings have nearly the same, so that one mean for
-//! each power of two stands for them all.
+//! Computing the blocks of new ids needs the second moments of the other side's blocks. Storing them would take (k +
+//! m)² numbers per id. Ids with similar numbers of ratings have nearly the same covariance, so one mean is stored for
+//! each power of two.
 
 use ndarray::{Array2, ArrayView1, ArrayView2};
 
 use super::block::{BlockLayout, pairs};
 
-/// Mean covariances: row s is that of the ids with 2^s to 2^(s+1) − 1 ratings (ids without any count as
-/// having one), as v (m) | x (m × k) | Cov p, lower triangle by rows.
+/// Mean covariances. Row s is the mean over the ids with 2^s to 2^(s+1) − 1 ratings (ids without ratings count as
+/// having one), stored as v (m) | x (m × k) | Cov p, lower triangle by rows.
 pub type Spread = Array2<f64>;
 
 /// The row of a [`Spread`] for an id with `count` ratings.
@@ -17,7 +17,7 @@ fn class(count: usize, n_classes: usize) -> usize {
     (count.max(1).ilog2() as usize).min(n_classes - 1)
 }
 
-/// Length of a row.
+/// Length of a row of a [`Spread`].
 fn width(layout: BlockLayout) -> usize {
     let BlockLayout { k, m, .. } = layout;
     m + m * k + k * (k + 1) / 2
@@ -28,7 +28,7 @@ pub(super) fn fits(spread: ArrayView2<'_, f64>, layout: BlockLayout) -> bool {
     spread.nrows() > 0 && spread.ncols() == width(layout)
 }
 
-/// The means over the blocks of a side.
+/// Averages the covariances of a side's blocks.
 pub(super) fn spread(layout: BlockLayout, blocks: &[f64], counts: &[usize]) -> Spread {
     let largest = counts.iter().copied().max().unwrap_or(1);
     let n_classes = largest.max(1).ilog2() as usize + 1;
@@ -44,7 +44,7 @@ pub(super) fn spread(layout: BlockLayout, blocks: &[f64], counts: &[usize]) -> S
     for (at, &members) in members.iter().enumerate().filter(|(_, members)| **members > 0) {
         sums.row_mut(at).mapv_inplace(|sum| sum / members as f64);
     }
-    // Classes without ids: as the next larger one, or, after the last that has some, the next smaller.
+    // A class without ids copies the next larger class that has ids or, if there is none, the largest such class.
     let filled: Vec<usize> = (0..n_classes).filter(|&at| members[at] > 0).collect();
     for at in (0..n_classes).filter(|&at| members[at] == 0) {
         if let Some(&near) = filled.iter().find(|&&near| near > at).or(filled.last()) {
@@ -64,7 +64,7 @@ fn covariances(layout: BlockLayout, block: &[f64]) -> impl Iterator<Item = f64> 
     v.chain(x).chain(cov)
 }
 
-/// The block with this mean \[p; l\] of an id with this number of ratings.
+/// Builds the block of an id from its mean \[p; l\] and its number of ratings.
 pub(super) fn block_of(
     layout: BlockLayout,
     mean: ArrayView1<'_, f64>,

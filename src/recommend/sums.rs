@@ -1,4 +1,4 @@
-//! Sums over all ratings of half a sweep, in addition to the blocks that it updates.
+//! Sums that half a sweep computes over all ratings, in addition to updating blocks.
 
 use ndarray::Array2;
 
@@ -7,13 +7,14 @@ use super::block::BlockLayout;
 /// Sums over all ratings of half a sweep.
 #[derive(Debug, Clone)]
 pub(super) struct SweepSums {
-    /// The likelihood's bound before the update.
+    /// The bound on the likelihood before the update.
     pub bound: f64,
     /// Σ E\[(y − o)²\] after the update (Gaussian).
     pub squares: f64,
-    /// Per output, the quadratic model of (U_c, b_c): Σ ω E\[(p∘q)(p∘q)ᵀ\] packed, Σ ω E\[p∘q\], Σ ω.
+    /// Curvature of the quadratic model of (U_c, b_c) for each output: Σ ω E\[(p∘q)(p∘q)ᵀ\] packed,
+    /// Σ ω E\[p∘q\], Σ ω.
     pub curvature: Array2<f64>,
-    /// Its linear term, m × (k + 1).
+    /// Linear term of the quadratic model, m × (k + 1).
     pub slope: Array2<f64>,
     /// Σ_a S_a of the updated blocks.
     pub covariance: Array2<f64>,

@@ -1,24 +1,26 @@
 //! Register tiles of the inner loops: products of a few rows of coefficients with the blocks of a few partners.
 //!
-//! A block is long and used by every output. One output after the other would read it once for each of them;
-//! a tile keeps its sums in registers and reads every block once for up to [`OUTPUTS`] outputs.
+//! Blocks are long, and every output uses them. Processing one output after another would read each
+//! block once per output. A tile keeps its sums in registers and reads each block once for up to
+//! [`OUTPUTS`] outputs.
 
 use pulp::Simd;
 
-/// Outputs of a tile.
+/// Number of outputs per tile.
 pub(super) const OUTPUTS: usize = 4;
 
-/// Partners of a tile.
+/// Number of partners per tile.
 pub(super) const PARTNERS: usize = 4;
 
-/// ⟨left, right⟩ of every pair; all slices are padded and equally long.
+/// ⟨left, right⟩ for every pair of slices. All slices are padded and have the same length.
 #[inline(always)]
 pub(super) fn dots<S: Simd, const M: usize>(
     simd: S,
     left: [&[f64]; M],
     right: [&[f64]; PARTNERS],
 ) -> [[f64; PARTNERS]; M] {
-    // Plain loops throughout: a closure that is not inlined would be compiled without the vectors.
+    // Plain loops, because a closure that is not inlined would be compiled without vector
+    // instructions.
     let length = S::as_simd_f64s(right[0]).0.len();
     let (mut wide_left, mut wide_right) = ([&[][..]; M], [&[][..]; PARTNERS]);
     for (wide, row) in wide_left.iter_mut().zip(left) {
@@ -45,7 +47,7 @@ pub(super) fn dots<S: Simd, const M: usize>(
     totals
 }
 
-/// sums_c += Σ_n weights_cn · right_n; all rows are padded and equally long.
+/// sums_c += Σ_n weights_cn · right_n. All rows are padded and have the same length.
 #[inline(always)]
 pub(super) fn add_weighted<S: Simd, const M: usize>(
     simd: S,
@@ -56,7 +58,8 @@ pub(super) fn add_weighted<S: Simd, const M: usize>(
     let length = S::as_simd_f64s(sums[0]).0.len();
     let mut at = 0;
     while at + 2 <= length {
-        // Two vectors of each output: enough chains to hide the latency of a multiply-add.
+        // Two vectors per output give enough independent chains to hide the latency of a
+        // multiply-add.
         let mut wide = [[simd.splat_f64s(0.0); 2]; M];
         for c in 0..M {
             let row = S::as_simd_f64s(sums[c]).0;

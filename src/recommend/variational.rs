@@ -25,11 +25,11 @@ pub struct VariationalRefit<'a> {
     output: OutputLayer,
     sweep: usize,
     objective: f64,
-    /// State of the last objective, if the next sweep may have to be undone.
+    /// The state at the last objective, kept if the next sweep may have to be undone.
     kept: Option<State<'a>>,
 }
 
-/// State that a sweep changes.
+/// The state that a sweep changes.
 #[derive(Debug)]
 struct State<'a> {
     users: SideState<'a>,
@@ -41,7 +41,7 @@ impl<'a> VariationalRefit<'a> {
     /// Checks the ratings and starts from random factors.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming what cannot be used.
+    /// [`Error::InvalidArgument`] naming the invalid argument.
     pub fn new(
         ratings: Ratings<'_>,
         user_features: Option<Features<'a>>,
@@ -54,7 +54,7 @@ impl<'a> VariationalRefit<'a> {
         let VariationalSettings { popularity, feature_ridge: ridge, relaxation, .. } = settings;
         let prior = (PriorSettings { popularity, ridge, relaxation }, interrupt);
         let mut rng = Pcg64Mcg::seed_from_u64(settings.seed);
-        // A sum of uniforms stands in for a normal draw: only the scale matters.
+        // A sum of uniform numbers replaces a normal draw, because only the scale matters.
         let mut draw =
             || -> f64 { 0.3 * ((0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0) };
         let Ratings { values, weights, groups, .. } = ratings;
@@ -88,7 +88,7 @@ impl<'a> VariationalRefit<'a> {
         Ok(Self { settings, users, items, output, sweep: 0, objective: f64::INFINITY, kept: None })
     }
 
-    /// The present means.
+    /// The current means.
     pub fn factors(&self) -> Factors {
         Factors {
             users: self.users.means(),
@@ -98,12 +98,12 @@ impl<'a> VariationalRefit<'a> {
         }
     }
 
-    /// The linear weights of the groups of users' ratings, and of items': a row for each group.
+    /// The linear weights of the groups of users' ratings and of items' ratings, with one row per group.
     pub fn effects(&self) -> [Option<Array2<f64>>; 2] {
         [&self.users, &self.items].map(|side| side.effects.as_ref().map(Effects::table))
     }
 
-    /// Priors and covariances of users and of items, which the blocks of further ids need.
+    /// Priors and covariances of users and of items, from which the blocks of new ids are computed.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
@@ -117,8 +117,8 @@ impl<'a> VariationalRefit<'a> {
         self.output.precision
     }
 
-    /// Scales the bases to mean square 1 on either side; U takes up the factors, and with them the ridge on
-    /// U changes. Without a ball the scale is a matter of taste, and left alone where the ridge would rise.
+    /// Scales the bases to mean square 1 on both sides and multiplies U by the scales, which changes the ridge on U.
+    /// Without a ball, scaling is optional, and is skipped if the ridge would increase.
     fn normalise(&mut self, sums: &mut SweepSums) {
         let (of_users, of_items) = (self.users.scales(), self.items.scales());
         let scale: Vec<f64> = of_users.iter().zip(&of_items).map(|(u, i)| u * i).collect();
@@ -136,8 +136,8 @@ impl<'a> VariationalRefit<'a> {
         rescale(sums, &scale);
     }
 
-    /// Whether a sweep may raise the objective: scaling the bases may bring U out of its ball, and projected
-    /// back it may cost more than the sweep gained. Such a sweep is undone. The ball sets in after `hold`.
+    /// Whether a sweep may increase the objective. Scaling the bases may move U out of its ball, and projecting it back
+    /// may cost more than the sweep gained. Such a sweep is undone. The ball applies only after `hold` sweeps.
     fn may_rise(&self) -> bool {
         self.settings.radius.is_finite() && self.sweep > self.settings.hold
     }
@@ -158,7 +158,7 @@ impl<'a> VariationalRefit<'a> {
 impl Solver for VariationalRefit<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         self.update(true, interrupt)?;
-        // The sums belong to the state that the second half of the sweep starts from.
+        // The sums describe the state at the start of the sweep's second half.
         let (of_users, of_items) =
             rayon::join(|| self.users.divergence(), || self.items.divergence());
         let divergence = of_users? + of_items?;
@@ -178,7 +178,7 @@ impl Solver for VariationalRefit<'_> {
         self.kept = now;
         if self.settings.likelihood == Likelihood::Gaussian {
             let precision = self.users.total_weight() / sums.squares.max(1e-12);
-            // The quadratic in U and b is that of the precision in use from now on.
+            // Rescales the quadratic in U and b to the new precision.
             let ratio = precision / self.output.precision;
             sums.curvature *= ratio;
             sums.slope *= ratio;
@@ -205,7 +205,7 @@ impl Solver for VariationalRefit<'_> {
             fit_output(&mut self.output, &sums, &self.settings)?;
         }
         self.sweep += 1;
-        // Parts that are learned late (the priors, U) gain before they have settled.
+        // The priors and U are learned only after `hold` sweeps, and can still gain then.
         let settled = sweep > self.settings.hold + 1
             && self.objective - objective <= self.settings.tol * objective.abs();
         self.objective = objective;
@@ -213,12 +213,13 @@ impl Solver for VariationalRefit<'_> {
     }
 
     fn certify(&mut self, _interrupt: &Interrupt) -> Result<Certificate> {
-        // No bound on the evidence is known from the other side: only a sweep gives a value.
+        // There is no certificate, because no bound on the evidence from the other side is known. Only a sweep gives an
+        // objective.
         Err(Error::argument("max_iter", "must be at least 1"))
     }
 }
 
-/// The outputs that alone describe the ratings best.
+/// The constant outputs that describe the ratings best.
 fn null_outputs(values: &[f64], likelihood: &Likelihood) -> Vec<f64> {
     let count = values.len() as f64;
     match likelihood {
@@ -226,7 +227,7 @@ fn null_outputs(values: &[f64], likelihood: &Likelihood) -> Vec<f64> {
         Likelihood::Ordinal(weights) => (0..weights.len())
             .map(|c| {
                 let below = values.iter().filter(|&&y| y <= c as f64).count() as f64;
-                // A level that nobody used would start at infinite log-odds.
+                // The ½ keeps the log-odds finite for a level that nobody used.
                 ((below + 0.5) / (count - below + 0.5)).ln()
             })
             .collect(),

@@ -3,7 +3,7 @@
 use super::certificate::Certificate;
 use crate::interrupt::ModelArrays;
 
-/// The model that a run returns.
+/// The model that a run returns in the end.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Returned {
     /// The solver's model after the last epoch.
@@ -14,7 +14,7 @@ pub enum Returned {
     Earlier(Vec<f64>),
 }
 
-/// The best certificate of a run so far, and its model.
+/// The best certificate of a run so far, and the model that it belongs to.
 pub struct Best {
     null_objective: Option<f64>,
     certificate: Option<Certificate>,
@@ -25,28 +25,28 @@ pub struct Best {
 /// The model of the best certificate.
 #[derive(Clone, Copy, PartialEq)]
 enum Model {
-    /// The solver's current one.
+    /// The solver's current model.
     Present,
     /// W = 0.
     Zero,
-    /// The copied weights.
+    /// The copy in `weights`.
     Copied,
 }
 
 impl Best {
-    /// Starts without a certificate; `null_objective` is that of W = 0, see
+    /// Starts without a certificate. `null_objective` is the objective of W = 0; see
     /// [`Stopping`](super::Stopping).
     pub fn new(null_objective: Option<f64>) -> Self {
         Self { null_objective, certificate: None, model: Model::Present, weights: Vec::new() }
     }
 
-    /// Takes the certificate of the current model into account; returns the best one. It belongs to
-    /// a pair: the model of the lowest objective and the highest bound.
+    /// Takes the certificate of the current model into account, and returns the best certificate so
+    /// far. That one combines the lowest objective of all models with the highest bound.
     pub fn update(&mut self, present: Certificate) -> Certificate {
         let Some(null_objective) = self.null_objective else { return present };
         let zero = Certificate { primal: null_objective, dual: 0.0 };
         let (known, other) = match self.certificate {
-            // The weights before this epoch are lost, unless they were copied.
+            // Without a copy, the weights from before this epoch are lost.
             Some(known) if self.model == Model::Copied => (known, Model::Copied),
             Some(known) => (Certificate { dual: known.dual, ..zero }, Model::Zero),
             None => (zero, Model::Zero),
@@ -55,15 +55,15 @@ impl Best {
         let (primal, model) =
             if is_better { (present.primal, Model::Present) } else { (known.primal, other) };
         let pair = Certificate { primal, dual: known.dual.max(present.dual) };
-        // Only a decoder that misses the best label reports an objective below another epoch's
-        // bound.
+        // A negative gap, an objective below another epoch's bound, is only possible if a decoder
+        // misses the best label.
         let (best, model) =
             if pair.gap() < 0.0 { (present, Model::Present) } else { (pair, model) };
         self.model = model;
         *self.certificate.insert(best)
     }
 
-    /// Copies the current model with `copy` if it is the best one, before the solver changes it.
+    /// If the current model is the best one, copies it with `copy` before the solver changes it.
     pub fn keep(&mut self, copy: impl FnOnce(&mut Vec<f64>) -> bool) {
         let is_present = self.certificate.is_some() && self.model == Model::Present;
         if is_present && copy(&mut self.weights) {
@@ -71,7 +71,7 @@ impl Best {
         }
     }
 
-    /// The best model, given the current one.
+    /// The arrays of the best model, given those of the current one.
     pub fn arrays(&self, present: impl FnOnce() -> Option<ModelArrays>) -> Option<ModelArrays> {
         match self.model {
             Model::Present => present(),
@@ -84,7 +84,7 @@ impl Best {
         }
     }
 
-    /// The best model.
+    /// Which model is the best one.
     pub fn returned(self) -> Returned {
         match self.model {
             Model::Present => Returned::Last,
@@ -102,7 +102,7 @@ mod tests {
         Certificate { primal, dual }
     }
 
-    /// Updates with the certificate of a one-weight model, and copies the model before it changes.
+    /// Updates with the certificate of a one-weight model, and then keeps a copy of that model.
     fn go(best: &mut Best, weight: f64, primal: f64, dual: f64) -> Certificate {
         let found = best.update(certificate(primal, dual));
         best.keep(|weights| {

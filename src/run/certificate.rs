@@ -1,8 +1,9 @@
-//! Objectives with their bounds.
+//! Objectives with bounds on the optimum.
 
 use crate::error::{Error, Result};
 
-/// A primal value and a dual value that bounds the optimum from below: `dual <= optimum <= primal`.
+/// A primal value, and a dual value that is a lower bound on the optimum: `dual <= optimum <=
+/// primal`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Certificate {
     /// Objective of the current model.
@@ -17,13 +18,13 @@ impl Certificate {
         self.primal - self.dual
     }
 
-    /// The gap relative to the objective: the model is at most this share above the optimum.
+    /// The gap divided by the objective: the model is at most this share above the optimum.
     pub fn relative_gap(&self) -> f64 {
         if self.gap() == 0.0 { 0.0 } else { self.gap() / self.primal.abs() }
     }
 
-    /// Checks that the values are numbers, and that the dual value is not above the primal one,
-    /// which only lost digits can cause.
+    /// Checks that the primal value is finite, the dual value is not NaN, and the dual value is not
+    /// above the primal value. Only a loss of digits can put it above.
     ///
     /// # Errors
     /// [`Error::Numerical`].

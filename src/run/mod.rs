@@ -1,6 +1,7 @@
-//! The loop of every solver: epochs, stopping rule, certificate, trace, interruption.
+//! The loop that drives every solver: epochs, stopping rule, certificates, trace, interruption.
 //!
-//! A [`Solver`] only advances. [`run`] decides when to stop, and keeps the [`Trace`].
+//! A [`Solver`] only computes the next epoch. [`run`] decides when to stop, and records the
+//! [`Trace`].
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -23,13 +24,13 @@ use crate::interrupt::{Interrupt, ModelArrays};
 pub enum Progress {
     /// One epoch, with the certificate of the current model.
     Epoch(Certificate),
-    /// One epoch whose gap was not evaluated, because that would cost another pass.
+    /// One epoch without a certificate, because computing one would cost another pass.
     Uncertified,
-    /// One epoch of a problem without a known bound, with the objective of the current model.
+    /// One epoch of a problem for which no bound is known, with the objective of the current model.
     Objective(f64),
-    /// As `Objective`, after an epoch that hardly lowered it: the run ends.
+    /// Like `Objective`, after an epoch that hardly lowered the objective: the run ends.
     Settled(f64),
-    /// No further progress is possible: the certificate is the best that this solver can reach.
+    /// No further progress is possible; the certificate is the best one that this solver can reach.
     Exhausted(Certificate),
 }
 
@@ -48,9 +49,9 @@ impl Progress {
         }
     }
 
-    /// Checks that the objective and the gap are numbers, because a NaN gap would compare false
-    /// with every tolerance and run on, and that the bound is not above the objective, which would
-    /// look like convergence.
+    /// Checks the objective and the gap. Without this check, a NaN gap would never be within a
+    /// tolerance, and the run would continue; a bound above the objective would look like
+    /// convergence.
     fn check(self) -> Result<()> {
         if !self.objective().is_none_or(f64::is_finite) {
             return Err(no_longer_finite());
@@ -64,66 +65,66 @@ impl Progress {
 
 /// An iterative method, driven by [`run`].
 pub trait Solver {
-    /// Does one epoch, checking `interrupt` at least every 100 ms or so of work.
+    /// Computes one epoch. Checks `interrupt` at least every 100 ms or so.
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress>;
 
-    /// Evaluates the certificate of the current model (called when a run ends on an uncertified epoch).
+    /// Computes the certificate of the current model. Called if a run ends after an uncertified epoch.
     ///
-    /// A solver that reports [`Progress::Objective`] has no certificate and returns an error: it
-    /// must run for at least one epoch.
+    /// A solver that reports [`Progress::Objective`] has no certificate and returns an error here,
+    /// so it must run for at least one epoch.
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate>;
 
-    /// The current model, if it is available without another pass.
+    /// The current model, if it is available without an extra pass.
     fn model_arrays(&self) -> Option<ModelArrays> {
         None
     }
 
-    /// Copies the weights of the last certificate, and returns whether it did. A solver whose
-    /// objective never increases needs no copy.
+    /// Copies the weights that the last certificate belongs to, and returns whether it did so. A
+    /// solver whose objective never increases needs no copy.
     fn copy_weights(&self, _weights: &mut Vec<f64>) -> bool {
         false
     }
 }
 
-/// When a run ends.
+/// The stopping rule of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stopping {
     /// Largest number of epochs.
     pub max_epochs: usize,
-    /// Duality gap at which the run has converged, relative to the objective (the primal value).
+    /// Duality gap, relative to the objective (the primal value), at which the run has converged.
     pub relative: f64,
-    /// Duality gap at which the run has converged for any objective: rounding error.
+    /// Duality gap that is within rounding error: the run has converged for any objective.
     pub floor: f64,
-    /// Objective of W = 0, whose dual point has the value 0. If given, the run returns the best
-    /// model and the best bound that it finds, including these two. Otherwise it returns the last
-    /// model, for callers that continue from the matching dual point.
+    /// Objective of W = 0, whose dual point has the value 0. If it is given, the run returns the
+    /// best model and the best bound that it has found, including these two. Otherwise it returns
+    /// the last model, for callers that continue from the dual point of that model.
     pub null_objective: Option<f64>,
 }
 
 impl Stopping {
-    /// The largest duality gap at which a model of this objective has converged.
+    /// The largest duality gap that counts as converged for a model with this objective.
     pub fn allowed(&self, primal: f64) -> f64 {
         (self.relative * primal.abs()).max(self.floor)
     }
 
-    /// Whether the run has converged, by this certificate.
+    /// Whether this certificate meets the stopping rule.
     pub fn is_met(&self, certificate: &Certificate) -> bool {
         certificate.gap() <= self.allowed(certificate.primal)
     }
 }
 
-/// An epoch in the trace.
+/// An epoch of the trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Epoch {
-    /// Number of epochs done, from 1.
+    /// Number of the epoch, counted from 1.
     pub epoch: usize,
     /// Seconds since the run started.
     pub seconds: f64,
-    /// Objective after this epoch, if evaluated: the primal value of the certificate, if there is
-    /// one.
+    /// Objective after this epoch, if it was evaluated. If there is a certificate, this is its
+    /// primal value.
     pub objective: Option<f64>,
-    /// Certificate of the model that the run returns if it ends here, if evaluated and a bound is
-    /// known.
+    /// Certificate of the model that the run would return if it ended here, if it was evaluated and
+    /// a bound is known.
     pub certificate: Option<Certificate>,
 }
 
@@ -134,9 +135,9 @@ pub enum Outcome {
     Converged,
     /// No further progress was possible above the tolerance.
     Exhausted,
-    /// The epochs were used up.
+    /// The maximum number of epochs was reached.
     EpochLimit,
-    /// The observer asked to stop.
+    /// The observer requested to stop.
     Stopped,
 }
 
@@ -161,7 +162,8 @@ impl Trace {
         self.certificate.map(|certificate| certificate.gap())
     }
 
-    /// The `n_weights` weights of the final model, unless they are those after the last epoch.
+    /// The `n_weights` weights of the final model, unless the final model is that of the last
+    /// epoch.
     pub fn take_other(&mut self, n_weights: usize) -> Option<Vec<f64>> {
         match std::mem::replace(&mut self.returned, Returned::Last) {
             Returned::Last => None,
@@ -171,16 +173,17 @@ impl Trace {
     }
 }
 
-/// Runs `solver` until the gap is small enough, its epochs are used up, or `observe` stops it.
+/// Runs `solver` until the gap is small enough, the maximum number of epochs is reached, or
+/// `observe` stops it.
 ///
-/// The run returns the best model that it finds and the highest bound (see
-/// [`Stopping::null_objective`]). Each epoch of the trace has the certificate of the best pair so
-/// far.
+/// The run returns the best model and the highest bound that it finds (see
+/// [`Stopping::null_objective`]). Each epoch of the trace has the certificate of the best model and
+/// bound so far.
 ///
 /// # Errors
 /// Errors of the solver, such as [`Interrupted`](crate::error::Error::Interrupted), and
-/// [`Numerical`](crate::error::Error::Numerical) when the
-/// objective is no longer finite or the bound is above it.
+/// [`Numerical`](crate::error::Error::Numerical) if the objective is no longer finite or the bound
+/// is above it.
 pub fn run(
     solver: &mut dyn Solver,
     stopping: Stopping,

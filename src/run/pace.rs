@@ -1,7 +1,8 @@
 //! The rate at which the gap of a run falls.
 
-/// Epochs until the gap falls to `allowed` if it keeps falling by the same factor as in the last
-/// `n_epochs`, from `before` to `now`. Infinite if it has not fallen, 0 if it is already there.
+/// Number of epochs until the gap falls to `allowed`, provided that it keeps falling at the rate of
+/// the last `n_epochs`, in which it fell from `before` to `now`. Infinite if it has not fallen; 0
+/// if it is already at most `allowed`.
 pub fn epochs_left((before, now): (f64, f64), n_epochs: usize, allowed: f64) -> f64 {
     let distance = (now / allowed).ln();
     if distance <= 0.0 {
@@ -17,7 +18,7 @@ mod tests {
 
     #[test]
     fn epochs_are_counted_at_the_pace_of_the_last_ones() {
-        // Halved in two epochs, with three halvings to go.
+        // The gap was halved in two epochs; three more halvings are needed.
         assert!((epochs_left((1.0, 0.5), 2, 0.0625) - 6.0).abs() < 1e-12);
         assert_eq!(epochs_left((1.0, 0.5), 1, 0.5), 0.0);
         assert_eq!(epochs_left((f64::INFINITY, 0.5), 1, 0.1), 0.0);

@@ -1,4 +1,4 @@
-//! Scores of rows at weights that are mostly zero.
+//! Scores of rows under weights that are mostly zero.
 
 use pulp::{Simd, WithSimd};
 
@@ -8,10 +8,10 @@ use crate::linalg::arch;
 use crate::linalg::fold::{WeightedSum, fold};
 use crate::linalg::label_weights::{Place, add_scores};
 
-/// The nonzero weights of features and labels, by feature.
+/// The nonzero weights of pairs of a feature and a label, sorted by feature.
 #[derive(Debug, Clone)]
 pub struct LabelWeights {
-    /// The start of the weights of each feature, and the end of the last ones.
+    /// The index of the first weight of each feature, and the number of weights.
     pub offsets: Vec<usize>,
     /// The labels, increasing for each feature.
     pub labels: Vec<u16>,
@@ -19,7 +19,7 @@ pub struct LabelWeights {
     pub values: Vec<f64>,
 }
 
-/// The same weights, in rows for features with many labels.
+/// The same weights, stored as dense rows for features with many labels.
 #[derive(Debug, Clone)]
 pub(super) struct EmissionTable {
     n_states: usize,
@@ -29,7 +29,7 @@ pub(super) struct EmissionTable {
     values: Vec<f64>,
 }
 
-/// The features of a row by the kind of their weights.
+/// The features of a row, split by how their weights are stored.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     rows: Vec<(f64, usize)>,
@@ -89,7 +89,7 @@ impl EmissionTable {
         self.places.len()
     }
 
-    /// Writes the scores of the labels for a range of rows.
+    /// Writes the scores of all labels for a range of rows.
     pub fn scores<R: Rows>(
         &self,
         rows: &R,

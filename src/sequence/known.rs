@@ -3,16 +3,15 @@
 use crate::error::{Error, Result};
 use crate::structured::FORBIDDEN;
 
-/// The known labels of all positions: a label, or a negative number for an unknown one.
+/// For each position, its label, or a negative number if the label is unknown.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownLabels<'a>(&'a [i32]);
 
 impl<'a> KnownLabels<'a> {
-    /// Known labels of `n_rows` positions.
+    /// Checks the labels of `n_rows` positions.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `known` for another number of labels, or a label that does
-    /// not exist.
+    /// [`Error::InvalidArgument`] naming `known` for a wrong number of labels, or for a label that does not exist.
     pub fn new(labels: &'a [i32], n_rows: usize, n_states: usize) -> Result<Self> {
         let exists = |label: &i32| usize::try_from(*label).map_or(true, |label| label < n_states);
         if labels.len() == n_rows && labels.iter().all(exists) {
@@ -21,7 +20,8 @@ impl<'a> KnownLabels<'a> {
         Err(Error::argument("known", "must be a label of the model or -1 for each position"))
     }
 
-    /// Forbids all labels but the known ones. `nodes` has the scores of the positions from `start` on.
+    /// Forbids all other labels at positions with a known label. `nodes` has the scores of the positions from `start`
+    /// on.
     pub(super) fn restrict(self, start: usize, nodes: &mut [f64], n_states: usize) {
         for (nodes, label) in nodes.chunks_exact_mut(n_states).zip(&self.0[start..]) {
             if let Ok(label) = usize::try_from(*label) {

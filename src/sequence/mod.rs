@@ -1,4 +1,4 @@
-//! Tagging: the names of features, and the labels of sequences under a model with few weights
+//! Sequence tagging: the names of features, and decoding with a model whose weights are mostly zero
 //! (`docs/mathematics/sequences.md`).
 
 mod emissions;

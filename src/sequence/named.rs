@@ -1,10 +1,10 @@
-//! Rows of features by name, before a vocabulary gives them numbers.
+//! Rows of named features, before a vocabulary maps the names to numbers.
 
 use super::{FeatureRows, Vocabulary};
 use crate::error::Result;
 
-/// Rows of names and values, with all names in one text. Reading does not wait for the table of a
-/// vocabulary, which then finds many names at a time.
+/// Rows of names and values, with all names in one text. The vocabulary looks up many names at a
+/// time later, so reading rows does not wait for its table.
 #[derive(Debug, Clone, Default)]
 pub struct NamedRows {
     text: Vec<u8>,
@@ -33,7 +33,7 @@ impl NamedRows {
         self.row_ends.len()
     }
 
-    /// Moves the rows to others, without unknown names.
+    /// Moves the rows to `rows`, leaving out unknown names.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::error::Error::Memory) if they do not fit.
@@ -44,7 +44,7 @@ impl NamedRows {
         Ok(())
     }
 
-    /// Moves the rows to others, with numbers for new names.
+    /// Moves the rows to `rows`, adding new names to the vocabulary.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::error::Error::Memory) if they do not fit.

@@ -1,10 +1,11 @@
-//! Rows of features that are built one value at a time.
+//! Rows of features, built one value at a time.
 
 use crate::data::Csr;
 use crate::error::Result;
 use crate::memory::{make_room, refused};
 
-/// A sparse matrix under construction. Columns of a row may be added in any order and repeatedly.
+/// A sparse matrix under construction. Values of a row may be added in any order, and several times
+/// for the same column.
 #[derive(Debug, Clone, Default)]
 pub struct FeatureRows {
     ends: Vec<i64>,
@@ -14,7 +15,7 @@ pub struct FeatureRows {
 }
 
 impl FeatureRows {
-    /// No rows.
+    /// Creates a matrix without rows.
     pub fn new() -> Self {
         Self { ends: vec![0], ..Self::default() }
     }
@@ -43,7 +44,7 @@ impl FeatureRows {
         self.ends.push(self.columns.len() as i64);
     }
 
-    /// Reserves memory for rows with `n_values` values in all.
+    /// Reserves memory for `n_rows` rows with `n_values` values in total.
     pub(super) fn make_room(&mut self, n_rows: usize, n_values: usize) -> Result<()> {
         let room = make_room(&mut self.ends, n_rows)
             && make_room(&mut self.columns, n_values)
@@ -67,7 +68,8 @@ impl FeatureRows {
         self.ends.len() - 1
     }
 
-    /// Keeps only the columns with a new number, which must have the order of the old ones.
+    /// Renumbers the columns, and drops those without a new number. New numbers must keep the order
+    /// of the columns.
     pub fn renumber(&mut self, new: &[Option<u32>]) {
         let (mut kept, mut start) = (0, 0);
         for end in &mut self.ends[1..] {
@@ -99,7 +101,7 @@ impl FeatureRows {
         Csr::new(&self.ends, &self.columns, &self.values, n_columns)
     }
 
-    /// Offsets, columns and values.
+    /// Returns offsets, columns and values.
     pub fn into_parts(self) -> (Vec<i64>, Vec<i32>, Vec<f64>) {
         (self.ends, self.columns, self.values)
     }

@@ -1,4 +1,4 @@
-//! Labels, scores and probabilities of sequences at weights that are mostly zero.
+//! Labels, scores and probabilities of sequences under weights that are mostly zero.
 
 use rayon::prelude::*;
 
@@ -16,7 +16,7 @@ const GROUP: usize = 16;
 /// Paths with at most this score use a forbidden transition.
 const IMPOSSIBLE: f64 = 0.1 * FORBIDDEN;
 
-/// The weights of transitions.
+/// The weights of transitions, and of first and last labels.
 #[derive(Debug, Clone)]
 pub struct Transitions {
     /// The kinds of transitions.
@@ -27,7 +27,7 @@ pub struct Transitions {
     pub features: Vec<f64>,
 }
 
-/// A trained chain.
+/// A trained chain model.
 #[derive(Debug, Clone)]
 pub struct Tagger {
     emissions: EmissionTable,
@@ -36,7 +36,7 @@ pub struct Tagger {
     edges: Vec<f64>,
 }
 
-/// A label and its score.
+/// The labels of a sequence, and their score.
 pub type Ranked = (Vec<u32>, f64);
 
 /// Buffers for one sequence at a time.
@@ -55,7 +55,7 @@ impl Scratch {
     }
 }
 
-/// Buffers for a question about a sequence.
+/// Buffers for computing a result from a sequence's scores.
 #[derive(Debug, Default)]
 struct Buffers {
     work: Work,
@@ -63,7 +63,7 @@ struct Buffers {
     marginals: Vec<f64>,
 }
 
-/// Rows of all sequences, their offsets, and the features of their transitions.
+/// The rows and offsets of all sequences, the features of their transitions, and known labels.
 #[derive(Clone, Copy)]
 pub struct Sequences<'a> {
     /// The rows.
@@ -72,15 +72,15 @@ pub struct Sequences<'a> {
     pub offsets: &'a [i64],
     /// The features of the transition into each row.
     pub edges: Option<Data<'a>>,
-    /// Labels that the sequences are known to have.
+    /// The labels that are known before decoding.
     pub known: Option<KnownLabels<'a>>,
 }
 
 impl Tagger {
-    /// A model with these weights.
+    /// Creates a model from its weights.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming the weights that do not fit together.
+    /// [`Error::InvalidArgument`] naming the weights that are invalid or do not fit together.
     pub fn new(emissions: LabelWeights, transitions: Transitions) -> Result<Self> {
         let n_states = transitions.links.n_states();
         let emissions = EmissionTable::new(&emissions, n_states)?;
@@ -128,7 +128,7 @@ impl Tagger {
         Err(Error::argument("X", "the rows are not those of sequences of this model"))
     }
 
-    /// The scores of one sequence's parts, and the other buffers.
+    /// Computes the scores of one sequence's nodes and transitions; also returns the other buffers.
     fn load<'s>(
         &'s self,
         sequences: &Sequences<'_>,
@@ -167,7 +167,7 @@ impl Tagger {
         (ChainScores { nodes, edges, stride: n_edges, n_states }, other)
     }
 
-    /// The results of `look` for all sequences, computed in parallel, in the order of the sequences.
+    /// Applies `look` to all sequences in parallel; returns the results in the order of the sequences.
     fn look<R: Send + Clone>(
         &self,
         sequences: &Sequences<'_>,
@@ -177,7 +177,7 @@ impl Tagger {
         self.look_at(sequences, interrupt, |_, scores, buffers, found| look(scores, buffers, found))
     }
 
-    /// As `look`, for a function that also takes the index of the sequence.
+    /// Like [`Self::look`], for a function that also takes the index of the sequence.
     fn look_at<R: Send + Clone>(
         &self,
         sequences: &Sequences<'_>,
@@ -204,8 +204,8 @@ impl Tagger {
     /// The best labels of all sequences, concatenated.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `X` for rows of another model, and for a sequence for which all labels
-    /// are forbidden; [`Error::Interrupted`].
+    /// [`Error::InvalidArgument`] naming `X` for rows that do not fit the model, and for a sequence for which all
+    /// labels are forbidden; [`Error::Interrupted`].
     pub fn decode(&self, sequences: &Sequences<'_>, interrupt: &Interrupt) -> Result<Vec<u32>> {
         self.look(sequences, interrupt, best_labels)
     }
@@ -257,12 +257,12 @@ impl Tagger {
         })
     }
 
-    /// The score of a label of each sequence, or the logarithm of its probability if `normalised`;
-    /// −∞ for a label with a forbidden transition. `labels` has a state for each row.
+    /// The score of one labelling of each sequence, or the logarithm of its probability if `normalised`; −∞ for a
+    /// labelling with a forbidden transition. `labels` has the label of each row.
     ///
     /// # Errors
-    /// As for [`Tagger::decode`], and [`Error::InvalidArgument`] naming `y` for other numbers of
-    /// labels and unknown states.
+    /// As for [`Tagger::decode`], and [`Error::InvalidArgument`] naming `y` for a wrong number of labels, and for
+    /// labels that do not exist.
     pub fn scores(
         &self,
         sequences: &Sequences<'_>,
@@ -310,8 +310,8 @@ impl Tagger {
         })
     }
 
-    /// The score of the best labels of the sequence that have a given label at a given position, minus
-    /// that of the best labels of all; −∞ if the label is forbidden. In rows of K.
+    /// For each position and label, the score of the best labelling of the sequence with this label at this position,
+    /// minus the score of the best labelling; −∞ if the label is forbidden. In rows of K.
     ///
     /// # Errors
     /// As for [`Tagger::decode`].
@@ -387,14 +387,14 @@ fn max_marginals(scores: ChainScores<'_>, interrupt: &Interrupt) -> Vec<f64> {
     forward
 }
 
-/// The k best labels: Viterbi's recursion with k paths for each label (Foreman 1993's list decoding), equal
-/// ones in the order of their labels read from the end.
+/// The k best labels: Viterbi's recursion with k paths for each label (list decoding, Foreman 1993). Ties are ordered
+/// by the labels, compared from the end.
 fn best(scores: ChainScores<'_>, k: usize, interrupt: &Interrupt) -> Vec<Ranked> {
     let (n_states, len) = (scores.n_states, scores.len());
     if len == 0 {
         return vec![(Vec::new(), 0.0)];
     }
-    /// A path into a label: its score, the label before, and the rank there.
+    /// A path into a label: its score, the preceding label, and the rank of the path among those into that label.
     type Path = (f64, u32, u32);
     let descending = |a: &Path, b: &Path| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)));
     let first = &scores.nodes[..n_states];

@@ -1,22 +1,22 @@
-//! Names of features and their numbers.
+//! The names of features and their numbers.
 
 use crate::error;
 use crate::memory::{check_growth, make_room, refused};
 
-/// The names of features, numbered in the order of their first use; or hashes as numbers, without names
-/// (the hashing trick, Weinberger et al. 2009).
+/// Maps names of features to numbers, either in the order of their first use, or by hashing, without storing names (the
+/// hashing trick, Weinberger et al. 2009).
 ///
-/// All names form one text. The table compares 32 bits of their hashes before it reads a name.
+/// All names form one text. A look-up compares 32 bits of a name's hash before it reads the name.
 #[derive(Debug, Clone)]
 pub struct Vocabulary {
     /// All names.
     text: Vec<u8>,
-    /// The start of each name, and the end of the last one.
+    /// The start of each name in the text, and the end of the last one.
     bounds: Vec<usize>,
-    /// Part of a hash and one more than a number, 0 in an empty slot. The length is a power of two,
-    /// and at most half of the slots are full.
+    /// A hash table. Each slot has a part of a name's hash, and the name's number plus 1, or 0 if the slot is empty.
+    /// The length is a power of two, and at most half of the slots are full.
     table: Vec<(u32, u32)>,
-    /// Number of bits of hashed numbers.
+    /// Number of bits of the numbers, if they are hashes.
     bits: Option<u32>,
 }
 
@@ -27,15 +27,15 @@ impl Default for Vocabulary {
 }
 
 impl Vocabulary {
-    /// Maximum number of bits of hashed numbers.
+    /// Maximum number of bits for numbers that are hashes.
     pub const MAX_BITS: u32 = 30;
 
-    /// No names.
+    /// Creates an empty vocabulary.
     pub fn new() -> Self {
         Self { text: Vec::new(), bounds: vec![0], table: vec![(0, 0); 16], bits: None }
     }
 
-    /// Hashes of 1 to [`Vocabulary::MAX_BITS`] bits, without names.
+    /// Creates a vocabulary that stores no names and uses hashes of 1 to [`Vocabulary::MAX_BITS`] bits as numbers.
     pub fn hashed(bits: u32) -> Self {
         Self { bits: Some(bits.clamp(1, Self::MAX_BITS)), ..Self::new() }
     }
@@ -59,7 +59,7 @@ impl Vocabulary {
         self.bits.is_some()
     }
 
-    /// The name of a feature. Only if numbers are not hashes.
+    /// The name of a feature. Only for vocabularies that store names.
     pub fn name(&self, number: usize) -> &[u8] {
         &self.text[self.bounds[number]..self.bounds[number + 1]]
     }
@@ -78,7 +78,7 @@ impl Vocabulary {
         self.slot(name, hash).ok()
     }
 
-    /// The numbers of the names in a text that end at these bytes. Each step reads memory for all names
+    /// Finds the numbers of consecutive names in a text, given the end of each. Each step reads memory for all names
     /// before the next step begins, so that the reads overlap.
     pub fn find_all(&self, text: &[u8], ends: &[usize]) -> Vec<Option<u32>> {
         let starts = std::iter::once(&0).chain(ends);
@@ -93,7 +93,7 @@ impl Vocabulary {
         let hashes: Vec<u64> = names().map(hash).collect();
         let slots: Vec<(u32, u32)> =
             hashes.iter().map(|hash| self.table[(hash >> 32) as usize & mask]).collect();
-        // An empty slot reads any name.
+        // For an empty slot, any name may be read.
         let place = |number: u32| (number as usize).max(1) - 1;
         let places: Vec<(usize, usize)> = slots
             .iter()
@@ -109,7 +109,7 @@ impl Vocabulary {
             .collect()
     }
 
-    /// Reserves memory for `n_names` names of `n_bytes` bytes in all.
+    /// Reserves memory for `n_names` names of `n_bytes` bytes in total.
     pub(super) fn make_room(&mut self, n_bytes: usize, n_names: usize) -> error::Result<()> {
         if self.bits.is_some() {
             return Ok(());
@@ -185,7 +185,7 @@ impl Vocabulary {
     }
 }
 
-/// A hash of 64 bits, the same on all machines: model files with hashed features depend on it.
+/// A 64-bit hash. It must be the same on all machines, because model files with hashed features depend on it.
 fn hash(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
     let mix = |hash: u64, word: u64| {

@@ -1,7 +1,7 @@
 //! Steps that move weight between the vertices of a convex combination (Lacoste-Julien and Jaggi 2015).
 
-/// No step moves away from a vertex of larger weight: the step would be long, and its direction a
-/// difference of nearly equal points.
+/// Largest weight of a vertex that a step may move away from. Above it, the step would be long, and
+/// its direction would be a difference of nearly equal points.
 const MAX_WEIGHT: f64 = 1.0 - 1e-6;
 
 /// The effect of a step on the weights.
@@ -16,8 +16,9 @@ pub enum StepKind {
 }
 
 impl StepKind {
-    /// A step away from the vertex `from` if that has a larger slope than a step towards `to`. If
-    /// (nearly) all weight is on `from`, a step away from it would follow rounding errors.
+    /// Chooses a step away from the vertex `from` if its slope is larger than that of a step
+    /// towards `to`. If (nearly) all weight is on `from`, the direction of an away step would be
+    /// mostly rounding error.
     pub fn better(to: usize, towards: f64, from: usize, away: f64, weight: f64) -> Self {
         if towards >= away || weight > MAX_WEIGHT { Self::Towards(to) } else { Self::Away(from) }
     }
@@ -31,8 +32,8 @@ impl StepKind {
         }
     }
 
-    /// The weight of a vertex after a step. `full` marks the longest step, which leaves exactly 0
-    /// of the weight that it removes.
+    /// The weight of a vertex after a step. `full` marks the longest possible step, which leaves a
+    /// weight of exactly 0 where it removes weight.
     pub fn weight(self, index: usize, weight: f64, step: f64, full: bool) -> f64 {
         match self {
             Self::Towards(to) if full => f64::from(index == to),
@@ -46,7 +47,7 @@ impl StepKind {
     }
 }
 
-/// The index of the largest value, the first of equals.
+/// The index of the largest value; if several are equal, the first.
 pub fn largest(values: impl Iterator<Item = (usize, f64)>) -> Option<usize> {
     values.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(index, _)| index)
 }

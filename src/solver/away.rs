@@ -16,7 +16,7 @@ use crate::linalg::vectors::{axpy, dot_in_order, squared_norm};
 use crate::linalg::{Sparse, sparse};
 use crate::run::{Certificate, Progress, Solver};
 
-/// A vertex of the whole domain: one of each block.
+/// A vertex of the whole domain, which consists of one vertex per block.
 struct Atom {
     vertices: Vec<Rc<Sparse>>,
     /// w of the vertex.
@@ -28,11 +28,11 @@ struct Atom {
     drift: [f64; 2],
 }
 
-/// Frank-Wolfe with an explicit active set of vertices of the whole domain, all blocks at once.
-/// With `subsample` below 1 each step calls the oracles of only a random share of the blocks; in
-/// the other blocks the new vertex equals the best active one. This maximises over the active set
-/// and a random subset of the vertices, like the randomized method. Memory is one weight vector for
-/// each active vertex. Not for smoothed problems.
+/// Frank-Wolfe with an explicit active set of vertices of the whole domain; each step moves all
+/// blocks at once. With `subsample` below 1, each step calls the oracles of only a random share of
+/// the blocks. In the other blocks, the new vertex equals the best active one. Such a step
+/// maximises over the active set and a random subset of the vertices, like the randomized method.
+/// Each active vertex takes the memory of one weight vector. Smoothed problems are not supported.
 pub struct AwayFrankWolfe<'d, D> {
     dual: &'d mut D,
     step: Step,
@@ -44,7 +44,7 @@ pub struct AwayFrankWolfe<'d, D> {
     epochs: usize,
 }
 
-/// Steps between certificates, each of which calls the oracles of all blocks once more.
+/// Number of steps between certificates. A certificate calls the oracles of all blocks once more.
 const CERTIFIED_EVERY: usize = 10;
 
 impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
@@ -82,8 +82,8 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
         atom.linear - self.dual.shares().lambda() * dot_in_order(&self.weights, &atom.image)
     }
 
-    /// The atom with the vertices found for `blocks`, and those of the active atom `from`
-    /// elsewhere.
+    /// The atom with the vertices `found` in `blocks`, and with the vertices of the active atom
+    /// `from` in all other blocks.
     fn build(&mut self, blocks: &[u32], from: usize, found: Vec<Sparse>) -> Atom {
         let base = &self.atoms[from];
         let (mut vertices, mut image) = (base.vertices.clone(), base.image.clone());
@@ -114,7 +114,7 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
         Atom { vertices, image, linear, weight: 0.0, drift }
     }
 
-    /// Moves to the vertex `to`, away from the worst active one, or both.
+    /// Takes a step towards the vertex `to`, away from the worst active vertex, or both.
     fn walk(&mut self, to: usize) {
         let slopes: Vec<f64> = self.atoms.iter().map(|atom| self.slope(atom)).collect();
         let active = (0..self.atoms.len()).filter(|index| self.atoms[*index].weight > 0.0);

@@ -8,12 +8,12 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::{along_difference, blend};
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// The length of a step of batch Frank-Wolfe towards the vertex.
+/// The rule for the length of a step towards the vertex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepRule {
-    /// To the maximum of the dual on the segment, in closed form.
+    /// The exact maximum of the dual on the segment, in closed form.
     FrankWolfe,
-    /// 2/(t + 2) of the way in step t, from t = 0 on.
+    /// The step 2/(t + 2) in iteration t = 0, 1, ...
     Scheduled,
 }
 
@@ -23,7 +23,7 @@ impl StepRule {
         &[("frank-wolfe", Self::FrankWolfe), ("scheduled", Self::Scheduled)];
 }
 
-/// The dual point that a run starts from, in the form that Frank-Wolfe keeps.
+/// The dual point at which a run starts, in the compact form that Frank-Wolfe uses.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Start {
     /// w(α).
@@ -32,15 +32,15 @@ pub struct Start {
     pub linear: f64,
     /// Σ p_i ‖α_i‖² (0 without smoothing).
     pub square: f64,
-    /// Bounds on the rounding errors of these.
+    /// Bounds on the rounding errors of the fields above.
     pub drift: Drift,
 }
 
-/// Bounds on the difference between the numbers of a [`Start`] and those of the dual point that
-/// they represent: the combination of vertices with the weights of the steps, in exact arithmetic.
+/// Bounds on the errors of the numbers in a [`Start`], compared with the dual point that they
+/// represent: the combination of vertices with the weights of the steps, in exact arithmetic.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Drift {
-    /// λ times the distance of w.
+    /// λ times the norm of the error of w.
     pub force: f64,
     /// The error of Σ p_i l_i.
     pub linear: f64,
@@ -48,7 +48,7 @@ pub struct Drift {
     pub square: f64,
     /// Upper bounds on λ ‖w‖, |Σ p_i l_i| and Σ p_i ‖α_i‖².
     pub sizes: [f64; 3],
-    /// Steps so far.
+    /// Number of steps so far.
     pub n_steps: usize,
 }
 
@@ -65,7 +65,7 @@ impl Start {
 }
 
 impl Drift {
-    /// Adds the errors of a step towards a vertex of the whole domain.
+    /// Adds the rounding errors of a step towards a vertex of the whole domain.
     pub(super) fn step(&mut self, step: f64, vertex: &Sums) {
         let stay = 1.0 - step;
         let sizes = [vertex.sizes.feature, vertex.sizes.cost, vertex.sizes.square];
@@ -73,41 +73,41 @@ impl Drift {
             *size = (stay * *size + step * new) * (1.0 + gamma(8));
         }
         self.n_steps += 1;
-        // The sums of a vertex are rounded, and so are their products with the steps.
+        // The sums of a vertex have rounding errors, and so do their products with the step.
         let depth = gamma(vertex.sizes.n_terms + 16);
         let [force, linear, square] = self.sizes;
         self.force = stay * self.force + step * depth * sizes[0] + gamma(8) * force;
         self.linear = stay * self.linear + step * depth * sizes[1] + gamma(8) * linear;
-        // The cross term belongs to a point that has drifted in all earlier steps.
+        // The cross term uses a point that includes the rounding errors of all earlier steps.
         let followed = gamma(8 * self.n_steps + vertex.sizes.n_terms + 16);
         let crossed = step * followed * (sizes[2] + square);
         self.square = stay * self.square + crossed + gamma(8) * square;
     }
 }
 
-/// Steps between evaluations of the exact loss of a smoothed problem, which costs a projection per
-/// example. It is also evaluated in the first steps.
+/// Steps between evaluations of the exact loss of a smoothed problem, which costs one projection
+/// per example. The loss is also evaluated in the first steps.
 const LOSS_INTERVAL: usize = 8;
 
-/// Frank-Wolfe on the dual, all blocks at once.
+/// Batch Frank-Wolfe on the dual: each step moves all blocks at once.
 ///
-/// Without smoothing the dual point is never stored: w(α), the scalar Σ p_i l_i and the image of
-/// the vertex suffice, and the pass that finds the vertex also gives the gap.
+/// Without smoothing, the dual point is never stored: w(α), the scalar Σ p_i l_i and the image of
+/// the vertex suffice. The pass that finds the vertex also gives the gap.
 pub struct FrankWolfe<'d, D> {
     dual: &'d mut D,
     rule: StepRule,
     steps: usize,
     at: Start,
-    /// w of the last vertex, and its sums until a step is made towards it.
+    /// w of the last vertex; `vertex` holds its sums until a step towards it is made.
     image: Vec<f64>,
     vertex: Option<Sums>,
-    /// The step that the dual has not yet received.
+    /// The last step, which has not yet been passed on to the dual.
     pending: f64,
     stopping: Stopping,
 }
 
 impl<'d, D: BatchDual> FrankWolfe<'d, D> {
-    /// Starts at `start`, or else at the start vertices.
+    /// Starts at `start`, or at the start vertices if it is None.
     pub fn new(dual: &'d mut D, rule: StepRule, start: Option<Start>) -> Self {
         let n_weights = dual.n_weights();
         let zero = || Start { weights: vec![0.0; n_weights], ..Start::default() };
@@ -117,8 +117,8 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
         Self { dual, rule, steps: 0, at, image, vertex, pending, stopping }
     }
 
-    /// Sets the stopping rule: a loss in single precision that could meet it is recomputed in
-    /// double precision.
+    /// Sets the stopping rule. If a loss computed in single precision might meet it, the loss is
+    /// recomputed in double precision.
     pub fn stopping_at(self, stopping: Stopping) -> Self {
         Self { stopping, ..self }
     }
@@ -142,7 +142,8 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
         Ok(vertex)
     }
 
-    /// The certificate at the point whose next vertex is known, if the loss is known.
+    /// The certificate at the current point, if the loss is known; `vertex` belongs to the next
+    /// step.
     fn certificate(&mut self, vertex: &Sums, interrupt: &Interrupt) -> Result<Option<Certificate>> {
         let Some(loss) = vertex.loss else { return Ok(None) };
         let dual = self.at.bound(self.dual.shares());
@@ -157,7 +158,7 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
         Ok(Some(Certificate { primal: objective(lambda, &self.at.weights, loss), dual }))
     }
 
-    /// argmax over the segment of D: slope / curvature, clipped to it.
+    /// The step in [0, 1] that maximises D on the segment: slope / curvature, clipped.
     fn line_search(&self, vertex: &Sums) -> f64 {
         let (lambda, smoothing) = (self.dual.shares().lambda(), self.dual.shares().smoothing());
         let (along, squared) = along_difference(&self.at.weights, &self.image);

@@ -1,10 +1,10 @@
 //! Backtracking line search with quadratic interpolation.
 
-/// Armijo's constant.
+/// Constant of Armijo's sufficient decrease condition.
 const SUFFICIENT_DECREASE: f64 = 1e-4;
 
-/// The next step to try along a direction with this slope. None if the value `next` at this step is
-/// low enough compared with the value at step 0.
+/// The next step to try along a direction with this slope, or None if `step` is accepted: its value
+/// `next` is low enough compared with `value`, the value at step 0.
 pub(crate) fn shorter_step(step: f64, slope: f64, value: f64, next: f64) -> Option<f64> {
     if next <= value + SUFFICIENT_DECREASE * step * slope {
         return None;
@@ -24,7 +24,7 @@ mod tests {
         let value = |x: f64| x * x - x;
         assert_eq!(shorter_step(0.5, -1.0, 0.0, value(0.5)), None);
         assert_eq!(shorter_step(2.0, -1.0, 0.0, value(2.0)), Some(0.5));
-        // A step too short for the parabola, and values that carry no information.
+        // The minimum of the parabola is too close to 0 here, and a NaN carries no information.
         assert_eq!(shorter_step(100.0, -1.0, 0.0, value(100.0)), Some(30.0));
         assert_eq!(shorter_step(1.0, -1.0, 0.0, f64::NAN), Some(0.3));
     }

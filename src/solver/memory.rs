@@ -1,11 +1,11 @@
-//! The memory of L-BFGS (Liu and Nocedal 1989): recent steps with the changes of the gradient along them.
+//! The memory of L-BFGS: recent steps, each with the change of the gradient along it (Liu and Nocedal 1989).
 
 use std::collections::VecDeque;
 
 use crate::linalg::vectors::{long_axpy, long_dot};
 
-/// Smallest cosine of the angle between a step and the change of the gradient for which the
-/// function counts as convex there.
+/// The function counts as convex along a step if the cosine of the angle between the step and the
+/// change of the gradient is at least this.
 const MIN_COSINE: f64 = 1e-10;
 
 /// A step s and the change y of the gradient along it.
@@ -25,8 +25,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Adds a pair if the function is convex there, and drops the oldest of more than `capacity`
-    /// pairs. Returns whether the pair was added.
+    /// Adds a pair if the function is convex along it; beyond `capacity` pairs, drops the oldest.
+    /// Returns whether the pair was added.
     pub fn push(&mut self, step: Vec<f64>, change: Vec<f64>, capacity: usize) -> bool {
         let curvature = long_dot(&step, &change);
         let squares = long_dot(&step, &step) * long_dot(&change, &change);
@@ -55,8 +55,8 @@ impl Memory {
         self.pairs.clear();
     }
 
-    /// Adds `curvature`/2 ‖·‖² to the function, and removes the pairs along which the sum is not
-    /// convex.
+    /// Updates the memory for the function plus `curvature`/2 ‖·‖², and removes the pairs along
+    /// which this sum is not convex.
     pub fn add_square(&mut self, curvature: f64) {
         for pair in &mut self.pairs {
             long_axpy(&mut pair.change, curvature, &pair.step);
@@ -66,9 +66,9 @@ impl Memory {
         self.pairs.retain(|pair| is_usable(1.0 / pair.curvature));
     }
 
-    /// H v by the two-loop recursion, for the inverse H of the remembered Hessian. `first`
-    /// multiplies by the inverse of its initial approximation. `divide` divides its arguments with
-    /// the caller's rounding.
+    /// Computes H v by the two-loop recursion, where H is the inverse of the remembered Hessian.
+    /// `first` multiplies by the inverse of the initial Hessian approximation. `divide` divides its
+    /// two arguments, rounded as the caller requires.
     pub fn multiply_inverse(
         &self,
         mut v: Vec<f64>,
@@ -94,7 +94,7 @@ impl Memory {
 mod tests {
     use super::*;
 
-    /// The gradient of Σ (i + 1) x_i² / 2.
+    /// The gradient of the test function Σ (i + 1) x_i² / 2.
     fn bent(x: &[f64]) -> Vec<f64> {
         x.iter().zip(1..).map(|(x, factor)| x * f64::from(factor)).collect()
     }

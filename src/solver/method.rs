@@ -1,4 +1,4 @@
-//! Solves any dual: a method by name, its run, and the point where it ended.
+//! Solves any dual with a method chosen by name.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +13,7 @@ use crate::memory::require;
 use crate::names::{check, find};
 use crate::run::{Epoch, Stopping, Trace, run};
 
-/// The solvers that only need vertices from a dual.
+/// Solvers that need only vertices from a dual.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Method {
     /// [`FrankWolfe`].
@@ -22,7 +22,7 @@ pub enum Method {
     BlockFrankWolfe(BlockOptions),
     /// [`AwayFrankWolfe`].
     AwayFrankWolfe {
-        /// The steps.
+        /// The kind of step.
         step: Step,
         /// The share of the blocks whose oracles a step calls, in (0, 1].
         subsample: f64,
@@ -40,18 +40,19 @@ pub enum Method {
     },
 }
 
-/// Names of all steps: the exact and the scheduled step towards the best vertex, and the steps that
-/// also take weight from the worst active vertex.
+/// Names of all steps: the exact and the scheduled step towards the best vertex, and the two steps
+/// that also take weight from the worst active vertex.
 pub const STEPS: &[&str] = &["frank-wolfe", "scheduled", "away", "pairwise"];
 
-/// A solver by name, with the caller's other choices; the defaults are those of [`Choices::of`].
+/// A solver by name, and the other options that the caller chose. [`Choices::of`] gives the
+/// defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choices<'a> {
     /// Name of the method.
     pub solver: &'a str,
     /// Name of the step; None for the method's default.
     pub step: Option<&'a str>,
-    /// Name of the order of the blocks.
+    /// Name of the sampling rule for the blocks.
     pub sampling: &'a str,
     /// See [`BlockOptions::cache`].
     pub cache: bool,
@@ -71,8 +72,8 @@ impl<'a> Choices<'a> {
         Self { solver, step: None, sampling, cache, averaging, subsample, seed }
     }
 
-    /// Checks that the names of steps and samplings are known, and that each parameter has its
-    /// default unless the solver uses it.
+    /// Checks that the names of the step and the sampling rule are known, and that each parameter
+    /// that the solver does not use has its default value.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the parameter.
@@ -95,12 +96,12 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// The error for a parameter that the solver does not use.
+    /// The error for a parameter that the solver does not use but the caller set.
     pub fn unused(&self, parameter: &'static str) -> Error {
         Error::argument(parameter, format!("solver={:?} does not use it", self.solver))
     }
 
-    /// The step of the chosen name among the solver's steps, of which the first is the default.
+    /// The step with the chosen name among the solver's steps; the first of them is the default.
     fn find_step<T: Copy>(&self, known: &[(&'static str, T)]) -> Result<T> {
         let Some(name) = self.step else { return Ok(known[0].1) };
         find("step", name, known).map_err(|_| {
@@ -123,11 +124,11 @@ impl Method {
         ("subgradient", Self::subgradient),
     ];
 
-    /// The method of the chosen name.
+    /// Builds the method that the choices name.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for unknown names, steps that the method does not have, parameters that
-    /// it does not use, and a `subsample` that is not in (0, 1].
+    /// [`Error::InvalidArgument`] for unknown names, a step or parameter that the method does not support, and a
+    /// `subsample` outside (0, 1].
     pub fn parse(choices: &Choices<'_>) -> Result<Self> {
         find("solver", choices.solver, Self::REGISTRY)?(choices)
     }
@@ -144,7 +145,7 @@ impl Method {
         Self::REGISTRY[place].0
     }
 
-    /// Block Frank-Wolfe, under any name in the choices.
+    /// Block Frank-Wolfe with these options; ignores the solver's name.
     pub(crate) fn block_frank_wolfe(choices: &Choices<'_>) -> Result<Self> {
         choices.refuse_all_but(&["step", "sampling", "cache", "averaging"])?;
         let Choices { cache, averaging, seed, .. } = *choices;
@@ -178,7 +179,7 @@ impl Method {
         Ok(Self::Subgradient { averaging: choices.averaging, seed: choices.seed })
     }
 
-    /// Returns an error for a smoothed dual if the method needs vertices to be subgradients.
+    /// Returns an error for a smoothed dual if the method requires subgradients to be vertices.
     fn check_smoothing(self, smoothing: f64) -> Result<()> {
         let solver = match self {
             Self::AwayFrankWolfe { .. } => "away-frank-wolfe",
@@ -192,8 +193,8 @@ impl Method {
     }
 }
 
-/// Returns an error for sign constraints if the method has none, or if their number differs from
-/// `n_weights`.
+/// Returns an error for sign constraints if the method does not support them, or if their number
+/// differs from `n_weights`.
 fn check_cone(method: Method, cone: &SignCone, n_weights: usize) -> Result<()> {
     cone.check(n_weights)?;
     match method {
@@ -206,22 +207,22 @@ fn check_cone(method: Method, cone: &SignCone, n_weights: usize) -> Result<()> {
     }
 }
 
-/// A gap below this share of P(0) is rounding error, for any objective.
+/// A gap below this share of P(0) counts as rounding error, whatever the objective.
 const ROUNDING: f64 = 1e-15;
 
 /// The tolerance and the maximum number of epochs of a fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
-    /// Duality gap at which it has converged, relative to the objective.
+    /// Duality gap, relative to the objective, at which a fit has converged.
     pub tol: f64,
     /// Maximum number of epochs.
     pub max_epochs: usize,
 }
 
 impl Target {
-    /// The stopping rule of a problem whose P(0) is known. A gap that is rounding error compared
-    /// with P(0) counts as 0. So does any gap up to the rounding error of a P(0) that is 0 within
-    /// this error. Without a tolerance, only a gap of 0 is small enough.
+    /// The stopping rule of a problem with known P(0). A gap of the size of rounding errors in P(0)
+    /// counts as 0. If P(0) is 0 up to its rounding error, any gap up to that error also counts as
+    /// 0. Without a tolerance, only a gap of 0 is small enough.
     pub fn stopping(self, null_objective: Bounded) -> Stopping {
         let (lower, upper) = (null_objective.lower(), null_objective.upper());
         let error = if lower <= 0.0 { upper - lower } else { 0.0 };
@@ -236,10 +237,10 @@ impl Target {
     }
 }
 
-/// A dual point in the form that a method keeps, with its w.
+/// The final dual point of a run, in the form that its method keeps, with its w.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DualPoint {
-    /// Only w: a later run cannot start from it.
+    /// Only w, from which a later run cannot start.
     Weights(Vec<f64>),
     /// The dual point of [`FrankWolfe`].
     Sums(Start),
@@ -280,7 +281,7 @@ fn other_method() -> Error {
     Error::argument("warm_start", "the dual point belongs to another solver")
 }
 
-/// Returns an error for a start if the method keeps no dual point.
+/// Returns an error if a start is given, for methods that keep no dual point.
 fn refuse_start(start: Option<DualPoint>) -> Result<()> {
     match start {
         Some(_) => Err(Error::argument("warm_start", "this solver does not support it")),
@@ -297,10 +298,10 @@ pub struct Fit {
     pub null_objective: f64,
     /// The dual point.
     pub point: DualPoint,
-    /// The model if it is not the w of the dual point: the average of the iterates, an earlier
+    /// The model, if it is not the w of the dual point but the average of the iterates, an earlier
     /// iterate, or 0.
     pub model: Option<Vec<f64>>,
-    /// Number of oracle calls, if counted.
+    /// Number of oracle calls, if the method counts them.
     pub oracle_calls: Option<usize>,
 }
 
@@ -311,17 +312,17 @@ impl Fit {
     }
 }
 
-/// Returns an error if the weights of a model do not fit into memory: w, its image, a direction,
-/// the best w so far and the result, in double precision. Active sets grow during the run and are
-/// not in the estimate.
+/// Returns an error if the weight vectors of a run do not fit into memory: w, its image, a
+/// direction, the best w so far and the result, in double precision. Active sets, which grow during
+/// the run, are not included.
 fn require_weights(n_weights: usize) -> Result<()> {
     let what = || format!("d = {n_weights} weights");
     require(40 * n_weights as u128, what, "use a joint feature vector with fewer entries")
 }
 
-/// Minimises the problem of a dual. `start` is the final dual point of an earlier run of the same
-/// method on the same blocks, with w scaled by the ratio of the old λ to the new; the certificate
-/// depends on it.
+/// Solves the problem of a dual. `start` is the final dual point of an earlier run of the same
+/// method on the same blocks. If λ has changed, the caller must multiply its w by the ratio of the
+/// old λ to the new one; otherwise the certificate is wrong.
 ///
 /// # Errors
 /// Errors of [`run`]; [`Error::InvalidArgument`] if the method does not support a start, smoothing

@@ -1,5 +1,5 @@
 //! Solvers: algorithms over the blocks of a [dual](crate::dual), driven by [`crate::run`]. They do
-//! not know what a block represents.
+//! not depend on the meaning of a block.
 
 mod active_set;
 mod away;

@@ -1,5 +1,5 @@
-//! A certified regularisation path: one dual point for each interval of λ, accurate on all of it
-//! (after Osokin et al. 2016, section 5).
+//! A certified regularisation path: each dual point covers an interval of λ, and its models are
+//! accurate on the whole interval (after Osokin et al. 2016, section 5).
 
 use std::ops::ControlFlow;
 
@@ -10,48 +10,48 @@ use crate::interrupt::Interrupt;
 use crate::memory::check_growth;
 use crate::run::{Certificate, Epoch, Stopping, run};
 
-/// A dual point and the interval of λ that it covers: at λ' the model is (λ/λ') w.
+/// A dual point and the interval of λ that it covers. The model at λ' is (λ/λ') w.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Piece {
-    /// The largest λ, to which `weights` belong.
+    /// The largest λ of the interval, to which `weights` belong.
     pub lambda: f64,
-    /// The smallest λ.
+    /// The smallest λ of the interval.
     pub until: f64,
     /// w at `lambda`.
     pub weights: Vec<f64>,
     /// The certificates at both ends.
     pub ends: [Certificate; 2],
-    /// Number of epochs to compute it.
+    /// Number of epochs that computed it.
     pub epochs: usize,
 }
 
 impl Piece {
-    /// An upper bound on the gap of every model of the interval.
+    /// An upper bound on the gap of every model in the interval.
     pub fn gap(&self) -> f64 {
         self.ends[0].gap().max(self.ends[1].gap())
     }
 
-    /// An upper bound on the gap relative to each model's objective.
+    /// An upper bound on the relative gap of every model in the interval.
     pub fn relative_gap(&self) -> f64 {
         self.ends[0].relative_gap().max(self.ends[1].relative_gap())
     }
 }
 
-/// The interval and the accuracy of a path.
+/// The interval of λ and the accuracy of a path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PathSettings {
     /// The largest λ.
     pub from: f64,
     /// The smallest λ.
     pub until: f64,
-    /// The duality gap required everywhere, and the maximum number of epochs for each piece.
+    /// The duality gap required on the whole path, and the maximum number of epochs per piece.
     pub stopping: Stopping,
 }
 
-/// A solver whose dual point can be certified for other λ.
+/// A solver whose dual point can also be certified for other values of λ.
 pub trait PathSolver {
-    /// Solves for a λ, starting from the last solution; returns the certificate and the number of
-    /// epochs.
+    /// Solves the problem for a given λ, starting from the last solution. Returns the certificate
+    /// and the number of epochs.
     ///
     /// # Errors
     /// Errors of [`run`].
@@ -69,29 +69,29 @@ pub trait PathSolver {
     /// [`Error::Interrupted`], and errors of evaluations.
     fn certificate_at(&mut self, factor: f64, interrupt: &Interrupt) -> Result<Certificate>;
 
-    /// λ and the weights of the examples.
+    /// The shares of the problem, with its λ.
     fn shares(&self) -> &Shares;
 
-    /// w at the λ of the last solution.
+    /// The weights of the last solution, for its λ.
     fn weights(&self) -> &[f64];
 }
 
 /// Share of the allowed gap to which each piece is solved; the rest is left for moving λ.
 const SOLVED_SHARE: f64 = 0.5;
-/// Longest interval, as a factor of λ.
+/// Largest ratio of the two ends of an interval.
 const MAX_INTERVAL: f64 = 16.0;
-/// Factor within which the end of an interval is accurate enough.
+/// The search for the end of an interval stops within this factor of the best end.
 const END_ACCURACY: f64 = 1.05;
-/// Shortest interval of the search.
+/// Smallest ratio of the two ends of an interval that the search tries.
 const MIN_INTERVAL: f64 = 1.0001;
 
 /// Covers an interval of λ, from its large end to its small one.
 ///
-/// At a fixed dual point μ the model at λ/t is t w. Its gap, Σ p_i Φ_i(t w) + t λ/2 ‖w‖² −
-/// D_{λ/t}(μ), less a share of at most 1 of its objective, is convex in t, because D_{λ/t}(μ) is
-/// linear. So a bound at both ends of an interval holds on all of it, also if W = 0 replaces a w
-/// with a higher objective. If the epochs do not suffice for a piece, its gap is larger than
-/// requested. If the observer stops the path, it ends early.
+/// At a fixed dual point μ, the model at λ/t is t w. Subtract a share (at most 1) of the model's
+/// objective from its gap, Σ p_i Φ_i(t w) + t λ/2 ‖w‖² − D_{λ/t}(μ). The difference is convex in t,
+/// because D_{λ/t}(μ) is linear in t. A bound at both ends of an interval therefore holds on the
+/// whole interval, even if W = 0 replaces a w with a higher objective. If a piece uses up its
+/// epochs, its gap is larger than requested. If the observer stops the path, the path ends early.
 ///
 /// # Errors
 pub fn path(
@@ -109,7 +109,8 @@ pub fn path(
     let target = Stopping {
         relative: SOLVED_SHARE * stopping.relative,
         floor: SOLVED_SHARE * stopping.floor,
-        // The certificates of other λ need the last model: the dual point belongs to it.
+        // The run must return its last model, because the certificates for other λ need the weights
+        // that match the dual point.
         null_objective: None,
         ..stopping
     };
@@ -140,8 +141,8 @@ pub fn path(
     }
 }
 
-/// The certificate of W = 0, whose objective is the same for all λ, given that of other weights.
-/// Without an objective of W = 0, returns the latter.
+/// The certificate of W = 0, given the certificate of other weights. `objective` is that of W = 0,
+/// which is the same for all λ. Without it, returns `certificate` unchanged.
 fn at_zero(certificate: Certificate, objective: Option<f64>) -> Certificate {
     match objective {
         Some(primal) => Certificate { primal, dual: certificate.dual.max(0.0) },
@@ -149,8 +150,8 @@ fn at_zero(certificate: Certificate, objective: Option<f64>) -> Certificate {
     }
 }
 
-/// The largest factor up to `longest` at which the gap is known to be small enough, and the
-/// certificate there. If an objective of W = 0 is given, the certificates are those of W = 0.
+/// The largest factor up to `longest` at which the gap is certified to be small enough, and the
+/// certificate there. If the objective of W = 0 is given, the certificates are those of W = 0.
 fn stretch(
     solver: &mut dyn PathSolver,
     (known, zero): (Certificate, Option<f64>),
@@ -172,23 +173,23 @@ fn stretch(
         if low == longest {
             break;
         }
-        // Between both on a logarithmic scale, closer to the end with a small gap.
+        // Try a point between both on a logarithmic scale, closer to the end with the small gap.
         factor = low * (high / low).powf(0.4);
     }
     if low > 1.0 {
         return Ok((low, at_low));
     }
-    // No interval is known to be accurate enough: take a short one, and report its gap.
+    // No interval is certified to be accurate enough: take a short one, and report its gap.
     let factor = END_ACCURACY.min(longest);
     Ok((factor, at_zero(solver.certificate_at(factor, interrupt)?, zero)))
 }
 
-/// P at λ/`factor`, rounded up.
+/// The objective P at λ/`factor`, rounded up.
 pub fn objective_at(factor: f64, lambda: f64, weights: &[f64], loss: Bounded) -> f64 {
     objective(lambda / factor, weights, loss) * (1.0 + 4.0 * f64::EPSILON)
 }
 
-/// Paths by [`BlockFrankWolfe`].
+/// Regularisation paths by [`BlockFrankWolfe`].
 pub struct BlockPath<'d, D> {
     dual: &'d mut D,
     options: BlockOptions,
@@ -199,10 +200,11 @@ pub struct BlockPath<'d, D> {
 }
 
 impl<'d, D: BlockDual> BlockPath<'d, D> {
-    /// A path with these options, except averaging.
+    /// Prepares a path with these options, which must not include averaging.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for signs of another number of weights.
+    /// [`Error::InvalidArgument`] if the number of sign constraints differs from the number of
+    /// weights.
     pub fn new(dual: &'d mut D, options: BlockOptions) -> Result<Self> {
         dual.shares().cone().check(dual.n_weights())?;
         let options = BlockOptions { averaging: false, ..options };

@@ -1,5 +1,5 @@
-//! The projected (sub)gradient method on all examples at once, the baseline PG of Tajima et al.
-//! (2020, section 3): the batch form of Pegasos (Shalev-Shwartz et al. 2011).
+//! The projected (sub)gradient method on all examples at once: the batch form of Pegasos
+//! (Shalev-Shwartz et al. 2011), and the baseline PG of Tajima et al. (2020, section 3).
 
 use super::Start;
 use crate::dual::rounding::gamma;
@@ -10,12 +10,12 @@ use crate::linalg::squared_norm;
 use crate::linalg::vectors::blend;
 use crate::run::{Certificate, Progress, Solver};
 
-/// w ← (1 − 1/t) w + (1/t) w(U), where u_i is a (sub)gradient of the loss of example i at w, then
-/// the projection on the ball ‖w‖² ≤ P(0)/λ that contains the optimum: gradient steps of length
-/// 1/(λt).
+/// Iterates w ← (1 − 1/t) w + (1/t) w(U), where u_i is a (sub)gradient of the loss of example i at
+/// w. This is a gradient step of length 1/(λt). Then projects onto the ball ‖w‖² ≤ P(0)/λ, which
+/// contains the optimum.
 ///
-/// The points U average to a dual point, which the projections shrink towards the start vertices.
-/// So w = w(μ) for a feasible μ, and the dual objective costs nothing extra
+/// The average of all points U so far is a dual point, which the projections shrink towards the
+/// start vertices. So w = w(μ) for a feasible μ, and the dual objective costs nothing extra
 /// (`docs/mathematics/frank-wolfe.md`).
 pub struct ProjectedGradient<'d, D> {
     dual: &'d mut D,
@@ -28,7 +28,7 @@ pub struct ProjectedGradient<'d, D> {
 }
 
 impl<'d, D: BatchDual> ProjectedGradient<'d, D> {
-    /// Starts at w = 0, whose objective P(0) is `null_objective`.
+    /// Starts at w = 0, where the objective P(0) is `null_objective`.
     pub fn new(dual: &'d mut D, null_objective: f64) -> Self {
         let zero = vec![0.0; dual.n_weights()];
         let at = Start { weights: zero.clone(), ..Start::default() };
@@ -51,13 +51,13 @@ impl<'d, D: BatchDual> ProjectedGradient<'d, D> {
         Ok(sums)
     }
 
-    /// Steps to U, and projects.
+    /// Takes a step towards U, and projects.
     fn walk(&mut self, sums: &Sums) {
         let rate = 1.0 / (self.at.drift.n_steps as f64 + 1.0);
         let stay = 1.0 - rate;
         blend(&mut self.at.weights, (stay, rate), &self.image);
         self.at.linear = stay * self.at.linear + rate * sums.linear;
-        // An upper bound (Jensen), because μ is not kept.
+        // An upper bound by Jensen's inequality, because μ is not stored.
         self.at.square = stay * self.at.square + rate * sums.square;
         self.at.drift.step(rate, sums);
         self.at.drift.force += rate * sums.outside[0] * (1.0 + gamma(8));
@@ -81,7 +81,7 @@ impl<D: BatchDual> Solver for ProjectedGradient<'_, D> {
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        // The next step needs this pass anyway, and it evaluates the loss.
+        // The next step needs this pass anyway, so the loss costs nothing extra.
         let loss = self.look(interrupt)?.loss;
         let loss = loss.ok_or_else(|| Error::Numerical("the dual gave no loss".into()))?;
         let shares = self.dual.shares();

@@ -1,5 +1,5 @@
-//! The projected stochastic subgradient method (Pegasos; Shalev-Shwartz et al. 2011) on any block dual: the
-//! baseline of comparisons.
+//! The projected stochastic subgradient method (Pegasos; Shalev-Shwartz et al. 2011) on any block dual; a baseline for
+//! comparisons.
 
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
@@ -11,14 +11,14 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::{Sparse, squared_norm};
 use crate::run::{Certificate, Progress, Solver};
 
-/// w ← (1 − 1/t) w + (1/t) w(u) over randomly permuted blocks, where u is a subgradient of the
-/// block's loss, then the projection on the ball ‖w‖² ≤ P(0)/λ that contains the optimum.
+/// Iterates w ← (1 − 1/t) w + (1/t) w(u) over randomly permuted blocks, where u is a subgradient of
+/// the block's loss. Then projects onto the ball ‖w‖² ≤ P(0)/λ, which contains the optimum.
 ///
-/// With the step 1/(λt) all subgradients so far have equal weights, and the projections only shrink
-/// them towards the start vertices, where w = 0. So after whole epochs w = w(μ) for a feasible μ,
-/// and the dual objective costs nothing extra. With averaging the model is the average of the
-/// iterates, the t-th weighted by t (Lacoste-Julien, Schmidt and Bach 2012); the dual value is
-/// still that of w.
+/// With steps of 1/(λt), all subgradients so far have equal weights, and the projections only
+/// shrink them towards the start vertices, where w = 0. So after whole epochs w = w(μ) for a
+/// feasible μ, and the dual objective costs nothing extra. With averaging, the model is the average
+/// of the iterates, with weight t for the t-th iterate (Lacoste-Julien, Schmidt and Bach 2012). The
+/// dual value remains that of w.
 pub struct Subgradient<'d, D> {
     dual: &'d mut D,
     random: Pcg64Mcg,
@@ -29,9 +29,9 @@ pub struct Subgradient<'d, D> {
     steps: f64,
     /// Σ p_i l_i of the dual point.
     linear: f64,
-    /// An upper bound on γ Σ p_i ‖μ_i‖² (Jensen), because μ is not kept.
+    /// An upper bound on γ Σ p_i ‖μ_i‖² by Jensen's inequality, because μ is not stored.
     bend: f64,
-    /// Bounds on the rounding errors of w and of the linear term, and on their sizes.
+    /// Bounds on the rounding errors of w and of the linear term, and bounds on the sizes of both.
     drift: [f64; 2],
     sizes: [f64; 2],
     best_dual: f64,
@@ -47,7 +47,7 @@ const MIN_SCALE: f64 = 1e-15;
 struct ScaledWeights {
     weights: Vec<f64>,
     scale: f64,
-    /// λ‖w‖²: ‖w‖² itself may overflow.
+    /// λ‖w‖², because ‖w‖² itself may overflow.
     squared_norm: f64,
 }
 
@@ -56,13 +56,13 @@ impl ScaledWeights {
     fn shrink(&mut self, factor: f64) {
         self.scale *= factor;
         self.squared_norm *= factor * factor;
-        // Flattening keeps the weights from overflowing while the scale goes to 0.
+        // Without flattening, the weights would overflow as the scale goes to 0.
         if self.scale < MIN_SCALE {
             self.flatten();
         }
     }
 
-    /// Multiplies the weights by the scale, which becomes 1.
+    /// Multiplies the weights by the scale, and sets the scale to 1.
     fn flatten(&mut self) {
         let scale = std::mem::replace(&mut self.scale, 1.0);
         self.weights.iter_mut().for_each(|weight| *weight *= scale);
@@ -70,7 +70,7 @@ impl ScaledWeights {
 }
 
 impl<'d, D: BlockDual> Subgradient<'d, D> {
-    /// Starts at w = 0, whose objective P(0) is `null_objective`.
+    /// Starts at w = 0, where the objective P(0) is `null_objective`.
     pub fn new(dual: &'d mut D, null_objective: f64, averaging: bool, seed: u64) -> Self {
         let zero = vec![0.0; dual.n_weights()];
         Self {
@@ -90,7 +90,7 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
         }
     }
 
-    /// The model: w as of the last certificate, or the average.
+    /// The model: w at the last certificate, or the average.
     pub fn weights(&self) -> &[f64] {
         self.average.as_ref().unwrap_or(&self.model.weights)
     }
@@ -115,7 +115,8 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
         let mut image = dual.image(block, direction);
         let (linear, bend) = (image.linear(), image.bend());
         model.shrink(1.0 - rate);
-        // λ⟨w, w(u)⟩ before the step, since the slope is l − λ/p ⟨w, w(u)⟩, and λ‖w(u)‖².
+        // `inner` is λ⟨w, w(u)⟩ before the step, because the slope is l − λ/p ⟨w, w(u)⟩; `square`
+        // is λ‖w(u)‖².
         let inner = share * (linear - slope);
         let square = share * (image.curvature() - bend);
         model.squared_norm += 2.0 * push * (1.0 - rate) * inner + push * push * square;
@@ -132,7 +133,7 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
             self.bend *= factor * factor;
         }
         if let Some(average) = &mut self.average {
-            // t over 1 + 2 + … + t.
+            // The weight of the t-th iterate in the average: t / (1 + 2 + … + t).
             let share = 2.0 / (self.steps + 1.0);
             for (average, weight) in average.iter_mut().zip(&model.weights) {
                 *average += share * (model.scale * weight - *average);
@@ -143,13 +144,13 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
 }
 
 impl<D: BlockDual> Subgradient<'_, D> {
-    /// Adds the rounding errors of w and the linear term in a step towards the last subgradient, of
-    /// which a share of `pushed` enters the sums.
+    /// Adds the rounding errors that a step towards the last subgradient makes in w and in the
+    /// linear term. Only a share `pushed` of the subgradient enters the sums.
     fn follow(&mut self, block: usize, rate: f64, pushed: f64) {
         let direction = &self.direction;
         let (scales, lambda) = (self.dual.scales(block), self.dual.shares().lambda());
         let length: f64 = direction.iter().map(|(_, value)| value.abs()).sum();
-        // The distance from the block's set counts as rounding.
+        // The distance of the subgradient from the block's set counts as rounding error.
         let outside = self.dual.defect(block, direction, &|| gamma(4) * 2.0 * length);
         let depth = gamma(direction.len() + 16);
         let units = [pushed / lambda * scales.feature, pushed * scales.cost];
@@ -162,7 +163,7 @@ impl<D: BlockDual> Subgradient<'_, D> {
 
 impl<D: BlockDual> Solver for Subgradient<'_, D> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
-        // Permutes the blocks themselves, independently of the last epoch's order.
+        // Start from the identity, so that the order does not depend on the last epoch's order.
         self.order.iter_mut().zip(0..).for_each(|(slot, block)| *slot = block);
         self.order.shuffle(&mut self.random);
         for visit in 0..self.order.len() {
@@ -193,7 +194,7 @@ impl<D: BlockDual> Solver for Subgradient<'_, D> {
     }
 
     fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
-        // A certificate has flattened the weights.
+        // A certificate flattens the weights first, so their scale is 1.
         weights.clear();
         weights.extend_from_slice(self.weights());
         true

@@ -1,4 +1,4 @@
-//! The dual of a structured problem with the user's oracle.
+//! The dual of a structured problem whose oracle is given by the user.
 
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,18 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::{Sparse, sparse};
 
-/// Maximum number of examples per call of the oracle, and the duration of a call after which
-/// batches get smaller, so that interrupts are checked in between.
+/// Maximum number of examples per call of the oracle, and the duration of a call above which
+/// batches get smaller. Interrupts are checked between calls.
 const MAX_BATCH: usize = 64;
 const MAX_CALL_TIME: Duration = Duration::from_millis(50);
-/// A margin may be below an earlier one by this much, relative to the size of its terms.
+/// A label that the oracle returns may have a margin below the largest known one by at most this,
+/// relative to the size of the margin's terms.
 const ROUNDING: f64 = 1e-9;
 
-/// A user's oracle.
+/// A user-defined oracle for loss-augmented decoding.
 pub trait Oracle: Sync {
-    /// Calls `found` for each of the blocks in order, with (−ψ, L) of its loss-augmented decoding.
-    /// ψ is φ(x, y_true) − φ(x, y), one number for each weight.
+    /// Calls `found` with (−ψ, L) of the loss-augmented decoding of each block, in order. ψ = φ(x,
+    /// y_true) − φ(x, y) has one number per weight.
     ///
     /// # Errors
     /// The oracle's errors.
@@ -34,8 +35,8 @@ pub trait Oracle: Sync {
 
 /// The dual of a structured problem that is defined by an [`Oracle`].
 ///
-/// Parts are the weights, with −ψ as a vertex's entries, and one more part for its loss: so the
-/// gradient is the weights and a 1.
+/// There is one part per weight and one part for the loss: the vertex of a label y has the entries
+/// −ψ and L. The gradient is therefore the weights followed by a 1.
 pub struct CallbackDual<'o> {
     oracle: &'o dyn Oracle,
     n_weights: usize,
@@ -44,14 +45,14 @@ pub struct CallbackDual<'o> {
 }
 
 impl<'o> CallbackDual<'o> {
-    /// The dual of an oracle's examples.
+    /// Creates the dual for the examples of an oracle.
     pub fn new(oracle: &'o dyn Oracle, n_weights: usize, shares: Shares) -> Self {
         Self { oracle, n_weights, shares, exact: true }
     }
 
     /// Accepts an oracle that does not always return maximisers. The loss is then the largest known
-    /// one, from the oracle or the dual point: a lower bound on the true loss, and so is the
-    /// objective.
+    /// one, from the oracle or from the dual point. It is a lower bound on the true loss, so the
+    /// objective is only a lower bound, too.
     pub fn approximate(self) -> Self {
         Self { exact: false, ..self }
     }
@@ -77,7 +78,7 @@ impl<'o> CallbackDual<'o> {
         Err(Error::argument("model", message))
     }
 
-    /// The vertices of some blocks, one batch at a time.
+    /// Asks the oracle for the vertices of some blocks, one batch at a time.
     fn ask_all(
         &self,
         blocks: &[u32],
@@ -125,7 +126,7 @@ impl<'o> CallbackDual<'o> {
     }
 }
 
-/// The entries of −ψ, and the loss.
+/// Splits a point into the entries of −ψ and the loss.
 fn split(point: &[(u32, f64)], n_weights: usize) -> (&[(u32, f64)], f64) {
     match point.split_last() {
         Some((&(index, loss), features)) if index as usize == n_weights => (features, loss),
@@ -133,7 +134,7 @@ fn split(point: &[(u32, f64)], n_weights: usize) -> (&[(u32, f64)], f64) {
     }
 }
 
-/// The weights and a 1.
+/// The gradient: the weights followed by a 1.
 pub struct CallbackGradient<'s> {
     dual: &'s CallbackDual<'s>,
     block: usize,
@@ -153,7 +154,7 @@ impl Gradient for CallbackGradient<'_> {
     }
 }
 
-/// A direction's −ψ and loss.
+/// The image of a direction: its −ψ and its loss.
 pub struct CallbackImage<'s> {
     features: &'s [(u32, f64)],
     loss: f64,
@@ -204,7 +205,7 @@ impl BlockDual for CallbackDual<'_> {
         Sparse::new()
     }
 
-    /// Entries have the size of the features, which is not known.
+    /// The entries are as large as the features, whose size is not known.
     fn rounding(&self) -> f64 {
         0.0
     }
@@ -271,13 +272,13 @@ impl BlockDual for CallbackDual<'_> {
             let (mut loss, mut error) = (self.slope(weights, vertex), self.error(weights, vertex));
             let known = self.slope(weights, point);
             if !self.exact && known > loss {
-                // H_i is at least as large as the combination of its labels.
+                // H_i is at least the value of any convex combination of labels.
                 (loss, error) = (known, self.error(weights, point));
             }
             let gap = loss - known;
             let scale = self.scale(weights, vertex) + self.scale(weights, point);
             if gap < -ROUNDING * (1.0 + scale) {
-                // The point combines labels that the oracle returned earlier.
+                // The point is a convex combination of labels that the oracle returned earlier.
                 let message = format!(
                     "loss_augmented_decode returned a label for example {block} that scores {:.3e} \
                      less than labels it returned before; it must return a maximiser",

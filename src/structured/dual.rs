@@ -1,4 +1,4 @@
-//! A structured SVM (model and shares) as a dual for the solvers.
+//! The dual problem of a structured SVM, given by a model and shares, for the solvers.
 
 use std::ops::Range;
 
@@ -18,16 +18,16 @@ use crate::linalg::{Sparse, TouchedVector};
 /// then in order.
 const GROUPS: usize = 16;
 
-/// P(w) = λ/2 ‖w‖² + Σ_i p_i max over y of \[L_i(y) − ⟨w, ψ_i(y)⟩\], ψ_i(y) = φ(x_i, y_i) − φ(x_i, y); the
-/// right label is always among the y.
+/// P(w) = λ/2 ‖w‖² + Σ_i p_i max over y of \[L_i(y) − ⟨w, ψ_i(y)⟩\], ψ_i(y) = φ(x_i, y_i) − φ(x_i, y); the maximum
+/// always includes the right label.
 ///
-/// Its dual has μ_i in the hull of the μ(y), w(μ) = (1/λ) Σ p_i A_iᵀ (μ(y_i) − μ_i), and
-/// D(μ) = Σ p_i L_i(μ_i) − λ/2 ‖w(μ)‖² (`docs/mathematics/structured.md`).
+/// The dual has a variable μ_i in the convex hull of the μ(y) for each example, with w(μ) = (1/λ) Σ p_i A_iᵀ (μ(y_i) −
+/// μ_i), and D(μ) = Σ p_i L_i(μ_i) − λ/2 ‖w(μ)‖² (`docs/mathematics/structured.md`).
 pub struct StructuredDual<'a> {
     model: &'a dyn Model,
     shares: Shares,
     local: Local,
-    /// Aᵀ of the direction of the last image.
+    /// Aᵀ times the direction of the last image.
     image: TouchedVector,
     groups: Vec<Group>,
 }
@@ -53,10 +53,10 @@ struct Group {
 }
 
 impl<'a> StructuredDual<'a> {
-    /// The dual of a model's examples.
+    /// Creates the dual for the examples of a model.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for shares of another number of examples, and examples without labels; as for
+    /// [`Error::InvalidArgument`] for a wrong number of shares and for examples without labels; errors of
     /// [`Shares::check_range`].
     pub fn new(model: &'a dyn Model, shares: Shares) -> Result<Self> {
         if shares.n_blocks() != model.n_examples() {
@@ -71,7 +71,7 @@ impl<'a> StructuredDual<'a> {
         Ok(Self { model, shares, local, image, groups: Vec::new() })
     }
 
-    /// Stops the oracle within an example when the flag is raised.
+    /// Makes the oracle stop, even within an example, when the flag is raised.
     #[must_use]
     pub fn stopped_by(mut self, interrupt: &Interrupt) -> Self {
         self.local = Local::of(interrupt);
@@ -92,7 +92,7 @@ impl Local {
         Self { work: Work::of(interrupt), ..Self::default() }
     }
 
-    /// The margins θ + c of an example at the weights `scale` · `weights`; returns the constant of its loss.
+    /// Computes the margins θ + c of an example at the weights `scale` · `weights`; returns the constant of its loss.
     fn load(&mut self, model: &dyn Model, example: usize, weights: &[f64], scale: f64) -> f64 {
         let constant = self.load_costs(model, example);
         self.margins.clear();
@@ -115,8 +115,7 @@ impl Local {
         self.margins.iter_mut().zip(&self.costs).for_each(|(margin, cost)| *margin += cost);
     }
 
-    /// Finds the vertex of the largest margin, including the right label's; returns its loss Φ and
-    /// the margin.
+    /// Finds the vertex with the largest margin, considering also the right label; returns the loss Φ and the margin.
     fn find(&mut self, model: &dyn Model, example: usize) -> (f64, f64) {
         model.decode(example, &self.margins, &mut self.work, &mut self.label);
         model.parts(example, &self.label, &mut self.vertex);
@@ -124,7 +123,7 @@ impl Local {
         let best = dot(&self.margins, &self.vertex);
         let right = dot(&self.margins, &self.truth);
         if best <= right {
-            // The truth of a matching problem may not be a matching.
+            // In a matching problem, the truth may not be a matching, so decoding may not find it.
             self.vertex.clone_from(&self.truth);
         }
         (best.max(right) - right, best.max(right))
@@ -143,7 +142,7 @@ impl Local {
     }
 }
 
-/// θ + c, whose slopes equal those of the dual up to a constant.
+/// The gradient θ + c; its slopes equal those of the dual up to a constant.
 pub struct StructuredGradient<'s> {
     model: &'s dyn Model,
     example: usize,
@@ -169,7 +168,7 @@ pub struct StructuredImage<'s> {
     direction: &'s [(u32, f64)],
     share: f64,
     lambda: f64,
-    /// Aᵀ of the direction.
+    /// Aᵀ times the direction.
     image: &'s TouchedVector,
     local: &'s mut Local,
 }
@@ -356,7 +355,7 @@ impl BatchDual for StructuredDual<'_> {
 }
 
 impl Group {
-    /// Sums of the vertices of some examples.
+    /// Sums over the vertices of some examples.
     fn visit(
         &mut self,
         problem: &StructuredDual<'_>,

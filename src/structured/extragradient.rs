@@ -16,26 +16,26 @@ use crate::run::{Certificate, Progress, Solver};
 const ACCURACY: f64 = 1e-8;
 /// Number of groups of examples that are summed separately, for any number of threads.
 const GROUPS: usize = 16;
-/// Iterations of the power method for ‖F‖, and the factor applied to its estimate, which is a lower
+/// Iterations of the power method for ‖F‖, and the factor by which its estimate is increased, because it is a lower
 /// bound.
 const POWER: usize = 30;
 const MARGIN: f64 = 1.1;
-/// Iterations between certificates, each of which decodes all examples once more.
+/// Number of iterations between certificates; each certificate decodes all examples once more.
 const CERTIFIED_EVERY: usize = 10;
 
 /// min over ‖w‖ ≤ R of Σ_i p_i max over z in the hull of the μ(y) of ⟨A_i w + c_i, z⟩ − ⟨A_i w, μ(y_i)⟩,
 /// as a saddle point problem in (w, z).
 ///
-/// Uses the memory-efficient form: the sum of the operators so far is (t + 1) times the operator at
-/// the average, and its part for z_i depends only on the averaged w. So neither the z_i nor their
-/// averages are stored, but only the averages of w, of Σ p_i A_iᵀ z_i and of Σ p_i ⟨c_i, z_i⟩. The
-/// start is w = 0 and, for z, the projection of 0.
+/// Uses the memory-efficient form: the sum of the operators so far is (t + 1) times the operator at the average, and
+/// its part for z_i depends only on the averaged w. So the z_i and their averages need not be stored; it suffices to
+/// store the averages of w, of Σ p_i A_iᵀ z_i and of Σ p_i ⟨c_i, z_i⟩. The method starts at w = 0 and at the projection
+/// of 0 for z.
 pub struct Extragradient<'a> {
     model: &'a dyn Marginals,
     shares: Shares,
     projection: Projection,
     radius: f64,
-    /// Steps for w and z; their product is 1/‖F‖².
+    /// Step sizes for w and z; their product is 1/‖F‖².
     steps: Option<(f64, f64)>,
     /// Σ p_i A_iᵀ μ(y_i).
     truth: Vec<f64>,
@@ -116,14 +116,14 @@ impl<'a> Extragradient<'a> {
         self.weights
     }
 
-    /// The steps for w and for z, if known.
+    /// The step sizes for w and for z, if known.
     #[cfg(test)]
     pub fn steps(&self) -> Option<(f64, f64)> {
         self.steps
     }
 
-    /// Calls `visit` for every example, group by group in parallel; sums the groups' images to
-    /// `image` and returns the sum of their linear terms.
+    /// Calls `visit` for every example, in parallel over groups; writes the sum of the images to `image`, and returns
+    /// the sum of the linear terms.
     fn pass(
         &mut self,
         image: &mut [f64],
@@ -157,7 +157,7 @@ impl<'a> Extragradient<'a> {
         failure.map_or(Ok(linear), Err)
     }
 
-    /// Computes the image of the truth, ‖F‖² by the power method, and the steps.
+    /// Computes the image of the truth, ‖F‖² by the power method, and the step sizes.
     fn prepare(&mut self, interrupt: &Interrupt) -> Result<(f64, f64)> {
         let mut truth = std::mem::take(&mut self.truth);
         let size = self.pass(&mut truth, interrupt, |method, example, group| {
@@ -171,7 +171,7 @@ impl<'a> Extragradient<'a> {
         })?;
         self.truth = truth;
         let n_weights = self.weights.len();
-        // Any start works that is not orthogonal to the leading eigenvector.
+        // Any start that is not orthogonal to the leading eigenvector works.
         let mut x: Vec<f64> = (0..n_weights).map(|j| 1.0 + (j % 7) as f64 / 7.0).collect();
         let mut y = vec![0.0; n_weights];
         let mut largest = 0.0;
@@ -193,13 +193,12 @@ impl<'a> Extragradient<'a> {
             std::mem::swap(&mut x, &mut y);
         }
         let step = if largest > 0.0 { 1.0 / (MARGIN * largest).sqrt() } else { 1.0 };
-        // The steps are proportional to the largest distances of w and of z.
+        // The step sizes are proportional to the largest distances that w and z can move.
         let ratio = self.radius / size.max(f64::MIN_POSITIVE).sqrt();
         Ok((step * ratio, step / ratio))
     }
 
-    /// Computes v_i, or, given the w of the middle point, u_i, for one example; adds its image and
-    /// linear term.
+    /// Computes the point v_i of one example or, given the w of the middle point, u_i; adds its image and linear term.
     fn move_marginals(
         &self,
         example: usize,
@@ -218,7 +217,7 @@ impl<'a> Extragradient<'a> {
                 self.project(example, local)?;
                 std::mem::swap(&mut local.point, &mut local.marginals);
             }
-            // The Bregman step from v adds to the potentials of v.
+            // A Bregman step from v adds a term to the potentials of v.
             local.load_scores(model, example, middle);
             for (point, (score, cost)) in
                 local.point.iter_mut().zip(local.scores.iter().zip(&local.costs))
@@ -249,7 +248,7 @@ impl<'a> Extragradient<'a> {
         Ok(())
     }
 
-    /// w ← w − step (image − truth), projected on the ball.
+    /// w ← w − step (image − truth), projected onto the ball.
     fn descend(&self, weights: &mut [f64], image: &[f64], step: f64) {
         for (weight, (image, truth)) in weights.iter_mut().zip(image.iter().zip(&self.truth)) {
             *weight -= step * (image - truth);
@@ -375,8 +374,7 @@ impl Extragradient<'_> {
             let cost = costs.iter().fold(0.0, |largest: f64, cost| largest.max(cost.abs()));
             let (share, size) = (self.shares.of(example), self.model.size(example));
             errors.primal += share * size.loss_error(cost, norm);
-            // A part's marginal is accurate up to the projections' accuracy and the rounding of the
-            // averages.
+            // The error of a marginal comes from the accuracy of the projections and from rounding in the averages.
             let defect = ACCURACY + gamma(4 * n + 8 * self.iterations + 64);
             let scale = cost + self.radius * size.norm;
             errors.dual += share * 2.0 * size.n_parts as f64 * defect * scale;

@@ -1,4 +1,4 @@
-//! Fits structured models: a method by name, its run, and its result.
+//! Fits structured models: selects a method by name, runs it and returns the result.
 
 use std::ops::ControlFlow;
 
@@ -14,14 +14,14 @@ use crate::solver::{BlockOptions, Choices, DualPoint, Fit, Method, Target, minim
 /// The solvers for structured problems.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StructuredMethod {
-    /// The methods that work for every dual.
+    /// A method that needs only vertices, and so works for every dual.
     Vertices(Method),
-    /// [`Extragradient`], which needs the projections of a built-in model; `None` stands for its
+    /// [`Extragradient`], which needs the projections of a built-in model. `None` selects a
     /// default.
     Extragradient {
-        /// The distance.
+        /// The distance that projections minimise.
         projection: Option<Projection>,
-        /// Bound on ‖w‖, by default that of the regularised optimum.
+        /// Bound on ‖w‖; by default a bound that holds at the regularised optimum.
         radius: Option<f64>,
     },
 }
@@ -41,13 +41,12 @@ impl StructuredMethod {
     const AUTO: &str = "auto";
     const EXTRAGRADIENT: &str = "extragradient";
 
-    /// Names of the methods; "auto" is block Frank-Wolfe, which Newton's method finishes if it
-    /// stalls.
+    /// Names of the methods; "auto" is block Frank-Wolfe, finished by Newton's method if it stalls.
     pub fn names() -> Vec<&'static str> {
         [vec![Self::AUTO], names(Method::REGISTRY), vec![Self::EXTRAGRADIENT]].concat()
     }
 
-    /// The method of the chosen name.
+    /// Returns the method with the chosen name.
     ///
     /// # Errors
     /// As for [`Method::parse`], for unknown projections and for a radius that is not positive.
@@ -107,9 +106,9 @@ impl StructuredMethod {
     }
 }
 
-/// Returns an error if the copies of the weights that a method keeps do not fit into memory: those
-/// of the solver and of a certificate, the best ones so far, the result, one batch for each group
-/// of examples, and averages.
+/// Returns an error if the weight vectors that a method keeps do not fit into memory: those of the
+/// solver and of a certificate, the best weights so far, the result, one vector for each group of
+/// examples, and averages.
 fn require_memory(n_weights: usize, method: StructuredMethod) -> Result<()> {
     let (copies, frugal) = match method {
         StructuredMethod::Vertices(Method::BlockFrankWolfe(options)) => {
@@ -129,7 +128,7 @@ fn require_memory(n_weights: usize, method: StructuredMethod) -> Result<()> {
     require(8 * copies as u128 * n_weights as u128, what, remedy)
 }
 
-/// Minimises the problem of a built-in model; `start` as for [`minimize`].
+/// Minimises the objective of a built-in model. `start` has the same meaning as for [`minimize`].
 ///
 /// # Errors
 /// As for [`minimize`] and [`Extragradient::new`].

@@ -1,9 +1,9 @@
-//! Structured outputs: labels made of parts that are decoded together (`docs/mathematics/structured.md`).
+//! Structured outputs: labels whose parts are predicted jointly (`docs/mathematics/structured.md`).
 //!
-//! An example has *parts* (the letters and the transitions of a word, the candidate pairs of a
-//! matching), and a label y is a vector μ(y) that counts them. Its joint features are
-//! φ(x, y) = Aᵀ μ(y), so that ⟨w, φ(x, y)⟩ = ⟨θ, μ(y)⟩ with the part scores θ = A w, and its loss is
-//! L(y) = constant + ⟨c, μ(y)⟩. A [`Model`] knows A, c and how to decode; solvers see nothing else.
+//! An example has *parts* (the letters and the transitions of a word, the candidate pairs of a matching), and a label y
+//! is a vector μ(y) that counts them. Its joint features are φ(x, y) = Aᵀ μ(y), so that ⟨w, φ(x, y)⟩ = ⟨θ, μ(y)⟩ with
+//! the part scores θ = A w, and its loss is L(y) = constant + ⟨c, μ(y)⟩. A [`Model`] provides A, c and decoding;
+//! solvers use nothing else.
 
 mod callback;
 mod chain_descent;

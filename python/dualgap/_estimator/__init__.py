@@ -53,8 +53,8 @@ __all__ = [
 RandomState: TypeAlias = int | np.random.RandomState | None
 
 
-# The parameters of an estimator are the fields of a dataclass, so that each is named, typed and
-# given its default once. scikit-learn reads them from the signature of the generated `__init__`.
+# Estimators are dataclasses, so that the name, type and default of each parameter are given in one
+# place. scikit-learn reads them from the signature of the generated `__init__`.
 @dataclass(kw_only=True, eq=False, repr=False)
 class Estimator(SavedEstimator, CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     """Parameters, attributes and model files of every estimator."""
@@ -85,7 +85,7 @@ class Estimator(SavedEstimator, CallbackSupportMixin, BaseEstimator):  # type: i
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CertifiedEstimator(Estimator):
-    """An estimator that stops at a duality gap."""
+    """An estimator whose fit ends at a given duality gap."""
 
     tol: float = 1e-3
     max_iter: int = 1000
@@ -97,18 +97,18 @@ class CertifiedEstimator(Estimator):
     converged_: bool = field(init=False)
     certificate_: str = field(init=False)
 
-    # The value of `certificate_` after a fit that kept its certificate.
+    # The value of `certificate_` after a fit with a valid certificate.
     _certificate: ClassVar[str] = "convex optimum"
 
-    # Parameters that a fit which did not converge should raise.
+    # Parameters to increase if a fit did not converge.
     _remedy: ClassVar[str] = "max_iter or tol"
 
-    # True on a fit inside another one, which warns for both. A filter of `warnings` would affect
+    # True for a fit inside another one, which warns for both. A filter of `warnings` would affect
     # all threads.
     _quiet = False
 
     def _check_parameters(self) -> None:
-        """Raise a ValueError for a parameter that no fit can use, before data are read."""
+        """Raise a ValueError for an invalid parameter, before data are read."""
         check_numbers(self)
 
     def _store_run(self, result: Mapping[str, Any], X: Any = None) -> None:
@@ -152,11 +152,13 @@ class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[mi
     n_features_in_: int = field(init=False)
 
     def _scores(self, X: Any) -> FloatArray:
-        """Score of each row and class, of shape (n_samples, n_classes)."""
+        """Return the score of each row and class, of shape (n_samples, n_classes)."""
         raise NotImplementedError
 
     def decision_function(self, X: MatrixLike) -> FloatArray:
-        """Score of each class; for two classes, the second's minus the first's.
+        """Return the score of each class; for two classes, the difference of the two.
+
+        For two classes it is the second class's score minus the first's.
 
         Parameters
         ----------
@@ -171,7 +173,7 @@ class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[mi
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: MatrixLike) -> NDArray[Any]:
-        """Class with the largest score; the first one in a tie.
+        """Return the class with the largest score; the first one in a tie.
 
         Parameters
         ----------
@@ -186,7 +188,7 @@ class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[mi
         return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Accuracy of the predictions.
+        """Return the accuracy of the predictions.
 
         Parameters
         ----------
@@ -210,7 +212,7 @@ class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[mi
         return float(super().score(X, check_targets(y, numeric=False), sample_weight))
 
     def predict_top_k(self, X: MatrixLike, k: int) -> NDArray[Any]:
-        """Return the `k` classes with the largest scores, best first; ties in class order.
+        """Return the `k` classes with the largest scores, best first; ties keep the class order.
 
         Parameters
         ----------
@@ -227,7 +229,7 @@ class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[mi
 
 
 def best_classes(scores: FloatArray, classes: NDArray[Any], k: int) -> NDArray[Any]:
-    """Return the `k` best classes of each row, best first; ties in the order of the classes."""
+    """Return the `k` best classes of each row, best first; ties keep the class order."""
     check_positive("k", k, integer=True)
     if k > len(classes):
         msg = f"k: must be at most the number of classes, {len(classes)}, got {k}"

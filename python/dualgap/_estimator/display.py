@@ -1,4 +1,4 @@
-"""Progress of a fit on standard error, and its record in a notebook."""
+"""Progress of a fit on standard error, and the record of a fit in a notebook."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Forecast:
     """Estimate of the time that a fit still needs.
 
     Assumes linear convergence: the relative gap keeps falling at the rate of the second half of the
-    run until it reaches `tol`. The number of epochs left is a second bound; the smaller one counts.
+    run until it reaches `tol`. The time for the remaining epochs is a second estimate; the smaller
+    of the two is returned.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ class Forecast:
 
 
 class Lines(AbstractContextManager["Lines"]):
-    """One line per epoch, at most one line a second; also one for the last epoch."""
+    """Prints one line per epoch, at most one per second, and always one for the last epoch."""
 
     def __init__(self, unit: str) -> None:
         self._unit = unit
@@ -70,7 +71,7 @@ class Lines(AbstractContextManager["Lines"]):
     def __call__(
         self, epoch: int, seconds: float, objective: float, dual_objective: float
     ) -> object:
-        """Print the epoch, or keep its line for the end."""
+        """Print the line of the epoch, or keep it to print at the end."""
         line = f"{self._unit} {epoch:5d}  {seconds:8.2f} s"
         if not np.isnan(objective):
             line += f"  objective {objective:.6g}"
@@ -86,7 +87,7 @@ class Lines(AbstractContextManager["Lines"]):
 
 
 class Bar(AbstractContextManager["Bar"]):
-    """Progress bar with the gap and the estimated end, shown after `delay` seconds."""
+    """Progress bar with the gap and the estimated time left, shown after `delay` seconds."""
 
     def __init__(self, title: str, unit: str, forecast: Forecast, delay: float) -> None:
         from rich.console import Console
@@ -103,7 +104,7 @@ class Bar(AbstractContextManager["Bar"]):
             transient=True,
         )
         self._task = self._bar.add_task(title, total=None, state="", left="")
-        # A timer, not an epoch, shows the bar: the first epoch may take long.
+        # Shown by a timer, because the first epoch may take long.
         self._timer = threading.Timer(delay, self._begin)
         self._timer.daemon = True
         self._lock, self._ended = threading.Lock(), False
@@ -160,7 +161,8 @@ def display(
         return Lines(unit) if verbose else None
     if verbose:
         return Bar(title, unit, forecast, 0.0)
-    # Without verbose=1, only the main thread of the main process draws: bars must not overlap.
+    # Without verbose=1, only the main thread of the main process shows a bar: bars must not
+    # overlap.
     main_thread = threading.current_thread() is threading.main_thread()
     main_process = multiprocessing.current_process().name == "MainProcess"
     return Bar(title, unit, forecast, _BAR_DELAY) if main_thread and main_process else None

@@ -3,8 +3,8 @@
 A model file is an npz archive (`dualgap._npz`): plain arrays, and a description in JSON with the
 format, the class, its parameters and its fitted attributes. Loading executes nothing in the file.
 
-JSON has no arrays, tuples, sets or objects. Each of these becomes an object with one key that
-begins with "$": the type, whose value holds the content.
+JSON has no arrays, tuples, sets or objects. Each of these is stored as a JSON object with a single
+key, "$" followed by the type, whose value holds the content.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ FORMAT = "dualgap model 1"
 
 Arrays = dict[str, NDArray[Any]]
 
-# Parameters that are left out of the file if they cannot be stored: they only steer a fit, and may
-# hold objects that exist only in the running process.
+# Parameters that are left out of the file if they cannot be stored: they affect only the run of a
+# fit, and may hold objects that exist only in the running process.
 _OF_THE_PROCESS = {"callback", "checkpoint", "client", "cv", "random_state", "resume", "scoring"}
 
 _Class = TypeVar("_Class", bound=type)
@@ -40,7 +40,7 @@ _STORABLE: dict[str, type] = {}
 
 
 def storable(cls: _Class) -> _Class:
-    """Let model files hold objects of a class: a dataclass of storable values."""
+    """Allow model files to contain objects of a class, a dataclass of storable values."""
     _STORABLE[cls.__name__] = cls
     return cls
 
@@ -52,7 +52,7 @@ def require(condition: object, text: str = "the arrays do not fit together") -> 
 
 
 class SavedEstimator:
-    """The methods `save` and `load`."""
+    """Provides the methods `save` and `load`."""
 
     # Fitted attributes to save although their names do not end with an underscore.
     _saved: ClassVar[tuple[str, ...]] = ()
@@ -60,10 +60,11 @@ class SavedEstimator:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a model file.
 
-        The file is an npz archive of plain arrays with a description in JSON: no pickle. It holds
-        the parameters and all fitted attributes, but not what `warm_start` needs to continue a fit.
-        A parameter that holds an object of this process (`callback`, a `RandomState`, a splitter, a
-        scorer, a Dask client) is left out; a loaded estimator has its default.
+        The file is an npz archive of plain arrays with a description in JSON, without pickle. It
+        holds the parameters and all fitted attributes, but not the state that `warm_start` needs to
+        continue a fit. A parameter whose value exists only in this process (`callback`, a
+        `RandomState`, a splitter, a scorer, a Dask client) is left out, and has its default in a
+        loaded estimator.
 
         Parameters
         ----------
@@ -101,7 +102,7 @@ class SavedEstimator:
         Raises
         ------
         ValueError
-            If the file is damaged, or holds anything else than an estimator of this class.
+            If the file is damaged, or does not hold an estimator of this class.
         OSError
             If the file cannot be read.
         """
@@ -115,7 +116,7 @@ class SavedEstimator:
         return {name: getattr(self, name) for name in (*names, *kept)}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        """Set the attributes that `_state` returned, and check them."""
+        """Set the attributes from the result of `_state`, and check them."""
         declared: Any = getattr(self, "__dataclass_fields__", {})
         known = {name for name, each in declared.items() if not each.init}
         known |= {"n_features_in_", "feature_names_in_", *self._saved}
@@ -138,7 +139,7 @@ def pack(
     estimator : SavedEstimator
         A fitted estimator.
     notes : mapping, optional
-        Further items of the description.
+        Further entries of the description.
     """
     check_is_fitted(estimator)
     arrays: Arrays = {}
@@ -169,7 +170,7 @@ def read_model(
     source : path or binary file
         The model file.
     classes : type or sequence of type
-        The class, or the classes one of which the file must hold.
+        The required class, or the allowed classes.
     what : str
         Description of the expected content, for error messages.
     name : str, default="-"
@@ -209,14 +210,14 @@ def _describe(estimator: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
                 raise
         else:
             arrays.update(own)
-    # An estimator that is a parameter need not be fitted.
+    # A parameter may be an estimator that is not fitted.
     state = estimator._state() if _is_fitted(estimator) else {}
     fitted = {name: _encode(value, f"{prefix}{name}", arrays) for name, value in state.items()}
     return {"kind": type(estimator).__name__, "parameters": parameters, "fitted": fitted}
 
 
 def _build(cls: Any, meta: Mapping[str, Any], arrays: Arrays) -> Any:
-    """Return the estimator that `_describe` described."""
+    """Return the estimator from the result of `_describe`."""
     parameters = {name: _decode(value, arrays) for name, value in meta["parameters"].items()}
     missing = set(cls._get_param_names()) - set(parameters) - _OF_THE_PROCESS
     require(not missing, f"the parameters {sorted(missing)} are missing")
@@ -238,7 +239,7 @@ def _encode(value: Any, path: str, arrays: Arrays) -> Any:
     for kind, encode in _ENCODERS:
         if isinstance(value, kind):
             return encode(value, path, arrays)
-    # A user's subclass may behave in another way than the class that could be stored.
+    # A user's subclass may behave differently from the class that could be stored.
     if type(value).__module__.startswith("dualgap."):
         for cls in type(value).__mro__:
             if _STORABLE.get(cls.__name__) is cls:
@@ -282,7 +283,7 @@ def _encode_list(values: Iterable[Any], path: str, arrays: Arrays) -> list[Any]:
 
 
 def _added(array: NDArray[Any], path: str, arrays: Arrays) -> str:
-    """Add an array under a name that no other one has; return the name."""
+    """Add an array under a unique name; return the name."""
     name = path
     while name in arrays or name == "meta":
         name += "'"
@@ -308,7 +309,7 @@ _ENCODERS: list[tuple[Any, Callable[[Any, str, Arrays], Any]]] = [
 
 
 def _decode(value: Any, arrays: Arrays) -> Any:
-    """Return the value that `_encode` encoded."""
+    """Return the value from the result of `_encode`."""
     if isinstance(value, list):
         return [_decode(each, arrays) for each in value]
     if not isinstance(value, dict):
@@ -339,7 +340,8 @@ def _decode_object(content: Any, arrays: Arrays) -> Any:
 
 
 def _decode_estimator(content: Any, arrays: Arrays) -> Any:
-    # The root lists all estimators. It is imported by now, and an import here would be a circle.
+    # The root package contains all estimators. It is already imported; importing it here would be
+    # circular.
     cls = getattr(sys.modules[__name__.partition(".")[0]], content["kind"])
     require(isinstance(cls, type) and issubclass(cls, SavedEstimator), "not an estimator")
     return _build(cls, content, arrays)

@@ -11,7 +11,7 @@ from dualgap._validation import FloatArray
 
 __all__ = ["scale_cause"]
 
-# Ratio of the scales of two columns, or of a column's mean and deviation, that slows solvers down.
+# Ratio of two columns' scales, or of a column's mean to its deviation, that slows solvers down.
 _SPREAD = 1e3
 # Maximum number of rows or arrays to inspect: a warning must not copy all data.
 _SAMPLED = 1000

@@ -1,7 +1,7 @@
-"""Settings of every fit: the parameters of an estimator in the form that the core reads.
+"""Settings of every fit: the parameters of an estimator in the format of the core.
 
-Each record of the core (`_core.pyi`) has a function here, and so have the settings of each kind of
-fit, which join records. The functions read parameters from the estimator; values that a fit
+There is a function for each record of the core (`_core.pyi`), and one for the settings of each kind
+of fit, which combine records. The functions read parameters from the estimator; values that a fit
 computes are arguments. Numeric parameters are checked here as well, before a fit reads its data.
 """
 
@@ -57,7 +57,7 @@ _COUNTS = ("hash_bits", "max_iter", "max_passes", "min_count", "n_components", "
 _MOST = {"min_count": 2**32 - 1}
 
 
-# The square of a larger smoothing could overflow.
+# Upper limit of `smoothing`: the square of a larger one could overflow.
 _SMOOTHEST = 1e100
 
 
@@ -123,7 +123,7 @@ def margin_record(estimator: Any, loss: _core._Loss) -> _core._MarginRecord:
 def linear_settings(
     estimator: Any, loss: _core._Loss, shares: _core._SharesRecord
 ) -> _core._LinearSettings:
-    """Return the settings of a path, which all fits with a margin loss share."""
+    """Return the settings shared by all fits with a margin loss; a path needs only these."""
     return {
         **margin_record(estimator, loss),
         **shares,

@@ -1,4 +1,4 @@
-"""Hash of a problem: a warm start continues a fit of the same problem only."""
+"""Hash of a problem: a warm start continues only a fit of the same problem."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def problem_hash(argument: str, own: object, *data: Any) -> str:
     argument : str
         The parameter that holds `own`, for error messages.
     own : object
-        A model or a loss, perhaps written by the user.
+        A model or a loss, possibly a custom one.
     data : objects
         All other parts of the problem.
 

@@ -1,4 +1,4 @@
-"""Per-epoch callbacks of a fit: the user's, those of scikit-learn, and the progress display."""
+"""Per-epoch callbacks of a fit: the user's, scikit-learn's, and the progress display."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ try:
 except ImportError:  # before scikit-learn 1.9
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Nothing: there are no callbacks to support."""
+        """Placeholder without methods: older versions of scikit-learn have no callbacks."""
 
     def with_callbacks(method: Any) -> Any:
-        """Return the method."""
+        """Return the method unchanged."""
         return method
 
 
@@ -56,7 +56,7 @@ def restores_on_error(method: _Method) -> _Method:
     """Decorate a `fit` that leaves the estimator unchanged if it raises.
 
     Otherwise an interrupted fit could combine the classes of new rows with the weights of an
-    earlier fit. Callbacks of scikit-learn are torn down in every case.
+    earlier fit. scikit-learn's callbacks are torn down in every case.
     """
     fit = with_callbacks(method)
 
@@ -86,8 +86,8 @@ class EpochModels:
     store : callable
         Called as ``store(estimator, result)``; sets the fitted attributes.
     model_of_epoch : callable
-        Returns the entries of the result that describe the model, without the record of the
-        epochs, from the arrays that the core hands to a callback. Called once an epoch, in order.
+        Returns the entries of the result that describe the model, without the record of the epochs,
+        from the arrays that the core passes to a callback. Called once per epoch, in order.
     """
 
     core: Callable[[Any], Any]
@@ -98,7 +98,7 @@ class EpochModels:
     def attributes(self, estimator: Any, result: dict[str, Any]) -> dict[str, Any]:
         """Return the attributes of the estimator after a fit with this result."""
         fitted = copy.copy(estimator)
-        # An early epoch has not converged; that is no reason for a warning.
+        # A model of an early epoch has not converged, which needs no warning.
         fitted._quiet = True
         self.store(fitted, result)
         return {name: value for name, value in vars(fitted).items() if name != "_quiet"}
@@ -106,8 +106,8 @@ class EpochModels:
     def shorter_fit(self, n_epochs: int) -> Any:
         """Return the result of a fit of at most `n_epochs` epochs.
 
-        It is the same fit, except that block descent may reach a large C over smaller ones, which
-        take at most half of `max_iter` and therefore differ.
+        It takes the same steps, except that block descent may approach a large C over smaller ones:
+        these take at most half of `max_iter`, so they depend on it.
         """
         return self.core({**self.settings, "max_iter": n_epochs, "callback": None})
 
@@ -125,7 +125,8 @@ def watch(
 ) -> Iterator[Callback | None]:
     """Yield the callback that the core calls after each epoch of the fit in the block.
 
-    The block also stores the fitted attributes: scikit-learn's callbacks see them when it ends.
+    The block also stores the fitted attributes, because scikit-learn's callbacks read them when it
+    ends.
 
     Parameters
     ----------
@@ -136,19 +137,19 @@ def watch(
     data : tuple (X, y, sample_weight)
         Data for scikit-learn's scorers; None for data that can be read only once.
     models : EpochModels, optional
-        Models of the epochs, where a callback can look at them.
+        Models of the epochs, if callbacks may read them.
     unit : str, default="epoch"
         Name of the unit that is counted.
     notifies_user : bool, default=True
-        Whether the callback of the user is called.
+        Whether the user's callback is called.
     is_fit : bool, default=True
-        Whether scikit-learn's callbacks are called: they expect the method `fit`.
+        Whether scikit-learn's callbacks are called; they expect the method to be `fit`.
     """
     if estimator.callback is not None and not callable(estimator.callback):
         msg = f"callback: must be callable, got {estimator.callback!r}"
         raise TypeError(msg)
     notifies_sklearn = is_fit and bool(_callbacks(estimator))
-    # One of theirs may be a bar.
+    # One of scikit-learn's callbacks may be a progress bar.
     verbose = 0 if estimator.verbose is None and notifies_sklearn else estimator.verbose
     shown = display(verbose, type(estimator).__name__, unit, Forecast(*stopping))
     with ExitStack() as closing:
@@ -186,13 +187,13 @@ class _Several:
 
 
 def _wants_model(callback: object) -> bool:
-    """Whether a callback wants the arrays of each epoch's model; the core asks the same way."""
-    # A mock or a proxy has every attribute, and they are true.
+    """Whether a callback wants the arrays of each epoch's model; the core has the same test."""
+    # Compared with True, because a mock or a proxy has every attribute, and all are truthy.
     return getattr(callback, "_wants_model", False) is True
 
 
 class _Tasks(AbstractContextManager["_Tasks"]):
-    """Callbacks of scikit-learn: a fit is a task, and each epoch is a subtask."""
+    """Calls scikit-learn's callbacks: a fit is a task, and each epoch is a subtask."""
 
     def __init__(
         self,
@@ -218,7 +219,7 @@ class _Tasks(AbstractContextManager["_Tasks"]):
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
-            # The estimator is fitted.
+            # The estimator is fitted already, so callbacks need no further attributes.
             done: dict[str, Any] = {}
             self._root.call_on_fit_task_end(
                 estimator=self._estimator, reconstruction_attributes=done, **self._data
@@ -241,7 +242,7 @@ class _Tasks(AbstractContextManager["_Tasks"]):
         task.call_on_fit_task_begin(estimator=self._estimator, **self._data)
         return task.call_on_fit_task_end(
             estimator=self._estimator,
-            # Called only for a callback that looks at the model.
+            # Evaluated only for a callback that reads the model.
             reconstruction_attributes=lambda: self._attributes(epoch, model),
             **self._data,
         )
@@ -257,7 +258,7 @@ class _Tasks(AbstractContextManager["_Tasks"]):
         return self._models.attributes(self._estimator, found)
 
     def _record(self) -> dict[str, Any]:
-        """The epochs so far in the form of a result; NaN for values that were not evaluated."""
+        """Return the epochs so far in the form of a result; NaN for values not evaluated."""
         epochs, seconds, objectives, duals = np.array(self._epochs).T
         history: History = {
             "epoch": epochs.astype(np.int64),
@@ -278,7 +279,7 @@ class _Tasks(AbstractContextManager["_Tasks"]):
 
 
 def _callbacks(estimator: Any) -> Any:
-    """scikit-learn's callbacks of an estimator."""
+    """Return the scikit-learn callbacks of an estimator."""
     return getattr(estimator, "_skl_callbacks", ())
 
 

@@ -1,4 +1,4 @@
-"""Curves of a fit as SVG."""
+"""Curves of a fit as SVG charts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["charts"]
 # Size of a chart and of its margins, in pixels.
 _WIDTH, _HEIGHT = 640, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 12, 12, 40
-# Points of a curve: more than one per pixel cannot be seen.
+# Maximum number of points of a curve; more than one per pixel cannot be distinguished.
 _MOST_POINTS = _WIDTH - _LEFT - _RIGHT
-# Points of a curve up to which each is marked: a fit may have one epoch only.
+# Points are marked in curves of at most this length, since a fit may have a single epoch.
 _FEW_POINTS = 30
 
 Points = list[tuple[float, float]]
 
 
 class _Scale(NamedTuple):
-    """Map of an interval of values to an interval of pixels."""
+    """Linear map from an interval of values to an interval of pixels."""
 
     low: float
     high: float
@@ -72,7 +72,7 @@ def _curves(history: History, name: str) -> Iterator[Points]:
 
 
 def _thinned(size: int) -> NDArray[Any]:
-    """Return at most `_MOST_POINTS` evenly spaced positions, with the first and the last."""
+    """Return at most `_MOST_POINTS` evenly spaced positions, including the first and the last."""
     count = min(size, _MOST_POINTS)
     return np.linspace(0, size - 1, count).round().astype(np.int64)
 
@@ -134,7 +134,7 @@ def _number(value: float, *, log: bool) -> str:
 def _ticks(low: float, high: float, *, whole: bool) -> list[float]:
     """Return about five multiples of 1, 2 or 5 times a power of ten within an interval.
 
-    Whole numbers if there are two of them in the interval.
+    Only whole numbers, if the interval contains two of them.
     """
     whole = whole and floor(high) - ceil(low) >= 1
     rough = max((high - low) / 5, 1.0 if whole else 0.0)

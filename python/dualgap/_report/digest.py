@@ -29,7 +29,7 @@ class Digest(NamedTuple):
     sha256 : str
         Hexadecimal digest.
     rule : str
-        The bytes that are hashed.
+        Description of the bytes that are hashed.
     """
 
     shape: str
@@ -51,7 +51,7 @@ def digest(name: str, data: Any) -> Digest:
     Raises
     ------
     TypeError
-        For objects without a defined order of bytes.
+        For objects without a defined byte representation.
     """
     state = hashlib.sha256()
     shape, dtype, rule = _described(data)
@@ -65,7 +65,7 @@ def digest(name: str, data: Any) -> Digest:
 
 
 def _described(data: Any) -> tuple[str, str, str]:
-    """Return shape, type and the rule by which the values become bytes."""
+    """Return the shape, the type, and the rule for converting values to bytes."""
     if isinstance(data, Chunks):
         types = ", ".join(dict.fromkeys(str(rows.dtype) for rows in data.chunks))
         return _sizes(data.shape), types, "the chunks in order, each as a matrix"
@@ -99,7 +99,7 @@ def _pieces(data: Any) -> Iterator[bytes]:
     if names is not None:
         for position, name in enumerate(names):
             yield str(name).encode("utf-8", "backslashreplace")
-            # By position in pandas, where names may repeat.
+            # pandas columns are read by position, because names may repeat.
             column = data.iloc[:, position] if hasattr(data, "iloc") else data[name]
             yield from _pieces(np.asarray(column))
     elif sp.issparse(data):
@@ -126,13 +126,13 @@ def _bytes(array: NDArray[Any]) -> bytes:
 
 
 def _line(value: Any) -> bytes:
-    """Return an item of a sequence as a line of JSON."""
+    """Return an element of a sequence as a line of JSON."""
     written = json.dumps(value, ensure_ascii=False, default=_plain, sort_keys=True)
     return f"{written}\n".encode("utf-8", "backslashreplace")
 
 
 def _plain(value: Any) -> Any:
-    """Return an object that JSON does not know in terms of those that it knows."""
+    """Convert an object that JSON does not support to supported types."""
     if sp.issparse(value):
         matrix = sp.csr_array(value, copy=True)
         matrix.sum_duplicates()

@@ -1,4 +1,4 @@
-"""The facts of a report: certificate, record, data, search and parameters of a fitted model."""
+"""Contents of a report: certificate, record, data, search and parameters of a fitted model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 __all__ = ["certificate_sentence", "classes", "parameters", "record", "search"]
 
-# Maximum number of entries shown of a list, and of characters shown of a parameter.
+# Maximum number of list entries that are shown, and of characters of a parameter.
 _MOST_NAMES = 20
 _MOST_CHARACTERS = 300
 # Maximum number of elements of an array that is shown in full.
@@ -22,7 +22,7 @@ _MOST_ELEMENTS = 16
 
 
 def certificate_sentence(model: Any) -> str:
-    """State how far from its optimum a fitted model is at most."""
+    """State the largest possible distance of a fitted model from its optimum."""
     scope = str(model.certificate_)
     gap = _exact_gap(model)
     if gap is None:
@@ -38,7 +38,7 @@ def certificate_sentence(model: Any) -> str:
 
 
 def _exact_gap(model: Any) -> Fraction | None:
-    """Return the distance of the objectives, without rounding; None without a certificate."""
+    """Return the difference of the objectives, without rounding; None without a certificate."""
     if str(model.certificate_).startswith("none") or model.dual_objective_ is None:
         return None
     objective, dual = float(model.objective_), float(model.dual_objective_)
@@ -73,7 +73,7 @@ def _value(number: Any) -> str:
 
 
 def classes(model: Any) -> list[tuple[str, str]]:
-    """Return what the model knows of its training data."""
+    """Return facts about the training data that are stored in the model."""
     rows = []
     if hasattr(model, "n_features_in_"):
         rows.append(("features", str(model.n_features_in_)))
@@ -97,7 +97,7 @@ def _listed(names: Any) -> str:
 
 
 def search(estimator: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the head and the rows of a table of a search's scores; no rows without a search."""
+    """Return header and rows of the table of a search's scores; no rows without a search."""
     if hasattr(estimator, "cv_scores_"):
         means = estimator.cv_scores_.mean(axis=2).max(axis=1)
         values, chosen, columns = np.asarray(estimator.radii), estimator.radius_, [means]
@@ -126,7 +126,7 @@ def parameters(estimator: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as text that does not depend on the process: no addresses."""
+    """Return a value as text that does not depend on the process, so without memory addresses."""
     if np.ndim(value) and np.size(value) > _MOST_ELEMENTS:
         return f"<array of shape {np.shape(value)}>"
     if inspect.isroutine(value):

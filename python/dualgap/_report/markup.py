@@ -19,7 +19,7 @@ class Markup(str):
 def element(name: str, *children: str, **attributes: object) -> Markup:
     """Return an element; children that are not `Markup` are escaped, and so are all attributes.
 
-    An underscore at the end of an attribute's name is dropped (``class_``), and others become
+    A trailing underscore in an attribute's name is dropped (``class_``); other underscores become
     hyphens (``stroke_width``).
     """
     given = "".join(
@@ -31,7 +31,7 @@ def element(name: str, *children: str, **attributes: object) -> Markup:
 
 
 def table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> Markup:
-    """Return a table whose rows each begin with a header cell."""
+    """Return a table in which each row begins with a header cell."""
     lines = [element("tr", *(element("th", cell, scope="col") for cell in head))] if head else []
     for first, *rest in rows:
         cells = (element("td", cell) for cell in rest)
@@ -40,6 +40,6 @@ def table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> Markup:
 
 
 def _escaped(text: str) -> str:
-    """Escape a text; replace characters that no HTML page can contain by their code."""
+    """Escape a text; replace characters that HTML cannot contain by their codes."""
     visible = _FORBIDDEN.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return html.escape(visible)

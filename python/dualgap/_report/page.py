@@ -57,10 +57,10 @@ def report(estimator: Any, X: Any, y: Any, path: str | os.PathLike[str]) -> None
 def report(
     estimator: Any, X: Any = None, y: Any = None, path: str | os.PathLike[str] | None = None
 ) -> str | None:
-    """Write a fitted model's record as one HTML page, for audits and archives.
+    """Write the record of a fitted model as one HTML page, for audits and archives.
 
-    The page has the objective, the duality gap and the certificate, all parameters, a digest of the
-    data, the versions of the packages, the instruction set of the processor, and the curves of the
+    The page shows the objective, the duality gap and the certificate, all parameters, a digest of
+    the data, the versions of the packages, the processor's instruction set, and the curves of the
     fit. It needs no other file and no script. Two equal fits give the same page, except for its
     date (UTC; the environment variable ``SOURCE_DATE_EPOCH`` sets it, in seconds since 1970).
 
@@ -70,7 +70,7 @@ def report(
         Any fitted estimator of dualgap.
     X, y : optional
         The training data, as passed to `fit`, for the digest. A model does not contain its data, so
-        the page describes what is passed here.
+        the page describes the data passed here.
     path : str or path, optional
         File to write; an existing file is replaced as a whole.
 
@@ -86,7 +86,7 @@ def report(
     TypeError
         For an object of another package, or data without a digest.
     ValueError
-        If X has another number of columns than the training rows, or y another length than X.
+        If the number of columns of X differs from the training rows, or the length of y from X.
     OSError
         If the file cannot be written. Its previous content is then unchanged.
 
@@ -142,7 +142,7 @@ def _length(data: Any) -> int:
 
 def _page(estimator: Any, X: Any, y: Any) -> str:
     title = f"Report of a fitted {type(estimator).__name__}"
-    # Allows the styles of this page and nothing else.
+    # Allow only the styles of this page.
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     head = (
         Markup('<meta charset="utf-8"/>'),
@@ -163,7 +163,7 @@ def _page(estimator: Any, X: Any, y: Any) -> str:
 
 
 def _sections(estimator: Any, X: Any, y: Any) -> Iterator[tuple[str, list[Markup]]]:
-    # The search of structured models keeps its model as an attribute.
+    # The search for structured models keeps the final model in an attribute.
     model = getattr(estimator, "best_estimator_", estimator)
     if hasattr(model, "objective_"):
         sentence = element("p", element("strong", certificate_sentence(model)))

@@ -1,4 +1,4 @@
-"""Series of fits on several threads at once; the core releases the interpreter's lock."""
+"""Series of fits on several threads; the core releases Python's global interpreter lock."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _Result = TypeVar("_Result")
 def in_threads(
     series: Callable[[_Item, Event], Iterator[_Result]], items: Sequence[_Item], n_threads: int
 ) -> Generator[_Result, None, None]:
-    """Yield the results of a generator for each item, in the order in which they are ready.
+    """Yield the results of a generator for each item, as soon as they are ready.
 
     Parameters
     ----------
     series : callable
-        Called as ``series(item, stop)``; returns an iterator. It should end soon once the event
-        `stop` is set: the caller was interrupted, or another item raised an exception.
+        Called as ``series(item, stop)``; returns an iterator. It should end soon after the event
+        `stop` is set, because the caller was interrupted or another item raised an exception.
     items : sequence
         Items, started in this order.
     n_threads : int
-        Number of items at a time. One item at a time runs in the calling thread.
+        Number of items that run concurrently. A single item at a time runs in the calling thread.
     """
     stop = Event()
     if n_threads <= 1:

@@ -19,7 +19,7 @@ class Interval:
     coef: FloatArray
 
     def coef_at(self, C: float) -> FloatArray:
-        """Weights of the certified model for a C of the interval.
+        """Return the weights of the certified model for a C of the interval.
 
         Raises
         ------
@@ -58,10 +58,10 @@ def check_interval(C_min: float, C_max: float) -> None:
 def intervals(
     pieces: Iterable[Any], interval: tuple[float, float], largest: float
 ) -> Iterator[tuple[float, float, FloatArray, float, float, int]]:
-    """Yield the core's pieces, given in lambda from `largest` down, with both ends in C."""
+    """Convert the core's pieces, given in lambda from `largest` down, to intervals of C."""
     start, last = map(float, interval)
     for _, until, weights, gap, relative, n_iter in pieces:
-        # Rounding must not leave a gap between two pieces, or at the end.
+        # The ends are set so that rounding leaves no gap between two pieces, or at the end.
         end = min(last, interval[0] * largest / until)
         end = last if end > last * (1 - 1e-12) else end
         yield start, end, weights, gap, relative, n_iter

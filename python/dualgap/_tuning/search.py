@@ -1,4 +1,4 @@
-"""Grids, folds and rules of searches for C, for every kind of model."""
+"""Grids, folds and selection rules for searches for C, for every kind of model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dualgap._validation import FloatArray, check_positive, check_range
 
 Rule: TypeAlias = Literal["best", "one-standard-error"]
 
-# Relative differences of mean scores below this are rounding.
+# Mean scores with a smaller relative difference count as equal.
 ROUNDING = 1e-12
 
 
 def grid(Cs: int | ArrayLike) -> FloatArray:
-    """Return the values of C in increasing order: those given, or `Cs` values from 1e-3 to 1e3."""
+    """Return the values of C in increasing order: the given ones, or `Cs` from 1e-3 to 1e3."""
     if isinstance(Cs, int | np.integer) and not isinstance(Cs, bool):
         check_positive("Cs", Cs, integer=True)
         return np.logspace(-3.0, 3.0, int(Cs)) if Cs > 1 else np.ones(1)
@@ -45,7 +45,7 @@ def folds_of(
         msg = f"cv: {error}"
         raise ValueError(msg) from error
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    # scikit-learn keeps an iterable of folds in this attribute, and unpacks them unchecked.
+    # scikit-learn keeps an iterable of folds in this attribute, and unpacks the pairs unchecked.
     for pair in getattr(splitter, "cv", ()):
         if not isinstance(pair, tuple | list | np.ndarray) or len(pair) != 2:
             msg = (
@@ -62,7 +62,7 @@ def folds_of(
 
 
 def rows_of_fold(chosen: Any, n_rows: int) -> NDArray[np.intp]:
-    """Return row numbers from a splitter's numbers, which may be negative, or from its mask."""
+    """Convert a splitter's row numbers, which may be negative, or its mask to row numbers."""
     try:
         return np.asarray(np.arange(n_rows)[chosen])
     except IndexError as error:

@@ -39,7 +39,7 @@ Rows: TypeAlias = (
 
 
 def core_rows(X: Any) -> Rows:
-    """Return a validated array or CSR matrix in the form of the core, if possible without a copy.
+    """Convert a validated array or CSR matrix to the core's format, if possible without a copy.
 
     The core requires C order; sorted, unique column indices of type int32; offsets of type int64.
     """
@@ -80,9 +80,9 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, half: bool = False) -> An
 def check_rows_and_targets(
     estimator: Any, X: Any, y: Any, *, half: bool = False, single: bool = False, **options: bool
 ) -> tuple[Any, Any]:
-    """Validate training data; ``options`` are `validate_data`'s, ``half`` as in `check_rows`.
+    """Validate training data; ``options`` are passed to `validate_data`.
 
-    ``single`` is that of `check_magnitude`.
+    ``half`` is as in `check_rows`, and ``single`` as in `check_magnitude`.
     """
     X, y = real_numbers("X", X), check_targets(y, numeric=options.get("y_numeric", False))
     half = half and _is_half(X)
@@ -96,9 +96,9 @@ def check_rows_and_targets(
 
 
 def check_matrix(X: Any, name: str = "X", *, single: bool = False, **options: Any) -> Any:
-    """Validate a matrix without an estimator; ``options`` are those of `check_array`.
+    """Validate a matrix without an estimator; ``options`` are passed to `check_array`.
 
-    The checks of scikit-learn convert sparse matrices without a check of their indices. The package
+    scikit-learn's checks convert sparse matrices without checking their indices. The package
     therefore calls them only through this module.
     """
     given = check_sparse(real_numbers(name, X), name)
@@ -113,7 +113,7 @@ def _is_half(X: Any) -> bool:
 
 
 def _check_half(X: NDArray[np.float16]) -> None:
-    """Check blocks of rows for NaN and infinity; a mask of all rows would be half as large."""
+    """Check for NaN and infinity in blocks of rows; a mask of all rows would be half as large."""
     for start in range(0, len(X), _BLOCK):
         assert_all_finite(X[start : start + _BLOCK].astype(np.float32), input_name="X")
 
@@ -160,7 +160,7 @@ def check_weights(sample_weight: Any, X: Any) -> FloatArray | None:
     weights = sample_weight if is_one else real_array("sample_weight", sample_weight)
     weights = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
     _check_total(weights)
-    # A copy, because the core may read it in place while the caller writes to the original.
+    # Copied, because the core may read it in place while the caller writes to the original.
     return np.array(weights, order="C")
 
 
@@ -290,8 +290,8 @@ def check_verbose(verbose: Any) -> None:
 
 
 def check_range(name: str, smallest: float, largest: float) -> None:
-    """Raise a ValueError for an interval of C that a model cannot be scaled over."""
-    # Each fit starts from the previous one times the ratio, whose square must be finite.
+    """Raise a ValueError for an interval of C that is too wide for scaling a model."""
+    # Each fit starts from the previous solution times the ratio, whose square must be finite.
     if largest / 1e100 > smallest:
         msg = (
             f"{name}: the largest C must be at most 1e100 times the smallest, got {smallest:g} to "

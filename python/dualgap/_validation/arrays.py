@@ -1,4 +1,4 @@
-"""Conversion of arrays of other libraries."""
+"""Conversion of arrays from other libraries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def as_numpy(name: str, values: Any) -> Any:
     TypeError
         If the array cannot be converted, for example from a GPU. The message names the argument.
     ValueError
-        If entries are masked: NumPy and scikit-learn would use the numbers under the mask.
+        If entries are masked, because NumPy and scikit-learn would use the numbers under the mask.
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         msg = f"{name}: has masked entries; leave out their rows, or fill them (a.filled(...))"
@@ -36,7 +36,7 @@ def as_numpy(name: str, values: Any) -> Any:
             f"converted to NumPy ({error}); convert it on the CPU and pass the result"
         )
         raise TypeError(msg) from error
-    # Strings and dictionaries of Arrow become objects that are right.
+    # Strings and dictionaries of Arrow correctly become object arrays.
     if array.dtype.kind == "O" and not hasattr(values, "__arrow_c_array__"):
         msg = f"{name}: {type(values).__name__} does not convert to NumPy; pass a NumPy array"
         raise TypeError(msg)
@@ -58,7 +58,7 @@ def real_numbers(name: str, values: Any) -> Any:
     kind = getattr(getattr(values, "dtype", None), "kind", None)
     is_text = isinstance(values, str | bytes)
     if kind is None and (is_text or not hasattr(values, "__array__")):
-        # scikit-learn has a better message for None.
+        # For None, scikit-learn has a better message.
         if values is not None and (is_text or not isinstance(values, Sequence | Real)):
             msg = f"{name}: must be an array, got {type(values).__name__}"
             raise TypeError(msg)
@@ -72,7 +72,7 @@ def real_numbers(name: str, values: Any) -> Any:
 
 
 def _has_text(values: Any) -> bool:
-    """Whether the first number of a list of rows, or of numbers, is text."""
+    """Whether the first element of a list, or of a list of rows, is text."""
     for _ in range(2):
         values = values[0] if isinstance(values, list | tuple) and values else values
     return isinstance(values, str | bytes)

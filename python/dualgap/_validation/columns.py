@@ -1,4 +1,4 @@
-"""Errors that name the column of a table."""
+"""Error messages that name the column of a table."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ def column_names(X: Any) -> list[Any] | None:
 
 @contextmanager
 def naming_columns(name: str, X: Any) -> Iterator[None]:
-    """Name the column in the error of a conversion to numbers that fails on a string.
+    """Name the column in the error message if a conversion to numbers fails on a string.
 
     Raises
     ------
     ValueError
-        If the block raises one for a string, or if the conversion fails on a column of the table.
+        If the block raises one because of a string, or if a column of the table cannot be
+        converted.
     """
     try:
         yield

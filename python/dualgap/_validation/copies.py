@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 
 def own_copy(value: Any) -> Any:
-    """Copy an array, a sparse matrix or a Python container, with nested containers.
+    """Copy an array, a sparse matrix or a Python container, including nested containers.
 
     Objects of other types are not copied, because a model may compare its labels by identity.
     """
@@ -36,8 +36,8 @@ def collect(values: Iterable[Any], source: str) -> list[Any]:
     Raises
     ------
     ValueError
-        If an object that `own_copy` does not copy is yielded again with other contents, which has
-        changed the earlier results.
+        If `source` yields an object again with different contents, which changed the earlier
+        result, and `own_copy` does not copy objects of its type.
     """
     states: dict[int, bytes | None] = {}
     found = []
@@ -64,10 +64,10 @@ def _state(value: Any) -> bytes | None:
 
 
 def refuse_refilled(name: str, pieces: Iterable[Any]) -> Iterator[Any]:
-    """Yield arrays and sparse matrices; raise an error for one in the memory of an earlier one.
+    """Yield arrays and sparse matrices; raise an error if one reuses the memory of another.
 
-    The caller must keep the pieces alive, so that no later piece can take their memory. Pieces of a
-    list exist at the same time and may repeat.
+    The caller must keep the pieces alive, so that no later piece can take their memory. Elements of
+    a list exist at the same time and may repeat.
 
     Raises
     ------

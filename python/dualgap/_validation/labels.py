@@ -1,4 +1,4 @@
-"""Labels as arrays that keep different labels different, and their class indices."""
+"""Conversion of labels to arrays that keep different labels distinct, and to class indices."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def read_labels(name: str, labels: Any) -> NDArray[Any]:
     name : str
         The argument that holds the labels, for error messages.
     labels : array-like
-        Labels of one kind, in any shape.
+        Labels of one type (numbers, strings or booleans), in any shape.
 
     Returns
     -------
     ndarray
-        Of the shape of `labels`.
+        An array with the shape of `labels`.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def _read_objects(name: str, array: NDArray[Any], *, keep: bool) -> NDArray[Any]
 
 
 def _kind(kind: type) -> str:
-    """Return the name of the kind of labels that a type belongs to."""
+    """Return the name of the kind of labels to which a type belongs."""
     if kind.__name__ in ("NoneType", "NAType", "NaTType"):
         return "missing"
     for name, types in _KINDS.items():
@@ -131,7 +131,7 @@ def _kind(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-# Truth values come first: Python's are integers.
+# Booleans come first, because Python's booleans are integers.
 _KINDS: dict[str, Any] = {
     "truth value": (bool, np.bool_),
     "integer": (int, np.integer),
@@ -142,7 +142,7 @@ _KINDS: dict[str, Any] = {
 
 
 def _read_numbers(name: str, values: list[Any], *, whole: bool) -> NDArray[Any]:
-    """Return numbers as integers, or as float64 if that represents them exactly."""
+    """Return numbers as integers, or as float64 if it represents them exactly."""
     integers = [int(value) for value in values if not isinstance(value, float | np.floating)]
     low, high = min(integers, default=0), max(integers, default=0)
     if whole and low >= -(2**63) and high < 2**63:

@@ -1,4 +1,4 @@
-"""Magnitudes of values that fits can compute with."""
+"""Limits on the magnitude of values, so that fits do not overflow."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import scipy.sparse as sp
 def check_magnitude(name: str, X: Any, *, single: bool = False) -> None:
     """Raise a ValueError if the sum of the squares of the values overflows.
 
-    Fits compute ``||x||^2`` of rows, and sums over rows of products with the weights: block descent
-    in the precision of the rows, all other methods in float64. By the Cauchy-Schwarz inequality,
+    Fits compute ``||x||^2`` of rows, and sums over rows of products with the weights; block descent
+    uses the precision of the rows, all other methods float64. By the Cauchy-Schwarz inequality,
     the square of a sum of products ``x_i b_i`` with ``|b_i| <= 1`` is at most n times
     ``sum_i ||x_i||^2``, so a bound on the sum of all squares suffices. The largest norm of a matrix
     is about 1e19 in float32 and 1e154 in float64. Squares of float16 cannot overflow in float32.
@@ -22,9 +22,9 @@ def check_magnitude(name: str, X: Any, *, single: bool = False) -> None:
     name : str
         Name of the argument, for the error message.
     X : ndarray or sparse matrix
-        Values in C order. NaN and infinity are the subject of another check.
+        Values in C order. NaN and infinity are left to another check.
     single : bool, default=False
-        Whether fits compute with float32 rows in float32.
+        Whether fits use float32 arithmetic for float32 rows.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def check_magnitude(name: str, X: Any, *, single: bool = False) -> None:
     if values.dtype not in (np.float64, np.float32 if single else np.float64) or not values.size:
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        # Not np.dot, whose threads spin: on a busy machine they take longer than small fits.
+        # Not np.dot: its threads spin, and on a busy machine they take longer than small fits.
         square = np.einsum("i,i->", values, values)
     if np.isfinite(square) or not np.isfinite(values).all():
         return

@@ -11,7 +11,7 @@ __all__ = ["main"]
 
 _PANDAS = "requires pandas: pip install 'dualgap[recommend]'"
 
-# Module and summary of each command. The modules import scikit-learn, which takes a second.
+# Module and summary of each command. Importing the modules takes a second, for scikit-learn.
 _COMMANDS = {
     "fit": ("linear", "Fit a linear classifier to a file of rows."),
     "predict": ("linear", "Predict labels with the model of `fit`."),
@@ -45,7 +45,7 @@ class _LazyGroup(click.Group):
 
 
 def _needs_pandas() -> click.Command:
-    """Return a command `dualgap recommend` that prints what to install."""
+    """Return a command `dualgap recommend` that only prints how to install pandas."""
     # Accept any arguments, so that even --help prints the message.
     anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 

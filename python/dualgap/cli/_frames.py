@@ -1,4 +1,4 @@
-"""Tables with named columns: CSV and Parquet."""
+"""Reading of tables with named columns: CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LABEL_NAMES = ("label", "target", "class", "y")
 
 
 class RefusedError(ValueError):
-    """Error in readable data that cannot be used; the message needs no further context."""
+    """Error for data that can be read but not used; the message needs no further context."""
 
 
 @dataclass
@@ -38,9 +38,9 @@ class Frame:
     def labels_column(
         self, wanted: str | None, trained: str | None, known: Sequence[str] | None, *, need: bool
     ) -> str | None:
-        """Find the label column: `wanted`, or as in the training file, or the first usual name.
+        """Find the label column: `wanted`, the one of the training file, or the first usual name.
 
-        A usual name is skipped if it is the name of one of the model's features.
+        A usual name is skipped if a feature of the model has the same name.
         """
         names, path = self.names, self.path
         if wanted is not None and wanted not in names:
@@ -144,7 +144,7 @@ def _distinct(path: Path, names: Iterable[Any]) -> pd.Index[Any]:
 
 
 def tidy(y: NDArray[Any]) -> NDArray[Any]:
-    """Convert whole numbers to integers, and anything but numbers to strings."""
+    """Convert whole numbers to integers, and all values that are not numbers to strings."""
     if y.dtype.kind == "f" and np.array_equal(y, np.trunc(y)) and np.abs(y).max(initial=0) < 2**53:
         return y.astype(np.int64)
     return y if y.dtype.kind in "iufb" else y.astype(np.str_)

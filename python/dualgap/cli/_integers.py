@@ -1,4 +1,4 @@
-"""Types of options that are integers."""
+"""Option types for integers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ else:
 
 
 class Integer(_Type):
-    """An integer within bounds that the help does not list, such as those of the core's types."""
+    """An integer with bounds that the help does not show, such as those of the core's types."""
 
     name = "integer"
 

@@ -52,15 +52,15 @@ class Training:
 
 
 def write_linear(path: Path, model: LinearModel, training: Training) -> None:
-    """Write a fitted classifier; to standard output where the path is ``-``."""
+    """Write a fitted classifier; to standard output if the path is ``-``."""
     notes = asdict(training)
-    # The same data give the same file: without seconds, and with --quiet as without.
+    # Equal data must give equal files, so leave out the seconds and the effect of --quiet.
     model = copy.copy(model).set_params(verbose=None)
     del model.history_
     if str(path) != "-":
         write_npz(path, *pack(model, notes))
         return
-    # An npz file is written to a file that can seek.
+    # An npz archive needs a seekable file.
     file = io.BytesIO()
     dump_model(file, model, notes)
     sys.stdout.buffer.write(file.getvalue())
@@ -68,14 +68,14 @@ def write_linear(path: Path, model: LinearModel, training: Training) -> None:
 
 
 def read_linear(path: Path) -> tuple[LinearModel, Training]:
-    """Read a file of `write_linear`, or standard input if the path is ``-``."""
+    """Read a file from `write_linear`, or standard input if the path is ``-``."""
     source: Path | IO[bytes] = path
     if str(path) == "-":
         source = io.BytesIO(sys.stdin.buffer.read())
     classes: list[type[LinearModel]] = [MulticlassSVC, LogisticRegression]
     model, notes = read_model(source, classes, _WHAT)
     with refused_as(path, _WHAT):
-        # A file that `save` wrote has no notes.
+        # A file written by `save` has no notes.
         training = Training(**notes) if notes is not None else Training(model.n_features_in_)
         training.check()
         if training.n_features != model.n_features_in_:

@@ -14,7 +14,7 @@ from dualgap.cli._paths import IN
 from dualgap.cli._tables import FORMATS
 from dualgap.losses import LOSSES
 
-# The loss of logistic regression.
+# Name of the loss of logistic regression.
 LOGISTIC = "logistic"
 
 
@@ -215,5 +215,5 @@ def data_options(command: Any) -> Any:
 
 
 def model_options(command: Any) -> Any:
-    """Add the options of loss, solver and stopping."""
+    """Add the options for loss, solver and stopping."""
     return _with(_MODEL, command)

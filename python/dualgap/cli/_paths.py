@@ -54,17 +54,19 @@ class FileCommand(click.Command):
 
 
 def refuse_overwriting(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Raise an error if an output is an input or another output, under any name.
+    """Raise an error if an output is the same file as an input or another output.
+
+    The comparison recognises different paths to the same file.
 
     Parameters
     ----------
     inputs, outputs : dict of str to path
-        Paths by their names in error messages; ``-`` is standard input or output.
+        Paths, keyed by their names in error messages; ``-`` is standard input or output.
 
     Raises
     ------
     click.UsageError
-        If an output path leads to the same file as another path.
+        If an output path refers to the same file as another path.
     """
     known = {
         identity: name
@@ -83,7 +85,7 @@ def refuse_overwriting(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) ->
 
 
 def _read_with(path: Path) -> Iterable[Path]:
-    """Return the files that a path stands for: itself, or the tables in a folder."""
+    """Return the files to which a path refers: itself, or the tables in a folder."""
     if str(path) == "-" or not path.is_dir():
         return [path]
     return [file for file in path.iterdir() if file.suffix in _TABLES]
@@ -93,7 +95,7 @@ _TABLES = {".base", ".csv", ".dat", ".data", ".inter", ".item", ".test", ".user"
 
 
 def _identity(path: Path, descriptor: int) -> object:
-    """Return device and inode of a file, or the path of a file yet to be made; None for a pipe."""
+    """Return device and inode of a file, or the path of a missing file; None for a pipe."""
     try:
         found = os.fstat(descriptor) if str(path) == "-" else os.stat(path)
     except OSError:

@@ -21,13 +21,13 @@ FORMATS = ("text", "csv", "json")
 
 @dataclass(frozen=True)
 class Predictions:
-    """Labels of each row, best first, and optionally the scores or probabilities of all classes."""
+    """The best labels of each row, best first, and optionally scores or probabilities."""
 
     best: NDArray[Any]
     classes: NDArray[Any]
-    # Scores, or probabilities, by row and class.
+    # Scores or probabilities of all classes, by row and class.
     values: NDArray[np.float64] | None
-    # Singular of their name.
+    # The name of one of these values.
     kind: Literal["score", "probability"] = "score"
 
     def write(self, path: Path, form: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Rating tables with arbitrary column names, in CSV, TSV or Parquet."""
+"""Reading of rating tables with arbitrary column names, in CSV, TSV or Parquet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FileColumns:
 
     @property
     def given(self) -> bool:
-        """Whether any option about columns was given."""
+        """Whether any column option was given."""
         return not self.header or any((self.user, self.item, self.rating, self.timestamp))
 
 

@@ -1,4 +1,4 @@
-"""Readers of labelled rows: LIBSVM format, NumPy arrays, CSV, Parquet."""
+"""Reading of labelled rows: LIBSVM format, NumPy arrays, CSV, Parquet."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Table:
 
 
 def suffixes(path: Path) -> list[str]:
-    """Return the extensions of a file's name in lower case, without those of compression."""
+    """Return the extensions of a file name in lower case, without compression suffixes."""
     return [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".bz2")]
 
 
@@ -77,7 +77,7 @@ def format_of(path: Path) -> str:
 
 @contextmanager
 def open_rows(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file after its byte order mark, decompressing if needed; ``-`` is standard input."""
+    """Open a file without its byte order mark, decompressed if needed; ``-`` is standard input."""
     ending = path.suffix.lower()
     with ExitStack() as closing:
         file: Any
@@ -181,7 +181,7 @@ def _is_zip(path: Path) -> bool:
 
 
 def _sparse(arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
-    """Rebuild a matrix of scipy.sparse.save_npz; check it before SciPy's compiled code reads it."""
+    """Rebuild a matrix saved by scipy.sparse.save_npz; check it before compiled code reads it."""
     form, (n_rows, n_columns) = arrays["format"].item().decode(), arrays["shape"].tolist()
     data = arrays["data"]
     if form == "csr":
@@ -239,7 +239,7 @@ def _labels(path: Path) -> NDArray[Any]:
     except (EOFError, UnicodeError) as error:
         msg = f"{path}: not a text file with one label per line"
         raise ValueError(msg) from error
-    # Not str.splitlines, which also splits at characters that a label may contain.
+    # Not str.splitlines, which also splits at characters that labels may contain.
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     empty = next((number for number, line in enumerate(lines, 1) if not line.strip()), None)
     if empty is not None:

@@ -33,7 +33,7 @@ def exit_codes() -> Iterator[None]:
     except (ArithmeticError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
         text = str(error) or repr(error)
         if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
-            # An error on a named file already has its name.
+            # An error for a named file already includes the name.
             text = f"{text}: standard output"
             _drop_output()
         with suppress(OSError):
@@ -59,7 +59,7 @@ def require_stdout() -> None:
 def _open_streams() -> None:
     """Reopen closed standard streams, so that no other file gets their descriptors.
 
-    Otherwise, messages could be written into a model file that got descriptor 2.
+    Otherwise, messages could end up in a model file that got descriptor 2.
     """
     for descriptor in range(3):
         try:
@@ -67,7 +67,7 @@ def _open_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is None:
-        # Without stderr, print writes messages to standard output.
+        # Without stderr, print would write messages to standard output.
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 

@@ -62,7 +62,7 @@ def fit(
     TRAINING_FILE contains labelled rows in LIBSVM format, npz (X and y, or
     scipy.sparse.save_npz), npy, CSV or Parquet. The default MODEL_FILE is the name of the training
     file plus ".model", in the current folder. Either may be "-" for standard input or output. With
-    --cross-validation, no model is written; with -C, only to a MODEL_FILE that is given.
+    --cross-validation, no model is written; with -C, only if MODEL_FILE is given.
 
     Exit status: 0 on success, 1 if the data cannot be used, 2 for a usage error, 130 if
     interrupted.
@@ -130,7 +130,7 @@ def _source(path: Path, options: dict[str, Any]) -> Source:
 
 
 def _model(*, quiet: bool, **options: Any) -> LinearModel:
-    """Build the estimator from the options, and check its parameters."""
+    """Create the estimator from the options, and check its parameters."""
     bias = options["bias"]
     run = {
         "C": options["cost"],
@@ -151,7 +151,7 @@ def _model(*, quiet: bool, **options: Any) -> LinearModel:
 
 
 def _check_used(options: dict[str, Any]) -> None:
-    """Raise an error for an option that the loss does not use."""
+    """Raise an error for an option that does not apply to the loss."""
     if options["loss"] != LOGISTIC:
         if options["free_bias"]:
             msg = "-R: only --loss logistic has a constant feature without regularisation"
@@ -206,7 +206,7 @@ def _describe(path: Path, table: Table, notes: Console) -> None:
 def _cross_validate(model: LinearModel, table: Table, n_folds: int, seed: int) -> None:
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     with _warnings_noted():
-        # The lines of several fits would not say to which fold they belong.
+        # Progress lines of several fits would not show to which fold they belong.
         quiet = clone(model).set_params(verbose=0)
         predicted = cross_val_predict(quiet, table.X, table.y, cv=folds)
     assert table.y is not None
@@ -216,7 +216,7 @@ def _cross_validate(model: LinearModel, table: Table, n_folds: int, seed: int) -
 def _search(
     model: LinearModel, table: Table, folds_and_seed: tuple[int, int], *, to_stderr: bool
 ) -> None:
-    """Set the C of a model by cross-validation; print its accuracy for each C."""
+    """Set the C of a model by cross-validation; print the accuracy for each C."""
     n_folds, seed = folds_and_seed
     logistic = isinstance(model, LogisticRegression)
     kind = LogisticRegressionCV if logistic else MulticlassSVCCV
@@ -230,7 +230,7 @@ def _search(
     if model.verbose:
         for C, score in zip(search.Cs_, search.mean_score_, strict=True):
             click.echo(f"C = {C:<10.6g} accuracy = {100 * score:.4g}%", err=to_stderr)
-    # LIBLINEAR's line, which scripts read.
+    # The same line as LIBLINEAR's, which scripts parse.
     click.echo(
         f"Best C = {search.C_:g}  CV accuracy = {100 * search.best_score_:g}%", err=to_stderr
     )
@@ -350,7 +350,7 @@ def _accuracy(predicted: NDArray[Any], y: NDArray[Any], name: str = "accuracy") 
 
 @contextmanager
 def _warnings_noted() -> Iterator[None]:
-    """Print each distinct convergence warning once, as one line."""
+    """Print each distinct convergence warning once, on one line."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         yield

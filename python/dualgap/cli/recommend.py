@@ -115,7 +115,7 @@ def recommend(**options: Any) -> None:
             require_stdout()
         if chosen.load is not None:
             model = OrdinalRecommender.load(chosen.load)
-            # Only titles of the given data: ids from elsewhere must not get MovieLens titles.
+            # Use titles only with the data they belong to: other ids must not get MovieLens titles.
             ratings = None if chosen.data is None else _fetch(chosen, notes)
         else:
             ratings = _fetch(chosen, notes)
@@ -155,7 +155,7 @@ class _Options:
         if self.plot is not None and not self.comparing:
             raise click.UsageError("--plot requires --compare")
         if self.plot is not None and find_spec("matplotlib") is None:
-            # Raised before the comparison, which takes long.
+            # Checked before the comparison, which takes long.
             raise click.UsageError("--plot requires matplotlib: pip install 'dualgap[plot]'")
         if self.load is not None and (self.comparing or self.save is not None):
             raise click.UsageError("--load cannot be combined with --compare or --save")
@@ -171,7 +171,7 @@ class _Options:
 
 
 def _fit_all(ratings: pd.DataFrame, chosen: _Options, notes: Console) -> OrdinalRecommender:
-    """Evaluate and compare on a split if requested; then fit to all ratings, if needed."""
+    """Evaluate and compare on a split if requested; then fit to all ratings if needed."""
     evaluate = chosen.evaluate or chosen.comparing
     if evaluate:
         train, validation, test = split_ratings(ratings, chosen.seed)
@@ -183,7 +183,7 @@ def _fit_all(ratings: pd.DataFrame, chosen: _Options, notes: Console) -> Ordinal
         model = _fit(train, chosen)
         found = model.evaluate(test, unknown="ignore")
         metrics = "  ".join(f"{name} {value:.4f}" for name, value in found.items())
-        # A result, so --quiet does not suppress it. Standard output is for recommendations.
+        # The metrics are a result, so --quiet keeps them. Standard output is for recommendations.
         errors.print(f"held-out ratings: {metrics}", soft_wrap=True)
         if chosen.save is None and not chosen.users:
             return model

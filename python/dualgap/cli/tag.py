@@ -106,7 +106,7 @@ def train(training_file: Path, model_file: Path, quiet: bool, **options: Any) ->
 
     TRAINING_FILE has one token per line: the word, further columns, and the label last, separated
     by blanks or tabs. An empty line ends a sentence; "-" is standard input. The model stores how
-    features are computed, so `dualgap tag predict` reads files of the same columns.
+    features are computed, so `dualgap tag predict` can read files with the same columns.
 
     Exit status: 0 on success, 1 if the data cannot be used, 2 for a usage error, 130 if
     interrupted.
@@ -139,10 +139,11 @@ def train(training_file: Path, model_file: Path, quiet: bool, **options: Any) ->
             n_jobs=options["n_jobs"],
             verbose=not quiet,
         )
-        # Labels are complete once the sentences are read, which a rule for them cannot wait for.
+        # Sentences are read lazily, and their labels with them. A rule for invalid labels needs all
+        # labels first, so it gets a list.
         tagger.fit(X if tagger.invalid == "raise" else list(X), y)
         tagger.notes_ = {"n_columns": width}
-        # The same data give the same file: without seconds, and with --quiet as without.
+        # Equal data must give equal files, so leave out the seconds and the effect of --quiet.
         del tagger.history_
         tagger.set_params(verbose=None).save(model_file)
         click.echo(
@@ -207,7 +208,7 @@ def predict_command(
 
 
 def _templates(path: Path, encoding: str) -> list[str]:
-    """Read a file of templates."""
+    """Read a file of feature templates."""
     try:
         with click.open_file(str(path), encoding=encoding) as file:
             return list(Templates.parse(file).lines)
@@ -217,13 +218,13 @@ def _templates(path: Path, encoding: str) -> list[str]:
 
 
 def _read(path: Path, separator: str | None, encoding: str) -> Iterator[Sentence]:
-    """Yield the sentences of a file of columns, or of standard input."""
+    """Yield the sentences of a file with one token per line, or of standard input."""
     source: Any = sys.stdin.buffer if str(path) == "-" else path
     return read_conll(source, separator=separator, encoding=encoding)
 
 
 def _read_lines(path: Path, separator: str | None, encoding: str) -> Iterator[Sentence]:
-    """Yield the sentences of a file with one on each line."""
+    """Yield the sentences of a file with one sentence per line."""
     with click.open_file(str(path), encoding=encoding) as file:
         for line in file:
             words = line.rstrip("\r\n").split(separator)
@@ -232,9 +233,9 @@ def _read_lines(path: Path, separator: str | None, encoding: str) -> Iterator[Se
 
 
 def _unlabelled(sentences: Iterable[Sentence], y: list[list[str]]) -> Iterator[Sentence]:
-    """Yield the tokens without their labels, which are added to `y`."""
+    """Yield the tokens without their labels, and append the labels to `y`."""
     for tokens in sentences:
-        # Labels are few, so that one string serves all tokens.
+        # Intern labels, because few distinct strings occur for many tokens.
         y.append([sys.intern(token[-1]) for token in tokens])
         yield [token[:-1] for token in tokens]
 
@@ -247,7 +248,7 @@ def _check_width(path: Path, found: int, needed: int) -> None:
 
 @contextmanager
 def _opened(path: Path, encoding: str) -> Iterator[IO[str]]:
-    """Open standard output, or a file that replaces `path` once it is complete."""
+    """Open standard output, or a file that replaces `path` when it is complete."""
     if str(path) == "-":
         with click.open_file("-", "w", encoding=encoding) as output:
             yield output

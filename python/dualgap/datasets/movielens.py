@@ -58,7 +58,7 @@ class Ratings:
         Columns ``item``, ``title`` (without the year), ``year`` (nullable integer) and
         ``genres`` (joined by ``|``).
     users : pandas.DataFrame or None
-        Column ``user`` and those of age, gender, occupation and zip_code that the files have.
+        Column ``user``, and the columns age, gender, occupation and zip_code if present.
     name : str
         The requested name.
     source : str

@@ -1,4 +1,4 @@
-"""Multi-category SVMs for data larger than one machine: consensus training on Dask."""
+"""Multi-category SVMs for data larger than one machine's memory: consensus training on Dask."""
 
 from dualgap.distributed.svm import ConsensusSVC
 

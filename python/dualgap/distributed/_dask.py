@@ -33,14 +33,14 @@ def _lost() -> tuple[type[BaseException], ...]:
 
 
 def _refuse_others(error: BaseException) -> None:
-    """Reraise an OSError that is not about connections; a retry would not find a missing file."""
+    """Reraise an OSError not about connections, because a retry would not find a missing file."""
     about_connections = isinstance(error, ConnectionError | TimeoutError)
     if isinstance(error, OSError) and error.errno is not None and not about_connections:
         raise error
 
 
 def _gone(futures: list[Any]) -> bool:
-    """Whether Dask has given up on one of them; such a future may never be done."""
+    """Whether Dask has given up on one of the futures; such a future may never be done."""
     return any(future.status in ("lost", "cancelled") for future in futures)
 
 
@@ -114,18 +114,18 @@ class Cluster:
     def _try(
         self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
     ) -> Solution | None:
-        """Return the sum, or None if a worker was lost."""
+        """Return the sum over partitions, or None if a worker was lost."""
         submit = self._client.submit
         parts = [self._parts[number] for number in numbers]
         homes = self._homes(numbers, parts)
         if homes is None:
             return None
         addresses = set(homes.values())
-        # Workers copy from each other; a broadcast never ends if a worker dies meanwhile.
+        # Workers send data to each other; a broadcast never ends if a worker dies meanwhile.
         try:
             shared = self._client.scatter(consensus, workers=sorted(addresses), hash=False)
         except KeyError:
-            # The scheduler has just lost one of them.
+            # The scheduler has just lost one of the workers.
             return None
         self._open.append(shared)
         tasks = []
@@ -152,7 +152,7 @@ class Cluster:
         return result
 
     def _homes(self, numbers: list[int], parts: list[Any]) -> dict[int, str] | None:
-        """Return the worker of each partition's rows; wait until they are read, again if needed."""
+        """Return the worker of each partition's rows; wait until all are read."""
         waited = time.monotonic()
         while not all(part.done() for part in parts):
             self._wait(parts)
@@ -169,7 +169,7 @@ class Cluster:
         holders = self._client.who_has(parts)
         if not all(holders.get(part.key) for part in parts):
             return None
-        # Always choose the same of several copies: its worker has the state.
+        # If a partition has several copies, always choose the same one: its worker has the state.
         return {number: min(holders[part.key]) for number, part in zip(numbers, parts, strict=True)}
 
     def _wait(self, futures: list[Any]) -> None:

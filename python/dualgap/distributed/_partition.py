@@ -18,7 +18,7 @@ from dualgap._validation.labels import read_labels, sorted_classes
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one partition: dense, or sparse without the columns that are empty here."""
+    """Rows of one partition: dense, or sparse without columns that are empty in this partition."""
 
     X: Any
     y: NDArray[Any]
@@ -65,7 +65,7 @@ class Summary:
     label_weights: FloatArray
     columns: NDArray[Any] | None
     squares: FloatArray
-    """Sum of the squares of each column present here."""
+    """Sum of squares of each column present in this partition."""
     fingerprint: str | None
     """Hash of rows, labels and weights, if requested."""
 

@@ -70,8 +70,8 @@ class Absent:
 
     A partition's loss does not depend on the weights of columns in which it has no entries, so the
     sub-problem's solution there is w = (penalty w_bar - a) / curvature, where the curvature is
-    lambda + rho. Every multiplier a starts at 0, so it is the same for all partitions that lack the
-    column.
+    lambda + rho. Every multiplier a starts at 0, so all partitions that lack a column have the same
+    multiplier there.
     """
 
     shares: FloatArray
@@ -220,7 +220,7 @@ def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float, f
     """Return the accuracy of the sub-problems, smaller than the gap of the whole problem.
 
     The three numbers are an absolute gap; in the first round a gap relative to the loss; for a
-    single partition the tolerance. Those that do not apply are 0.
+    single partition the tolerance. Numbers that do not apply are 0.
     """
     if n_partitions == 1:
         return (0.0, 0.0, tol) if run.round == 1 else (_allowed(run, tol), 0.0, 0.0)
@@ -300,7 +300,7 @@ def _correction(ratio: float) -> float:
 
 
 def _keep(run: Run, plan: Plan, settings: Settings, copy: int, unkept: str | None) -> None:
-    """Write a checkpoint with the partitions' `copy`; on failure, warn and keep the last one."""
+    """Write a checkpoint with the given `copy` of the partitions; on failure, warn."""
     if unkept is None:
         try:
             _write(run, plan, settings, copy)

@@ -1,9 +1,10 @@
-"""Scales of the columns: partitions agree on weights in units of their columns.
+"""Column scales: partitions agree on weights in units of their columns.
 
 With columns of very different scales, no single penalty suits all weights. The rows are therefore
-divided by powers of two s, which is exact, and the weights multiplied by them. The penalty makes up
-for the change of the regularizer: with the weights v = s w, the sum of lambda/2 ||v/s||^2 and
-penalty_j/2 (v_j - v_bar_j)^2 has the curvature lambda + rho everywhere, as in a plain sub-problem.
+divided by powers of two s, which is exact, and the weights multiplied by them. The penalty
+compensates for the change of the regularizer: with the weights v = s w, the sum of lambda/2
+||v/s||^2 and penalty_j/2 (v_j - v_bar_j)^2 has the curvature lambda + rho in every coordinate, as
+in a plain sub-problem.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ def column_scales(
 ) -> FloatArray | None:
     """Return a power of two, at least 1, for each column; None if the rows need no scaling.
 
-    It is near the root mean square of the column. Columns below 1 are left as they are, because
-    the regularizer dominates there. The constant feature comes last if there is one. A single
-    partition has no penalty and needs no scaling.
+    It is near the root mean square of the column. Columns with a root mean square below 1 are not
+    scaled, because the regularizer dominates there. The constant feature comes last if there is
+    one. A single partition has no penalty and needs no scaling.
     """
     squares = np.zeros(n_features)
     for summary in summaries:

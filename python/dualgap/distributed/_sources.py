@@ -54,7 +54,7 @@ def file_sources(
 
 
 def split(X: Any, y: NDArray[Any], sample_weight: Any, n_partitions: int) -> list[Part]:
-    """Split rows into partitions by dealing out each class in turn, so that each sees all."""
+    """Split rows into partitions by distributing each class in turn, so that each sees all."""
     dealt = np.argsort(y, kind="stable")
     parts = []
     for number in range(n_partitions):

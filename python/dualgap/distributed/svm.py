@@ -1,4 +1,4 @@
-"""Multi-category SVMs for data larger than one machine: consensus training on Dask.
+"""Multi-category SVMs for data larger than one machine's memory: consensus training on Dask.
 
 `ConsensusSVC` uses the alternating direction method of multipliers (Boyd et al. 2011, section 7.1).
 Each partition solves a sub-problem with block descent, warm-started from the previous round, and
@@ -78,10 +78,10 @@ class ConsensusSVC(LinearClassifier):
     The objective is that of `MulticlassSVC`. A partition with a share S of the total weight has
     the regulariser ``S lambda/2 ||w||^2`` and the penalty ``S rho/2 ||w - w_bar||^2``. The scale of
     `rho` relative to ``lambda = 1 / (C * total weight)`` is thus independent of the number of
-    partitions, and empty partitions have no effect. Each round sends the consensus, a vector of
-    n_classes x n_features numbers, to the partitions, and a sum of the same size back; sparse
-    partitions omit their empty columns. Rows and dual variables stay where they are, in files if
-    they exceed a worker's memory.
+    partitions, and empty partitions have no effect. In each round the partitions receive the
+    consensus, a vector of n_classes x n_features numbers, and return a sum of the same size; sparse
+    partitions omit their empty columns. Rows and dual variables stay in place, in files if they
+    exceed a worker's memory.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class ConsensusSVC(LinearClassifier):
         Client of a cluster, or the address of its scheduler. None uses the current client for Dask
         collections, and threads of this process for other data.
     max_passes : int, default=20
-        Maximum number of epochs of the solver per round (of passes, for "sequential-dual").
+        Maximum number of solver epochs per round (or of passes, for "sequential-dual").
     tol : float, default=1e-3
         Duality gap of the whole problem at which the fit has converged, relative to the objective.
         The objective is then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger

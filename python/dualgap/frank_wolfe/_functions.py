@@ -1,4 +1,4 @@
-"""Smooth convex functions that the core evaluates."""
+"""Smooth convex functions implemented in the core."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dualgap._validation import FloatArray, MatrixLike, check_matrix, core_rows,
 
 
 class BuiltinFunction:
-    """A function of the core."""
+    """A function implemented in the core."""
 
     shape: tuple[int, ...]
 
     def _record(self) -> tuple[Any, ...]:
-        """Return name and arguments for the core."""
+        """Return name and arguments in the core's format."""
         raise NotImplementedError
 
     def value(self, x: ArrayLike) -> float:
@@ -88,7 +88,7 @@ class _OfRows(BuiltinFunction):
 class LeastSquares(_OfRows):
     """Half the squared residual, ``||A x - b||**2 / 2``.
 
-    Each vertex is multiplied by ``A.T @ A`` once; all later steps with it cost O(n_features).
+    Each vertex is multiplied by ``A.T @ A`` once; every later step with it costs O(n_features).
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class MatrixCompletion(BuiltinFunction):
 
 
 def core_function(f: Any, shape: tuple[int, ...]) -> Any:
-    """Return a function in the form of the core."""
+    """Convert a function to the form that the core expects."""
     from dualgap.frank_wolfe._user import UserFunction
 
     return f._record() if isinstance(f, BuiltinFunction) else UserFunction(f, shape)

@@ -44,8 +44,8 @@ def minimize(
 
     Each step moves towards the vertex of the set that minimises a linear function, or away from a
     vertex found earlier. The same linear function bounds the minimum from below (Frank and Wolfe
-    1956; Jaggi 2013), so the result reports how far from optimal it is at most. The bound accounts
-    for rounding in the sums of this package.
+    1956; Jaggi 2013), so the result reports the largest possible distance from the optimum. The
+    bound includes rounding errors in the sums that this package computes.
 
     Parameters
     ----------
@@ -57,21 +57,23 @@ def minimize(
     oracle : object
         A set of this module, or an object with the method ``vertex(gradient)``, which returns a
         point v of the set that minimises the inner product of v and `gradient`. Optional
-        attributes: `shape` of the points, and `radius`, the largest sum of the absolute entries of
-        a point, with which the bound also covers the rounding of a built-in `f`.
+        attributes: `shape`, the shape of the points, and `radius`, the largest sum of the absolute
+        entries of a point. With `radius`, the bound also includes the rounding errors of a built-in
+        `f`.
     x0 : array-like, optional
-        Start, a point of the set. If None, a vertex.
+        Starting point in the set. If None, a vertex.
     method : {"pairwise", "away", "frank-wolfe", "randomized-away"}, default="pairwise"
-        "frank-wolfe" moves towards vertices only, needs no memory for them, and converges like
+        "frank-wolfe" moves only towards vertices, stores none of them, and converges at the rate
         1/iterations. "away" and "pairwise" also take weight from earlier vertices, and converge
         linearly for strongly convex functions on polytopes (Lacoste-Julien and Jaggi 2015).
-        "randomized-away" searches the earlier vertices and a random share of all (Kerdreux,
-        Pedregosa and d'Aspremont 2018), for `Simplex`, `L1Ball`, `Hull` and products of these.
+        "randomized-away" searches the earlier vertices and a random share of all vertices
+        (Kerdreux, Pedregosa and d'Aspremont 2018), for `Simplex`, `L1Ball`, `Hull` and products of
+        these.
     line_search : {"auto", "open-loop", "exact", "secant", "backtracking"}, default="auto"
         "exact" minimises a quadratic along the step, or calls the line search of `f`. "secant"
-        looks for the zero of the derivative, "backtracking" compares values only. "open-loop"
-        takes steps of ``2 / (t + 2)`` in iteration t, for method "frank-wolfe". "auto" is "exact"
-        if possible, and otherwise "secant".
+        finds the zero of the derivative; "backtracking" compares only values. "open-loop" takes
+        steps of ``2 / (t + 2)`` in iteration t, for method "frank-wolfe". "auto" is "exact" if
+        possible, and otherwise "secant".
     subsample : float, optional
         Share of the vertices that a step of "randomized-away" searches, more than 0 and at most 1.
         If None, 0.1.
@@ -99,8 +101,8 @@ def minimize(
     Raises
     ------
     ValueError
-        For arguments that do not fit, and for a function or an oracle whose results contradict
-        convexity or each other.
+        For invalid arguments, and for a function or an oracle whose results contradict convexity or
+        each other.
     TypeError
         If `f` or `oracle` lacks a method.
     RuntimeError
@@ -109,7 +111,7 @@ def minimize(
     Warns
     -----
     ConvergenceWarning
-        If the run ends above the tolerance.
+        If the gap is above the tolerance when the run ends.
 
     Examples
     --------
@@ -177,7 +179,7 @@ def _check_numbers(method: str, subsample: float | None, tol: float, max_iter: i
 
 
 def _start(f: Any, oracle: Any, x0: ArrayLike | None) -> tuple[Any, tuple[int, ...]]:
-    """Return the start for the core, and the shape of the points."""
+    """Return the starting point for the core, and the shape of the points."""
     if isinstance(oracle, type) or not callable(getattr(oracle, "vertex", None)):
         core_set(oracle, (1,))  # Raises.
     known = getattr(oracle, "shape", None)
@@ -225,7 +227,7 @@ def _minimum(
     else:
         x = result["x"].reshape(shape)
         vertices = [dense_vertex(vertex, shape) for vertex in result["vertices"]]
-    # Rounded away from 0: objective - gap is not above the bound.
+    # Rounded up, so that objective - gap is not above the bound.
     gap = objective - bound
     if objective - gap > bound:
         gap = float(np.nextafter(gap, np.inf))
@@ -246,7 +248,7 @@ def _minimum(
 
 
 def _conditions(f: Any, oracle: Any) -> str:
-    """Conditions of a certificate."""
+    """Describe the conditions under which a certificate holds."""
     conditions = []
     if not isinstance(f, BuiltinFunction):
         conditions.append("f is convex and its values and gradients are exact")

@@ -33,11 +33,11 @@ class LowRankMatrix:
         return (self.left.shape[1], self.right.shape[1])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """All entries."""
+        """Return the dense matrix."""
         return (self.left.T @ self.right).astype(dtype or np.float64, copy=False)
 
     def entries(self, rows: NDArray[Any], columns: NDArray[Any]) -> FloatArray:
-        """Return the entries at some places.
+        """Return the entries at some positions.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class Minimum:
     converged : bool
         Whether the gap reached the tolerance.
     certificate : str
-        The guarantee, and its conditions, in a sentence.
+        The guarantee and its conditions, as text.
     n_iter : int
         Number of iterations.
     history : dict of str to ndarray
@@ -84,7 +84,7 @@ class Minimum:
         The active vertices, in the shape of `x`; empty for a `LowRankMatrix`, whose factors
         describe them.
     method : str
-        The method.
+        The method that was used.
     """
 
     x: Any = field(repr=False)
@@ -101,7 +101,7 @@ class Minimum:
 
 
 def dense_vertex(vertex: tuple[Any, FloatArray], shape: tuple[int, ...]) -> FloatArray:
-    """Return a vertex of the core as an array."""
+    """Convert a vertex from the core to an array."""
     indices, values = vertex
     if indices is None:
         return values.reshape(shape)

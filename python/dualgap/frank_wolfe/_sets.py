@@ -15,20 +15,20 @@ from dualgap.frank_wolfe._user import UserSet
 
 
 class BuiltinSet:
-    """A set of the core."""
+    """A set implemented in the core."""
 
     shape: tuple[int, ...]
 
     def _record(self) -> tuple[Any, ...]:
-        """Return name and arguments for the core."""
+        """Return name and arguments in the core's format."""
         raise NotImplementedError
 
     def _sizes(self, x: FloatArray) -> list[tuple[float, float]]:
-        """Return pairs of a number and its largest value at a point of the set."""
+        """Return pairs of a quantity of the point and its maximum over the set."""
         return []
 
     def _excess(self, x: FloatArray) -> float:
-        """Return by how much a point is outside of the set, 0 for rounding errors."""
+        """Return the amount by which a point violates the set; 0 within rounding error."""
         pairs = self._sizes(x)
         outside = [have - most for have, most in pairs if have > most + 1e-9 * (1.0 + most)]
         return max(outside, default=0.0)
@@ -49,7 +49,7 @@ class BuiltinSet:
         Raises
         ------
         ValueError
-            For another shape, or numbers that are not finite.
+            For a wrong shape, or numbers that are not finite.
         """
         values = real_array("gradient", gradient)
         if values.shape != self.shape:
@@ -106,7 +106,7 @@ class L1Ball(BuiltinSet):
     n : int
         Number of entries.
     radius : float, default=1.0
-        Largest sum.
+        Largest sum of the absolute entries.
     """
 
     n: int
@@ -130,18 +130,18 @@ class L1Ball(BuiltinSet):
 
 @dataclass(frozen=True)
 class KSparse(BuiltinSet):
-    """The convex hull of the vectors with `k` entries of size `radius`, and zeros elsewhere.
+    """The convex hull of the vectors with `k` entries of absolute value `radius`, all others 0.
 
-    A point has entries of size at most `radius`, whose sizes sum to at most ``k * radius``.
+    A point has entries of absolute value at most `radius`, which sum to at most ``k * radius``.
 
     Parameters
     ----------
     n : int
         Number of entries.
     k : int
-        Number of entries of a vertex that are not 0, at most `n`.
+        Number of nonzero entries of a vertex, at most `n`.
     radius : float, default=1.0
-        Size of these entries.
+        Absolute value of these entries.
     """
 
     n: int
@@ -213,7 +213,7 @@ class NuclearNormBall(BuiltinSet):
     matrix_shape : tuple (n_rows, n_columns)
         Shape of the matrices.
     radius : float
-        Largest sum.
+        Largest sum of the singular values.
     """
 
     matrix_shape: tuple[int, int]
@@ -269,13 +269,13 @@ class Hull(BuiltinSet):
 
 
 class Product(BuiltinSet):
-    """The product of sets: a point is the entries of one point of each set, one after another.
+    """The product of sets: a point is the concatenation of one point of each set.
 
     Parameters
     ----------
     *factors : oracle
-        The sets, built-in or with a method `vertex` and an attribute `shape`. Points of matrix sets
-        take part row by row.
+        The sets, built-in or with a method `vertex` and an attribute `shape`. Points that are
+        matrices are flattened row by row.
     """
 
     def __init__(self, *factors: Any) -> None:
@@ -311,7 +311,7 @@ class Product(BuiltinSet):
 
 
 def core_set(oracle: Any, shape: tuple[int, ...]) -> Any:
-    """Return a set in the form of the core."""
+    """Convert a set to the form that the core expects."""
     if isinstance(oracle, BuiltinSet):
         return oracle._record()
     return UserSet(oracle, shape)

@@ -1,4 +1,4 @@
-"""Functions and oracles written in Python, in the form of the core."""
+"""Adapts functions and oracles written in Python to the interface of the core."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _number(name: str, returned: Any) -> float:
 
 
 def _vector(name: str, returned: Any, shape: tuple[int, ...]) -> FloatArray:
-    """Return a copy of an array in one dimension, or raise a ValueError that names the method."""
+    """Return a flat copy of an array, or raise a ValueError that names the method."""
     try:
         array = real_array(name, returned)
     except (TypeError, ValueError):
@@ -39,7 +39,7 @@ def _vector(name: str, returned: Any, shape: tuple[int, ...]) -> FloatArray:
         wrong = array[~np.isfinite(array)][0]
         msg = f"{name} must return finite numbers, got {wrong}"
         raise ValueError(msg)
-    # The user's code may fill the same buffer again.
+    # Copied, because the user's code may reuse the buffer.
     return array.ravel().copy()
 
 
@@ -80,7 +80,7 @@ class UserFunction:
         return _number(names[0], value), _vector(names[1], gradient, self.shape)
 
     def line_search(self, x: FloatArray, direction: FloatArray, longest: float) -> float | None:
-        """Return the step of the user's line search, or None."""
+        """Return the step of the user's line search, or None if there is no line search."""
         if self._search is None:
             return None
         shape = self.shape

@@ -21,7 +21,7 @@ __all__ = ["LogisticClassifier"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LogisticClassifier(ScoringClassifier):
-    """A fitted logistic regression, however its C was chosen."""
+    """A fitted logistic regression, with a given or a cross-validated C."""
 
     fit_intercept: bool = True
     class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
@@ -52,11 +52,11 @@ class LogisticClassifier(ScoringClassifier):
         check_is_fitted(self, "coef_")
         X = check_rows(self, X, reset=False, half=True)
         outputs = linear_scores(X, self.coef_, self.intercept_)
-        # The first of two classes has score 0.
+        # With two classes, the score of the first is 0.
         return outputs if len(self.coef_) > 1 else np.pad(outputs, ((0, 0), (1, 0)))
 
     def _both(self) -> tuple[FloatArray, FloatArray]:
-        """Weights and intercepts of all classes, also where there are two."""
+        """Weights and intercepts of all classes, including the first of two."""
         if len(self.coef_) > 1:
             return self.coef_, self.intercept_
         return np.pad(self.coef_, ((1, 0), (0, 0))), np.pad(self.intercept_, (1, 0))
@@ -90,11 +90,11 @@ class LogisticClassifier(ScoringClassifier):
         return np.asarray(log_softmax(self._scores(X), axis=1))
 
     def undecided(self, X: MatrixLike) -> NDArray[np.bool_]:
-        """Tell which predictions more training might change.
+        """Return a mask of the predictions that further training might change.
 
-        The weights of the exact optimum are no farther from the model's than the duality gap says.
-        Where the best score is ahead of the others by more than that can move it, the optimum
-        predicts the same class; rounding is taken into account.
+        The duality gap bounds the distance of the weights from those of the exact optimum, and so
+        the change of each score. A row is decided if its best score leads by more than this change:
+        the optimum then predicts the same class. Rounding is included.
 
         Parameters
         ----------
@@ -104,14 +104,13 @@ class LogisticClassifier(ScoringClassifier):
         Returns
         -------
         ndarray of bool of shape (n_samples,)
-            True where the optimum may predict another class than `predict` does, and where scores
-            are too large to be computed.
+            True for rows whose class may differ at the optimum, and for rows whose scores overflow.
 
         Raises
         ------
         ValueError
-            If the model has an intercept, whose distance from the optimum the gap does not bound,
-            or no certificate.
+            If the model has no certificate, or has an intercept: the gap does not bound the
+            distance of an intercept from the optimum.
         """
         check_is_fitted(self, "coef_")
         X = check_rows(self, X, reset=False, half=True)
@@ -125,7 +124,7 @@ class LogisticClassifier(ScoringClassifier):
             msg = "undecided: the model has no certificate; fit it here"
             raise ValueError(msg)
         scores = self._scores(X)
-        # Rounded up where it underflows.
+        # The added number rounds up a result that underflows.
         radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda + 5e-324))
         linear = (*self._both(), 0.0)
         return undecided(X, linear, radius, scores.argmax(axis=1))

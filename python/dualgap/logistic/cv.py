@@ -107,16 +107,16 @@ class LogisticRegressionCV(LogisticClassifier):
     scores_ : ndarray of shape (n_folds, n_Cs)
         Scores on the held-out rows. Sample weights do not affect scores.
     score_bounds_ : ndarray of shape (n_folds, n_Cs, 2)
-        Lower and upper bound on the score of the exact optimum: for the accuracy of models without
-        intercept, from `undecided`; otherwise infinite.
+        Lower and upper bound on the score of the exact optimum. Finite only for the accuracy of
+        models without intercept, where they come from `undecided`.
     mean_score_, std_score_ : ndarray of shape (n_Cs,)
         Mean over the folds, and standard deviation.
     mean_score_bounds_ : ndarray of shape (n_Cs, 2)
         Bounds on the mean score of the exact optima.
     cv_results_ : dict of ndarray of shape (n_folds, n_Cs)
         "score", "lower", "upper", "n_undecided" (held-out rows whose class may differ at the
-        optimum; all of them without bounds), "objective", "dual_objective", "n_iter", "seconds" and
-        "converged".
+        optimum; all rows if there are no bounds), "objective", "dual_objective", "n_iter",
+        "seconds" and "converged".
     coef_, intercept_, classes_, n_iter_, objective_, dual_objective_, duality_gap_, \
             relative_gap_, null_objective_, converged_, certificate_, history_, n_features_in_, \
             feature_names_in_

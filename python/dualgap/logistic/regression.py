@@ -1,4 +1,4 @@
-"""Multinomial logistic regression, trained to a duality gap of your choice."""
+"""Multinomial logistic regression, trained to a given duality gap."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ __all__ = ["LogisticRegression"]
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegression(LogisticClassifier):
-    """Linear classifier with class probabilities, with a certificate of optimality.
+    """Linear classifier with class probabilities and a certificate of optimality.
 
-    Minimises ``1/2 ||W||^2 + C sum_i weight_i loss_i(W, b)`` over weights W and intercepts b, the
-    loss being the negative log-likelihood of the label under ``softmax(W x + b)``. This is the
-    problem of scikit-learn's `LogisticRegression`, with the same `C` and intercepts that are not
-    regularised; two classes have one weight vector, the score of whose sigmoid is the probability
-    of the second class. The objective is reported as ``P = lambda/2 ||W||^2 + mean loss`` with
+    Minimises ``1/2 ||W||^2 + C sum_i weight_i loss_i(W, b)`` over weights W and intercepts b. The
+    loss is the negative log-likelihood of the label under ``softmax(W x + b)``. This is the problem
+    of scikit-learn's `LogisticRegression`, with the same `C` and unregularised intercepts. Two
+    classes have one weight vector; the sigmoid of its score is the probability of the second class.
+    The objective is reported as ``P = lambda/2 ||W||^2 + mean loss`` with
     ``lambda = 1 / (C * total weight)``, where the total weight is the number of rows unless there
     are sample or class weights.
 
@@ -55,50 +55,49 @@ class LogisticRegression(LogisticClassifier):
     class_weight : dict or "balanced", optional
         Factors on the weights of the rows of each class.
     solver : {"auto", "newton", "dual-descent"}, default="auto"
-        "newton" solves a linear system for all weights per iteration: by conjugate gradients, with
-        a preconditioner that depends on their cost so far. It makes its first passes in float32 and
-        the last ones in float64, and suits dense rows; it keeps a float32 copy of all of them, of
-        CSR rows without their zeros unless there are few weights. "dual-descent" maximises the dual
-        exactly over one row's variables after the other, for CSR rows. "auto" is "newton", except
-        for CSR rows of which at most a quarter of the entries are stored: there it is
-        "dual-descent", then "newton" where that stalls.
+        "newton" solves a linear system for all weights per iteration by conjugate gradients, with a
+        preconditioner that depends on their cost so far. Its first passes are in float32, the last
+        ones in float64. It suits dense rows, and keeps a dense float32 copy of all rows.
+        "dual-descent" maximises the dual exactly over the variables of one row at a time, and suits
+        CSR rows. "auto" is "dual-descent" for CSR rows with at most a quarter of the entries
+        stored, and otherwise "newton".
     tol : float, default=1e-3
-        Duality gap at which the fit has converged, in units of the objective: the model's is then
-        at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of
-        rounding are 0 to any positive `tol`.
+        Duality gap at which the fit has converged, relative to the objective. The objective is then
+        at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger than rounding error
+        counts as 0 for any positive `tol`.
     max_iter : int, default=1000
         Maximum number of iterations: Newton steps, or passes over the rows.
     warm_start : bool, default=False
-        Whether a fit starts from the weights of the previous one, if that had the same classes and
-        features.
+        Whether a fit starts from the weights of the previous one, if the classes and features are
+        the same.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
     random_state : int, RandomState or None, default=None
-        Seed of the order of the rows ("dual-descent" alone).
+        Seed of the order of the rows (only for "dual-descent").
     verbose : int, optional
-        Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
-        fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
-        line per iteration, at most five a second.
+        Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on a
+        terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per
+        iteration, at most five per second.
     callback : callable, optional
-        Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``, with
-        NaN for what was not evaluated: only the last iterations have a certificate. A true return
-        value stops the fit.
+        Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``.
+        Values that were not evaluated are NaN: only the last iterations have a certificate. A true
+        return value stops the fit.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
         Weights.
     intercept_ : ndarray of shape (n_classes,), or (1,) for two classes
-        Intercepts; zeros without.
+        Intercepts; zeros if `fit_intercept` is False.
     classes_ : ndarray of shape (n_classes,)
         Labels.
     n_iter_ : int
         Number of iterations.
     objective_, dual_objective_, duality_gap_ : float
-        The objective P of the model, a lower bound on that of any model, and their difference. Both
-        hold in exact arithmetic: they are rounded against us.
+        The objective P of the model, a lower bound on the objective of any model, and their
+        difference. Rounding errors are included, so both hold in exact arithmetic.
     relative_gap_ : float
-        ``duality_gap_ / objective_``, what `tol` is compared with.
+        ``duality_gap_ / objective_``, which is compared with `tol`.
     null_objective_ : float
         The objective of ``W = 0, b = 0``.
     converged_ : bool
@@ -107,7 +106,7 @@ class LogisticRegression(LogisticClassifier):
         "convex optimum": the bound holds for every model.
     history_ : dict of ndarray
         Per iteration: epoch, seconds, objective, dual_objective, gap (NaN where not evaluated), and
-        solver, its name.
+        solver (its name).
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -149,7 +148,7 @@ class LogisticRegression(LogisticClassifier):
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
-        # The core rejects values that are not finite, in its one pass over all rows.
+        # The core rejects values that are not finite, in its single pass over all rows.
         X, y = check_rows_and_targets(self, X, y, half=True, ensure_all_finite=False)
         known = vars(self).get("classes_")
         self.classes_, codes = encode_classes(y)
@@ -189,7 +188,7 @@ class LogisticRegression(LogisticClassifier):
         return self
 
     def _start(self) -> tuple[FloatArray, FloatArray] | None:
-        """Weights and intercepts of the previous fit, if it had as many features."""
+        """Weights and intercepts of the previous fit, if the number of features is the same."""
         coef: FloatArray | None = vars(self).get("coef_")
         if coef is None or coef.shape[1] != self.n_features_in_:
             return None

@@ -1,4 +1,4 @@
-"""Custom losses written in Python, in the form of the core."""
+"""Adapts custom losses written in Python to the interface of the core."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from dualgap._estimator import warn_user
 from dualgap._validation import FloatArray, real_array
 from dualgap.losses import Loss, MarginLoss, core_costs, core_loss
 
-# Numbers of labels and margins that compare the methods before a fit, and of rows after it.
+# Number of labels and margins at which the methods are compared before a fit, and number of rows
+# after it.
 _LABELS = 4
 _SAMPLES = 12
 _ROWS = 100
@@ -31,7 +32,7 @@ class CheckedLoss:
     projects : bool
         Whether the loss has a projection.
     radius : float
-        The largest sum of the coordinates of a point, equal to the loss at margins of 1.
+        The largest possible sum of a point's coordinates, equal to the loss at margins of 1.
     """
 
     def __init__(self, loss: MarginLoss, n_classes: int) -> None:
@@ -118,7 +119,7 @@ class CheckedLoss:
         """Describe a vertex that does not attain the support value, or is better; else None."""
         values = [self.support(v, label) for v in margins.copy()]
         vertices = np.array([self.vertex(v, label) for v in margins.copy()])
-        attained = margins @ vertices.T  # At the row's margins, with the column's vertex.
+        attained = margins @ vertices.T  # One row per margin vector, one column per vertex.
         rounding = _ROUNDING * (1.0 + self.radius * np.abs(margins).max(axis=1))
         for at, value in enumerate(values):
             own, best = attained[at, at], max(attained[at].max(), 0.0)
@@ -176,7 +177,7 @@ class CheckedLoss:
 
 
 def own_loss(loss: Any, n_classes: int) -> _core._Loss:
-    """Return a loss written in Python in the form of the core, after checks on samples."""
+    """Adapt a loss written in Python to the core, after checks on sample margins."""
     checked = CheckedLoss(loss, n_classes)
     checked.check()
     return {
@@ -200,7 +201,7 @@ def check_solver(loss: Any, solver: LinearSolver, smoothing: float) -> LinearSol
 
 
 def core_loss_of(loss: Any, n_classes: int) -> _core._Loss:
-    """Return any loss in the form of the core."""
+    """Convert any loss to the form that the core expects."""
     return core_loss(loss) if isinstance(loss, str | Loss) else own_loss(loss, n_classes)
 
 

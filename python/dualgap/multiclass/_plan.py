@@ -43,7 +43,7 @@ def print_plan(rows: Rows, settings: _core._MulticlassSettings, *, auto: bool) -
 
 
 def solvers_of_epochs(solver: str, n_first: int, n_epochs: int) -> NDArray[np.str_]:
-    """Return the name of the solver of each epoch; "auto" changes it after the first `n_first`."""
+    """Return the name of the solver of each epoch; "auto" changes it after `n_first` epochs."""
     first, then = ("block-descent", "newton") if solver == "auto" else (solver, solver)
     return np.where(np.arange(n_epochs) < n_first, first, then)
 

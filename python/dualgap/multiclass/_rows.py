@@ -1,4 +1,4 @@
-"""Scores of a linear classifier, and the rows that its certificate decides."""
+"""Scores of a linear classifier, and which of its predictions the certificate decides."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def undecided(
     coef, intercept, bias = model
     epsilon, n_terms = float(np.finfo(np.float64).eps), coef.shape[1] + 8
     found = np.empty(len(predicted), dtype=bool)
-    # A sum that overflows is infinite or NaN, which decides nothing.
+    # A sum that overflows is infinite or NaN; such a row counts as undecided.
     with np.errstate(over="ignore", invalid="ignore"):
         own = intercept / bias if bias else intercept
-        # A product that underflows loses less than the smallest number.
+        # The error of a product that underflows is smaller than the smallest number.
         square = (coef**2).sum() + (own**2).sum() + (coef.size + len(own)) * _SMALLEST
         norm = np.sqrt(square) * (1.0 + coef.size * epsilon)
         # A score is a sum of one product per feature. The bound is twice its largest error.

@@ -63,24 +63,25 @@ _BLOCK = 1024
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class ClassFeatureSVC(ScoringClassifier):
-    """Multi-category SVM with features of the classes as well as of the rows.
+    """Multi-category SVM on joint features of rows and classes.
 
     The score of class j for a row x is ``w @ psi(x, j)``. With features ``z_j`` of the classes
     (attributes, embeddings of their names, places in a hierarchy), ``psi(x, j)`` is the Kronecker
     product ``kron(z_j, x)``, so the score ``z_j @ V @ x`` is bilinear. Classes share the weights V,
     which also predict classes without training rows (`predict`).
 
-    Minimises ``1/2 ||w||^2 + C sum_i weight_i loss_i(w)``, reported as in `MulticlassSVC`, with all
-    of its losses and its certificate: the optimum is the best of all ``w``.
+    Minimises ``1/2 ||w||^2 + C sum_i weight_i loss_i(w)``; the objective is reported as in
+    `MulticlassSVC`. All losses of `MulticlassSVC` are available, and the certificate bounds the
+    distance from the best of all ``w``.
 
     Parameters
     ----------
     class_features : array-like or sparse matrix of shape (n_classes, n_class_features), or callable
-        A row of features for each class, in the order of `classes` (the sorted labels unless that
-        is given); or any feature extractor, called as ``class_features(X, classes)`` with a block
-        of rows and an array of classes, which returns ``psi(x, j)`` for each row and class in turn
-        (a matrix with ``len(X) * len(classes)`` rows, dense or sparse). It is called once for all
-        rows before the fit, which keeps the result.
+        A row of features for each class, in the order of `classes` (by default the sorted labels);
+        or any feature extractor, called as ``class_features(X, classes)`` with a block of rows and
+        an array of classes. It returns ``psi(x, j)`` for the first row with each class, then for
+        the second row, and so on (a matrix with ``len(X) * len(classes)`` rows, dense or sparse).
+        It is called once for every row before the fit, and the result is kept in memory.
     combine : {"kronecker", "concatenate"}, default="kronecker"
         Joint features of a row and a class. "kronecker": ``kron(z_j, x)``. "concatenate":
         ``kron([e_j, z_j], x)``, the indicator of the class concatenated with its features, so that
@@ -103,9 +104,9 @@ class ClassFeatureSVC(ScoringClassifier):
         Factors on the weights of the rows of each class.
     solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
 "projected-gradient", "subgradient"}, default="auto"
-        As in `MulticlassSVC`; "block-descent", the default, takes projected gradient steps for one
-        row's dual variables after the other, since the features of different classes are not
-        orthogonal. It keeps dual variables that are not 0.
+        As in `MulticlassSVC`; "block-descent", the default, takes projected gradient steps on the
+        dual variables of one row at a time, since the features of different classes are not
+        orthogonal. It stores only nonzero dual variables.
     step, sampling : str
         As in `MulticlassSVC`.
     tol, max_iter, n_jobs, random_state, verbose, callback
@@ -114,10 +115,10 @@ class ClassFeatureSVC(ScoringClassifier):
     Attributes
     ----------
     coef_ : ndarray
-        Of shape (n_class_features, n_features): V; with "concatenate" the weights of the classes'
-        own come first, a row for each. Of shape (n_joint_features,) for a callable.
+        Of shape (n_class_features, n_features): V; with "concatenate" the separate weights of the
+        classes come first, one row per class. Of shape (n_joint_features,) for a callable.
     intercept_ : ndarray of shape (n_class_features,)
-        What the constant feature adds to ``V @ x``; zeros without it.
+        Contribution of the constant feature to ``V @ x``; zeros if there is none.
     classes_ : ndarray of shape (n_classes,)
         The classes, in the order of `class_features`.
     objective_, dual_objective_, duality_gap_, relative_gap_, null_objective_, converged_, \
@@ -222,7 +223,9 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         class_features: MatrixLike | None = None,
         classes: ArrayLike | None = None,
     ) -> FloatArray:
-        """Score of each class; for two training classes, the second's minus the first's.
+        """Return the score of each class; for two training classes, the difference of the two.
+
+        For two training classes it is the second class's score minus the first's.
 
         Parameters
         ----------
@@ -230,9 +233,9 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
             Rows.
         class_features : array-like or sparse matrix of shape (n_others, n_class_features), optional
             Features of other classes, seen in training or not. With "concatenate" only the shared
-            weights contribute, because a new class has no others.
+            weights contribute, because a new class has no separate weights.
         classes : array-like of shape (n_others,), optional
-            With a callable: the other classes, which it is called with in place of `classes_`.
+            With a callable: the classes to score instead of `classes_`, passed to the callable.
 
         Returns
         -------
@@ -242,8 +245,8 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         Raises
         ------
         ValueError
-            If the class features have another number of columns than in training, or are given to a
-            model that was trained with a callable.
+            If the number of class features differs from training, or if class features are given to
+            a model that was trained with a callable.
         """
         if class_features is None and classes is None:
             return super().decision_function(X)
@@ -302,7 +305,8 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         Raises
         ------
         ValueError
-            As for `decision_function`, or if the number of names is not that of the classes.
+            As for `decision_function`, or if the number of names differs from the number of
+            classes.
         """
         scores, names = self._named_scores(X, class_features, classes)
         return np.asarray(names[scores.argmax(axis=1)])
@@ -314,7 +318,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         class_features: MatrixLike | None = None,
         classes: ArrayLike | None = None,
     ) -> NDArray[Any]:
-        """Return the `k` classes with the largest scores, best first; ties in class order.
+        """Return the `k` classes with the largest scores, best first; ties keep the class order.
 
         Parameters
         ----------
@@ -384,7 +388,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         return check_classes(classes), codes
 
     def _class_features(self, given: Any, *, own: bool) -> Any:
-        """Return checked features, of the training classes (`own`) or of others."""
+        """Return checked features of the training classes (`own`) or of other classes."""
         features = check_matrix(given, "class_features", dtype=np.float64)
         n_classes = len(self.classes_)
         if own and features.shape[0] != n_classes:

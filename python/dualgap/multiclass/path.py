@@ -31,7 +31,7 @@ class LinearPiece(Interval):
         Largest distance from the optimum in the interval, in units of the objective of
         `MulticlassSVC`.
     relative_gap : float
-        The same relative to the objective of the model.
+        The gap relative to the objective of the model.
     n_iter : int
         Number of passes.
     """

@@ -57,8 +57,8 @@ class MulticlassSVC(LinearClassifier):
     Minimises ``1/2 ||W||^2 + C sum_i weight_i loss_i(W)``. The objective is reported as
     ``P = lambda/2 ||W||^2 + mean loss`` with ``lambda = 1 / (C * total weight)``, where the total
     weight is the number of rows unless there are sample or class weights; that is ``1 / (C * total
-    weight)`` times the expression above. ``C`` is that of LIBLINEAR (``-s 4``, `LinearSVC`) and of
-    Walrus, Wang and Scott's solver; ``lambda = 1/n`` is ``C = 1``.
+    weight)`` times the expression above. ``C`` has the same meaning as in LIBLINEAR (``-s 4``,
+    `LinearSVC`) and in Wang and Scott's solver Walrus; ``lambda = 1/n`` corresponds to ``C = 1``.
 
     Parameters
     ----------
@@ -78,31 +78,30 @@ class MulticlassSVC(LinearClassifier):
         Factors on the row weights of each class.
     solver : {"auto", "block-descent", "newton", "block-frank-wolfe", "frank-wolfe", \
             "away-frank-wolfe", "projected-gradient", "subgradient"}, default="auto"
-        "block-descent" maximises the dual exactly over one row's variables after the other
-        (Walrus for "weston-watkins", Crammer and Singer's step for "max-hinge") in the precision
-        of ``X``; it is the fastest by far and keeps n_samples x n_classes dual variables.
-        "newton" solves a linear system for all weights per iteration. It suits up to
-        2000 weights and columns of very different scales, and typically takes tens of iterations;
-        nearly unregularised separable data can take more than a hundred.
-        "block-frank-wolfe" takes one Frank-Wolfe step per row and keeps only dual variables that
-        are not 0, "frank-wolfe" passes over all rows per iteration and keeps none (unless there is
-        smoothing), "away-frank-wolfe" does so with an active set of weight matrices (not with
-        smoothing), "subgradient" is Pegasos, "projected-gradient" its batch form, a step per pass;
-        these are for comparison or where memory is short.
-        "auto" is "newton" if the largest absolute values of two columns, the constant feature
-        included, differ by more than a factor of 1000 and there are at most 2000 weights: there
-        "block-descent" stalls. Otherwise it is "block-descent", and up to 5000 weights "newton"
-        takes over from its dual point once its iterations gain little. For losses of your own it is
-        "block-descent" alone, or "block-frank-wolfe" without ``project``. If memory is too small
-        for "block-descent" by the estimate that `verbose` prints, "auto" is "block-frank-wolfe", or
-        else "frank-wolfe". If memory is too small for any of them, the fit raises a MemoryError
-        before it starts.
+        "block-descent" maximises the dual exactly over the variables of one row at a time (Walrus
+        for "weston-watkins", Crammer and Singer's step for "max-hinge") in the precision of ``X``;
+        it is the fastest by far and keeps n_samples x n_classes dual variables. "newton" solves a
+        linear system for all weights per iteration. It suits up to 2000 weights and columns of very
+        different scales, and typically takes tens of iterations; nearly unregularised separable
+        data can take more than a hundred. "block-frank-wolfe" takes one Frank-Wolfe step per row
+        and keeps only nonzero dual variables. "frank-wolfe" passes over all rows per iteration and
+        keeps no dual variables (unless there is smoothing); "away-frank-wolfe" does the same with
+        an active set of weight matrices, without smoothing. "subgradient" is Pegasos, and
+        "projected-gradient" its batch form, with one step per pass. These solvers are for
+        comparison, or for little memory. "auto" is "newton" if the largest absolute values of two
+        columns, including the constant feature, differ by more than a factor of 1000 and there are
+        at most 2000 weights, because "block-descent" stalls on such data. Otherwise it is
+        "block-descent"; with up to 5000 weights, "newton" takes over from its dual point once its
+        iterations gain little. For custom losses "auto" is only "block-descent", or
+        "block-frank-wolfe" without ``project``. If memory is too small for "block-descent" by the
+        estimate that `verbose` prints, "auto" is "block-frank-wolfe", or else "frank-wolfe". If
+        memory is too small for any of them, the fit raises a MemoryError before it starts.
     step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
-        For "frank-wolfe" one of "frank-wolfe" (default), the best step in closed form, and
-        "scheduled", ``2 / (t + 2)``; for "block-frank-wolfe" one of "frank-wolfe" (default), "away"
-        and "pairwise", which also move weight off the worst vertex of a row's active set and
-        converge linearly; for "away-frank-wolfe" one of "away" (default) and "pairwise". The other
-        solvers have no steps to choose from.
+        For "frank-wolfe", one of "frank-wolfe" (default), the best step in closed form, and
+        "scheduled", ``2 / (t + 2)``. For "block-frank-wolfe", one of "frank-wolfe" (default),
+        "away" and "pairwise"; the last two also move weight off the worst vertex of a row's active
+        set and converge linearly. For "away-frank-wolfe", one of "away" (default) and "pairwise".
+        The other solvers have no choice of steps.
     sampling : {"permutation", "uniform", "gap"}, default="permutation"
         Order in which "block-frank-wolfe" visits the rows; "gap" draws them in proportion to their
         last known duality gaps (Osokin et al. 2016).
@@ -111,32 +110,32 @@ class MulticlassSVC(LinearClassifier):
         at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger than rounding error
         counts as 0 for any positive `tol`.
     max_iter : int, default=1000
-        Maximum number of iterations: passes over the rows with a certificate; of "block-descent"
-        epochs, which make as many passes over the rows that are not optimal yet, and their
-        candidate classes, as are worth it before the next certificate; of "newton" steps.
+        Maximum number of iterations. An iteration is a pass over the rows with a certificate. For
+        "block-descent" it is an epoch: as many passes over the rows that are not optimal yet, and
+        their candidate classes, as pay off before the next certificate. For "newton" it is a step.
     warm_start : bool, default=False
-        Whether a fit continues the previous one, which "block-descent", "newton",
-        "block-frank-wolfe" and "frank-wolfe" can. It does so if rows, labels, weights, loss and
-        solver are the same (`C`, `tol` and a positive `smoothing` may change); otherwise it starts
-        from zero, because the certificate would not hold.
+        Whether a fit continues the previous one; only for "block-descent", "newton",
+        "block-frank-wolfe" and "frank-wolfe". It does so if rows, labels, weights, loss and solver
+        are the same (`C`, `tol` and a positive `smoothing` may change); otherwise it starts from
+        zero, because the certificate would not hold.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
     random_state : int, RandomState or None, default=None
-        Seed of the order of the rows (all solvers but "newton" and "frank-wolfe").
+        Seed of the order of the rows (all solvers except "newton" and "frank-wolfe").
     verbose : int, optional
         Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on a
         terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per
         iteration, at most five per second. 1 also reports the chosen solver, its memory in addition
         to the rows, and the work of the threads before the fit.
     callback : callable, optional
-        Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``, with
-        NaN for what was not evaluated (see `history_`), as in the first iterations of
-        "block-descent" with a large C; a true return value stops the fit.
+        Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``.
+        Values that were not evaluated are NaN (see `history_`), for instance in the first
+        iterations of "block-descent" with a large C. A true return value stops the fit.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_classes, n_features)
-        Weights, a row for each class also where there are two.
+        Weights; one row per class, also for two classes.
     intercept_ : ndarray of shape (n_classes,)
         Intercepts.
     classes_ : ndarray of shape (n_classes,)
@@ -144,27 +143,27 @@ class MulticlassSVC(LinearClassifier):
     n_iter_ : int
         Number of iterations.
     objective_, dual_objective_, duality_gap_ : float
-        The objective P of the model, a lower bound on that of any model, and their difference. Both
-        hold in exact arithmetic: they are rounded against us. The model is the best of those that
-        were evaluated, including ``W = 0``, and the bound is the highest of theirs.
+        The objective P of the model, a lower bound on the objective of any model, and their
+        difference. Rounding errors are included, so both hold in exact arithmetic. The model is the
+        best of those that were evaluated, including ``W = 0``; the bound is the highest one found.
     relative_gap_ : float
-        ``duality_gap_ / objective_``, what `tol` is compared with.
+        ``duality_gap_ / objective_``, which is compared with `tol`.
     null_objective_ : float
         The objective of ``W = 0``.
     converged_ : bool
         Whether the gap reached `tol`.
     certificate_ : str
-        What the bound is worth: "convex optimum", that it holds for every model; for a loss of your
-        own "exact if the loss's vertex is", or "none: " and why, if its answers were found to
-        contradict each other at the fitted model.
+        Scope of the bound. "convex optimum": it holds for every model. For a custom loss "exact if
+        the loss's vertex is", or "none: " and the reason, if its results were found to contradict
+        each other at the fitted model.
     history_ : dict of ndarray
-        Per iteration: epoch, seconds, objective, dual_objective, gap (NaN where not evaluated),
-        and solver, its name: "auto" may begin with one and end with another. Each row belongs to
-        the model that a fit returns if it ends there: the best one so far. "block-frank-wolfe" and
+        Per iteration: epoch, seconds, objective, dual_objective, gap (NaN where not evaluated), and
+        solver (its name, which can change during a fit with "auto"). Each row describes the best
+        model so far, which a fit that ends there returns. "block-frank-wolfe" and
         "away-frank-wolfe" evaluate it every ten iterations and at the end, the former also once it
         expects to have converged; "frank-wolfe" with smoothing every few iterations.
-        "block-descent" does not in the first iterations with a large C on dense rows, which solve
-        the problem with smaller ones.
+        "block-descent" does not evaluate it in the first iterations with a large C on dense rows,
+        because these solve the problem with smaller values of C.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -192,8 +191,8 @@ class MulticlassSVC(LinearClassifier):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features)
-            Training rows; float32 and float64 are read in place, and so is float16, of which
-            small blocks are computed with in float32.
+            Training rows. float32 and float64 are read in place, and so is float16, which is
+            converted to float32 in small blocks.
         y : array-like of shape (n_samples,)
             Class labels of any kind.
         sample_weight : array-like of shape (n_samples,), optional
@@ -249,7 +248,7 @@ class MulticlassSVC(LinearClassifier):
     def _settings(
         self, X: Any, labels: NDArray[np.uint32], weights: FloatArray | None
     ) -> tuple[_core._MulticlassSettings, str]:
-        """Return the settings of a fit, and a hash of what a warm start requires to be the same."""
+        """Return the settings of a fit, and a hash of what must be the same for a warm start."""
         loss = core_loss_of(self.loss, len(self.classes_))
         shares = shares_record("C", self.C, weights, len(labels))
         settings = multiclass_settings(self, loss, shares)
@@ -260,7 +259,7 @@ class MulticlassSVC(LinearClassifier):
         settings["solver"] = _core.plan_multiclass(core_rows(X), settings)[0]
         same = {
             **margin_record(self, loss),
-            # A fit may start from one with another positive smoothing.
+            # A fit may continue one with another positive smoothing.
             "smoothing": self.smoothing > 0,
             "sample_weight": weights,
             "solver": settings["solver"],
@@ -310,8 +309,8 @@ class MulticlassSVC(LinearClassifier):
         Returns
         -------
         list of LinearPiece
-            Pieces in increasing order of C, without gaps between them; each of them predicts. If a
-            piece does not reach `tol` within `max_iter` passes, its ``relative_gap`` shows it, and
+            Pieces in increasing order of C, without gaps between them; each can predict. If a piece
+            does not reach `tol` within `max_iter` passes, its ``relative_gap`` exceeds `tol`, and
             there is a warning. A path that the callback stops ends early.
 
         Raises
@@ -347,7 +346,7 @@ class MulticlassSVC(LinearClassifier):
         return found
 
     def _previous(self, identity: str, regularization: float) -> Any:
-        """Return the end of the previous fit of the same problem, at the new lambda."""
+        """Return the end of the previous fit of the same problem, rescaled to the new lambda."""
         if not (self.warm_start and hasattr(self, "_end")):
             return None
         known, before, kept = self._end

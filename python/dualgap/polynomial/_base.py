@@ -165,7 +165,7 @@ def check_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any,
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PolynomialModel(CertifiedEstimator):
-    """Parameters of a polynomial model, and its outputs after a fit."""
+    """Parameters of a polynomial model, and its attributes after a fit."""
 
     n_components: int = field(default=30, kw_only=False)
     penalty: Penalty = "l1/l2"
@@ -293,8 +293,8 @@ class FittedPolynomial(PolynomialModel):
         ----------
         X : array-like, CSR matrix or Chunks of shape (n_samples, n_features)
             Training rows. float32 and float64 rows are read in place, including memory-mapped
-            files and :class:`dualgap.Chunks`. In addition a fit needs memory for one number per
-            row and output, and for a few dozen copies of the model.
+            files and :class:`dualgap.Chunks`. The fit also needs memory for one number per row and
+            output, and for a few dozen copies of the model.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             For a classifier, one class label per row, of any type; for a regressor, target
             values. All targets share the basis.
@@ -384,13 +384,13 @@ class FittedPolynomial(PolynomialModel):
 
 
 def certificate(result: Any) -> str:
-    """Describe the quantity that the dual value bounds from below, and with which probability."""
+    """Describe which quantity the dual value bounds from below, and with what probability."""
     bound = "optimum over all bases and output layers within the radius"
     return bound if result["certain"] else f"{bound}, with probability 1 - 1e-9"
 
 
 def certified(result: Any, tol: float) -> dict[str, Any]:
-    """Return a core result with the certificate of the model that it kept."""
+    """Return a core result with the certificate of the model that the fit returns."""
     history = {**result["history"], **result["path"]}
     run = {**result, "history": history, "null_objective": result["scale"]}
     if "validation_score" in history:

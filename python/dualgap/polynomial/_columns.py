@@ -23,8 +23,9 @@ anyway, and the core then raises an error if it is not available."""
 class Columns:
     """The columns that a fit keeps, out of `n_features`.
 
-    A column without entries enters the objective only through penalties, which are smallest at
-    weight 0. So the optimum over the other columns is the optimum over all, and bounds carry over.
+    A column without entries affects the objective only through penalties, which are smallest if its
+    weight is 0. So the optimum over the other columns is the optimum over all, and bounds remain
+    valid.
     """
 
     kept: NDArray[np.intp] | None
@@ -33,9 +34,9 @@ class Columns:
 
     @classmethod
     def of(cls, X: Any, init: Mapping[str, Any] | None, n_vectors: int) -> Self:
-        """Choose the columns with entries in `X` or in the model `init`; all, if most have some.
+        """Choose the columns with entries in `X` or in the model `init`.
 
-        A model has `n_vectors` numbers for each column.
+        If most columns have entries, all are kept. A model has `n_vectors` numbers for each column.
         """
         n_features = X.shape[1]
         if not scipy.sparse.issparse(X) or 8 * n_vectors * (n_features + 1) > _LARGEST:

@@ -69,16 +69,16 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
     penalty, alpha, linear, reoptimize, class_weight, selection, selection_tol, tol, max_iter
         As in :class:`PolynomialNetworkClassifier`.
     n_jobs : int, optional
-        Number of search fits that run in parallel, and number of threads of the final fit; None and
-        -1 mean all cores. The model does not depend on it.
+        Number of fits that the search runs in parallel, and number of threads of the final fit;
+        None and -1 mean all cores. The model does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed; all fits use the same one.
     verbose : int, optional
         Progress on stderr, counted in finished fits; see :class:`PolynomialNetworkClassifier`.
     callback : callable, optional
         Called after each fit of the search with the number of finished fits and NaN for both
-        objectives. A true return value ends the search as soon as all folds of one radius have
-        scores. During the final fit it is called as in :class:`PolynomialNetworkClassifier`.
+        objectives. A true return value ends the search as soon as every fold of at least one radius
+        has a score. During the final fit it is called as in :class:`PolynomialNetworkClassifier`.
 
     Attributes
     ----------
@@ -225,7 +225,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
 
 @contextmanager
 def _unchanged(rows: Any) -> Iterator[None]:
-    """Raise an error if the rows change inside the block: its fits would use different data."""
+    """Raise an error if the rows change inside the block, where all fits must use the same data."""
     before = _checksum(rows)
     try:
         yield

@@ -47,7 +47,7 @@ class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
 
     @staticmethod
     def _targets(y: ArrayLike) -> FloatArray:
-        # Copied because the core reads it in place while the caller may modify the original.
+        # Copied, because the core reads the values in place and the caller may modify the original.
         values = real_array("y", y).copy()
         return values.reshape(len(values), -1)
 

@@ -1,4 +1,4 @@
-"""The models of a fitted recommender, and how its methods read their arguments."""
+"""The models of a fitted recommender, and the conversion of arguments of its methods."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ class RecommenderParts(Estimator):
     levels_: FloatArray
     like_: float
 
-    # None for a reduction that predicts no ratings.
+    # None if the reduction predicts no ratings.
     _rating_model: RatingModel | None
-    # None for a fit without interactions.
+    # None if the fit had no interactions.
     _click_model: ClickModel | None
-    # Pairs with ratings, as ones.
+    # Matrix of users by items with ones for pairs that have ratings.
     _seen: sp.csr_array
-    # Numbers of ratings of the items, where `_seen` is not that of the fit.
+    # Number of ratings of each item, if `_seen` does not have those of the fit.
     _item_counts: NDArray[np.intp] | None = None
-    # How features of users and of items become numbers; None without features.
+    # Encoders of the features of users and of items; None without features.
     _encoders: tuple[FeatureEncoder | None, FeatureEncoder | None]
 
     @property
@@ -80,14 +80,14 @@ class RecommenderParts(Estimator):
 
     @property
     def _counts(self) -> bool:
-        """Whether values count clicks."""
+        """Whether values are counts of clicks."""
         return self.reduction == "interactions" and self._interaction_settings().like is None
 
     def _one_of_each_pair(self, table: RatingTable, name: str = "ratings") -> RatingTable:
         return count_clicks(table, name) if self._counts else last_of_each_pair(table)
 
     def _without_users(self) -> Self:
-        """A copy that knows no user."""
+        """Return a copy without any known users."""
         light = copy.copy(self)
         light.user_ids_ = self.user_ids_[:0]
         light._item_counts = np.bincount(self._seen.indices, minlength=len(self.item_ids_))
@@ -99,7 +99,7 @@ class RecommenderParts(Estimator):
         return light
 
     def _with_former(self, new: RatingTable, side: Literal["users", "items"]) -> RatingTable:
-        """The former clicks of the users (or items) of a table, followed by the table."""
+        """Return the former clicks of a table's users (or items), followed by the table."""
         if self.reduction != "interactions" or self._click_model is None:
             msg = 'add: a model of ratings keeps no ratings; only reduction="interactions" does'
             raise ValueError(msg)
@@ -108,7 +108,7 @@ class RecommenderParts(Estimator):
         if side == "items":
             known, own, ids = self.item_ids_, items, new.items
         kept = np.flatnonzero(np.isin(own, known.get_indexer(ids.unique())))
-        # Values with the targets of the fit: one click, or a rating on either side of a like.
+        # Values with the same targets as in the fit: one click, or a rating above or below `like`.
         values = np.ones(len(kept))
         if not self._counts:
             values = np.where(targets[kept] >= 1.0, self.like_, self.like_ - 1.0)
@@ -148,7 +148,7 @@ class RecommenderParts(Estimator):
         return rank_by
 
     def _model(self, ranking: Ranking) -> Model:
-        """The model with the scores of a ranking."""
+        """Return the model that computes the scores of a ranking."""
         model: Model | None = self._click_model if ranking == "like" else self._rating_model
         assert model is not None
         return model
@@ -169,7 +169,7 @@ class RecommenderParts(Estimator):
         return self._timed(u, i, timestamps)
 
     def _timed(self, users: NDArray[np.intp], items: NDArray[np.intp], timestamps: Any) -> Pairs:
-        """Pairs with the periods of their times, if these are given."""
+        """Return pairs, with the periods of their timestamps if these are given."""
         if timestamps is None:
             return Pairs(users, items)
         if self._rating_model is None or self._rating_model.times is None:

@@ -1,4 +1,4 @@
-"""The learned model of clicks: factors of users and items, item-item models, and their weights."""
+"""The learned click model: factors of users and items, item-item models, and their weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dualgap.recommend._ranking import Candidates, best_items
 from dualgap.recommend._ratings import Pairs
 from dualgap.recommend._training import NewRatings, Side
 
-# Users whose scores of all items are kept at a time.
+# Number of users whose scores of all items are in memory at a time.
 _BATCH = 64
 
 _SIDES = ("users", "items")
@@ -28,7 +28,7 @@ _SIDES = ("users", "items")
 
 @dataclass(frozen=True)
 class ClickModel:
-    """Scorers of clicks. The last row of each table of users or items is for unknown ids.
+    """Weighted scorers of clicks. The last row of each user or item table is for unknown ids.
 
     The score is the weighted sum of the scorers, each divided by its standard deviation over the
     catalogue for that user.
@@ -36,20 +36,20 @@ class ClickModel:
 
     users: FloatArray
     items: FloatArray
-    # The clicks of each user, by their targets.
+    # Matrix of users by items with the targets of clicks.
     history: sp.csr_array
-    # Item-item models: row j has what a click on item j adds to the scores.
+    # Item-item models: row j holds the contributions of a click on item j to all scores.
     models: tuple[sp.csr_array, ...]
-    # The weight of the factors, then those of the models.
+    # The weight of the factors, followed by the weights of the item-item models.
     weights: tuple[float, ...]
     # The weight of pairs without a click and the ridge with which the factors were fitted.
     unobserved: float
     ridge: float
-    # The weights of the features of users and of items: products with them are prior means.
+    # The weights of user and item features; features times weights are the prior means.
     feature_weights: tuple[FloatArray | None, FloatArray | None] = (None, None)
 
     def blend(self, users: NDArray[np.intp], n_threads: int) -> BlendRecord:
-        """The blend of factors and item-item models for some users, in the core's format."""
+        """Return the blend of factors and item-item models for some users, in the core's format."""
         rows = np.zeros((len(users), 1, self.users.shape[1] + 1), dtype=np.float32)
         rows[:, 0, :-1] = self.users[users]
         factors: PartRecord = {
@@ -68,7 +68,7 @@ class ClickModel:
         }
 
     def predict(self, pairs: Pairs) -> FloatArray:
-        """Scores of pairs."""
+        """Return the scores of pairs."""
         result = np.empty(len(pairs.users))
         items = np.append(np.arange(len(self.items) - 1), -1)[pairs.items]
         users, rows = np.unique(pairs.users, return_inverse=True)
@@ -84,7 +84,7 @@ class ClickModel:
     def best_items(
         self, users: NDArray[np.intp], n: int, candidates: Candidates
     ) -> tuple[NDArray[np.int64], FloatArray]:
-        """Positions (-1 where there are no more) and scores of each user's best items."""
+        """Return positions (-1 for missing ranks) and scores of each user's best items."""
 
         def search(chosen: NDArray[np.intp], excluded: ExclusionRecord) -> Any:
             return _core.best_of_blend(self.blend(chosen, candidates.n_threads), excluded, n)
@@ -93,13 +93,13 @@ class ClickModel:
         return best_items(search, users, n, known)
 
     def clicks(self) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
-        """Users, items and targets of all clicks."""
+        """Return users, items and targets of all clicks."""
         history = self.history[:-1].tocoo()
         users, items = (each.astype(np.int64) for each in (history.row, history.col))
         return users, items, history.data.astype(np.float64)
 
     def contributions(self, user: int, item: int) -> tuple[NDArray[np.int64], FloatArray]:
-        """The items of a user, and what each adds to the score of an item."""
+        """Return the items of a user, and the contribution of each to the score of an item."""
         history = self.history[[user]]
         items, targets = history.indices.astype(np.int64), history.data.astype(np.float64)
         table, vectors = self.items[:-1], self.items[items]
@@ -111,7 +111,7 @@ class ClickModel:
         total = self.weights[0] * of_factors
         for weight, model in zip(self.weights[1:], self.models, strict=True):
             part = of_factors
-            # The factors replace a model that does not know the item.
+            # If a model has no entries for the item, the factors stand in for it.
             if model.indptr[item] < model.indptr[item + 1]:
                 part = targets * model[items][:, [item]].toarray()[:, 0]
                 part = part * _scale((history @ model).toarray()[0])
@@ -119,12 +119,12 @@ class ClickModel:
         return items, total
 
     def item_vectors(self) -> FloatArray:
-        """Vectors of all items, whose cosines compare items."""
+        """Return vectors of all items, whose cosines are item similarities."""
         return self.items[:-1]
 
     @cached_property
     def _known_items(self) -> NDArray[np.bool_]:
-        """Whether an item has clicks or features: nothing ranks the others."""
+        """Return whether each item has clicks or features; no scorer can rank the others."""
         return np.asarray(self.items[:-1].any(axis=1))
 
     @cached_property
@@ -152,7 +152,7 @@ class ClickModel:
         return self
 
     def without_users(self) -> ClickModel:
-        """The model with the row of unknown users alone."""
+        """Return the model with only the row for unknown users."""
         empty = sp.csr_array((1, len(self.items) - 1), dtype=np.float32)
         # Computed here, they serve further calls.
         self.gram("users", 1)
@@ -160,7 +160,7 @@ class ClickModel:
         return replace(self, users=self.users[-1:], history=empty)._with_items_of(self)
 
     def insert(self, new: NewRatings, vectors: FloatArray, targets: FloatArray) -> ClickModel:
-        """The model with vectors and clicks of new ids."""
+        """Return the model extended by vectors and clicks of new ids."""
         changed: Any = {new.side: new.insert_rows(getattr(self, new.side), vectors)}
         shape = (len(new.ids), len(new.counts))
         clicks = sp.csr_array((targets.astype(np.float32), (new.own, new.other)), shape)
@@ -176,7 +176,7 @@ class ClickModel:
         return replace(model, history=_resized(history, (n_users, n_items)), models=grown)
 
     def fits(self, shape: tuple[int, int]) -> bool:
-        """Whether these are finite numbers for catalogues of this shape, with one width for all."""
+        """Whether all arrays are finite and match these numbers of users and items."""
         n_users, n_items = shape
         tables = (self.users, self.items)
         sparse = (self.history, *self.models)
@@ -205,7 +205,7 @@ class ClickModel:
         return [table for table in self.feature_weights if table is not None]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays of a file."""
+        """Return the arrays to save in a file."""
         found: dict[str, NDArray[Any]] = {
             "interactions.users": self.users,
             "interactions.items": self.items,
@@ -243,7 +243,7 @@ class ClickModel:
 
 
 def lists(matrix: sp.csr_array) -> ListsRecord:
-    """A matrix as the core takes it."""
+    """Convert a matrix to the format of the core."""
     return {
         "offsets": matrix.indptr.astype(np.int64),
         "columns": matrix.indices.astype(np.int32),
@@ -252,20 +252,20 @@ def lists(matrix: sp.csr_array) -> ListsRecord:
 
 
 def _scale(scores: NDArray[Any]) -> float:
-    """1 over the standard deviation of scores, and 0 for equal scores."""
+    """Return 1 over the standard deviation of scores, or 0 if all scores are equal."""
     deviation = float(scores.std())
     return 1.0 / deviation if deviation > 1e-6 * float(np.abs(scores).max(initial=0.0)) else 0.0
 
 
 def _resized(matrix: Any, shape: tuple[int, int]) -> sp.csr_array:
-    """The matrix with empty rows and columns added, and a last row for unknown ids."""
+    """Add empty rows and columns to a matrix, and a last row for unknown ids."""
     result = sp.csr_array(matrix)
     result.resize(shape[0] + 1, shape[1])
     return result
 
 
 def _replaced(matrix: sp.csr_array, rows: NDArray[np.intp], new: sp.csr_array) -> sp.csr_array:
-    """The matrix with other content in some rows."""
+    """Replace some rows of a matrix."""
     kept = np.ones(matrix.shape[0], dtype=np.float32)
     kept[rows] = 0.0
     spread = sp.csr_array(

@@ -1,4 +1,4 @@
-"""Fits of models of clicks, with settings chosen on held-out clicks."""
+"""Training of click models, with settings chosen on held-out clicks."""
 
 from __future__ import annotations
 
@@ -17,33 +17,34 @@ from dualgap.recommend._counts import count_weights
 from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._training import FitRecord, NewRatings, RunOptions, Training
 
-# Ridges of the factors, of which held-out clicks choose one.
+# Candidate ridges of the factors; held-out clicks choose one.
 _RIDGES = (0.1, 0.3)
 
 # Ridge and dropout of the regression. In a blend, ridges from 30 to 300 differ by less than 1 % on
 # films, and 30 is best on places and on words.
 _REGRESSION = (30.0, 0.33)
 
-# Ridge on the weights of features, in units of the mean ridge of a row.
+# Ridge on the feature weights, relative to the mean ridge of a row.
 _FEATURE_RIDGE = 10.0
 
-# Sweeps of the factors that are compared on held-out clicks.
+# Number of sweeps of each fit of the factors that is compared on held-out clicks.
 _TRIAL_SWEEPS = 6
 
-# Entries of an item-item model, and of each of its rows. On sparse clicks 500 in a row rank as well
-# as all, and 200 up to 4 % worse; on dense ones 500 of 6,000 rank 8 % worse than 1,500.
+# Maximum number of entries of an item-item model, and of each of its rows. On sparse clicks, 500
+# per row rank as well as all, and 200 up to 4 % worse; on dense clicks with 6,000 items, 500 rank 8
+# % worse than 1,500.
 _ENTRIES = 12_000_000
 _KEPT = 500
 
-# Most items of a regression: its time grows with their cube.
+# Maximum number of items for a regression: its time grows with their cube.
 _REGRESSED = 8000
 
-# Share of a user's clicks that is held out, and the fewest users that can choose weights.
+# Share of a user's clicks that is held out, and minimum number of users to choose weights.
 _SHARE = 0.2
 _FEWEST = 20
 _MOST = 2000
 
-# Scores that a comparison of weights computes at most.
+# Maximum number of scores that a comparison of weights computes.
 _COMPARED = 4e9
 
 
@@ -98,7 +99,7 @@ def fold_in_clicks(
 
 
 def with_constant(features: sp.csr_array) -> sp.csr_array:
-    """Features of clicks: a constant is the last feature of each id that has features."""
+    """Append a constant feature, 1 for each id that has features."""
     constant = sp.csr_array((np.diff(features.indptr) > 0).astype(np.float64)[:, None])
     return sp.csr_array(sp.hstack([features, constant], format="csr"))
 
@@ -108,7 +109,7 @@ def _targets(method: Interactions, values: FloatArray, like: float) -> FloatArra
 
 
 def _resolved(method: Interactions, clicks: _Clicks) -> Interactions:
-    """The settings with the defaults that depend on the data."""
+    """Return the settings with data-dependent defaults filled in."""
     n_users, n_items = (len(np.unique(ids)) for ids in (clicks.users, clicks.items))
     total = len(clicks.users) if clicks.weights is None else float(clicks.weights.sum())
     density = total / (n_users * n_items)
@@ -122,7 +123,7 @@ def _resolved(method: Interactions, clicks: _Clicks) -> Interactions:
 
 @dataclass(frozen=True)
 class _Clicks:
-    """Pairs of users and items by position, their targets and weights."""
+    """Pairs of users and items by position, with their targets and weights."""
 
     users: NDArray[np.uint32]
     items: NDArray[np.uint32]
@@ -141,7 +142,7 @@ class _Clicks:
         return _Clicks(self.users[rows], self.items[rows], self.targets[rows], weights, self.shape)
 
     def hold_out(self, rng: np.random.Generator) -> tuple[_Clicks, sp.csr_array] | None:
-        """Split off a share of some users' likes; None if too few users have any."""
+        """Split off a share of some users' likes; return None if too few users have enough."""
         liked = self.targets >= 1.0
         counts = np.bincount(self.users[liked], minlength=self.shape[0])
         able = np.flatnonzero(counts >= 3)
@@ -164,7 +165,7 @@ class _Clicks:
         )
 
     def matrix(self) -> sp.csr_array:
-        """Targets, with a last row for unknown users."""
+        """Return the matrix of targets, with a last row for unknown users."""
         shape = (self.shape[0] + 1, self.shape[1])
         result = sp.csr_array((self.targets.astype(np.float32), (self.users, self.items)), shape)
         result.sum_duplicates()
@@ -176,7 +177,7 @@ class _Plan:
     """Settings chosen on held-out clicks."""
 
     ridge: float
-    # Weights of the factors, the graph and the regression; the factors alone by default.
+    # Weights of the factors, the graph and the regression; by default only the factors.
     weights: tuple[float, ...] = (1.0,)
 
 
@@ -186,7 +187,7 @@ class _Trainer:
 
     settings: Interactions
     options: RunOptions
-    # Features of users and of items, with a constant.
+    # Features of users and of items, including a constant.
     features: tuple[sp.csr_array | None, sp.csr_array | None]
 
     def fit(self, clicks: _Clicks, plan: _Plan, start: Any = None) -> tuple[ClickModel, FitRecord]:
@@ -202,7 +203,7 @@ class _Trainer:
         return model, FitRecord(result["history"], result["objective"])
 
     def choose(self, clicks: _Clicks, held_out: sp.csr_array) -> tuple[_Plan, Any]:
-        """The plan that ranks held-out clicks best, and factors to start from."""
+        """Return the plan that ranks held-out clicks best, and factors as a starting point."""
         users = np.flatnonzero(np.diff(held_out.indptr))
         ridges = _RIDGES if self.settings.ridge is None else (self.settings.ridge,)
         quiet = replace(self, options=replace(self.options, callback=None))
@@ -230,12 +231,12 @@ class _Trainer:
         return _core.compare_blends(record, lists(held_out[users]), [list(each) for each in grid])
 
     def _model(self, clicks: _Clicks, fitted: Any, ridge: float) -> ClickModel:
-        """The factors alone."""
+        """Return a model with only the factors."""
         user_features, item_features = self.features
         weights = fitted["user_weights"], fitted["item_weights"]
         users = _described(fitted["users"], clicks.users, user_features, weights[0])
         items = _described(fitted["items"], clicks.items, item_features, weights[1])
-        # The mean user takes up popular items. Nothing is known of an unknown item.
+        # An unknown user gets the mean vector, which favours popular items; an unknown item gets 0.
         mean = users[users.any(axis=1)].mean(axis=0)
         users[~users.any(axis=1)] = mean
         assert self.settings.unobserved is not None
@@ -307,7 +308,7 @@ class _Trainer:
 def _described(
     factors: FloatArray, ids: NDArray[np.uint32], features: Any, weights: FloatArray | None
 ) -> FloatArray:
-    """Factors with those of ids that have features alone."""
+    """Return factors, predicted from the features for ids without clicks."""
     if features is None or weights is None:
         return factors
     without = np.bincount(ids, minlength=len(factors)) == 0
@@ -325,7 +326,7 @@ def _csr(found: Any, n_items: int) -> sp.csr_array:
 
 
 def _simplex(n_models: int) -> list[tuple[float, ...]]:
-    """Weights of the factors and of one or two models that add up to 1."""
+    """Return weights, summing to 1, of the factors and of one or two item-item models."""
     shares = (0.0, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
     if n_models == 1:
         return [(1.0 - share, share) for share in shares]

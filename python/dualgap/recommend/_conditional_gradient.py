@@ -1,4 +1,4 @@
-"""The recommender's fit by conditional gradient, with a duality gap."""
+"""Conditional gradient training of the recommender, with a duality gap."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dualgap.recommend._training import FitRecord, RatingScale, RunOptions, Trai
 
 __all__ = ["ConditionalGradient"]
 
-# The path of radii, which ends when two in a row are worse than the best.
+# Path of radii; it ends after two consecutive radii that are worse than the best.
 _RADII = (20.0, 60.0, 200.0, 600.0, 2000.0, 6000.0, 20_000.0)
 
 
@@ -35,17 +35,18 @@ class ConditionalGradient(Method):
         Norm of the output layer that `radius` bounds.
     radius : float, optional
         Bound on the norm of the output layer, for basis vectors of unit length (over users and
-        items together). None means the best of a path of radii on the validation ratings, or,
-        without any, on a fifth of the ratings, after which all of them are fitted.
+        items together). None means the best of a path of radii on the validation ratings. Without
+        validation ratings, a fifth of the ratings is held out for this choice; the final fit then
+        uses all ratings.
     reoptimize : {"full", "output"}, default="full"
-        What is re-optimised after each new basis vector: basis and output layer, or the output
-        layer alone (convex).
+        Parameters to re-optimise after each new basis vector: basis and output layer, or only the
+        output layer (convex).
     alpha : float, default=3.0
         Ridge on the linear weights.
     tol : float, default=1e-4
-        Duality gap at which the fit has converged, in units of the objective: the model's is then
-        at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of
-        rounding are 0 to any positive `tol`.
+        Duality gap at which the fit has converged, relative to the objective. The objective is then
+        at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger than rounding error
+        counts as 0 for any positive `tol`.
     """
 
     name = "conditional-gradient"
@@ -58,7 +59,7 @@ class ConditionalGradient(Method):
     tol: float = 1e-4
 
     def check(self) -> None:
-        """Raise an error for parameters that cannot be used."""
+        """Raise an error for invalid parameters."""
         check_positive("alpha", self.alpha)
         if self.radius is not None:
             check_positive("radius", self.radius)
@@ -67,7 +68,7 @@ class ConditionalGradient(Method):
     def run(
         self, training: Training, scale: RatingScale, n_components: int, options: RunOptions
     ) -> tuple[RatingModel, FitRecord]:
-        """Fit one machine."""
+        """Fit one factorization machine."""
         fit = partial(self._fit_radius, scale=scale, n_components=n_components, options=options)
         if self.radius is not None:
             return fit(training, self.radius)
@@ -97,7 +98,7 @@ class ConditionalGradient(Method):
             tol=self.tol,
             random_state=options.random_state,
             n_jobs=options.n_jobs,
-            # The recommender displays the epochs itself, through its callback.
+            # The recommender shows progress itself, through its callback.
             verbose=0,
             callback=options.callback,
         )
@@ -131,14 +132,14 @@ class ConditionalGradient(Method):
 
 
 class _Machine(_base.FittedPolynomial):
-    """A factorization machine on the inputs of users and items."""
+    """A factorization machine on concatenated user and item inputs."""
 
     _kernel = "anova"
     _remedy = "n_components or tol"
 
 
 def _hold_out(training: Training, options: RunOptions) -> Training:
-    """Hold out a fifth of the ratings, at random."""
+    """Hold out a random fifth of the ratings."""
     ratings = training.ratings
     order = np.random.default_rng(resolve_seed(options.random_state)).permutation(
         len(ratings.values)
@@ -152,14 +153,14 @@ def _hold_out(training: Training, options: RunOptions) -> Training:
 def _best_radius(
     fit: Any, training: Training
 ) -> tuple[float, tuple[RatingModel, FitRecord] | None]:
-    """The radius of the least validation loss, and its fit."""
+    """Return the radius with the smallest validation loss, and its fit."""
     assert training.held_out is not None
     if len(training.held_out.values) == 0:
         return _RADII[0], None
     best: tuple[float, float, Any] = (np.inf, _RADII[0], None)
     worse = 0
     for radius in _RADII:
-        # A radius on the path need not have converged.
+        # Fits along the path need not converge, so they do not warn.
         fitted = fit(training, radius, quiet=True)
         loss = float(fitted[1].history["validation_loss"].min())
         worse = worse + 1 if loss >= best[0] else 0
@@ -170,14 +171,14 @@ def _best_radius(
 
 
 def _targets(scale: RatingScale, values: FloatArray) -> FloatArray:
-    """+1 where the rating is at most the threshold, or the values themselves."""
+    """Return +1 where the rating is at most the threshold, else -1; or the values themselves."""
     if not scale.ordinal:
         return values.reshape(-1, 1)
     return np.where(values[:, np.newaxis] <= scale.levels[:-1], 1.0, -1.0)
 
 
 def _rows(ratings: IndexedRatings, training: Training) -> sp.csr_array:
-    """One-hot user, one-hot item, and the features of both."""
+    """Return rows of one-hot user, one-hot item, and the features of both."""
     ids = (ratings.users, ratings.items)
     blocks = [_one_hot(*pair) for pair in zip(ids, training.shape, strict=True)]
     blocks += [
@@ -189,7 +190,7 @@ def _rows(ratings: IndexedRatings, training: Training) -> sp.csr_array:
 
 
 def _one_hot(ids: NDArray[np.intp], n: int) -> sp.csr_array:
-    """One column per id; a row of zeros for the unknown one, `n`."""
+    """Return one column per id; the row of the unknown id, `n`, is zero."""
     known = np.flatnonzero(ids < n)
     return sp.csr_array((np.ones(len(known)), (known, ids[known])), (len(ids), n))
 
@@ -201,7 +202,7 @@ def from_machine(
 ) -> Machine:
     """Convert a factorization machine on [user | item | user features | item features].
 
-    Products of two inputs of the same side depend on that side alone and go to its linear part.
+    Products of two inputs of the same side depend only on that side and go to its linear part.
     """
     basis, output = np.ascontiguousarray(result["basis"].T), result["output"]
     linear = result["linear"]

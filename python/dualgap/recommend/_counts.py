@@ -1,4 +1,4 @@
-"""Clicks whose values are counts: repeated pairs add up, and counts weigh."""
+"""Clicks with counts as values: counts of repeated pairs add up, and determine weights."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def count_clicks(table: RatingTable, name: str = "ratings") -> RatingTable:
     np.minimum.at(first, pairs, np.arange(len(pairs)))
     weights = table.weights
     if weights is not None:
-        # A weight is that of an event: that of a pair is their mean.
+        # A given weight applies to one event; the weight of a pair is the mean over its events.
         weights = np.bincount(pairs, weights * table.values) / np.bincount(pairs, table.values)
     values: FloatArray = np.bincount(pairs, table.values).astype(np.float64)
     return replace(table.take(first), values=values, weights=weights)
 
 
 def count_weights(counts: FloatArray) -> FloatArray | None:
-    """Weights of pairs with these counts, 1 + log10(count); None if all are 1."""
+    """Return the weights of pairs with these counts, 1 + log10(count); None if all are 1."""
     weights: FloatArray = 1.0 + np.log10(np.maximum(counts, 1.0))
     return None if bool((weights == 1.0).all()) else weights
 
 
 def weigh_counts(ratings: IndexedRatings) -> IndexedRatings:
-    """Multiply the weights of ratings by those of their counts."""
+    """Multiply the weights of ratings by the weights of their counts."""
     weights = count_weights(ratings.values)
     if weights is None:
         return ratings

@@ -1,4 +1,4 @@
-"""Features of users and items: tables of any columns as rows of numbers."""
+"""Conversion of user and item feature tables to numeric matrices."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ FeaturesLike: TypeAlias = "pd.DataFrame | sp.spmatrix | sp.sparray"
 
 @dataclass(frozen=True)
 class FeatureEncoder:
-    """Turns tables into numbers, with the columns, means and deviations of the table of a fit."""
+    """Converts feature tables to numbers, with the columns, means and deviations of the fit."""
 
-    # Names of the columns of numbers, and one name for each value of the other columns; both empty
-    # for a sparse matrix.
+    # Names of the numeric columns, and one name for each value of the other columns; both empty for
+    # a sparse matrix.
     numbers: tuple[str, ...]
     indicators: tuple[str, ...]
-    # Numbers of features.
+    # Number of features.
     width: int
-    # Powers of two by which numbers are multiplied first, and the means and deviations after that.
+    # Powers of two by which numeric columns are multiplied first, then their means and deviations.
     scales: FloatArray
     means: FloatArray
     deviations: FloatArray
@@ -87,7 +87,7 @@ class FeatureEncoder:
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Self:
-        """Return the encoder from what `state` returned."""
+        """Return the encoder from the result of `state`."""
         numbers, indicators = (tuple(map(str, state[name])) for name in ("numbers", "indicators"))
         arrays = {name: state[name] for name in ("scales", "means", "deviations")}
         if any(array.shape != (len(numbers),) for array in arrays.values()):
@@ -98,14 +98,14 @@ class FeatureEncoder:
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """Ids and numbers of a feature table, if there is one."""
+    """Ids and features of a table; empty if there is no table."""
 
     ids: pd.Index[Any] | None = None
     matrix: sp.csr_array | None = None
     encoder: FeatureEncoder | None = None
 
     def rows(self, table: pd.Index[Any]) -> list[sp.csr_array]:
-        """Rows in the order of `table`, empty for ids without features."""
+        """Return rows in the order of `table`, empty for ids without features."""
         if self.ids is None or self.matrix is None:
             return []
         position = self.ids.get_indexer(table)
@@ -118,10 +118,10 @@ class FeatureTable:
 def read_features(
     features: FeaturesLike | None, name: str, encoder: FeatureEncoder | None = None
 ) -> FeatureTable:
-    """Read the numbers of a feature table, with the encoder of a fit if there is one.
+    """Convert a feature table to numbers, with the encoder of a fit if there is one.
 
-    A DataFrame is indexed by id; columns that are not numbers become one column per value, numbers
-    are standardised. Row r of a sparse matrix belongs to the id r.
+    A DataFrame is indexed by id. Its numeric columns are standardised; every other column becomes
+    one column per value. Row r of a sparse matrix belongs to the id r.
     """
     if features is None:
         return FeatureTable()
@@ -165,13 +165,13 @@ def new_features(
 
 
 def _parts(features: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Columns of numbers, and the others."""
+    """Return the numeric columns, and the other columns."""
     numbers = features.select_dtypes(include="number").astype(np.float64)
     return numbers, features.drop(columns=numbers.columns)
 
 
 def _near_one(largest: FloatArray) -> FloatArray:
-    """Return powers of two that bring the largest values near one: squares must not overflow."""
+    """Return powers of two that bring the largest values near 1, lest squares overflow."""
     found: FloatArray = np.ldexp(1.0, np.minimum(-np.frexp(largest)[1], 1000))
     return found
 
@@ -186,7 +186,7 @@ def _indicators(columns: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def _check_complete(features: pd.DataFrame, name: str) -> None:
-    """Raise an error for missing values, naming the column."""
+    """Raise an error that names a column with missing values."""
     missing = features.isna()
     if missing.to_numpy().any():
         column: Hashable = missing.columns[int(missing.any(axis=0).to_numpy().argmax())]
@@ -204,7 +204,7 @@ def feature_rows(
     seen: sp.csr_array,
     histories: bool | Literal["users"],
 ) -> tuple[sp.csr_array | None, sp.csr_array | None]:
-    """Features of all users and of all items: tables first, then histories."""
+    """Return features of all users and of all items: tables first, then histories."""
     users, items = tables[0].rows(catalogue.users), tables[1].rows(catalogue.items)
     if histories:
         users.append(seen)
@@ -216,7 +216,7 @@ def feature_rows(
 def history_rows(
     rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]
 ) -> sp.csr_array:
-    """The set of columns that each row has rated, as ones in a matrix."""
+    """Return for each row a matrix row with ones for the columns that it has rated."""
     matrix = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape)
     matrix.sum_duplicates()
     matrix.data[:] = 1.0
@@ -224,7 +224,7 @@ def history_rows(
 
 
 def unit_rows(blocks: list[sp.csr_array]) -> sp.csr_array | None:
-    """Feature blocks side by side, each row of each block scaled to unit length."""
+    """Concatenate feature blocks, with each row of each block scaled to unit length."""
     scaled = []
     for block in blocks:
         sizes = np.abs(block.data[block.data != 0.0])

@@ -1,4 +1,4 @@
-"""The parts of a recommender in a model file."""
+"""Conversion of a recommender to and from the contents of a model file."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class SavedRecommender:
     catalogue: Catalogue
     scale: RatingScale
     like: float
-    # The pairs of users and items with ratings.
+    # Matrix of users by items with ones for pairs that have ratings.
     seen: sp.csr_array
     rating_model: RatingModel | None
     click_model: ClickModel | None
-    # How features of users and of items become numbers; None without features.
+    # Encoders of the features of users and of items; None without features.
     encoders: tuple[FeatureEncoder | None, FeatureEncoder | None]
     record: FitRecord
 
@@ -59,7 +59,7 @@ class SavedRecommender:
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> SavedRecommender:
-        """Return the parts from what `state` returned, checked to fit together."""
+        """Return the parts from the result of `state`, after checks that they fit together."""
         record, items = state["record"], state["seen_items"]
         of_users, of_items = state["encoders"]
         catalogue = Catalogue(pd.Index(state["user_ids"]), pd.Index(state["item_ids"]))
@@ -100,12 +100,12 @@ def _encoder(state: Mapping[str, Any] | None) -> FeatureEncoder | None:
 
 
 def _plain(ids: pd.Index[Any], what: str) -> NDArray[Any]:
-    """Ids as an array that needs no pickle."""
+    """Return ids as an array that can be saved without pickle."""
     array = ids.to_numpy()
     if array.dtype.kind in "iufb":
         return array
     if all(isinstance(name, str) for name in array):
-        # NumPy's strings end before their trailing NULs.
+        # NumPy strings lose trailing NULs.
         if not any(name.endswith("\0") for name in array):
             return array.astype(np.str_)
     elif all(isinstance(name, int) and not isinstance(name, bool) for name in array):

@@ -1,4 +1,4 @@
-"""The settings of models of clicks."""
+"""Settings of click models."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from dualgap._validation import FloatArray, check_bool, check_positive
 __all__ = ["Interactions"]
 
 
-# Not an estimator, but scikit-learn reads, sets, clones and searches its parameters like one's.
+# Not an estimator, but scikit-learn can read, set, clone and search its parameters.
 @storable
 @dataclass(kw_only=True, repr=False)
 class Interactions(BaseEstimator):  # type: ignore[misc]
-    """Model of which items users take up, from clicks or from the likes among ratings.
+    """Model of which items users choose, learned from clicks or from the likes among ratings.
 
     Three scorers rank the whole catalogue (``rank_by="like"``): factors fitted by least squares
-    over all pairs of users and items [1]_, the graph of items that the same users clicked [2]_,
-    and a regression of each item on the others [3]_. The score is their weighted sum, each in units
-    of its standard deviation over the catalogue. Held-out clicks of a sample of the users choose
-    the weights.
+    over all pairs of users and items [1]_, the graph of items that the same users clicked [2]_, and
+    a regression of each item on the others [3]_. The score is a weighted sum of the three, each
+    divided by its standard deviation over the catalogue. The weights are chosen on held-out clicks
+    of a sample of the users.
 
-    A rating that is a like has the target 1, another rating `other`, and every pair without a
-    rating the target 0 with the weight `unobserved`.
+    The target is 1 for a rating that is a like, `other` for any other rating, and 0 for every pair
+    without a rating, which has the weight `unobserved`.
 
     Parameters
     ----------
@@ -34,24 +34,25 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
         Length of the vectors of users and items. By default it grows with the number of users or
         items, whichever is smaller, from 64 to 192.
     like : float, optional
-        Smallest rating that is a like. None means the upper quarter of the levels' range, 4 of 1 to
-        5; for ``reduction="interactions"`` it means that values are no ratings but counts.
+        Smallest rating that is a like. None means the upper quarter of the range of levels, such as
+        4 for levels from 1 to 5. With ``reduction="interactions"``, None means that values are
+        counts, not ratings.
     other : float, default=0.6
         Target of ratings below `like`: less than a like, but more than a pair without a rating,
         since users rate items that interest them.
     unobserved : float, optional
-        Weight of a pair without a rating, compared with 1 for a pair with one. By default three
-        times the share of pairs that have a rating.
+        Weight of a pair without a rating, relative to a pair with one. By default three times the
+        share of pairs that have a rating.
     ridge : float, optional
-        Ridge on the vectors, in units of the root of the weights of a user's or an item's pairs. By
-        default held-out clicks choose 0.1 or 0.3; without `blend` it is 0.3.
+        Ridge on the vectors, in units of the square root of the total weight of a user's or item's
+        pairs. By default 0.1 or 0.3, chosen on held-out clicks; without `blend` it is 0.3.
     blend : bool, default=True
-        Whether to add the item-item models. Without them the factors alone rank, and the fit takes
-        a fraction of the time.
+        Whether to add the item-item models. Without them only the factors rank, and the fit takes a
+        fraction of the time.
     max_iter : int, default=15
-        Largest number of sweeps over both sides.
+        Maximum number of sweeps over users and items.
     tol : float, default=1e-3
-        Share of the objective below which a sweep's gain ends the fit.
+        The fit ends when a sweep lowers the objective by less than this fraction.
 
     References
     ----------
@@ -72,7 +73,7 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
     tol: float = 1e-3
 
     def check(self) -> None:
-        """Raise an error for parameters that cannot be used."""
+        """Raise an error for invalid parameters."""
         check_positive("max_iter", self.max_iter, integer=True)
         if self.n_components is not None:
             check_positive("n_components", self.n_components, integer=True)
@@ -87,7 +88,7 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
             raise ValueError(msg)
 
     def threshold(self, levels: FloatArray) -> float:
-        """The smallest rating that is a like."""
+        """Return the smallest rating that is a like."""
         if self.like is not None:
             return float(self.like)
         return float(levels[0] + 0.75 * (levels[-1] - levels[0]))

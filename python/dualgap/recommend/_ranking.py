@@ -34,7 +34,7 @@ from dualgap.recommend._ratings import (
     warn_input,
 )
 
-# Users whose rows are made at a time.
+# Number of users whose rankings are computed at a time.
 _BATCH = 1 << 14
 
 
@@ -42,12 +42,12 @@ _BATCH = 1 << 14
 class Candidates:
     """The items that may be recommended to a user."""
 
-    # A bool for each item.
+    # One bool per item.
     allowed: NDArray[np.bool_]
-    # The items to leave out for each known user; None to leave none out.
+    # Items to leave out for each known user; None to leave out none.
     seen: sp.csr_array | None
     n_threads: int
-    # More of them for each user of the call; None for no more.
+    # Further items to leave out for each user of the call; None for no more.
     excluded: sp.csr_array | None = None
 
 
@@ -55,21 +55,21 @@ class Model(Protocol):
     """A learned model of users and items, by their positions in the catalogue."""
 
     def predict(self, pairs: Pairs) -> FloatArray:
-        """Scores of pairs."""
+        """Return the scores of pairs."""
 
     def best_items(
         self, users: NDArray[np.intp], n: int, candidates: Candidates
     ) -> tuple[NDArray[np.int64], FloatArray]:
-        """Positions (-1 where there are no more) and scores of each user's best items."""
+        """Return positions (-1 for missing ranks) and scores of each user's best items."""
 
     def item_vectors(self) -> FloatArray:
-        """Vectors of all items, whose cosines compare items."""
+        """Return vectors of all items, whose cosines are item similarities."""
 
     def fits(self, shape: tuple[int, int]) -> bool:
-        """Whether arrays from a file are those of a model for catalogues of this shape."""
+        """Whether arrays from a file match this number of users and items."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays of a file."""
+        """Return the arrays to save in a file."""
 
 
 def allowed_items(
@@ -79,7 +79,7 @@ def allowed_items(
     mask: Any = None,
     name: str = "items",
 ) -> NDArray[np.bool_]:
-    """Whether each item of `table` may be recommended at all; `name` is the argument `items`."""
+    """Whether each item of `table` may be recommended; errors call the argument `name`."""
     allowed = np.ones(len(table), dtype=bool)
     if items is not None:
         found = _find_items(table, items, name)
@@ -140,7 +140,7 @@ def excluded_items(
 
 
 def _warn_unknown(ids: Any, found: NDArray[np.intp], name: str) -> None:
-    """Warn of ids that were not found."""
+    """Warn about ids that were not found."""
     unknown = found < 0
     if unknown.any():
         example = read_id_list(ids, name)[unknown].tolist()[0]
@@ -151,7 +151,7 @@ def _warn_unknown(ids: Any, found: NDArray[np.intp], name: str) -> None:
 
 
 def _find_items(table: pd.Index[Any], items: Iterable[Any], name: str) -> NDArray[np.intp]:
-    """Positions of items in `table`, -1 for unknown ones."""
+    """Return the positions of items in `table`, -1 for unknown items."""
     ids = read_id_list(items, name)
     check_kind(table, ids, name)
     return table.get_indexer(ids)
@@ -163,9 +163,9 @@ def best_items(
     n: int,
     candidates: Candidates,
 ) -> tuple[NDArray[np.int64], FloatArray]:
-    """Positions (-1 where there are no more) and scores of each user's best items.
+    """Return positions (-1 for missing ranks) and scores of each user's best items.
 
-    `search` finds them for some users, given the items to leave out.
+    `search` finds them for a batch of users, given the items to leave out.
     """
     seen, allowed = candidates.seen, candidates.allowed
     found: list[tuple[Any, Any]] = []
@@ -202,7 +202,7 @@ def ranked_table(
     best: tuple[NDArray[np.int64], FloatArray],
     columns: tuple[str, str],
 ) -> pd.DataFrame:
-    """Recommendations as a table with these names of the columns of users and items."""
+    """Return recommendations as a table with the given names of the user and item columns."""
     positions, scores = best
     row, column = np.nonzero(positions >= 0)
     return pd.DataFrame(
@@ -215,29 +215,29 @@ def ranked_table(
     )
 
 
-# Number of ratings at which a cosine counts by half.
+# A cosine is halved for an id with this number of ratings.
 _SHRINKAGE = 10.0
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Vectors of one side, and which of its ids may be neighbours."""
+    """Vectors of all users or all items, and which ids may be neighbours."""
 
     ids: pd.Index[Any]
     vectors: FloatArray
-    # Numbers of ratings.
+    # Number of ratings of each id.
     counts: NDArray[Any]
     allowed: NDArray[np.bool_]
 
     def table(self, names: pd.Index[Any], n: int, what: str, column: str) -> pd.DataFrame:
-        """The other ids with the largest shrunk cosines."""
+        """Return the other ids with the largest shrunk cosines."""
         check_positive("n", n, integer=True)
         rows = self.ids.get_indexer(names)
         if (rows < 0).any():
             raise KeyError(f"{what}: {names[rows < 0].tolist()[0]!r} was not in the ratings")
         lengths = np.linalg.norm(self.vectors, axis=1, keepdims=True)
         vectors = self.vectors / np.where(lengths > 0.0, lengths, 1.0)
-        # An id with features alone counts as one with a single rating.
+        # Ids with features but no ratings are shrunk like ids with one rating.
         counts = np.maximum(self.counts, 1)
         shares = counts / (counts + _SHRINKAGE)
         scores = vectors[rows] @ vectors.T * shares[rows, None] * shares
@@ -259,7 +259,7 @@ class Neighbours:
 
 
 def top_columns(scores: FloatArray, n: int) -> NDArray[np.intp]:
-    """Columns of the `n` largest scores of each row, best first, ties in column order."""
+    """Return the columns of each row's `n` largest scores, best first, ties in column order."""
     if n >= scores.shape[1]:
         return np.argsort(-scores, axis=1, kind="stable")[:, :n]
     threshold = -np.partition(-scores, n - 1, axis=1)[:, n - 1]
@@ -271,7 +271,7 @@ def top_columns(scores: FloatArray, n: int) -> NDArray[np.intp]:
 
 
 def rating_metrics(table: RatingTable, predicted: FloatArray, k: Sequence[int]) -> dict[str, float]:
-    """RMSE and mean nDCG@k per user."""
+    """Return RMSE and mean nDCG@k per user."""
     result = {"rmse": rmse(table.values, predicted)}
     groups = pd.factorize(table.users)[0]
     for depth in k:
@@ -286,10 +286,10 @@ def evaluate_catalogue(
     k: Sequence[int],
     confidence: float | None,
 ) -> dict[str, float]:
-    """Metrics of the best items; `relevant` has positions of users and items and the users' ids."""
+    """Return metrics of the best items; `relevant` has user and item positions and user ids."""
     users, items, names = relevant
     n_items = len(candidates.allowed)
-    # An unknown item is never found: it counts as missed.
+    # An unknown item is never recommended, so it counts as missed.
     who, distinct = pd.factorize(names)
     first = np.zeros(len(distinct), dtype=np.intp)
     first[who] = users
@@ -304,7 +304,7 @@ def catalogue_metrics(
     k: Sequence[int],
     confidence: float | None = None,
 ) -> dict[str, float]:
-    """Share and ranks of the relevant items (rows of `recommended`, positions) among the best."""
+    """Return metrics of ranked items (`recommended`, positions by row) against relevant ones."""
     rows, items = relevant
     order = np.argsort(rows, kind="stable")
     ends = np.searchsorted(rows[order], np.arange(1, len(recommended)))
@@ -328,7 +328,7 @@ def catalogue_metrics(
 
 
 def check_ranks(k: Any) -> list[int]:
-    """Read one number of ranks or several."""
+    """Read the argument `k`: one number of ranks, or several."""
     if isinstance(k, Integral) and not isinstance(k, bool):
         k = [int(k)]
     if isinstance(k, str) or not isinstance(k, Sequence | np.ndarray) or not len(k):
@@ -340,7 +340,7 @@ def check_ranks(k: Any) -> list[int]:
 
 
 def check_confidence(confidence: float | None) -> None:
-    """Raise an error for levels of confidence that are not between 0 and 1."""
+    """Raise an error if the confidence level is not between 0 and 1."""
     if confidence is not None:
         check_positive("confidence", confidence)
         if confidence >= 1.0:
@@ -351,7 +351,7 @@ def check_confidence(confidence: float | None) -> None:
 def _of_users(
     sets: Sequence[NDArray[np.intp]], recommended: NDArray[np.int64], k: int
 ) -> dict[str, FloatArray]:
-    """Metrics of each user, whose means are those of the catalogue."""
+    """Return the metrics of each user; their means are the metrics of the catalogue."""
     lists = recommended[:, :k]
     hits = np.array(
         [np.isin(found, wanted) for found, wanted in zip(lists, sets, strict=True)], dtype=bool

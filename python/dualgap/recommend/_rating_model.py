@@ -1,4 +1,4 @@
-"""The learned model of ratings: factorization machines that predict, rank and fold in new ids."""
+"""The learned rating model: factorization machines that predict, rank and fold in new ids."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SIDES: tuple[Side, Side] = ("users", "items")
 
 
 def default_n_components(n_ratings: int, has_histories: bool) -> int:
-    """Number of bases for a number of ratings: histories keep more of them useful."""
+    """Default number of basis vectors; larger with histories, which keep more of them useful."""
     times = max(1.0, n_ratings / 50_000)
     grown: float = min(64.0, 8 * times**0.55) if has_histories else 8 * times**0.4
     return round(grown)
@@ -42,9 +42,10 @@ def default_n_components(n_ratings: int, has_histories: bool) -> int:
 
 @dataclass(frozen=True)
 class Machine:
-    """Two-sided factorization machine: o_c = b_c + l_uc + l_ic + sum_r U_rc p_ur q_ir.
+    """Factorization machine of users and items: o_c = b_c + l_uc + l_ic + sum_r U_rc p_ur q_ir.
 
-    A user's row is [p | l], an item's [q | l]. The last row of either table is for unknown ids.
+    A user's row is [p | l], and an item's row is [q | l]. The last row of each table is for unknown
+    ids.
     """
 
     users: FloatArray
@@ -53,13 +54,13 @@ class Machine:
     intercept: FloatArray
 
     def pairs(self, users: NDArray[np.intp], items: NDArray[np.intp]) -> FloatArray:
-        """Outputs of (user, item) pairs, shape (n_pairs, n_outputs)."""
+        """Return the outputs of (user, item) pairs, shape (n_pairs, n_outputs)."""
         k = len(self.output)
         u, i = self.users[users], self.items[items]
         return self.intercept + u[:, k:] + i[:, k:] + (u[:, :k] * i[:, :k]) @ self.output
 
     def user_rows(self, users: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Factors and offset of each output, shape (n_users, n_outputs, k + 1)."""
+        """Return users' factors and offsets by output, shape (n_users, n_outputs, k + 1)."""
         k, m = self.output.shape
         rows = np.empty((len(users), m, k + 1), dtype=np.float32)
         rows[:, :, :k] = self.users[users, np.newaxis, :k] * self.output.T
@@ -67,20 +68,20 @@ class Machine:
         return rows
 
     def item_rows(self) -> NDArray[np.float32]:
-        """Factors of the known items, and their offset for each output."""
+        """Return the factors of known items, and their offset for each output."""
         return np.ascontiguousarray(self.items[:-1], dtype=np.float32)
 
     def item_vectors(self) -> FloatArray:
-        """Factors of the known items, each scaled by the norm of its output weights."""
+        """Return the factors of known items, each scaled by the norm of its output weights."""
         k = len(self.output)
         return np.asarray(self.items[:-1, :k] * np.sqrt(np.linalg.norm(self.output, axis=1)))
 
     def n_bases(self) -> int:
-        """Number of bases that any output uses."""
+        """Number of basis vectors that at least one output uses."""
         return int((np.abs(self.output).max(axis=1, initial=0.0) > 1e-6).sum())
 
     def fits(self, shape: tuple[int, int], n_outputs: int) -> bool:
-        """Whether arrays from a file are those of a machine of this size."""
+        """Whether arrays from a file have the shapes of a machine of this size."""
         n_bases = len(self.output)
         width = n_bases + n_outputs
         arrays = list(vars(self).values())
@@ -99,10 +100,10 @@ class Machine:
 
 @dataclass(frozen=True)
 class SidePrior:
-    """The prior of the rows of one side, and the uncertainty of the fitted rows.
+    """The prior of the rows of users or of items, and the uncertainty of the fitted rows.
 
-    The mean of a row is ``base[0] + base[1] * (log(1 + ratings) - centre) + features @ weights``;
-    `spread` has the mean covariances of ids with 1, 2 to 3, 4 to 7, ... ratings.
+    The mean of a row is ``base[0] + base[1] * (log(1 + ratings) - centre) + features @ weights``.
+    `spread` contains the mean covariance of ids with 1, 2 to 3, 4 to 7, ... ratings.
     """
 
     base: FloatArray
@@ -113,7 +114,7 @@ class SidePrior:
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> SidePrior:
-        """Read the core's report."""
+        """Read the prior from a record of the core."""
         weights = record["features"]
         if weights is None:
             weights = np.zeros((0, len(record["covariance"])))
@@ -121,7 +122,7 @@ class SidePrior:
         return cls(record["base"], centre, weights, record["covariance"], record["spread"])
 
     def fits(self, n_bases: int, n_outputs: int) -> bool:
-        """Whether the arrays are of a machine of this size."""
+        """Whether the arrays have the shapes for a machine of this size."""
         d = n_bases + n_outputs
         spread = n_outputs + n_outputs * n_bases + n_bases * (n_bases + 1) // 2
         arrays = list(vars(self).values())
@@ -141,10 +142,10 @@ class SidePrior:
         features: sp.csr_array | None,
         histories: sp.csr_array | None,
     ) -> FloatArray:
-        """Prior means of ids with these numbers of ratings, features and histories."""
+        """Return prior means of ids with these numbers of ratings, features and histories."""
         means = np.tile(self.base[0], (len(counts), 1))
         if len(self.base) > 1:
-            # As in the fit, an id without ratings counts as one with a mean number of them.
+            # As in the fit, an id without ratings counts as one with an average number of ratings.
             logs = np.where(counts > 0, np.log1p(counts) - self.centre[0], 0.0)
             means += np.outer(logs, self.base[1])
         if len(self.weights):
@@ -158,17 +159,17 @@ class SidePrior:
 
 @dataclass(frozen=True)
 class Priors:
-    """The priors of both sides and the parameters of the likelihood: they fit rows of new ids."""
+    """The priors of users and items and the likelihood parameters, used to fit rows of new ids."""
 
     users: SidePrior
     items: SidePrior
-    # 1/variance of a rating; levels do not use it.
+    # Precision (1/variance) of a rating; not used for ordinal levels.
     precision: FloatArray
-    # The weights of the thresholds; empty for a regression.
+    # Weights of the thresholds in the likelihood; empty for a regression.
     tempering: FloatArray
 
     def fits(self, n_bases: int, n_outputs: int) -> bool:
-        """Whether the arrays are of a machine of this size."""
+        """Whether the arrays have the shapes for a machine of this size."""
         return (
             self.tempering.dtype == self.precision.dtype == np.float64
             and self.precision.shape == (1,)
@@ -180,7 +181,7 @@ class Priors:
     def fold_in(
         self, machine: Machine, new: NewRatings, values: FloatArray, n_threads: int
     ) -> FloatArray:
-        """Rows of new ids; `values` are ratings as the core takes them."""
+        """Return rows of new ids; `values` are ratings in the format of the core."""
         prior, other = (self.users, self.items)
         means = machine.items[:-1]
         if new.side == "items":
@@ -211,18 +212,18 @@ class Priors:
 
 @dataclass(frozen=True)
 class PeriodWeights:
-    """Weights of one side's periods: a table for each machine, with a last row of zeros."""
+    """Weights of the periods of users or items: one table per machine, with a last row of zeros."""
 
     codes: NDArray[np.int64]
     tables: list[FloatArray]
 
     @classmethod
     def of(cls, codes: NDArray[np.int64], tables: list[FloatArray]) -> PeriodWeights:
-        """Add the row of unknown periods to tables of known ones."""
+        """Append a row for unknown periods to tables of known ones."""
         return cls(codes, [np.vstack([table, np.zeros((1, table.shape[1]))]) for table in tables])
 
     def fits(self, n_machines: int, n_outputs: int) -> bool:
-        """Whether these are weights of machines of this size."""
+        """Whether the weights have the shapes for machines of this size."""
         shape = (len(self.codes) + 1, n_outputs)
         return (
             self.codes.dtype == np.int64
@@ -233,13 +234,13 @@ class PeriodWeights:
         )
 
     def find(self, codes: NDArray[np.int64]) -> NDArray[np.intp]:
-        """Rows of the tables."""
+        """Return the rows of the tables for these periods."""
         at = np.minimum(np.searchsorted(self.codes, codes), max(len(self.codes) - 1, 0))
         known = self.codes[at] == codes if len(self.codes) else np.zeros(len(codes), dtype=bool)
         return np.where(known, at, len(self.codes))
 
     def without(self, positions: NDArray[np.intp]) -> PeriodWeights:
-        """Forget the periods of some users or items."""
+        """Drop the weights of some users or items."""
         stale = np.isin(self.codes // 2**31, positions)
         if not stale.any():
             return self
@@ -251,13 +252,13 @@ class PeriodWeights:
 
 @dataclass(frozen=True)
 class TimeEffects:
-    """The weights of the users' and of the items' periods."""
+    """The weights of the periods of users and of items."""
 
     users: PeriodWeights
     items: PeriodWeights
 
     def outputs(self, periods: Periods, number: int) -> FloatArray:
-        """Contributions to the outputs of a machine, shape (n_pairs, n_outputs)."""
+        """Return contributions to the outputs of a machine, shape (n_pairs, n_outputs)."""
         users, items = (
             side.tables[number][side.find(codes)]
             for side, codes in zip((self.users, self.items), periods, strict=True)
@@ -270,21 +271,21 @@ class TimeEffects:
 
 @dataclass(frozen=True)
 class RatingModel:
-    """Machines whose expected ratings are averaged."""
+    """Factorization machines whose expected ratings are averaged."""
 
     scale: RatingScale
     machines: list[Machine]
-    # One for each machine, or none if the method has no priors.
+    # One entry per machine, or none if the method has no priors.
     priors: list[Priors] = field(default_factory=list)
     times: TimeEffects | None = None
 
     @property
     def n_bases(self) -> int:
-        """Largest number of bases in use among the machines."""
+        """Largest number of basis vectors in use in any machine."""
         return max(machine.n_bases() for machine in self.machines)
 
     def predict(self, pairs: Pairs) -> FloatArray:
-        """Expected ratings of pairs."""
+        """Return the expected ratings of pairs."""
         result = np.empty(len(pairs.users))
         for rows, some in pairs.batches():
             each = [self.scale.expected(outputs) for outputs in self._outputs(some)]
@@ -292,7 +293,7 @@ class RatingModel:
         return result
 
     def predict_proba(self, pairs: Pairs) -> FloatArray:
-        """Probabilities of the levels, shape (n_pairs, n_levels)."""
+        """Return the probabilities of the levels, shape (n_pairs, n_levels)."""
         levels = self.scale.levels
         result = np.empty((len(pairs.users), len(levels)))
         for rows, some in pairs.batches():
@@ -301,7 +302,7 @@ class RatingModel:
         return result
 
     def _outputs(self, pairs: Pairs) -> Iterator[FloatArray]:
-        """Outputs of each machine."""
+        """Yield the outputs of each machine."""
         for number, machine in enumerate(self.machines):
             outputs = machine.pairs(pairs.users, pairs.items)
             if self.times is not None and pairs.periods is not None:
@@ -311,7 +312,7 @@ class RatingModel:
     def best_items(
         self, users: NDArray[np.intp], n: int, candidates: Candidates
     ) -> tuple[NDArray[np.int64], FloatArray]:
-        """Positions (-1 where there are no more) and expected ratings of each user's best items."""
+        """Return positions (-1 for missing ranks) and expected ratings of the best items."""
         levels = self.scale.levels
         gaps = np.diff(levels).tolist() if self.scale.ordinal else None
 
@@ -330,21 +331,21 @@ class RatingModel:
             return _core.best_items(parts(chosen), excluded, n)
 
         found, scores = best_items(search, users, n, candidates)
-        # With gaps the core returns expected ratings above the lowest level.
+        # For ordinal levels, the core returns the expected rating minus the lowest level.
         ratings = levels[0] + scores if self.scale.ordinal else np.clip(scores, *levels[[0, -1]])
         return found, ratings
 
     def item_vectors(self) -> FloatArray:
-        """Factors of all items, whose cosines compare items."""
+        """Return factors of all items, whose cosines are item similarities."""
         return np.hstack([machine.item_vectors() for machine in self.machines])
 
     def without_users(self) -> RatingModel:
-        """The model with the row of unknown users alone."""
+        """Return the model with only the row for unknown users."""
         machines = [replace(machine, users=machine.users[-1:]) for machine in self.machines]
         return replace(self, machines=machines, times=None)
 
     def fold_in(self, new: NewRatings, n_threads: int) -> RatingModel:
-        """Add rows of new ids, by the priors of the machines."""
+        """Add rows of new ids, fitted with the machines' priors."""
         values, levels = new.values, self.scale.levels
         if self.scale.ordinal:
             if not np.isin(values, levels).all():
@@ -365,7 +366,7 @@ class RatingModel:
         return replace(self, machines=machines, times=times)
 
     def fits(self, shape: tuple[int, int]) -> bool:
-        """Whether arrays from a file are those of a model for catalogues of this shape."""
+        """Whether arrays from a file match this number of users and items."""
         n_outputs, n_machines = self.scale.n_outputs, len(self.machines)
         return (
             n_outputs > 0
@@ -386,7 +387,7 @@ class RatingModel:
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays of a file."""
+        """Return the arrays to save in a file."""
         arrays: dict[str, NDArray[Any]] = {}
         for number, machine in enumerate(self.machines):
             arrays |= {f"model{number}.{name}": array for name, array in vars(machine).items()}
@@ -408,7 +409,7 @@ class RatingModel:
     def read(
         cls, arrays: Mapping[str, NDArray[Any]], scale: RatingScale, n_machines: int
     ) -> RatingModel:
-        """Read `arrays`; `fits` has yet to be called."""
+        """Read `arrays` without checking them; the caller must call `fits`."""
 
         def part(kind: type[Any], prefix: str) -> Any:
             return kind(*(arrays[f"{prefix}.{field.name}"] for field in fields(kind)))
@@ -435,26 +436,26 @@ class RatingModel:
 # --- Methods ---
 
 
-# Not an estimator, but scikit-learn reads, sets, clones and searches its parameters like one's.
+# Not an estimator, but scikit-learn can read, set, clone and search its parameters.
 class Method(BaseEstimator):  # type: ignore[misc]
-    """A method that fits a model to ratings, with its own parameters."""
+    """A training method of the rating model, with its own parameters."""
 
     name: ClassVar[str]
-    # Whether held-out ratings choose its size.
+    # Whether held-out ratings choose the number of basis vectors.
     validates: ClassVar[bool]
-    # Whether it uses the times of ratings.
+    # Whether the method supports time features.
     has_times: ClassVar[bool] = False
 
     @abstractmethod
     def check(self) -> None:
-        """Raise an error for parameters that cannot be used."""
+        """Raise an error for invalid parameters."""
 
     def n_epochs(self) -> int | None:
-        """Largest number of epochs that the callback sees, if it is known."""
+        """Return the maximum number of epochs for the callback, if known."""
         return None
 
     @abstractmethod
     def run(
         self, training: Training, scale: RatingScale, n_components: int, options: RunOptions
     ) -> tuple[RatingModel, FitRecord]:
-        """Fit a model with at most `n_components` bases."""
+        """Fit a model with at most `n_components` basis vectors."""

@@ -1,4 +1,4 @@
-"""Ratings as a user passes them, and as a fit takes them: ids, positions, values and times."""
+"""Validation of ratings, and their conversion to ids, positions, values and times."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Unknown: TypeAlias = Literal["warn", "ignore"]
 Periods: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The numbers of each rating's period of the user and of the item."""
 
-# Seconds to the year 5138: milliseconds of any year after 1973 are more.
+# Limit on seconds since 1970 (the year 5138); times in milliseconds after 1973 exceed it.
 _LATEST = 1e11
 
-# Pairs whose outputs are computed at a time.
+# Number of pairs whose outputs are computed at a time.
 _BATCH = 1 << 14
 
 
@@ -43,25 +43,25 @@ class Columns:
     item: str
     rating: str
     timestamp: str
-    # Whether a table may do without ratings: each row is then a click.
+    # Whether the rating column may be missing; each row is then a click.
     clicks: bool = False
 
 
 @dataclass(frozen=True)
 class RatingTable:
-    """Ratings by the ids of their users and items."""
+    """Ratings, with users and items given by id."""
 
     users: pd.Index[Any]
     items: pd.Index[Any]
     values: FloatArray
-    # None where all ratings count alike.
+    # None if all ratings have equal weight.
     weights: FloatArray | None = None
     times: NDArray[Any] | None = None
-    # Numbers of users and items of a sparse matrix of clicks.
+    # Numbers of users and items, if the ratings were a sparse matrix of clicks.
     shape: tuple[int, int] | None = field(default=None, kw_only=True)
 
     def take(self, rows: NDArray[np.intp]) -> RatingTable:
-        """Some of the ratings."""
+        """Select some of the ratings."""
         optional = [None if part is None else part[rows] for part in (self.weights, self.times)]
         some = RatingTable(self.users[rows], self.items[rows], self.values[rows], *optional)
         return replace(some, shape=self.shape)
@@ -69,31 +69,31 @@ class RatingTable:
 
 @dataclass(frozen=True)
 class IndexedRatings:
-    """Ratings by the positions of their users and items in the catalogue."""
+    """Ratings, with users and items given by their positions in the catalogue."""
 
     users: NDArray[np.intp]
     items: NDArray[np.intp]
     values: FloatArray
     weights: FloatArray | None = None
-    # Only for time features.
+    # Set only if time features are used.
     periods: Periods | None = None
 
     def take(self, rows: NDArray[np.intp]) -> IndexedRatings:
-        """Some of the ratings, without their periods."""
+        """Select some of the ratings, without their periods."""
         weights = None if self.weights is None else self.weights[rows]
         return IndexedRatings(self.users[rows], self.items[rows], self.values[rows], weights)
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Users and items to predict for, by position, and their periods if time features use them."""
+    """Users and items to predict, by position, and their periods if time features are used."""
 
     users: NDArray[np.intp]
     items: NDArray[np.intp]
     periods: Periods | None = None
 
     def batches(self) -> Iterator[tuple[slice, Pairs]]:
-        """Yield a few at a time, so that memory does not grow with their number."""
+        """Yield the pairs in batches, which bounds the memory."""
         for start in range(0, len(self.users), _BATCH):
             rows = slice(start, start + _BATCH)
             periods = self.periods
@@ -106,7 +106,8 @@ class Pairs:
 class Catalogue:
     """The ids of all known users and items.
 
-    A position is an index into either table; the one after the last is for unknown ids.
+    A position is an index into the table of users or of items. The position after the last id
+    stands for all unknown ids.
     """
 
     users: pd.Index[Any]
@@ -116,7 +117,7 @@ class Catalogue:
     def of(
         cls, table: RatingTable, user_ids: pd.Index[Any] | None, item_ids: pd.Index[Any] | None
     ) -> Catalogue:
-        """All ids that have ratings or features, in a fixed order (sorted where they compare)."""
+        """Collect all ids that have ratings or features, in a fixed order (sorted if possible)."""
         sides = []
         named = (("user", table.users, user_ids), ("item", table.items, item_ids))
         for at, (side, ids, described) in enumerate(named):
@@ -131,7 +132,7 @@ class Catalogue:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of users and items."""
+        """Number of users and number of items."""
         return len(self.users), len(self.items)
 
     def index(self, table: RatingTable) -> IndexedRatings:
@@ -140,16 +141,16 @@ class Catalogue:
         return IndexedRatings(users, items, table.values, table.weights)
 
     def find_users(self, ids: pd.Index[Any], unknown: Unknown) -> NDArray[np.intp]:
-        """Positions of users; `unknown` says whether to warn of unknown ids."""
+        """Return positions of users; `unknown` says whether to warn about unknown ids."""
         return _find(self.users, ids, "user", unknown)
 
     def find_items(self, ids: pd.Index[Any], unknown: Unknown) -> NDArray[np.intp]:
-        """Positions of items; `unknown` says whether to warn of unknown ids."""
+        """Return positions of items; `unknown` says whether to warn about unknown ids."""
         return _find(self.items, ids, "item", unknown)
 
 
 def as_pandas(table: Any) -> Any:
-    """A polars or pyarrow table as a DataFrame; anything else as it is."""
+    """Convert a polars or pyarrow table to a DataFrame; return anything else unchanged."""
     kind = type(table).__module__.partition(".")[0]
     if kind == "polars" and hasattr(table, "columns"):
         return pd.DataFrame({name: table[name].to_numpy() for name in table.columns})
@@ -198,7 +199,7 @@ def read_ratings(
 
 
 def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, Any]:
-    """Users, items, values and, where a table has them, times."""
+    """Return users, items, values and, if a table has them, times."""
     ratings = as_numpy(name, as_pandas(ratings))
     if isinstance(ratings, pd.DataFrame):
         needed = [columns.user, columns.item]
@@ -234,24 +235,24 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
 
 
 def _triple(columns: Any) -> tuple[Any, Any, Any]:
-    """Users, items and values; ones where there are no values."""
+    """Return users, items and values; values default to ones."""
     users, items, *values = columns
     return users, items, values[0] if values else np.ones(len(users))
 
 
 def _whole(ids: NDArray[Any]) -> NDArray[Any]:
-    """Convert ids to integers where an array of ratings stores whole floating-point numbers."""
+    """Convert ids to integers if a ratings array stores whole numbers as floating point."""
     if ids.dtype.kind == "f" and (np.abs(ids) < _exact(ids)).all() and (ids == np.rint(ids)).all():
         return ids.astype(np.int64)
     return ids
 
 
 def _exact(ids: Any) -> float:
-    """Return the number from which on floating-point numbers of the type of `ids` skip integers."""
+    """Return the number above which floating-point numbers of the type of `ids` skip integers."""
     return float(2.0 ** (np.finfo(getattr(ids.dtype, "numpy_dtype", ids.dtype)).nmant + 1))
 
 
-# With larger weights, the covariances of the variational method lose their digits.
+# With larger weights, the covariances of the variational method lose all precision.
 _HEAVIEST = 1e10
 
 
@@ -267,7 +268,7 @@ def _weights(sample_weight: ArrayLike, n: int) -> FloatArray:
 
 
 def last_of_each_pair(table: RatingTable) -> RatingTable:
-    """The latest rating of each user and item: the last by time, or in the order given."""
+    """Keep the latest rating of each user and item: the last by time, or in the order given."""
     users, _ = pd.factorize(table.users)
     items, distinct = pd.factorize(table.items)
     pairs = pd.Series(users.astype(np.int64) * len(distinct) + items)
@@ -286,10 +287,10 @@ def last_of_each_pair(table: RatingTable) -> RatingTable:
 
 
 def comparable_times(times: NDArray[Any]) -> NDArray[Any]:
-    """Times that can be sorted: numbers and dates of NumPy as they are, others in seconds.
+    """Convert times to sortable values: NumPy numbers and dates are kept, others become seconds.
 
-    Text does not sort by time: "9" comes after "10". A missing time would sort last, and count as
-    the latest.
+    Text does not sort by time: "9" comes after "10". A missing time would sort last and thus count
+    as the latest.
     """
     refuse_missing(times, "timestamps")
     if times.dtype.kind in "iufbM":
@@ -303,7 +304,7 @@ def comparable_times(times: NDArray[Any]) -> NDArray[Any]:
 
 
 def refuse_missing(times: NDArray[Any], name: str) -> None:
-    """Raise where a time is NaN, NaT, None or infinite."""
+    """Raise an error if a time is NaN, NaT, None or infinite."""
     numbers = times.dtype.kind in "iufbM"
     if (~np.isfinite(times) if numbers else pd.isna(times)).any():
         msg = f"{name}: a time is missing (NaN); leave out these pairs, or all times"
@@ -311,7 +312,7 @@ def refuse_missing(times: NDArray[Any], name: str) -> None:
 
 
 def read_times(times: Any, n: int, name: str = "timestamps") -> FloatArray:
-    """Seconds since 1970 of numbers (seconds already), dates, or text in ISO 8601."""
+    """Convert times to seconds since 1970: numbers (seconds already), dates, or ISO 8601 text."""
     values = np.asarray(times)
     if values.shape != (n,):
         msg = f"{name}: must be {n} times, one for each pair, got shape {values.shape}"
@@ -335,12 +336,12 @@ def read_times(times: Any, n: int, name: str = "timestamps") -> FloatArray:
 
 
 def warn_input(text: str) -> None:
-    """Warn about the input, at the line of the user's call."""
+    """Warn about the input; the warning points to the line of the user's call."""
     warnings.warn(text, UserWarning, stacklevel=depth())
 
 
 def read_ids(ids: Any, name: str) -> pd.Index[Any]:
-    """Ids of any hashable type, none of them missing; `name` is the argument that holds them."""
+    """Read hashable ids without missing values; `name` is the argument that holds them."""
     if isinstance(ids, pd.MultiIndex):
         ids = ids.to_flat_index()
     ids = as_numpy(name, ids)
@@ -351,16 +352,16 @@ def read_ids(ids: Any, name: str) -> pd.Index[Any]:
     if isinstance(values, np.ndarray) and not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
     if isinstance(values, list) and any(isinstance(value, bool | np.bool_) for value in values):
-        # pandas would make numbers of truth values among numbers.
+        # pandas would convert booleans among numbers to numbers.
         values = np.fromiter(values, dtype=object, count=len(values))
-    # As a MultiIndex, tuples of different lengths would be filled up with NaN.
+    # A MultiIndex would pad tuples of different lengths with NaN.
     index = pd.Index(values, tupleize_cols=False)
     if isinstance(index.dtype, pd.CategoricalDtype):
-        # The kind of the ids is that of the categories.
+        # Ids that are categorical have the type of their categories.
         index = index.astype(index.dtype.categories.dtype)
     try:
         index.is_unique  # noqa: B018
-        # pandas hashes nothing where there is one id.
+        # pandas does not hash a single id, so test here that it is hashable.
         hash(next(iter(index), None))
     except TypeError as error:
         msg = f"{name}: the ids must be hashable ({error})"
@@ -373,7 +374,7 @@ def read_ids(ids: Any, name: str) -> pd.Index[Any]:
 
 
 def _refuse_merged(ids: pd.Index[Any], name: str) -> None:
-    """Raise an error for ids that may be merged with others, or equal ids of another kind."""
+    """Raise an error for ids that may be merged with others, or equal ids of different types."""
     if ids.dtype.kind == "f":
         reals = ids.to_numpy()
     elif ids.dtype.kind == "O" and pd.api.types.infer_dtype(ids) not in ("string", "integer"):
@@ -399,20 +400,20 @@ def _refuse_merged(ids: pd.Index[Any], name: str) -> None:
 
 
 def join_ids(first: pd.Index[Any], second: pd.Index[Any]) -> pd.Index[Any]:
-    """Return the ids of both tables one after the other, each as it is."""
+    """Concatenate the ids of two tables without converting them."""
     if {first.dtype.kind, second.dtype.kind} == {"i", "u"}:
-        # pandas would make both floating-point numbers.
+        # pandas would convert both to floating point.
         first, second = first.astype(object), second.astype(object)
     return first.append(second)
 
 
 def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
-    """Raise an error for ids of another kind than those of the ratings, strings for numbers.
+    """Raise an error if the type of ids differs from the ratings', such as strings for numbers.
 
     Raises
     ------
     TypeError
-        Naming the argument.
+        If the types differ; the message names the argument.
     """
     known = _kinds(table)
     for kind in _kinds(ids):
@@ -426,7 +427,7 @@ def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
 
 
 def read_id_list(ids: Hashable | Iterable[Hashable], name: str) -> pd.Index[Any]:
-    """Read one id or several; a string or a tuple is one id."""
+    """Read one id or several; a string or a tuple counts as one id."""
     if isinstance(ids, pd.DataFrame | dict):
         msg = f"{name}: must be one id or a list of ids, got {type(ids).__name__}; pass one column"
         raise TypeError(msg)
@@ -436,7 +437,7 @@ def read_id_list(ids: Hashable | Iterable[Hashable], name: str) -> pd.Index[Any]
 
 
 def positions(table: pd.Index[Any], ids: pd.Index[Any]) -> NDArray[np.intp]:
-    """Position of each id in `table`; the length of `table` for unknown ones."""
+    """Return the position of each id in `table`; unknown ids get the length of `table`."""
     found = table.get_indexer(ids)
     return np.where(found < 0, len(table), found)
 
@@ -468,7 +469,7 @@ def _find(
 
 
 def _kinds(ids: pd.Index[Any]) -> dict[str, Any]:
-    """Kinds of ids, each with its first id; other than these, kinds are names of types."""
+    """Return the kinds of ids, each with its first id; an unlisted type is its own kind."""
     if ids.dtype.kind != "O" or not len(ids):
         return {_KINDS.get(ids.dtype.kind, str(ids.dtype)): first for first in ids[:1].tolist()}
     found: dict[str, Any] = {}

@@ -41,7 +41,7 @@ __all__ = ["FittedRecommender"]
 
 
 class FittedRecommender(RecommenderParts):
-    """A recommender whose models are fitted."""
+    """A recommender with fitted models."""
 
     def predict(
         self,
@@ -51,31 +51,31 @@ class FittedRecommender(RecommenderParts):
         timestamps: ArrayLike | None = None,
         unknown: Unknown = "warn",
     ) -> FloatArray:
-        """Expected ratings of (user, item) pairs.
+        """Predict ratings of (user, item) pairs.
 
         Parameters
         ----------
         users, items : id or iterable of ids
-            Equally many, or one of them a single id.
+            Iterables of equal length, or one of them a single id.
         timestamps : array-like of shape (n_pairs,) or a single time, optional
-            When the ratings are given, for a model with `time_features`: seconds since 1970, or
-            dates. Without them nothing is known of the time.
+            Times of the ratings, for a model with `time_features`: seconds since 1970, or dates.
+            Without them, predictions do not depend on time.
         unknown : {"warn", "ignore"}, default="warn"
-            What to do about ids that were not in the ratings. They count as an average user or
-            item; "warn" reports their number and raises an error if all are unknown.
+            Treatment of ids that were not in the ratings. They are predicted like an average user
+            or item; "warn" reports their number and raises an error if all are unknown.
 
         Returns
         -------
         ndarray of shape (n_pairs,)
             Within the range of the levels; for ``reduction="interactions"`` scores, about 1 for
-            what the user takes up and 0 for the rest.
+            items that the user chooses and 0 for the others.
 
         Raises
         ------
         ValueError
-            If none of the users or items was in the ratings, or the model has no time features.
+            If all users or all items are unknown, or the model has no time features.
         TypeError
-            If ids are strings where those of the ratings are numbers, or the other way around.
+            If ids are strings but the ids of the ratings are numbers, or the other way around.
         """
         pairs = self._pairs(users, items, timestamps, unknown)
         return self._model(self._default_ranking()).predict(pairs)
@@ -88,7 +88,7 @@ class FittedRecommender(RecommenderParts):
         timestamps: ArrayLike | None = None,
         unknown: Unknown = "warn",
     ) -> FloatArray:
-        """Probability of each level of ``levels_`` for (user, item) pairs.
+        """Predict the probability of each level of ``levels_`` for (user, item) pairs.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class FittedRecommender(RecommenderParts):
         Raises
         ------
         AttributeError
-            For another reduction than "mcrank", which has no level probabilities.
+            If the reduction is not "mcrank", because it then has no level probabilities.
         """
         check_is_fitted(self)
         if self.reduction != "mcrank":
@@ -128,41 +128,41 @@ class FittedRecommender(RecommenderParts):
         mask: ArrayLike | None = None,
         unknown: Unknown = "warn",
     ) -> pd.DataFrame:
-        """The best items for each user, of the whole catalogue.
+        """Return the best items of the whole catalogue for each user.
 
         Parameters
         ----------
         users : id or iterable of ids, optional
-            Whom to recommend to; by default all users of `ratings`, and without these all known
-            users.
+            Users to recommend to; by default all users of `ratings`, or all known users if
+            `ratings` is not given.
         n : int, default=10
             Items per user.
         ratings : as for `fit`, optional
-            Ratings of users who are new, or have rated more since: they are fitted to these as by
-            `fold_in`, for this call alone.
+            Ratings of new users, or of users who have rated more since the fit. They are used as by
+            `fold_in`, for this call only.
         rank_by : {"like", "rating"}, optional
-            "like": what the user is most likely to take up and like, by the interactions; "rating":
-            the highest expected rating, were the user to rate it, which favours items that few
-            know. The default is "rating"; it is "like" for ``reduction="interactions"``, and if no
-            item that may be recommended has ratings. With "like", items without ratings and
-            features are never recommended.
+            "like" ranks by how likely the user is to choose and like an item, by the interactions.
+            "rating" ranks by the expected rating if the user were to rate the item, which favours
+            little-known items. The default is "rating"; it is "like" for
+            ``reduction="interactions"``, and if no item that may be recommended has ratings. With
+            "like", items without both ratings and features are never recommended.
         exclude_seen : bool, default=True
-            Leave out what the user has rated.
+            Whether to leave out items that the user has rated.
         items, exclude : id or iterable of ids, optional
             The only items that may be recommended, and items that may not. A dictionary from users
-            to ids of items, ``exclude={user: items}``, leaves them out for these users alone; a
+            to ids of items, ``exclude={user: items}``, leaves them out only for these users; a
             warning names ids in it that were not in the ratings.
         mask : array-like of bool, shape (n_items,), optional
-            Which of ``item_ids_`` may be recommended.
+            Whether each of ``item_ids_`` may be recommended.
         unknown : {"warn", "ignore"}, default="warn"
             As for `predict`.
 
         Returns
         -------
         DataFrame
-            Columns user, rank (from 1), item, score (in single precision), the first and third
-            named as `user_column` and `item_column`; fewer rows for a user to whom fewer may be
-            recommended. Equal scores keep the order of ``item_ids_``.
+            Columns user, rank (from 1), item, score (in single precision); the user and item
+            columns are named `user_column` and `item_column`. A user has fewer than `n` rows if
+            fewer items may be recommended. Equal scores keep the order of ``item_ids_``.
         """
         check_is_fitted(self)
         check_positive("n", n, integer=True)
@@ -170,7 +170,7 @@ class FittedRecommender(RecommenderParts):
         if ratings is not None:
             rated = read_ratings(ratings, self._columns()).users.unique()
             users = rated if users is None else read_id_list(users, "users")
-            # Nothing of the size of all users is copied for new ones.
+            # For new users, avoid copies whose size grows with the number of all users.
             light = users.isin(rated).all() and not users.isin(self.user_ids_).any()
             model = (self._without_users() if light else self).fold_in(ratings)
         catalogue, seen = model._catalogue, model._seen
@@ -191,18 +191,18 @@ class FittedRecommender(RecommenderParts):
     def similar_items(
         self, items: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
     ) -> pd.DataFrame:
-        """Items that the same users like: largest cosine between the items' vectors.
+        """Return items that the same users like: largest cosine between the items' vectors.
 
-        The vectors are those of clicks, or of ratings if the fit had ``interactions=False``. A
-        cosine is multiplied by ``c / (c + 10)`` for both items, c being their numbers of ratings,
-        so that items that hardly anyone knows do not come first.
+        The vectors come from clicks, or from ratings if the fit had ``interactions=False``. A
+        cosine is multiplied by ``c / (c + 10)`` for each of the two items, where c is its number of
+        ratings, so that little-known items do not rank first.
 
         Parameters
         ----------
         items : id or iterable of ids
             Known items.
         n : int, default=10
-            Neighbours per item.
+            Number of neighbours per item.
         among : iterable of ids, optional
             The only items that may be neighbours.
 
@@ -214,7 +214,7 @@ class FittedRecommender(RecommenderParts):
         Raises
         ------
         KeyError
-            For an unknown item. A known one without ratings and features has no neighbours.
+            For an unknown item. A known item without ratings and features has no neighbours.
         """
         check_is_fitted(self)
         allowed = allowed_items(self.item_ids_, among, name="among")
@@ -226,18 +226,18 @@ class FittedRecommender(RecommenderParts):
     def similar_users(
         self, users: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
     ) -> pd.DataFrame:
-        """`similar_items` for users: those who like the same items. Needs ``interactions``."""
+        """Return users who like the same items, as `similar_items`. Needs ``interactions``."""
         allowed = allowed_items(self.user_ids_, among, name="among")
         counts = np.diff(self._seen.indptr)
         side = Neighbours(self.user_ids_, self.user_vectors_, counts, allowed)
         return side.table(read_id_list(users, "users"), n, "users", self.user_column)
 
     def explain(self, user: Hashable, item: Hashable, n: int = 5) -> pd.DataFrame:
-        """The items of a user that speak most for an item, by the clicks.
+        """Return the items of a user that contribute most to the score of an item, by the clicks.
 
         Scores by clicks are sums over the items of a user: for the item-item models by definition,
-        for the factors since a user's vector solves a least squares problem [1]_. A user's features
-        are not part of the sum, and a repeated click counts once.
+        and for the factors because a user's vector solves a least squares problem [1]_. A user's
+        features are not part of the sum, and a repeated click counts once.
 
         Parameters
         ----------
@@ -299,25 +299,25 @@ class FittedRecommender(RecommenderParts):
         features: FeaturesLike | None = None,
         add: bool = False,
     ) -> Self:
-        """A recommender that also knows the users of these ratings, without a refit.
+        """Return a recommender that also knows the users of these ratings, without a refit.
 
-        Each user is fitted to the ratings given; all else stays as it is. That takes well under a
-        millisecond. A known user is fitted again: pass all ratings and features of that user, not
-        the latest ones alone. Times of ratings are not used.
+        Each user is fitted to the given ratings in well under a millisecond; the rest of the model
+        does not change. A known user is fitted again: pass all ratings and features of that user,
+        not only the latest ones. Times of ratings are not used.
 
         Parameters
         ----------
         ratings : as for `fit`, optional
-            Ratings of known items; others are left out, with a warning.
+            Ratings of known items; ratings of unknown items are left out, with a warning.
         side : {"users", "items"}, default="users"
-            "items" for the same with users and items exchanged.
+            "items" does the same with users and items exchanged.
         features : DataFrame indexed by id, or sparse matrix, optional
-            Features of new users (or items), with the columns that the features of the fit had.
-            New ids in it need no ratings. Known ids without ratings here stay as they are.
+            Features of new users (or items), with the same columns as in the fit. New ids in it
+            need no ratings. Known ids without ratings in `ratings` do not change.
         add : bool, default=False
-            Add the clicks to the former ones of known users (or items) instead of replacing them.
-            Only with ``reduction="interactions"``, since a model of ratings keeps no ratings. Each
-            former click counts once.
+            Whether to add the clicks to the former clicks of known users (or items) instead of
+            replacing them. Only with ``reduction="interactions"``, since a rating model does not
+            store its ratings. Each former click counts once.
 
         Returns
         -------
@@ -327,8 +327,8 @@ class FittedRecommender(RecommenderParts):
         Raises
         ------
         ValueError
-            If the method cannot (it must be "variational"), all ratings are of unknown items, or
-            the fit had no features of this side.
+            If the method does not support it (only "variational" does), all ratings are of unknown
+            items, or the fit had no features of this side.
         """
         check_is_fitted(self)
         check_choice("side", side, "users", "items")
@@ -368,35 +368,36 @@ class FittedRecommender(RecommenderParts):
         rank_by: Ranking | None = None,
         unknown: Unknown = "warn",
     ) -> dict[str, float]:
-        """How good predictions and recommendations are on held-out ratings.
+        """Measure predictions and recommendations on held-out ratings.
 
         Parameters
         ----------
         test : as for `fit`
-            Ratings that had no part in the fit. A model with `time_features` uses their times.
+            Ratings that were not used in the fit. A model with `time_features` uses their times.
         timestamps : array-like of shape (n_ratings,), optional
-            Their times where they are not a column.
+            Times of the ratings, unless they are a column of `test`.
         k : int or sequence of int, default=(1, 5, 10)
-            Numbers of ranks.
+            Numbers of top ranks that the metrics consider.
         catalogue : bool, default=False
-            Also rank the whole catalogue, without what each user rated in `fit`, and look for the
-            test ratings of at least ``like_``; users without any are left out.
+            Whether to also rank the whole catalogue, without the items that each user rated in
+            `fit`. Relevant are the test ratings of at least ``like_``; users without any are left
+            out.
         confidence : float, optional
-            Level of confidence intervals for the means over users of `catalogue`, for example 0.95:
-            adds "recall@k_low" and "recall@k_high" and so on, by the normal distribution.
+            Level of confidence intervals for the means over users of `catalogue`, for example 0.95.
+            Adds "recall@k_low", "recall@k_high" and so on, from a normal approximation.
         rank_by : {"like", "rating"}, optional
-            How `catalogue` ranks; as for `recommend`.
+            Ranking used for `catalogue`; as for `recommend`.
         unknown : {"warn", "ignore"}, default="warn"
             As for `predict`.
 
         Returns
         -------
         dict
-            ``{"rmse": ..., "ndcg@1": ..., ...}``: RMSE, and the mean nDCG@k per user among the test
-            ratings alone (gain 2^rating - 1, ties averaged); with `catalogue` also "recall@k",
+            ``{"rmse": ..., "ndcg@1": ..., ...}``: RMSE, and the mean nDCG@k per user among only the
+            test ratings (gain 2^rating - 1, ties averaged). With `catalogue` also "recall@k",
             "catalogue_ndcg@k", "map@k" and "coverage@k" (`dualgap.metrics`), "precision@k" (hits
-            among k items), "hit_rate@k" (users with a hit) and "mrr@k" (mean of 1 over the rank of
-            the first hit, 0 without one).
+            divided by k), "hit_rate@k" (share of users with a hit) and "mrr@k" (mean of 1 over the
+            rank of the first hit, 0 without one).
         """
         check_is_fitted(self)
         ranks = check_ranks(k)
@@ -420,16 +421,16 @@ class FittedRecommender(RecommenderParts):
         return result
 
     def score(self, ratings: RatingsLike, y: object = None) -> float:
-        """The larger the better, as scikit-learn's searches want it: minus the RMSE.
+        """Return a score for scikit-learn's searches, the larger the better: minus the RMSE.
 
-        For ``reduction="interactions"`` recall@10 over the catalogue.
+        For ``reduction="interactions"``, the score is recall@10 over the catalogue.
 
         Parameters
         ----------
         ratings : as for `fit`
-            Ratings that had no part in the fit.
+            Ratings that were not used in the fit.
         y : ignored
-            For scikit-learn's interfaces.
+            For compatibility with scikit-learn.
 
         Returns
         -------

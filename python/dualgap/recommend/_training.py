@@ -1,4 +1,4 @@
-"""The data of a fit: ratings on their scale, features of times, ratings of new ids; its record."""
+"""Data of a fit: ratings and their scale, time features, ratings of new ids; and its record."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _MAX_LEVELS = 64
 
 @dataclass(frozen=True)
 class Training:
-    """The data of a fit: ratings and, of all users and items, features.
+    """The data of a fit: ratings, and features of all users and items.
 
-    A table of features has a row for each id of the catalogue.
+    A feature table has one row per id of the catalogue.
     """
 
     ratings: IndexedRatings
-    # Numbers of users and items.
+    # Number of users and number of items.
     shape: tuple[int, int]
     features: tuple[sp.csr_array | None, sp.csr_array | None] = (None, None)
-    # Ratings that choose parameters.
+    # Held-out ratings that choose parameters.
     held_out: IndexedRatings | None = None
 
 
@@ -63,7 +63,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class FitRecord:
-    """Course and result of a fit; None for bounds that its method does not have."""
+    """Progress and result of a fit; bounds are None if the method does not compute them."""
 
     history: History
     objective: float
@@ -75,19 +75,19 @@ class FitRecord:
 
 @dataclass(frozen=True)
 class RatingScale:
-    """The levels of ratings, as ordered categories or as numbers of a regression."""
+    """The levels of ratings, as ordered categories or as numbers for a regression."""
 
     levels: FloatArray
-    # Whether there is an output for each threshold between two levels, or a single one.
+    # True for an output per threshold between two levels, False for a single output.
     ordinal: bool
 
     @property
     def n_outputs(self) -> int:
-        """Number of outputs of a machine."""
+        """Number of outputs of a factorization machine."""
         return len(self.levels) - 1 if self.ordinal else 1
 
     def expected(self, outputs: FloatArray) -> FloatArray:
-        """Expected ratings."""
+        """Return the expected ratings."""
         if self.ordinal:
             return expected_level(outputs, self.levels)
         return np.clip(outputs[..., 0], self.levels[0], self.levels[-1])
@@ -96,7 +96,7 @@ class RatingScale:
 def find_levels(
     values: FloatArray, given: Sequence[float] | None, reduction: Reduction
 ) -> FloatArray:
-    """The rating levels in increasing order: those given, or those that occur."""
+    """Return the rating levels in increasing order: the given ones, or those that occur."""
     found = np.unique(values)
     if given is None:
         levels = found
@@ -137,7 +137,7 @@ def expected_level(outputs: FloatArray, levels: FloatArray) -> FloatArray:
 def level_probabilities(outputs: FloatArray, levels: FloatArray) -> FloatArray:
     """P(y = level): differences of the nearest increasing P(y <= level), shape (n, n_levels).
 
-    Isotonic regression weighted by the gaps between levels leaves the expected level as it is.
+    The isotonic regression is weighted by the gaps between levels, which preserves the expectation.
     """
     below = expit(outputs)
     gaps = np.diff(levels)
@@ -147,26 +147,26 @@ def level_probabilities(outputs: FloatArray, levels: FloatArray) -> FloatArray:
     return np.diff(np.concatenate(edges, axis=-1), axis=-1)
 
 
-# Not an estimator, but its parameters are to be read, set, cloned and searched like one's.
+# Not an estimator, but scikit-learn can read, set, clone and search its parameters.
 @storable
 @dataclass(kw_only=True, repr=False)
 class TimeFeatures(BaseEstimator):  # type: ignore[misc]
-    """How `OrdinalRecommender` takes up the time of a rating.
+    """Settings for the effect of a rating's time in `OrdinalRecommender`.
 
     Every output gets a weight for the user's ratings of one sitting (or day) and a weight for the
     item's ratings of one month [1]_, with Gaussian priors whose covariances are learned:
 
     ``o_c = b_c + l_uc + l_ic + d_c(u, day) + s_c(i, month) + sum_r U_rc p_ur q_ir``.
 
-    A period that is not in the training ratings has no such weight. So short a period of the users
-    helps where other ratings of the same sitting are known, as in random splits: a time to come has
-    no weight of the user, and of the item only until its period ends.
+    A period without training ratings has no such weight. Periods of users as short as the default
+    therefore help only if other ratings of the same sitting are known, as in random splits. For a
+    future rating, the user has no such weight, and the item has one only until its period ends.
 
     Parameters
     ----------
     user_days : float, default=1/96
-        Length of a user's periods in days: a quarter of an hour, chosen on validation ratings of
-        MovieLens 100k.
+        Length of a user's periods in days. The default, a quarter of an hour, was chosen on
+        validation ratings of MovieLens 100k.
     item_days : float, default=30.0
         Length of an item's periods in days.
 
@@ -179,14 +179,14 @@ class TimeFeatures(BaseEstimator):  # type: ignore[misc]
     item_days: float = 30.0
 
     def check(self) -> None:
-        """Raise an error for parameters that cannot be used."""
+        """Raise an error for invalid parameters."""
         check_positive("user_days", self.user_days)
         check_positive("item_days", self.item_days)
 
     def periods(
         self, users: NDArray[np.intp], items: NDArray[np.intp], times: FloatArray
     ) -> Periods:
-        """Numbers of the users' and of the items' periods, increasing with the position."""
+        """Return the period numbers of users and of items, ordered by position."""
         return _numbers(users, times, self.user_days), _numbers(items, times, self.item_days)
 
 
@@ -200,21 +200,21 @@ def _numbers(rows: NDArray[np.intp], times: FloatArray, days: float) -> NDArray[
 
 @dataclass(frozen=True)
 class NewRatings:
-    """Ratings of ids of one side that are new, or replace the former ratings of known ids."""
+    """Ratings of new users (or items), or ratings that replace those of known ones."""
 
     side: Side
     ids: pd.Index[Any]
-    # Their positions: those of new ids follow the known ones.
+    # Positions of the ids; new ids follow the known ones.
     rows: NDArray[np.intp]
-    # For each rating: the index into `ids`, the position of the other side's id, the value.
+    # For each rating: the index into `ids`, the position of the other id, and the value.
     own: NDArray[np.intp]
     other: NDArray[np.intp]
     values: FloatArray
-    # Numbers of ratings of the other side's ids in the fit; one for each of these ids.
+    # For each id of the other side, its number of ratings in the fit.
     counts: NDArray[np.intp]
     # The features of each id; None if the fit or the call had none.
     features: sp.csr_array | None
-    # The other side's ids that each id has ratings of, as features; None if the fit had none.
+    # History features: for each id, the other side's ids that it has rated; None if not in the fit.
     histories: sp.csr_array | None
 
     @classmethod
@@ -228,10 +228,10 @@ class NewRatings:
         *,
         histories: bool,
     ) -> NewRatings:
-        """Match ratings with the catalogue; warn of ratings whose other id is unknown.
+        """Match ratings with the catalogue; warn about ratings whose other id is unknown.
 
-        `seen` has the pairs of users and items with ratings in the fit; `histories` says whether
-        the ids of `side` have them as features. New ids with features need no ratings.
+        `seen` contains the pairs of users and items with ratings in the fit. `histories` says
+        whether these pairs are features of the ids. New ids with features need no ratings.
         """
         of_users = side == "users"
         own_ids, other_ids = catalogue.users, catalogue.items
@@ -279,7 +279,7 @@ class NewRatings:
         )
 
     def insert_rows(self, table: FloatArray, new: FloatArray) -> FloatArray:
-        """Put rows of these ids into a table whose last row is for unknown ids."""
+        """Insert rows of these ids into a table whose last row is for unknown ids."""
         n = max(len(table) - 1, int(self.rows.max(initial=-1)) + 1)
         result = np.empty((n + 1, table.shape[1]))
         result[: len(table) - 1] = table[:-1]
@@ -288,7 +288,7 @@ class NewRatings:
         return result
 
     def extend(self, catalogue: Catalogue) -> Catalogue:
-        """The catalogue with the new ids."""
+        """Return the catalogue with the new ids."""
         known = catalogue.users if self.side == "users" else catalogue.items
         ids = join_ids(known, self.ids[self.rows >= len(known)])
         if self.side == "users":
@@ -296,7 +296,7 @@ class NewRatings:
         return Catalogue(catalogue.users, ids)
 
     def replace_histories(self, seen: sp.csr_array) -> sp.csr_array:
-        """The pairs of users and items with ratings, once these ratings count."""
+        """Return the pairs of users and items with ratings, updated by these ratings."""
         kept = (seen if self.side == "users" else sp.csr_array(seen.T)).tocoo()
         keep = ~np.isin(kept.row, self.rows)
         rows = np.concatenate([kept.row[keep], self.rows[self.own]])

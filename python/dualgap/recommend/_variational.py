@@ -1,4 +1,4 @@
-"""The recommender's variational fit: Gaussian blocks for users and items, no certificate."""
+"""Variational training of the recommender: Gaussian blocks for users and items, no certificate."""
 
 from __future__ import annotations
 
@@ -40,27 +40,28 @@ _SIDES = ("user", "item")
 @storable
 @dataclass(kw_only=True, repr=False)
 class Variational(Method):
-    """Give each user and item a Gaussian with a learned prior, and keep the means.
+    """Fit a Gaussian with a learned prior to each user and item, and predict with the means.
 
-    The best predictions, but no certificate: the problem is not convex.
+    Gives the best predictions, but no certificate, because the problem is not convex.
 
     Parameters
     ----------
     n_models : int, default=3
-        Models from different random starts whose expected ratings are averaged.
+        Number of models from different random starts, whose expected ratings are averaged.
     max_iter : int, default=40
-        Largest number of sweeps over all users and items for each model.
+        Maximum number of sweeps over all users and items for each model.
     tol : float, optional
-        Share of the objective below which a sweep's gain ends a model's fit. None means 1e-3, and
-        2e-3 with features, whose prior goes on gaining after predictions have settled.
+        A model's fit ends when a sweep lowers the objective by less than this fraction. None means
+        1e-3, or 2e-3 with features, because their prior keeps improving the objective after
+        predictions no longer change.
     tempering : float, default=1.0
-        Weight of the data against the prior (of ``reduction="mcrank"``). Below 1 the model is
-        smoother. The thresholds of one rating are not independent evidence: their terms are further
-        weighted from 0.6 (lowest) to 1 (highest).
+        Weight of the data relative to the prior (only for ``reduction="mcrank"``). Below 1 the
+        model is smoother. The thresholds of one rating are not independent evidence, so their terms
+        have additional weights from 0.6 (lowest) to 1 (highest).
     popularity : bool, default=True
-        Let the prior of a user or item depend on its number of ratings.
+        Whether the prior of a user or item depends on its number of ratings.
     feature_ridge : float, default=1.0
-        Ridge on the weights of the features, in units of the prior.
+        Ridge on the feature weights, relative to the prior.
     penalty : {"l1/l2", "l1/linf", "l1"}, default="l1/l2"
         Norm of the output layer that `radius` bounds.
     radius : float, optional
@@ -82,7 +83,7 @@ class Variational(Method):
     radius: float | None = None
 
     def check(self) -> None:
-        """Raise an error for parameters that cannot be used."""
+        """Raise an error for invalid parameters."""
         for name in ("n_models", "max_iter"):
             check_positive(name, getattr(self, name), integer=True)
         for name in ("tempering", "feature_ridge"):
@@ -96,21 +97,21 @@ class Variational(Method):
             check_positive("radius", self.radius)
 
     def n_epochs(self) -> int:
-        """The sweeps of all models."""
+        """Return the maximum number of sweeps of all models together."""
         return int(self.n_models) * int(self.max_iter)
 
     def run(
         self, training: Training, scale: RatingScale, n_components: int, options: RunOptions
     ) -> tuple[RatingModel, FitRecord]:
-        """Fit machines from different random starts."""
+        """Fit factorization machines from different random starts."""
         ratings = training.ratings
-        # The core fits the rated ids alone; the rows of all others follow from theirs.
+        # The core fits only ids with ratings; the rows of all others are computed from theirs.
         ids = zip((ratings.users, ratings.items), training.shape, training.features, strict=True)
         users, items = (_RatedIds.of(*side) for side in ids)
         periods = [_Periods.of(codes) for codes in ratings.periods or ()]
         has_features = users.features is not None or items.features is not None
-        # This number of bases reproduces any outputs of these ids, or of the rated pairs. The
-        # time of a sweep grows with the third power of the number of bases.
+        # This number of basis vectors can reproduce any outputs for these ids or rated pairs. The
+        # time of a sweep grows with its third power.
         rank = scale.n_outputs * min(len(users.rated), len(items.rated))
         n_components = min(n_components, rank, len(ratings.values))
         settings: VariationalRecord = {
@@ -163,7 +164,7 @@ class Variational(Method):
     def _settings(
         self, scale: RatingScale, n_components: int, n_ids: int, has_features: bool
     ) -> VariationalParameters:
-        """Settings that follow from the parameters."""
+        """Return settings that are computed from the parameters."""
         if scale.ordinal:
             tempering = _tempering(scale.n_outputs, self.tempering)
         else:
@@ -173,10 +174,11 @@ class Variational(Method):
             "tempering": tempering,
             "n_components": n_components,
             "penalty": self.penalty,
-            # The core's basis vectors have a mean square of 1.
+            # In the core, the mean square of a basis vector is 1, so its norm is sqrt(n_ids).
             "radius": np.inf if self.radius is None else float(self.radius) / n_ids,
             "output_ridge": 1.0,
-            # Learning earlier prunes bases before they have formed; features help them form.
+            # Sweeps before the prior is learned: earlier learning prunes basis vectors before they
+            # have formed; features help them form.
             "hold": 3 if has_features or not scale.ordinal else 5,
             "feature_ridge": float(self.feature_ridge),
             "relaxation": 1.5,
@@ -188,11 +190,11 @@ class Variational(Method):
 
 @dataclass(frozen=True)
 class _Periods:
-    """The periods of one side, the period of each rating, and their weights."""
+    """The periods of users or items, the period of each rating, and the learned weights."""
 
     codes: NDArray[np.int64]
     numbers: NDArray[np.uint32]
-    # A table for each machine.
+    # One table per machine.
     tables: list[FloatArray] = field(default_factory=list)
 
     @classmethod
@@ -202,21 +204,21 @@ class _Periods:
         return cls(distinct, numbers.astype(np.uint32))
 
     def weights(self) -> PeriodWeights:
-        """The weights of the periods in all factorization machines."""
+        """Return the weights of the periods in all factorization machines."""
         return PeriodWeights.of(self.codes, self.tables)
 
 
 @dataclass(frozen=True)
 class _RatedIds:
-    """The ids of one side that have ratings, numbered from 0, and their features."""
+    """Users or items that have ratings, numbered from 0, and their features."""
 
-    # Their positions and numbers of ratings.
+    # Positions of the ids with ratings, and their numbers of ratings.
     rated: NDArray[np.intp]
     counts: NDArray[np.intp]
-    # The number of each rating's id.
+    # For each rating, the number of its id.
     ids: NDArray[np.uint32]
     features: sp.csr_array | None
-    # For all ids of the side, with and without ratings.
+    # Features of all ids, with and without ratings.
     all_features: sp.csr_array | None
     n: int
 
@@ -230,10 +232,10 @@ class _RatedIds:
         return cls(rated, counts, numbers.astype(np.uint32), own, features, n)
 
     def extend(self, known: FloatArray, prior: SidePrior) -> FloatArray:
-        """Rows of all ids and, last, of an unknown one.
+        """Return rows of all ids, followed by the row for unknown ids.
 
-        An id without ratings gets the mean row, moved by its features. The mean is weighted by the
-        numbers of ratings: ids with few ratings would dominate a plain mean.
+        An id without ratings gets the mean row, adjusted for its features. The mean is weighted by
+        the numbers of ratings, because ids with few ratings would dominate a plain mean.
         """
         share = self.counts / self.counts.sum()
         unknown = share @ known
@@ -264,7 +266,7 @@ def _continued(report: Callback | None, epochs: int, before: float) -> Callback 
 
 
 def _numbered(history: History, number: int, epochs: int, before: float) -> History:
-    """The history of one of several machines, with their epochs and seconds added up."""
+    """Return the history of one of several machines, continuing earlier epochs and seconds."""
     return {
         **history,
         "epoch": history["epoch"] + epochs,
@@ -274,9 +276,9 @@ def _numbered(history: History, number: int, epochs: int, before: float) -> Hist
 
 
 def _tempering(n_thresholds: int, scale: float) -> list[float]:
-    """Weights of the thresholds' terms: a curve found on five levels, stretched to any number.
+    """Weights of the thresholds' terms: a curve tuned for five levels, stretched to any number.
 
-    More thresholds carry no more evidence: their weights shrink so that the sum does not grow.
+    More thresholds carry no more evidence, so their weights shrink to keep the sum from growing.
     """
     if n_thresholds == 1:
         return [float(scale)]

@@ -30,7 +30,7 @@ __all__ = ["Comparison", "Row", "compare", "split_ratings"]
 # Radii near those that validation chose on MovieLens 100k.
 _RADII: dict[Penalty, float] = {"l1": 2000.0, "l1/l2": 2000.0, "l1/linf": 1000.0}
 
-# The grid that EASE's and ALS's settings are chosen from, by recall@10 on the validation likes.
+# Grids of settings of EASE and ALS; recall@10 on the validation likes chooses.
 _EASE_RIDGES = (100.0, 200.0, 400.0, 800.0)
 _ALS = ((0.1, 0.2), (0.1, 0.4), (0.3, 0.2), (0.3, 0.4))
 
@@ -63,18 +63,18 @@ class Comparison:
     rows : list of Row
         One per recommender; metrics on the test ratings.
     curves : dict
-        Penalty -> (numbers of bases, validation losses).
+        Maps each penalty to (numbers of basis vectors, validation losses).
     """
 
     rows: list[Row]
     curves: dict[str, tuple[list[int], list[float]]] = field(repr=False)
 
     def table(self) -> pd.DataFrame:
-        """Rows as a DataFrame."""
+        """Return the rows as a DataFrame."""
         return pd.DataFrame([vars(row) for row in self.rows])
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw RMSE and recall@10 of all, and the curves of the conditional gradient."""
+        """Plot RMSE and recall@10 of all recommenders, and the conditional gradient curves."""
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
 
@@ -179,7 +179,7 @@ def compare(
 
 @dataclass(frozen=True)
 class _Board:
-    """The lines so far, and what they are measured on."""
+    """The rows so far, and the data for measuring them."""
 
     train: pd.DataFrame
     validation: pd.DataFrame
@@ -252,7 +252,7 @@ def _global_mean(train: pd.DataFrame, test: pd.DataFrame) -> Any:
 
 
 def _biases(train: pd.DataFrame, test: pd.DataFrame, shrink: float = 5.0) -> Any:
-    """Mean plus user and item offsets, shrunk and fitted in turn."""
+    """Predict by mean plus user and item offsets, which are shrunk and fitted alternately."""
     mean = train["rating"].mean()
     offsets = {"user": pd.Series(dtype=float), "item": pd.Series(dtype=float)}
 
@@ -269,7 +269,7 @@ def _biases(train: pd.DataFrame, test: pd.DataFrame, shrink: float = 5.0) -> Any
 
 @dataclass(frozen=True)
 class Likes:
-    """Likes as matrices of users by items, and all pairs that are rated in training."""
+    """Likes as matrices of users by items, and all pairs that have ratings in training."""
 
     train: sp.csr_array
     seen: sp.csr_array
@@ -284,7 +284,7 @@ class Likes:
         test: pd.DataFrame,
         columns: tuple[str, str, str] = ("user", "item", "rating"),
     ) -> Likes:
-        """Ratings in the upper quarter of the levels' range, as `Interactions` has it."""
+        """Select ratings in the upper quarter of the range of levels, as `Interactions` does."""
         user, item, rating = columns
         like = Interactions().threshold(np.unique(train[rating]))
         tables = pd.concat([train, validation, test])
@@ -303,7 +303,7 @@ class Likes:
         )
 
     def metrics(self, scores: FloatArray, truth: sp.csr_array) -> dict[str, float]:
-        """Metrics at 10 of users with likes in `truth`, what is rated in training left out."""
+        """Metrics at 10 for users with likes in `truth`, leaving out items rated in training."""
         scores = scores.copy()
         scores[self.seen.nonzero()] = -np.inf
         chosen = np.flatnonzero(np.diff(truth.indptr))
@@ -312,7 +312,7 @@ class Likes:
         return catalogue_metrics(best, (rows, columns), truth.shape[1], (10,))
 
     def best_of(self, scores: Callable[..., FloatArray], settings: Sequence[Any]) -> Ranked:
-        """The scores of the settings with the highest recall on the validation likes."""
+        """Return the scores of the setting with the highest recall on the validation likes."""
         found = [Ranked(scores(setting), setting) for setting in settings]
         if len(found) == 1:
             return found[0]
@@ -353,7 +353,7 @@ def ease(likes: Likes, setting: float | None = None) -> Ranked:
 
 
 def als(likes: Likes, setting: tuple[float, float] | None = None) -> Ranked:
-    """Alternating least squares on the likes alone [1]_, settings chosen on the validation likes.
+    """Factorise only the likes by alternating least squares [1]_; validation chooses settings.
 
     References
     ----------

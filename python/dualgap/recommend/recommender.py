@@ -59,64 +59,66 @@ _METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (Variational, C
 class OrdinalRecommender(FittedRecommender):
     """Predict ratings and recommend items with a multi-output factorization machine.
 
-    Ratings are reduced to one binary output per threshold between two levels, all on a shared
-    basis (ordinal McRank; Blondel et al., NIPS 2017, section 6.5). Output c is the log-odds of a
+    Ratings are reduced to one binary output per threshold between two levels, and all outputs share
+    a basis (ordinal McRank; Blondel et al., NIPS 2017, section 6.5). Output c is the log-odds of a
     rating of at most level c:
 
     ``o_c = b_c + l_uc + l_ic + sum_r U_rc p_ur q_ir``.
 
-    The expected rating is that of the level probabilities. For the latter, the probabilities of a
-    rating of at most each level are made monotone by isotonic regression, weighted by the gaps
-    between the levels, which does not change the expectation.
+    The expected rating is the mean of the levels under their probabilities. To get these, the
+    probabilities of a rating of at most each level are made monotone by isotonic regression,
+    weighted by the gaps between the levels, which does not change the expectation.
 
     Parameters
     ----------
     n_components : int, optional
-        Number of basis vectors (at most; superfluous ones shrink to zero). A variational fit starts
-        with no more than there are ratings, and no more than the number of outputs times the
-        smaller number of rated users and rated items. By default it grows with
-        the data: 8 for up to 50,000 ratings n, then ``8 * (n / 50000) ** 0.4``. With
-        `history_features`, which keep more of them useful, the power is 0.55, up to 64 of them.
-        With ``reduction="interactions"`` the length of the vectors, unless `interactions` has one.
+        Maximum number of basis vectors; superfluous ones shrink to zero. A variational fit starts
+        with at most as many as there are ratings, and at most the number of outputs times the
+        smaller number of rated users and rated items. By default it grows with the number n of
+        ratings: 8 for up to 50,000 ratings, then ``8 * (n / 50000) ** 0.4``. With
+        `history_features`, which keep more basis vectors useful, the exponent is 0.55, up to a
+        maximum of 64. With ``reduction="interactions"``, it is the length of the vectors, unless
+        `interactions` has its own `n_components`.
     reduction : {"mcrank", "regression", "interactions"}, default="mcrank"
-        One output per threshold; a single output with squared loss (for comparison); or no ratings
-        at all, but who took up what: for clicks, purchases and likes, whose values do not matter
-        unless they differ (`Interactions`).
+        "mcrank": one output per threshold. "regression": a single output with squared loss (for
+        comparison). "interactions": no ratings are predicted, only which user chooses which item,
+        for clicks, purchases and likes (see `Interactions`; the values matter only if they differ).
     method : {"variational", "conditional-gradient"}, Variational or ConditionalGradient, \
             default="variational"
-        How the machine is fitted: a name for the defaults, or an object with the parameters of that
-        method. `Variational` gives the best predictions but has no certificate;
-        `ConditionalGradient` grows the basis one vector at a time, with a duality gap.
+        Training method: a name for the default parameters, or an object with parameters.
+        `Variational` gives the best predictions but has no certificate; `ConditionalGradient` grows
+        the basis one vector at a time, with a duality gap.
     history_features : {False, True, "users"}, default=False
-        Use the set of items that a user has rated as features of the user, and the set of users who
-        rated an item as features of the item; "users" for the former alone.
+        Whether to use the set of items that a user has rated as features of the user, and the set
+        of users who rated an item as features of the item; "users" means only the former.
     time_features : bool or TimeFeatures, default=False
         Whether every output gets weights for the user's ratings of a quarter of an hour and the
-        item's of a month (`TimeFeatures` has the lengths), as in timeSVD++. Ratings must then have
-        times, and predictions may; ``method="variational"`` only. Recommendations do not depend on
-        them.
+        item's ratings of a month, as in timeSVD++ (a `TimeFeatures` object sets other lengths).
+        Ratings must then have times; for predictions they are optional. Recommendations do not
+        depend on times. Only for ``method="variational"``.
     interactions : bool or Interactions, default=True
-        Whether to learn, besides ratings, which of all items a user takes up and likes:
-        ``recommend(rank_by="like")`` needs it. An `Interactions` object has its parameters.
+        Whether to learn not only ratings but also which items of the catalogue a user chooses and
+        likes, which ``recommend(rank_by="like")`` requires. Use an `Interactions` object to set its
+        parameters.
     levels : sequence of float, optional
         All possible ratings; by default those that occur.
     user_column, item_column, rating_column : str
-        Names of the columns when ratings come as a table.
+        Names of the columns, if ratings are a table.
     timestamp_column : str, default="timestamp"
-        Where a table has this column, it decides which of several ratings of the same user and item
-        is the latest, and has the times of `time_features`.
+        Name of the column of times. If a table has it, it determines the latest of several ratings
+        of the same user and item, and the periods of `time_features`.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed.
     verbose : int, optional
-        Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
-        fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
-        line per epoch, at most one a second.
+        Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on a
+        terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per
+        epoch, at most one per second.
     callback : callable, optional
         Called after each epoch as ``callback(epoch, seconds, objective, dual_objective)``, with NaN
-        for a bound that is not known; a true return value stops the fit. Over several models epochs
-        and seconds go on.
+        for an unknown bound. A true return value stops the fit. If several models are fitted,
+        epochs and seconds continue from one model to the next.
 
     Attributes
     ----------
@@ -127,37 +129,38 @@ class OrdinalRecommender(FittedRecommender):
     like_ : float
         Smallest rating that counts as a like.
     n_components_ : int
-        Largest number of bases in use among the models.
+        Largest number of basis vectors in use in any model.
     objective_ : float
         Objective of the (last) model.
     dual_objective_, duality_gap_, null_objective_ : float or None
         A lower bound on the objective of any machine within the radius, its distance from
-        ``objective_``, and the objective of the null model; None for `Variational`, which knows no
-        bound.
+        ``objective_``, and the objective of the null model; None for `Variational`, which computes
+        no bound.
     relative_gap_ : float or None
-        ``duality_gap_ / objective_``, what ``tol`` is compared with; None for `Variational`.
+        ``duality_gap_ / objective_``, which is compared with ``tol``; None for `Variational`.
     certificate_ : str
-        What the bound is worth: for `Variational` "none", for `ConditionalGradient` as in the
-        polynomial models.
+        Scope of the bound: for `Variational` "none", for `ConditionalGradient` as in the polynomial
+        models.
     converged_ : bool or None
         Whether the gap reached ``tol``; None for `Variational`.
     n_iter_ : int
         Number of epochs of all models together.
     history_ : dict of ndarray
-        Per epoch: epoch, seconds, objective, dual_objective, gap (NaN where no bound is known); for
+        Per epoch: epoch, seconds, objective, dual_objective, gap (NaN if no bound is known); for
         `Variational` also model (its number), for `ConditionalGradient` n_components and, with
         validation ratings, validation_loss and validation_score.
 
     Notes
     -----
-    An unknown user or item is treated as an average one (weighted by the numbers of ratings): what
-    the model knows of the other side decides. How many there are is said in a warning.
+    An unknown user or item is treated as an average one (weighted by the numbers of ratings), so
+    the prediction depends on the other side. A warning reports the number of unknown ids.
 
     If a user rated an item several times, the latest rating is used, with a warning.
 
-    With ``reduction="interactions"`` values count clicks: those of the same user and item add up,
-    a count weighs 1 + log10(count), and all test pairs of `evaluate` are relevant. Values are
-    ratings instead if ``interactions=Interactions(like=...)`` says which of them are likes.
+    With ``reduction="interactions"`` values count clicks: counts of the same user and item add up,
+    a count has the weight 1 + log10(count), and `evaluate` treats all test pairs as relevant. With
+    ``interactions=Interactions(like=...)``, values are ratings instead, and those of at least
+    `like` are likes.
     """
 
     n_components: int | None = field(default=None, kw_only=False)
@@ -206,25 +209,25 @@ class OrdinalRecommender(FittedRecommender):
         Parameters
         ----------
         ratings : table, tuple (users, items, values), array of shape (n, 3) or sparse matrix
-            Training ratings; ids of any hashable type. A table is a DataFrame of pandas or polars
-            or a pyarrow table; a sparse matrix has users as rows and items as columns. Its weights
-            and timestamps are in the order of the entries of ``ratings.tocoo()``, which is that of
-            the rows for CSR and of the columns for CSC. With ``reduction="interactions"`` values
-            are optional, also in a list of pairs, a tuple (users, items) or an array of shape
-            (n, 2), and all rows and columns of a sparse matrix are known ids.
+            Training ratings, with ids of any hashable type. A table is a DataFrame of pandas or
+            polars, or a pyarrow table. A sparse matrix has users as rows and items as columns; its
+            weights and timestamps are in the order of the entries of ``ratings.tocoo()``, which is
+            row by row for CSR and column by column for CSC. With ``reduction="interactions"``,
+            values are optional: a list of pairs, a tuple (users, items) or an array of shape (n, 2)
+            is enough, and all rows and columns of a sparse matrix are known ids.
         y : ignored
-            For scikit-learn's interfaces.
+            For compatibility with scikit-learn.
         user_features, item_features : DataFrame indexed by id, or sparse matrix, optional
-            Further inputs, of ratings and of clicks. Numbers are standardised, other columns become
-            one input per value, and each row is scaled to unit length. Row r of a sparse matrix
-            belongs to the id r. Ids without ratings are known by their features.
+            Further inputs of the models of ratings and of clicks. Numeric columns are standardised,
+            other columns become one input per value, and each row is scaled to unit length. Row r
+            of a sparse matrix belongs to the id r. Ids without ratings are known by their features.
         sample_weight : array-like of shape (n_ratings,), optional
             Positive weight of each rating.
         timestamps : array-like of shape (n_ratings,), optional
-            When each rating was given, where the ratings have no such column: seconds since 1970,
-            or dates. Of several ratings of a pair the latest is used.
+            Times of the ratings, unless they are a column: seconds since 1970, or dates. If a user
+            rated an item several times, the latest rating is used.
         validation : as `ratings`, optional
-            Ratings on which the number of bases is chosen ("conditional-gradient" only).
+            Ratings on which the number of basis vectors is chosen ("conditional-gradient" only).
 
         Returns
         -------
@@ -233,7 +236,7 @@ class OrdinalRecommender(FittedRecommender):
         Raises
         ------
         ValueError, TypeError
-            For ratings or parameters that cannot be used; the message names the argument.
+            For invalid ratings or parameters; the message names the argument.
         """
         method = self._check_parameters()
         given: Any = {"sample_weight": sample_weight, "timestamps": timestamps}
@@ -256,7 +259,7 @@ class OrdinalRecommender(FittedRecommender):
         features = feature_rows(catalogue, tables, self._seen, self.history_features)
         held_out = self._held_out(validation, method, catalogue)
         training = Training(encoded, catalogue.shape, features, held_out)
-        # A history is what the click model learns from, not a feature.
+        # The click model learns from histories, so they are not features here.
         described = feature_rows(catalogue, tables, self._seen, False)
         clicked = replace(training, features=described)
 
@@ -264,7 +267,7 @@ class OrdinalRecommender(FittedRecommender):
         self.like_ = 0.0 if self._counts else clicks.threshold(self.levels_)
         clicks_only = self.reduction == "interactions"
         n_epochs = clicks.max_iter if clicks_only else method.n_epochs()
-        # The ratings are the targets as well: `score` takes them alone.
+        # Ratings are also passed as targets, because `score` takes ratings alone.
         with watch(self, (n_epochs, None), data=(ratings, ratings, None)) as callback:
             options = RunOptions(self.random_state, self.n_jobs, callback)
             self._rating_model = self._click_model = None
@@ -284,7 +287,7 @@ class OrdinalRecommender(FittedRecommender):
     def _held_out(
         self, validation: RatingsLike | None, method: Method, catalogue: Catalogue
     ) -> IndexedRatings | None:
-        """The ratings that choose the number of bases."""
+        """Return the ratings that choose the number of basis vectors."""
         if validation is None:
             return None
         if not method.validates:
@@ -293,7 +296,7 @@ class OrdinalRecommender(FittedRecommender):
         return catalogue.index(read_ratings(validation, self._columns(), name="validation"))
 
     def _periods(self, ratings: IndexedRatings, times: Any) -> Periods:
-        """The periods of the ratings' times."""
+        """Return the periods of the ratings' times."""
         if times is None:
             msg = (
                 f"timestamps: time_features needs the times of the ratings: pass timestamps=, or a "
@@ -358,7 +361,7 @@ class OrdinalRecommender(FittedRecommender):
         self._store(saved.record)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Ids as arrays: skops, whose files hold nothing that is executed, knows no index of pandas.
+        # Convert ids to arrays: skops files hold nothing that is executed, so no pandas index.
         state: dict[str, Any] = super().__getstate__()
         indices = {name: state[name] for name in _IDS if name in state}
         return {**state, **{name: index.to_numpy() for name, index in indices.items()}}
@@ -369,12 +372,13 @@ class OrdinalRecommender(FittedRecommender):
         super().__setstate__({**state, **ids})
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; those of `interactions` also where it is True.
+        """Set parameters, including those of `interactions` if it is True.
 
         Parameters
         ----------
         **params : Any
-            Parameters of this recommender, and of its parts as ``interactions__ridge``.
+            Parameters of this recommender, and parameters of its parts such as
+            ``interactions__ridge``.
 
         Returns
         -------

@@ -1,7 +1,7 @@
-"""Splits of ratings or clicks for evaluation, and a table that compares recommenders on one.
+"""Splits of ratings or clicks for evaluation, and a comparison of recommenders on one split.
 
 Each split takes a table (a DataFrame of pandas or polars, or a pyarrow table) and returns parts of
-its rows, in their order, as tables of the same kind.
+its rows, in their original order, as tables of the same kind.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def at_random(
     Parameters
     ----------
     ratings : table
-        Ratings or clicks, one in each row.
+        Ratings or clicks, one per row.
     test_size : float, default=0.2
         Share of the rows for testing.
     random_state : int, RandomState or None, default=None
@@ -58,8 +58,8 @@ def by_time(
     ratings : table
         Ratings or clicks with times: numbers, or dates.
     test_size : float, default=0.2
-        Share of the rows for testing. Rows with the same time as the first test row are tested,
-        too, unless no row is earlier.
+        Share of the rows for testing. Rows with the same time as the first test row are also test
+        rows, unless no row is earlier.
     timestamp_column : str, default="timestamp"
         Name of the column of times.
 
@@ -89,9 +89,9 @@ def leave_last_out(
     Parameters
     ----------
     ratings : table
-        Ratings or clicks. Without a column of times the order of the rows is that of time.
+        Ratings or clicks. Without a column of times, rows are taken to be in order of time.
     n : int, default=1
-        Rows of a user to hold out. Users with at most `n` rows have none held out.
+        Number of rows to hold out per user. Nothing is held out of users with at most `n` rows.
     user_column, timestamp_column : str
         Names of the columns.
 
@@ -192,9 +192,9 @@ def compare_recommenders(
     models : dict of OrdinalRecommender
         Recommenders by name; copies of them are fitted.
     train, test : as for `OrdinalRecommender.fit`
-        Rows of a split.
+        Training and test rows of a split.
     given : as for `OrdinalRecommender.fit`, optional
-        Rows of test users that are folded in before the evaluation (`by_user`).
+        Rows of test users to fold in before the evaluation; see `by_user`.
     k, confidence, rank_by
         As for `OrdinalRecommender.evaluate`. The whole catalogue is ranked.
 
@@ -221,7 +221,7 @@ def compare_recommenders(
 
 
 def _share(size: float, n: int, name: str, what: str) -> int:
-    """Number of `n` rows or users in a share of them."""
+    """Return the number of rows or users, out of `n`, for a given share."""
     check_positive(name, size)
     number = round(size * n)
     if size >= 1.0 or not 0 < number < n:
@@ -250,7 +250,7 @@ def _times(ratings: Any, column: str) -> NDArray[Any]:
 
 
 def _codes(ratings: Any, column: str) -> NDArray[np.intp]:
-    """Users or items as numbers from 0."""
+    """Return users or items as numbers from 0."""
     codes, _ = pd.factorize(_column(ratings, column))
     if (codes < 0).any():
         msg = f"ratings: column {column!r} has a missing id in row {int(np.argmax(codes < 0))}"
@@ -277,7 +277,7 @@ def _parts(ratings: Any, held: NDArray[np.bool_]) -> tuple[Any, Any]:
 
 
 def _take(ratings: Any, rows: NDArray[np.intp]) -> Any:
-    """Some rows of a table, as a table of the same kind."""
+    """Select rows of a table; return a table of the same kind."""
     if isinstance(ratings, pd.DataFrame):
         return ratings.iloc[rows]
     return ratings.take(rows) if hasattr(ratings, "take") else ratings[rows]

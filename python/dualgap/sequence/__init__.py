@@ -1,4 +1,4 @@
-"""Sequence labelling: taggers of sentences, trained to a duality gap of your choice."""
+"""Sequence labelling: taggers for sentences, trained to a given duality gap."""
 
 from dualgap.sequence._tables import LabelledTable
 from dualgap.sequence.columns import read_conll

@@ -33,7 +33,7 @@ from dualgap.sequence.features import featured
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TrainedChain(CertifiedEstimator):
-    """The weights of a chain and its answers."""
+    """The weights of a chain, with methods for prediction and inspection."""
 
     classes_: NDArray[Any] = field(init=False)
     n_features_in_: int = field(init=False)
@@ -43,17 +43,17 @@ class TrainedChain(CertifiedEstimator):
     _weights: Weights = field(init=False)
 
     def predict(self, X: Sentences, *, known: Any = None, lengths: ArrayLike | None = None) -> Any:
-        """Return the best labels.
+        """Return the best labels of each sentence.
 
         Parameters
         ----------
         X : iterable of sentences, or matrix
             As in training.
         known : iterable of sequences of labels, optional
-            For each token its label if it is known, else None; the best labels among those with
-            the known ones are returned. Of one matrix with `lengths`, an entry for each row.
+            For each token its label if known, else None. The result is the best labelling that
+            agrees with the known labels. For one matrix with `lengths`, one entry per row.
         lengths : array-like of int, optional
-            Numbers of rows of the sentences where X is one matrix.
+            Number of rows of each sentence, if X is one matrix.
 
         Returns
         -------
@@ -62,8 +62,8 @@ class TrainedChain(CertifiedEstimator):
         Raises
         ------
         ValueError
-            For bad data, and where `transitions` forbids all labels of a sentence of its length and
-            known labels.
+            For bad data, or if `transitions` forbids every labelling of a sentence that has its
+            length and agrees with the known labels.
         """
         check_is_fitted(self)
         weights, threads, named = self._weights, resolve_threads(self.n_jobs), False
@@ -81,22 +81,22 @@ class TrainedChain(CertifiedEstimator):
         return self._labelled(codes, offsets, flat=lengths is not None)
 
     def predict_single(self, sentence: Any) -> list[Any]:
-        """Return the best labels of one sentence, like sklearn-crfsuite's method."""
+        """Return the best labels of one sentence, as in sklearn-crfsuite."""
         labels: list[Any] = self.predict([sentence])[0]
         return labels
 
     def predict_top_k(
         self, X: Sentences, k: int, *, known: Any = None, lengths: ArrayLike | None = None
     ) -> list[list[tuple[list[Any], float]]]:
-        """Return the `k` best labels of each sentence, exactly.
+        """Return the `k` best labellings of each sentence; the search is exact.
 
-        `known` is that of `predict`; probabilities are then those given the known labels.
+        `known` is as in `predict`; probabilities are then conditional on the known labels.
 
         Returns
         -------
         list of lists of (labels, score), best first
-            Scores are logarithms of probabilities for ``loss="logistic"``. A sentence with fewer
-            than `k` possible labellings gets all of them.
+            Scores are log-probabilities for ``loss="logistic"``. A sentence with fewer than `k`
+            possible labellings gets all of them.
         """
         check_is_fitted(self)
         check_positive("k", k, integer=True)
@@ -112,14 +112,14 @@ class TrainedChain(CertifiedEstimator):
     ) -> list[FloatArray]:
         """Return the probability or the max-marginal of each label at each token.
 
-        `known` is that of `predict`; probabilities are then those given the known labels.
+        `known` is as in `predict`; probabilities are then conditional on the known labels.
 
         Returns
         -------
         list of ndarray of shape (n_tokens, n_classes)
-            For ``loss="logistic"`` the probability of each label at each token. For "hamming"
-            max-marginals: the score of the best labels of the sentence with this label there, less
-            that of the best ones of all; 0 for the best, and -inf for what is forbidden.
+            For ``loss="logistic"``, the probability of each label at each token. For "hamming", the
+            max-marginal: the score of the best labelling with this label at this token, minus the
+            score of the best labelling. It is 0 for the best labels and -inf for forbidden ones.
         """
         check_is_fitted(self)
         data = self._read(X, lengths)
@@ -137,9 +137,10 @@ class TrainedChain(CertifiedEstimator):
         *,
         lengths: ArrayLike | None = None,
     ) -> float:
-        """Return the share of tokens whose label is right; see `chunk_f1` for that of chunks.
+        """Return the share of tokens with the right label; see `chunk_f1` for chunks.
 
-        Labels that did not occur in training are errors. `sample_weight` is that of sentences.
+        Labels that did not occur in training are errors. `sample_weight` has one entry per
+        sentence.
         """
         check_is_fitted(self)
         data = self._read(X, lengths)
@@ -156,7 +157,7 @@ class TrainedChain(CertifiedEstimator):
     def log_probability(
         self, X: Sentences, y: Any, *, lengths: ArrayLike | None = None
     ) -> FloatArray:
-        """Return the logarithm of the probability of given labels of each sentence.
+        """Return the logarithm of the probability of the given labels of each sentence.
 
         Parameters
         ----------
@@ -171,7 +172,7 @@ class TrainedChain(CertifiedEstimator):
         Raises
         ------
         ValueError
-            For ``loss="hamming"``, which has no probabilities, and for bad data.
+            For ``loss="hamming"``, which does not model probabilities, and for bad data.
         """
         check_is_fitted(self)
         if self._loss != "logistic":
@@ -188,20 +189,20 @@ class TrainedChain(CertifiedEstimator):
         return np.where(has_unknown, -np.inf, found)
 
     def explain(self, sentence: Any, labels: Iterable[Any] | None = None) -> list[Evidence]:
-        """Return for each token of a sentence what spoke for its label.
+        """Return the contributions to the score of the label of each token of a sentence.
 
         Parameters
         ----------
         sentence : one sentence
-            As those of `predict`.
+            In the same form as in `predict`.
         labels : iterable of labels, optional
-            The labels to explain; those predicted by default.
+            The labels to explain; by default the predicted ones.
 
         Returns
         -------
         list of Evidence
-            ``(label, features, transition)``: the features' contributions to the label's score, the
-            largest first, and that of the transition from the label before, or of the boundary.
+            ``(label, features, transition)``: the contributions of features to the label's score,
+            largest first, and of the transition from the previous label or of the boundary.
         """
         check_is_fitted(self)
         data = self._read([sentence], None)
@@ -219,16 +220,16 @@ class TrainedChain(CertifiedEstimator):
 
     @property
     def feature_names_(self) -> list[str] | None:
-        """Names of the columns of `emission_`; None of matrices and hashed names."""
+        """Names of the columns of `emission_`; None for matrices and hashed names."""
         check_is_fitted(self)
         names = self._weights.names
         return None if names is None or names.bits is not None else names.vocabulary.names()
 
     @property
     def state_features_(self) -> dict[tuple[Any, Any], float]:
-        """Weights by feature and label, under sklearn-crfsuite's name; zeros are left out.
+        """Nonzero weights by feature and label, named as in sklearn-crfsuite.
 
-        Of matrices and hashed names, columns take the place of features.
+        For matrices and hashed names, features are given by their column indices.
         """
         table = self.emission_.tocoo()
         marks = self._weights.on_transitions
@@ -241,7 +242,7 @@ class TrainedChain(CertifiedEstimator):
 
     @property
     def transition_features_(self) -> dict[tuple[Any, Any], float]:
-        """Weights by label and next label, under sklearn-crfsuite's name; zeros are left out."""
+        """Nonzero weights by label and next label, named as in sklearn-crfsuite."""
         table = self.transition_
         labels = list(enumerate(table.rows))
         pairs = {(a, b): float(table.values[i, j]) for i, a in labels for j, b in labels}
@@ -249,17 +250,17 @@ class TrainedChain(CertifiedEstimator):
 
     @property
     def emission_(self) -> sp.csr_array:
-        """Weights of columns and labels, sparse, of shape (n_columns, n_classes).
+        """Weights of columns and labels, as a sparse array of shape (n_columns, n_classes).
 
-        Columns that have none are left out where they have names (see `feature_names_`), and so are
-        those of transitions.
+        Named columns (see `feature_names_`) without weights are left out. Weights of transition
+        features are not included.
         """
         check_is_fitted(self)
         return self._weights.emission
 
     @property
     def transition_(self) -> LabelledTable:
-        """Weights of transitions: rows are the labels before, columns those after."""
+        """Transition weights: a row per label, a column per next label."""
         return self._links(0, self.classes_.tolist())
 
     @property
@@ -276,11 +277,11 @@ class TrainedChain(CertifiedEstimator):
         return LabelledTable(table, rows, self.classes_.tolist())
 
     def _read(self, X: Any, lengths: Any) -> Rowed:
-        """Read sentences of the kind that the tagger was trained on."""
+        """Read sentences in the form that the tagger was trained on."""
         return self._rows(featured(X, self._features, lengths), lengths)
 
     def _rows(self, X: Any, lengths: Any) -> Rowed:
-        """Read sentences of features."""
+        """Read sentences that consist of features."""
         names = self._weights.names
         if names is not None:
             named, X = (False, X) if lengths is not None else peek(X)
@@ -296,7 +297,7 @@ class TrainedChain(CertifiedEstimator):
         return data
 
     def _input(self, data: Rowed, known: Any = None, lengths: Any = None) -> Any:
-        """Hand sentences to the core."""
+        """Pass sentences to the core."""
         flat = lengths is not None
         codes = None if known is None else known_codes(known, data.offsets, self.classes_, flat)
         if len(data) == 0:

@@ -1,4 +1,4 @@
-"""Numbers that depend on the content of sentences, to recognise them in a later fit."""
+"""Hashes of the content of sentences, which identify them in a later fit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Numbers = NDArray[np.uint64]
 def sentence_digests(
     data: Rowed, vocabulary: _core.Vocabulary | None, labels: NDArray[Any]
 ) -> Numbers:
-    """Return a number for each sentence: of the names and values of its features, and its labels.
+    """Return a hash of each sentence: of its labels, and the names and values of its features.
 
     Two different sentences have the same number with a probability of about 2**-64.
     """
@@ -35,7 +35,7 @@ def sentence_digests(
 
 
 def _column_numbers(data: Rowed, vocabulary: _core.Vocabulary | None) -> Numbers:
-    """Return a number for each column: that of its name, if it has one."""
+    """Return a number for each column: a hash of its name, or of its position if unnamed."""
     names = [] if vocabulary is None else vocabulary.names()
     if names:
         hashes = np.fromiter(map(hash, names), dtype=np.int64, count=len(names))
@@ -48,13 +48,13 @@ def _bits(values: Any) -> Numbers:
 
 
 def _sums(numbers: Numbers, offsets: NDArray[np.int64]) -> Numbers:
-    """Return the sums between offsets, modulo 2**64."""
+    """Return the sums between consecutive offsets, modulo 2**64."""
     sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(numbers, dtype=np.uint64)])
     return np.asarray(sums[offsets[1:]] - sums[offsets[:-1]])
 
 
 def _mix(numbers: Numbers) -> Numbers:
-    """Return the mixed bits of each number (the finalizer of SplitMix64, Steele et al. 2014)."""
+    """Return each number with its bits mixed (SplitMix64's finalizer, Steele et al. 2014)."""
     numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

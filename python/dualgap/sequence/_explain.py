@@ -21,11 +21,11 @@ class Evidence(NamedTuple):
     label : object
         The label.
     features : list of (name, float)
-        Contributions of features to the label's score, the largest first; of matrices, columns take
-        the place of names.
+        Contributions of features to the label's score, largest first; for matrices, column indices
+        take the place of names.
     transition : float
-        The weight of the transition from the label before, with those of features of the
-        transition; for the first and the last token that of the boundary is in it.
+        The weight of the transition from the previous label, including transition features; for the
+        first and the last token it includes the boundary weight.
     """
 
     label: Any

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from dualgap.sequence._weights import Names, Weights
 
 _ARRAYS = ("links", "labels", "values", "link_weights", "edge_weights")
-# Names are text, which deflate shrinks to a thousandth at best.
+# Maximum compression ratio of deflate, which shrinks text to a thousandth at best.
 _MAX_RATIO = 1032
 
 
 def packed_weights(weights: Weights) -> dict[str, Any]:
-    """Return weights as arrays and numbers for a model file."""
+    """Return nonzero weights as arrays and numbers for a model file."""
     found: dict[str, Any] = {name: getattr(weights, name) for name in _ARRAYS}
     found["counts"] = _narrow(np.diff(weights.offsets))
     found["labels"] = _narrow(weights.labels)
@@ -35,12 +35,12 @@ def packed_weights(weights: Weights) -> dict[str, Any]:
 
 
 def unpacked_weights(packed: Mapping[str, Any], classes: NDArray[Any]) -> Weights:
-    """Return the weights that `packed_weights` packed.
+    """Return the weights from the result of `packed_weights`.
 
     Raises
     ------
     ValueError or another of `UNREADABLE`
-        If the arrays are not those of a tagger with these classes.
+        If the arrays do not describe a tagger with these classes.
     """
     offsets = np.concatenate([[0], np.cumsum(_counts(packed["counts"]))])
     names, marks = packed["names"], packed["on_transitions"]
@@ -83,7 +83,7 @@ def _check(weights: Weights, classes: NDArray[Any]) -> None:
 
 
 def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
-    """Return the numbers in the smallest unsigned type that holds them."""
+    """Convert numbers to the smallest unsigned type that can hold them."""
     largest = int(numbers.max()) if len(numbers) else 0
     return numbers.astype(np.min_scalar_type(largest))
 
@@ -96,7 +96,7 @@ def _counts(numbers: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _inflate(packed: bytes, size: int) -> bytes:
-    """Inflate to exactly `size` bytes."""
+    """Decompress to exactly `size` bytes."""
     if size > _MAX_RATIO * len(packed):
         msg = "the table of names is not as long as the file states"
         raise ValueError(msg)

@@ -23,7 +23,7 @@ def train(
     is_fit: bool = True,
     watcher: Validation | None = None,
 ) -> Any:
-    """Fit a tagger to sentences that the core has read; return the core's result."""
+    """Fit a tagger to sentences that the core has already read; return the core's result."""
 
     def store(model: Any, result: Any) -> None:
         model._point, model._digests = result.get("point"), problem.digests

@@ -1,4 +1,4 @@
-"""The end of a fit by the score of held-out sentences."""
+"""Early stopping of a fit by the score of held-out sentences."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from dualgap.sequence.metrics import label_score
 HeldOut = tuple[list[Any], list[Any]]
 """Sentences and labels."""
 
-# An evaluation follows once the number of passes has grown by this factor.
+# The score is evaluated each time the number of passes has grown by this factor.
 _SPACING = 1.15
-# The fit ends after this number of evaluations without a better score.
+# The fit ends after this number of consecutive evaluations without a better score.
 _PATIENCE = 4
-# Where `tol` is not given: the held-out sentences end the fit.
+# Tolerance if `tol` is not given; small, because the held-out sentences end the fit.
 SMALL_TOL = 1e-3
 
 
 def hold_out(
     tagger: Any, validation: Any, given: tuple[Any, Any, Any, Any, Any]
 ) -> tuple[tuple[Any, Any, Any, Any, Any], HeldOut]:
-    """Return the data to train on, as `given` in the order of `fit`, and the held-out ones."""
+    """Split `given`, in the order of `fit`'s arguments, into training and held-out data."""
     X, y, sample_weight, token_weight, lengths = given
     if isinstance(validation, tuple | list) and len(validation) == 2:
         sentences, labels = (listed(part, "validation") for part in validation)
@@ -56,7 +56,7 @@ def hold_out(
 
 
 class Validation:
-    """Scores the models of a fit on held-out sentences, keeps the best one, and ends the fit."""
+    """Scores the models of a fit on held-out sentences, keeps the best one, and stops the fit."""
 
     _wants_model = True
 
@@ -74,7 +74,7 @@ class Validation:
         self._next, self._misses = 1, 0
 
     def watching(self, callback: Callback | None) -> Validation:
-        """Set a callback to call at each epoch before the validation; return self."""
+        """Set a callback to call before the validation in each epoch; return self."""
         self._callback = callback
         return self
 
@@ -94,7 +94,7 @@ class Validation:
         return stops or self._misses >= _PATIENCE
 
     def result(self, settings: Any, result: dict[str, Any]) -> dict[str, Any]:
-        """Return the result of a fit with the best model, and with its objective."""
+        """Return the result of a fit with the best model and its objective."""
         columns = [self._scores.get(epoch, np.nan) for epoch in result["history"]["epoch"].tolist()]
         history = {**result["history"], "validation_score": np.array(columns)}
         if self._best is None:
@@ -116,7 +116,7 @@ class Validation:
 
 
 def _read(problem: Problem, X: Any) -> Rowed:
-    """Read sentences with the columns of the training data."""
+    """Read sentences, using the columns of the training data."""
     vocabulary = problem.vocabulary
     named, X = peek(X)
     if vocabulary is not None and named:

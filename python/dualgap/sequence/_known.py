@@ -1,4 +1,4 @@
-"""Labels that are known before a prediction."""
+"""Labels of tokens that are known before a prediction."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dualgap._validation.copies import listed
 def known_codes(
     known: Any, offsets: NDArray[np.int64], classes: NDArray[Any], flat: bool
 ) -> NDArray[np.int32]:
-    """Return the number of each token's known label, -1 for None.
+    """Return the index of each token's known label, or -1 for None.
 
     Raises
     ------
     ValueError
-        Naming the sentence whose entries are not labels of the model or None, one for each token.
+        If there is not one entry per token, each a label of the model or None; names the sentence.
     """
     ends = offsets.tolist()
     entries = listed(known, "known")

@@ -1,4 +1,4 @@
-"""Labels that are not known: None among the labels of a training sentence."""
+"""Training with unknown labels, given as None among the labels of a sentence."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Codes = NDArray[np.uint32]
 Offsets = NDArray[np.int64]
 Known = NDArray[np.bool_]
 
-# The first labels come from a conditional random field with this C after this number of passes.
+# Unknown labels are first completed by a conditional random field with this C and number of passes.
 _FIRST_C = 3.0
 _FIRST_PASSES = 10
-# Fits with completed labels; few labels change after three.
+# Maximum number of fits with completed labels; few labels change after three.
 _MAX_ROUNDS = 5
 
 
 def whole_sentences(codes: Codes, offsets: Offsets, known: Known) -> tuple[Codes, Offsets]:
-    """Return labels and offsets in which sentences with an unknown label are empty."""
+    """Return labels and offsets that treat sentences with an unknown label as empty."""
     unknown = np.concatenate([[0], np.cumsum(~known)])
     is_whole = unknown[offsets[1:]] == unknown[offsets[:-1]]
     sizes = np.where(is_whole, np.diff(offsets), 0)
@@ -35,7 +35,7 @@ def whole_sentences(codes: Codes, offsets: Offsets, known: Known) -> tuple[Codes
 
 
 def known_pieces(codes: Codes, offsets: Offsets, known: Known) -> tuple[Codes, Offsets]:
-    """Return the labels and offsets of the longest pieces of sentences without unknown labels."""
+    """Return labels and offsets of the longest runs of known labels in sentences."""
     cuts = np.zeros(len(codes) + 1, dtype=bool)
     cuts[offsets] = True
     cuts[:-1] |= ~known
@@ -52,8 +52,9 @@ def fit_completed(
 ) -> None:
     """Fit the structured hinge loss: complete the labels, fit, and repeat until none changes.
 
-    The unknown labels are the best ones that agree with the known ones, at the weights of the fit
-    before (Yu and Joachims, ICML 2009), and errors at them cost nothing. Each fit is convex.
+    Unknown labels are completed by the best labelling that agrees with the known ones, with the
+    weights of the previous fit (Yu and Joachims, ICML 2009). Errors at unknown labels cost nothing.
+    Each fit is convex.
     """
     threads = resolve_threads(tagger.n_jobs)
     shares = shares_record("C", _FIRST_C, weights, len(problem))

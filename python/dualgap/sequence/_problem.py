@@ -1,4 +1,4 @@
-"""The problem of a tagger's fit: sentences and labels, checked and handed to the core."""
+"""The problem of a tagger's fit: sentences and labels, checked and passed to the core."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dualgap.sequence.features import featured, transition_prefixes
 
 
 def read_problem(tagger: Any, X: Any, y: Any, token_weight: Any, lengths: Any) -> Problem:
-    """Check sentences and labels and hand them to the core, which has them to itself then."""
+    """Check sentences and labels and pass them to the core, which then owns them."""
     data, vocabulary = _read(tagger, X, lengths)
     if len(data) == 0:
         msg = "X: there must be at least one sentence"
@@ -60,7 +60,7 @@ def read_problem(tagger: Any, X: Any, y: Any, token_weight: Any, lengths: Any) -
     costs = error_costs(tagger, token_weight, classes[codes], data.offsets, flat=flat)
     settings: ChainRecord = {
         "n_states": len(classes),
-        # Only the logistic loss is one of labels that are not known.
+        # Only the logistic loss supports unknown labels.
         "loss": tagger.loss if known is None else "logistic",
         "links": links,
         "seen_pairs": with_defaults(tagger).pairs == "seen",

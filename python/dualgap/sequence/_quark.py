@@ -1,4 +1,4 @@
-"""Constant Quark Databases: the tables of strings and their numbers in CRFsuite's model files."""
+"""Constant Quark Databases, the tables of numbered strings in CRFsuite's model files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-# Magic bytes, size, flags, byte order, number of strings, and the place of their offsets by number.
+# Magic bytes, size, flags, byte order, number of strings, and position of the table that maps
+# numbers to offsets.
 _HEADER = struct.Struct("<4s5I")
 _RECORD = struct.Struct("<2I")
 _BYTE_ORDER = 0x62445371
@@ -19,7 +20,7 @@ Words = NDArray[np.uint32]
 
 
 def read(content: bytes, place: int) -> list[bytes]:
-    """Return the strings of a database, by number.
+    """Return the strings of a database in order of their numbers.
 
     Raises
     ------
@@ -43,12 +44,12 @@ def read(content: bytes, place: int) -> list[bytes]:
 
 
 def packed(what: str, strings: Sequence[bytes]) -> bytes:
-    """Return a database of strings whose numbers are their positions.
+    """Return a database in which the number of each string is its position.
 
     Raises
     ------
     ValueError
-        If a string contains a zero byte, which ends strings there.
+        If a string contains a zero byte, which terminates strings in the file.
     """
     ended = [string + b"\0" for string in strings]
     if any(b"\0" in string for string in strings):
@@ -74,7 +75,7 @@ def packed(what: str, strings: Sequence[bytes]) -> bytes:
 
 
 def _buckets(table: list[tuple[int, int]]) -> bytes:
-    """An open hash table with linear probing, half full."""
+    """Return an open-addressing hash table with linear probing, half full."""
     n = 2 * len(table)
     found = [(0, 0)] * n
     for hashed, offset in table:
@@ -86,7 +87,7 @@ def _buckets(table: list[tuple[int, int]]) -> bytes:
 
 
 def hash_all(strings: Sequence[bytes]) -> Words:
-    """Return Bob Jenkins' hash of each string (lookup3, hashlittle, 2006); none is empty."""
+    """Return Bob Jenkins' hash of each non-empty string (lookup3, hashlittle, 2006)."""
     lengths = np.array([len(string) for string in strings], dtype=np.int64)
     n_blocks = -(-lengths // 12)
     found = np.zeros(len(strings), dtype=np.uint32)
@@ -110,7 +111,7 @@ def _turned(x: Words, bits: int) -> Words:
 
 def _mixed(a: Words, b: Words, c: Words) -> tuple[Words, Words, Words]:
     for bits in (4, 6, 8, 16, 19, 4):
-        # Each round changes the letters' roles.
+        # The variables a, b, c are rotated after each round.
         a = (a - c) ^ _turned(c, bits)
         c = c + b
         a, b, c = b, c, a
@@ -118,9 +119,9 @@ def _mixed(a: Words, b: Words, c: Words) -> tuple[Words, Words, Words]:
 
 
 def _final(a: Words, b: Words, c: Words) -> Words:
-    """Return the hash, the last of the three letters."""
+    """Return the hash, which is the last of the three variables."""
     for bits in (14, 11, 25, 16, 4, 14, 24):
         c = (c ^ b) - _turned(b, bits)
         a, b, c = b, c, a
-    # The last round has renamed it.
+    # The last rotation has renamed that variable.
     return b

@@ -1,4 +1,4 @@
-"""Sentences as users give them, made the rows and offsets that the core reads."""
+"""Conversion of users' sentences to the rows and offsets that the core reads."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Sentences: TypeAlias = "Iterable[Any] | NDArray[Any] | sp.spmatrix | sp.sparray"
 
 Offsets: TypeAlias = NDArray[np.int64]
 
-# The core's number of None.
+# The number that stands for None in the core.
 _UNKNOWN = 2**32 - 1
 _NO_LABEL = "y: all labels are None; at least one must be known"
 
 
 @dataclass(frozen=True)
 class Rowed:
-    """The rows of all sentences after one another, and where each sentence begins and ends."""
+    """The concatenated rows of all sentences, and the offset of each sentence."""
 
     rows: Rows
     offsets: Offsets
@@ -41,7 +41,7 @@ class Rowed:
         return len(self.offsets) - 1
 
     def split(self, columns: NDArray[np.bool_]) -> tuple[Rows, Rows]:
-        """Return the rows without and with only these columns."""
+        """Split the rows into those without these columns and those with only these columns."""
         if isinstance(self.rows, tuple):
             indptr, indices, data, width = self.rows
             matrix: Any = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, width))
@@ -51,7 +51,7 @@ class Rowed:
 
 
 def peek(X: Any) -> tuple[bool, Any]:
-    """Whether sentences are made of features by name, and the sentences, none of them lost."""
+    """Return whether sentences have named features, and the sentences, including those read."""
     if isinstance(X, np.ndarray) and X.dtype.kind in "OU":
         X = X.tolist()
     if sp.issparse(X) or len(getattr(X, "shape", ())) > 1:
@@ -62,14 +62,14 @@ def peek(X: Any) -> tuple[bool, Any]:
     if isinstance(X, list | tuple):
         return all(map(_is_named, islice(X, 3))), X
     sentences = iter(X)
-    # Copies: an iterator may fill the same object again for its next sentence.
+    # Copied, because an iterator may reuse the same object for its next sentence.
     head = list(map(own_copy, islice(sentences, 3)))
     named = all(map(_is_named, head))
     return named, chain(head, sentences) if named else head + listed(sentences, "X")
 
 
 def _is_named(sentence: Any) -> bool:
-    """Whether a sentence may be one of features by name: an empty one is either."""
+    """Whether a sentence may consist of named features; an empty one may be of either kind."""
     if hasattr(sentence, "shape"):
         return False
     if not isinstance(sentence, list | tuple):
@@ -78,7 +78,7 @@ def _is_named(sentence: Any) -> bool:
 
 
 def _named_token(token: list[Any] | tuple[Any, ...]) -> bool:
-    # Bytes are no names either; the reader of names says so.
+    # Bytes are not valid names, but the reader of names reports that.
     return not token or isinstance(token[0], str | bytes)
 
 
@@ -90,7 +90,7 @@ def read_named(read: Callable[[Any], Any], X: Any, size: Callable[[], int]) -> R
 
 
 def read_matrices(X: Any, lengths: Any) -> Rowed:
-    """Check matrices, one for each sentence, or one for all and their lengths."""
+    """Check matrices: one for each sentence, or one for all sentences and their lengths."""
     if lengths is None and len(getattr(X, "shape", ())) == 2:
         msg = "lengths: one matrix needs the lengths of its sentences"
         raise ValueError(msg)
@@ -110,7 +110,7 @@ def read_matrices(X: Any, lengths: Any) -> Rowed:
 
 
 def read_lengths(lengths: Any, n_rows: int) -> Offsets:
-    """Return the offsets of sentences of these lengths."""
+    """Return the offsets of sentences with these lengths."""
     sizes = np.asarray(as_numpy("lengths", lengths))
     whole = sizes.ndim == 1 and (sizes.size == 0 or np.issubdtype(sizes.dtype, np.integer))
     if not whole or (sizes.size and sizes.min() < 0) or sizes.sum() != n_rows:
@@ -120,7 +120,7 @@ def read_lengths(lengths: Any, n_rows: int) -> Offsets:
 
 
 def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], NDArray[np.uint32]]:
-    """Return the sorted classes and each row's number; `flat` labels are given row by row."""
+    """Return the sorted classes and each row's class; `flat` labels are given row by row."""
     classes, codes, known = read_partial_labels(y, offsets, flat=flat)
     if known is not None:
         row = int(np.argmin(known))
@@ -133,9 +133,9 @@ def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], 
 def read_partial_labels(
     y: Any, offsets: Offsets, *, flat: bool
 ) -> tuple[NDArray[Any], NDArray[np.uint32], NDArray[np.bool_] | None]:
-    """Return the sorted classes, each row's number, and which rows have a label that is not None.
+    """Return the sorted classes, the class index of each row, and which rows have a known label.
 
-    The last item is None if all have one.
+    The last item is None if all labels are known.
     """
     if flat:
         return _read_flat(y, offsets)
@@ -196,7 +196,7 @@ def _read_flat(
 def _read_known(
     labels: list[Any],
 ) -> tuple[NDArray[Any], NDArray[np.uint32], NDArray[np.bool_]]:
-    """Return the classes, the numbers of labels that are not None, and which ones these are."""
+    """Return the classes, the indices of known labels, and which labels are known."""
     known = np.array([label is not None for label in labels])
     if not known.any():
         raise ValueError(_NO_LABEL)

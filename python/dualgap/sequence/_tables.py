@@ -1,4 +1,4 @@
-"""Tables whose rows and columns have names."""
+"""Tables with named rows and columns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["LabelledTable"]
 
 @dataclass(frozen=True, eq=False)
 class LabelledTable:
-    """Numbers with a name for each row and each column.
+    """Numbers with named rows and columns.
 
     Attributes
     ----------
     values : ndarray of shape (n_rows, n_columns)
         The numbers.
     rows, columns : list
-        The names.
+        Names of the rows and of the columns.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class LabelledTable:
         return "\n".join(lines)
 
     def to_frame(self) -> Any:
-        """Return the table as a pandas DataFrame (needs pandas)."""
+        """Return the table as a pandas DataFrame (requires pandas)."""
         import pandas as pd
 
         return pd.DataFrame(self.values, index=self.rows, columns=self.columns)

@@ -1,4 +1,4 @@
-"""Checked training data, the costs of errors, and the weights of a fitted model."""
+"""Checked training data of a tagger, the costs of errors, and the weights of a fitted model."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from dualgap._validation.arrays import as_numpy
 from dualgap.sequence._weights import Names, Weights, drop_unused, weights_of
 from dualgap.structured._arrays import flatten
 
-# Up to this number of sentences of at least this mean length, passes have too few steps: ten
-# sentences of 2,000 tokens need 86 passes, and the same tokens in sentences of 20 need 11.
+# With at most this number of sentences, and at least this mean length, a pass has too few steps:
+# ten sentences of 2,000 tokens need 86 passes; the same tokens in sentences of 20 need 11.
 _FEW = 100
 _LONG = 500
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Labelled sentences as the core has them, and what its numbers stand for."""
+    """Labelled sentences in the core's format, and the meaning of its numbers."""
 
     core: _core.SequenceProblem
     classes: NDArray[Any]
@@ -37,14 +37,14 @@ class Problem:
     n_sentences: int
     # Whether some labels are unknown.
     is_partial: bool = False
-    # For a warm start: a number for each sentence that depends on its content.
+    # For a warm start: a hash of the content of each sentence.
     digests: NDArray[np.uint64] | None = None
 
     def __len__(self) -> int:
         return self.n_sentences
 
     def weights(self, flat: FloatArray) -> Weights:
-        """Take the core's weights apart and leave out zeros."""
+        """Split the core's vector of weights into parts, and leave out zeros."""
         n_marked = 0 if self.marks is None else int(self.marks.sum())
         sizes = (len(self.classes), self.n_features - n_marked, n_marked)
         kept = weights_of(flat, self.core.pairs(), self.links, sizes)
@@ -52,7 +52,7 @@ class Problem:
         return kept
 
     def kept(self, flat: FloatArray) -> Weights:
-        """Return the weights without zeros, and without columns that have nothing else."""
+        """Return the weights without zeros and without named columns that are entirely zero."""
         kept = self.weights(flat)
         if self.vocabulary is not None and self.hash_bits is None:
             return drop_unused(kept, self.vocabulary)
@@ -64,7 +64,7 @@ class Problem:
 def error_costs(
     tagger: Any, token_weight: Any, labels: NDArray[Any], offsets: NDArray[np.int64], *, flat: bool
 ) -> FloatArray | None:
-    """Return what an error costs at each token, or None where all cost 1."""
+    """Return the cost of an error at each token, or None if all costs are 1."""
     if token_weight is None and tagger.class_weight is None:
         return None
     costs = np.ones(len(labels))
@@ -90,7 +90,7 @@ def error_costs(
 
 
 def warn_of_long_sentences(tagger: Any, offsets: NDArray[np.int64]) -> None:
-    """Warn of few long sentences with the hinge loss, which makes a step per sentence and pass."""
+    """Warn about few long sentences: the hinge loss takes only one step per sentence and pass."""
     n_sentences, mean = len(offsets) - 1, int(offsets[-1]) // (len(offsets) - 1)
     if tagger.loss == "hamming" and n_sentences <= _FEW and mean >= _LONG:
         text = (
@@ -106,7 +106,7 @@ def marked_columns(
     vocabulary: _core.Vocabulary | None,
     n_features: int,
 ) -> NDArray[np.bool_] | None:
-    """Return which columns are features of transitions, None where none are asked for."""
+    """Return which columns are transition features; None if none were requested."""
     if features is None or (isinstance(features, Sized) and len(features) == 0):
         return None
     marks = np.zeros(n_features, dtype=bool)

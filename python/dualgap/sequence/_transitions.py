@@ -1,4 +1,4 @@
-"""Rules for labels that follow each other, begin or end a sentence."""
+"""Rules for adjacent labels, and for the first and the last label of a sentence."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _SHOWN = 3
 def transition_codes(
     transitions: Any, classes: NDArray[Any], boundaries: bool, seen: NDArray[np.bool_]
 ) -> Codes:
-    """Return a code for each transition (from, to), first and last label, as the core reads them.
+    """Return codes of transitions (from, to) and of first and last labels in the core's format.
 
-    `seen` has the transitions that occur in training.
+    `seen` contains the transitions that occur in training.
     """
     n = len(classes)
     codes = np.full((n + 2, n), WEIGHTED, dtype=np.uint8)
@@ -48,7 +48,7 @@ def transition_codes(
 
 
 def _mask(transitions: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return what is allowed: a mask as it is, or the mask of allowed pairs of labels."""
+    """Return the mask of allowed transitions from a mask or from pairs of labels."""
     n = len(classes)
     if isinstance(transitions, set | frozenset) or (
         isinstance(transitions, list | tuple) and all(isinstance(p, tuple) for p in transitions)
@@ -72,7 +72,7 @@ def _mask(transitions: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _scheme(scheme: str, classes: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return what a scheme of chunks allows: transitions, first and last labels."""
+    """Return the transitions, first labels and last labels that a chunk scheme allows."""
     parts = [label_parts(label, scheme) for label in classes.tolist()]
     allowed = np.zeros((len(parts) + 2, len(parts)), dtype=bool)
     for to, (after, kind) in enumerate(parts):
@@ -131,7 +131,7 @@ def check_labels(
 def seen_transitions(
     numbers: NDArray[np.uint32], offsets: NDArray[np.int64], n_classes: int
 ) -> NDArray[np.bool_]:
-    """Return which transitions occur."""
+    """Return which transitions occur in the labels."""
     seen = np.zeros((n_classes, n_classes), dtype=bool)
     sentence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     inner = np.flatnonzero(sentence[1:] == sentence[:-1]) + 1

@@ -16,7 +16,7 @@ from dualgap.sequence.metrics import label_score
 
 _CS = {"hamming": (0.03, 0.1, 0.3, 1.0, 3.0), "logistic": (0.3, 1.0, 3.0, 10.0, 30.0)}
 _HELD_OUT = 0.15
-# The path ends after this number of values of C that score no better than an earlier one.
+# The search ends after this number of values of C that do not improve on the best score.
 _PATIENCE = 2
 
 Data = tuple[Any, Any, Any, Any]
@@ -24,7 +24,7 @@ Data = tuple[Any, Any, Any, Any]
 
 
 def as_lists(X: Any, y: Any, token_weight: Any, lengths: Any) -> tuple[list[Any], list[Any], Any]:
-    """Return one element for each sentence, so that sentences can be read more than once."""
+    """Return lists with one element per sentence, so that sentences can be read repeatedly."""
     if lengths is None:
         weights = None if token_weight is None else listed(token_weight, "token_weight")
         return listed(X, "X"), listed(y, "y"), weights
@@ -39,9 +39,9 @@ def as_lists(X: Any, y: Any, token_weight: Any, lengths: Any) -> tuple[list[Any]
 def try_values(
     tagger: Any, X: list[Any], y: list[Any], sample_weight: Any, token_weight: list[Any] | None
 ) -> dict[str, NDArray[np.float64]]:
-    """Return the values of C that were tried, by increasing C, and their scores.
+    """Return the tried values of C in increasing order, and their scores.
 
-    Each fit starts from where the one for the next smaller C ended.
+    Each fit starts from the end of the fit with the next smaller C.
     """
     if len(X) != len(y):
         msg = f"y: must have labels for {len(X)} sentences, got {len(y)}"
@@ -67,11 +67,11 @@ def try_values(
 
 
 def split(tagger: Any, y: list[Any], share: float, name: str) -> tuple[list[int], list[int]]:
-    """Return the sentences to train on, which have all labels, and the others."""
+    """Return the indices of training sentences, which include all labels, and of the others."""
     order = np.random.default_rng(resolve_seed(tagger.random_state)).permutation(len(y))
     n_held = round(share * len(y))
     train = order[n_held:].tolist()
-    # A label that is not known cannot be scored.
+    # A token with an unknown label cannot be scored.
     known = {label for i in train for label in y[i]} - {None}
     held: list[int] = []
     for i in order[:n_held].tolist():

@@ -1,4 +1,4 @@
-"""The start of a tagger's fit: where the fit before it ended."""
+"""Warm start of a tagger from the end of the previous fit."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from dualgap.sequence._transitions import WEIGHTED
 
 
 def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
-    """Return where the previous fit ended, in terms of this problem; warn if nothing fits.
+    """Convert the end of the previous fit to this problem; warn if nothing can be reused.
 
-    The dual variables of ``loss="hamming"`` belong to sentences and names of labels, the weights
-    of ``loss="logistic"`` to names of features and labels; all may be at other positions now.
+    The dual variables of ``loss="hamming"`` are matched by sentences and label names, the weights
+    of ``loss="logistic"`` by feature and label names, because positions may have changed.
     """
     point: _core.SequencePoint | None = tagger._point
     if point is None:
@@ -44,7 +44,7 @@ def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
 def _dual_point(
     tagger: Any, problem: Problem, point: _core.SequencePoint
 ) -> _core.SequencePoint | None:
-    """Return the dual variables of sentences that were in the previous fit; others start at 0."""
+    """Return the dual variables of sentences of the previous fit; others start at 0."""
     numbers = class_codes(problem.classes, tagger.classes_).tolist()
     n_before = len(tagger._digests)
     if problem.digests is not None:
@@ -65,7 +65,7 @@ def _warn(reason: str) -> None:
 
 
 def _weights_by_name(tagger: Any, problem: Problem) -> FloatArray | None:
-    """Return the weights of the previous fit as the core orders them, None for other features."""
+    """Return the weights of the previous fit in the core's order; None if features differ."""
     kept = tagger._weights
     columns = _columns(_old_names(tagger), _new_names(problem))
     if columns is None:
@@ -88,7 +88,7 @@ def _weights_by_name(tagger: Any, problem: Problem) -> FloatArray | None:
 
 
 def _old_names(tagger: Any) -> list[str] | tuple[Any, int]:
-    """Names of the columns that the previous fit kept, or the bits of hashes and their number."""
+    """Return the column names of the previous fit, or its number of hash bits and of columns."""
     names = tagger._weights.names
     if names is None or names.bits is not None:
         return (None if names is None else names.bits), int(tagger.n_features_in_)
@@ -102,7 +102,7 @@ def _new_names(problem: Problem) -> list[str] | tuple[Any, int]:
 
 
 def _columns(old: Any, new: Any) -> NDArray[np.intp] | None:
-    """Position of each new column among the old ones, -1 for none; None for other features."""
+    """Return each new column's position among the old ones, or -1; None if features differ."""
     if isinstance(old, list) and isinstance(new, list):
         place = {name: at for at, name in enumerate(old)}
         return np.array([place.get(name, -1) for name in new], dtype=np.intp)
@@ -110,7 +110,7 @@ def _columns(old: Any, new: Any) -> NDArray[np.intp] | None:
 
 
 def _marks(marks: NDArray[np.bool_] | None, n_columns: int) -> NDArray[np.bool_]:
-    """Whether each column has weights for transitions."""
+    """Return whether each column is a transition feature."""
     return np.zeros(n_columns, dtype=bool) if marks is None else marks
 
 
@@ -121,7 +121,7 @@ def _selection(
     *,
     marked: bool,
 ) -> sp.csr_array:
-    """The matrix that takes the rows of old columns to new ones, of columns of one kind."""
+    """Return the matrix that maps rows of old columns to new columns of the same kind."""
     rank = np.where(old_marks == marked, np.cumsum(old_marks == marked) - 1, -1)
     chosen = columns[new_marks == marked]
     places = np.where(chosen >= 0, rank[np.maximum(chosen, 0)], -1) if len(rank) else chosen
@@ -129,13 +129,13 @@ def _selection(
 
 
 def _pick(places: NDArray[np.intp], n_old: int) -> sp.csr_array:
-    """A matrix with a one in each row at its place, and none for -1."""
+    """Return a matrix with a one in each row at the given position, none for -1."""
     rows = np.flatnonzero(places >= 0)
     return sp.csr_array((np.ones(len(rows)), (rows, places[rows])), shape=(len(places), n_old))
 
 
 def _emission_weights(emission: sp.coo_array, problem: Problem) -> FloatArray:
-    """The weights of columns and labels that have one in this problem."""
+    """Return the weights of the (column, label) pairs that have a weight in this problem."""
     n_columns, n_states = emission.shape
     keys = emission.row.astype(np.int64) * n_states + emission.col
     pairs = problem.core.pairs()
@@ -153,7 +153,7 @@ def _emission_weights(emission: sp.coo_array, problem: Problem) -> FloatArray:
 def _link_weights(
     kept: Any, classes: NDArray[np.intp], problem: Problem, *, boundaries: bool
 ) -> FloatArray:
-    """The weights of transitions, and of first and last labels where there are any."""
+    """Return the transition weights, and the weights of first and last labels if there are any."""
     n, n_old = len(classes), kept.n_states
     old = kept.link_weights.reshape(n_old + 2, n_old)
     rows = np.concatenate([classes, [n_old, n_old + 1]])

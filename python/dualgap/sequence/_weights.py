@@ -1,4 +1,4 @@
-"""The weights of a trained tagger without their zeros, and the core's objects made of them."""
+"""Nonzero weights of a trained tagger, and their conversion to objects of the core."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass
 class Names:
-    """The names of columns, as bytes and ends, or the number of bits of their hashes."""
+    """Column names, as concatenated bytes with end positions, or their number of hash bits."""
 
     text: bytes
     ends: list[int]
@@ -26,12 +26,12 @@ class Names:
 
     @classmethod
     def of(cls, vocabulary: _core.Vocabulary, bits: int | None) -> Names:
-        """Take the names out of the core's vocabulary."""
+        """Copy the names from the core's vocabulary."""
         return cls(*vocabulary.text(), bits)
 
     @cached_property
     def vocabulary(self) -> _core.Vocabulary:
-        """The core's vocabulary."""
+        """Return the core's vocabulary."""
         if self.bits is not None:
             return _core.Vocabulary(self.bits)
         return _core.Vocabulary.from_names(self.text, self.ends)
@@ -42,10 +42,9 @@ class Names:
 
 @dataclass
 class Weights:
-    """Weights of a chain: for each column the labels with a weight, transitions, boundaries.
+    """Nonzero weights of a chain: of columns and labels, of transitions, and of boundaries.
 
-    `on_transitions` tells columns whose weights are those of transitions; it is None where there
-    are none of these.
+    `on_transitions` marks columns that are transition features; it is None if there are none.
     """
 
     n_states: int
@@ -60,7 +59,7 @@ class Weights:
 
     @cached_property
     def tagger(self) -> _core.Tagger:
-        """The core's tagger."""
+        """Return the core's tagger with these weights."""
         return _core.Tagger(
             {
                 "n_states": self.n_states,
@@ -79,14 +78,14 @@ class Weights:
         return state
 
     def scaled(self, factor: float) -> Weights:
-        """The weights times a number."""
+        """Return the weights multiplied by a number."""
         scored = ("values", "link_weights", "edge_weights")
         changed = {name: getattr(self, name) * factor for name in scored}
         return replace(self, **changed)
 
     @property
     def emission(self) -> sp.csr_array:
-        """The weights of columns and labels, of shape (n_columns, n_states)."""
+        """Return the weights of columns and labels, of shape (n_columns, n_states)."""
         shape = (len(self.offsets) - 1, self.n_states)
         return sp.csr_array((self.values, self.labels.astype(np.int32), self.offsets), shape=shape)
 
@@ -94,10 +93,10 @@ class Weights:
 def weights_of(
     flat: FloatArray, pairs: Any, links: NDArray[np.uint8], sizes: tuple[int, int, int]
 ) -> Weights:
-    """Take the core's weights apart and leave out zeros.
+    """Split the core's vector of weights into parts, and leave out zeros.
 
-    `pairs` are those of columns and labels that have a weight, None where all have; `sizes` are the
-    numbers of labels, of columns, and of columns whose weights are those of transitions.
+    `pairs` contains the pairs of columns and labels that have a weight, or is None if all have one.
+    `sizes` contains the numbers of labels, of columns, and of transition feature columns.
     """
     n_states, n_columns, n_edge_columns = sizes
     if pairs is None:
@@ -122,7 +121,7 @@ def weights_of(
 
 
 def drop_unused(weights: Weights, vocabulary: _core.Vocabulary) -> Weights:
-    """Leave out the names of columns without a weight, and these columns."""
+    """Remove columns without a weight, and their names."""
     marks = weights.on_transitions
     counts = np.diff(weights.offsets)
     if marks is None:

@@ -1,4 +1,4 @@
-"""Files with a token on each line, in CoNLL's notation."""
+"""Reading of CoNLL files, which have one token per line."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ def read_conll(
     separator: str | None = None,
     encoding: str = "utf-8",
 ) -> Iterator[list[Any]]:
-    r"""Return an iterator over the sentences of a file with a token on each line.
+    r"""Return an iterator over the sentences of a file with one token per line.
 
     An empty line ends a sentence. A line whose first column is ``-DOCSTART-`` ends a sentence and
-    is no token. A byte order mark is skipped, and lines may end with CR LF. Sentences are read on
+    is not a token. A byte order mark is skipped, and lines may end with CR LF. Sentences are read
+    on
     demand, so a file may be larger than memory.
 
     Parameters
     ----------
     source : path or file
-        A path, or an open file of text or of bytes, which is not closed.
+        A path, or an open text or binary file, which is not closed.
     columns : int or sequence of int, optional
-        The column of a token, or several columns; negative numbers count from the last column. By
-        default all columns.
+        The column to return of each token, or several columns; negative numbers count from the last
+        column. By default all columns.
     separator : str, optional
         The character between columns. By default columns are separated by any number of blanks and
         tabs; a no-break space is part of a column.
     encoding : str, default="utf-8"
-        Encoding of the file, if it is not open as text.
+        Encoding of the file, unless it is opened as text.
 
     Returns
     -------
@@ -52,8 +53,8 @@ def read_conll(
     Raises
     ------
     ValueError
-        If a line has another number of columns than those before it, or not the given columns, or
-        the file has another encoding. The message names the file and the line.
+        If the number of columns in a line differs from the lines before, if a line lacks the given
+        columns, or if the encoding is wrong. The message names the file and the line.
     OSError
         If the file cannot be read.
 
@@ -124,13 +125,13 @@ def read_columns(
     separator: str | None = None,
     wanted: int | tuple[int, ...] = (),
 ) -> Iterator[list[list[str]]]:
-    """Yield the tokens of sentences, each a list of all its columns.
+    """Yield the tokens of each sentence; a token is the list of all its columns.
 
     Raises
     ------
     ValueError
-        Naming the line that has another number of columns than those before it, or the columns
-        that no line has.
+        If the number of columns in a line differs from the lines before, or if no line has the
+        given columns. The message names the line or the columns.
     """
     sentence: list[list[str]] = []
     width = 0

@@ -1,4 +1,4 @@
-"""CRFsuite's model files."""
+"""Reading and writing of CRFsuite's model files."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from dualgap.sequence.tagger import SequenceTagger
 __all__ = ["read_crfsuite", "write_crfsuite"]
 
 # Magic bytes, size, type, version; numbers of features (CRFsuite writes 0), labels and attributes;
-# and the places of the features, labels, attributes, and the lists of features of each label and
-# each attribute.
+# then the offsets of the features, the labels, the attributes, the feature lists of the labels, and
+# the feature lists of the attributes.
 _HEADER = struct.Struct("<4sI4s9I")
 _CHUNK = struct.Struct("<4sII")
 _FEATURE = np.dtype([("kind", "<u4"), ("source", "<u4"), ("label", "<u4"), ("weight", "<f8")])
@@ -37,8 +37,8 @@ def read_crfsuite(
 ) -> SequenceTagger:
     """Read a model of CRFsuite (python-crfsuite, sklearn-crfsuite) as a fitted tagger.
 
-    Its predictions equal CRFsuite's. It reads dictionaries of features as python-crfsuite does
-    (``features="crfsuite"``).
+    The predictions are the same as CRFsuite's. The tagger reads dictionaries of features as
+    python-crfsuite does (``features="crfsuite"``).
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ def read_crfsuite(
         The model file.
     loss : {"logistic", "hamming"}, default="logistic"
         "logistic" for models of CRFsuite's ``lbfgs`` and ``l2sgd``, whose scores are probabilities;
-        "hamming" for those of ``ap``, ``pa`` and ``arow``.
+        "hamming" for models of ``ap``, ``pa`` and ``arow``.
 
     Returns
     -------
     SequenceTagger
-        A tagger without the record of a fit.
+        A tagger without the record of a fit (`history_` and the like).
 
     Raises
     ------
@@ -93,7 +93,7 @@ def read_crfsuite(
 
 
 def _weights(features: NDArray[Any], code: NDArray[np.intp], n_columns: int) -> Weights:
-    """Return the weights of a file; `code` has the position of each of its labels in our order."""
+    """Return the weights of a file; `code` maps each of its labels to the position in our order."""
     n = len(code)
     state = features[features["kind"] == _STATE]
     links = features[features["kind"] == _TRANSITION]
@@ -126,16 +126,16 @@ def write_crfsuite(tagger: SequenceTagger, path: str | os.PathLike[str]) -> None
     Parameters
     ----------
     tagger : SequenceTagger
-        A tagger that was fitted to features by name, with ``boundaries=False`` and
-        ``transitions="all"`` or "seen": CRFsuite has no weights for boundaries, no forbidden
-        transitions and no features of transitions.
+        A tagger that was fitted to named features, with ``boundaries=False`` and
+        ``transitions="all"`` or "seen": CRFsuite has no boundary weights, no forbidden transitions
+        and no features of transitions.
     path : str or path
         File to write. An existing file is replaced as a whole.
 
     Raises
     ------
     ValueError
-        If CRFsuite has no counterpart of the tagger; the message names the parameter.
+        If CRFsuite cannot represent the tagger; the message names the parameter.
     OSError
         If the file cannot be written.
     """
@@ -207,9 +207,9 @@ def _padded(part: bytes) -> bytes:
 def _lists(
     tag: bytes, place: int, counts: NDArray[np.int64], numbers: NDArray[Any], n_empty: int = 0
 ) -> bytes:
-    """Lists of the features of each label or attribute, whose numbers are consecutive.
+    """Return the feature lists of all labels or attributes, in order of their numbers.
 
-    CRFsuite reserves two more labels, the beginning and the end, which have no list.
+    CRFsuite reserves two more labels, for the beginning and the end, which have no list.
     """
     head = _CHUNK.size + 4 * (len(counts) + n_empty)
     # Each list begins with its length.

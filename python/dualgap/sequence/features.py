@@ -1,4 +1,4 @@
-"""Features of raw sentences: sets that a model file can name."""
+"""Built-in features of raw sentences, which a model file refers to by name."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["word_features"]
 Expand = Callable[[Any], list[Any]]
 
 _LONGEST_AFFIX = 4
-# Distinct words whose features are kept.
+# Maximum number of distinct words whose features are cached.
 _CACHED_WORDS = 1 << 16
 
 
 class _Word(NamedTuple):
-    """The features of a word, at its own position and at those around it."""
+    """The features of a word, for its own position and for the neighbouring ones."""
 
     own: tuple[str, ...]
     lower: str
@@ -27,16 +27,16 @@ class _Word(NamedTuple):
 
 
 def word_features(sentence: Sequence[str | Sequence[str]]) -> list[list[str]]:
-    """Return the features of each token of a sentence of words: those of ``features="words"``.
+    """Return the features of each token of a sentence, as used by ``features="words"``.
 
     A token's features are its word in lower case, its shape, prefixes and suffixes of up to four
     characters, the words up to two tokens away, the shapes next to it, and pairs of neighbouring
-    words. Further columns, such as parts of speech, count up to two tokens away, and in pairs.
+    words. Further columns, such as parts of speech, give features up to two tokens away, and pairs.
 
     Parameters
     ----------
     sentence : sequence of str, or of sequences of str
-        The words, or for each token its word and further columns.
+        The words, or a word and further columns for each token.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def _column_features(rows: Sequence[Sequence[str]], t: int) -> list[str]:
 
 
 def crfsuite_features(sentence: Iterable[Any]) -> list[Any]:
-    """Name the features of dictionaries as python-crfsuite does: ``name:value``."""
+    """Name the features in dictionaries as python-crfsuite does: ``name:value``."""
     return [
         _flat(token, "", {}) if isinstance(token, Mapping) else list(token) for token in sentence
     ]
@@ -145,7 +145,7 @@ _SETS: dict[str, Expand] = {"words": word_features, "crfsuite": crfsuite_feature
 
 
 def expander(features: Any) -> Expand | None:
-    """Return the function that computes the features of a sentence; None if sentences have them.
+    """Return the function that computes a sentence's features; None if they are given.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def expander(features: Any) -> Expand | None:
 
 
 def transition_prefixes(features: Any) -> list[str] | None:
-    """Return the prefix of the features of transitions, if templates make any."""
+    """Return the prefixes of transition features, if there are templates for them."""
     if isinstance(features, list | tuple) and _templates(features).on_transitions:
         return ["B"]
     return None
@@ -182,12 +182,12 @@ def _templates(lines: Sequence[Any]) -> Templates:
 
 
 def featured(sentences: Any, features: Any, lengths: Any = None) -> Any:
-    """Return sentences of features, computed as `features` says.
+    """Return sentences of features, computed as the parameter `features` specifies.
 
     Raises
     ------
     ValueError
-        For a matrix where features are computed.
+        If `sentences` is a matrix although features are to be computed.
     """
     expand = expander(features)
     if expand is None:

@@ -1,4 +1,4 @@
-"""Scores of the labels of sentences."""
+"""Chunk-level and token-level metrics for taggers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["chunk_f1"]
 def chunk_f1(
     y_true: Iterable[Sequence[str]], y_pred: Iterable[Sequence[str]], **options: Any
 ) -> float:
-    """F1 of the chunks that labels like "B-NP", "I-NP" and "O" delimit, by the package seqeval.
+    """F1 of the chunks marked by labels such as "B-NP", "I-NP" and "O", computed by seqeval.
 
     Parameters
     ----------
     y_true, y_pred : iterables of sequences of str
-        Right and predicted labels of each sentence.
+        True and predicted labels of each sentence.
     **options
         Passed on to `seqeval.metrics.f1_score`: ``average``, ``mode="strict"``, ``scheme``.
 
     Returns
     -------
     float
-        Between 0 and 1; a chunk counts if its kind, its beginning and its end are right.
+        Between 0 and 1; a chunk is right if its kind, its beginning and its end are right.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def chunk_f1(
 
 
 def label_score(y_true: Sequence[Sequence[Any]], y_pred: Sequence[Sequence[Any]]) -> float:
-    """F1 of the chunks if the labels are those of a scheme of chunks, else the share of tokens."""
+    """Chunk F1 if the labels follow a chunk scheme, else the share of tokens that are right."""
     if _are_chunks({label for labels in y_true for label in labels}):
         pairs = [(chunks_of(a), chunks_of(b)) for a, b in zip(y_true, y_pred, strict=True)]
         size = sum(len(a) + len(b) for a, b in pairs)
@@ -49,7 +49,7 @@ def label_score(y_true: Sequence[Sequence[Any]], y_pred: Sequence[Sequence[Any]]
 
 
 def _are_chunks(labels: set[Any]) -> bool:
-    """Whether labels are "O", or a prefix of BIO or BIOES and a kind; one has a kind."""
+    """Whether all labels are "O" or a BIO or BIOES prefix and a kind, and one has a kind."""
     parts = [str(label).partition("-") for label in labels]
     return any(kind for _, _, kind in parts) and all(
         prefix == "O" if not kind else prefix in {"B", "I", "E", "L", "S", "U"}
@@ -58,7 +58,7 @@ def _are_chunks(labels: set[Any]) -> bool:
 
 
 def chunks_of(labels: Sequence[Any]) -> set[tuple[int, int, str]]:
-    """Beginning, end and kind of each chunk, as conlleval counts them."""
+    """Return the beginning, end and kind of each chunk, as conlleval counts them."""
     found, start, kind, is_open = set(), 0, "", False
     for t, label in enumerate([*labels, "O"]):
         prefix, _, own = str(label).partition("-")

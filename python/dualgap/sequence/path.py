@@ -18,19 +18,19 @@ __all__ = ["TaggerPiece"]
 
 @dataclass(frozen=True, eq=False)
 class TaggerPiece:
-    """An interval of C on which one tagger, its weights scaled with C, is certified.
+    """An interval of C on which one tagger, with weights scaled with C, is certified.
 
     Attributes
     ----------
     C_min, C_max : float
         The interval.
     duality_gap : float
-        No tagger of the interval is farther from its optimum, in units of `SequenceTagger`'s
-        objective.
+        Largest distance from the optimum in the interval, in units of the objective of
+        `SequenceTagger`.
     relative_gap : float
-        The same in units of the tagger's own objective.
+        The gap relative to the objective of the tagger.
     n_iter : int
-        Passes that it took.
+        Number of passes.
     """
 
     C_min: float
@@ -43,7 +43,8 @@ class TaggerPiece:
     def tagger(self, C: float) -> Any:
         """Return the certified `SequenceTagger` for a C of the interval.
 
-        All of them predict the same labels; probabilities grow more decided with C.
+        All taggers of the interval predict the same labels; larger C gives more extreme
+        probabilities.
 
         Raises
         ------
@@ -56,7 +57,7 @@ class TaggerPiece:
         return tagger
 
     def predict(self, X: Sentences, *, lengths: ArrayLike | None = None) -> Any:
-        """Return the best labels, as `SequenceTagger.predict`, the same for each C."""
+        """Return the best labels, as `SequenceTagger.predict`; they do not depend on C."""
         return self._tagger.predict(X, lengths=lengths)
 
     def score(
@@ -77,7 +78,7 @@ def tagger_pieces(
     largest: float,
     fitted: Callable[[FloatArray], Any],
 ) -> list[TaggerPiece]:
-    """Return the core's pieces, given in lambda from `largest` down, as intervals of C."""
+    """Return the pieces of the core, in lambda from `largest` down, as intervals of C."""
     return [
         TaggerPiece(start, end, gap, relative, n_iter, fitted(weights))
         for start, end, weights, gap, relative, n_iter in intervals(pieces, interval, largest)

@@ -1,4 +1,4 @@
-"""Schemes of chunks: labels that break their rules, and their repair."""
+"""Chunk schemes (BIO, BIOES): detection and repair of labels that violate them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def label_parts(label: Any, scheme: str) -> tuple[str, str]:
     Raises
     ------
     ValueError
-        If it is no label of the scheme.
+        If the label does not belong to the scheme.
     """
     prefix, _, kind = str(label).partition("-")
     if len(prefix) != 1 or prefix not in PREFIXES[scheme] or (prefix == "O") != (kind == ""):
@@ -35,11 +35,11 @@ def label_parts(label: Any, scheme: str) -> tuple[str, str]:
 
 
 def repair_labels(y: Iterable[Sequence[str]], scheme: str = "bio") -> list[list[str]]:
-    """Return the labels of sentences with the same chunks in a scheme's notation.
+    """Rewrite the labels of sentences in a scheme's notation, with the same chunks.
 
-    Chunks are those that conlleval counts: an I without a chunk before it that it could continue
-    begins one. So IOB1, where B occurs only between chunks of one kind, becomes BIO, and labels
-    that obey the scheme stay as they are.
+    Chunks are counted as by conlleval: an I that does not continue a chunk begins one. So IOB1,
+    where B occurs only between chunks of one kind, becomes BIO, and labels that obey the scheme do
+    not change.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def repair_labels(y: Iterable[Sequence[str]], scheme: str = "bio") -> list[list[
     Raises
     ------
     ValueError
-        If a label is not of the scheme.
+        If a label does not belong to the scheme.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def repair_labels(y: Iterable[Sequence[str]], scheme: str = "bio") -> list[list[
 
 def _repaired(labels: list[Any], scheme: str, ends: str) -> list[Any]:
     if None in labels:
-        # Unknown labels may belong to any chunk.
+        # An unknown label (None) may belong to any chunk.
         return labels
     found = ["O"] * len(labels)
     for start, end, kind in chunks_of(labels):
@@ -82,14 +82,14 @@ def _repaired(labels: list[Any], scheme: str, ends: str) -> list[Any]:
         found[start:end] = [f"{prefix}-{kind}" for prefix in prefixes]
     same = {"L": "E", "U": "S"}
     both = zip(labels, found, strict=True)
-    # Labels that mean the same remain as they were written.
+    # Labels with the same meaning keep their spelling.
     return [
         a if same.get(a[0], a[0]) + a[1:] == same.get(b[0], b[0]) + b[1:] else b for a, b in both
     ]
 
 
 def is_iob1(y: Iterable[Sequence[Any]]) -> bool:
-    """Whether each B comes after a chunk of its kind, as in IOB1."""
+    """Whether each B follows a chunk of the same kind, as in IOB1."""
     for labels in y:
         for before, label in pairwise(["O", *map(str, labels)]):
             if label[:2] == "B-" and before[2:] != label[2:]:
@@ -102,7 +102,7 @@ Given = tuple[Any, Any, Any, Any, Any]
 
 
 def apply_rule(rule: str, scheme: str, given: Given) -> Given:
-    """Repair labels that the scheme forbids, or leave their sentences out."""
+    """Repair labels that the scheme forbids, or drop their sentences."""
     X, y, sample_weight, token_weight, lengths = given
     labels = _split(y, lengths)
     repaired = repair_labels(labels, scheme)
@@ -136,14 +136,14 @@ def _split(y: Any, lengths: Any) -> list[list[Any]]:
 
 
 def _sentences(X: Iterable[Any], keep: NDArray[np.bool_]) -> Any:
-    """Leave sentences out; those without labels stay, and are reported later."""
+    """Drop sentences; those without labels are kept, and a later check reports them."""
     if isinstance(X, Iterator):
         return compress(X, chain(keep.tolist(), repeat(True)))
     return list(compress(X, chain(keep.tolist(), repeat(True))))
 
 
 def _part(values: Any, keep: NDArray[np.bool_]) -> Any:
-    """Leave entries out; a wrong number of them is reported later."""
+    """Drop entries; a later check reports a wrong number of entries."""
     if values is None:
         return None
     entries = listed(values, "weights")

@@ -1,4 +1,4 @@
-"""Taggers: a label for each token of a sentence."""
+"""Linear-chain taggers, which predict a label for each token of a sentence."""
 
 from __future__ import annotations
 
@@ -52,83 +52,84 @@ __all__ = ["SequenceTagger"]
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class SequenceTagger(TrainedChain):
-    """A linear chain for sentences: structured SVM or conditional random field.
+    """A linear chain for sentences: structured SVM or conditional random field (CRF).
 
     The score of labels y of a sentence is ``sum_t <W[:, y_t], x_t> + sum_t T[y_{t-1}, y_t] +
-    start[y_0] + end[y_last]``; the best ones are found exactly. Training minimises
-    ``1/2 ||w||^2 + C * sum_i loss_i(w)`` over the sentences, divided by C times their number, with
-    a duality gap (Lacoste-Julien et al., ICML 2013; Le Priol et al., UAI 2018).
+    start[y_0] + end[y_last]``; decoding is exact. Training minimises ``1/2 ||w||^2 + C * sum_i
+    loss_i(w)`` over the sentences, divided by C times their number, and reports a duality gap
+    (Lacoste-Julien et al., ICML 2013; Le Priol et al., UAI 2018).
 
     Parameters
     ----------
     loss : {"hamming", "logistic"}, default="hamming"
-        "hamming": the structured hinge loss of the number of wrong labels. "logistic": a
-        conditional random field, which gives probabilities.
+        "hamming": the structured hinge loss for the number of wrong labels. "logistic": the loss of
+        a conditional random field, which gives probabilities.
     C : float or "validation", optional
         Weight of the loss; by default 0.3 with "hamming" and 3 with "logistic". CRFsuite's ``c2``
         is ``1 / (2 * C)`` for ``loss="logistic"``. "validation" holds out 15 % of the sentences,
-        tries increasing values on the others, and fits all sentences with the one that scores
-        best: by F1 of chunks if the labels are those of a scheme such as BIO, else by tokens.
+        tries increasing values of C on the others, and fits all sentences with the C that scores
+        best: by chunk F1 if the labels follow a scheme such as BIO, else by the share of right
+        labels.
     penalty : {"l2", "l1", "elastic-net"}, default="l2"
-        What keeps weights small: ``1/2 ||w||^2``; ``||w||_1``, which makes most weights 0, so that
-        models are small; or ``l1_ratio * ||w||_1 + (1 - l1_ratio)/2 * ||w||^2``. CRFsuite's ``c1``
-        is ``l1_ratio / C``, and ``c2`` is ``(1 - l1_ratio) / (2 * C)``. Only "l2" with "hamming".
+        The regulariser: ``1/2 ||w||^2``; ``||w||_1``, which makes most weights 0 and the model
+        small; or ``l1_ratio * ||w||_1 + (1 - l1_ratio)/2 * ||w||^2``. CRFsuite's ``c1`` is
+        ``l1_ratio / C``, and ``c2`` is ``(1 - l1_ratio) / (2 * C)``. "hamming" requires "l2".
     l1_ratio : float, default=0.5
-        The share of the L1 norm in ``penalty="elastic-net"``, from 0 to 1.
+        Share of the L1 norm in ``penalty="elastic-net"``, from 0 to 1.
     features : {"words", "crfsuite"} or list of str, optional
-        How features are computed from raw sentences, at training and at prediction; by default the
-        sentences consist of features. "words": sentences are lists of words, or of tuples of a word
-        and further columns (see `word_features`); a list: templates in CRF++'s notation, such as
-        "U01:%x[-1,0]", for the same sentences; "crfsuite": features whose dictionaries mean what
-        they mean to python-crfsuite ("name:value").
+        How features are computed from raw sentences, in training and prediction. By default there
+        is no computation: sentences consist of features. "words": sentences are lists of words, or
+        of tuples of a word and further columns (see `word_features`). A list: templates in CRF++'s
+        notation, such as "U01:%x[-1,0]", for the same sentences. "crfsuite": dictionaries of
+        features, read as python-crfsuite reads them ("name:value").
     transitions : str, mask or pairs of labels, default="all"
-        Which labels may follow each other. "all"; "seen": all, but only those that occur in
-        training have a weight (CRFsuite's default); "bio" or "bioes": what these schemes of chunks
-        allow, "bioes" with "L" and "U" as other names of "E" and "S"; a boolean array of shape
+        Which labels may follow each other. "all"; "seen": like "all", but only transitions seen in
+        training get a weight (CRFsuite's default); "bio" or "bioes": only transitions that the
+        scheme allows ("bioes" accepts "L" and "U" for "E" and "S"); a boolean array of shape
         (n_classes, n_classes) for the sorted classes; or a set of allowed (from, to) pairs.
         Forbidden transitions are never predicted.
     invalid : {"raise", "repair", "drop"}, default="raise"
-        The treatment of training sentences whose labels "bio" or "bioes" forbids: raise an error
+        What to do with training sentences whose labels "bio" or "bioes" forbids: raise an error
         that shows the first ones, repair the labels (see `repair_labels`; IOB1 becomes BIO), or
-        leave the sentences out.
+        drop the sentences.
     boundaries : bool, default=True
-        Whether there are weights for the first and the last label of a sentence.
+        Whether the first and the last label of a sentence have extra weights.
     pairs : {"all", "seen"}, optional
         Which pairs of a feature and a label have a weight: all, or those that occur together in
         training, as in CRFsuite. "all", the default with "hamming", scores a little better; "seen",
-        the default with "logistic", makes smaller models and takes less time and memory.
+        the default with "logistic", gives smaller models and needs less time and memory.
     transition_features : sequence of str or of int, optional
-        Features of transitions, with a weight for each pair of labels that follow each other: those
-        whose names begin with one of these strings, or columns of a matrix. They have no other
-        weights.
+        Features of transitions, with a weight for each pair of adjacent labels: the features whose
+        names begin with one of these strings, or the given columns of a matrix. They have no
+        weights for single labels.
     min_count : int, default=1
-        Minimum number of tokens that a feature must occur in. Only for features by name.
+        Minimum number of tokens in which a feature must occur. Only for named features.
     hash_bits : int, optional
-        Number of bits, at most 30, of the hash of a feature's name that is its column. The model
-        keeps no names (the hashing trick).
+        Number of bits, at most 30, of a hash of the feature name, which replaces the name as the
+        column index (the hashing trick). The model then stores no names.
     class_weight : dict, optional
-        What an error costs at a token of each label; 1 for labels that are not in it. With
-        ``loss="logistic"`` the factor by which the probability of a wrong label counts in the loss
+        Cost of an error at a token of each label; 1 for labels that are not listed. With
+        ``loss="logistic"`` it is the factor on the probability of a wrong label in the loss
         (softmax-margin; Gimpel and Smith, NAACL 2010).
     sampling : {"permutation", "uniform", "gap"}, default="permutation"
-        Which sentences a pass visits: each once, or drawn, uniformly or in proportion to their
-        duality gaps. Of "hamming" only.
+        The sentences that a pass visits: each one once, or sentences drawn uniformly or in
+        proportion to their duality gaps. Only for "hamming".
     tol : float, optional
-        Duality gap to stop at, relative to the objective. By default 0.2 with "hamming". With
-        "logistic" a fit by default ends at a gap of 0.1, or once five passes together lower the
-        objective by less than 2.5 %, where scores on held-out sentences no longer rise; if `tol` is
-        given, the gap alone counts.
+        Duality gap at which the fit ends, relative to the objective; 0.2 by default with "hamming".
+        By default, a fit with "logistic" ends at a gap of 0.1, or once five consecutive passes
+        lower the objective by less than 2.5 % in total, when held-out scores no longer improve. If
+        `tol` is given, only the gap counts.
     max_iter : int, default=1000
         Maximum number of passes over the sentences.
     warm_start : bool, default=False
-        Whether a fit begins where the one before ended, with more, fewer or other sentences,
-        features and labels. "hamming" takes over the dual variables of sentences with the same
-        features and labels, or of sentences of the same lengths in the same order if it knows none;
-        other sentences start at zero, and the certificate covers all of them. "logistic" takes over
-        the weights of features and labels by their names. A fit that cannot do so starts from zero,
-        with a warning. Pickles do not contain the state that this needs.
+        Whether a fit continues the previous one, possibly with more, fewer or other sentences,
+        features and labels. "hamming" reuses the dual variables of sentences with the same features
+        and labels. If there are none, it reuses those of sentences with the same lengths in the
+        same order. Other sentences start at zero, and the certificate covers all of them.
+        "logistic" reuses the weights of features and labels with the same names. A fit that cannot
+        continue starts from zero, with a warning. Pickles do not contain the state for this.
     n_jobs, random_state, verbose, callback
-        As in `MulticlassSVC`: threads (all cores by default), the seed, progress on stderr, and
+        As in `MulticlassSVC`: threads (all cores by default), seed, progress on stderr, and
         ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
 
     Attributes
@@ -136,38 +137,38 @@ class SequenceTagger(TrainedChain):
     C_ : float
         The C of the fit.
     validation_curve_ : dict of ndarray, or None
-        With ``C="validation"``: "C", the values that were tried, and "score" on the held-out
+        With ``C="validation"``: "C", the values tried, and "score", their scores on the held-out
         sentences.
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
     n_features_in_ : int
         Number of columns in training.
     transition_ : LabelledTable
-        The weights of transitions, ``transition_["B", "I"]``; -inf where forbidden.
+        Transition weights, ``transition_["B", "I"]``; -inf for forbidden transitions.
     notes_ : dict
-        Empty; what you put into it, if JSON can hold it, is saved with the model.
+        A dict for your own notes, empty after a fit; JSON values in it are saved with the model.
     objective_, dual_objective_, duality_gap_, relative_gap_, converged_, certificate_, n_iter_, \
 history_, null_objective_
-        The record of the fit, as for all certified estimators.
+        As for all certified estimators, such as `MulticlassSVC`.
 
     Notes
     -----
-    Sentences are lists of tokens, and a token is a list of feature names, or a dictionary from
-    names to strings ("name=value", weight 1), truth values or numbers (weights), or nested ones,
-    whose names come behind "name:"; a sentence may as well be a matrix with a row for each token,
-    dense or CSR; or all of them may be one matrix whose sentences have the given `lengths`.
-    Predictions ignore features that did not occur in training.
+    Sentences are lists of tokens. A token is a list of feature names, or a dictionary from names to
+    strings ("name=value", weight 1), booleans or numbers (weights), or nested dictionaries, whose
+    names get the prefix "name:". A sentence may also be a matrix with a row for each token, dense
+    or CSR. All sentences may also be one matrix, split by the given `lengths`. Predictions ignore
+    features that did not occur in training.
 
-    For scikit-learn's model selection this is an estimator as any other:
+    It works with scikit-learn's model selection:
     ``GridSearchCV(SequenceTagger(), {"C": [0.03, 0.1, 0.3]}).fit(X, y)`` with lists of sentences.
 
-    Time: a token takes up to m**2 steps for m labels in each pass, whatever `transitions` is. With
-    hundreds of labels "hamming" skips the rows of transitions that cannot hold a maximum. An
-    interrupt takes effect within a sentence.
+    Time: in each pass, a token takes up to m**2 steps for m labels, for any `transitions`. With
+    hundreds of labels "hamming" skips the rows of transitions that cannot contain a maximum. An
+    interrupt takes effect even within a sentence.
 
-    Memory: the sentences as numbers, twelve bytes a feature of a token; with "hamming" five vectors
-    of weights and for each sentence the labels that have weight; with "logistic" some 15 vectors of
-    weights, fewer if they are long.
+    Memory: 12 bytes per token feature; in addition, "hamming" keeps five weight vectors and, for
+    each sentence, the labels that have weight; "logistic" keeps about 15 weight vectors, fewer if
+    they are long.
 
     Examples
     --------
@@ -199,7 +200,7 @@ history_, null_objective_
     validation_curve_: dict[str, FloatArray] | None = field(init=False)
     notes_: dict[str, Any] = field(init=False)
 
-    # The point at which a fit with warm_start ended.
+    # The point at which the previous fit with warm_start ended.
     _point: Any = field(init=False, default=None)
     _digests: Any = field(init=False, default=None)
 
@@ -223,23 +224,23 @@ history_, null_objective_
         Parameters
         ----------
         X : iterable of sentences, or matrix
-            Sentences of features by name, matrices with a row for each token, or one matrix.
+            Sentences of named features, matrices with a row for each token, or one matrix.
         y : iterable of sequences of labels
-            The labels of each sentence; of one matrix with `lengths`, one label for each row. None
-            is a label that is not known: "logistic" maximises the probability of the known ones,
-            and "hamming" completes them by the best others, fits, and repeats this. Neither problem
-            is convex, so there is no certificate: `certificate_` says so. With "logistic",
-            `dual_objective_` is NaN; with "hamming" it belongs to the last completed labels.
+            The labels of each sentence; for one matrix with `lengths`, one label for each row. None
+            marks an unknown label: "logistic" maximises the probability of the known ones, and
+            "hamming" alternately completes them by the best labels and fits. Neither problem is
+            convex, so there is no certificate, which `certificate_` states. With "logistic",
+            `dual_objective_` is NaN; with "hamming" it is a bound for the last completed labels.
         sample_weight : array-like of shape (n_sentences,), optional
             Weight of each sentence's loss.
         token_weight : sequence of sequences of float, optional
-            What an error costs at each token, shaped as `y`; see `class_weight`.
+            Cost of an error at each token, with the shape of `y`; see `class_weight`.
         lengths : array-like of int, optional
-            Numbers of rows of the sentences where X is one matrix.
+            Number of rows of each sentence, if X is one matrix.
         validation : float or tuple (X, y), optional
             Held-out sentences, or the share of the sentences to hold out. The fit ends once their
-            score no longer rises (F1 of chunks, or the share of right tokens), and keeps the best
-            model; ``history_["validation_score"]`` has the scores.
+            score (chunk F1, or the share of right tokens) no longer improves, and returns the best
+            model; ``history_["validation_score"]`` holds the scores.
 
         Returns
         -------
@@ -268,7 +269,7 @@ history_, null_objective_
         warm = self.warm_start and not problem.is_partial
         start = starting_point(self, problem) if warm else None
         own = (X, y, sample_weight)
-        # Sentences that can be read only once are gone by now.
+        # Sentences that can be read only once have been consumed by now.
         again = all(each is None or hasattr(each, "__len__") for each in own)
         data = own if again else (None, None, None)
         settings = self._settings(weights, len(problem))
@@ -290,7 +291,7 @@ history_, null_objective_
         *,
         token_weight: Any = None,
     ) -> Iterator[Self]:
-        """Fit one C after the other, each from where the one before ended, and yield each fit.
+        """Fit each C in turn, starting from the previous fit, and yield each fit.
 
         Sets `C`. The sentences are read once.
 
@@ -339,9 +340,9 @@ history_, null_objective_
     ) -> list[TaggerPiece]:
         """Cover an interval of C with taggers whose gap is at most `tol` everywhere on it.
 
-        Solves at the small end to half of `tol`, finds how far the solution, scaled with C, stays
-        within `tol` (its gap is convex in C), and goes on from there. Nothing is stored on the
-        estimator; `C` and `warm_start` are not used.
+        Solves at the lower end to half of `tol`, finds the largest C up to which the solution,
+        scaled with C, stays within `tol` (its gap is convex in C), and continues from there. The
+        estimator does not change; `C` and `warm_start` are not used.
 
         Parameters
         ----------
@@ -355,9 +356,9 @@ history_, null_objective_
         Returns
         -------
         list of TaggerPiece
-            By increasing C; each begins where the one before it ends, and predicts. A piece that
-            did not get to `tol` within `max_iter` passes says so in its ``relative_gap``, and there
-            is a warning. A path that the callback stops ends early.
+            Pieces in increasing order of C, without gaps between them; each can predict. If a piece
+            does not reach `tol` within `max_iter` passes, its ``relative_gap`` exceeds `tol`, and
+            there is a warning. A path that the callback stops ends early.
 
         Raises
         ------
@@ -441,7 +442,7 @@ history_, null_objective_
         refuse_unused(self, unused, f'loss="{self.loss}"')
 
     def _valid(self, given: Given) -> Given:
-        """Apply the rule for sentences whose labels the scheme forbids."""
+        """Apply `invalid` to sentences whose labels the scheme forbids."""
         if self.invalid == "raise":
             return given
         return apply_rule(self.invalid, self.transitions, given)

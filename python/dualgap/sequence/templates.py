@@ -48,7 +48,7 @@ class Templates:
         Raises
         ------
         ValueError
-            Naming the line that is no template.
+            If a line is not a template; the message names the line.
         """
         kept, width = [], 0
         for number, line in enumerate(lines, start=1):
@@ -66,7 +66,7 @@ class Templates:
 
     @property
     def on_transitions(self) -> bool:
-        """Whether any template is one of two labels."""
+        """Whether any template is for two adjacent labels."""
         return any(line[0] == "B" for line in self.lines)
 
     def expand(self, sentence: Sequence[Token]) -> list[list[str]]:
@@ -75,7 +75,7 @@ class Templates:
         Raises
         ------
         ValueError
-            If a token has fewer columns than the templates name.
+            If a token has fewer columns than the templates use.
         """
         rows = [(token,) if isinstance(token, str) else token for token in sentence]
         width = min(map(len, rows), default=self.n_columns)

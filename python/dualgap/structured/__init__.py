@@ -1,4 +1,4 @@
-"""Structured support vector machines, trained to a duality gap of your choice."""
+"""Structured support vector machines, trained to a given duality gap."""
 
 from dualgap.structured.chain import ChainModel
 from dualgap.structured.cv import StructuredCV

@@ -56,7 +56,7 @@ def count_examples(X: Any, y: Any) -> int:
 class Stacked:
     """The concatenated rows of all examples, and the offset of each example.
 
-    Made once for each call; nothing behind it checks or copies the rows again before the core does.
+    Created once per call; rows are not checked or copied again until the core does so.
     """
 
     rows: Any
@@ -149,7 +149,7 @@ def count_wrong(
     classes: NDArray[Any],
     found: NDArray[np.uint32],
 ) -> FloatArray:
-    """Return the number of labels of each example that differ from the predicted classes."""
+    """Return the number of wrongly predicted labels of each example."""
     sums = np.cumsum(np.concatenate([[0.0], class_codes(classes, labels) != found]))
     return np.diff(sums[offsets])
 

@@ -1,4 +1,4 @@
-"""Structured models written in Python, in the form of the core."""
+"""Adapts structured models written in Python to the interface of the core."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class PythonOracle:
     def doubt(self, weights: FloatArray) -> str | None:
         """Return a reason why the certificate may be wrong, or None.
 
-        On the first examples, loss-augmented decoding is compared with plain decoding, and whatever
-        either raises is such a reason: the fit is done, and not lost with it.
+        Loss-augmented decoding is compared with plain decoding on the first examples. An exception
+        in either is returned as a reason, so that the finished fit is not lost.
         """
         try:
             return self._missed(weights)
@@ -83,7 +83,7 @@ class PythonOracle:
         return None
 
     def _check_decoded(self, name: str, index: int, y: Any) -> None:
-        """Raise a ValueError for None, the result of a missing return, unless None is a label."""
+        """Raise a ValueError for None (from a missing ``return``), unless None is a label."""
         if y is None and not any(label is None for label in self.y):
             msg = f"model: {name} returned None for example {index}; it must return a label"
             raise ValueError(msg)
@@ -98,7 +98,7 @@ class PythonOracle:
         margin = loss + float(features @ weights)
         scale = 1.0 + loss + float(np.abs(features) @ np.abs(weights))
         if margin < 0.0 and not self.exact:
-            # The true label is known, and scores higher.
+            # The true label is known, and has a higher score.
             return np.zeros_like(features), 0.0
         if margin < -1e-9 * scale:
             msg = (

@@ -1,4 +1,4 @@
-"""Predictions and scores with given weights, for fitted estimators and pieces of a path."""
+"""Predictions and scores of given weights, for fitted estimators and pieces of a path."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Predictor:
     def score(
         self, X: Examples, y: Examples, coef: FloatArray, sample_weight: ArrayLike | None
     ) -> float:
-        """One minus the loss of the predictions, as a share of the largest possible loss."""
+        """Return one minus the ratio of the predictions' loss to the largest possible loss."""
         if self.coding is not None:
             X, y = numpy_examples("X", X), numpy_examples("y", y)
         weights = example_weights(sample_weight, count_examples(X, y))

@@ -24,7 +24,7 @@ __all__ = ["ChainModel"]
 class ChainModel(BuiltinModel):
     """Sequences whose neighbouring labels interact (letters of a word, tags of a sentence).
 
-    An example is an array of shape (length, n_features), a row for each position, dense or CSR; its
+    An example is an array of shape (length, n_features), one row per position, dense or CSR; its
     label is a sequence of `length` classes of any kind. Lengths may differ and may be 0. The score
     of a label is ``sum_t <node[:, y_t], x_t> + sum_t transition[y_{t-1}, y_t]``, decoded by the
     Viterbi algorithm.
@@ -32,8 +32,8 @@ class ChainModel(BuiltinModel):
     Parameters
     ----------
     boundaries : bool, default=False
-        Whether there are weights for the class of the first and of the last position
-        (``start[y_0] + end[y_last]``).
+        Whether the classes of the first and of the last position have extra weights (``start[y_0] +
+        end[y_last]``).
     loss : {"hamming", "mean-hamming"}, default="hamming"
         Number of wrong positions, or their share.
     """
@@ -46,7 +46,7 @@ class ChainModel(BuiltinModel):
         return stack(X)
 
     def learn(self, X: Stacked, y: Any) -> Coding:
-        """Read the classes and the number of features off the training data."""
+        """Read the classes and the number of features from the training data."""
         found, _ = sorted_classes("y", flatten_labels(y, X.offsets))
         if len(found) == 0:
             msg = "y: there is no position in any sequence"
@@ -68,7 +68,7 @@ class ChainCoding(Coding):
         return [np.zeros((1, self.n_features))]
 
     def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
-        """Hand sequences to the core."""
+        """Pass sequences to the core."""
         return _core.StructuredModel.chain(
             core_rows(X.rows),
             X.offsets,
@@ -92,7 +92,7 @@ class ChainCoding(Coding):
         return named
 
     def losses(self, X: Stacked, y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
-        """Return how many classes are wrong; what did not occur in training always is."""
+        """Return the number of wrong classes; a class that is not in training counts as wrong."""
         offsets, codes = self.core(X, None).decode(coef, n_threads)
         wrong = count_wrong(flatten_labels(y, offsets), offsets, self.classes, codes)
         return wrong if self.model.loss == "hamming" else wrong / np.maximum(np.diff(offsets), 1)

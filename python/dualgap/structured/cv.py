@@ -1,4 +1,4 @@
-"""The choice of C for structured models and taggers by cross-validation."""
+"""Choice of C for structured models and taggers by cross-validation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["StructuredCV"]
 
 
 class Certified(Protocol):
-    """An estimator with a parameter C that fits one model after the other."""
+    """An estimator with a parameter C that can fit a series of models."""
 
     objective_: float
     dual_objective_: float
@@ -41,7 +41,7 @@ class Certified(Protocol):
     converged_: bool
 
     def fits(self, X: Any, y: Any, Cs: FloatArray, sample_weight: Any) -> Iterator[Self]:
-        """Yield the estimator, fitted for each C."""
+        """Yield the estimator after each fit, one per C."""
 
     def predict(self, X: Any) -> Any:
         """Return labels."""
@@ -53,16 +53,16 @@ _COLUMNS = ("objective", "dual_objective", "relative_gap", "n_iter", "converged"
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """C of a `StructuredSVM` or a `SequenceTagger` by cross-validation.
+    """Choose C of a `StructuredSVM` or a `SequenceTagger` by cross-validation.
 
-    In each fold C grows from fit to fit, each fit starts at the end of the previous one, and each
-    reports its duality gap. Scores have no bounds as in `MulticlassSVCCV`: these would require, for
-    each part of a label, the best label that differs there.
+    In each fold, C increases from fit to fit, each fit starts at the end of the previous one, and
+    each reports its duality gap. Scores have no bounds, unlike in `MulticlassSVCCV`: bounds would
+    require, for each part of a label, the best label that differs in this part.
 
     Parameters
     ----------
     estimator : StructuredSVM or SequenceTagger
-        Estimator with all parameters but C.
+        Estimator with all parameters except C.
     Cs : int or array-like of float, default=13
         Values of C, or the number of values from 1e-3 to 1e3, evenly spaced on a logarithmic scale.
     cv : int, splitter or iterable, optional
@@ -143,7 +143,7 @@ class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: 
         Parameters
         ----------
         X, y : sequences of length n_examples
-            Examples and their labels, as the estimator takes them.
+            Examples and their labels, in the form that the estimator requires.
         sample_weight : array-like of shape (n_examples,), optional
             Weight of each example's loss; scores are not weighted.
 
@@ -187,7 +187,7 @@ class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: 
             check_positive("cv_tol", self.cv_tol, zero=True)
 
     def _changed(self) -> dict[str, Any]:
-        """Return the estimator's parameters that this search sets."""
+        """Return the parameters of the estimator that this search overrides."""
         changed: dict[str, Any] = {}
         if self.n_jobs is not None:
             changed["n_jobs"] = resolve_threads(self.n_jobs)
@@ -204,7 +204,7 @@ class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: 
         changed: dict[str, Any],
         callback: Callback | None,
     ) -> dict[str, list[list[Any]]]:
-        """Fit and score each fold and C; return a list for each fold in each column."""
+        """Fit and score each fold and C; return a dict of columns, each with one list per fold."""
         X, y, weights = data
         results: dict[str, list[list[Any]]] = {name: [] for name in ("score", *_COLUMNS)}
         n_fits, start = 0, time.monotonic()
@@ -216,7 +216,7 @@ class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: 
             if self.cv_tol is not None:
                 model.set_params(tol=self.cv_tol)
             if model.verbose is None:
-                # The search has its own bar.
+                # The search shows its own progress bar.
                 model.set_params(verbose=0)
             for fitted in model.fits([X[i] for i in train], [y[i] for i in train], Cs, own):
                 row["score"].append(float(scorer(fitted, *held_out)))

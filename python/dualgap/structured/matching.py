@@ -20,22 +20,22 @@ __all__ = ["MatchingModel"]
 @storable
 @dataclass(eq=False, repr=False)
 class MatchingModel(BuiltinModel):
-    """Matchings of rows to columns (words of a sentence to those of its translation).
+    """Matchings of rows to columns (words of a sentence to words of its translation).
 
     An example is an array of shape (n_rows, n_columns, n_features), the features of each pair;
-    sizes may differ. Its label is an array of shape (n_pairs, 2) of (row, column) pairs; in
-    predictions no row and no column has more of them than `max_links`. The score of a matching is
-    the sum of ``<weight, x[a, b]>`` over its pairs; decoding solves an assignment problem, or with
-    several links a problem of flow, exactly, and pairs that lower the score are left out.
+    sizes may differ. Its label is an array of shape (n_pairs, 2) of (row, column) pairs. In
+    predictions, each row and each column is in at most `max_links` pairs. The score of a matching
+    is the sum of ``<weight, x[a, b]>`` over its pairs. Decoding is exact: it solves an assignment
+    problem, or a flow problem if `max_links` is above 1, and leaves out pairs that lower the score.
 
     Parameters
     ----------
     false_positive_cost, false_negative_cost : float, default=1.0
-        Loss of a wrong pair and of a right one that is missing. 1 and 1 give the L1 distance.
+        Loss of a wrong pair and of a missing right pair. 1 and 1 give the L1 distance.
     max_links : int or (int, int), default=1
-        Maximum number of pairs of a row and of a column, in predictions and in what the right label
-        is compared with; two numbers are those of rows and of columns. Right labels may have more.
-        "extragradient" needs 1.
+        Maximum number of pairs per row and per column, in predictions and in the labels that
+        training compares with the right one. Two numbers are the limits for rows and for columns.
+        Right labels may exceed the limits. "extragradient" requires 1.
     """
 
     false_positive_cost: float = 1.0
@@ -47,7 +47,7 @@ class MatchingModel(BuiltinModel):
         return pair_features(X)
 
     def learn(self, X: Stacked, y: Any) -> Coding:
-        """Read the number of features off the training data."""
+        """Read the number of features from the training data."""
         return MatchingCoding(self, X.n_features, self._max_links())
 
     def _max_links(self) -> list[int]:
@@ -75,7 +75,7 @@ class MatchingCoding(Coding):
         return [np.zeros((1, 1, self.n_features))]
 
     def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
-        """Hand the pairs' features to the core."""
+        """Pass the pairs' features to the core."""
         truth = None
         if y is not None:
             labels = [right_pairs(label, index) for index, label in enumerate(y)]
@@ -90,11 +90,11 @@ class MatchingCoding(Coding):
         )
 
     def decode(self, X: Stacked, coef: FloatArray, n_threads: int) -> list[Any]:
-        """Return an array of (row, column) pairs for each example, by rows."""
+        """Return an array of (row, column) pairs for each example, sorted by row."""
         found = super().decode(X, coef, n_threads)
         pairs = []
         for label, (n_rows, n_columns) in zip(found, X.sizes or [], strict=True):
-            # The first column of each row, then other pairs as row * n_columns + column.
+            # The first column of each row, followed by further pairs as row * n_columns + column.
             rows = np.flatnonzero(label[:n_rows] != np.iinfo(np.uint32).max)
             first = np.column_stack([rows, label[rows]])
             others = np.column_stack(np.divmod(label[n_rows:], max(n_columns, 1)))
@@ -103,7 +103,7 @@ class MatchingCoding(Coding):
         return pairs
 
     def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> list[Any]:
-        """Return each example's numbers."""
+        """Return the index array of each example."""
         return np.split(flat.astype(np.int64), offsets[1:-1])
 
     def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
@@ -111,7 +111,7 @@ class MatchingCoding(Coding):
         return {"weight": coef}
 
     def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
-        """Return what it costs to miss all right pairs and to choose as many wrong ones as fit."""
+        """Return the loss of missing every right pair and adding as many wrong ones as fit."""
         found = []
         for (n_rows, n_columns), label in zip(X.sizes or [], y, strict=True):
             missed = len(label) * self.model.false_negative_cost

@@ -49,13 +49,13 @@ class Model(Protocol):
 
 
 class Coding(ABC):
-    """A built-in model with the shapes and classes of its training data."""
+    """A built-in model together with the shapes and classes of its training data."""
 
     model: BuiltinModel
     n_features: int
 
     def stack(self, X: Any) -> Stacked:
-        """Read examples with the number of features in training."""
+        """Read examples; they must have the number of features of the training data."""
         return self.model.stack(X).check_features(type(self.model).__name__, self.n_features)
 
     def zeros(self) -> Any:
@@ -88,7 +88,7 @@ class Coding(ABC):
 
 
 class BuiltinModel(BaseEstimator, ABC):  # type: ignore[misc]
-    """A model that the core decodes, with parameters as in scikit-learn."""
+    """A model that the core decodes, with scikit-learn parameters."""
 
     @abstractmethod
     def stack(self, X: Any) -> Stacked:

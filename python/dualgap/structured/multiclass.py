@@ -1,4 +1,4 @@
-"""Classes: the multi-class SVM as a structured one."""
+"""Multi-class SVM as a structured model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["MulticlassModel"]
 @storable
 @dataclass(eq=False, repr=False)
 class MulticlassModel(BuiltinModel):
-    """One of several classes for each example: the multi-class SVM as a structured one.
+    """Multi-class SVM as a structured model: each example has one of several classes.
 
     Examples are the rows of an array or CSR matrix of shape (n_examples, n_features), labels are
     classes of any kind. The score of a class is ``<weight[:, class], x>``.
@@ -29,7 +29,7 @@ class MulticlassModel(BuiltinModel):
     Parameters
     ----------
     costs : array-like of shape (n_classes, n_classes), optional
-        Loss of predicting a class (column) where another is right (row), in the order of the sorted
+        Loss of predicting a class (column) if another is right (row), in the order of the sorted
         classes, 0 on the diagonal; 1 off the diagonal by default.
     """
 
@@ -40,7 +40,7 @@ class MulticlassModel(BuiltinModel):
         return matrix(X)
 
     def learn(self, X: Stacked, y: Any) -> Coding:
-        """Read the classes and the number of features off the training data."""
+        """Read the classes and the number of features from the training data."""
         classes, _ = sorted_classes("y", one_label_each(y, len(X)))
         model = self if self.costs is None else replace(self, costs=np.array(self.costs))
         return MulticlassCoding(model, classes, X.n_features)
@@ -56,7 +56,7 @@ class MulticlassCoding(Coding):
     n_features: int
 
     def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
-        """Hand rows to the core."""
+        """Pass rows to the core."""
         labels = None
         if y is not None:
             labels = encode(one_label_each(y, len(X)), self.classes)
@@ -69,18 +69,18 @@ class MulticlassCoding(Coding):
         return self.classes[flat]
 
     def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
-        """Return the weights of shape (n_features, n_classes)."""
+        """Return the weights, of shape (n_features, n_classes)."""
         return {"weight": coef.reshape(self.n_features, len(self.classes))}
 
     def losses(self, X: Stacked, y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
-        """Return the costs; without any, what did not occur in training is wrong, too."""
+        """Return the costs; without costs, a class that is not in training counts as wrong."""
         if self.model.costs is not None:
             return super().losses(X, y, coef, n_threads)
         offsets, codes = self.core(X, None).decode(coef, n_threads)
         return count_wrong(one_label_each(y, len(X)), offsets, self.classes, codes)
 
     def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
-        """Return the largest cost of each example's class."""
+        """Return the largest cost for the true class of each example."""
         costs = self._costs()
         if costs is None:
             return np.ones(len(y))

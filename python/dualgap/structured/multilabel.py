@@ -1,4 +1,4 @@
-"""Label sets: labels that interact in pairs."""
+"""Sets of labels with pairwise interactions."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = ["MultilabelModel"]
 @storable
 @dataclass(eq=False, repr=False)
 class MultilabelModel(BuiltinModel):
-    """Sets of labels, with a weight for each joint state of two labels that interact.
+    """Sets of labels, with a weight for each joint state of two interacting labels.
 
     Examples are the rows of an array or CSR matrix of shape (n_examples, n_features), labels the
     rows of a 0/1 array of shape (n_examples, n_labels). The score of a label set is the sum of
     ``<weight[:, l], x>`` over its labels l and of ``pairwise[e, s_a, s_b]`` over the edges
-    e = (a, b), where s_a says whether a is in the set. Decoding is exact: by messages where the
+    e = (a, b), where s_a says whether a is in the set. Decoding is exact: by message passing if the
     edges form a forest, else by enumeration, for at most 16 labels.
 
     Parameters
     ----------
     edges : {"full", "tree"} or sequence of pairs, default="full"
-        Labels that interact: all pairs; the tree of the pairs with the largest mutual information
-        in the training labels (Chow and Liu 1968); or the pairs given, of which there may be none.
+        Pairs of labels that interact: all pairs; the tree of the pairs with the largest mutual
+        information in the training labels (Chow and Liu 1968); or the given pairs, possibly none.
     loss : {"hamming", "mean-hamming"}, default="mean-hamming"
         Number of wrong labels, or their share.
     """
@@ -46,7 +46,7 @@ class MultilabelModel(BuiltinModel):
         return matrix(X)
 
     def learn(self, X: Stacked, y: Any) -> Coding:
-        """Read the numbers of features and labels and the edges off the training data."""
+        """Read the numbers of features and labels from the training data, and choose the edges."""
         labels = indicators(y)
         edges = self._edges()
         pairs = _core.StructuredModel.label_edges(labels.ravel(), labels.shape[1], edges)
@@ -76,7 +76,7 @@ class MultilabelCoding(Coding):
     edges: list[list[int]]
 
     def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
-        """Hand rows to the core."""
+        """Pass rows to the core."""
         labels = None if y is None else indicators(y, self.n_labels).ravel()
         return _core.StructuredModel.multilabel(
             core_rows(X.rows),
@@ -91,7 +91,7 @@ class MultilabelCoding(Coding):
         return flat.reshape(-1, self.n_labels).astype(np.int64)
 
     def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
-        """Return weights (n_features, n_labels) and pairwise ones (n_edges, 2, 2)."""
+        """Return weights (n_features, n_labels) and pairwise weights (n_edges, 2, 2)."""
         weight, pairwise = np.split(coef, [self.n_features * self.n_labels])
         return {
             "weight": weight.reshape(-1, self.n_labels),
@@ -99,7 +99,7 @@ class MultilabelCoding(Coding):
         }
 
     def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
-        """Return the number of labels, or one for the mean loss."""
+        """Return the number of labels; for the mean loss, return one."""
         return np.full(
             np.shape(y)[0], float(self.n_labels) if self.model.loss == "hamming" else 1.0
         )

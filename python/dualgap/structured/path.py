@@ -30,7 +30,7 @@ class PathPiece(Interval):
         Largest distance from the optimum in the interval, in units of the objective of
         `StructuredSVM`.
     relative_gap : float
-        The same relative to the objective of the model.
+        The gap relative to the objective of the model.
     n_iter : int
         Number of passes.
     """
@@ -49,12 +49,12 @@ class PathPiece(Interval):
         Returns
         -------
         list or ndarray of length n_examples
-            As `StructuredSVM.predict`.
+            As for `StructuredSVM.predict`.
         """
         return self._predictor.predict(X, self.coef)
 
     def score(self, X: Examples, y: Examples, sample_weight: ArrayLike | None = None) -> float:
-        """One minus the share of the largest possible loss, as `StructuredSVM.score`."""
+        """Return one minus the relative loss of the predictions, as `StructuredSVM.score`."""
         return self._predictor.score(X, y, self.coef, sample_weight)
 
 

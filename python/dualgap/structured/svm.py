@@ -65,8 +65,8 @@ class StructuredSVM(CertifiedEstimator):
     ----------
     model : MulticlassModel, MultilabelModel, ChainModel, MatchingModel or Model
         Defines joint features, loss and decoding. A `Model` of your own is any object with the
-        methods of that protocol. Parameters of a built-in model can be searched as
-        ``model__boundaries`` and the like.
+        methods of that protocol. Parameters of a built-in model can be tuned by names such as
+        ``model__boundaries``.
     C : float, default=1.0
         Weight of the losses against the regulariser.
     radius : float, optional
@@ -79,14 +79,15 @@ class StructuredSVM(CertifiedEstimator):
         without `averaging`.
     solver : {"auto", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
 "projected-gradient", "subgradient", "extragradient"}, default="auto"
-        "auto" begins with "block-frank-wolfe". Where the tolerance is more than 50 passes away at
-        the present pace (features of different scales, a small `tol`), and there are at most 2000
-        weights, Newton's method on the labellings found so far ends the fit; an epoch then is one
-        decoding of all examples and one solution of the problem with these labellings.
-        "block-frank-wolfe" goes example by example; "frank-wolfe" and "away-frank-wolfe" pass over
-        all examples per step, on all threads; "subgradient" is Pegasos and "projected-gradient" its
-        batch form, a step per pass; "extragradient" is the dual extragradient method, which solves
-        the problem with ``||w|| <= radius`` in place of the regulariser.
+        "auto" begins with "block-frank-wolfe". If the tolerance seems more than 50 passes away at
+        the present rate (features of different scales, a small `tol`), and there are at most 2000
+        weights, Newton's method on the labellings found so far ends the fit; an epoch is then one
+        decoding of all examples and one solution of the problem restricted to these labellings.
+        "block-frank-wolfe" takes one step per example; "frank-wolfe" and "away-frank-wolfe" pass
+        over all examples per step, on all threads; "subgradient" is Pegasos, and
+        "projected-gradient" its batch form, with one step per pass; "extragradient" is the dual
+        extragradient method, which solves the problem with ``||w|| <= radius`` in place of the
+        regulariser.
     step : str, optional
         For "auto" and "block-frank-wolfe" one of "frank-wolfe" (default), "pairwise" and "away";
         for "frank-wolfe" one of "frank-wolfe" (default) and "scheduled"; for "away-frank-wolfe" one
@@ -95,17 +96,18 @@ class StructuredSVM(CertifiedEstimator):
         Order in which "block-frank-wolfe" visits the examples; "gap" draws them in proportion to
         their last known duality gaps.
     cache : bool, default=False
-        Whether "block-frank-wolfe" tries labellings found before (at most 100 without weight for
-        each example) ahead of decoding. It pays where decoding is expensive.
+        Whether "block-frank-wolfe" tries labellings found before, ahead of decoding. Per example it
+        keeps at most 100 of those without weight. This pays if decoding is expensive.
     averaging : bool, default=False
         Whether "block-frank-wolfe" or "subgradient" returns the average of its iterates, the k-th
         weighted by k.
     subsample : float, default=1.0
-        Share of the examples that a step of "away-frank-wolfe" decodes; below 1 this is the
+        Fraction of the examples that a step of "away-frank-wolfe" decodes; below 1 this is the
         randomized away-step method.
     projection : {"euclidean", "entropic"}, optional
-        Distance in which "extragradient" projects: "euclidean" (their default) or "entropic" for
-        `MulticlassModel` and `MatchingModel`, "entropic" for `ChainModel` and `MultilabelModel`.
+        Distance in which "extragradient" projects: "euclidean" or "entropic" for `MulticlassModel`
+        and `MatchingModel` (default "euclidean"); "entropic" for `ChainModel` and
+        `MultilabelModel`.
     verify : bool, default=True
         Whether ``decode`` of a `Model` of your own is compared with its ``loss_augmented_decode``
         after the fit. Set to False if the two choose among different labels, as in ranking.
@@ -130,15 +132,15 @@ class StructuredSVM(CertifiedEstimator):
         terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per pass,
         at most five per second.
     callback : callable, optional
-        Called after each pass as ``callback(epoch, seconds, objective, dual_objective)``, with NaN
-        where these were not evaluated; a true return value stops the fit.
+        Called after each pass as ``callback(epoch, seconds, objective, dual_objective)``. Values
+        that were not evaluated are NaN. A true return value stops the fit.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_weights,)
         The weights, in the order of the model's joint features.
     parameters_ : dict of ndarray
-        The same as named arrays, views of `coef_` (built-in models).
+        The same weights as named arrays, views of `coef_` (built-in models).
     classes_ : ndarray of shape (n_classes,)
         The classes in training, sorted (`MulticlassModel` and `ChainModel`).
     n_features_in_ : int
@@ -146,15 +148,15 @@ class StructuredSVM(CertifiedEstimator):
     n_iter_ : int
         Number of passes.
     oracle_calls_ : int or None
-        Number of decodings by steps and certificates ("block-frank-wolfe"); None in the model of
-        an epoch that a callback is shown.
+        Number of decodings by steps and certificates ("block-frank-wolfe"); None in the models that
+        a callback sees during the fit.
     objective_, dual_objective_, duality_gap_, null_objective_ : float
-        The objective P of the model, a lower bound on that of any model, their difference, and the
-        objective of ``w = 0``. The first two hold in exact arithmetic: they are rounded against us.
-        The model is the best of those that were evaluated, including ``w = 0``, and the bound is
-        the highest of theirs.
+        The objective P of the model, a lower bound on the objective of any model, their difference,
+        and the objective of ``w = 0``. The first two include rounding errors, so they hold in exact
+        arithmetic. The model is the best of those that were evaluated, including ``w = 0``; the
+        bound is the highest one found.
     relative_gap_ : float
-        ``duality_gap_ / objective_``, what `tol` is compared with.
+        ``duality_gap_ / objective_``, which is compared with `tol`.
     converged_ : bool
         Whether the gap reached `tol`.
     certificate_ : str
@@ -183,7 +185,7 @@ class StructuredSVM(CertifiedEstimator):
     still a lower bound, `duality_gap_` and `relative_gap_` are None, and the fit ends
     (`converged_`) when the gap appears to be small.
 
-    Pickles hold the weights once, and nothing that ``warm_start`` would need.
+    Pickles hold the weights once, and not the state for ``warm_start``.
 
     Examples
     --------
@@ -217,7 +219,7 @@ class StructuredSVM(CertifiedEstimator):
     n_features_in_: int = field(init=False)
     oracle_calls_: int | None = field(init=False)
 
-    # The identity of the problem that all fits of `fits` share.
+    # The identity of the problem that all fits of `fits` solve.
     _series: object = field(init=False, default=None)
 
     _saved: ClassVar[tuple[str, ...]] = ("_coding",)
@@ -307,7 +309,7 @@ class StructuredSVM(CertifiedEstimator):
             Fitted with each C in turn.
         """
         kept, self.warm_start = self.warm_start, self.solver in BLOCKWISE and self.exact
-        # All fits have the same problem, which therefore needs no hash.
+        # All fits solve the same problem, which therefore needs no hash.
         self._series = object()
         try:
             for C in Cs:
@@ -318,7 +320,7 @@ class StructuredSVM(CertifiedEstimator):
 
     @property
     def parameters_(self) -> dict[str, FloatArray]:
-        """The weights as named arrays, views of `coef_`; none for a `Model` of your own."""
+        """The weights as named arrays, views of `coef_`; only for built-in models."""
         check_is_fitted(self)
         return {} if self._coding is None else self._coding.parameters(self.coef_)
 
@@ -334,14 +336,14 @@ class StructuredSVM(CertifiedEstimator):
         require(np.isfinite(self.coef_).all(), "a weight is not finite")
         sizes = [part.size for part in coding.parameters(self.coef_).values()]
         require(sum(sizes) == len(self.coef_))
-        # The core checks that coding and weights fit.
+        # The core checks that the weights have the shape of the coding.
         self._predictor().predict(coding.zeros(), self.coef_)
 
     def _predictor(self) -> Predictor:
         return Predictor(self.model, self._coding, self.n_jobs)
 
     def _store_uncertified(self, result: Any, doubt: str) -> None:
-        """Store a fit whose oracle is wrong, without a certificate."""
+        """Store a fit without a certificate, because its oracle gives wrong results."""
         self._store_run({**result, "outcome": "stopped"})
         self.dual_objective_ = self.duality_gap_ = None  # type: ignore[assignment]
         self.relative_gap_ = None  # type: ignore[assignment]
@@ -378,8 +380,8 @@ class StructuredSVM(CertifiedEstimator):
         -------
         list of PathPiece
             Pieces in increasing order of C, without gaps between them. If a piece does not reach
-            `tol` within `max_iter` passes, its ``duality_gap`` shows it, and there is a warning. A
-            path that the callback stops ends early.
+            `tol` within `max_iter` passes, its ``relative_gap`` exceeds `tol`, and there is a
+            warning. A path that the callback stops ends early.
         """
         self._check_parameters()
         check_positive("tol", self.tol)
@@ -417,17 +419,17 @@ class StructuredSVM(CertifiedEstimator):
         return self._predictor().predict(X, self.coef_)
 
     def score(self, X: Examples, y: Examples, sample_weight: ArrayLike | None = None) -> float:
-        """One minus the loss of the predictions, as a share of the largest possible loss.
+        """Return one minus the ratio of the predictions' loss to the largest possible loss.
 
         For losses that count parts this is the share of parts that are right (the letter accuracy
-        of a chain). A `Model` of your own is taken to have losses between 0 and 1 unless it has a
+        of a chain). A custom `Model` is assumed to have losses between 0 and 1 unless it has a
         method ``max_loss(y)``.
 
         Raises
         ------
         ValueError
-            For bad data, and where a `MulticlassModel` has no costs for a class that did not occur
-            in training. Without costs, and in chains, such a class is a wrong prediction.
+            For bad data, or if a `MulticlassModel` has no costs for a class that did not occur in
+            training. Without costs, and in chains, such a class is a wrong prediction.
         """
         check_is_fitted(self)
         return self._predictor().score(X, y, self.coef_, sample_weight)
@@ -459,7 +461,7 @@ class StructuredSVM(CertifiedEstimator):
         return (oracle, n_examples, oracle.n_weights, oracle.norm), n_examples, None
 
     def _previous(self, identity: object, regularization: float) -> Any:
-        """Return the end of the previous fit of the same problem, at the new lambda."""
+        """Return the end of the previous fit of the same problem, rescaled to the new lambda."""
         end = getattr(self, "_end", None)
         if identity is None or end is None:
             return None

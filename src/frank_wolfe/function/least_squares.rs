@@ -17,7 +17,7 @@ pub struct LeastSquares {
 }
 
 impl LeastSquares {
-    /// Copies A by columns.
+    /// Creates the function; copies A by columns.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] unless `b` has one finite number for each row of A, and A has a
@@ -36,7 +36,7 @@ impl LeastSquares {
     }
 }
 
-/// The columns of a matrix with at least one of them, all finite.
+/// Copies a matrix by columns, after checking that it has a column and only finite entries.
 pub(super) fn checked_columns(a: &Data<'_>) -> Result<Columns> {
     if a.n_cols() == 0 {
         return Err(Error::argument("A", "must have at least one column"));
@@ -48,7 +48,7 @@ pub(super) fn checked_columns(a: &Data<'_>) -> Result<Columns> {
     Ok(columns)
 }
 
-/// Checks one finite target for each row.
+/// Checks that there is one finite target for each row.
 pub(super) fn check_targets(
     argument: &'static str,
     columns: &Columns,
@@ -97,7 +97,7 @@ impl SmoothFunction for LeastSquares {
 
     fn rounding(&self, x: &[f64]) -> FunctionRounding {
         let (size, n_terms) = self.columns.product_size(x);
-        // Bounds on ‖r‖ and on the norm of its error.
+        // Bounds on ‖r‖ and on the norm of the rounding error of r.
         let size = size + self.target_norm;
         let error = gamma(n_terms + 4) * size;
         let sums = gamma(self.columns.n_rows() + 4);

@@ -15,7 +15,7 @@ pub struct LogisticSum {
 }
 
 impl LogisticSum {
-    /// Copies A by columns.
+    /// Creates the function; copies A by columns.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] unless `y` has −1 or 1 for each row of A, and A has a column and

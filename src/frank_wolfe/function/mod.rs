@@ -1,4 +1,4 @@
-//! Smooth convex functions, and those that come with the crate.
+//! The interface of smooth convex functions, and the built-in functions.
 
 mod least_squares;
 mod logistic;
@@ -12,17 +12,17 @@ use crate::error::Result;
 /// Bounds on the rounding errors of a function.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FunctionRounding {
-    /// The error of the value.
+    /// An upper bound on the error of the value.
     pub value: f64,
-    /// The largest error of a coordinate of the gradient.
+    /// An upper bound on the error of each coordinate of the gradient.
     pub gradient: f64,
 }
 
 /// A smooth convex function on vectors.
 ///
-/// An implementation needs two methods. Quadratic functions with
-/// [`SmoothFunction::hessian_product`] have exact line searches, and gradients that a step updates
-/// instead of computing them again.
+/// An implementation needs two methods. For quadratic functions with
+/// [`SmoothFunction::hessian_product`], line searches are exact, and a step updates the gradient
+/// instead of recomputing it.
 pub trait SmoothFunction: Send + Sync {
     /// Number of coordinates of a point.
     fn n_coordinates(&self) -> usize;
@@ -30,7 +30,7 @@ pub trait SmoothFunction: Send + Sync {
     /// Returns f(x), and writes its gradient.
     ///
     /// # Errors
-    /// An error of the implementation, which ends the run.
+    /// An error of the implementation; it ends the run.
     fn value_and_gradient(&self, x: &[f64], gradient: &mut [f64]) -> Result<f64>;
 
     /// Whether the function is quadratic and has a [`SmoothFunction::hessian_product`].
@@ -46,7 +46,8 @@ pub trait SmoothFunction: Send + Sync {
         Ok(())
     }
 
-    /// The step in [0, longest] that minimises f(x + step · direction); None without such a method.
+    /// The step in [0, longest] that minimises f(x + step · direction); None if the function has no
+    /// such method.
     ///
     /// # Errors
     /// As [`SmoothFunction::value_and_gradient`].
@@ -54,7 +55,7 @@ pub trait SmoothFunction: Send + Sync {
         Ok(None)
     }
 
-    /// Bounds on the rounding errors at x. The default takes value and gradient as exact.
+    /// Bounds on the rounding errors at x. The default treats value and gradient as exact.
     fn rounding(&self, _x: &[f64]) -> FunctionRounding {
         FunctionRounding::default()
     }

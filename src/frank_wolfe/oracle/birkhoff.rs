@@ -7,8 +7,8 @@ use crate::frank_wolfe::vertex::Vertex;
 use crate::interrupt::Interrupt;
 use crate::structured::assignment_prices;
 
-/// The doubly stochastic n × n matrices, row after row. Its vertices are the permutation matrices
-/// (Birkhoff 1946), and a linear function is an assignment problem.
+/// The doubly stochastic n × n matrices, stored row after row. Its vertices are the permutation
+/// matrices (Birkhoff 1946), and minimising a linear function over it is an assignment problem.
 #[derive(Debug, Clone)]
 pub struct Birkhoff {
     n: usize,
@@ -25,16 +25,17 @@ impl Birkhoff {
         Ok(Self { n, interrupt: Interrupt::default() })
     }
 
-    /// The polytope whose searches end early when `interrupt` is raised.
+    /// Makes searches end early when `interrupt` is raised.
     #[must_use]
     pub fn stopped_by(self, interrupt: &Interrupt) -> Self {
         Self { interrupt: interrupt.clone(), ..self }
     }
 
-    /// The column of each row, and a lower bound on the cost of every assignment.
+    /// Solves the assignment problem: returns the column of each row, and a lower bound on the cost
+    /// of every assignment.
     fn assign(&self, costs: &[f64]) -> Result<(Vec<u32>, f64)> {
         let n = self.n;
-        // All weights are positive, so the matching of largest weight has all rows.
+        // All weights are positive, so the matching of largest weight covers all rows.
         let most = costs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
         let top = most + (most - least) + most.abs().max(f64::MIN_POSITIVE);

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::frank_wolfe::vertex::{Vertex, sum_of_sizes};
 use crate::linalg::vectors::dot;
 
-/// The convex hull of points.
+/// The convex hull of a list of points.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hull {
     points: Vec<f64>,
@@ -56,7 +56,8 @@ impl LinearOracle for Hull {
         _: &Vertex,
         _: &crate::interrupt::Interrupt,
     ) -> Result<f64> {
-        // Rounding may choose another point than the best one, so all are bounded.
+        // Because of rounding, the chosen point may not be the best one, so the bound covers all
+        // points.
         let slopes = self.points.chunks_exact(self.n);
         let slopes = slopes.map(|point| crate::frank_wolfe::vertex::bounded_dot(point, gradient));
         Ok(slopes.map(|slope| slope.lower()).fold(f64::INFINITY, f64::min))

@@ -1,4 +1,4 @@
-//! Sets that are given by a linear oracle, and those that come with the crate.
+//! The interface of sets with a linear oracle, and the built-in sets.
 
 mod birkhoff;
 mod hull;
@@ -19,19 +19,19 @@ use super::vertex::Vertex;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 
-/// A compact convex set that is given by the vertices that minimise linear functions.
+/// A compact convex set, represented by an oracle that minimises linear functions over it.
 ///
 /// An implementation needs one method, [`LinearOracle::vertex`]. The others have defaults.
 pub trait LinearOracle: Send + Sync {
-    /// A vertex v of the set that minimises ⟨gradient, v⟩.
+    /// Returns a vertex v of the set that minimises ⟨gradient, v⟩.
     ///
     /// # Errors
-    /// An error of the implementation, which ends the run.
+    /// An error of the implementation; it ends the run.
     fn vertex(&self, gradient: &[f64]) -> Result<Vertex>;
 
     /// A lower bound on the minimum of ⟨gradient, v⟩ over the set, where `vertex` is the result of
-    /// [`LinearOracle::vertex`]. Certificates use it. The default holds for a vertex that
-    /// minimises, and accounts for the rounding of the sum.
+    /// [`LinearOracle::vertex`]. Certificates use this bound. The default is valid if `vertex` is
+    /// an exact minimiser, and accounts for the rounding of the sum.
     ///
     /// # Errors
     /// As [`LinearOracle::vertex`].
@@ -51,7 +51,7 @@ pub trait LinearOracle: Send + Sync {
     }
 
     /// The vertex that minimises ⟨gradient, v⟩ over a random subset with this share of all
-    /// vertices; None for a set without a list of its vertices.
+    /// vertices; None if the set cannot list its vertices.
     fn sampled_vertex(
         &self,
         _gradient: &[f64],
@@ -66,8 +66,8 @@ pub trait LinearOracle: Send + Sync {
         None
     }
 
-    /// The largest sum of the absolute coordinates of a point, if known. Without it, certificates
-    /// take the gradient as exact.
+    /// The largest ‖x‖₁ of a point x in the set, if known. Without it, certificates treat the
+    /// gradient as exact.
     fn radius(&self) -> Option<f64> {
         None
     }
@@ -96,7 +96,7 @@ fn sample(n: usize, share: f64, random: &mut Pcg64Mcg) -> Vec<usize> {
     indices.partial_shuffle(random, size).0.to_vec()
 }
 
-/// The index of the smallest value, the first of equals.
+/// The index and the value of the smallest value; the first one in case of ties.
 fn smallest(values: impl Iterator<Item = (usize, f64)>) -> Option<(usize, f64)> {
     values.reduce(|best, next| if next.1 < best.1 { next } else { best })
 }

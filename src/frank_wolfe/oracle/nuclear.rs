@@ -1,4 +1,4 @@
-//! The ball of the nuclear norm.
+//! The nuclear norm ball.
 
 use ndarray::ArrayView2;
 
@@ -10,8 +10,8 @@ use crate::interrupt::Interrupt;
 use crate::linalg::products::matrix_vector;
 use crate::linalg::vectors::{axpy, dot, random_unit};
 
-/// The matrices whose singular values sum to at most `radius`, row after row. Its vertices are the
-/// matrices radius · u vᵀ with unit vectors u and v.
+/// The matrices whose singular values sum to at most `radius`, stored row after row. Its vertices
+/// are the matrices radius · u vᵀ with unit vectors u and v.
 #[derive(Debug, Clone)]
 pub struct NuclearNormBall {
     shape: (usize, usize),
@@ -19,7 +19,7 @@ pub struct NuclearNormBall {
     interrupt: Interrupt,
 }
 
-/// Residual of a singular pair, relative to the square of its value.
+/// Residual of a singular pair, relative to the square of the singular value.
 const ACCURACY: f64 = 1e-6;
 
 impl NuclearNormBall {
@@ -35,7 +35,7 @@ impl NuclearNormBall {
         Ok(Self { shape, radius: check_radius(radius)?, interrupt: Interrupt::default() })
     }
 
-    /// The ball whose searches end early when `interrupt` is raised.
+    /// Makes searches end early when `interrupt` is raised.
     #[must_use]
     pub fn stopped_by(self, interrupt: &Interrupt) -> Self {
         Self { interrupt: interrupt.clone(), ..self }
@@ -77,7 +77,8 @@ impl MatrixOperator for DenseMatrix<'_> {
 impl LinearOracle for NuclearNormBall {
     fn vertex(&self, gradient: &[f64]) -> Result<Vertex> {
         let matrix = DenseMatrix(gradient, self.shape);
-        // Another start for each gradient: steps keep vectors orthogonal to one that is used again.
+        // The start depends on the gradient, because gradients can stay orthogonal to a start that
+        // is used again.
         let seed = gradient.iter().fold(0_u64, |seed, g| seed.rotate_left(5) ^ g.to_bits());
         let start = random_unit(smaller_side(&matrix), seed);
         let pair = leading_pair(&matrix, start, ACCURACY, &self.interrupt)?;
@@ -101,7 +102,7 @@ impl LinearOracle for NuclearNormBall {
     }
 
     fn radius(&self) -> Option<f64> {
-        // The entries of a unit rank-one matrix sum to at most √(rows · columns).
+        // The absolute entries of a unit rank-one matrix sum to at most √(rows · columns).
         let (left, right) = (self.shape.0 as f64, self.shape.1 as f64);
         Some(sum_of_sizes(&[self.radius * (left * right).sqrt()]) * (1.0 + 4.0 * f64::EPSILON))
     }

@@ -1,4 +1,4 @@
-//! Products of sets.
+//! The Cartesian product of sets.
 
 use rand_pcg::Pcg64Mcg;
 
@@ -8,10 +8,10 @@ use crate::frank_wolfe::vertex::Vertex;
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
 
-/// The product of sets: the coordinates of a point are those of its factors, one after another.
+/// The Cartesian product of sets. A point consists of one point of each factor, one after another.
 pub struct ProductSet {
     factors: Vec<Box<dyn LinearOracle>>,
-    /// The first coordinate of each factor, and the number of all.
+    /// The index of the first coordinate of each factor, and the total number of coordinates.
     starts: Vec<usize>,
 }
 
@@ -45,7 +45,7 @@ impl ProductSet {
         self.factors.iter().map(AsRef::as_ref).zip(ranges)
     }
 
-    /// One vertex of the product from one of each factor.
+    /// Joins one vertex of each factor to a vertex of the product.
     fn join(&self, vertices: Vec<Vertex>) -> Vertex {
         let mut entries = Sparse::new();
         for (vertex, start) in vertices.into_iter().zip(&self.starts) {

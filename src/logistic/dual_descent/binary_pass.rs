@@ -1,15 +1,15 @@
-//! DualState over the blocks of two classes: one weight for each feature, one share for each example.
+//! Passes over the blocks of a problem with two classes: one weight for each feature, one share for each example.
 
 use super::exact_step::{binary_step, sigmoid};
 use super::pass::{DualParts, Found};
 use crate::data::Real;
 use crate::linalg::prefetch;
 
-/// Divergences below this are computed without a difference of entropies.
+/// Divergences below this are computed by a formula that does not subtract entropies.
 const NEAR: f64 = 1e-4;
 
 impl<T: Real> DualParts<'_, T> {
-    /// Visits to blocks of two classes in an order.
+    /// Visits the blocks in the given order.
     pub fn binary_pass(self, order: &[u32]) -> Found {
         let Self { rows, blocks, weights, shares, intercepts, constant, ignored } = self;
 
@@ -23,7 +23,7 @@ impl<T: Real> DualParts<'_, T> {
             let example = example as usize;
             let row = rows.row(example);
             let sign = if blocks[example].label == 1 { -T::one() } else { T::one() };
-            // The score and share of the class that is not the label: near 0 a share has all of its digits.
+            // Uses the score and the share of the wrong class, because a share near 0 keeps all its digits.
             let score = (sign * (intercepts[0] + product(row, weights))).widen();
             let (block, present) = (&mut blocks[example], shares[example].widen());
             let (share, log_sum) = sigmoid(score);
@@ -54,7 +54,7 @@ impl<T: Real> DualParts<'_, T> {
     }
 }
 
-/// ⟨x, w⟩ in four sums, which need not wait for each other.
+/// ⟨x, w⟩ in four independent sums, which hides the latency of additions.
 fn product<T: Real>((columns, values): (&[i32], &[T]), weights: &[T]) -> T {
     let ((columns, last), (values, rest)) = (columns.as_chunks::<4>(), values.as_chunks::<4>());
     let mut sums = [T::zero(); 4];

@@ -1,28 +1,29 @@
-//! The exact step of a block: the distribution α that maximises the dual while all others stay.
+//! The exact step of a block: the distribution α that maximises the dual while all other distributions are fixed.
 //!
-//! With scores s, q = c ‖x‖² and the present α⁰ it solves log α + q α = s + q α⁰ − λ, Σ α = 1: Newton's method on
-//! (log α, λ) together, from the softmax of s.
+//! With scores s, q = c ‖x‖² and the current α⁰, it solves log α + q α = s + q α⁰ − λ, Σ α = 1: Newton's method on (log
+//! α, λ) together, from the softmax of s.
 
 use pulp::Simd;
 
 use crate::linalg::Lane;
 
-/// Newton steps of a block before it is left to the exact method.
+/// Maximum number of Newton steps of a block, after which the exact method solves it.
 const STEPS: usize = 8;
 
-/// A step is the last one if the mean square of what it adds to log α is below this: the next would add its square.
+/// A step is the last one if the mean square of its change of log α is below this: convergence is quadratic, so the
+/// next change would be negligible.
 const SMALL: f64 = 1e-4;
 
-/// A step is not the last one if Σ α differs from 1 by more.
+/// A step is not the last one if Σ α differs from 1 by more than this.
 const NORMALISED: f64 = 1e-3;
 
-/// Divergences below this are computed without a difference of entropies.
+/// Divergences below this are computed by a formula that does not subtract entropies.
 const NEAR: f64 = 1e-4;
 
-/// Scores this far below the largest count as this far below it. Padding does.
+/// Maximum distance between a score and the largest one; lower scores, such as padding, are raised to this distance.
 const LOWEST: f64 = 1e4;
 
-/// The score of padding, before it is moved up to [`LOWEST`].
+/// The score of padding, before it is raised as [`LOWEST`] describes.
 pub(super) const PADDING: f64 = -1e30;
 
 /// Buffers of a step, one value for each padded class.
@@ -34,15 +35,15 @@ pub(super) struct Buffers<'b, V> {
     pub targets: &'b mut [V],
 }
 
-/// The block before its step.
+/// Quantities of the block before its step.
 pub(super) struct Visited<T> {
-    /// KL(α⁰ ‖ softmax(s)): the block's gap, but for c.
+    /// KL(α⁰ ‖ softmax(s)): the block's gap divided by c.
     pub divergence: T,
     /// log Σ exp s.
     pub log_sum: T,
 }
 
-/// Replaces scores by log softmax(s), computes softmax(s) and the block's gap. `entropy` is that of α⁰.
+/// Replaces scores by log softmax(s), and computes softmax(s) and the block's gap. `entropy` is H(α⁰).
 #[inline(always)]
 pub(super) fn visit<S: Simd, T: Lane<S>>(
     simd: S,
@@ -78,7 +79,7 @@ pub(super) fn visit<S: Simd, T: Lane<S>>(
     Visited { divergence, log_sum: largest + sum.ln() }
 }
 
-/// Σ (α − p)²/(α + p), which is KL(α ‖ p) for points near each other, without the rounding of a difference.
+/// Σ (α − p)²/(α + p), which approximates KL(α ‖ p) for close points without the rounding error of a difference.
 #[inline(always)]
 fn discrimination<S: Simd, T: Lane<S>>(simd: S, shares: &[T::Vector], present: &[T::Vector]) -> T {
     let mut sum = T::splat(simd, T::zero());
@@ -90,8 +91,8 @@ fn discrimination<S: Simd, T: Lane<S>>(simd: S, shares: &[T::Vector], present: &
     T::total(simd, sum)
 }
 
-/// Makes the step after [`visit`]; replaces α⁰ by α and returns its entropy, or leaves α⁰ if Newton's method did not
-/// end.
+/// Makes the step after [`visit`]; replaces α⁰ by α and returns its entropy, or keeps α⁰ and returns None if Newton's
+/// method did not converge.
 #[inline(always)]
 pub(super) fn step<S: Simd, T: Lane<S>>(
     simd: S,
@@ -108,7 +109,8 @@ pub(super) fn step<S: Simd, T: Lane<S>>(
     let (small, normalised) = (T::narrow(SMALL), T::narrow(NORMALISED));
     let mut excess = T::zero();
     for _ in 0..STEPS {
-        // r = target − log α − q α and 1/(1 + q α), kept in the scores' place and recomputed.
+        // The step needs r = target − log α − q α and 1/(1 + q α). r is stored in place of the scores; 1/(1 + q α) is
+        // recomputed.
         let (mut above, mut below) = (zero, zero);
         for ((log, share), target) in logs.iter().zip(shares.iter()).zip(targets.iter()) {
             let bend = T::times(simd, q, *share);
@@ -155,7 +157,7 @@ mod tests {
     use crate::linalg::{Aligned, Element, Kernel};
     use crate::logistic::dual_descent::exact_step::exact_step;
 
-    /// A visit and a step; returns the divergence and, if the step ends, α and its entropy.
+    /// A visit and a step; returns the divergence and, if the step converges, α and its entropy.
     struct Visit<'a, T> {
         scores: &'a [f64],
         present: &'a [f64],
@@ -230,7 +232,7 @@ mod tests {
                 }
             }
         }
-        // Of 100 blocks.
+        // At most 10 of 100 blocks do not converge.
         assert!(n_left < 10, "{n_left}");
     }
 

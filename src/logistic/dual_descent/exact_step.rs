@@ -1,16 +1,16 @@
-//! Exact steps of single blocks in double precision: for two classes, and for blocks that Newton's method of
-//! [`block_step`](super::block_step) leaves.
+//! Exact steps of single blocks in double precision: for two classes, and for blocks on which Newton's method of
+//! [`block_step`](super::block_step) does not converge.
 
 /// Below this, ω = exp z to full precision.
 const EXPONENTIAL: f64 = -40.0;
 /// Above this, ω = z − ln z to full precision.
 const LOGARITHMIC: f64 = 1e18;
-/// Largest number of Newton steps: halving the widest range takes most of them.
+/// Maximum number of Newton steps; enough for halving the widest possible bracket down to a point.
 const STEPS: usize = 500;
-/// Steps of this size are the last.
+/// A step of at most this size is the last one.
 const LAST: f64 = 1e-9;
 
-/// ω with ω + ln ω = z (Lawrence, Corless and Jeffrey 2012).
+/// Solves ω + ln ω = z for ω (Lawrence, Corless and Jeffrey 2012).
 fn wright_omega(z: f64) -> f64 {
     if z < EXPONENTIAL {
         return z.exp();
@@ -25,7 +25,7 @@ fn wright_omega(z: f64) -> f64 {
     } else {
         z - z.ln()
     };
-    // A step of Fritsch, Shafer and Crowley multiplies the digits by four.
+    // Each step of Fritsch, Shafer and Crowley quadruples the number of correct digits.
     for _ in 0..3 {
         let rest = z - omega - omega.ln();
         let next = 1.0 + omega;
@@ -36,17 +36,17 @@ fn wright_omega(z: f64) -> f64 {
     omega
 }
 
-/// α with log α + q α = t.
+/// Solves log α + q α = t for α.
 fn share(t: f64, q: f64) -> f64 {
     let z = t + q.ln();
     if q == 0.0 || z < EXPONENTIAL { t.exp() } else { wright_omega(z) / q }
 }
 
-/// Replaces targets s + q α⁰ by the α with log α + q α = target − λ and Σ α = 1; returns its entropy.
+/// Replaces the targets s + q α⁰ by the solution α of log α + q α = target − λ, Σ α = 1; returns the entropy of α.
 pub(super) fn exact_step(targets: &mut [f64], q: f64) -> f64 {
     let largest = targets.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     targets.iter_mut().for_each(|target| *target -= largest);
-    // Σ α is convex in λ and falls; here the largest α is 1, so that Newton's method never passes the root.
+    // Σ α is convex and decreasing in λ. The largest α is 1 at the start, so Newton's method never overshoots the root.
     let mut lambda = -q;
     for _ in 0..STEPS {
         let (mut sum, mut slope) = (0.0, 0.0);
@@ -79,11 +79,11 @@ pub(super) fn sigmoid(z: f64) -> (f64, f64) {
     (if z > 0.0 { 1.0 - share } else { share }, above + small.ln_1p())
 }
 
-/// The α of one of two classes with logit α = s + q (α⁰ − α), and its entropy.
+/// Solves logit α = s + q (α⁰ − α) for the share α of one of two classes; also returns the entropy.
 pub(super) fn binary_step(score: f64, q: f64, present: f64) -> (f64, f64) {
     let (mut share, _) = sigmoid(score);
     let mut rest = q * (share - present);
-    // The root lies between the score and the logit of α⁰, which is infinite at 0 and 1.
+    // The root lies between the score and the logit of α⁰. The logit is infinite at 0 and 1.
     let (bound, anchor) = (score - rest, (present / (1.0 - present)).ln());
     let bound = if rest > 0.0 { bound.max(anchor) } else { bound.min(anchor) };
     let (mut low, mut high) = (bound.min(score) - 1.0, bound.max(score) + 1.0);
@@ -133,7 +133,7 @@ mod tests {
                 let entropy = exact_step(&mut shares, q);
                 let sum: f64 = shares.iter().sum();
                 assert!((sum - 1.0).abs() < 1e-14, "{q} {scale}: {sum}");
-                // log α + q (α − α⁰) − s is the same for all classes that have a share.
+                // log α + q (α − α⁰) − s is the same for all classes with a positive share.
                 let level = |class: usize| {
                     let bend = q * (shares[class] - present[class]);
                     shares[class].ln() + bend - scores[class]

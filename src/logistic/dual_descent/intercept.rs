@@ -1,7 +1,7 @@
-//! The intercept between passes: the multiplier of its constraint Σ c_i (e_y − α_i) = 0.
+//! Updates of the intercept between passes. The intercept is the multiplier of the constraint Σ c_i (e_y − α_i) = 0.
 //!
-//! A pass treats the intercept as the weight of a constant feature of square β², counted from a centre: the method of
-//! multipliers (Hestenes 1969; Powell 1969). Between passes the centre moves to the intercept.
+//! A pass treats the intercept minus a centre as the weight of a constant feature with square β². Between passes, the
+//! centre moves to the current intercept. This is the method of multipliers (Hestenes 1969; Powell 1969).
 
 use super::state::DualState;
 use crate::logistic::LogisticProblem;
@@ -10,7 +10,7 @@ use crate::logistic::LogisticProblem;
 const FIRST: f64 = 0.03;
 /// The largest β² in these units.
 const LARGEST: f64 = 0.3;
-/// Factor of β² when the violation of the constraint hardly falls.
+/// Factor by which β² grows when the violation of the constraint hardly falls.
 const GROWTH: f64 = 2.0;
 
 /// The method of multipliers between passes.
@@ -27,12 +27,12 @@ impl Multiplier {
         Self { square: FIRST, violation: f64::INFINITY }
     }
 
-    /// Goes on with another state.
+    /// Continues with another state.
     pub fn resume(&self, state: &mut dyn DualState) {
         state.set_constant(self.square);
     }
 
-    /// Moves the centre; returns what the violation of the constraint takes from the dual value, roughly.
+    /// Moves the centre; returns roughly how much the violation of the constraint lowers the dual value.
     pub fn step(&mut self, state: &mut dyn DualState) -> f64 {
         let (residual, variance) = state.residual();
         let pairs = residual.iter().zip(&variance);
@@ -48,9 +48,9 @@ impl Multiplier {
     }
 }
 
-/// The intercepts that are optimal at W = 0.
+/// The optimal intercepts at W = 0.
 pub(super) fn at_zero(problem: &LogisticProblem<'_>) -> Vec<f64> {
-    // A class without weight has no optimal intercept.
+    // A class whose examples have no weight has no optimal intercept.
     let least = 1e-6 * problem.total() / problem.n_classes() as f64;
     let logs: Vec<f64> = problem.class_totals().iter().map(|sum| sum.max(least).ln()).collect();
     if let [first, second] = logs[..] {

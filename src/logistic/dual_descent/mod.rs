@@ -1,8 +1,8 @@
 //! Dual block descent for sparse rows: exact steps on the distributions of single examples (Yu, Huang and Lin 2011).
 //!
-//! The weights are always those of the dual point, W = Σ c_i (e_y − α_i) x_iᵀ, and the gap is
-//! Σ c_i KL(α_i ‖ softmax(s_i)), whose terms each visit computes anyway: their sum over a pass bounds what the gap was on
-//! the way, and says when a certificate is worth its pass over the rows.
+//! The weights always belong to the dual point, W = Σ c_i (e_y − α_i) x_iᵀ, and the gap is Σ c_i KL(α_i ‖
+//! softmax(s_i)), whose terms each visit computes anyway. Their sum over a pass estimates the gap during the pass, and
+//! so decides when a certificate is worth a further pass over the rows.
 
 mod binary_pass;
 mod block_step;
@@ -19,42 +19,42 @@ use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver, epochs_left};
 
-/// A certificate is evaluated when the gap is expected to be this share of what ends the run.
+/// A certificate is evaluated once the expected gap is at most this share of the tolerance.
 const EXPECTED: f64 = 0.5;
-/// The gap after a pass is this share of the mean gap on its way, or less.
+/// The gap after a pass is at most this share of the mean gap during the pass.
 const SLOWEST: f64 = 0.5;
-/// The gap after a pass is hardly ever a smaller share.
+/// The gap after a pass is hardly ever below this share of the mean gap during the pass.
 const FASTEST: f64 = 0.1;
-/// DualState in which the gap must fall by a tenth.
+/// Number of passes within which the gap must fall by a tenth.
 const PATIENCE: usize = 4;
-/// Gaps that single precision resolves, in units of the objective.
+/// Smallest gap that single precision resolves, relative to the objective.
 const RESOLVED: f64 = 1e-6;
-/// Values, weights and curvatures that single precision takes.
+/// Largest values, weights and curvatures for which single precision is used.
 const SINGLE: f64 = 1e12;
-/// Smaller relative gaps need no other method.
+/// Smallest relative gap for which a change of method is considered.
 const FINEST: f64 = 1e-10;
-/// Curvatures that double precision takes.
+/// Largest curvature for which double precision is used.
 const DOUBLE: f64 = 1e200;
 
 /// Options of dual block descent. None of them changes the optimum.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct DualDescentOptions {
-    /// Seed of the order of the examples.
+    /// Seed for the order of the examples.
     pub seed: u64,
-    /// The relative gap that ends the run; 0 if none is known.
+    /// The relative gap that ends the run; 0 if there is none.
     pub tolerance: f64,
 }
 
-/// Dual block descent over sparse rows, a pass an epoch.
+/// Dual block descent over sparse rows; an epoch is one pass.
 pub struct DualDescent<'p, 'a> {
     problem: &'p LogisticProblem<'a>,
     options: DualDescentOptions,
     state: Box<dyn DualState + 'p>,
     is_single: bool,
     multiplier: Option<Multiplier>,
-    /// The relative gaps on the way of each pass.
+    /// The mean relative gap during each pass.
     gaps: Vec<f64>,
-    /// Certified gap over the expected one.
+    /// Ratio of the last certified gap to its expected value, at least 1.
     surprise: f64,
 }
 
@@ -84,7 +84,8 @@ impl<'p, 'a: 'p> DualDescent<'p, 'a> {
         self.state.start_at(model, interrupt)
     }
 
-    /// Passes until the gap is that of the tolerance, at the pace of the last ones; 0 before there is a pace.
+    /// Estimates how many more passes reach the tolerance at the rate of the last five; 0 if there are too few passes
+    /// yet.
     pub fn passes_left(&self) -> f64 {
         let [.., before, _, _, _, _, now] = self.gaps[..] else { return 0.0 };
         epochs_left((before, now), 5, self.options.tolerance.max(FINEST))
@@ -102,7 +103,7 @@ impl<'p, 'a: 'p> DualDescent<'p, 'a> {
         certificate(self.problem, &self.model(), Some(&shares), interrupt)
     }
 
-    /// Goes on in double precision.
+    /// Switches to double precision.
     fn widen(&mut self, interrupt: &Interrupt) -> Result<()> {
         let wide = state(self.problem, self.options.seed, false)?;
         let before = std::mem::replace(&mut self.state, wide);
@@ -169,13 +170,13 @@ impl Solver for DualDescent<'_, '_> {
     }
 }
 
-/// Whether the numbers of a problem are in the range of dual block descent.
+/// Whether the rows are sparse and all numbers are small enough for dual block descent.
 pub fn suits_dual_descent(problem: &LogisticProblem<'_>) -> bool {
     let is_sparse = matches!(problem.rows(), Data::Csr32(_) | Data::Csr64(_));
     is_sparse && largest_number(problem) < DOUBLE
 }
 
-/// The largest value, weight of an example or bound on a curvature.
+/// The largest of all values, weights of examples and bounds on curvatures.
 fn largest_number(problem: &LogisticProblem<'_>) -> f64 {
     let size = problem.column_sizes().iter().copied().fold(0.0, f64::max);
     let weight = problem.weights().iter().copied().fold(0.0, f64::max);
@@ -222,14 +223,14 @@ mod tests {
     }
 
     impl Set {
-        /// Some columns of each row, which say something of its label.
+        /// Random-looking sparse rows that are correlated with their labels.
         fn new(n: usize, n_cols: usize, n_classes: usize, scale: f64) -> Self {
             let (mut offsets, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
             let mut labels = Vec::new();
             for row in 0..n {
                 let label = (row * 7 + row / n_classes) % n_classes;
                 labels.push(label as u32);
-                // Some rows are empty, some occur twice.
+                // Some rows are empty, and some occur twice.
                 let row = if row % 11 == 3 { row - 1 } else { row };
                 for column in
                     (0..n_cols).filter(|column| row % 13 != 0 && (row * 31 + column * 17) % 3 == 0)
@@ -357,7 +358,8 @@ mod tests {
         let data = Data::Csr64(rows);
         let problem = LogisticProblem::new(data, &labels, 2, vec![3.0], false).unwrap();
         assert_eq!(fit(&problem, 1e-6, 100).0.outcome, Outcome::Converged);
-        // A row of its own column for each example: any curvature is solved in one step.
+        // Each example has a column of its own, so the blocks do not interact and one step solves each for any
+        // curvature.
         let offsets: Vec<i64> = (0..=6).collect();
         let (columns, values): (Vec<i32>, _) = ((0..6).collect(), vec![1.0; 6]);
         let rows = Csr::new(&offsets, &columns, &values, 6).unwrap();

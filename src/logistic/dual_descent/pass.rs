@@ -1,4 +1,4 @@
-//! DualState over the blocks of many classes.
+//! Passes over the blocks of a problem with more than two classes.
 
 use pulp::Simd;
 
@@ -7,7 +7,7 @@ use crate::data::{Csr, Real};
 use crate::linalg::{Element, Kernel, Lane, prefetch};
 use crate::logistic::sparse_row::{add, fetch_first, score};
 
-/// A block's constants and the entropy of its α.
+/// The constants of a block, and the entropy of its α.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DualExample<T> {
     /// c.
@@ -19,7 +19,7 @@ pub(super) struct DualExample<T> {
     pub label: u32,
 }
 
-/// What a pass found at its visits.
+/// Sums over the visits of a pass.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Found {
     /// Σ c KL(α ‖ softmax(s)).
@@ -35,7 +35,7 @@ impl<T: Real> DualExample<T> {
         self.cost * (self.square + constant)
     }
 
-    /// Adds c (e_y − α) to the outputs; a single share is that of the class that is not the label.
+    /// Adds c (e_y − α) to the outputs; a single share belongs to the class that is not the label.
     #[inline(always)]
     pub fn subtract(&self, shares: &[T], outputs: &mut [f64]) {
         let (cost, label) = (self.cost.widen(), self.label as usize);
@@ -53,7 +53,7 @@ impl<T: Real> DualExample<T> {
     }
 }
 
-/// The blocks of a pass and the state that it changes.
+/// The blocks of a pass and the state that the pass changes.
 pub(super) struct DualParts<'a, T> {
     pub rows: Csr<'a, T>,
     pub blocks: &'a mut [DualExample<T>],
@@ -61,19 +61,19 @@ pub(super) struct DualParts<'a, T> {
     pub weights: &'a mut [T],
     /// Examples × padded outputs.
     pub shares: &'a mut [T],
-    /// The weights of the constant feature over its value.
+    /// The intercepts: the weights of the constant feature, multiplied by its value.
     pub intercepts: &'a mut [T],
     /// The square of the constant feature.
     pub constant: T,
-    /// DualParts with a smaller gap are left as they are.
+    /// Blocks with a gap of at most this are not changed.
     pub ignored: f64,
 }
 
-/// Visits to the blocks of an order.
+/// Visits blocks in the given order.
 pub(super) struct ClassPass<'a, T> {
     pub blocks: DualParts<'a, T>,
     pub order: &'a [u32],
-    /// DualParts that Newton's method has left.
+    /// Blocks on which Newton's method did not converge.
     pub left: &'a mut Vec<u32>,
     pub buffer: &'a mut [T],
 }
@@ -164,7 +164,8 @@ impl<T: Element> ClassPass<'_, T> {
             Some(entropy) => block.entropy = entropy,
             None => return self.left.push(example as u32),
         }
-        // Next to 1 a share has few digits for its distance from 1, which weights of any size multiply.
+        // A share close to 1 has lost the digits of its distance from 1, so the label's change is computed as minus the
+        // sum of the others.
         let zero = T::splat(simd, T::zero());
         let sum = buffers.scores.iter().fold(zero, |sum, change| T::plus(simd, sum, *change));
         let own = &mut T::values_mut(buffers.scores)[block.label as usize];
@@ -177,7 +178,7 @@ impl<T: Element> ClassPass<'_, T> {
         }
     }
 
-    /// Fetches the row, the shares and the first weights of a visit.
+    /// Prefetches the row, the shares and the first weights of a visit.
     #[inline(always)]
     fn fetch(&self, at: usize, padded: usize) {
         let Some(&example) = self.order.get(at) else { return };
@@ -195,7 +196,7 @@ impl<T: Element> ClassPass<'_, T> {
     }
 }
 
-/// Adds the changes of rows to the weights: one value of each class for each row.
+/// Adds rows to the weights, each multiplied by its changes: one value per row and class.
 pub(super) struct AddRows<'a, T> {
     pub rows: Csr<'a, T>,
     pub first: usize,

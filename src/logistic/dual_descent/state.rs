@@ -12,9 +12,9 @@ use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, softmax, transpose};
 use crate::logistic::{LogisticModel, LogisticProblem};
 
-/// Visits between two looks at the interrupt.
+/// Number of visits between two checks of the interrupt.
 const PIECE: usize = 256;
-/// DualParts whose gap is below this share of the mean one of the last pass stay as they are.
+/// Blocks whose gap is below this share of the mean gap of the last pass are not changed.
 const IGNORED: f64 = 0.03;
 
 /// The dual point of a run and its weights, in any precision.
@@ -25,15 +25,16 @@ pub(super) trait DualState: Sync {
     fn start_at(&mut self, model: &LogisticModel, interrupt: &Interrupt) -> Result<()>;
     /// Moves to the dual point of another state.
     fn take_shares(&mut self, from: &dyn DualState, interrupt: &Interrupt) -> Result<()>;
-    /// Appends α of an example, a share of each class.
+    /// Appends α of an example, one share per class.
     fn append_shares(&self, example: usize, shares: &mut Vec<f64>);
     /// The intercepts.
     fn intercepts(&self) -> Vec<f64>;
     /// Replaces the intercepts.
     fn set_intercepts(&mut self, intercepts: Vec<f64>);
-    /// W, output after output.
+    /// Copies W, output after output.
     fn copy_weights(&self, weights: &mut Vec<f64>);
-    /// Makes the intercept the weight of a constant feature, whose square is given relative to the rows' mean square.
+    /// Makes the intercept the weight of a constant feature. `square` is its square relative to the mean squared norm
+    /// of the rows.
     fn set_constant(&mut self, square: f64);
     /// Adds `by`, multiplied by the square of the constant feature, to the intercepts.
     fn add_to_intercepts(&mut self, by: &[f64]);
@@ -43,14 +44,14 @@ pub(super) trait DualState: Sync {
     fn penalty(&self) -> f64;
 }
 
-/// The dual point of rows stored as R in working precision T.
+/// The dual point for rows stored with values of type R, in working precision T.
 pub(super) struct State<'p, 'a, R, T> {
     problem: &'p LogisticProblem<'a>,
     rows: Csr<'a, R>,
-    /// The stored values, if they are in another precision than T.
+    /// A copy of the stored values in precision T, if R is a different precision.
     values: Vec<T>,
     blocks: Vec<DualExample<T>>,
-    /// The examples of positive weight.
+    /// The examples with a positive weight.
     order: Vec<u32>,
     /// Features × padded outputs.
     weights: Aligned<T>,
@@ -69,7 +70,7 @@ pub(super) struct State<'p, 'a, R, T> {
 }
 
 impl<'p, 'a, R: Real, T: Element> State<'p, 'a, R, T> {
-    /// Starts at W = 0 and α_i = e_y, with the intercepts of W = 0.
+    /// Starts at α_i = e_y, for which W = 0, with intercepts of 0.
     pub fn new(problem: &'p LogisticProblem<'a>, rows: Csr<'a, R>, seed: u64) -> Self {
         let (n, n_outputs) = (problem.n_examples(), problem.n_outputs());
         let padded = if n_outputs == 1 { 1 } else { n_outputs.next_multiple_of(T::lanes()) };
@@ -112,7 +113,7 @@ impl<'p, 'a, R: Real, T: Element> State<'p, 'a, R, T> {
         state
     }
 
-    /// Sets α of an example to shares of each class.
+    /// Sets α of an example to one share per class.
     fn set_shares(&mut self, example: usize, shares: &[f64]) {
         let own = &mut self.shares[example * self.padded..][..self.n_outputs];
         match own {
@@ -121,7 +122,7 @@ impl<'p, 'a, R: Real, T: Element> State<'p, 'a, R, T> {
         }
     }
 
-    /// The blocks that Newton's method left, in double precision.
+    /// Solves the blocks on which Newton's method did not converge, in double precision.
     fn step_exactly(&mut self) {
         let (padded, m) = (self.padded, self.n_outputs);
         let values = in_precision(self.rows.values()).unwrap_or(&self.values);
@@ -162,7 +163,7 @@ impl<'p, 'a, R: Real, T: Element> State<'p, 'a, R, T> {
         }
     }
 
-    /// Sets the weights to those of α, and the entropies.
+    /// Recomputes the weights and the entropies from α.
     fn recompute(&mut self, interrupt: &Interrupt) -> Result<()> {
         let (padded, m) = (self.padded, self.n_outputs);
         let values = in_precision(self.rows.values()).unwrap_or(&self.values);
@@ -198,7 +199,7 @@ impl<'p, 'a, R: Real, T: Element> State<'p, 'a, R, T> {
     }
 }
 
-/// H(α); of a single share that of two classes.
+/// H(α); a single share stands for a distribution over two classes.
 fn entropy<T: Real>(shares: &[T]) -> f64 {
     let term = |share: f64| if share > 0.0 { -share * share.ln() } else { 0.0 };
     let rest = if let [share] = shares { term(1.0 - share.widen()) } else { 0.0 };
@@ -306,7 +307,7 @@ impl<R: Real, T: Element> DualState for State<'_, '_, R, T> {
     fn set_constant(&mut self, square: f64) {
         let sum: f64 = self.blocks.iter().map(|block| block.square.widen()).sum();
         let mean = sum / self.blocks.len() as f64;
-        // Rows of zeros alone leave any square.
+        // If all rows are zero, any scale works.
         self.constant = T::narrow(square * if mean > 0.0 { mean } else { 1.0 });
     }
 

@@ -1,4 +1,4 @@
-//! The linear systems of Newton's method, by preconditioned conjugate gradients.
+//! Solves the linear systems of Newton's method by preconditioned conjugate gradients.
 
 use super::passes::RowPasses;
 use super::preconditioner::{HessianPart, Preconditioner};
@@ -9,28 +9,30 @@ use crate::linalg::vectors::{long_axpy, long_dot};
 
 /// Conjugate gradients end once they have reduced the residual by this factor.
 const REDUCTION: f64 = 0.3;
-/// They take at most this number of steps.
+/// Maximum number of steps of conjugate gradients.
 const LONGEST: usize = 60;
-/// The residual itself is to be small once the expected gain is below this multiple of the gap to reach, with a
-/// preconditioner of a part of the Hessian and of all of it. Before that, a small residual only costs steps.
+/// Once the expected gain is below this multiple of the gap to reach, conjugate gradients also require a small residual
+/// norm; before that, it would only cost steps. The two values are for a preconditioner from a part of the Hessian and
+/// for one from all of it.
 const NEAR: [f64; 2] = [2.0, 5.0];
-/// Columns up to which each class has a block of the preconditioner.
+/// Maximum number of columns for which the preconditioner has one block per class.
 const SMALL: usize = 48;
 /// Weights up to which the Hessian of a sample may be factorised.
 pub(super) const FACTORISED: usize = 1500;
 /// Rows of a sample from which preconditioners are made.
 const SAMPLED: usize = 1000;
-/// Steps of conjugate gradients after which the next system has another preconditioner.
+/// If a system takes this number of steps or more, the next one gets a new preconditioner.
 const MANY: usize = 5;
-/// A gain of this share of the objective changes the Hessian too much for the last preconditioner.
+/// A step that gains more than this share of the objective changes the Hessian so much that the preconditioner is
+/// recomputed.
 const CHANGED: f64 = 1e-2;
 
-/// What a solution is for.
+/// The requirements on a solution.
 #[derive(Clone, Copy)]
 pub(super) struct Goal {
     /// The gap to reach, in units of the objective.
     pub gap: f64,
-    /// Whether the system is that of all rows.
+    /// Whether the system is computed from all rows instead of a sample.
     pub exact: bool,
 }
 
@@ -38,15 +40,16 @@ pub(super) struct Goal {
 pub(super) struct ConjugateGradients {
     width: usize,
     n_outputs: usize,
-    /// The regulariser's part of the Hessian, one value for each column; 0 for the intercept.
+    /// The diagonal of the regulariser's Hessian, one value for each column; 0 for the intercept.
     penalties: Vec<f64>,
     preconditioner: Option<Preconditioner>,
     /// Multiplications of conjugate gradients so far, and the steps of the last system.
     work: f64,
     n_last: usize,
-    /// The share of the objective that the last step was to gain.
+    /// The share of the objective that the last step was expected to gain.
     expected: f64,
-    /// Whether steps have stalled: then preconditioners are made of all rows, and systems solved more closely.
+    /// Whether progress has stalled. Preconditioners are then computed from all rows, and systems are solved more
+    /// accurately.
     careful: bool,
 }
 
@@ -97,12 +100,12 @@ impl ConjugateGradients {
         self.expected = share;
     }
 
-    /// Solves further systems with more care.
+    /// From now on, solves systems more accurately.
     pub fn take_care(&mut self) {
         self.careful = true;
     }
 
-    /// The Newton direction of a gradient.
+    /// Returns the Newton direction for a gradient.
     pub fn solve(
         &mut self,
         store: &mut dyn RowPasses,
@@ -121,8 +124,8 @@ impl ConjugateGradients {
         self.iterate(store, residual, (sample, goal), interrupt)
     }
 
-    /// Subtracts each column's mean over more than two classes. It changes no probability and is 0 at the optimum, so
-    /// that only rounding moves it.
+    /// For more than two classes, subtracts each column's mean over the classes. This mean affects no probability and
+    /// is 0 at the optimum, so only rounding errors change it.
     fn centre(&self, values: &mut [f64]) {
         if self.n_outputs == 1 {
             return;
@@ -148,7 +151,7 @@ impl ConjugateGradients {
         self.centre(values);
     }
 
-    /// Makes another preconditioner where the last one no longer serves.
+    /// Computes a new preconditioner if the last one has become too inaccurate.
     fn choose(
         &mut self,
         store: &mut dyn RowPasses,
@@ -160,7 +163,7 @@ impl ConjugateGradients {
         }
         let two = self.n_outputs == 1;
         let Some(last) = self.kind() else {
-            // At W = 0 one block for all classes is exact.
+            // At W = 0, one block that all classes share is exact.
             let shared = two || self.width <= 8 * self.n_outputs;
             let kind = match shared {
                 true => HessianPart::Shared,
@@ -239,7 +242,8 @@ impl ConjugateGradients {
         self.n_last as f64 * self.product_cost(store) >= self.full_cost(store)
     }
 
-    /// The size of a residual at which conjugate gradients end, and whether the residual itself is small enough.
+    /// The preconditioned squared residual norm at which conjugate gradients end, and whether the residual norm itself
+    /// is small enough.
     fn target(&self, (start, next): (f64, f64), residual: &[f64], goal: Goal) -> (f64, bool) {
         let near = NEAR[usize::from(self.kind() == Some(HessianPart::Full))] * goal.gap;
         let last = goal.exact && 0.5 * start < near;
@@ -250,7 +254,7 @@ impl ConjugateGradients {
         (target, small)
     }
 
-    /// Conjugate gradients from 0.
+    /// Runs conjugate gradients, starting at 0.
     fn iterate(
         &mut self,
         store: &mut dyn RowPasses,

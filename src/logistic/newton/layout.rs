@@ -1,29 +1,31 @@
-//! Which rows a block has, and their values in units of the columns.
+//! The assignment of rows to blocks, and their values in units of the columns.
 
 use crate::data::Rows;
 use crate::data::{Data, Real};
 use crate::for_data;
 use crate::logistic::LogisticProblem;
 
-/// Rows that stay together: reads go on for some cache lines.
+/// Number of consecutive rows that stay together, so that reads cover several cache lines.
 pub(super) const GROUP: usize = 16;
-/// Units of columns are within these powers of two, whose squares are finite.
+/// The largest absolute exponent of a column's unit, which is a power of two. Squares of the units
+/// stay finite.
 const RANGE: i32 = 500;
 
 /// The order of the rows, and the units of their columns.
 pub(super) struct RowBlocks<'p, 'a> {
     pub problem: &'p LogisticProblem<'a>,
-    /// A power of two for each column, at least as large as its values; 1 for the constant one.
+    /// A power of two for each column, at least as large as its values; 1 for the constant column.
     pub units: Vec<f64>,
     inverse_units: Vec<f64>,
     /// Number of rows of a block.
     pub block_rows: usize,
-    /// A multiplier of groups of rows that leaves the first blocks a random sample of sorted rows.
+    /// Multiplier that permutes groups of rows, so that the first blocks are a nearly random sample
+    /// even if the rows are sorted.
     stride: usize,
 }
 
 impl<'p, 'a> RowBlocks<'p, 'a> {
-    /// That of a problem whose blocks have a number of rows.
+    /// Arranges a problem in blocks of `block_rows` rows.
     pub fn new(problem: &'p LogisticProblem<'a>, block_rows: usize) -> Self {
         let mut units: Vec<f64> = problem.column_sizes().iter().map(|size| unit(*size)).collect();
         units.extend(problem.intercept().then_some(1.0));
@@ -37,7 +39,7 @@ impl<'p, 'a> RowBlocks<'p, 'a> {
         self.units.len()
     }
 
-    /// The row at a place in the order of the blocks.
+    /// The row at a position in the order of the blocks; None beyond the last row.
     pub fn row(&self, place: usize) -> Option<usize> {
         let n_rows = self.problem.n_examples();
         let (group, n_groups) = (place / GROUP, n_rows / GROUP);
@@ -51,7 +53,7 @@ impl<'p, 'a> RowBlocks<'p, 'a> {
         }
     }
 
-    /// Writes a block: a line for each column, with zeros where there are no more rows.
+    /// Writes a block, one line per column, padded with zeros after the last row.
     pub fn fill<T: Real>(&self, block: usize, lines: &mut [T]) {
         for group in (0..self.block_rows).step_by(GROUP) {
             let rows: [Option<usize>; GROUP] =
@@ -126,7 +128,7 @@ pub(super) fn unit(size: f64) -> f64 {
     2f64.powi((size.log2().ceil() as i32).clamp(-RANGE, RANGE))
 }
 
-/// A number near the golden section of n that shares no divisor with it.
+/// A number close to n times the golden ratio conjugate that is coprime to n.
 fn coprime(n: usize) -> usize {
     let divisor = |mut a: usize, mut b: usize| {
         while b > 0 {

@@ -1,4 +1,4 @@
-//! Newton's method for rows that are kept in blocks. Conjugate gradients solve its linear systems, with a
+//! Newton's method for rows that are kept in blocks. Its linear systems are solved by conjugate gradients, with a
 //! preconditioner that is chosen by its cost.
 //!
 //! Columns are divided by units s_k, so that the largest value of each is about 1; the weights are u_k = s_k w_k.
@@ -25,27 +25,28 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::long_dot;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// Gradients are computed in double precision once a step is expected to gain this share of the objective.
+/// Gradients are computed in double precision once a step is expected to gain less than this share of the objective.
 const EXACT: f64 = 1e-4;
-/// The slack of the line search, in units of the objective: rounding in single and in double precision.
+/// Slack of the line search for rounding errors, relative to the objective, in single and in double precision.
 const SLACK: [f64; 2] = [1e-6, 1e-13];
 /// The maximum number of halvings of a step.
 const HALVINGS: usize = 25;
-/// The share of the expected gain that a step must have.
+/// The share of the expected gain that a step must achieve.
 const GAIN: f64 = 1e-4;
-/// A step is doubled while the slope along it is at least this share of that at its start.
+/// A step is doubled while the slope at its end is at least this share of the slope at its start.
 const STEEP: f64 = 0.3;
-/// Rows for each weight from which on the first steps take a sample of them.
+/// Minimum number of rows per weight for which the first steps use a sample of the rows.
 const SAMPLED: usize = 100;
-/// The share of the rows of these steps.
+/// The share of the rows in this sample.
 const SAMPLE: f64 = 0.1;
-/// Steps on a sample end when they gain less than this share of the objective, or after [`MOST_SAMPLED`].
+/// The run stops using a sample once a step gains less than this share of the objective, or after [`MOST_SAMPLED`]
+/// steps.
 const SETTLED: f64 = 3e-3;
 const MOST_SAMPLED: usize = 4;
-/// The run ends after this number of exact steps in which the gap has not fallen by a tenth.
+/// The run ends if the gap has not fallen by a tenth in this number of exact steps.
 const PATIENCE: usize = 8;
 
-/// The passes that a step makes.
+/// The rows and the precision of a step's passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Over a sample of the rows, in single precision.
@@ -71,17 +72,17 @@ pub(super) struct LogisticNewton<'p> {
     phase: Phase,
     started: bool,
     n_steps: usize,
-    /// The weights in units of the columns, a line for each output with the intercept last.
+    /// The scaled weights, one line per output, with the intercept last.
     weights: Vec<f64>,
-    /// Objective and gradient there, over the phase's rows.
+    /// Objective and gradient at these weights, over the rows of the phase.
     objective: f64,
     gradient: Vec<f64>,
     best: Best,
-    /// The gap of some exact steps ago, and how many.
+    /// The gap at the last exact step that lowered it by a tenth, and the number of exact steps since then.
     progress: (f64, usize),
 }
 
-/// The best model that was certified, and the highest bound.
+/// The certified model with the lowest objective, and the highest lower bound.
 struct Best {
     certificate: Certificate,
     model: LogisticModel,
@@ -136,12 +137,12 @@ impl<'p> LogisticNewton<'p> {
         self.best.model
     }
 
-    /// The rows of the phase.
+    /// The rows that the current phase uses.
     fn sample(&self) -> BlockSample {
         if self.phase == Phase::Sample { self.store.sample(SAMPLE) } else { self.store.all() }
     }
 
-    /// Objective and gradient at some weights; in the exact phase their certificate, too.
+    /// Computes objective and gradient at some weights and, in the exact phase, a certificate.
     fn look(
         &mut self,
         weights: &[f64],
@@ -166,7 +167,7 @@ impl<'p> LogisticNewton<'p> {
         Ok(loss + self.system.regularise(weights, gradient))
     }
 
-    /// The model of scaled weights.
+    /// Converts scaled weights to a model.
     fn model(&self, weights: &[f64]) -> LogisticModel {
         let problem = self.store.problem();
         let mut model = problem.zero_model();
@@ -181,7 +182,7 @@ impl<'p> LogisticNewton<'p> {
         model
     }
 
-    /// Goes on with other rows, or in another precision.
+    /// Switches to another phase, and recomputes objective and gradient.
     fn enter(&mut self, phase: Phase, interrupt: &Interrupt) -> Result<()> {
         self.phase = phase;
         let (weights, mut gradient) = (self.weights.clone(), std::mem::take(&mut self.gradient));
@@ -238,7 +239,8 @@ impl<'p> LogisticNewton<'p> {
         Ok(false)
     }
 
-    /// Doubles a step as long as the objective falls along it: on separable rows by a factor of e a Newton step.
+    /// Doubles the step while the objective falls steeply along it. On separable rows, a plain Newton step reduces the
+    /// objective only by a factor of about e.
     fn lengthen(&mut self, direction: &[f64], slope: f64, interrupt: &Interrupt) -> Result<()> {
         let mut length = 1.0;
         let mut gradient = Vec::new();
@@ -246,9 +248,9 @@ impl<'p> LogisticNewton<'p> {
             let moved: Vec<f64> =
                 self.weights.iter().zip(direction).map(|(w, d)| w + length * d).collect();
             let objective = self.look(&moved, &mut gradient, interrupt)?;
-            // Not a number is no improvement.
+            // NaN does not count as an improvement.
             if !matches!(objective.partial_cmp(&self.objective), Some(std::cmp::Ordering::Less)) {
-                // The probabilities are to be those of the weights.
+                // Recomputes the probabilities for the weights that are kept.
                 return self.enter(self.phase, interrupt);
             }
             self.weights = moved;
@@ -263,12 +265,12 @@ impl<'p> LogisticNewton<'p> {
         self.store.problem().total()
     }
 
-    /// The gap that the gradient shows, ½ ‖g‖² in the units of W, without the intercept's part.
+    /// The gap implied by the gradient, ½ ‖g‖² in the units of W, without the intercept.
     fn shown_gap(&self) -> f64 {
         self.system.gap_of(&self.gradient)
     }
 
-    /// Whether the gap has not fallen for long.
+    /// Counts an exact step; returns whether the gap has stopped falling.
     fn is_stuck(&mut self) -> bool {
         let gap = self.best.certificate.gap();
         self.progress.1 += 1;

@@ -1,4 +1,5 @@
-//! Preconditioners of conjugate gradients: factors of the Hessian of a sample of the rows, or of a part of it.
+//! Preconditioners for conjugate gradients: factorisations of the Hessian of a sample of the rows, or of a part of this
+//! Hessian.
 
 use rayon::prelude::*;
 
@@ -9,9 +10,10 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Factor;
 
-/// Values of lines of the whole Hessian that are multiplied at a time: they stay in the second-level cache.
+/// Number of values that are multiplied at a time for the whole Hessian, so that they stay in the second-level cache.
 const TOGETHER: usize = 1 << 16;
-/// What is added to the curvature of an intercept, in units of it: that of all intercepts together has none.
+/// Share by which the curvature of an intercept is increased, because a common shift of all intercepts has no
+/// curvature.
 const RIDGE: f64 = 1e-3;
 
 /// The part of the Hessian that a preconditioner factorises.
@@ -19,11 +21,11 @@ const RIDGE: f64 = 1e-3;
 pub(super) enum HessianPart {
     /// Its diagonal; of dense rows as if all probabilities were equal.
     Diagonal,
-    /// One block for all classes: the Hessian at W = 0, of which a gradient there sees no other part.
+    /// One block that all classes share. At W = 0, it acts on gradients exactly as the full Hessian does.
     Shared,
-    /// A block for each class.
+    /// One block per class.
     PerClass,
-    /// All of it.
+    /// The whole Hessian.
     Full,
 }
 
@@ -36,8 +38,8 @@ pub(super) struct Preconditioner {
 }
 
 impl Preconditioner {
-    /// That of a sample of the rows at the last pass's weights. `penalties` are the regulariser's part of the diagonal,
-    /// one for each column.
+    /// Builds a preconditioner from a sample of the rows at the weights of the last pass. `penalties` is the diagonal
+    /// of the regulariser's Hessian, one value per column.
     pub fn new(
         store: &mut Store<'_, '_>,
         kind: HessianPart,
@@ -120,7 +122,7 @@ impl Preconditioner {
     }
 }
 
-/// p (1 − p) of equal probabilities, or of the difference of two.
+/// The curvature p (1 − p) at equal probabilities; for two classes, along the difference of their scores.
 fn flat_curvature(n_outputs: usize) -> f64 {
     if n_outputs == 1 { 0.25 } else { 1.0 / n_outputs as f64 }
 }
@@ -133,7 +135,7 @@ fn add_squares(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
     }
 }
 
-/// Writes the lines times a factor for each row.
+/// Multiplies each row's values in all lines by a factor per row.
 fn multiply(rows: &[f32], factors: &[f32], product: &mut Vec<f32>) {
     product.clear();
     for line in rows.chunks_exact(factors.len()) {
@@ -141,7 +143,7 @@ fn multiply(rows: &[f32], factors: &[f32], product: &mut Vec<f32>) {
     }
 }
 
-/// Adds Σ c_i q x_i x_iᵀ with q as of equal probabilities.
+/// Adds Σ c_i q x_i x_iᵀ where q is the curvature at equal probabilities.
 fn add_shared(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
     let (n_rows, mut product) = (layout.block_rows, Vec::new());
     let flat = flat_curvature(layout.problem.n_outputs()) as f32;
@@ -160,7 +162,8 @@ fn small_shares(lines: Lines<'_>, n_rows: usize) -> Vec<f32> {
     small
 }
 
-/// 1 − p, which rounding must not make less than the other probabilities: then the Hessian had negative curvature.
+/// 1 − p, computed so that rounding does not make it smaller than the sum of the other probabilities; otherwise the
+/// Hessian could have negative curvature.
 fn others(share: f32, small: &f32) -> f32 {
     if share <= 0.5 { 1.0 - share } else { *small }
 }
@@ -182,7 +185,7 @@ fn add_classes(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
     }
 }
 
-/// Number of pairs of n things, each also with itself.
+/// Number of unordered pairs of n items, including pairs of an item with itself.
 fn n_pairs(n: usize) -> usize {
     n * (n + 1) / 2
 }
@@ -192,7 +195,7 @@ fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..n).flat_map(|a| (0..=a).map(move |b| (a, b)))
 }
 
-/// Adds Σ c_i (diag p_i − p_i p_iᵀ) ⊗ x_i x_iᵀ: a row for each pair of classes, a column for each pair of columns.
+/// Adds Σ c_i (diag p_i − p_i p_iᵀ) ⊗ x_i x_iᵀ: one row per pair of classes, one column per pair of columns.
 fn add_all(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
     let (n_rows, width) = (layout.block_rows, layout.width());
     let classes: Vec<_> = pairs(layout.problem.n_outputs()).collect();
@@ -227,7 +230,8 @@ fn add_all(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
     }
 }
 
-/// Gives curvature to the means of columns over the classes, which have none from the losses. Residuals have mean 0.
+/// Adds curvature along a common shift of all classes, where the losses have none. This does not matter for the
+/// solution, because residuals have mean 0 over the classes.
 fn add_means(matrix: &mut [f64], n_outputs: usize, width: usize) {
     let n = n_outputs * width;
     for column in 0..width {
@@ -239,7 +243,7 @@ fn add_means(matrix: &mut [f64], n_outputs: usize, width: usize) {
     }
 }
 
-/// The lower triangle of the matrix whose pairs are given, with rows of as many values as there are.
+/// Expands sums over pairs to the lower triangle of a square matrix, stored with full rows.
 fn spread(sums: &[f64], n_outputs: usize, width: usize) -> Vec<f64> {
     let n = n_outputs * width;
     let mut matrix = vec![0.0; n * n];

@@ -1,11 +1,11 @@
-//! Probabilities, losses and residuals of a block of rows from its scores, a vector of rows at a time.
+//! Computes probabilities, losses and residuals of a block of rows from its scores, one vector of rows at a time.
 
 use pulp::{Simd, WithSimd};
 
 use crate::data::Real;
 use crate::linalg::{arch, exp_minus};
 
-/// Rows that are computed together: loops of this length become vectors.
+/// Number of rows that are processed together; the compiler vectorises loops of this length.
 const LANES: usize = 16;
 /// The distance from the largest score beyond which [`exp_minus`] returns the same number.
 const FARTHEST: f64 = 700.0;
@@ -81,7 +81,8 @@ impl Precision for f32 {
 pub(super) struct BlockSums {
     /// Σ c_i loss_i.
     pub loss: f64,
-    /// Σ c_i min(1, 2 loss_i), a bound on the sums of the derivatives of the losses in the scores.
+    /// Σ c_i min(1, 2 loss_i). Twice this bounds the sum of the absolute derivatives of the losses with respect to the
+    /// scores.
     pub slope: f64,
     /// Σ c_i H(p_i).
     pub entropy: f64,
@@ -90,7 +91,7 @@ pub(super) struct BlockSums {
 }
 
 impl BlockSums {
-    /// Adds those of another block.
+    /// Adds the sums of another block.
     pub fn join(&mut self, other: &Self) {
         self.loss += other.loss;
         self.slope += other.slope;
@@ -98,7 +99,7 @@ impl BlockSums {
         self.distance += other.distance;
     }
 
-    /// The sums times a factor.
+    /// Multiplies the sums by a factor.
     pub fn scaled(self, factor: f64) -> Self {
         Self {
             loss: factor * self.loss,
@@ -109,14 +110,15 @@ impl BlockSums {
     }
 }
 
-/// Labels and weights of the rows of a block, 0 of those that fill it up.
+/// Labels and weights of the rows of a block; both are 0 for padding rows.
 #[derive(Clone, Copy)]
 pub(super) struct BlockTargets<'a, T> {
     pub labels: &'a [u32],
     pub weights: &'a [T],
 }
 
-/// Replaces the scores by c_i (p_i − e_y), and writes what curvature needs: p of each class, or p (1 − p) of two.
+/// Replaces the scores by c_i (p_i − e_y), and writes the values needed for the curvature: p of each class or, for two
+/// classes, p (1 − p).
 pub(super) fn softmax<T: Precision>(
     scores: &mut [T],
     targets: BlockTargets<'_, T>,
@@ -131,7 +133,7 @@ struct Softmax<'a, T> {
     shares: &'a mut [f32],
 }
 
-/// Sums of each lane.
+/// Separate sums for each lane.
 struct LaneSums<T>([[T; LANES]; 4]);
 
 impl<T: Precision> LaneSums<T> {
@@ -175,7 +177,7 @@ impl<T: Precision> WithSimd for Softmax<'_, T> {
     }
 }
 
-/// Rows of two classes.
+/// [`softmax`] for two classes.
 #[inline(always)]
 fn two<T: Precision>(
     scores: &mut [T],
@@ -202,7 +204,7 @@ fn two<T: Precision>(
     }
 }
 
-/// Rows of more than two classes.
+/// [`softmax`] for more than two classes.
 #[inline(always)]
 fn many<T: Precision>(
     scores: &mut [T],
@@ -222,7 +224,7 @@ fn many<T: Precision>(
             *most = if *score > *most { *score } else { *most };
         }
     }
-    // The largest exponential is 1 and left out of the sum, so that a small rest keeps its digits.
+    // The largest exponential is 1; it is left out of the sum so that a small rest keeps its digits.
     let (mut rest, mut ties, mut entropy) =
         ([T::zero(); LANES], [-T::one(); LANES], [T::zero(); LANES]);
     for line in scores.chunks_exact_mut(n_rows) {
@@ -262,7 +264,7 @@ fn many<T: Precision>(
     }
 }
 
-/// Replaces the scores of a direction by c_i (diag p − p pᵀ) times them.
+/// Multiplies the scores of a direction by c_i (diag p − p pᵀ).
 pub(super) fn curve(scores: &mut [f32], targets: BlockTargets<'_, f32>, shares: &[f32]) {
     arch().dispatch(Curve { scores, targets, shares });
 }
@@ -287,7 +289,7 @@ impl WithSimd for Curve<'_> {
             return;
         }
         for row in (0..n_rows).step_by(LANES) {
-            // From the label's score, which leaves digits to rows whose label has a probability close to 1.
+            // Scores relative to the label's keep their digits if the label has a probability close to 1.
             let mut own = [0.0; LANES];
             for (lane, own) in own.iter_mut().enumerate() {
                 *own = scores[targets.labels[row + lane] as usize * n_rows + row + lane];

@@ -1,4 +1,4 @@
-//! Passes over rows that are kept in blocks of single precision.
+//! Passes over rows that are stored in blocks, in single precision.
 
 use rayon::prelude::*;
 
@@ -11,38 +11,39 @@ use crate::linalg::{Aligned, Element};
 use crate::logistic::LogisticProblem;
 use crate::parallel::min_len;
 
-/// Partial sums of a pass: enough for the threads of a desk, few enough to be added up in no time.
+/// Number of partial sums of a pass: enough for the threads of a desktop computer, and few enough that adding them up
+/// is cheap.
 const PARTS: usize = 16;
-/// Values of a block of rows, so that it stays in the second-level cache with its scores.
+/// Number of values in a block of rows, so that the block and its scores fit in the second-level cache.
 const BLOCK: usize = 1 << 16;
 /// The largest number of rows of a block.
 const MOST_ROWS: usize = 1024;
 
 /// The rows of a problem in blocks, with their probabilities from the last pass.
 pub(super) struct Store<'p, 'a> {
-    /// The order of the rows, and their units.
+    /// The order of the rows, and the units of their columns.
     pub layout: RowBlocks<'p, 'a>,
-    /// The largest c_i: the weights of blocks are in units of it.
+    /// The largest c_i; blocks store weights divided by it.
     weight: f64,
     blocks: Vec<Block>,
     parts: Vec<PassPart>,
     blocks_of_part: usize,
 }
 
-/// Some rows, a line for each column.
+/// A block of rows, one line per column.
 struct Block {
-    /// Its place among all blocks.
+    /// Index among all blocks.
     place: usize,
-    /// A sample of k blocks has those whose rank is below k.
+    /// A sample of k blocks consists of the blocks with rank below k.
     rank: usize,
     rows: Aligned<f32>,
     labels: Vec<u32>,
     weights: (Vec<f32>, Vec<f64>),
-    /// Probabilities, a line for each output.
+    /// Probabilities, one line per output.
     shares: Aligned<f32>,
 }
 
-/// Work space and sums of the blocks of a part.
+/// Buffers and sums for a part, which is a group of blocks that one thread processes.
 pub(super) struct PassPart {
     singles: Aligned<f32>,
     doubles: Aligned<f64>,
@@ -51,7 +52,7 @@ pub(super) struct PassPart {
     totals: BlockSums,
 }
 
-/// The blocks that a pass visits, and the factor of its sums.
+/// The blocks that a pass visits, and the factor that scales its sums to all rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct BlockSample {
     pub n_blocks: usize,
@@ -67,7 +68,7 @@ impl<'p, 'a> Store<'p, 'a> {
         let n_blocks = n_rows.div_ceil(block_rows);
         let blocks_of_part = n_blocks.div_ceil(PARTS).max(1);
         let n_parts = n_blocks.div_ceil(blocks_of_part);
-        // Ranks go round the parts, so that samples keep all threads busy.
+        // Consecutive ranks belong to different parts, so that samples keep all threads busy.
         let mut ranks: Vec<usize> = (0..n_blocks).collect();
         ranks.sort_by_key(|block| (block % blocks_of_part, block / blocks_of_part));
         let mut blocks: Vec<Block> = (0..n_blocks).map(Block::empty).collect();
@@ -99,9 +100,9 @@ impl<'p, 'a> Store<'p, 'a> {
         self.problem().n_outputs() * self.layout.width()
     }
 
-    /// The largest number of sums in a row that an entry of a gradient is the result of.
+    /// The largest number of consecutive additions behind an entry of a gradient.
     pub fn depth(&self) -> usize {
-        // Each lane sums its own rows.
+        // Within a block, each lane sums its own rows.
         self.layout.block_rows / <f64 as Element>::lanes()
             + <f64 as Element>::lanes()
             + self.blocks_of_part
@@ -113,14 +114,14 @@ impl<'p, 'a> Store<'p, 'a> {
         BlockSample { n_blocks: self.blocks.len(), factor: 1.0 }
     }
 
-    /// About a share of the rows.
+    /// A sample of about this share of the rows.
     pub fn sample(&self, share: f64) -> BlockSample {
         let most = self.blocks.len();
         let n_blocks = ((most as f64 * share).ceil() as usize).clamp(1, most);
         BlockSample { n_blocks, factor: most as f64 / n_blocks as f64 }
     }
 
-    /// Number of rows of a sample, with those that fill blocks up.
+    /// Number of rows of a sample, including padding rows.
     pub fn n_rows(&self, sample: BlockSample) -> usize {
         sample.n_blocks * self.layout.block_rows
     }
@@ -143,7 +144,7 @@ impl<'p, 'a> Store<'p, 'a> {
         Ok(self.collect(sample.factor, gradient))
     }
 
-    /// The same in double precision over all rows.
+    /// [`Self::pass`] in double precision over all rows.
     pub fn exact_pass(
         &mut self,
         weights: &[f64],
@@ -164,7 +165,8 @@ impl<'p, 'a> Store<'p, 'a> {
         Ok(self.collect(1.0, gradient))
     }
 
-    /// The product of the losses' Hessian at the last pass's weights with a direction, over a sample of its rows.
+    /// The product of the losses' Hessian, at the weights of the last pass, with a direction, over a sample of that
+    /// pass's rows.
     pub fn product(
         &mut self,
         direction: &[f64],
@@ -187,7 +189,7 @@ impl<'p, 'a> Store<'p, 'a> {
         Ok(())
     }
 
-    /// Sums of `n_sums` values over the blocks of a sample, which `add` has a part of.
+    /// Sums `n_sums` values over the blocks of a sample; `add` adds the values of one block.
     pub fn sums(
         &mut self,
         sample: BlockSample,
@@ -204,7 +206,7 @@ impl<'p, 'a> Store<'p, 'a> {
         Ok(sums)
     }
 
-    /// Visits the blocks of a sample, in parallel over parts, whose sums begin at 0.
+    /// Visits the blocks of a sample, in parallel over the parts; all sums start at 0.
     fn visit(
         &mut self,
         sample: BlockSample,
@@ -219,7 +221,7 @@ impl<'p, 'a> Store<'p, 'a> {
             part.sums.clear();
             part.totals = BlockSums::default();
             for block in blocks.iter_mut().filter(|block| block.rank < sample.n_blocks) {
-                // Parts without a block take no memory.
+                // Parts without a block in the sample allocate no memory.
                 part.sums.resize(n_sums, 0.0);
                 if interrupt.is_raised() {
                     break;
@@ -231,7 +233,7 @@ impl<'p, 'a> Store<'p, 'a> {
         interrupt.check()
     }
 
-    /// The sums of all parts in their order, times a factor and the unit of weights.
+    /// Adds up the sums of all parts in order, multiplied by a factor and the unit of the weights.
     fn collect(&self, factor: f64, sums: &mut Vec<f64>) -> BlockSums {
         let factor = factor * self.weight;
         let mut totals = BlockSums::default();
@@ -249,7 +251,7 @@ impl<'p, 'a> Store<'p, 'a> {
     }
 }
 
-/// What sums over a block are made of.
+/// The data of a block from which sums over its rows are computed.
 #[derive(Clone, Copy)]
 pub(super) struct Lines<'b> {
     /// A line of values for each column.
@@ -260,7 +262,7 @@ pub(super) struct Lines<'b> {
     pub weights: &'b [f32],
 }
 
-/// Adds a block's part of a gradient.
+/// Adds the gradient of a block.
 fn look<T: Precision + Element>(
     layout: &RowBlocks<'_, '_>,
     (rows, targets): (&[T], BlockTargets<'_, T>),
@@ -290,7 +292,7 @@ impl Block {
         }
     }
 
-    /// Copies the rows, their labels and weights, unless they are here.
+    /// Copies the rows, labels and weights, unless that has been done.
     fn pack(&mut self, layout: &RowBlocks<'_, '_>, inverse: f64) {
         if !self.labels.is_empty() {
             return;

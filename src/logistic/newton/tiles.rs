@@ -1,14 +1,15 @@
-//! Products of blocks of rows in registers. A block holds its rows side by side, one line for each column, so that a
-//! vector has the values of as many rows as it has lanes, whatever the number of classes.
+//! Products of blocks of rows, computed in registers. A block has one line for each column, with its rows side by side,
+//! so each lane of a vector belongs to a different row, for any number of classes.
 
 use pulp::Simd;
 
 use crate::linalg::{Element, Kernel, Lane};
 
-/// Rows of a block are a multiple of this: vectors of the widest tile, in the narrowest precision.
+/// The number of rows of a block is a multiple of this, the rows in the widest tile at the lowest precision.
 pub(super) const GRAIN: usize = 128;
 
-/// Writes S = U X: a line of `n_rows` scores for each line of `width` weights. X has a line for each of its columns.
+/// Writes S = U X: one line of `n_rows` scores for each line of `width` weights. X has one line for each of the `width`
+/// columns.
 pub(super) fn scores<T: Element>(
     (x, n_rows): (&[T], usize),
     (weights, width): (&[T], usize),
@@ -17,8 +18,8 @@ pub(super) fn scores<T: Element>(
     T::dispatch(Scores { x, n_rows, weights, width, scores });
 }
 
-/// Adds D Xᵀ to G, which has a row of `stride` values for each line of D. `lower` leaves out what is right of the
-/// diagonal by a tile or more.
+/// Adds D Xᵀ to G, which has a row of `stride` values for each line of D. `lower` skips tiles that lie entirely to the
+/// right of the diagonal.
 pub(super) fn add_products<T: Element>(
     (d, x, n_rows): (&[T], &[T], usize),
     (sums, stride): (&mut [f64], usize),
@@ -35,7 +36,7 @@ struct Scores<'a, T> {
     scores: &'a mut [T],
 }
 
-/// Whether vectors have 64 bytes, of which there are 32 registers.
+/// Whether vectors have 64 bytes; there are then 32 vector registers.
 #[inline(always)]
 fn is_wide<S: Simd, T: Lane<S>>() -> bool {
     <T as Lane<S>>::LANES * size_of::<T>() >= 64

@@ -1,4 +1,5 @@
-//! The dual point of a pass whose probabilities miss the constraint that an intercept adds.
+//! Certificates of passes. With an intercept, their probabilities violate the dual constraint and are corrected
+//! ("tilted").
 
 use super::layout::RowBlocks;
 use super::softmax::BlockSums;
@@ -15,10 +16,10 @@ use crate::run::Certificate;
 
 /// Twice the largest relative change of a probability.
 const LARGEST: f64 = 0.4;
-/// What is lost in the probabilities of single precision that tilts are computed from.
+/// Relative error of the single-precision probabilities from which tilts are computed.
 const SINGLE: f64 = 1e-6;
 
-/// Objective and dual value after an exact pass at scaled weights; `gradient` is that of the losses.
+/// Objective and dual value after an exact pass at scaled weights; `gradient` is the gradient of the losses.
 pub(super) fn certify(
     store: &mut Store<'_, '_>,
     (scaled, model): (&[f64], &LogisticModel),
@@ -46,7 +47,7 @@ pub(super) fn certify(
     Ok(Certificate { primal: certificate.primal, dual: certificate.dual.max(dual) })
 }
 
-/// A bound on the error of each score: the rows are at most 1 in each column.
+/// A bound on the error of each score; the scaled values of the rows are at most 1.
 fn score_error(store: &Store<'_, '_>, scaled: &[f64]) -> f64 {
     let width = store.layout.width();
     let sizes = scaled.chunks_exact(width.max(1)).map(|line| line.iter().map(|u| u.abs()).sum());
@@ -76,7 +77,7 @@ fn terms(store: &Store<'_, '_>, totals: BlockSums, gradient: &[f64], error: f64)
     terms
 }
 
-/// Σ c_i (diag p_i − p_i p_iᵀ) over the outputs; nothing where there are too many.
+/// Σ c_i (diag p_i − p_i p_iᵀ) over the outputs; empty if there are too many outputs.
 fn moments(store: &mut Store<'_, '_>, interrupt: &Interrupt) -> Result<Vec<f64>> {
     let n = store.problem().n_outputs();
     if n > SOLVED {
@@ -91,7 +92,7 @@ fn moments(store: &mut Store<'_, '_>, interrupt: &Interrupt) -> Result<Vec<f64>>
             weighted.extend(own);
             sums[class * (n + 1)] -= f64::from(weighted[start..].iter().sum::<f32>());
         }
-        // The shares of two classes are p (1 − p).
+        // With two classes, the shares hold p (1 − p).
         if n > 1 {
             add_products((&weighted[..], lines.shares, n_rows), (sums, n), false);
         }
@@ -101,7 +102,7 @@ fn moments(store: &mut Store<'_, '_>, interrupt: &Interrupt) -> Result<Vec<f64>>
 
 /// Sums over all rows of the changes c_i γ_i, γ_ik = p_ik (δ_k − ⟨p_i, δ⟩ / Σ p_i).
 struct Moved {
-    /// Σ c_i γ_i x_iᵀ in single precision, output after output, the columns in their units.
+    /// Σ c_i γ_i x_iᵀ in single precision, output after output, with columns in their units.
     image: Vec<f64>,
     /// Σ c_i γ_i.
     residual: Vec<f64>,
@@ -123,7 +124,7 @@ fn moved(store: &mut Store<'_, '_>, tilt: &[f64], interrupt: &Interrupt) -> Resu
             let shares = || lines.shares[row..].iter().step_by(n_rows).map(|p| f64::from(*p));
             let (mut sum, mut mean) = (0.0, 0.0);
             shares().zip(tilt).for_each(|(p, tilt)| (sum, mean) = (sum + p, mean + p * tilt));
-            // Of two classes there is p (1 − p), the derivative of p, alone.
+            // With two classes, only p (1 − p), the derivative of p, is stored.
             let (tilt, mean) = if n_outputs == 1 { (&tilt[1..], 0.0) } else { (tilt, mean / sum) };
             for (line, (p, tilt)) in shares().zip(tilt).enumerate() {
                 let change = p * (tilt - mean);
@@ -139,12 +140,12 @@ fn moved(store: &mut Store<'_, '_>, tilt: &[f64], interrupt: &Interrupt) -> Resu
     let (size, curved) = (sums[n + n_outputs], sums[n + n_outputs + 1]);
     sums.truncate(n + n_outputs);
     let residual = sums.split_off(n);
-    // The other class of two changes as much.
+    // With two classes, the other class changes by the same amount.
     let factor = if n_outputs == 1 { 2.0 } else { 1.0 };
     Ok(Moved { image: sums, residual, size: factor * size, curved })
 }
 
-/// The sums of the distributions α_i + γ_i, of which the entropy is a lower bound that contains what the change adds.
+/// The sums of the distributions α_i + γ_i, with a lower bound on the entropy that includes the effect of the change.
 ///
 /// H(α + γ) ≥ H(α) − ⟨γ, log α⟩ − ½ Σ γ²/α / (1 − max |γ/α|), and log α_i is W x_i + b up to a constant. The error e of
 /// the image changes the dual value by ⟨v − W, e⟩ − ½‖e‖².
@@ -187,7 +188,7 @@ fn tilted(
     for (residual, moved) in terms.residual.iter_mut().zip(&moved.residual) {
         *residual -= moved;
     }
-    // What rounding does to the changes, as to the distributions themselves.
+    // Rounding errors of the changes count like those of the distributions.
     terms.distance += moved.size;
     terms
 }

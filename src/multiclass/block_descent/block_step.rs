@@ -1,4 +1,4 @@
-//! One exact step: the dual is maximised over β_i, of all classes or of the candidates alone.
+//! One exact step: maximises the dual over β_i, for all classes or only for the candidates.
 
 use pulp::Simd;
 
@@ -10,13 +10,13 @@ use crate::linalg::{Aligned, Element, Kernel, Lane};
 use crate::multiclass::MarginProblem;
 use crate::polytope::{Capped, Scratch};
 
-/// Margins compared at a time.
+/// Number of margins compared at a time.
 const LANES: usize = 8;
 
-/// An example's dual block without β_i.
+/// The dual block of one example, except β_i itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DualBlock {
-    /// i.
+    /// The index i of the example.
     pub example: u32,
     /// C_i = p_i/λ.
     pub weight: f64,
@@ -24,31 +24,31 @@ pub(super) struct DualBlock {
     pub curvature: f64,
     /// 1ᵀβ_i.
     pub sum: f64,
-    /// The last multiplier of its projection.
+    /// The multiplier of the block's last projection, the starting guess of the next one.
     pub multiplier: f64,
-    /// Whether its block is optimal whatever the weights.
+    /// Whether the block is optimal for any weights.
     pub settled: bool,
-    /// The passes that leave it out.
+    /// Counts the passes that skip the example.
     pub wait: Wait,
 }
 
-/// A block's set as a step needs it.
+/// The feasible set of a block, in the form that a step needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockSet {
-    /// The sum of β from which it cannot rise further.
+    /// The sum of β from which on the sum counts as the largest possible.
     tight: f64,
-    /// The slope below which β_j = 0 cannot rise if the sum can.
+    /// The slope below which a class with β_j = 0 cannot gain if the sum may still rise: 0 for a box, otherwise −∞.
     lowest: f64,
-    /// The simplex of the max hinge, whose projections are short enough to be worth no call.
+    /// The simplex if the loss is the max hinge. Its projections are so short that they are inlined.
     simplex: Option<Capped>,
     /// γ.
     smoothing: f64,
-    /// The relative precision of scores; 0 in double precision, in which projections are no more precise.
+    /// The relative precision of scores. 0 in double precision, because projections are no more precise than that.
     epsilon: f64,
 }
 
 impl BlockSet {
-    /// The set of a problem's blocks, whose β and scores have the precision T.
+    /// The feasible set of a problem's blocks if β and scores have the precision T.
     pub fn new<T: Element>(problem: &MarginProblem<'_>) -> Self {
         let epsilon = T::epsilon().widen();
         let whole = problem.polytope().whole_box();
@@ -72,14 +72,15 @@ impl BlockSet {
         self.smoothing
     }
 
-    /// The gain that the rounding of two scores can feign: a slope that is off by δ makes a visit gain C δ²/2h.
+    /// The apparent gain that rounding errors of two scores can cause: with an error of δ in a slope, a visit seems to
+    /// gain C δ²/2h.
     #[inline(always)]
     pub fn rounding<T: Real>(&self, block: &DualBlock, a: T, b: T) -> f64 {
         let error = self.epsilon * (a.widen().abs() + b.widen().abs());
         0.5 * block.weight * error * error / self.steepness(block)
     }
 
-    /// Whether the whole set is a box cut by a bound on the sum.
+    /// Whether the whole set is a box with an upper bound on the sum.
     pub fn is_box(&self) -> bool {
         self.lowest == 0.0
     }
@@ -97,9 +98,9 @@ impl BlockSet {
     /// The candidate rule: the slope below which a class with β_j = 0 cannot gain, given the slopes of the classes
     /// with β_j > 0.
     ///
-    /// With a sum that is fixed, classes compete with each other alone, and in a box with 0 as well. Other sets may
-    /// need a class for the sake of others. A class becomes a candidate if its slope is above this and above 0, the
-    /// label's slope.
+    /// If the sum is fixed, classes compete only with each other; in a box, they also compete with 0. In other sets,
+    /// raising one class may allow another to rise. A class becomes a candidate if its slope is above this threshold
+    /// and above 0, the label's slope.
     #[inline(always)]
     pub fn threshold(&self, sum: f64, positive: impl Iterator<Item = f64>) -> f64 {
         let lowest = if sum >= self.tight { f64::INFINITY } else { self.lowest };
@@ -107,10 +108,11 @@ impl BlockSet {
     }
 }
 
-/// Numbers of a step, one for each class that it looks at.
+/// Buffers of a step, with one number per class that the step reads.
 ///
-/// Room for all classes, of which a visit uses the first few: vectors that grow and shrink with each visit would
-/// be read just after their lengths were written, in other pieces than they were written in, and wait for it.
+/// The vectors always have room for all classes, and a visit uses the first few elements. Resizing them at each visit
+/// would be slower: their lengths would be read right after being written, in different units, which stalls the
+/// processor.
 #[derive(Debug)]
 pub(super) struct BlockStep<T> {
     /// The candidates, the label last.
@@ -119,7 +121,7 @@ pub(super) struct BlockStep<T> {
     pub scores: Vec<T>,
     /// v_j − γ(β_j + 1ᵀβ).
     pub slopes: Vec<f64>,
-    /// What the step adds to the weights' coefficients.
+    /// The change of the coefficients with which the row enters the weights.
     pub change: Vec<T>,
     target: Vec<f64>,
     projection: Vec<f64>,
@@ -127,7 +129,7 @@ pub(super) struct BlockStep<T> {
 }
 
 impl<T: Element> BlockStep<T> {
-    /// Room for all classes.
+    /// Allocates room for all classes.
     pub fn new(n_classes: usize) -> Self {
         let n = n_classes + 1;
         Self {
@@ -141,8 +143,8 @@ impl<T: Element> BlockStep<T> {
         }
     }
 
-    /// Turns the scores of an example's candidates into slopes and drops the candidates that cannot gain. Returns the
-    /// number of those that are left, or nothing if none of them can move.
+    /// Converts the scores of an example's candidates to slopes and drops the candidates that cannot gain. Returns the
+    /// number of remaining candidates, or None if none of them can move.
     #[inline(always)]
     pub fn shrink(
         &mut self,
@@ -175,7 +177,7 @@ impl<T: Element> BlockStep<T> {
                 place += 1;
             }
         }
-        // A candidate alone that has all of a fixed sum.
+        // The only candidate left already has the whole sum, which is fixed.
         let is_full =
             count == 1 && set.is_tight(block.sum) && values[0] > T::zero() && slopes[0] >= 0.0;
         if count < n {
@@ -186,9 +188,9 @@ impl<T: Element> BlockStep<T> {
         (count > 0 && !is_full).then_some(count)
     }
 
-    /// Replaces β by the projection of u = (v + C_i A_i (β + 1ᵀβ)) / h, the label's own coordinate being at `label`
-    /// (behind the candidates, or among all classes), and writes the change of the weights' coefficients. Returns by
-    /// how much the dual rises (in units of λ), or nothing if β stays as it is.
+    /// Replaces β by the projection of u = (v + C_i A_i (β + 1ᵀβ)) / h, where the label's coordinate is at `label`
+    /// (after the candidates, or among all classes), and writes the change of the weights' coefficients. Returns the
+    /// increase of the dual (in units of λ), or None if β does not change.
     #[inline(always)]
     pub fn solve(
         &mut self,
@@ -201,14 +203,14 @@ impl<T: Element> BlockStep<T> {
         let n = values.len();
         let (steepness, scratch) = (set.steepness(block), &mut self.scratch);
         let scale = steepness.recip();
-        // The slopes hold −γ(β + 1ᵀβ) already, so that h rather than C_i A_i brings the point back.
+        // The slopes already include −γ(β + 1ᵀβ), so β + 1ᵀβ is multiplied by h instead of C_i A_i.
         for (target, (slope, beta)) in self.target.iter_mut().zip(self.slopes.iter().zip(&*values))
         {
             *target = slope * scale + (beta.widen() + block.sum);
         }
         self.target[label] = 0.0;
         match &set.simplex {
-            // The label's coordinate, which is 0, would stay so.
+            // The label's coordinate is 0, and the projection would leave it at 0.
             Some(simplex) => {
                 let (target, projection) = (&self.target[..n], &mut self.projection[..n]);
                 block.multiplier = simplex.project_few(target, block.multiplier, projection);
@@ -244,21 +246,22 @@ impl<T: Element> BlockStep<T> {
     }
 }
 
-/// Rows of a block whose scores are corrected together: what an earlier row changed is then read once for all of them.
+/// Number of rows of a block whose scores are corrected together, so that the change of an earlier row is read once for
+/// all of these rows.
 pub(super) const ROWS_TOGETHER: usize = 8;
 
 /// Buffers of a full epoch.
 pub(super) struct FullBuffers<T> {
     pub block_size: usize,
-    /// The block whose changes the weights lack, and the one that is being visited.
+    /// The block whose changes are not yet in the weights, and the block that is being visited.
     pub previous: ScoredRows<T>,
     pub next: ScoredRows<T>,
     pub scores: Vec<T>,
     /// Current scores of rows that are corrected together.
     pub current: Aligned<T>,
-    /// Rows that had changed before the first of them.
+    /// Number of rows that had changed before the first of these rows.
     pub n_earlier: usize,
-    /// Slopes of all classes.
+    /// The slopes of all classes.
     pub slopes: Vec<f64>,
     /// β of a row, over all classes and over the candidates.
     pub beta: Vec<T>,
@@ -267,7 +270,7 @@ pub(super) struct FullBuffers<T> {
 }
 
 impl<T: Element> FullBuffers<T> {
-    /// Room for blocks of `block_size` rows.
+    /// Allocates room for blocks of `block_size` rows.
     pub fn new(block_size: usize, padded: usize, n_classes: usize) -> Self {
         Self {
             block_size,
@@ -284,7 +287,7 @@ impl<T: Element> FullBuffers<T> {
     }
 }
 
-/// Turns margins into slopes v_j − γ(β_j + 1ᵀβ), 0 at the label.
+/// Converts margins to slopes v_j − γ(β_j + 1ᵀβ), 0 at the label.
 #[inline(always)]
 pub(super) fn lower<T: Real>(
     margins: &mut [f64],
@@ -301,7 +304,8 @@ pub(super) fn lower<T: Real>(
     }
 }
 
-/// Where the scores of a row of a block are: in panels of classes, each row by row.
+/// Locates the scores of one row of a block. The scores are stored in panels of classes, and row by row inside each
+/// panel.
 #[derive(Clone, Copy)]
 pub(super) struct RowScores<'a, T> {
     pub scores: &'a [T],
@@ -309,7 +313,7 @@ pub(super) struct RowScores<'a, T> {
     pub n_rows: usize,
     /// Number of classes with the padding.
     pub padded: usize,
-    /// Classes of a panel; the last one's may be fewer.
+    /// Number of classes per panel; the last panel may have fewer.
     pub panel: usize,
 }
 
@@ -320,7 +324,7 @@ impl<'a, T: Real> RowScores<'a, T> {
         Self { row, ..self }.panel(class / self.panel)[class % self.panel]
     }
 
-    /// The row's scores from a panel on.
+    /// The row's scores in one panel, and everything after them.
     #[inline(always)]
     pub fn panel(self, panel: usize) -> &'a [T] {
         let first = panel * self.panel;
@@ -328,10 +332,10 @@ impl<'a, T: Real> RowScores<'a, T> {
     }
 }
 
-/// Margins v_j = Δ_j + s_j − s_y of a row of a block, 0 at the label. Returns the largest.
+/// Margins v_j = Δ_j + s_j − s_y of a row of a block, 0 at the label. Returns the largest margin.
 pub(super) struct Margins<'a, T> {
     pub place: RowScores<'a, T>,
-    /// Δ; 1 off the label where there are none.
+    /// The costs Δ; None means a cost of 1 off the label.
     pub costs: Option<&'a [f64]>,
     pub label: usize,
     pub margins: &'a mut [f64],
@@ -365,7 +369,7 @@ impl<T: Element> Kernel<T> for Margins<'_, T> {
             }
         }
         margins[label] = 0.0;
-        // The label's is 0, so none is below it.
+        // The label's margin is 0, so the largest margin is at least 0.
         let (mut largest, mut lanes) = (0.0, [0.0; LANES]);
         let (whole, rest) = margins.as_chunks::<LANES>();
         for margins in whole {

@@ -1,4 +1,4 @@
-//! The β_i of all examples, each kept over its candidate classes alone.
+//! The β_i of all examples. Each is stored only for the example's candidate classes.
 
 use pulp::Simd;
 
@@ -6,25 +6,25 @@ use crate::error::Result;
 use crate::linalg::{Element, Kernel, Lane};
 use crate::memory::{check_growth, make_room, refused};
 
-/// Classes that are copied at once.
+/// Number of classes that are copied at once.
 const FEW: usize = 8;
-/// Classes that are looked at together: where none of them is a candidate, none is written.
+/// Number of classes that are tested together. If none of them is a candidate, all are skipped.
 const TOGETHER: usize = 16;
 
-/// For each example the classes that a visit looks at, with their β: all that are not 0, and those that
-/// the last look at all classes found worth raising. Most examples have few of either.
+/// The classes that a visit to each example reads, and their β: all classes with β ≠ 0, and the classes for which
+/// raising β promised a gain when all classes were last tested. Most examples have few of either kind.
 #[derive(Debug)]
 pub(super) struct Candidates<T> {
     starts: Vec<usize>,
     counts: Vec<u32>,
     classes: Vec<u32>,
     values: Vec<T>,
-    /// Whether rows were left out as there was no memory for them.
+    /// Whether rows were left out because memory ran out.
     cut_short: bool,
 }
 
 impl<T: Element> Candidates<T> {
-    /// β = 0 for `n_rows` examples, without candidates.
+    /// Creates a store with β = 0 for `n_rows` examples, without candidates.
     pub fn new(n_rows: usize) -> Self {
         Self {
             starts: vec![0; n_rows],
@@ -35,8 +35,8 @@ impl<T: Element> Candidates<T> {
         }
     }
 
-    /// Refuses to go on where rows were left out, or where there is no memory for as many candidates as there
-    /// are now, twice: a pass writes them to new storage, which grows by doubling.
+    /// Returns an error if rows were left out, or if there is no memory for two more copies of the current candidates:
+    /// a pass writes them to new storage, which grows by doubling.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::error::Error::Memory).
@@ -57,7 +57,7 @@ impl<T: Element> Candidates<T> {
         check_growth(bytes, what, remedy)
     }
 
-    /// Whether there is room for more candidates.
+    /// Reserves memory for more candidates; returns whether that succeeded.
     fn make_room(&mut self, more: usize) -> bool {
         let room = make_room(&mut self.classes, more) && make_room(&mut self.values, more);
         self.cut_short |= !room;
@@ -71,11 +71,11 @@ impl<T: Element> Candidates<T> {
         (&self.classes[start..start + count], &self.values[start..start + count])
     }
 
-    /// Copies the candidates of a row; returns how many they are.
+    /// Copies the candidates of a row; returns their number.
     #[inline(always)]
     pub fn copy_classes(&self, at: usize, out: &mut [u32]) -> usize {
         let (start, count) = (self.starts[at], self.counts[at] as usize);
-        // Most rows have few: a copy of known length takes no call.
+        // Most rows have few candidates, and a copy of constant length is inlined.
         match (self.classes[start..].first_chunk::<FEW>(), out.first_chunk_mut::<FEW>()) {
             (Some(classes), Some(out)) if count <= FEW => *out = *classes,
             _ => out[..count].copy_from_slice(&self.classes[start..start + count]),
@@ -83,39 +83,39 @@ impl<T: Element> Candidates<T> {
         count
     }
 
-    /// The candidates of a row, and their β to be changed.
+    /// The candidates of a row, and their β, both mutable.
     #[inline]
     pub fn row_mut(&mut self, at: usize) -> (&mut [u32], &mut [T]) {
         let (start, count) = (self.starts[at], self.counts[at] as usize);
         (&mut self.classes[start..start + count], &mut self.values[start..start + count])
     }
 
-    /// Where a row starts in the storage; [`Candidates::value`] takes such places.
+    /// The index in the storage at which a row starts, for [`Candidates::value`] and the like.
     pub fn start(&self, at: usize) -> usize {
         self.starts[at]
     }
 
-    /// The β at a place of the storage.
+    /// The β at an index of the storage.
     pub fn value(&self, place: usize) -> T {
         self.values[place]
     }
 
-    /// The class at a place of the storage.
+    /// The class at an index of the storage.
     pub fn class(&self, place: usize) -> u32 {
         self.classes[place]
     }
 
-    /// Sets the β at a place of the storage.
+    /// Sets the β at an index of the storage.
     pub fn set(&mut self, place: usize, value: T) {
         self.values[place] = value;
     }
 
-    /// Keeps the first candidates of a row.
+    /// Keeps only the first `count` candidates of a row.
     pub fn truncate(&mut self, at: usize, count: usize) {
         self.counts[at] = count as u32;
     }
 
-    /// Adds a row's β to a dense row of zeros.
+    /// Writes a row's β into a dense row of zeros.
     pub fn scatter(&self, at: usize, dense: &mut [T]) {
         let (classes, values) = self.row(at);
         for (class, value) in classes.iter().zip(values) {
@@ -123,7 +123,7 @@ impl<T: Element> Candidates<T> {
         }
     }
 
-    /// Replaces a row, at the end of the storage, by the given candidates, `n` at most.
+    /// Replaces a row by the given candidates, at most `n`, which are written at the end of the storage.
     pub fn replace(&mut self, at: usize, n: usize, candidates: impl Iterator<Item = (u32, T)>) {
         let start = self.classes.len();
         (self.starts[at], self.counts[at]) = (start, 0);
@@ -137,7 +137,7 @@ impl<T: Element> Candidates<T> {
         self.counts[at] = (self.classes.len() - start) as u32;
     }
 
-    /// Appends the rows of the given places, stored one after the other.
+    /// Appends the rows with the indices `places`, whose candidates are given one row after another.
     pub fn append(&mut self, places: &[u32], counts: &[u32], classes: &[u32], values: &[T]) {
         let mut start = self.classes.len();
         if !self.make_room(classes.len()) {
@@ -158,8 +158,8 @@ impl<T: Element> Candidates<T> {
     }
 }
 
-/// Writes the classes whose value is not 0 or whose target is above the threshold, in their order; returns how many
-/// they are.
+/// Writes the classes whose value is not 0 or whose target is above the threshold, in ascending order; returns their
+/// number.
 pub(super) struct Select<'a, T> {
     pub values: &'a [T],
     pub targets: &'a [f64],
@@ -192,7 +192,7 @@ impl<T: Element> Kernel<T> for Select<'_, T> {
                 continue;
             }
             for (class, (value, target)) in (first as u32..).zip(values.iter().zip(targets)) {
-                // Written in any case: which are kept is hard to foresee.
+                // Written unconditionally, because a branch on the test would often be mispredicted.
                 found[count] = class;
                 count += usize::from(is_found(value, target));
             }

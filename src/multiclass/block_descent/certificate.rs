@@ -18,13 +18,13 @@ use crate::parallel::min_len;
 use crate::polytope::{CappedBox, lifted};
 use crate::run::{Certificate, Solver};
 
-/// Examples of a piece of the pass, which goes through them in their order, in which the rows lie.
+/// Number of examples in a piece of the pass. The pass visits the examples in the order in which their rows are stored.
 const PIECE: usize = 64;
 
-/// What a run of examples adds to a certificate, and their candidates for the next epoch.
+/// The contribution of consecutive examples to a certificate, and their candidates for the next epoch.
 struct Terms<T> {
     bounds: Bounds,
-    /// Duals that could still gain.
+    /// The dual blocks that could still gain.
     due: Vec<u32>,
     counts: Vec<u32>,
     classes: Vec<u32>,
@@ -39,21 +39,21 @@ impl<T> Default for Terms<T> {
 }
 
 impl<M: WeightStore> State<'_, M> {
-    /// P and D at w(β), all classes of all examples included, whatever the last epoch left out; the
-    /// examples that are not optimal and the classes that could gain are the next epoch's.
+    /// Computes P and D at w(β) over all classes of all examples, including those that the last epoch left out. The
+    /// examples that are not optimal and the classes that could gain are stored for the next epoch.
     ///
     /// Around an origin w₀ they are λ/2 ‖v‖² + loss of w₀ + v and Σ_i p_i ⟨Δ_i, β_i⟩ − λ ⟨w₀, v⟩ −
     /// λ/2 ‖v‖², with v = w(β), since λ v is the sum of the examples' images.
     ///
-    /// Always in double precision, and with weights replaced by what β gives, since they have gathered the
-    /// rounding of all their changes. Both values are rounded against us.
+    /// Always computed in double precision. The weights are first recomputed from β, because they have accumulated the
+    /// rounding errors of all changes. P is rounded up and D is rounded down.
     pub(super) fn certificate(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         self.renew(interrupt)?;
         self.dual.betas.check_memory(self.problem.n_classes())?;
         let terms = match &self.exact {
             Some(exact) => self.all_terms(exact, interrupt)?,
             None if M::IS_DOUBLE => self.all_terms(&self.store, interrupt)?,
-            // No code is made for terms in single precision.
+            // This avoids compiling the terms in single precision.
             None => unreachable!("weights in single precision are renewed in double"),
         };
         let mut bounds = Bounds::default();
@@ -83,11 +83,11 @@ impl<M: WeightStore> State<'_, M> {
         Ok(certificate)
     }
 
-    /// Sums up the weights and the sums of the blocks anew from β.
+    /// Recomputes the weights and the sums of the blocks from β.
     fn renew(&mut self, interrupt: &Interrupt) -> Result<()> {
         let renewed = self.sum_up(interrupt);
         if renewed.is_err() {
-            // Weights and duals belong together, also when interrupted: it takes a fraction of a pass.
+            // Weights and duals must match even after an interrupt. This takes a fraction of a pass.
             self.sum_up(&Interrupt::default())?;
         }
         renewed
@@ -113,7 +113,7 @@ impl<M: WeightStore> State<'_, M> {
         Ok(())
     }
 
-    /// The terms of all duals at the weights of `model`, piece by piece.
+    /// The terms of all dual blocks at the weights of `model`, one item per piece.
     fn all_terms<N: WeightStore>(
         &self,
         model: &N,
@@ -133,7 +133,7 @@ impl<M: WeightStore> State<'_, M> {
             is_max,
             work: Workspace::default(),
         };
-        // Numbers that the scores of a piece read, on average.
+        // Average number of values read to score a piece.
         let n_numbers = PIECE * self.problem.map().cost() / self.problem.n_examples().max(1);
         let terms = self
             .dual
@@ -151,7 +151,7 @@ impl<M: WeightStore> State<'_, M> {
         Ok(terms)
     }
 
-    /// The terms of the duals at `places`.
+    /// The terms of the dual blocks with the indices `places`.
     fn terms<N: WeightStore>(
         &self,
         model: &N,
@@ -187,9 +187,9 @@ impl<M: WeightStore> State<'_, M> {
         terms
     }
 
-    /// Notes as candidates the classes whose β is not 0, and those whose slope says that raising β gains
-    /// ([`BlockSet::threshold`](super::block_step::BlockSet::threshold)). If the set is no box, the best vertex's as
-    /// well. Margins become slopes.
+    /// Stores as candidates the classes with β ≠ 0 and those whose slope shows that raising β gains
+    /// ([`BlockSet::threshold`](super::block_step::BlockSet::threshold)). If the set is not a box, the classes of the
+    /// best vertex are added. Converts the margins to slopes.
     #[inline(always)]
     fn choose(
         &self,
@@ -203,7 +203,7 @@ impl<M: WeightStore> State<'_, M> {
         let slopes = &*margins;
         let positive = point.iter().filter(|(_, beta)| *beta > 0.0);
         let positive = positive.map(|(class, _)| slopes[*class as usize]);
-        // The label's slope, which is 0, is not above it.
+        // `low` is at least the label's slope, which is 0.
         let low = self.set.threshold(block.sum, positive).max(0.0);
         let start = terms.classes.len();
         let n = M::Value::dispatch(Select { values: beta, targets: slopes, threshold: low, found });
@@ -221,9 +221,9 @@ impl<M: WeightStore> State<'_, M> {
         terms.counts.push((terms.classes.len() - start) as u32);
     }
 
-    /// Whether the example's share of the gap, Φ − ⟨v, β⟩ + γ/2 (‖β‖² + (1ᵀβ)²), is more than the rounding of β. The
-    /// rounding of scores does not count: margins are in double precision here, and if blocks that visits hardly move are
-    /// left out, the others cannot move with them.
+    /// Whether the gap of the example, Φ − ⟨v, β⟩ + γ/2 (‖β‖² + (1ᵀβ)²), exceeds the rounding error of β. The rounding
+    /// error of single-precision scores is not subtracted: margins are in double precision here, and leaving out blocks
+    /// that visits hardly move would also stop the others from moving along with them.
     #[inline(always)]
     fn could_gain(&self, margins: &[f64], point: &Sparse, sum: f64, loss: f64) -> bool {
         let (mut attained, mut size, mut squares) = (0.0, loss.abs(), 0.0);
@@ -239,12 +239,12 @@ impl<M: WeightStore> State<'_, M> {
     }
 }
 
-/// Looks at the duals of a block, compiled as a whole for the vectors of this machine.
+/// Evaluates the dual blocks of a piece, compiled as a whole for this machine's vector instructions.
 struct Look<'a, 'p, M: WeightStore, T> {
     state: &'a State<'p, M>,
-    /// Where they are.
+    /// The indices of the dual blocks.
     places: &'a [u32],
-    /// Their scores, of the first row.
+    /// The location of their scores, at the first row.
     place: RowScores<'a, T>,
     /// Whether the loss is the largest margin.
     is_max: bool,
@@ -275,7 +275,7 @@ impl<M: WeightStore, T: Element> Kernel<T> for Look<'_, '_, M, T> {
             terms.bounds.add_loss(problem, example, loss);
             let (classes, values) = state.dual.betas.row(at);
             if classes.is_empty() && loss == 0.0 {
-                // Most examples of most problems.
+                // The most frequent case in most problems.
                 terms.bounds.add_start();
                 terms.counts.push(0);
                 continue;
@@ -297,7 +297,7 @@ impl<M: WeightStore, T: Element> Kernel<T> for Look<'_, '_, M, T> {
     }
 }
 
-/// What a thread needs to evaluate terms in the precision T of β's in another.
+/// Buffers of a thread that evaluates terms in precision T, for β in precision B.
 struct Buffers<T, B> {
     block: ScoredRows<T>,
     scores: Vec<T>,
@@ -305,21 +305,21 @@ struct Buffers<T, B> {
     beta: Vec<B>,
     /// β, sparse.
     point: Sparse,
-    /// Room for classes.
+    /// Room for one index per class.
     found: Vec<u32>,
     is_max: bool,
     work: Workspace,
 }
 
 impl<T: Real> Terms<T> {
-    /// For so many duals.
+    /// Creates empty terms with room for `n_duals` dual blocks.
     fn with_room(n_duals: usize) -> Self {
         let (due, counts) = (Vec::with_capacity(n_duals), Vec::with_capacity(n_duals));
         let (classes, values) = (Vec::with_capacity(n_duals), Vec::with_capacity(n_duals));
         Self { bounds: Bounds::default(), due, counts, classes, values }
     }
 
-    /// Notes the β of an example that is optimal.
+    /// Keeps the β of an optimal example unchanged.
     fn keep(&mut self, (classes, values): (&[u32], &[T])) {
         let start = self.classes.len();
         for (class, value) in classes.iter().zip(values).filter(|(_, value)| **value != T::zero()) {
@@ -331,8 +331,7 @@ impl<T: Real> Terms<T> {
 }
 
 impl<B: Element> DualPoint<B> {
-    /// Adds w(β), the weights that belong to the dual blocks with these β, to those of a store, in the order of the
-    /// examples.
+    /// Adds w(β), the weights of the dual blocks with these β, to the weights of a store, in the order of the examples.
     pub(super) fn add_images<N: WeightStore>(
         &self,
         problem: &MarginProblem<'_>,
@@ -340,7 +339,7 @@ impl<B: Element> DualPoint<B> {
         store: &mut N,
         interrupt: &Interrupt,
     ) -> Result<()> {
-        // Most examples of most problems have β = 0: their rows are not read.
+        // In most problems most examples have β = 0; their rows are not read.
         let is_used = |at: &u32| self.blocks[*at as usize].sum != 0.0;
         let places: Vec<u32> = self.by_example.iter().copied().filter(is_used).collect();
         let examples: Vec<u32> =

@@ -1,10 +1,10 @@
-//! Conjugate gradients on a face of the dual domain: the remedy for what single blocks solve slowly.
+//! Conjugate gradients on a face of the dual domain, for problems on which single-block steps converge slowly.
 //!
-//! Between their bounds the free β (0 < β < upper) make the dual a quadratic function without
-//! constraints, or with a fixed sum for each example whose bound on the sum holds. Visits find the right
-//! face quickly and then creep where the quadratic is badly conditioned; a few conjugate gradient steps
-//! on the face, brought back into the domain, do what takes hundreds of visits (the gradient projection
-//! method of Moré and Toraldo 1991, with block descent in the place of the projected gradients).
+//! As a function of the free β (0 < β < upper), the dual is quadratic. Its only constraints are fixed sums for the
+//! examples whose bound on the sum is active. Visits find the right face quickly and then stall if the quadratic is
+//! badly conditioned. A few conjugate gradient steps on the face, brought back into the domain, replace hundreds of
+//! visits (the gradient projection method of Moré and Toraldo 1991, with block descent in place of projected
+//! gradients).
 
 use std::ops::Range;
 
@@ -22,17 +22,18 @@ use crate::linalg::{Aligned, Element, Kernel, Lane};
 use crate::multiclass::ScoreMap;
 use crate::polytope::CappedBox;
 
-/// A step that gains less than this share of all so far is the last.
+/// A step is the last one if it gains less than this share of the total gain so far.
 const SPENT: f64 = 0.02;
-/// How often a combined step that gains nothing is shortened, and by what factor.
+/// Maximum number of step lengths tried, and the factor from one length to the next.
 const TRIALS: usize = 4;
 const SHORTER: f64 = 0.3;
-/// Numbers that a pass over the face reads for each weight, from which whole vectors of weights are cheap.
+/// Values per weight that a pass over the face must read; below this, operations on the whole weight vector cost too
+/// much.
 const NUMBERS_PER_WEIGHT: usize = 4;
-/// What a weight costs in a step, in numbers read: whole vectors are cleared, and come from far.
+/// Cost of a weight in a step, in units of values read: the whole weight vector is cleared, and is not in the cache.
 const WEIGHT_WORK: usize = 8;
 
-/// What an example costs in a step beside the numbers read, in such numbers.
+/// Overhead of an example in a step, in units of values read.
 const MEMBER_OVERHEAD: usize = 128;
 
 /// An example with free candidates.
@@ -43,29 +44,30 @@ struct Member {
     weight: f64,
     /// C_i h_i.
     scale: f64,
-    /// Its places in the lists over the face.
+    /// Its range in the lists of the face.
     first: usize,
     end: usize,
     /// Whether the sum of its β is fixed.
     tight: bool,
 }
 
-/// The free candidates: places in the storage of β, and classes with each member's label at its end.
+/// The free candidates: their indices in the storage of β, and their classes. The classes of each member are followed
+/// by its label.
 #[derive(Default)]
 struct Face {
     members: Vec<Member>,
     places: Vec<usize>,
     classes: Vec<u32>,
-    /// How many numbers a pass reads.
+    /// Number of values that a pass reads.
     n_numbers: usize,
 }
 
-/// What an attempt came to.
+/// The result of an attempt.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Attempt {
-    /// By how much the dual rose (in units of λ).
+    /// Increase of the dual (in units of λ).
     pub gain: f64,
-    /// The numbers read.
+    /// Number of values read.
     pub work: usize,
 }
 
@@ -111,12 +113,12 @@ impl<M: WeightStore> State<'_, M> {
         attempt
     }
 
-    /// Whether the set has faces that conjugate gradients know.
+    /// Whether conjugate gradients can handle the faces of this set.
     pub(super) fn has_faces(&self) -> bool {
         self.problem.polytope().capped_box().is_some()
     }
 
-    /// How many numbers of an example a pass over a face reads.
+    /// Number of values that a pass over a face reads for an example.
     fn n_numbers(&self, at: usize, set: CappedBox) -> usize {
         let n_free = self.dual.betas.row(at).1.iter().filter(|value| is_free(**value, set)).count();
         let sum = self.dual.blocks[at].sum;
@@ -157,8 +159,8 @@ impl<M: WeightStore> State<'_, M> {
         face
     }
 
-    /// Maximises the dual over the face approximately, preconditioned by each block's own curvature. Returns
-    /// the way there and the number of steps.
+    /// Maximises the dual over the face approximately, preconditioned by the curvature of each block. Returns the total
+    /// step and the number of conjugate gradient steps.
     fn conjugate_gradients(
         &mut self,
         face: &Face,
@@ -206,7 +208,7 @@ impl<M: WeightStore> State<'_, M> {
         (total, n_steps)
     }
 
-    /// C_i (v_j − γ(β_j + 1ᵀβ)) for the free candidates, within the face.
+    /// C_i (v_j − γ(β_j + 1ᵀβ)) for the free candidates, projected onto the face.
     fn slopes(&self, face: &Face, weights: &[M::Value], slopes: &mut [f64]) {
         self.scores(face, weights, slopes);
         let smoothing = self.problem.shares().smoothing();
@@ -223,7 +225,7 @@ impl<M: WeightStore> State<'_, M> {
         face.centre(slopes);
     }
 
-    /// The β at a share of the way, brought back into the domain.
+    /// The β after `share` times the total step, brought back into the domain.
     fn move_along(&self, face: &Face, total: &[f64], share: f64, set: CappedBox) -> Vec<M::Value> {
         let (mut candidate, mut moved) = (Vec::with_capacity(face.places.len()), Vec::new());
         for member in &face.members {
@@ -249,7 +251,7 @@ impl<M: WeightStore> State<'_, M> {
         candidate
     }
 
-    /// By how much the dual rises with other β, and the weights that belong to them, if it does.
+    /// The increase of the dual with the β in `candidate`, and the new weights; None if the dual does not increase.
     fn improved(
         &self,
         face: &Face,
@@ -264,7 +266,7 @@ impl<M: WeightStore> State<'_, M> {
         let mut moved = Aligned::zeros(weights.len());
         moved.copy_from_slice(weights);
         self.add_image(face, &change, &mut moved);
-        // ‖w‖² − ‖w'‖², by differences so that little is lost to rounding.
+        // ‖w‖² − ‖w'‖², summed from differences to keep rounding errors small.
         let fall: f64 = weights
             .iter()
             .zip(&*moved)
@@ -274,7 +276,7 @@ impl<M: WeightStore> State<'_, M> {
         (gain > 0.0).then_some((gain, moved))
     }
 
-    /// What a change of β adds to the dual beside the regulariser, in units of λ.
+    /// The change of the dual without the regulariser, in units of λ.
     fn linear_gain(&self, face: &Face, change: &[f64]) -> f64 {
         let mut gain = 0.0;
         for member in &face.members {
@@ -292,7 +294,7 @@ impl<M: WeightStore> State<'_, M> {
             let bend = along + dual.sum * sum + 0.5 * (squares + sum * sum);
             gain += dual.weight * (linear - self.problem.shares().smoothing() * bend);
         }
-        // Around an origin w₀ the dual has −⟨w₀, w(β)⟩ as well, which ‖w₀ + w(β)‖² holds already.
+        // With an origin w₀, the dual also has the term −⟨w₀, w(β)⟩, which ‖w₀ + w(β)‖² already includes.
         gain
     }
 
@@ -307,11 +309,11 @@ impl<M: WeightStore> State<'_, M> {
     }
 }
 
-/// Members that a thread scores at a time.
+/// Number of members that a thread scores at a time.
 const PIECE: usize = 256;
-/// Numbers of a pass from which threads are worth waking: some 30 μs of work.
+/// Values per pass from which on several threads are used: about 30 μs of work.
 const WORTHWHILE: usize = 1 << 17;
-/// Numbers for each weight from which a part of a pass deserves weights of its own, and the most parts.
+/// Values per weight from which on a part of a pass gets a separate weight vector, and the maximum number of parts.
 const PART: usize = 16;
 const MAX_PARTS: usize = 4;
 
@@ -335,8 +337,8 @@ impl<M: WeightStore> State<'_, M> {
         });
     }
 
-    /// image += the weights that belong to a direction. The members are split into parts by the data alone, and the
-    /// parts' images are added in their order, so that the bits do not depend on threads.
+    /// image += the weights of a direction. The split of the members into parts depends only on the data, and the
+    /// images of the parts are added in order, so the result does not depend on the number of threads.
     fn add_image(&self, face: &Face, direction: &[f64], image: &mut [M::Value]) {
         let n_parts = match face.n_numbers >= WORTHWHILE {
             true => (face.n_numbers / (PART * image.len())).clamp(1, MAX_PARTS),
@@ -362,7 +364,7 @@ impl<M: WeightStore> State<'_, M> {
     }
 }
 
-/// [`State::scores`] of some members, compiled as a whole for the vectors of this machine.
+/// [`State::scores`] for some members, compiled as a whole for this machine's vector instructions.
 struct FaceScores<'a, 'p, M: WeightStore> {
     state: &'a State<'p, M>,
     face: &'a Face,
@@ -395,7 +397,7 @@ impl<M: WeightStore> Kernel<M::Value> for FaceScores<'_, '_, M> {
     }
 }
 
-/// [`State::add_image`] of some members, likewise.
+/// [`State::add_image`] for some members, compiled likewise.
 struct FaceImage<'a, 'p, M: WeightStore> {
     state: &'a State<'p, M>,
     face: &'a Face,
@@ -430,15 +432,15 @@ impl<M: WeightStore> Kernel<M::Value> for FaceImage<'_, '_, M> {
 }
 
 impl Face {
-    /// A member with the classes of its free candidates and its label.
+    /// A member, the classes of its free candidates, and its label at the end.
     #[inline(always)]
     fn member(&self, index: usize) -> (&Member, &[u32]) {
         let member = &self.members[index];
-        // One label stands behind each of the members before.
+        // Each earlier member has added one label to the list.
         (member, &self.classes[member.first + index..member.end + index + 1])
     }
 
-    /// Turns the scores of a direction's image into the change of the slopes that the direction makes.
+    /// Converts the scores of a direction's image to the change of the slopes along the direction.
     fn turn_into_slopes(&self, scores: &mut [f64], direction: &[f64], smoothing: f64) {
         for member in &self.members {
             let own = member.first..member.end;
@@ -455,7 +457,7 @@ impl Face {
         self.centre(scores);
     }
 
-    /// The inverse of each block's own curvature, C_i h_i (I + 11ᵀ), or C_i h_i I where the sum is fixed.
+    /// Multiplies by the inverse of each block's curvature: C_i h_i (I + 11ᵀ), or C_i h_i I if the sum is fixed.
     fn precondition(&self, residual: &[f64], scaled: &mut [f64]) {
         for member in &self.members {
             let own = member.first..member.end;
@@ -469,7 +471,7 @@ impl Face {
         }
     }
 
-    /// Takes out what would change a fixed sum.
+    /// Removes the components that would change a fixed sum.
     fn centre(&self, values: &mut [f64]) {
         for member in self.members.iter().filter(|member| member.tight) {
             let own = &mut values[member.first..member.end];
@@ -479,7 +481,7 @@ impl Face {
     }
 }
 
-/// Whether β is between its bounds.
+/// Whether β is strictly between its bounds.
 fn is_free<T: Real>(beta: T, set: CappedBox) -> bool {
     let beta = beta.widen();
     beta > 0.0 && beta < set.upper

@@ -1,7 +1,7 @@
-//! Epochs that visit every example and look at all of its classes, a block of examples at a time.
+//! Epochs that visit every example and read all of its classes, a block of examples at a time.
 //!
-//! Scores are computed for the whole block and corrected for what the block's earlier examples
-//! changed, so that the iterates are those of the sequential method up to rounding.
+//! Scores are computed for the whole block and then corrected for the changes of earlier examples in the block, so the
+//! iterates equal those of the sequential method up to rounding.
 
 use std::array::from_fn;
 
@@ -20,20 +20,20 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Element, Kernel, Lane};
 
-/// Candidates that a full epoch adds to an example at most, with more than 16 times as many classes. At W = 0 all
-/// margins are equal, and without a limit nearly all pairs would become candidates: 10,000 classes of one row each
-/// take half the time and a tenth of the memory with it, a thousand classes more epochs.
+/// Maximum number of candidates that a full epoch adds to an example if there are more than 16 times this many classes.
+/// At W = 0 all margins are equal, and without a limit nearly all pairs would become candidates. With the limit, 10,000
+/// classes of one row each take half the time and a tenth of the memory; a thousand classes take more epochs.
 const MAX_NEW: usize = 64;
 
-/// Vectors of scores corrected in registers at a time.
+/// Number of score vectors that are corrected in registers at a time.
 const VECTORS: usize = 8;
 
-/// Vectors of a tile of several rows.
+/// Number of vectors in a tile of several rows.
 const WIDE: usize = 3;
 
 impl<M: WeightStore> State<'_, M> {
-    /// Visits every example that is due once. If the set is a box the pass also names the candidates of each, unless it
-    /// is the first: its candidates would be those of its start.
+    /// Visits every example that is due once. If the set is a box, the pass also selects each example's candidates,
+    /// except in the first pass, whose candidates would only reflect the starting point.
     pub(super) fn full_epoch(&mut self, interrupt: &Interrupt) -> Result<PassGain> {
         let names = self.schedule.begin_full() && self.set.is_box();
         let n = self.dual.blocks.len();
@@ -47,7 +47,7 @@ impl<M: WeightStore> State<'_, M> {
         let mut next_due = Vec::new();
         let (order, renews) = (&order[..], (&mut renewed, &mut next_due));
         let pass = M::Value::dispatch(VisitAll { state: self, order, names, renews, interrupt });
-        // Also when interrupted: weights and duals belong together.
+        // Also after an interrupt, because weights and duals must match.
         order[pass.n_visits..].iter().for_each(|at| renewed.copy(*at, &self.dual.betas));
         renewed.check_memory(self.problem.n_classes())?;
         self.dual.betas = renewed;
@@ -57,7 +57,7 @@ impl<M: WeightStore> State<'_, M> {
         Ok(pass)
     }
 
-    /// Brings the last block's changes to the weights and scores the next block.
+    /// Adds the last block's changes to the weights and scores the next block.
     fn next_block(&mut self, places: &[usize]) {
         let FullBuffers { previous, next, scores, .. } = &mut self.work.full;
         std::mem::swap(previous, next);
@@ -121,13 +121,13 @@ impl<M: WeightStore> State<'_, M> {
     }
 }
 
-/// A full epoch, compiled as a whole for the vectors of this machine.
+/// A full epoch, compiled as a whole for this machine's vector instructions.
 struct VisitAll<'a, 'p, M: WeightStore> {
     state: &'a mut State<'p, M>,
     order: &'a [usize],
-    /// Whether the pass names candidates.
+    /// Whether the pass selects candidates.
     names: bool,
-    /// The new candidates, and the blocks that have some.
+    /// The new candidates, and the blocks that have at least one.
     renews: (&'a mut Candidates<M::Value>, &'a mut Vec<u32>),
     interrupt: &'a Interrupt,
 }
@@ -163,9 +163,9 @@ impl<M: WeightStore> Kernel<M::Value> for VisitAll<'_, '_, M> {
 }
 
 impl<T: Element> FullBuffers<T> {
-    /// Hands the candidates of a row to the step, with their slopes and β, and clears β. Returns the number of the
-    /// candidates and the slope above which a class is one. Sets that are no boxes look at all classes, each in its
-    /// place: they may tell them apart.
+    /// Passes the candidates of a row with their slopes and β to the step, and clears β. Returns the number of
+    /// candidates and the slope above which a class is a candidate. If the set is not a box, all classes are passed in
+    /// their order, because the set may treat classes differently.
     #[inline(always)]
     fn choose<S: Simd>(
         &mut self,
@@ -203,8 +203,8 @@ impl<T: Element> FullBuffers<T> {
         (n, threshold)
     }
 
-    /// The current scores of a row of the block: those before the block, and what the rows before it
-    /// changed.
+    /// Computes the current scores of a row: its scores before the block plus the changes by the earlier rows of the
+    /// block.
     #[inline(always)]
     fn correct_scores<S: Simd>(&mut self, simd: S, row: usize, (padded, panel): (usize, usize))
     where
@@ -234,9 +234,9 @@ impl<T: Element> FullBuffers<T> {
     }
 }
 
-/// Keeps, of the classes in `found`, those with β > 0 and the [`MAX_NEW`] others with the largest slopes, in
-/// ascending order; returns their number. At W = 0 all slopes are equal: ties go to the classes that follow the label,
-/// so that the examples spread over all classes.
+/// Keeps the classes in `found` with β > 0 and the [`MAX_NEW`] others with the largest slopes, in ascending order;
+/// returns the number kept. At W = 0 all slopes are equal: ties go to the classes that follow the label, so that the
+/// examples spread over all classes.
 fn limit_new<T: Element>(slopes: &[f64], beta: &[T], label: usize, found: &mut [u32]) -> usize {
     let mut n_old = 0;
     for place in 0..found.len() {
@@ -260,12 +260,12 @@ fn limit_new<T: Element>(slopes: &[f64], beta: &[T], label: usize, found: &mut [
     n
 }
 
-/// Scores of some rows of a block before the first of them: those from before the block, from panels
-/// to contiguous rows, plus what the rows before changed, Σ_j ⟨x_i, x_j⟩ δ_j.
+/// Computes the scores of some rows of a block just before the first of them is visited: copies their scores before the
+/// block from panels to contiguous rows, and adds the changes by earlier rows, Σ_j ⟨x_i, x_j⟩ δ_j.
 struct EarlierChanges<'a, T> {
     /// The first row.
     place: RowScores<'a, T>,
-    /// Inner products of the rows with all of the block, row by row.
+    /// Inner products of these rows with all rows of the block, row by row.
     gram: &'a [T],
     /// δ_j, one padded row each.
     changes: &'a [T],
@@ -286,7 +286,7 @@ impl<T: Element> Kernel<T> for EarlierChanges<'_, T> {
         let RowScores { padded, panel: width, .. } = self.place;
         for first in (0..padded).step_by(width) {
             let width = width.min(padded - first);
-            // Sparse rows have one panel of all classes.
+            // Sparse rows have a single panel with all classes.
             for start in (0..width).step_by(WIDE * T::LANES) {
                 let n_vectors = (width - start) / T::LANES;
                 if n_vectors >= WIDE {
@@ -302,7 +302,7 @@ impl<T: Element> Kernel<T> for EarlierChanges<'_, T> {
 }
 
 impl<T: Element> EarlierChanges<'_, T> {
-    /// V vectors of all rows, from a place in the panel that begins with the class `first`.
+    /// Corrects V vectors of all rows, at offset `start` in the panel that begins with the class `first`.
     #[inline(always)]
     fn rows<S: Simd, const V: usize>(&mut self, simd: S, (first, start): (usize, usize))
     where
@@ -326,7 +326,7 @@ impl<T: Element> EarlierChanges<'_, T> {
         }
     }
 
-    /// R rows of them.
+    /// Corrects V vectors of R rows.
     #[inline(always)]
     fn tile<S: Simd, const V: usize, const R: usize>(
         &mut self,
@@ -345,7 +345,7 @@ impl<T: Element> EarlierChanges<'_, T> {
             sums.copy_from_slice(&T::vectors(scores).0[..V]);
         }
         let first = first + start;
-        // Blocks of one row, as sparse data have them, come without products.
+        // Blocks of one row, as for sparse data, have no inner products.
         let gram: [&[T]; R] = match changed.is_empty() {
             true => [&[]; R],
             false => from_fn(|at| &gram[(row + at) * n_rows..][..n_rows]),
@@ -366,7 +366,7 @@ impl<T: Element> EarlierChanges<'_, T> {
     }
 }
 
-/// Adds what rows changed to the scores of another, Σ_j ⟨x_i, x_j⟩ δ_j.
+/// Adds the changes by some rows to the scores of a later row, Σ_j ⟨x_i, x_j⟩ δ_j.
 struct LateChanges<'a, T> {
     /// ⟨x_i, x_j⟩ for all rows of the block.
     gram: &'a [T],

@@ -1,6 +1,5 @@
-//! Exact block coordinate descent on the dual: Walrus for the cube (Wang and Scott 2021), Crammer and Singer's
-//! step for the simplex, and the like for every set that can be projected onto
-//! (`docs/mathematics/block-descent.md`).
+//! Exact block coordinate descent on the dual: Walrus for the cube (Wang and Scott 2021), Crammer and Singer's step for
+//! the simplex, and the corresponding step for every set with a projection (`docs/mathematics/block-descent.md`).
 
 mod block_step;
 mod candidates;
@@ -35,9 +34,9 @@ pub struct Options {
     pub seed: u64,
     /// Whether epochs may leave out examples and classes that the last certificate found optimal.
     pub shrink: bool,
-    /// Examples whose scores are computed together; by default what suits the data.
+    /// Number of examples whose scores are computed together; chosen from the data by default.
     pub block_size: Option<usize>,
-    /// The relative gap that ends the run: an epoch that has likely come there ends. 0 if none is known.
+    /// The relative gap at which the run ends; 0 if unknown. An epoch ends early once it has probably reached this gap.
     pub tolerance: f64,
 }
 
@@ -47,20 +46,20 @@ impl Default for Options {
     }
 }
 
-/// Block coordinate descent: for one example after the other, in random order, the dual is maximised
-/// exactly over its β_i (`docs/mathematics/block-descent.md`).
+/// Block coordinate descent: visits the examples in random order, and maximises the dual exactly over each β_i
+/// (`docs/mathematics/block-descent.md`).
 ///
-/// With C_i = p_i/λ, A_i = ‖x_i‖², h = C_i A_i + γ and the margins v at the current weights, that is
-/// the projection with bias 1 of u = (v + C_i A_i (β_i + 1ᵀβ_i)) / h.
+/// With C_i = p_i/λ, A_i = ‖x_i‖², h = C_i A_i + γ and the margins v at the current weights, the maximiser is the
+/// projection with bias 1 of u = (v + C_i A_i (β_i + 1ᵀβ_i)) / h.
 ///
-/// An epoch is of one of two kinds. While many classes of many examples still move, a full epoch visits every example
-/// once and looks at all classes; scores are computed for a block of examples at once. Later a working-set epoch passes
-/// over the examples that are not optimal and their candidate classes alone, with conjugate gradient steps in between
-/// for what single blocks solve slowly. A certificate ends each epoch: it looks at all classes of all examples and names
-/// the next candidates, so nothing is left out for good.
+/// There are two kinds of epochs. While many classes of many examples still move, a full epoch visits every example
+/// once and reads all classes, computing scores for a block of examples at a time. Later, a working-set epoch makes
+/// passes over the examples that are not optimal and their candidate classes only, with conjugate gradient steps in
+/// between if single-block steps are slow. Each epoch ends with a certificate, which reads all classes of all examples
+/// and selects the next candidates, so no example or class is left out permanently.
 pub struct BlockDescent<'p>(Box<dyn Descent + 'p>);
 
-/// [`State`] whatever its rows.
+/// Interface of [`State`] for any type of rows.
 trait Descent: Solver + Send {
     fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()>;
     fn begin_at(&mut self, lambda: f64) -> Result<()>;
@@ -82,7 +81,7 @@ impl<'p> BlockDescent<'p> {
         })
     }
 
-    /// Moves to a dual point, β_i after β_i (examples × classes), each in the loss's set.
+    /// Moves to a dual point, given as β (examples × classes), with each β_i in the loss's set.
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -90,10 +89,10 @@ impl<'p> BlockDescent<'p> {
         self.0.start(Vec::new(), betas, interrupt)
     }
 
-    /// Like [`BlockDescent::start_at`], and replaces the regulariser by λ/2 ‖w − w₀‖².
+    /// Like [`BlockDescent::start_at`], but also replaces the regulariser by λ/2 ‖w − w₀‖².
     ///
-    /// With the weights' origin w₀ (class after class, the constant feature's last) the weights of a
-    /// dual point are w₀ + w(β), and nothing else of the block step changes.
+    /// With an origin w₀ (class after class, the constant feature last), the weights of a dual point are w₀ + w(β). The
+    /// block step does not change otherwise.
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -106,7 +105,7 @@ impl<'p> BlockDescent<'p> {
         self.0.start(origin, betas, interrupt)
     }
 
-    /// Takes another λ than the problem's, which stays as it is, for a start at the dual point 0.
+    /// Sets a λ different from the problem's, for a start at the dual point 0. The problem itself does not change.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::error::Error::InvalidArgument) unless λ is positive and finite.
@@ -114,8 +113,8 @@ impl<'p> BlockDescent<'p> {
         self.0.begin_at(lambda)
     }
 
-    /// Goes on with another λ than the problem's, which stays as it is, from a dual point near its optimum;
-    /// returns the certificate of that.
+    /// Continues with a λ different from the problem's, from a dual point near the optimum at that λ; returns the
+    /// certificate of this point. The problem itself does not change.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::error::Error::InvalidArgument) unless λ is positive and finite, and
@@ -124,20 +123,20 @@ impl<'p> BlockDescent<'p> {
         self.0.move_to(lambda, interrupt)
     }
 
-    /// The weights, class after class, the constant feature's last.
+    /// The weights, class after class, the constant feature last.
     pub fn coefficients(&self) -> Vec<f64> {
         let mut weights = Vec::new();
         self.0.copy_weights(&mut weights);
         weights
     }
 
-    /// A bound on what separates the weights from w(β) (and an origin) in exact arithmetic, right after a
+    /// A bound on the distance of the weights from w(β) (or w₀ + w(β)) in exact arithmetic, valid right after a
     /// certificate.
     pub fn distance(&self) -> f64 {
         self.0.distance()
     }
 
-    /// β_i after β_i (examples × classes), each a point of the loss's set, 0 at its label.
+    /// β (examples × classes). Each β_i is a point of the loss's set and is 0 at the label.
     pub fn betas(&self) -> Vec<f64> {
         self.0.betas()
     }
@@ -169,15 +168,16 @@ fn boxed<'p, M: WeightStore + 'p>(
     Box::new(State::new(problem, store, options))
 }
 
-/// A dual point: its blocks in a random order, and their β.
+/// A dual point: its blocks in random order, and their β.
 struct DualPoint<T> {
-    /// The blocks of the examples that have a share.
+    /// The blocks of the examples with a positive share p_i.
     blocks: Vec<DualBlock>,
-    /// The places of the blocks in the order of the examples, in which the rows lie.
+    /// The indices of the blocks, in the order in which the examples' rows are stored.
     by_example: Vec<u32>,
-    /// β_i for each of them.
+    /// β_i of each block.
     betas: Candidates<T>,
-    /// The blocks that the last certificate, or before it the last pass, found not to be optimal; all before that.
+    /// The indices of the blocks that the last certificate (or before the first certificate, the last pass) found not
+    /// to be optimal; None means all blocks.
     due: Option<Vec<u32>>,
 }
 
@@ -185,7 +185,7 @@ struct DualPoint<T> {
 struct Work<T> {
     step: BlockStep<T>,
     full: FullBuffers<T>,
-    /// A row in the precision of the weights, if it is stored in another.
+    /// A row in the precision of the weights, if it is stored in another precision.
     row: Vec<T>,
     scratch: Scratch,
 }
@@ -193,9 +193,9 @@ struct Work<T> {
 /// A run of block descent.
 struct State<'p, M: WeightStore> {
     problem: &'p MarginProblem<'p>,
-    /// The set of the blocks.
+    /// The feasible set of the blocks.
     set: BlockSet,
-    /// Those of the problem, but for λ, which may be changed.
+    /// The shares of the problem, with a λ that may differ from the problem's.
     shares: Shares,
     shrink: bool,
     dual: DualPoint<M::Value>,
@@ -243,11 +243,12 @@ impl<'p, M: WeightStore> State<'p, M> {
         state
     }
 
-    /// Full epochs from the dual point 0. Over a box they name candidates themselves, so that none needs a certificate.
+    /// Runs full epochs from the dual point 0. If the set is a box, these epochs select candidates themselves, so no
+    /// certificate is needed between them.
     fn begin(&mut self, interrupt: &Interrupt) -> Result<()> {
         let mut pass = self.full_epoch(interrupt)?;
         while self.set.is_box() && pass.gain > 0.0 && self.next_epoch() == EpochKind::Full {
-            // All examples again: those without candidates may have some by now.
+            // Visit all examples, because those without candidates may have some by now.
             self.dual.due = None;
             pass = self.full_epoch(interrupt)?;
         }
@@ -278,7 +279,7 @@ impl<M: WeightStore> Solver for State<'_, M> {
         if self.shrink && self.is_at_zero() {
             self.begin(interrupt)?;
         } else if self.shrink && self.dual.due.is_none() {
-            // A start near the optimum: a full epoch would take rounding there.
+            // The start is near the optimum, where a full epoch may change β only by rounding errors.
             let certificate = self.certificate(interrupt)?;
             if self.schedule.is_met(certificate.relative_gap()) {
                 return Ok(Progress::Epoch(certificate));
@@ -288,12 +289,12 @@ impl<M: WeightStore> Solver for State<'_, M> {
         if self.next_epoch() == EpochKind::WorkingSet {
             moved = self.working_set_epoch(interrupt)?;
         }
-        // If the candidates made no progress, all classes may.
+        // If the pass over candidates made no progress, a pass over all classes may.
         if !moved {
             moved = self.full_epoch(interrupt)?.moved();
         }
         let certificate = self.certificate(interrupt)?;
-        // If nothing changes any more but by rounding, the working precision is used up.
+        // If only rounding errors still change anything, the working precision is exhausted.
         let exhausted = !moved || self.dual.due.as_ref().is_some_and(Vec::is_empty);
         Ok(if exhausted { Progress::Exhausted(certificate) } else { Progress::Epoch(certificate) })
     }
@@ -349,7 +350,7 @@ impl<M: WeightStore> Descent for State<'_, M> {
 }
 
 impl<T: Element> DualPoint<T> {
-    /// The dual point 0.
+    /// Creates the dual point 0.
     fn new(problem: &MarginProblem<'_>, n_examples: usize, random: &mut Pcg64Mcg) -> Self {
         let has_share = |example: &u32| problem.shares().of(*example as usize) > 0.0;
         let mut examples: Vec<u32> = (0..n_examples as u32).filter(has_share).collect();

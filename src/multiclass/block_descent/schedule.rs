@@ -1,56 +1,60 @@
-//! The search policy: which epoch comes next, when it ends, and what visits leave out. Nothing here changes the
-//! optimum; every number that decides is in [`Tuning`].
+//! The search policy: which kind of epoch comes next, when it ends, and which examples passes skip. Nothing here
+//! changes the optimum. The constants of its decisions are in [`Tuning`].
 
-/// The constants of the policy. `docs/experiments.md` has the ablation that each of them rests on.
+/// The constants of the policy. `docs/experiments.md` has the ablation that justifies each constant.
 pub(super) struct Tuning;
 
 impl Tuning {
-    /// Candidates, as a share of all (example, class) pairs, above which a full epoch is cheaper than one over the
-    /// working set: it takes less time for each pair (RESULTS: a thousand classes).
+    /// Candidates, as a share of all (example, class) pairs, above which a full epoch is cheaper than a working-set
+    /// epoch, because it takes less time per pair (RESULTS: a thousand classes).
     pub const FULL_SHARE: f64 = 0.2;
-    /// Full epochs in a run: if they are not enough, passes stall and need conjugate gradients (LIBLINEAR, letter).
+    /// Maximum number of full epochs in a run: if they do not suffice, passes stall and need conjugate gradients
+    /// (LIBLINEAR, letter).
     pub const MAX_FULL: usize = 12;
-    /// Passes between two certificates.
+    /// Maximum number of passes between two certificates.
     pub const MAX_PASSES: usize = 200;
-    /// An epoch ends once a pass gains less than this share of its first pass (LIBLINEAR, C = 1).
+    /// An epoch ends once a pass gains less than this share of what its first pass gained (LIBLINEAR, C = 1).
     pub const SPENT: f64 = 0.03;
-    /// The same for epochs of visits alone, most of whose passes leave most examples out (LIBLINEAR, news20).
+    /// The same share for epochs without conjugate gradients, in which most passes skip most examples (LIBLINEAR,
+    /// news20).
     pub const SPENT_VISITS: f64 = 0.005;
     /// An epoch also ends once the estimate of the gap is below this share of the tolerance (Weston-Watkins).
     pub const SAFE: f64 = 0.8;
-    /// Passes stall if one gains this share of the pass `WINDOW` passes before it (LIBLINEAR, C = 10).
+    /// Passes stall if one gains more than this share of the gain `WINDOW` passes earlier (LIBLINEAR, C = 10).
     pub const STALLING: f64 = 0.8;
-    /// Passes that say what visits gain at present, and the fewest passes between two conjugate gradient attempts.
+    /// Number of recent passes over which gains of visits are averaged, and the minimum number of passes between two
+    /// conjugate gradient attempts.
     pub const WINDOW: usize = 3;
-    /// The most passes that leave an example out, and the most between two conjugate gradient attempts (news20).
+    /// Maximum number of consecutive passes that skip an example, and upper limit of the required passes between two
+    /// conjugate gradient attempts (news20).
     pub const LONGEST_WAIT: u8 = 16;
-    /// An example whose visit gains less than this share of the mean gain of recent visits is left out of the next
+    /// An example whose visit gains less than this share of the mean gain of recent visits is skipped in the next
     /// passes (news20, noise in 50 classes).
     pub const SMALL: f64 = 0.6;
-    /// Epochs of visits alone stall if they leave more than this share of the gap (news20).
+    /// Epochs without conjugate gradients stall if more than this share of the gap remains after them (news20).
     pub const QUICK: f64 = 0.25;
-    /// Weights up to which conjugate gradients cost little, so that no epoch begins with visits alone (LIBLINEAR,
-    /// satimage and letter).
+    /// Number of weights up to which conjugate gradients are cheap enough to be used from the first epoch on
+    /// (LIBLINEAR, satimage and letter).
     pub const FEW_WEIGHTS: usize = 1024;
 }
 
 /// The result of one pass over examples.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct PassGain {
-    /// By how much the dual rose (in units of λ).
+    /// Increase of the dual (in units of λ).
     pub gain: f64,
-    /// Whether any β changed for the better, or in a full epoch at all.
+    /// Whether any change of β increased the dual; in a full epoch, whether any β changed.
     pub changed: bool,
-    /// The gain that rounding alone can feign; 0 in double precision.
+    /// The apparent gain that rounding errors alone can cause; 0 in double precision.
     pub rounding: f64,
     pub n_visits: usize,
-    /// The numbers read.
+    /// Number of values read.
     pub work: usize,
 }
 
 impl PassGain {
-    /// Whether the dual rose by clearly more than rounding can feign: the first visits with renewed weights gain more
-    /// of that than those after them.
+    /// Whether the dual rose by clearly more than rounding errors can explain. The factor of 2 is needed because the
+    /// first visits after the weights are recomputed have larger apparent gains than later ones.
     pub fn moved(&self) -> bool {
         self.changed && (self.rounding == 0.0 || self.gain > 2.0 * self.rounding)
     }
@@ -61,21 +65,21 @@ impl PassGain {
 pub(super) enum EpochKind {
     /// All classes of all examples.
     Full,
-    /// The candidates of the examples that are due.
+    /// Only the candidates of the examples that are due.
     WorkingSet,
 }
 
-/// The passes that leave an example out since its visits gained little.
+/// Counter of the passes that skip an example because its visits gained little.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Wait {
-    /// Passes of the last wait.
+    /// Length of the last wait, in passes.
     length: u8,
-    /// Passes still to come.
+    /// Number of passes of the wait that are left.
     left: u8,
 }
 
 impl Wait {
-    /// Whether the next pass leaves the example out, which counts that pass.
+    /// Whether the next pass skips the example; counts that pass.
     #[inline(always)]
     pub fn skips(&mut self) -> bool {
         let skips = self.left > 0;
@@ -104,43 +108,43 @@ pub(super) struct Schedule {
     tolerance: f64,
     /// Full epochs so far.
     n_full: usize,
-    /// The last passes over the working set.
+    /// The most recent passes over the working set.
     passes: Vec<PassGain>,
     /// The first pass of the epoch.
     first: PassGain,
-    /// Passes of the epoch.
+    /// Number of passes in this epoch.
     n_passes: usize,
     /// Whether the epoch only visits examples, without conjugate gradients.
     visits_only: bool,
-    /// Whether an epoch that only visits examples ran until passes gained little, and hardly reduced the gap. Kept when
-    /// λ changes.
+    /// Whether some epoch without conjugate gradients ran until passes gained little and still hardly reduced the gap.
+    /// Kept when λ changes.
     stalled: bool,
     /// Whether conjugate gradients cost more than they gain, because a pass over the face reads few numbers per weight.
     too_costly: bool,
     /// Whether the last epoch ran until passes gained little.
     spent: bool,
-    /// Passes since the last conjugate gradient attempt, and before the next one.
+    /// Passes since the last conjugate gradient attempt, and passes required before the next one.
     since_attempt: usize,
     attempt_wait: usize,
     /// The relative gap of the last certificate, and of the one before the last working-set epoch.
     gap: f64,
     gap_before: f64,
-    /// The tolerance in the units of gains, as of the last certificate, and the ratio of its gap to the square root
-    /// of the gains before it.
+    /// The wanted gap in units of gains, as of the last certificate, and the ratio of that certificate's gap to its
+    /// unit (`gap_unit`).
     wanted: f64,
     factor: f64,
-    /// The examples that the last pass visited or left out.
+    /// Number of examples that the last pass visited or skipped.
     n_active: usize,
-    /// The most steps of the next conjugate gradient attempt.
+    /// Maximum number of steps of the next conjugate gradient attempt.
     n_steps: usize,
 }
 
-/// Bounds on the steps of an attempt, and those of the first.
+/// Range of the maximum number of steps of an attempt, and its value for the first attempt.
 const STEPS: std::ops::RangeInclusive<usize> = 3..=60;
 const FIRST_STEPS: usize = 10;
 
 impl Schedule {
-    /// The schedule of a run that begins.
+    /// Creates the schedule of a new run.
     pub fn new(tolerance: f64) -> Self {
         Self {
             tolerance,
@@ -163,25 +167,26 @@ impl Schedule {
         }
     }
 
-    /// Takes a guess at the ratio of the gap to the square root of gains, until there is a certificate.
+    /// Sets a guess of the ratio of the gap to its unit, used until there is a certificate.
     pub fn guess_ratio(&mut self, factor: f64) {
         self.factor = factor;
     }
 
-    /// Notes a full epoch. Before the first certificate the dual's rise is all that is known of the objective.
+    /// Records a full epoch. Before the first certificate, the increase of the dual is the only estimate of the
+    /// objective.
     pub fn note_full(&mut self, pass: PassGain) {
         if self.gap == f64::INFINITY {
             self.wanted += self.tolerance * pass.gain;
         }
     }
 
-    /// The most steps of an attempt.
+    /// Maximum number of steps of an attempt.
     pub fn n_steps(&self) -> usize {
         self.n_steps
     }
 
-    /// Notes how often the way of an attempt was shortened until it gained; nothing if it never did. Ways that end
-    /// inside the domain may have more steps.
+    /// Records how often the total step of an attempt was shortened until it gained, or None if it never gained. Adapts
+    /// the maximum number of steps: total steps that gain without being shortened may be longer.
     pub fn note_way(&mut self, n_shortened: Option<usize>) {
         self.n_steps = match n_shortened {
             Some(0) => self.n_steps * 3 / 2,
@@ -192,8 +197,8 @@ impl Schedule {
         self.n_steps = self.n_steps.clamp(*STEPS.start(), *STEPS.end());
     }
 
-    /// The kind of the next epoch, given the number of candidates of all examples that are due, if it is known, and
-    /// of all pairs.
+    /// The kind of the next epoch, given the total number of candidates of the examples that are due (None if unknown)
+    /// and the number of all (example, class) pairs.
     pub fn next_epoch(&self, n_candidates: Option<usize>, n_pairs: usize) -> EpochKind {
         let is_wide = |n: usize| n as f64 > Tuning::FULL_SHARE * n_pairs as f64;
         match self.n_full < Tuning::MAX_FULL && n_candidates.is_none_or(is_wide) {
@@ -209,12 +214,12 @@ impl Schedule {
         self.n_full > 1
     }
 
-    /// Whether a relative gap ends the run.
+    /// Whether a relative gap is small enough to end the run.
     pub fn is_met(&self, gap: f64) -> bool {
         gap <= self.tolerance
     }
 
-    /// Begins an epoch over the working set; `has_faces` says whether conjugate gradients are known for the set.
+    /// Begins an epoch over the working set; `has_faces` says whether conjugate gradients can handle the set.
     pub fn begin_working_set(&mut self, n_weights: usize, has_faces: bool) {
         let before = std::mem::replace(&mut self.gap_before, self.gap);
         self.stalled |= self.visits_only && self.spent && self.gap > Tuning::QUICK * before;
@@ -224,25 +229,25 @@ impl Schedule {
         self.passes.drain(..self.passes.len().saturating_sub(Tuning::WINDOW));
     }
 
-    /// Whether visits that gain little make their examples wait.
+    /// Whether examples whose visits gain little are skipped for some passes.
     pub fn leaves_out(&self) -> bool {
         self.visits_only
     }
 
-    /// The gain of a visit below which its example waits.
+    /// The gain of a visit below which its example is skipped for some passes.
     pub fn small_gain(&self) -> f64 {
         let (gain, n_visits) = self.recent(Tuning::WINDOW);
         Tuning::SMALL * gain / n_visits.max(1) as f64
     }
 
-    /// The gains and visits of the last passes.
+    /// Total gain and total number of visits of the last `n` passes.
     fn recent(&self, n: usize) -> (f64, usize) {
         let recent = &self.passes[self.passes.len().saturating_sub(n)..];
         let add = |(gain, n_visits), pass: &PassGain| (gain + pass.gain, n_visits + pass.n_visits);
         recent.iter().fold((0.0, 0), add)
     }
 
-    /// Notes a pass over the working set.
+    /// Records a pass over the working set.
     pub fn note(&mut self, pass: PassGain) {
         self.n_passes += 1;
         self.first = if self.n_passes == 1 { pass } else { self.first };
@@ -250,8 +255,8 @@ impl Schedule {
         self.passes.push(pass);
     }
 
-    /// Whether the epoch over `n_active` examples ends. The last pass is one of visits: they leave each margin exact
-    /// where it counts, and the primal needs that more than the dual.
+    /// Whether the epoch over `n_active` examples ends. It is called only after a pass of visits, because visits make
+    /// the margins that matter exact, and the primal needs that more than the dual.
     pub fn ends_epoch(&mut self, n_active: usize) -> bool {
         self.n_active = n_active;
         let Some(last) = self.passes.last() else { return true };
@@ -264,47 +269,48 @@ impl Schedule {
         n_active == 0 || self.n_passes > 1 && (self.spent || is_near)
     }
 
-    /// √(n g) for n blocks that gain g together: a block whose slopes are off by δ has a gap of the order of δ, and a
-    /// visit to it gains of the order of δ².
+    /// Unit of the gap: √(n g) for n blocks with a total gain of g. If the slopes of a block are off by δ, its gap is
+    /// of order δ, and a visit gains of order δ².
     fn gap_unit(&self, n_blocks: usize) -> f64 {
         let window = if self.visits_only { Tuning::WINDOW } else { 1 };
         let n_passes = window.min(self.passes.len()).max(1);
         (self.recent(window).0 / n_passes as f64 * n_blocks as f64).sqrt()
     }
 
-    /// Whether passes stall, so that conjugate gradients are worth an attempt.
+    /// Whether passes stall and an attempt at conjugate gradients is due.
     pub fn attempts(&self) -> bool {
         self.pace().is_some_and(|pace| pace > Tuning::STALLING)
             && !self.visits_only
             && self.since_attempt >= self.attempt_wait
     }
 
-    /// The gain of the last pass as a share of that of an earlier one. Passes of the epochs before count: an epoch
-    /// that ends early may stall as well.
+    /// The gain of the last pass relative to the gain `WINDOW` passes earlier. Passes of earlier epochs count too,
+    /// because short epochs may also stall.
     fn pace(&self) -> Option<f64> {
         let last = self.passes.last()?.gain;
         let earlier = self.passes.len().checked_sub(Tuning::WINDOW + 1)?;
         Some(last / self.passes[earlier].gain)
     }
 
-    /// Notes a conjugate gradient attempt, which read `work` numbers: after one that gained little for them, the next
-    /// one waits twice as long.
+    /// Records a conjugate gradient attempt that read `work` values. If it gained little for this work, the next
+    /// attempt waits twice as long.
     pub fn note_attempt(&mut self, gain: f64, work: usize) {
         self.since_attempt = 0;
         let pass = self.passes.last().copied().unwrap_or_default();
-        // Half of what visits gain will do: an attempt also finds bounds, at which the next visits stop to look.
+        // Half of the gain of visits per value read is enough, because an attempt also moves some β to their bounds,
+        // where later visits skip them.
         self.attempt_wait = match 2.0 * gain * pass.work as f64 > pass.gain * work as f64 {
             true => Tuning::WINDOW,
             false => (2 * self.attempt_wait).min(usize::from(Tuning::LONGEST_WAIT)),
         };
     }
 
-    /// Notes that conjugate gradients cost too much: visits alone go on until λ changes.
+    /// Records that conjugate gradients are too costly: they are not used until λ changes.
     pub fn note_too_costly(&mut self) {
         (self.too_costly, self.visits_only) = (true, true);
     }
 
-    /// Learns from a certificate: its relative gap, and its gap and objective in the units of gains.
+    /// Learns from a certificate: its relative gap, and its gap and objective in units of gains.
     pub fn learn(&mut self, relative: f64, (gap, objective): (f64, f64)) {
         self.gap = relative;
         self.wanted = self.tolerance * objective;
@@ -314,7 +320,7 @@ impl Schedule {
         }
     }
 
-    /// Begins again with another λ.
+    /// Resets the schedule for another λ.
     pub fn restart(&mut self) {
         (self.attempt_wait, self.n_steps) = (Tuning::WINDOW, FIRST_STEPS);
         self.gap_before = f64::INFINITY;

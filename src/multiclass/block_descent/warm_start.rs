@@ -1,9 +1,9 @@
 //! Starts from a dual point, and from the optimum at another λ.
 //!
-//! The set of the dual points does not depend on λ, so any start is feasible. Where the optimum's β_i is at its
-//! bound it mostly stays there, and its part of w grows like 1/λ. Where it is not, as for all examples of
-//! separable data with λ small enough, it is the part of w that stays. Hence β at its bound is kept and the rest
-//! is scaled, all by the one factor at which the dual is largest.
+//! The set of dual points does not depend on λ, so any start is feasible. If β_i is at a bound at the old optimum, it
+//! mostly stays there, and its contribution to w grows like 1/λ. Otherwise, as for all examples of separable data if λ
+//! is small enough, its contribution to w stays about the same. Entries of β at a bound are therefore kept, and the
+//! others are scaled by one common factor, the one that maximises the dual.
 
 use num_traits::Zero;
 
@@ -17,12 +17,11 @@ use crate::linalg::Sparse;
 use crate::multiclass::ScoreMap;
 use crate::run::Certificate;
 
-/// Curvature below which a block is linear: its step, the slope divided by this, would overflow.
+/// Curvature below which a block counts as linear, because the slope divided by the curvature would overflow.
 const VANISHING: f64 = 1e-250;
 
 impl<M: WeightStore> State<'_, M> {
-    /// Sizes the blocks for the λ of `shares`. Examples whose row is 0, or as good as that, have their optimal vertex
-    /// at once.
+    /// Computes the weights and curvatures of the blocks for the λ of `shares`.
     pub(super) fn size_blocks(&mut self) {
         let (lambda, mut sum) = (self.shares.lambda(), 0.0);
         for block in &mut self.dual.blocks {
@@ -31,11 +30,11 @@ impl<M: WeightStore> State<'_, M> {
             block.curvature = block.weight * self.problem.map().row_size(example).norm.powi(2);
             sum += block.weight * self.set.steepness(block);
         }
-        // The gap of a block whose slopes are off by δ is of the order of C δ, and a visit gains C δ²/2h.
+        // If the slopes of a block are off by δ, its gap is of order C δ, and a visit gains C δ²/2h.
         self.schedule.guess_ratio((2.0 * sum / self.dual.blocks.len() as f64).sqrt());
     }
 
-    /// Gives each block without curvature its optimal vertex.
+    /// Sets each block without curvature (the row is 0 or nearly so) to its optimal vertex.
     pub(super) fn settle_linear_blocks(&mut self) {
         let (mut margins, mut vertex) = (vec![0.0; self.problem.n_classes()], Vec::new());
         for (at, block) in self.dual.blocks.iter_mut().enumerate() {
@@ -83,7 +82,7 @@ impl<M: WeightStore> State<'_, M> {
         self.dual.add_images(self.problem, &self.dual.betas, &mut self.store, interrupt)
     }
 
-    /// Changes λ, and certifies the dual point to go on from. There must be no origin.
+    /// Changes λ and returns the certificate of the dual point from which the run continues. There must be no origin.
     pub(super) fn warm_start(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate> {
         let before = self.shares.lambda();
         self.set_lambda(lambda)?;
@@ -94,14 +93,15 @@ impl<M: WeightStore> State<'_, M> {
         self.certificate(interrupt)
     }
 
-    /// Changes λ, but not the weights.
+    /// Changes λ without changing the weights.
     pub(super) fn set_lambda(&mut self, lambda: f64) -> Result<()> {
         self.shares.set_lambda(lambda)?;
         self.size_blocks();
         Ok(())
     }
 
-    /// Scales the β that are not at their bounds; `growth` is the factor of w if nothing is scaled.
+    /// Scales the entries of β that are not at their bounds. `growth` is the factor by which w grows if nothing is
+    /// scaled.
     fn scale_free(&mut self, growth: f64, interrupt: &Interrupt) -> Result<()> {
         let mut free = Candidates::new(self.dual.blocks.len());
         let (mut linear, mut entries) = (0.0, Sparse::new());
@@ -110,7 +110,7 @@ impl<M: WeightStore> State<'_, M> {
             let narrowed = entries.iter().map(|(class, beta)| (*class, Real::narrow(*beta)));
             free.replace(at, entries.len(), narrowed);
             let block = &mut self.dual.blocks[at];
-            // The certificate sums up all of β again.
+            // The certificate recomputes the sum over all of β.
             block.sum = entries.iter().map(|(_, value)| value).sum();
             let example = block.example as usize;
             linear += self.shares.of(example) * self.problem.linear_term(example, &entries);
@@ -123,7 +123,7 @@ impl<M: WeightStore> State<'_, M> {
             square += free.widen() * free.widen();
             inner += free.widen() * all;
         }
-        // The dual at `scale` is linear·scale − λ/2 ‖(all − free) + scale·free‖² and a constant.
+        // The dual at `scale` is linear·scale − λ/2 ‖(all − free) + scale·free‖² plus a constant.
         let scale = 1.0 + (linear / self.shares.lambda() - inner) / square;
         if square > 0.0 && scale < 1.0 {
             self.scale_by(scale.max(0.0), &free);
@@ -131,7 +131,7 @@ impl<M: WeightStore> State<'_, M> {
         Ok(())
     }
 
-    /// The entries of β_i that are not at their bounds.
+    /// Collects the entries of β_i that are not at their bounds.
     fn collect_free(&self, at: usize, entries: &mut Sparse) {
         entries.clear();
         let block = &self.dual.blocks[at];
@@ -144,7 +144,8 @@ impl<M: WeightStore> State<'_, M> {
         entries.extend(all.filter(|(_, beta)| *beta != 0.0 && *beta < upper));
     }
 
-    /// Scales the entries of β that are in `free`, in the same order: points of a set stay in it, since it holds 0.
+    /// Scales the entries of β that are in `free`, which has the same order. The points remain feasible, because the
+    /// set contains 0 and is convex.
     fn scale_by(&mut self, scale: f64, free: &Candidates<M::Value>) {
         for at in 0..self.dual.blocks.len() {
             let mut scaled = free.row(at).0.iter().peekable();

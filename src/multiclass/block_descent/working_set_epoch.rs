@@ -1,8 +1,8 @@
-//! Epochs over the examples that are not optimal, looking at their candidate classes alone.
+//! Epochs over the examples that are not optimal, restricted to their candidate classes.
 //!
-//! A candidate whose β is 0 and whose margin is below that of every class with β > 0 cannot gain and
-//! leaves the visit, as in LIBLINEAR's shrinking (Keerthi et al. 2008, section 4); an example without
-//! anything to move leaves the epoch. Certificates bring both back.
+//! A candidate with β = 0 whose margin is below the margin of every class with β > 0 cannot gain and is dropped, as in
+//! LIBLINEAR's shrinking (Keerthi et al. 2008, section 4). An example in which nothing can move is dropped from the
+//! epoch. Certificates bring both back if needed.
 
 use pulp::Simd;
 use rand::seq::SliceRandom;
@@ -14,9 +14,9 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Kernel, Lane};
 
-/// The cost of a visit without the numbers that it reads, in such numbers.
+/// Overhead of a visit, in units of values read.
 const VISIT_OVERHEAD: usize = 256;
-/// Numbers that are read between two looks at the interrupt: some milliseconds, however long the rows are.
+/// Number of values read between two checks of the interrupt: some milliseconds, for rows of any length.
 const PATIENCE: usize = 1 << 22;
 
 /// The result of a visit.
@@ -25,7 +25,7 @@ enum Visit {
     Moved(f64),
     /// The block was optimal among its candidates.
     Optimal,
-    /// Nothing can move, whatever the weights: one candidate at most, and at its bound.
+    /// Nothing can move, for any weights: there is no candidate, or only one, which is at its bound.
     Idle,
 }
 
@@ -44,7 +44,7 @@ impl<M: WeightStore> State<'_, M> {
                 self.schedule.note(pass);
                 moved |= pass.moved();
             } else if n_active > 0 && !interrupt.is_raised() {
-                // All wait.
+                // All examples are being skipped.
                 continue;
             }
             if interrupt.is_raised() || self.schedule.ends_epoch(n_active) {
@@ -56,13 +56,13 @@ impl<M: WeightStore> State<'_, M> {
                 moved |= attempt.gain > 0.0;
             }
         }
-        // Also when interrupted: weights and duals belong together.
+        // Also after an interrupt, because weights and duals must match.
         self.store.give_weights(weights);
         interrupt.check()?;
         Ok(moved)
     }
 
-    /// Visits the first `n_active` examples once; those that cannot move are put behind the others.
+    /// Visits the first `n_active` examples once, and moves those that cannot change to the end.
     fn pass(
         &mut self,
         due: &mut [u32],
@@ -73,8 +73,8 @@ impl<M: WeightStore> State<'_, M> {
         M::Value::dispatch(VisitDue { state: self, due, n_active, weights, interrupt })
     }
 
-    /// Maximises over the candidates of one dual block. Returns the numbers read and the gain that rounding can feign
-    /// as well.
+    /// Maximises over the candidates of one dual block. Also returns the number of values read and the apparent gain
+    /// that rounding errors can cause.
     #[inline(always)]
     fn visit<S: Simd>(
         &mut self,
@@ -106,7 +106,7 @@ impl<M: WeightStore> State<'_, M> {
     }
 }
 
-/// [`State::pass`], all of it compiled for the vectors of this machine.
+/// [`State::pass`], compiled as a whole for this machine's vector instructions.
 struct VisitDue<'a, 'p, M: WeightStore> {
     state: &'a mut State<'p, M>,
     due: &'a mut [u32],

@@ -17,7 +17,8 @@ use crate::multiclass::newton::MarginBlocks;
 use crate::run::{Certificate, Outcome, Stopping, run};
 use crate::solver::{Newton, Target};
 
-/// Relative gap below which directional bounds are computed: above it they are hardly tighter.
+/// Relative gap below which directional bounds are computed. At larger gaps they are hardly tighter
+/// than the bounds from the ball.
 const MAX_BOUNDED_GAP: f64 = 1e-5;
 
 /// A fold's solver and its current position on the path.
@@ -36,13 +37,13 @@ struct Model {
     certificate: Certificate,
     /// The weights, class after class.
     weights: Vec<f64>,
-    /// The distance of the weights from those of the dual point of the certificate, and its β, if
-    /// both are the solver's current ones.
+    /// The distance of the weights from the weights of the certificate's dual point, and the β of
+    /// this point; None unless the solver still has both.
     dual: Option<(f64, Vec<f64>)>,
 }
 
 impl<'c, 'a> FoldPath<'c, 'a> {
-    /// Starts at the dual point 0, with the C of the problem, which is the first one.
+    /// Starts at the dual point 0, with the problem's C, which is the first C of the grid.
     pub fn new(
         search: &'c Search<'a>,
         fold: usize,
@@ -53,7 +54,7 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         let stopping = target.stopping(problem.null_objective());
         let solver = match search.stages()? {
             Stages { descent: Some(seed), newton } => {
-                // `tolerance` is 0, so epochs end without an estimate of the gap.
+                // `tolerance` stays 0, so epochs do not end early by an estimate of the gap.
                 let options = Options { seed, ..Options::default() };
                 let path = LambdaPath::direct(BlockDescent::new(problem, options));
                 HandOver::new(blocks, path, stopping, newton)
@@ -66,7 +67,7 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         Ok(Self { search, problem, solver, stopping, fold, c_index: 0 })
     }
 
-    /// Starts at the final point of an earlier fit for the problem's C.
+    /// Starts at the final point of an earlier fit with the problem's C.
     pub fn resume(
         search: &'c Search<'a>,
         (fold, c_index): (usize, usize),
@@ -86,7 +87,7 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         Ok(path)
     }
 
-    /// Fits the model of the current or another C.
+    /// Fits the model for the current C or for another one.
     pub fn fit(
         &mut self,
         c_index: usize,
@@ -130,15 +131,16 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         self.solver.move_to(blocks, interrupt).map(Some)
     }
 
-    /// The model of a certificate. The bounds of dual points need the dual point that the
-    /// certificate belongs to: the best pair of a run may be of two epochs.
+    /// The model with a certificate. Directional bounds need the dual point of that certificate. It
+    /// may be missing, because the best primal and dual points of a run may come from different
+    /// epochs.
     fn model(&self, certificate: Certificate, weights: Vec<f64>) -> Model {
         let own = self.solver.descent().filter(|(_, own)| *own == certificate);
         let dual = own.map(|(descent, _)| (descent.distance(), descent.betas()));
         Model { certificate, weights, dual }
     }
 
-    /// The score of the model.
+    /// Scores the model.
     fn score(&self, model: &Model, interrupt: &Interrupt) -> Result<Bracket> {
         match &self.search.scoring {
             Scoring::Bounded(measure) => self.bracket(*measure, model, interrupt),

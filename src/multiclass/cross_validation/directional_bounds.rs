@@ -1,5 +1,5 @@
-//! Bounds on score differences at the optimum. Each bound moves the free coordinates of β to a dual
-//! point that makes it tight (`docs/mathematics/cross-validation.md`).
+//! Bounds on score differences at the optimum. For each bound, the free coordinates of β are moved
+//! to the dual point that makes the bound tight (`docs/mathematics/cross-validation.md`).
 
 use crate::dual::rounding::{TINY, gamma, norm_above};
 use crate::error::Result;
@@ -9,19 +9,20 @@ use crate::linalg::vectors::{axpy, dot};
 use crate::multiclass::{MarginProblem, ScoreMap};
 use crate::polytope::CappedBox;
 
-/// The maximum number of moves: their matrix is inverted without a check of the interrupt.
+/// Maximum number of moves. It is limited because the interrupt is not checked while their matrix
+/// is inverted.
 const MAX_MOVES: usize = 512;
-/// The maximum number of values of the rows with moves, including zeros, and of weights.
+/// Maximum number of values in the rows with moves, including zeros, and maximum number of weights.
 const MAX_VALUES: usize = 1 << 22;
-/// μ²/(4λg): the weight of ‖z‖² in the choice of the steps.
+/// μ²/(4λg), the weight of the damping term ‖z‖² in the choice of the steps.
 const DAMPING: f64 = 0.05;
 
-/// A dual point near the optimum, and the possible moves of its coordinates.
+/// A dual point near the optimum, and the feasible moves of its coordinates.
 pub(super) struct DirectionalBounds {
     known: CertifiedDistances,
     members: Vec<MoveGroup>,
     moves: Vec<Move>,
-    /// The members' rows, concatenated.
+    /// The rows of the examples with moves, concatenated.
     rows: Vec<f64>,
     n_features: usize,
     n_classes: usize,
@@ -29,7 +30,7 @@ pub(super) struct DirectionalBounds {
     inverse: Vec<f64>,
 }
 
-/// Distances that a certificate bounds.
+/// Upper bounds on distances, from a certificate.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CertifiedDistances {
     pub lambda: f64,
@@ -41,7 +42,8 @@ pub(super) struct CertifiedDistances {
     pub distance: f64,
 }
 
-/// An example with moves: weight goes from one class (or the label) to others.
+/// An example with moves, each of which shifts dual weight from one class (or the label) to
+/// another.
 struct MoveGroup {
     /// p_i.
     share: f64,
@@ -52,37 +54,37 @@ struct MoveGroup {
     first: usize,
     end: usize,
     from: u32,
-    /// The possible decrease and increase at `from`.
+    /// The feasible decrease and increase of the coordinate `from`.
     room: Room,
 }
 
 struct Move {
     to: u32,
     room: Room,
-    /// The largest step that both ends allow.
+    /// The largest step that is feasible for both coordinates.
     size: f64,
     /// p_i times the difference of the margins.
     slope: f64,
 }
 
-/// The possible decrease and increase of a coordinate.
+/// The feasible decrease and increase of a coordinate.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     down: f64,
     up: f64,
 }
 
-/// A row whose scores are bounded, with its products.
+/// A row whose score differences are bounded, and its inner products.
 pub(super) struct RowProducts {
     row: Vec<f64>,
     norm: f64,
-    /// Its products with the members' rows.
+    /// Inner products with the rows of the examples with moves.
     products: Vec<f64>,
 }
 
 impl DirectionalBounds {
-    /// The moves at a dual point (examples × classes) and its weights, in the order of the map's
-    /// layout; None if there are no moves or too many.
+    /// Finds the moves at a dual point (examples × classes), given its weights in the order of the
+    /// map's layout; None if there are no moves or too many.
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -119,8 +121,8 @@ impl DirectionalBounds {
         Ok(bounds.invert(interrupt)?.then_some(bounds))
     }
 
-    /// Adds the moves of an example, given its β and margins, and an upper bound on the norm of the
-    /// weights.
+    /// Adds the moves of an example, given its β, its margins, and an upper bound on the norm of
+    /// the weights.
     fn add(
         &mut self,
         problem: &MarginProblem<'_>,
@@ -158,8 +160,8 @@ impl DirectionalBounds {
         problem.map().append_row(example, &mut self.rows);
     }
 
-    /// Inverts G Gᵀ + damping, where G has the moves' images as rows; returns whether that was
-    /// possible.
+    /// Inverts G Gᵀ + damping, where the rows of G are the images of the moves; returns whether
+    /// that was possible.
     fn invert(&mut self, interrupt: &Interrupt) -> Result<bool> {
         let n = self.moves.len();
         if n == 0 {
@@ -192,7 +194,7 @@ impl DirectionalBounds {
         &self.rows[member * self.n_features..][..self.n_features]
     }
 
-    /// The products of an example's row with the members' rows.
+    /// Inner products of an example's row with the rows of the examples with moves.
     pub fn row_products(&self, problem: &MarginProblem<'_>, example: usize) -> RowProducts {
         let mut row = Vec::with_capacity(self.n_features);
         problem.map().append_row(example, &mut row);
@@ -200,8 +202,8 @@ impl DirectionalBounds {
         RowProducts { norm: problem.map().row_size(example).norm, row, products }
     }
 
-    /// An upper bound on how much the score of class `to` rises relative to that of class `from`
-    /// when the optimal weights replace these.
+    /// An upper bound on the increase of the score of class `to` relative to the score of class
+    /// `from` when the current weights are replaced by the optimal ones.
     ///
     /// With q = (e_to − e_from) x̃ᵀ and any ζ for which β + ζ is feasible, ϱ = −q − λ w(ζ) gives
     /// ⟨q, w* − w⟩ ≤ g/t − ⟨ζ, slopes⟩ + t ‖ϱ‖²/4λ if β + tζ is also feasible.
@@ -220,7 +222,7 @@ impl DirectionalBounds {
         let linear = gap / length + residual * radius;
         let bound = (quadratic.min(linear) + error) * (1.0 + gamma(16)) - slope;
         let bound = bound + gamma(4) * bound.abs() + 8.0 * TINY;
-        // Overflow in the steps gives no bound.
+        // If the steps overflow, there is no bound.
         if bound.is_nan() { f64::INFINITY } else { bound }
     }
 
@@ -291,7 +293,7 @@ impl DirectionalBounds {
         let mut longest = f64::INFINITY;
         let mut keep = |room: &Room, change: f64| {
             let limit = if change < 0.0 { room.down / -change } else { room.up / change };
-            // 0/0 means a fixed coordinate that does not change.
+            // 0/0 means that the coordinate is fixed and does not change.
             longest = if change == 0.0 { longest } else { limit.min(longest) };
         };
         for member in &self.members {
@@ -314,11 +316,11 @@ fn same(a: u32, b: u32) -> f64 {
     f64::from(u8::from(a == b))
 }
 
-/// The possible decrease and increase of each entry of an example's β. The label's entry stands for
-/// the slack: the cap minus the sum of the other entries.
+/// The feasible decrease and increase of each entry of an example's β. The entry at the label
+/// represents the slack: the cap minus the sum of the other entries.
 ///
-/// The decreases and increases hold at the certificate's point, which is the feasible point nearest
-/// to the stored one.
+/// They apply to the dual point of the certificate, which is the feasible point nearest to the
+/// stored one.
 fn rooms(problem: &MarginProblem<'_>, example: usize, beta: &[f64], set: CappedBox) -> Vec<Room> {
     let (label, m) = (problem.label(example), beta.len());
     let entries = (0u32..).zip(beta.iter().copied());

@@ -1,5 +1,5 @@
-//! Cross-validation of C: folds in parallel, increasing C with warm starts within each fold, and
-//! bounds on the scores of the optimal models (`docs/mathematics/cross-validation.md`).
+//! Cross-validation of C: folds run in parallel, each fold fits increasing C with warm starts, and
+//! the scores of the optimal models are bounded (`docs/mathematics/cross-validation.md`).
 
 mod chain;
 mod directional_bounds;
@@ -17,10 +17,10 @@ use crate::multiclass::newton::MarginBlocks;
 use crate::parallel::run_tasks;
 
 impl Search<'_> {
-    /// Fits and scores all models: those of a fold by increasing C, then those of the next fold.
+    /// Fits and scores all models, returned fold by fold and by increasing C within each fold.
     ///
-    /// Each is fitted to the target. If bounds are requested, the fits then continue until the
-    /// bounds are narrow enough, the model cannot be the best one, or the epochs are used up.
+    /// Each model is fitted to the target. If bounds are requested, each fit then continues until
+    /// its bounds are narrow enough, its model cannot be the best one, or its epochs are used up.
     /// `observe` is called after each fit.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Refines fits until the bounds of their scores are narrow.
+//! Refines fits until the bounds on their scores are narrow.
 
 use super::chain::FoldPath;
 use super::search::{Candidate, Search};
@@ -14,9 +14,9 @@ use crate::solver::Target;
 const STEP: f64 = 0.1;
 
 impl Search<'_> {
-    /// Refines the fits, round after round, until the bounds are at most `width` apart.
+    /// Refines the fits in rounds until the bounds of each pending model are at most `width` apart.
     ///
-    /// A round ends for all models before the next begins, so that the set of dropped models does
+    /// All models finish a round before the next one begins, so that the set of dropped models does
     /// not depend on timing.
     pub(super) fn refine(
         &self,
@@ -44,8 +44,8 @@ impl Search<'_> {
 
     /// The models whose bounds are too far apart and that may still be the best one.
     ///
-    /// The C of the best score comes first: its bounds matter most, and the narrower they are, the
-    /// sooner others can be dropped.
+    /// The C with the best score comes first: its bounds matter most, and the narrower they are,
+    /// the sooner other models can be dropped.
     fn pending(&self, found: &[Vec<Candidate>], width: f64) -> Vec<(usize, usize)> {
         let mean = |c_index: usize, value: &dyn Fn(&Candidate) -> f64| {
             found.iter().map(|row| value(&row[c_index])).sum::<f64>() / found.len() as f64
@@ -72,7 +72,7 @@ impl Search<'_> {
         if first.is_empty() { open.into_iter().flat_map(of).collect() } else { first }
     }
 
-    /// Continues a fit to a smaller gap.
+    /// Continues a fit until its gap is smaller.
     fn fit_on(
         &self,
         known: &Candidate,

@@ -15,24 +15,24 @@ use crate::run::Certificate;
 pub enum Measure {
     /// The share of rows that are classified correctly.
     Accuracy,
-    /// The mean over the classes of the share of correctly classified rows.
+    /// The mean, over the classes, of the share of rows that are classified correctly.
     BalancedAccuracy,
-    /// The share of rows whose class has one of the k largest scores.
+    /// The share of rows whose true class has one of the k largest scores.
     TopK(usize),
     /// Minus the mean cost of the predicted classes.
     Cost,
 }
 
-/// A score, and bounds on the optimal model's score.
+/// The score of a model, and bounds on the optimal model's score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bracket {
-    /// The score of the model.
+    /// The score of the fitted model.
     pub score: f64,
     /// A lower bound on the optimal model's score.
     pub lower: f64,
     /// An upper bound on the optimal model's score.
     pub upper: f64,
-    /// Number of rows whose prediction may differ from the optimum's.
+    /// Number of rows for which the optimal model may predict another class.
     pub n_undecided: usize,
 }
 
@@ -43,8 +43,8 @@ impl Bracket {
     }
 }
 
-/// An upper bound on ‖w − w*‖ for weights within `distance` of those of a dual point, from their
-/// certificate: λ/2 ‖w − w*‖² + λ/2 ‖w(β) − w*‖² ≤ P(w) − D(β).
+/// An upper bound on ‖w − w*‖ for weights within `distance` of the weights w(β) of a dual point,
+/// from their certificate: λ/2 ‖w − w*‖² + λ/2 ‖w(β) − w*‖² ≤ P(w) − D(β).
 pub fn radius(certificate: &Certificate, lambda: f64, distance: f64) -> f64 {
     root_above((gap_above(certificate) / lambda * (1.0 + gamma(2))).next_up()) + distance
 }
@@ -62,7 +62,7 @@ pub fn gap_above(certificate: &Certificate) -> f64 {
 /// A ball that contains the optimal weights, with optional directional bounds.
 #[derive(Clone, Copy)]
 pub struct Ball<'w> {
-    /// Its centre, in the order of the map's layout.
+    /// The centre, in the order of the map's layout.
     weights: &'w [f64],
     /// An upper bound on the norm of the centre.
     norm: f64,
@@ -71,17 +71,17 @@ pub struct Ball<'w> {
 }
 
 impl<'w> Ball<'w> {
-    /// The ball around weights in the order of the map's layout.
+    /// Creates the ball around weights in the order of the map's layout.
     pub fn new(weights: &'w [f64], radius: f64) -> Self {
         Self { weights, norm: norm_above(weights), radius, bounds: None }
     }
 
-    /// The ball with the directional bounds of a dual point.
+    /// Adds the directional bounds of a dual point.
     pub(super) fn with_bounds(self, bounds: &'w DirectionalBounds) -> Self {
         Self { bounds: Some(bounds), ..self }
     }
 
-    /// Bounds on the changes of the scores of an example.
+    /// Bounds on the changes of an example's score differences.
     fn change<'d>(
         &'d self,
         problem: &'d MarginProblem<'d>,
@@ -100,13 +100,13 @@ impl<'w> Ball<'w> {
     }
 }
 
-/// Bounds on the change of the difference of two scores of an example between these weights and the
-/// optimum.
+/// Bounds on how much the difference between two scores of an example can change from the current
+/// weights to the optimal ones.
 struct ScoreChange<'w> {
     /// The bound from the ball, including rounding errors: |⟨(e_j − e_k) x̃ᵀ, W − W*⟩| ≤ √2 ‖x̃‖ ‖W
     /// − W*‖.
     reach: f64,
-    /// The rounding errors.
+    /// A bound on the rounding errors.
     rounding: f64,
     bounds: Option<RowQuery<'w>>,
 }
@@ -116,14 +116,14 @@ struct RowQuery<'w> {
     bounds: &'w DirectionalBounds,
     problem: &'w MarginProblem<'w>,
     example: usize,
-    /// Computed when the ball leaves a class undecided.
+    /// Computed only if the ball cannot rule out a class.
     query: OnceCell<RowProducts>,
     interrupt: &'w Interrupt,
 }
 
 impl RowQuery<'_> {
-    /// A bound on the increase of the score of class `to` relative to `from`; infinite after an
-    /// interrupt.
+    /// An upper bound on the increase of the score of class `to` relative to the score of `from`;
+    /// infinite after an interrupt.
     fn rise(&self, from: usize, to: usize) -> f64 {
         if self.interrupt.is_raised() {
             return f64::INFINITY;
@@ -134,7 +134,8 @@ impl RowQuery<'_> {
 }
 
 impl ScoreChange<'_> {
-    /// Whether the score of class `to` may reach that of class `from`, which is larger.
+    /// Whether, at the optimum, the score of class `to` may reach the score of class `from`, which
+    /// is larger at the current weights.
     fn may_overtake(&self, scores: &[f64], from: usize, to: usize) -> bool {
         let lead = scores[from] - scores[to];
         let rise =
@@ -143,7 +144,7 @@ impl ScoreChange<'_> {
     }
 }
 
-/// A row's contribution to a score, for this model, with bounds for the optimum.
+/// A row's contribution to the score of this model, and bounds on its contribution at the optimum.
 #[derive(Debug, Clone, Copy, Default)]
 struct Gain {
     own: f64,
@@ -153,7 +154,7 @@ struct Gain {
 }
 
 impl Measure {
-    /// The score of the ball's centre on some rows.
+    /// The score of the ball's centre on some rows, with bounds on the optimal model's score.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there is no row, and [`Error::Interrupted`].
@@ -208,7 +209,7 @@ impl Measure {
         for class in others {
             let value = value(class);
             let counts = !gain.undecided || value < gain.lower || value > gain.upper;
-            // The optimum may predict any class whose score may reach the largest one.
+            // The optimal model may predict any class whose score may reach the largest score.
             if counts && change.may_overtake(scores, best, class) {
                 gain.undecided = true;
                 (gain.lower, gain.upper) = (gain.lower.min(value), gain.upper.max(value));
@@ -218,7 +219,7 @@ impl Measure {
     }
 }
 
-/// Whether a label is among the k best; ties go to the first class.
+/// Whether a label is among the k highest-scoring classes. Ties go to the first class.
 fn top_k(
     k: usize,
     label: usize,
@@ -237,7 +238,7 @@ fn top_k(
     Gain { own: within(above), lower: within(possibly), upper: within(surely), undecided }
 }
 
-/// The class of the largest score, the first of equals.
+/// The class with the largest score. Ties go to the first class.
 fn argmax(scores: &[f64]) -> usize {
     let best = |best: usize, class: usize| if scores[class] > scores[best] { class } else { best };
     (1..scores.len()).fold(0, best)

@@ -16,25 +16,24 @@ pub struct Fold<'a> {
     pub held_out: &'a [u32],
 }
 
-/// Makes the problem of a fold for some λ; its weights are ordered for
+/// Creates the problem of a fold for a given λ, with its weights ordered for
 /// [`Order::Examples`](crate::multiclass::Order::Examples).
 pub type Problems<'a> = dyn Fn(&Fold<'a>, f64) -> Result<MarginProblem<'a>> + Sync + 'a;
 
-/// A custom score of a model, given the index of its fold, the index of its C and its weights,
-/// class after class.
+/// A custom score of a model, given the index of the fold, the index of C, and the weights, class after class.
 pub type OwnScore<'a> = dyn Fn(usize, usize, Vec<f64>) -> Result<f64> + Sync + 'a;
 
-/// The score of the models.
+/// The score by which models are compared.
 pub enum Scoring<'a> {
-    /// A metric whose bounds are known.
+    /// A built-in metric, for which bounds are available.
     Bounded(Measure),
-    /// Any other score.
+    /// A custom score, without bounds.
     Own(&'a OwnScore<'a>),
 }
 
 /// The models to fit and to score.
 pub struct Search<'a> {
-    /// Rows, labels, loss and costs.
+    /// Creates the problem of each fold from rows, labels, loss and costs.
     pub problems: &'a Problems<'a>,
     /// The folds.
     pub folds: Vec<Fold<'a>>,
@@ -44,26 +43,26 @@ pub struct Search<'a> {
     pub scoring: Scoring<'a>,
     /// The tolerance and the maximum number of epochs of each fit.
     pub target: Target,
-    /// Maximum distance between the bounds of a score, if bounds are requested.
+    /// Wanted distance between the bounds on a score; None if bounds are not requested.
     pub width: Option<f64>,
-    /// The solver: block descent, with a hand-over to Newton's method or not, or Newton's method alone.
+    /// The solver: block descent, with or without a hand-over to Newton's method, or Newton's method alone.
     pub method: MulticlassMethod,
 }
 
-/// The result for a model of a fold.
+/// The result for one model: a fold and a C.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// Its score.
+    /// The score, with its bounds.
     pub bracket: Bracket,
-    /// Its certificate.
+    /// The certificate of the fit.
     pub certificate: Certificate,
-    /// The reason why its last run ended.
+    /// The reason why the last run ended.
     pub outcome: Outcome,
-    /// Number of epochs of its fits.
+    /// Total number of epochs.
     pub n_epochs: usize,
-    /// Duration of its fits in seconds.
+    /// Total time of the fits, in seconds.
     pub seconds: f64,
-    /// Its final β, if the fit may continue.
+    /// The final β, from which the fit may continue.
     pub(super) point: Vec<Entry>,
 }
 
@@ -71,13 +70,13 @@ pub struct Candidate {
 pub(super) type Entry = (u32, u32, f64);
 
 impl Search<'_> {
-    /// The stages of the fits.
+    /// The stages of each fit.
     pub(super) fn stages(&self) -> Result<Stages> {
         let fail = |_| Error::argument("solver", "cross-validation needs projections");
         Stages::of(self.method).map_err(fail)
     }
 
-    /// λ of a fold and a value of C.
+    /// The λ that corresponds to a C in a fold.
     pub(super) fn lambda(&self, fold: usize, c_index: usize) -> f64 {
         let total: f64 = self.folds[fold].weights.iter().sum();
         1.0 / (self.grid[c_index] * total)

@@ -1,4 +1,4 @@
-//! Combinations of the rows of a matrix, Σ_j δ_j z_j, dense or sparse like the matrix.
+//! Combinations of the rows of a matrix, Σ_j δ_j z_j, stored dense or sparse like the matrix.
 
 use crate::data::{Data, Rows};
 use crate::for_data;
@@ -13,7 +13,7 @@ pub(super) enum Combined {
 }
 
 impl Combined {
-    /// The combination of the rows `first + j` of a matrix.
+    /// The combination of the rows z_j = row `first + j` of a matrix.
     pub fn of(rows: Data<'_>, first: usize, delta: &[(u32, f64)]) -> Self {
         if let Data::Dense16(_) | Data::Dense32(_) | Data::Dense64(_) = rows {
             let mut sum = vec![0.0; rows.n_cols()];

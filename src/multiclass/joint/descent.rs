@@ -1,4 +1,4 @@
-//! Block descent for features that are not orthogonal between classes.
+//! Block descent for features that are not orthogonal for different classes.
 
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
@@ -17,27 +17,28 @@ use crate::run::{Certificate, Progress, Solver};
 const MAX_STEPS: usize = 8;
 const MIN_SLOPE_SHARE: f64 = 0.02;
 
-/// Examples whose gap is below this share of the mean gap wait for the next certificate.
+/// Examples whose gap is below this share of the mean gap are skipped until the next certificate.
 const MIN_GAP_SHARE: f64 = 0.01;
 
-/// Maximum number of passes over the other examples between two certificates.
+/// Maximum number of passes over the examples that are due, between two certificates.
 const MAX_PASSES: usize = 8;
 
-/// Curvature below which a block counts as linear: the slope divided by it would overflow.
+/// Curvature below which a block counts as linear, because the slope divided by the curvature would
+/// overflow.
 const MIN_CURVATURE: f64 = 1e-250;
 
 /// Block coordinate ascent on the dual of joint features.
 ///
 /// The dual of one example is −½ αᵀ(C_i A_i A_iᵀ + γ I) α + a linear term, C_i = p_i/λ. It has the
-/// Gram matrix A_i A_iᵀ of the ψ(x_i, j) in place of ‖x_i‖² I, so its maximum is not a projection.
-/// A visit takes a few projected gradient steps instead. Its target β' is the projection, with bias
-/// 1, of g/L + β + 1ᵀβ, and the step is the best one towards β'. L is the curvature of the last
-/// step (the spectral step of Barzilai and Borwein 1988 in the method of Birgin, Martínez and
-/// Raydan 2000). Each step is feasible and increases the dual, for any L.
+/// Gram matrix A_i A_iᵀ of the ψ(x_i, j) in place of ‖x_i‖² I, so its maximiser is not a
+/// projection. A visit therefore takes a few projected gradient steps. The target β' of a step is
+/// the projection, with bias 1, of g/L + β + 1ᵀβ, and the step length towards β' is optimal. L is
+/// the curvature of the last step (the spectral step of Barzilai and Borwein 1988 in the method of
+/// Birgin, Martínez and Raydan 2000). Each step is feasible and increases the dual, for any L.
 pub struct JointDescent<'d, 'p, 'a, M> {
     dual: &'d mut MarginDual<'p, 'a, M>,
     random: Pcg64Mcg,
-    /// β_i.
+    /// β_i of each example.
     points: Vec<Sparse>,
     /// L of each example; 0 before its first step.
     steepness: Vec<f64>,
@@ -91,7 +92,7 @@ impl<'d, 'p, 'a, M: ScoreMap> JointDescent<'d, 'p, 'a, M> {
         self.weights
     }
 
-    /// Maximises the dual over one example's β; returns whether it moved.
+    /// Increases the dual by a few steps in one example's β; returns whether β changed.
     fn visit(&mut self, example: usize) -> bool {
         let (problem, work) = (&*self.dual.problem, &mut self.work);
         let shares = problem.shares();
@@ -130,8 +131,8 @@ impl<'d, 'p, 'a, M: ScoreMap> JointDescent<'d, 'p, 'a, M> {
     }
 }
 
-/// Takes one projected gradient step of an example whose scores and β are in the buffers. Returns
-/// the slope along it, or None if there is no step to take.
+/// Takes one projected gradient step for the example whose scores and β are in the buffers. Returns
+/// the slope along the step, or None if no step is possible.
 fn step<M: ScoreMap>(
     dual: &MarginDual<'_, '_, M>,
     example: usize,
@@ -176,7 +177,7 @@ fn step<M: ScoreMap>(
     let length = if curvature > 0.0 { (slope / curvature).min(1.0) } else { 1.0 };
     for &(class, change) in &work.direction {
         let beta = &mut work.beta[class as usize];
-        // A full step ends at the projection itself, which is in its set up to rounding.
+        // A full step ends at the projection itself, which is in the set up to rounding.
         *beta =
             if length == 1.0 { work.projection[class as usize] } else { *beta + length * change };
     }

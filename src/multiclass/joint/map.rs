@@ -1,4 +1,4 @@
-//! The scores of joint features: z_j ⊗ x for features z_j of the classes, or any rows ψ(x_i, j).
+//! The scores of joint features: z_j ⊗ x for class features z_j, or arbitrary rows ψ(x_i, j).
 
 use std::f64::consts::SQRT_2;
 use std::ops::Range;
@@ -15,11 +15,11 @@ use crate::multiclass::{Layout, Linear, Order};
 
 /// The map to the scores ⟨w, ψ(x_i, j)⟩ of joint features.
 ///
-/// With features z_j of the classes, ψ(x, j) = z_j ⊗ x̃: the weights V have a row for each feature
-/// of a class, and the scores are Z V x̃. That is Z times a [`Linear`] map with the features in
-/// place of classes, so a pass costs n d p + n p m multiplications instead of n d m. Without class
+/// With class features z_j, ψ(x, j) = z_j ⊗ x̃: the weights V have one row per class feature, and
+/// the scores are Z V x̃. This is Z times a [`Linear`] map with the p class features in place of
+/// the classes, so a pass costs n d p + n p m multiplications instead of n d m. Without class
 /// features, the rows of the matrix are the ψ(x_i, j) themselves, example by example and class by
-/// class, and there is one vector of weights.
+/// class, and there is a single weight vector.
 pub struct JointMap<'a> {
     inner: Linear<'a>,
     kind: FeatureKind<'a>,
@@ -28,7 +28,7 @@ pub struct JointMap<'a> {
 }
 
 enum FeatureKind<'a> {
-    /// Z, a row for each class.
+    /// The matrix Z, with one row per class.
     Kronecker(Data<'a>),
     /// Row i m + j of the matrix is ψ(x_i, j).
     Rows,
@@ -36,7 +36,7 @@ enum FeatureKind<'a> {
 
 impl<'a> JointMap<'a> {
     /// Creates the map with ψ(x, j) = z_j ⊗ x̃, where x̃ is x with the constant feature `bias`
-    /// appended unless that is 0; row j of `classes` is z_j.
+    /// appended unless `bias` is 0; row j of `classes` is z_j.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the classes have no features.
@@ -80,12 +80,12 @@ impl<'a> JointMap<'a> {
         Ok(Self { inner, kind: FeatureKind::Rows, n_classes, sizes })
     }
 
-    /// The order of the weights: a feature of the classes takes the place of a class.
+    /// The order of the weights. Class features take the place of classes.
     pub fn layout(&self) -> Layout {
         self.inner.layout()
     }
 
-    /// Rows of the inner map per example.
+    /// Number of rows of the inner map per example.
     fn stride(&self) -> usize {
         match self.kind {
             FeatureKind::Kronecker(_) => 1,
@@ -93,7 +93,7 @@ impl<'a> JointMap<'a> {
         }
     }
 
-    /// Converts the scores of the class features into those of the classes.
+    /// Converts the scores of the class features to scores of the classes.
     fn finish(classes: Data<'_>, projected: &[f64], scores: &mut [f64]) {
         for (class, score) in scores.iter_mut().enumerate() {
             let mut sum = 0.0;
@@ -112,7 +112,7 @@ impl<'a> JointMap<'a> {
         }
     }
 
-    /// A_iᵀ δ and 1; for z_j ⊗ x̃, Σ_j δ_j z_j and ‖x̃‖² instead.
+    /// Returns A_iᵀ δ and 1. For z_j ⊗ x̃, returns Σ_j δ_j z_j and ‖x̃‖² instead.
     fn image(&self, example: usize, dual: &[(u32, f64)]) -> (Combined, f64) {
         match self.kind {
             FeatureKind::Kronecker(classes) => {

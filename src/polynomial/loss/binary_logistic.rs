@@ -17,7 +17,7 @@ impl OutputLoss for BinaryLogistic {
     ) -> f64 {
         for ((slot, output), target) in gradient.iter_mut().zip(outputs).zip(target.values()) {
             let margin = target * output;
-            // exp of a non-positive number in both branches, which cannot overflow.
+            // In both branches exp takes a non-positive number, so it cannot overflow.
             let small = exp_minus(margin.abs());
             let wrong = if margin > 0.0 { small } else { 1.0 };
             *slot = -target * wrong / (1.0 + small);
@@ -27,7 +27,8 @@ impl OutputLoss for BinaryLogistic {
 
     fn value(&self, target: LossTarget<'_>, outputs: &[f64]) -> f64 {
         let mut value = 0.0;
-        // One logarithm for many outputs: a product of 512 factors up to 2 cannot overflow.
+        // Takes one logarithm of a product instead of many. A product of 512 factors of at most 2
+        // cannot overflow.
         for (outputs, targets) in outputs.chunks(512).zip(target.values().chunks(512)) {
             let mut product = 1.0;
             for (output, target) in outputs.iter().zip(targets) {

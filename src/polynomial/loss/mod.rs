@@ -1,5 +1,5 @@
-//! Losses of a vector of outputs (docs/mathematics/polynomial-networks.md#losses). One file per
-//! loss; [`REGISTRY`] lists their names.
+//! Losses of a row's outputs (docs/mathematics/polynomial-networks.md#losses). There is one file
+//! per loss; [`REGISTRY`] lists their names.
 
 mod binary_logistic;
 mod logistic;
@@ -21,7 +21,7 @@ use crate::names::find;
 /// The target of one row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LossTarget<'a> {
-    /// The index of the right output.
+    /// The index of the correct output.
     Class(usize),
     /// A value per output (−1 or +1 for the binary losses).
     Values(&'a [f64]),
@@ -65,7 +65,7 @@ pub trait OutputLoss: Send + Sync + fmt::Debug {
     /// Lipschitz constant of the gradient with respect to ‖·‖₂, for `n_outputs` outputs.
     fn smoothness(&self, n_outputs: usize) -> f64;
 
-    /// The kind of target.
+    /// The kind of target that the loss expects.
     fn target_kind(&self) -> TargetKind;
 
     /// Whether the targets are classes.
@@ -76,7 +76,7 @@ pub trait OutputLoss: Send + Sync + fmt::Debug {
 
 type OutputLossConstructor = fn() -> Box<dyn OutputLoss>;
 
-/// Every loss by its name, in the order in which they are documented.
+/// Every loss with its name, in the order of the documentation.
 pub const REGISTRY: &[(&str, OutputLossConstructor)] = &[
     ("logistic", || Box::new(Logistic)),
     ("smoothed-hinge", || Box::new(SmoothedHinge)),
@@ -149,8 +149,8 @@ mod tests {
                     low[c] -= step;
                     let slope =
                         (loss.value(target, &high) - loss.value(target, &low)) / (2.0 * step);
-                    // The second derivative of the squared hinge jumps: the tolerance allows for
-                    // one kink.
+                    // The second derivative of the squared hinge is discontinuous; the tolerance
+                    // allows for one kink.
                     prop_assert!((slope - gradient[c]).abs() < 1e-4, "{name} {slope} {}", gradient[c]);
                 }
                 if loss.takes_classes() {

@@ -1,5 +1,5 @@
 //! Upper bounds on the norms of large symmetric matrices that hold with a given probability,
-//! without a basis of their Krylov spaces
+//! computed without storing bases of Krylov spaces
 //! (docs/mathematics/polynomial-networks.md#bounds-on-eigenvalues).
 
 use rand::SeedableRng;
@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::larger_or_nan;
 
-/// Random vectors for each matrix: with this many, the top eigenvector's share of the longest of
-/// them is far above rounding error.
+/// Number of random vectors per matrix. With this many, the longest one has a component along the
+/// top eigenvector that is far above rounding error.
 pub(crate) const STARTS: usize = 3;
 
 /// Maximum number of steps.
@@ -31,13 +31,14 @@ pub(crate) struct NormEstimate {
     pub rounding: f64,
 }
 
-/// Upper bounds on the norms of matrices 0, 1, ..., which `known` describes. Each is too small with
-/// at most the given probability; None if rounding or the guess leave no bound.
+/// Upper bounds on the norms of several matrices; `known` holds an estimate for each. Each bound is
+/// too small with at most the given probability. It is None if rounding or a poor guess makes a
+/// bound impossible.
 ///
-/// Let b be about ‖A‖, v its top eigenvector, g random of unit length and y_k = T_k(A/b) g with
-/// Chebyshev polynomials. Then ‖y_k‖ ≥ T_k(‖A‖/b) |⟨v, g⟩|, and |⟨v, g⟩| < t with probability at
-/// most t √(2d/π), for each of [`STARTS`] vectors. So ‖A‖ ≤ b cosh(arcosh(‖y_k‖/t)/k), for any k
-/// and b.
+/// Let b ≈ ‖A‖, let v be the top eigenvector of A, g a random unit vector, and y_k = T_k(A/b) g
+/// with the Chebyshev polynomials T_k. Then ‖y_k‖ ≥ T_k(‖A‖/b) |⟨v, g⟩|, and |⟨v, g⟩| < t with
+/// probability at most t √(2d/π), for each of [`STARTS`] vectors. So ‖A‖ ≤ b
+/// cosh(arcosh(‖y_k‖/t)/k), for any k and b.
 pub(crate) fn probable_norm_bounds(
     size: usize,
     known: &[NormEstimate],
@@ -89,7 +90,7 @@ pub(crate) fn probable_norm_bounds(
     Ok(bounds)
 }
 
-/// A number of each matrix, repeated for each of its vectors.
+/// One value per matrix, repeated for each of the matrix's vectors.
 fn columns<T: Copy>(active: &[Growth], of: impl Fn(&Growth) -> T) -> Vec<T> {
     active.iter().flat_map(|growth| [of(growth); STARTS]).collect()
 }
@@ -105,7 +106,7 @@ fn largest(vectors: &[f64], n_matrices: usize) -> Vec<f64> {
     largest
 }
 
-/// The growth of y_0, y_1, ... of a matrix.
+/// The growth of ‖y_0‖, ‖y_1‖, ... for one matrix.
 struct Growth {
     matrix: usize,
     /// b.
@@ -113,7 +114,7 @@ struct Growth {
     rounding: f64,
     /// t.
     share: f64,
-    /// max ‖y_k‖ over its vectors, for each k.
+    /// max ‖y_k‖ over the matrix's vectors, for each k.
     lengths: Vec<f64>,
     bound: Option<f64>,
 }
@@ -124,7 +125,7 @@ impl Growth {
         Self { matrix, scale, rounding, share, lengths: vec![1.0], bound: None }
     }
 
-    /// Uses the largest entry of A g, which is a lower bound on the norm.
+    /// Raises the scale to the largest entry of A g, which is a lower bound on the norm.
     fn start(&mut self, largest: f64) {
         self.scale = self.scale.max(largest);
         if largest == 0.0 && self.scale == 0.0 {
@@ -132,30 +133,32 @@ impl Growth {
         }
     }
 
-    /// Adds ‖y_k‖² of its vectors; returns whether the bound is tight enough or cannot improve.
+    /// Records ‖y_k‖² of the matrix's vectors. Returns whether the bound is tight enough or cannot
+    /// improve.
     fn take(&mut self, squares: &[f64], accuracy: f64) -> bool {
         if self.scale == 0.0 {
             return true;
         }
         let square = squares.iter().copied().fold(0.0, larger_or_nan);
-        // Covers the rounding of the sum of squares.
+        // The factor covers the rounding error of the sum of squares.
         self.lengths.push(square.sqrt() * (1.0 + 1e-10));
         let steps = (self.lengths.len() - 1) as f64;
         let length = self.lengths[self.lengths.len() - 1];
         let angle = (2.0 * length / self.share).max(1.0).acosh() / steps;
-        // The guess was far too small, so the bound so far is used.
+        // The guess was far too small; the bound found so far is used.
         if length > 1e100 {
             return true;
         }
         let is_clear = self.noise(angle) <= 0.5 * self.share;
         if length.is_nan() || !is_clear {
-            // The bound so far holds but is loose: another method is worth its products.
+            // The bound found so far holds but is loose. The products of another method are worth
+            // their cost.
             self.bound = None;
             return true;
         }
         let bound = self.scale * angle.cosh() * (1.0 + 1e-12);
         self.bound = Some(self.bound.map_or(bound, |best| best.min(bound)));
-        // The norm is at least this if it is above b.
+        // A lower bound on the norm, if the norm is above b.
         let least = self.scale * (length.max(1.0).acosh() / steps).cosh();
         bound <= least * (1.0 + accuracy)
     }
@@ -205,7 +208,7 @@ mod tests {
     fn several_spectra_are_bounded_whatever_the_guess() {
         let size = 3000;
         let below: Vec<f64> = (0..size).map(|i| (i as f64 / size as f64) - 0.7).collect();
-        // One large entry, which only the random starts can find.
+        // One large entry, which the products find only from random starts.
         let mut peak = vec![1e-3; size];
         peak[17] = 5.0;
         let spectra = [below, peak, vec![0.0; size]];
@@ -233,7 +236,7 @@ mod tests {
         for guess in [0.0, 1.0] {
             assert_eq!(bounds(std::slice::from_ref(&unknown), &[known(guess)], 1e-2), [None]);
         }
-        // Products compensate for a NaN guess.
+        // The scale is then taken from the products.
         let unknown = NormEstimate { guess: f64::NAN, rounding: 1e-15 };
         assert!(bounds(&[spectrum], &[unknown], 1e-2)[0].is_some_and(|bound| bound >= 1.0));
     }

@@ -1,21 +1,21 @@
-//! Extreme eigenpairs of a symmetric matrix that is given by its products
+//! Extreme eigenpairs of a symmetric matrix that is given by its products with vectors
 //! (docs/mathematics/polynomial-networks.md#extreme-eigenvectors).
 
 use crate::error::Result;
 use crate::linalg::vectors::{axpy, dot, normalise, random_unit};
 
-/// An eigenvalue of largest absolute value, with its accuracy.
+/// An approximate eigenpair of largest |eigenvalue|, with its accuracy.
 #[derive(Debug, Clone)]
 pub struct Extreme {
     /// The Ritz value θ.
     pub value: f64,
-    /// Its unit vector.
+    /// The Ritz vector v, of unit length.
     pub vector: Vec<f64>,
     /// ‖M v − θ v‖: some eigenvalue is this close to θ.
     pub residual: f64,
 }
 
-/// Largest Krylov space before a restart.
+/// Maximum dimension of the Krylov space before a restart.
 const MAX_SPACE: usize = 32;
 
 /// Number of restarts after which the best pair found is returned.
@@ -47,7 +47,7 @@ pub fn extreme_eigenpair_from(
     for _ in 0..=MAX_RESTARTS {
         let extreme = lanczos(start, tol, &mut product)?;
         let done = extreme.residual <= tol * extreme.value.abs();
-        // Restarts with the sum of the vectors of both ends, so that both stay in the next space.
+        // Restarts with the sum of the vectors for both ends of the spectrum, so that the next space contains both.
         start = extreme.vector.clone();
         let better = best.as_ref().is_none_or(|best| extreme.value.abs() >= best.value.abs());
         if better {
@@ -61,7 +61,7 @@ pub fn extreme_eigenpair_from(
     Ok(best.unwrap_or(Extreme { value: 0.0, vector: vec![0.0; size], residual: 0.0 }))
 }
 
-/// One Krylov space from `start`, grown until its dominant pair is good enough.
+/// Extends one Krylov space from `start` until its dominant pair is accurate enough.
 fn lanczos(
     start: Vec<f64>,
     tol: f64,
@@ -85,7 +85,7 @@ fn lanczos(
             let (low, high) = (0, values.len() - 1);
             let dominant = if values[low].abs() > values[high].abs() { low } else { high };
             let other = low + high - dominant;
-            // The other end may still grow beyond this one, so it must have converged, too.
+            // The other end of the spectrum may still turn out larger, so it must have converged too.
             let settled = residual(dominant) <= tol * values[dominant].abs()
                 && values[other].abs() + residual(other) <= (1.0 + tol) * values[dominant].abs();
             if closed || settled {
@@ -108,7 +108,7 @@ fn lanczos(
 
 /// Removes the components in the orthonormal `space` from a vector.
 pub(super) fn orthogonalise(vector: &mut [f64], space: &[Vec<f64>]) {
-    // Two passes make it orthogonal up to rounding.
+    // After two passes the vector is orthogonal up to rounding.
     for _ in 0..2 {
         for basis in space {
             let overlap = dot(vector, basis);

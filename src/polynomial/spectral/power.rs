@@ -5,16 +5,16 @@ use super::lanczos::Extreme;
 use crate::error::Result;
 use crate::linalg::vectors::{axpy, dot, norm, normalise, random_unit};
 
-/// Number of products after which the current pair is returned.
+/// Maximum number of products. The current pair is then returned.
 const MAX_PRODUCTS: usize = 1000;
 
 /// The eigenpair of largest |eigenvalue| of the `size` × `size` matrix M behind `product`.
 ///
-/// Two products at a time, v ← M² v / ‖M² v‖: M may be indefinite, and if its largest and smallest
-/// eigenvalues differ only in sign, the iterate of M alternates between mixtures of both vectors
-/// (docs/mathematics/errata.md#power-method-on-indefinite-matrices). Each time, the better pair is
-/// computed in the plane of v and M v. Stops when the residual is below `tol` · |value|. `seed`
-/// fixes the random start.
+/// Each iteration takes two products, v ← M² v / ‖M² v‖. One product is not enough because M may be
+/// indefinite: if its largest and smallest eigenvalues differ only in sign, M v alternates between
+/// mixtures of both eigenvectors (docs/mathematics/errata.md#power-method-on-indefinite-matrices).
+/// Each iteration computes the Ritz pair of larger |value| in the plane of v and M v. Stops when
+/// the residual is below `tol` · |value|. `seed` fixes the random start.
 pub fn power_eigenpair(
     size: usize,
     tol: f64,
@@ -56,7 +56,7 @@ fn pair_in_plane(v: &[f64], image: &[f64], square: &[f64]) -> Extreme {
     let c = dot(&q, &image_q);
     let (mean, half) = (0.5 * (a + c), 0.5 * (a - c));
     let value = mean + half.hypot(b).copysign(mean);
-    // (a − θ) x + b y = 0, from the row without cancellation.
+    // Solves the eigenvector equation using the row that is free of cancellation.
     let (x, y) = if half * mean >= 0.0 { (value - c, b) } else { (b, value - a) };
     let length = x.hypot(y);
     let mut vector: Vec<f64> = v.iter().map(|v| x / length * v).collect();

@@ -1,5 +1,5 @@
-//! Interleaved vectors of one length, so that one pass over sparse rows multiplies all of them:
-//! entry i of vector j is at i `width` + j.
+//! Interleaved vectors of equal length: entry i of vector j is at i `width` + j. One pass over
+//! sparse rows then multiplies all of them.
 
 use rayon::prelude::*;
 
@@ -7,12 +7,12 @@ use crate::error::Result;
 use crate::linalg::vectors::{PIECE_VALUES, random_unit};
 use crate::parallel::min_len;
 
-/// Number of vectors that are multiplied together: the entries of each row are then read once for
-/// all of them, with a few cache lines of the vectors at a time.
+/// Number of vectors that are multiplied together. Each row's entries are read once for all
+/// vectors, and each entry needs only a few cache lines of the vectors.
 pub(crate) const VECTORS_PER_PASS: usize = 32;
 
-/// The products of several matrices with interleaved vectors: `product(owners, vectors)`, where
-/// `owners` has the matrix of each vector.
+/// Function `product(owners, vectors)` that multiplies matrices by interleaved vectors; `owners`
+/// holds the index of the matrix for each vector.
 pub(crate) type MatrixProducts<'a> = dyn FnMut(&[usize], &[f64]) -> Result<Vec<f64>> + 'a;
 
 /// Random unit vectors, one for each seed.
@@ -47,7 +47,7 @@ pub(super) fn dots(a: &[f64], b: &[f64], width: usize) -> Vec<f64> {
     total
 }
 
-/// y_j = f(x_j, y_j, factors of j), entry by entry.
+/// Sets y_j = f(x_j, y_j, factors of vector j), entry by entry.
 pub(super) fn change<const N: usize>(
     y: &mut [f64],
     x: &[f64],
@@ -72,7 +72,7 @@ pub(super) fn kept(vectors: &[f64], keep: &[bool]) -> Vec<f64> {
     rows.flat_map(|row| row.iter().zip(keep).filter(|(_, keep)| **keep).map(|(v, _)| *v)).collect()
 }
 
-/// Number of values in whole entries of all vectors, about [`PIECE_VALUES`].
+/// Number of values per piece: about [`PIECE_VALUES`], rounded to a multiple of `width`.
 fn piece(width: usize) -> usize {
     (PIECE_VALUES / width).max(1) * width
 }

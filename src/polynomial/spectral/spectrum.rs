@@ -1,5 +1,5 @@
-//! Upper bounds on the eigenvalues of a symmetric matrix: certain ones by a factorisation, and ones
-//! that hold with a given probability by Lanczos' method from a random start
+//! Upper bounds on the eigenvalues of a symmetric matrix. A factorisation gives bounds that always
+//! hold; Lanczos' method from a random start gives bounds that hold with a given probability
 //! (docs/mathematics/polynomial-networks.md#bounds-on-eigenvalues).
 
 use pulp::{Simd, WithSimd};
@@ -14,9 +14,9 @@ use crate::linalg::vectors::{dot, fused_dot, higham_gamma, normalise};
 
 /// An upper bound on ‖G‖₂ that always holds, for the symmetric G with the lower triangle `matrix`.
 ///
-/// Tries θ from `guess` on: if the Cholesky factorisation completes, θI ∓ G are positive
-/// semi-definite up to its backward error (Rump 2006). If no θ below ‖G‖_F is confirmed, ‖G‖_F is
-/// the bound.
+/// Tries increasing θ, starting at `guess`. If the Cholesky factorisations of θI ∓ G complete, both
+/// are positive semi-definite up to the backward error (Rump 2006). If no θ below ‖G‖_F is
+/// confirmed, ‖G‖_F is the bound.
 pub(crate) fn norm_bound(
     matrix: &[f64],
     size: usize,
@@ -30,8 +30,8 @@ pub(crate) fn norm_bound(
     if largest == 0.0 || largest.is_infinite() {
         return Ok(largest);
     }
-    // A power of two close to 1/max |G_ij|: scaling by it is exact, and then nothing over- or
-    // underflows.
+    // A power of two close to 1/max |G_ij|. Scaling by it is exact and prevents overflow and
+    // underflow.
     let unit = 2f64.powi(-largest.log2().floor().clamp(-1000.0, 1000.0) as i32);
     let squares = lower(matrix, size).map(|(i, j, g)| {
         let scaled = g * unit;
@@ -62,7 +62,7 @@ fn lower(matrix: &[f64], size: usize) -> impl Iterator<Item = (usize, usize, f64
     rows.flat_map(|(i, row)| row[..=i].iter().enumerate().map(move |(j, g)| (i, j, *g)))
 }
 
-/// A bound on the largest eigenvalue of s G if θI − s G has a Cholesky factorisation, for (s, θ).
+/// For (s, θ): a bound on the largest eigenvalue of s G, if θI − s G has a Cholesky factorisation.
 fn shifted_is_definite(
     matrix: &[f64],
     size: usize,
@@ -79,19 +79,21 @@ fn shifted_is_definite(
     if !arch().dispatch(Factorise { factor: &mut factor, size, interrupt }) {
         return None;
     }
-    // Twice Rump's bound on the backward error, and the rounding of the diagonal and its sum.
+    // Adds twice Rump's bound on the backward error, plus the rounding errors of the diagonal and
+    // of its sum.
     let error = higham_gamma(size + 1) / (1.0 - higham_gamma(size + 1));
     Some(theta + 2.0 * error * trace * (1.0 + higham_gamma(size + 1)) + 8.0 * f64::EPSILON * theta)
 }
 
-/// L of A = L Lᵀ over the lower triangle of A; false if a pivot is not positive.
+/// Overwrites the lower triangle of A with L, where A = L Lᵀ. Returns false if a pivot is not
+/// positive.
 struct Factorise<'a> {
     factor: &'a mut [f64],
     size: usize,
     interrupt: &'a Interrupt,
 }
 
-/// Number of rows that are factorised together, so that each row above them is read once.
+/// Number of rows that are factorised together: each row above them is read once per group.
 const ROWS: usize = 32;
 
 impl WithSimd for Factorise<'_> {
@@ -131,7 +133,8 @@ impl WithSimd for Factorise<'_> {
 /// Accuracy and probability of a bound.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chance {
-    /// Relative looseness at which no further products are computed.
+    /// Relative looseness at which the bound is accurate enough and no further products are
+    /// computed.
     pub accuracy: f64,
     /// Probability that the bound is too small.
     pub failure: f64,
@@ -139,23 +142,22 @@ pub(crate) struct Chance {
     pub seed: u64,
 }
 
-/// Maximum number of products of [`probable_norm_bound`], and the number that is always worth its
-/// cost.
+/// Maximum number of products of [`probable_norm_bound`], and the number that is always allowed.
 const MAX_STEPS: usize = 320;
 const MIN_STEPS: usize = 48;
 
-/// Maximum number of values in all its vectors.
+/// Maximum number of values in all vectors of [`probable_norm_bound`].
 const MAX_SPACE: usize = 1 << 25;
 
-/// Number of simultaneous calls of [`probable_norm_bound`] whose vectors fit: the larger a matrix,
-/// the better its products use all threads.
+/// Number of simultaneous calls of [`probable_norm_bound`] whose vectors fit in memory. For larger
+/// matrices fewer calls fit, but each product then uses all threads better.
 pub(crate) fn bounds_at_a_time(size: usize) -> usize {
     (MAX_SPACE / size.saturating_mul(MAX_STEPS).max(1)).max(1)
 }
 
 /// Number of values that are stored to bound the norms of `n_matrices` matrices on `n_threads`
-/// threads: the vectors of [`probable_norm_bound`], and fewer for matrices that are small enough to be
-/// factorised. Used only for memory estimates of the Python module.
+/// threads. These are the vectors of [`probable_norm_bound`]; matrices that are small enough to be
+/// factorised need fewer. Used only for memory estimates of the Python module.
 #[cfg(feature = "python")]
 pub(crate) fn bound_memory(size: usize, n_matrices: usize, n_threads: usize) -> usize {
     let steps = (MAX_SPACE / size.max(1)).clamp(MIN_STEPS, MAX_STEPS).min(size);
@@ -168,8 +170,8 @@ pub(crate) fn bound_memory(size: usize, n_matrices: usize, n_threads: usize) -> 
 ///
 /// After k steps from a vector that is uniform on the sphere, the largest Ritz value θ₁ is below
 /// the largest eigenvalue λ₁ by more than ε (λ₁ − λ_d) with probability at most 1.648 √d exp(−√ε
-/// (2k − 1)) (Kuczyński and Woźniakowski 1992, Theorem 4.2), and likewise at the other end; so λ₁ ≤
-/// θ₁ + ε/(1 − 2ε) (θ₁ − θ_k).
+/// (2k − 1)) (Kuczyński and Woźniakowski 1992, Theorem 4.2), and likewise at the other end.
+/// Therefore λ₁ ≤ θ₁ + ε/(1 − 2ε) (θ₁ − θ_k).
 pub(crate) fn probable_norm_bound(
     size: usize,
     chance: Chance,
@@ -201,14 +203,15 @@ pub(crate) fn probable_norm_bound(
                 return Ok(f64::NAN);
             }
             if steps == limit {
-                // Too few steps for this small a probability: infinity, which always holds.
+                // There were too few steps for a probability this small. Infinity is always a valid
+                // bound.
                 return Ok(f64::INFINITY);
             }
         }
         orthogonalise(&mut next, &space);
         let mut coupling = normalise(&mut next);
         if coupling == 0.0 {
-            // The space is invariant: a new direction can only enlarge it.
+            // The space is invariant, so only a new random direction can enlarge it.
             next = random_direction(size, &mut rng);
             orthogonalise(&mut next, &space);
             normalise(&mut next);
@@ -232,8 +235,8 @@ pub(super) fn random_direction(size: usize, rng: &mut Pcg64Mcg) -> Vec<f64> {
     vector
 }
 
-/// Bounds on the spectrum of a symmetric tridiagonal matrix, tight up to rounding: bisection by
-/// inertia.
+/// Bounds on the spectrum of a symmetric tridiagonal matrix, tight up to rounding, by bisection on
+/// the signs of pivots.
 pub(super) fn tridiagonal_range(diagonal: &[f64], off_diagonal: &[f64]) -> (f64, f64) {
     let n = diagonal.len();
     let beside = |i: usize| off_diagonal.get(i).map_or(0.0, |b| b.abs());
@@ -245,7 +248,7 @@ pub(super) fn tridiagonal_range(diagonal: &[f64], off_diagonal: &[f64]) -> (f64,
     (bisect(high, low, &all_above), bisect(low, high, &all_below))
 }
 
-/// Moves `good` towards `bad` as far as `holds` is true.
+/// Moves `good` towards `bad` as far as `holds` stays true.
 fn bisect(mut bad: f64, mut good: f64, holds: &dyn Fn(f64) -> bool) -> f64 {
     for _ in 0..60 {
         let middle = bad + 0.5 * (good - bad);

@@ -8,11 +8,11 @@ use crate::error::Result;
 /// Minimum and maximum number of steps of [`extreme_values`].
 const VALUE_STEPS: (usize, usize) = (8, 96);
 
-/// The largest |eigenvalue| of several `size` × `size` matrices, one for each seed, as lower bounds
-/// with a relative error of about `tol`; `product` multiplies interleaved vectors.
+/// Lower bounds, with a relative error of about `tol`, on the largest |eigenvalue| of several
+/// `size` × `size` matrices, one per seed. `product` multiplies interleaved vectors.
 ///
-/// Lanczos steps without a basis: their loss of orthogonality repeats values already found (Paige
-/// 1976), and moves none out of the spectrum.
+/// Lanczos steps are made without storing the basis. The resulting loss of orthogonality only
+/// repeats values already found; it moves none out of the spectrum (Paige 1976).
 pub(crate) fn extreme_values(
     size: usize,
     tol: f64,
@@ -40,7 +40,7 @@ pub(crate) fn extreme_values(
             let ends = step % 4 == 0 || square == 0.0 || !square.is_finite();
             let (low, high) = if ends { tridiagonal_range(own, beside) } else { (0.0, 0.0) };
             let value = high.max(-low);
-            // Values grow by about the square of the remaining residual.
+            // The remaining growth of a value is about the square of its residual.
             let settled = step >= VALUE_STEPS.0 && value <= values[*at] * (1.0 + 0.1 * tol);
             values[*at] = values[*at].max(value);
             keep.push(!(square == 0.0 || !square.is_finite() || ends && settled));

@@ -1,4 +1,4 @@
-//! One block's point, and the vertices that it combines.
+//! The current point of one block, and the vertices of which it is a convex combination.
 
 use super::BlockOptions;
 use crate::dual::rounding::gamma;
@@ -17,22 +17,22 @@ const VISITS_PER_REBUILD: u32 = 64;
 pub struct Atom {
     /// The vertex.
     pub vertex: Sparse,
-    /// Not negative; the weights of a block sum to 1.
+    /// The weight, which is not negative; the weights of a block sum to 1.
     pub weight: f64,
-    /// The visit in which it was last the best vertex.
+    /// Number of the last visit in which this was the best vertex.
     used: u32,
 }
 
-/// μ_i, and its active set if the steps need one.
+/// The point μ_i of a block, and its active set if the step rule needs one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Block {
     /// μ_i.
     pub point: Sparse,
     /// The active set; empty if it is not kept.
     pub atoms: Vec<Atom>,
-    /// The parts of all atoms (for the cache).
+    /// The parts in which any atom has an entry (for the cache).
     pub parts: Vec<u32>,
-    /// Whether vertices of weight 0 are remembered.
+    /// Whether vertices of weight 0 stay in the cache.
     cached: bool,
     visits: u32,
     /// Without an active set: a bound on the rounding errors of the point in ‖·‖₁.
@@ -40,7 +40,8 @@ pub struct Block {
 }
 
 impl Block {
-    /// A block at a vertex, which is also its active set if the options require one.
+    /// A block whose point is a vertex. The vertex is also its active set if the options require
+    /// one.
     pub fn at(vertex: Sparse, options: &BlockOptions) -> Self {
         let mut block = Self { point: vertex.clone(), cached: options.cache, ..Self::default() };
         if options.keeps_atoms() {
@@ -69,20 +70,20 @@ impl Block {
         block
     }
 
-    /// The convex combination of active vertices, or the point alone if no vertices are kept.
+    /// The active vertices with their weights, or only the point if no vertices are kept.
     pub fn combination(&self) -> impl Iterator<Item = (&Sparse, f64)> {
         let point = self.atoms.is_empty().then_some((&self.point, 1.0));
         let active = self.atoms.iter().filter(|atom| atom.weight > 0.0);
         active.map(|atom| (&atom.vertex, atom.weight)).chain(point)
     }
 
-    /// Moves to a vertex, and leaves the old point in its place (without an active set).
+    /// Moves the point to a vertex, and stores the old point in `vertex` (without an active set).
     pub fn jump(&mut self, vertex: &mut Sparse) {
         std::mem::swap(&mut self.point, vertex);
         self.drift = 0.0;
     }
 
-    /// Moves by `step` towards a vertex (without an active set); `direction` leads to the vertex.
+    /// Moves by `step` along `direction`, which leads to a vertex (without an active set).
     pub fn approach(&mut self, step: f64, direction: &Sparse, rounding: f64, spare: &mut Sparse) {
         sparse::add(&mut self.point, step, direction, rounding, spare);
         // The direction, its product with the step and the sum are rounded, and tiny entries are
@@ -106,13 +107,13 @@ impl Block {
         length(&difference) * (1.0 + gamma(4)) + gamma(exact.atoms.len() + 8) * size
     }
 
-    /// Marks an atom as the best one.
+    /// Records that this atom was the best one in this visit.
     pub fn touch(&mut self, index: usize) {
         self.visits += 1;
         self.atoms[index].used = self.visits;
     }
 
-    /// The atom of this vertex; adds one of weight 0 if necessary.
+    /// The index of the atom of this vertex. If there is none, adds one of weight 0.
     pub fn remember(&mut self, vertex: &Sparse) -> usize {
         if let Some(found) = self.atoms.iter().position(|atom| atom.vertex == *vertex) {
             self.touch(found);
@@ -141,23 +142,23 @@ impl Block {
         }
     }
 
-    /// The remembered vertex with the largest value, the first of equals.
+    /// The remembered vertex with the largest value; if several are equal, the first.
     pub fn best(&self, value: impl Fn(&Sparse) -> f64) -> Option<usize> {
         largest(self.atoms.iter().enumerate().map(|(index, atom)| (index, value(&atom.vertex))))
     }
 
-    /// The vertex of the combination with the smallest value, the first of equals.
+    /// The active vertex with the smallest value; if several are equal, the first.
     pub fn worst(&self, value: impl Fn(&Sparse) -> f64) -> Option<usize> {
         let active = self.atoms.iter().enumerate().filter(|(_, atom)| atom.weight > 0.0);
         largest(active.map(|(index, atom)| (index, -value(&atom.vertex))))
     }
 
-    /// The longest step of a kind that keeps all weights non-negative.
+    /// The longest step of this kind that keeps all weights non-negative.
     pub fn longest(&self, kind: StepKind) -> f64 {
         kind.longest(|index| self.atoms[index].weight)
     }
 
-    /// Moves the weights and the point by a step along `direction`.
+    /// Takes a step along `direction`: changes the weights and the point.
     pub fn step(
         &mut self,
         kind: StepKind,

@@ -1,6 +1,6 @@
-//! Block Frank-Wolfe (BCFW): Frank-Wolfe on one block of the dual after another, with closed-form
-//! line search (Lacoste-Julien et al. 2013), its away and pairwise steps, gap sampling and oracle
-//! cache (Osokin et al. 2016).
+//! Block Frank-Wolfe (BCFW): Frank-Wolfe steps on one block of the dual after another, with a
+//! closed-form line search (Lacoste-Julien et al. 2013). Also its variants: away and pairwise
+//! steps, gap sampling and an oracle cache (Osokin et al. 2016).
 
 mod block;
 mod newton_end;
@@ -23,15 +23,15 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::{Sparse, sparse};
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// A remembered vertex is used if its gap is at least this share of the block's last known one...
+/// A remembered vertex is used if its gap is at least this share of the block's last known gap...
 const CACHE_BLOCK_SHARE: f64 = 0.25;
-/// ...and this share of the mean one (F and ν of Osokin et al.).
+/// ...and at least this share of the mean gap of all blocks (F and ν of Osokin et al.).
 const CACHE_MEAN_SHARE: f64 = 0.01;
 
 /// Frank-Wolfe on one block of the dual at a time.
 ///
-/// A block's point is a sparse vector over its parts, never a vector of weights. Away and pairwise
-/// steps and the cache also keep the vertices that the point combines.
+/// A block's point is a sparse vector over its parts, never a weight vector. Away and pairwise
+/// steps and the cache also keep the vertices of which the point is a convex combination.
 pub struct BlockFrankWolfe<'d, D> {
     dual: &'d mut D,
     options: BlockOptions,
@@ -42,14 +42,14 @@ pub struct BlockFrankWolfe<'d, D> {
     slack: Vec<f64>,
     average: Option<Average>,
     blocks: Vec<Block>,
-    /// p_i times the last known gap of each block.
+    /// For each block, p_i times its last known gap.
     gaps: SumTree,
     order: Vec<u32>,
-    /// The objective at the last certificate; there is one after the first epoch.
+    /// The objective at the last certificate; known after the first epoch.
     objective: f64,
     epochs: usize,
     oracle_calls: usize,
-    /// The convergence rate of the run, if Newton's method may finish it.
+    /// The convergence rate of the run, kept if Newton's method may finish the run.
     pace: Option<Pace>,
     end: Option<NewtonEnd>,
     vertex: Sparse,
@@ -66,14 +66,14 @@ struct Average {
 }
 
 impl Average {
-    /// Counts a step; returns the mass before it.
+    /// Counts a step; returns the sum of the step numbers before it.
     fn tick(&mut self) -> f64 {
         let before = self.mass();
         self.steps += 1.0;
         before
     }
 
-    /// Σ of the step numbers so far.
+    /// The sum of all step numbers so far.
     fn mass(&self) -> f64 {
         0.5 * self.steps * (self.steps + 1.0)
     }
@@ -86,8 +86,8 @@ struct StepChoice {
 }
 
 impl StepChoice {
-    /// The step of a block with an active set, given the vertex to move to; writes its direction.
-    /// None if no vertex is active.
+    /// The step of a block with an active set, given the vertex to move towards; writes its
+    /// direction. Returns None if no vertex is active.
     fn within(
         block: &Block,
         to: usize,
@@ -119,7 +119,7 @@ impl StepChoice {
 }
 
 impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
-    /// Starts with every block at its start vertex, or with the given blocks and their weights.
+    /// Starts with every block at its start vertex, or with the given blocks and their w.
     pub fn new(
         dual: &'d mut D,
         options: BlockOptions,
@@ -173,7 +173,7 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         self.average.as_ref().map_or(&self.weights, |average| &average.weights)
     }
 
-    /// Calls of the oracle so far, those of the certificates included.
+    /// Number of oracle calls so far, including those of certificates.
     pub fn oracle_calls(&self) -> usize {
         self.oracle_calls
     }
@@ -183,8 +183,8 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         (self.weights, self.blocks, self.average.map(|average| average.weights))
     }
 
-    /// One step of one block: towards, away from or between vertices, as far as the dual increases
-    /// and the weights of the vertices allow.
+    /// Takes one step in one block: towards a vertex, away from one or between two. The step ends
+    /// where the dual stops increasing or a vertex weight reaches 0.
     fn visit(&mut self, index: usize) -> Result<()> {
         let share = self.dual.shares().of(index);
         if share == 0.0 {
@@ -206,8 +206,8 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         let longest = if block.atoms.is_empty() { 1.0 } else { block.longest(kind) };
         let mut image = self.dual.image(index, &self.direction);
         let curvature = image.curvature();
-        // If Π_K removes part of the image the dual has less curvature; the step is then shorter
-        // than the best one.
+        // If Π_K removes part of the image, the true curvature of the dual is smaller, and this
+        // step is shorter than the best one.
         let step = if curvature > 0.0 { (slope / curvature).min(longest) } else { longest };
         image.add_to(step, &mut self.weights);
         if let Some(average) = &mut self.average {
@@ -226,8 +226,8 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         Ok(())
     }
 
-    /// Chooses a step to the best remembered vertex, if it is good enough to save a call of the
-    /// oracle.
+    /// Chooses a step towards the best remembered vertex, if it is good enough to skip the oracle
+    /// call.
     fn choose_remembered(&mut self, index: usize, share: f64) -> Option<StepChoice> {
         let mean = self.gaps.total() / self.blocks.len() as f64;
         let enough = (CACHE_BLOCK_SHARE * self.gaps.get(index)).max(CACHE_MEAN_SHARE * mean);
@@ -243,7 +243,8 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         StepChoice::within(block, best, self.options.step, &gradient, &mut self.direction)
     }
 
-    /// Calls the oracle for a vertex, records the block's gap, and chooses a step.
+    /// Calls the oracle for a vertex, records the block's gap, and chooses a step towards the
+    /// vertex.
     fn choose_step(&mut self, index: usize, share: f64) -> Result<Option<StepChoice>> {
         let block = &mut self.blocks[index];
         let mut gradient = self.dual.gradient(index, &self.weights, &block.point);
@@ -290,7 +291,7 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         }
     }
 
-    /// Whether this epoch ends with a certificate.
+    /// Whether this epoch ends by computing a certificate.
     fn is_certified(&self) -> bool {
         let plotted = self.epochs.is_multiple_of(10) || matches!(self.epochs, 1 | 2 | 4 | 8);
         let BlockOptions { certify_below, certify_relative, .. } = self.options;
@@ -359,7 +360,7 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
         }
         let lambda = self.dual.shares().lambda();
         let found = self.block_gaps(interrupt)?;
-        // Steps never lower the dual value, so the last point has a better one than the average.
+        // Steps never lower the dual value, so the last point has a higher value than the average.
         let dual = self.dual_value(interrupt)?.bound();
         let primal = match &mut self.average {
             None => objective(lambda, &self.weights, found.loss),
@@ -382,7 +383,7 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
     }
 
     fn model_arrays(&self) -> Option<ModelArrays> {
-        // A certificate computes the average.
+        // With averaging, the model is only computed for certificates.
         self.average.is_none().then(|| vec![self.weights.clone()])
     }
 

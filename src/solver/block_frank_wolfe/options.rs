@@ -1,6 +1,6 @@
 //! Options of block Frank-Wolfe.
 
-/// The kind of step with an active set.
+/// The kind of step; all but the first need an active set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Towards the best vertex.
@@ -12,7 +12,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Names of the choices, the default first.
+    /// The names of the steps, the default first.
     pub const NAMES: &[(&str, Self)] =
         &[("frank-wolfe", Self::FrankWolfe), ("away", Self::Away), ("pairwise", Self::Pairwise)];
 }
@@ -20,7 +20,7 @@ impl Step {
 /// The blocks that an epoch visits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampling {
-    /// Each once, in random order.
+    /// Each block once, in random order.
     Permutation,
     /// n blocks, drawn uniformly.
     Uniform,
@@ -29,7 +29,7 @@ pub enum Sampling {
 }
 
 impl Sampling {
-    /// Names of the choices, the default first.
+    /// The names of the sampling rules, the default first.
     pub const NAMES: &[(&str, Self)] =
         &[("permutation", Self::Permutation), ("uniform", Self::Uniform), ("gap", Self::Gap)];
 }
@@ -43,24 +43,25 @@ pub struct BlockOptions {
     pub step: Step,
     /// The order of the blocks.
     pub sampling: Sampling,
-    /// Whether known vertices are tried before the oracle is called.
+    /// Whether remembered vertices are tried before the oracle is called.
     pub cache: bool,
-    /// Whether the model is the average of the iterates, the k-th weighted by k; the dual value is
-    /// still that of the last iterate. Not with smoothing.
+    /// Whether the model is the average of the iterates, with weight k for the k-th iterate. The
+    /// dual value remains that of the last iterate. Not supported with smoothing.
     pub averaging: bool,
-    /// Gap below which certificates are computed, each of which costs a pass: in epochs whose
-    /// measured gaps sum to at most this, and otherwise after 1, 2, 4, 8, 10, 20, 30, ... epochs.
-    /// [`minimize`](crate::solver::minimize) raises it to the gap at which it stops.
+    /// Gap below which every epoch ends with a certificate, which costs one pass: a certificate is
+    /// computed if the gaps measured in an epoch sum to at most this value. Otherwise, certificates
+    /// are computed after 1, 2, 4, 8, 10, 20, 30, ... epochs. [`minimize`](crate::solver::minimize)
+    /// raises this value to the gap at which it stops.
     pub certify_below: f64,
-    /// The same limit, relative to the last known objective.
+    /// The same threshold, relative to the last known objective.
     pub certify_relative: f64,
-    /// Whether Newton's method on the known vertices finishes a run that stalls, if there are few
-    /// enough weights. Not with averaging.
+    /// Whether Newton's method on the known vertices finishes a run that stalls, provided that the
+    /// number of weights is small enough. Not used with averaging.
     pub newton: bool,
 }
 
 impl BlockOptions {
-    /// Whether blocks keep the vertices that they combine.
+    /// Whether blocks keep the vertices of which their points are convex combinations.
     pub fn keeps_atoms(&self) -> bool {
         self.cache || self.step != Step::FrankWolfe
     }

@@ -1,7 +1,8 @@
-//! The order in which blocks are visited.
+//! Random sampling of blocks.
 
-/// Numbers that can be changed one at a time, and from which indices are drawn in proportion to
-/// them, in O(log n) each: a complete binary tree of sums.
+/// A list of numbers from which an index can be drawn with a probability proportional to its
+/// number. Changing a number and drawing an index take O(log n) each, by a complete binary tree of
+/// sums.
 #[derive(Debug, Clone)]
 pub struct SumTree {
     leaves: usize,
@@ -9,35 +10,35 @@ pub struct SumTree {
 }
 
 impl SumTree {
-    /// All zero.
+    /// A list of `len` zeros.
     pub fn new(len: usize) -> Self {
         let leaves = len.next_power_of_two().max(1);
         Self { leaves, sums: vec![0.0; 2 * leaves] }
     }
 
-    /// The sum.
+    /// The sum of all numbers.
     pub fn total(&self) -> f64 {
         self.sums[1]
     }
 
-    /// One number.
+    /// The number at `index`.
     pub fn get(&self, index: usize) -> f64 {
         self.sums[self.leaves + index]
     }
 
-    /// Sets one non-negative number.
+    /// Sets the number at `index`, which must not be negative.
     pub fn set(&mut self, index: usize, value: f64) {
         let mut node = self.leaves + index;
         self.sums[node] = value;
         while node > 1 {
             node /= 2;
-            // Sums are recomputed, so that errors do not accumulate.
+            // Sums are recomputed rather than adjusted, so that rounding errors do not accumulate.
             self.sums[node] = self.sums[2 * node] + self.sums[2 * node + 1];
         }
     }
 
-    /// The index at which the running sum exceeds `share` of the total, 0 ≤ share < 1; None if all
-    /// are 0.
+    /// The first index at which the running sum exceeds `share` of the total, with 0 ≤ share < 1.
+    /// None if all numbers are 0.
     pub fn find(&self, share: f64) -> Option<usize> {
         let total = self.total();
         if total <= 0.0 {
@@ -47,7 +48,7 @@ impl SumTree {
         let mut node = 1;
         while node < self.leaves {
             let left = self.sums[2 * node];
-            // The test avoids empty branches, which rounding could choose.
+            // Never enter a branch whose sum is 0: rounding could lead there.
             let go_left = rest < left || self.sums[2 * node + 1] <= 0.0;
             if !go_left {
                 rest -= left;

@@ -1,4 +1,4 @@
-//! The blocks with curvature, and products with their matrix.
+//! The blocks with nonzero curvature, and products with the matrix of a Newton system.
 
 use rayon::prelude::*;
 
@@ -10,18 +10,18 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::SparseRows;
 
-/// The blocks with curvature, their curvatures and factors.
+/// The blocks with nonzero curvature, with their curvatures and factors.
 #[derive(Default)]
 pub(super) struct Active {
     /// The blocks.
     pub blocks: Vec<u32>,
-    /// Their J_i.
+    /// The J_i of these blocks.
     pub curvatures: Curvatures,
-    /// Their c_i.
+    /// The c_i of these blocks.
     pub scales: Vec<f64>,
 }
 
-/// The blocks that have curvature at their points.
+/// Finds the blocks that have nonzero curvature at their points.
 pub(super) fn active<B: Blocks>(
     blocks: &B,
     points: &[f64],
@@ -73,12 +73,12 @@ impl Active {
         Sample { active: self, every }
     }
 
-    /// An upper bound on the number of pairs of parts of all blocks.
+    /// An upper bound on the total number of pairs of parts in all active blocks.
     pub fn n_pairs(&self) -> usize {
         self.curvatures.n_pairs()
     }
 
-    /// Number of multiplications of [`Active::product`].
+    /// Number of multiplications in a call of [`Active::product`].
     pub fn product_cost(&self, design: &Design<'_>, n_parts: usize) -> f64 {
         let density = design.n_stored() as f64 / design.n_rows().max(1) as f64;
         2.0 * self.blocks.len() as f64 * density * n_parts as f64

@@ -1,19 +1,20 @@
-//! A training problem, as Newton's method sees it.
+//! A training problem in the form that Newton's method needs.
 
 use super::design::Design;
 use crate::dual::{Curvatures, Shares};
 use crate::run::Certificate;
 
-/// A training problem, as Newton's method sees it. Block i has a loss of its scores A_i w, one
-/// score for each part. The loss is the maximum of ⟨u, A_i w⟩ plus a linear term over the points u
-/// of a convex set, less γ/2 ‖u‖² if the problem is smoothed.
+/// A training problem in the form that Newton's method needs. The loss of block i is a function of
+/// its scores A_i w, one score per part. It is the maximum of ⟨u, A_i w⟩ plus a linear term over
+/// the points u of a convex set; if the problem is smoothed, γ/2 ‖u‖² is subtracted inside the
+/// maximum.
 pub trait Blocks: Sync {
-    /// Work space of a thread.
+    /// Scratch memory of a thread.
     type Work: Default + Send;
-    /// Contribution of some blocks to a certificate.
+    /// Sums over some blocks that a certificate is computed from.
     type Terms: Default + Send;
 
-    /// The rows that multiply w.
+    /// The rows whose products with w are the scores.
     fn design(&self) -> Design<'_>;
 
     /// Number of parts of a block.
@@ -22,10 +23,10 @@ pub trait Blocks: Sync {
     /// λ, γ and the p_i.
     fn shares(&self) -> &Shares;
 
-    /// The width at which a proximal term weighs as much as the losses at w = 0.
+    /// The width at which a proximal term is as large as the losses at w = 0.
     fn unit_width(&self) -> f64;
 
-    /// Writes the point that maximises the block's function less the proximal term, width/2 ‖u − centre‖².
+    /// Writes the point that maximises the block's function minus the proximal term width/2 ‖u − centre‖².
     fn maximise(
         &self,
         block: usize,
@@ -35,7 +36,8 @@ pub trait Blocks: Sync {
         work: &mut Self::Work,
     );
 
-    /// Adds the block's loss at its scores, and the contribution of its point to the dual.
+    /// Adds the block's loss at the given scores, and the contribution of its point to the dual
+    /// value.
     fn add_terms(
         &self,
         block: usize,
@@ -45,9 +47,9 @@ pub trait Blocks: Sync {
         work: &mut Self::Work,
     );
 
-    /// The objective at w, rounded up, and the dual value at the points tu, rounded down, with the
-    /// t in [0, 1] that maximises it, which is also returned. A point with a large w(u) can have a
-    /// dual value far below that of 0.
+    /// The objective at w, rounded up, and the dual value at the scaled points tu, rounded down,
+    /// with t in [0, 1] chosen to maximise it. Also returns t. Scaling matters because a point with
+    /// a large w(u) can have a dual value far below that of 0.
     fn certificate(
         &self,
         terms: &[Self::Terms],
@@ -55,8 +57,8 @@ pub trait Blocks: Sync {
         image: Summed<'_>,
     ) -> (Certificate, f64);
 
-    /// Adds the derivative of the maximiser of ⟨u, scores⟩ − ½ ‖u‖², which is `point`, or a larger
-    /// matrix, to the open block of `curvatures`.
+    /// Adds to the open block of `curvatures` the derivative, at these scores, of the maximiser of
+    /// ⟨u, scores⟩ − ½ ‖u‖², or a larger matrix. `point` is this maximiser.
     fn curvature(
         &self,
         block: usize,
@@ -69,18 +71,18 @@ pub trait Blocks: Sync {
 /// The proximal term of a block: width/2 ‖u − centre‖².
 #[derive(Debug, Clone, Copy)]
 pub struct Proximal<'a> {
-    /// The centre, one value for each part.
+    /// The centre, with one value per part.
     pub centre: &'a [f64],
-    /// The width; 0 means no such term.
+    /// The width; 0 means no proximal term.
     pub width: f64,
 }
 
-/// −w(u) = Σ_i p_i/λ A_iᵀ u_i, as computed.
+/// −w(u) = Σ_i p_i/λ A_iᵀ u_i as computed, with rounding errors.
 #[derive(Debug, Clone, Copy)]
 pub struct Summed<'a> {
     /// The sum, part after part.
     pub image: &'a [f64],
-    /// The maximum length of the chain of sums that computes an entry.
+    /// The maximum number of successive additions in the computation of an entry.
     pub n_sums: usize,
 }
 

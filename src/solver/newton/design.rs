@@ -1,4 +1,4 @@
-//! Rows × weights in double precision, for rows of any precision and layout.
+//! Products of rows and weights in double precision, for rows of any precision and layout.
 
 use std::ops::Range;
 
@@ -6,16 +6,16 @@ use crate::data::{Csr, Data, Real, Rows};
 use crate::for_data;
 use crate::linalg::{Element, Panels, SparseRows, scatter, transpose};
 
-/// Rows, followed by a constant feature unless `bias` is 0.
+/// The rows, each extended by a constant feature unless `bias` is 0.
 #[derive(Debug, Clone, Copy)]
 pub struct Design<'a> {
     /// The rows.
     pub data: Data<'a>,
-    /// The constant feature; 0 for none.
+    /// The value of the constant feature; 0 if there is none.
     pub bias: f64,
 }
 
-/// Weights in the order in which scores are computed.
+/// Weights, packed for the computation of scores.
 pub(super) struct Packed {
     panels: Panels<f64>,
     offsets: Vec<f64>,
@@ -31,7 +31,7 @@ impl<'a> Design<'a> {
         self.data.n_rows()
     }
 
-    /// Number of features, the constant one included.
+    /// Number of features, including the constant one.
     pub fn n_features(&self) -> usize {
         self.data.n_cols() + usize::from(self.bias != 0.0)
     }
@@ -41,7 +41,7 @@ impl<'a> Design<'a> {
         for_data!(self.data, rows => rows.n_stored())
     }
 
-    /// Packs weights, part after part with the constant feature's last.
+    /// Packs weights that are given part after part, each part with its constant feature last.
     pub(super) fn pack(&self, weights: &[f64], n_parts: usize) -> Packed {
         let (n_columns, n_features) = (self.data.n_cols(), self.n_features());
         let mut panels = Panels::new(n_columns, n_parts);
@@ -54,8 +54,8 @@ impl<'a> Design<'a> {
         Packed { panels, offsets }
     }
 
-    /// Writes the scores of some rows, one for each part; returns dense rows in double precision
-    /// for [`Design::add_images`].
+    /// Writes the scores of some rows, one score per part. Also returns these rows in double
+    /// precision if they are dense, for [`Design::add_images`].
     pub(super) fn scores<'b>(
         &self,
         packed: &Packed,
@@ -82,8 +82,8 @@ impl<'a> Design<'a> {
         &[]
     }
 
-    /// Some rows of a dense matrix in double precision; borrows them if they are stored that way
-    /// and contiguous.
+    /// Some rows of a dense matrix in double precision. Borrows them without a copy if they are
+    /// stored contiguously in double precision.
     fn dense<'b>(&self, rows: &[u32], buffer: &'b mut Buffer) -> &'b [f64]
     where
         'a: 'b,
@@ -107,7 +107,7 @@ impl<'a> Design<'a> {
         &buffer.0
     }
 
-    /// Appends some rows, with the constant feature and padding, `stride` values each.
+    /// Appends some rows, each with the constant feature, padded to `stride` values.
     pub(super) fn append_rows(&self, rows: &[u32], stride: usize, values: &mut Vec<f64>) {
         let n_columns = self.data.n_cols();
         for row in rows {
@@ -123,12 +123,13 @@ impl<'a> Design<'a> {
         }
     }
 
-    /// The length of a sum of images as [`Design::add_images`] keeps it.
+    /// The length of the buffer that [`Design::add_images`] adds to.
     pub(super) fn image_len(&self, n_parts: usize) -> usize {
         (self.data.n_cols() + 1) * n_parts
     }
 
-    /// Adds Σ_i A_iᵀ u_i over some rows; `dense` is the result of [`Design::scores`] for them.
+    /// Adds Σ_i A_iᵀ u_i over some rows; `dense` is the value that [`Design::scores`] returned for
+    /// them.
     pub(super) fn add_images(
         &self,
         rows: &[u32],
@@ -148,7 +149,7 @@ impl<'a> Design<'a> {
         }
     }
 
-    /// A sum of images in the order of parts, the constant feature last.
+    /// Reorders a sum of images part after part, each part with its constant feature last.
     pub(super) fn by_part(&self, image: &[f64], n_parts: usize) -> Vec<f64> {
         let (n_columns, n_features) = (self.data.n_cols(), self.n_features());
         let (image, constants) = image.split_at(n_columns * n_parts);
@@ -167,7 +168,7 @@ impl<'a> Design<'a> {
         weights
     }
 
-    /// Adds the squares of a row's features, times a value for each part, in the order of parts.
+    /// Adds the squared features of a row, multiplied by one scale per part, part after part.
     pub(super) fn add_squares(&self, row: usize, scales: &[f64], squares: &mut [f64]) {
         let n_features = self.n_features();
         let places = |squares: &mut [f64], feature: usize, square: f64| {
@@ -183,7 +184,7 @@ impl<'a> Design<'a> {
     }
 }
 
-/// The rows of a range, as a list.
+/// The row numbers of a range as a vector.
 pub(super) fn listed(rows: Range<usize>) -> Vec<u32> {
     (rows.start as u32..rows.end as u32).collect()
 }

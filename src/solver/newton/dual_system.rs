@@ -1,5 +1,5 @@
-//! The inverse of a Newton system with few active blocks, by a matrix over their parts (Woodbury
-//! identity).
+//! The inverse of a Newton system with few active blocks, computed from a matrix over their parts
+//! (Woodbury identity).
 
 use rayon::prelude::*;
 
@@ -11,16 +11,17 @@ use crate::linalg::cholesky::Factor;
 use crate::linalg::outer::{PADDING, Strided, add_lower_gram};
 use crate::linalg::vectors::{axpy, dot};
 
-/// The maximum number of parts of all active blocks, which is the size of the factorised matrix.
+/// The maximum total number of parts of the active blocks, which is the size of the factorised
+/// matrix.
 const MAX_PARTS: usize = 2000;
-/// The maximum number of values of the active rows, stored as dense rows.
+/// The maximum number of values of the active rows, which are stored as dense rows.
 const MAX_ROW_VALUES: usize = 1 << 22;
 
 /// (I + B Bᵀ)⁻¹ = I − B (I + Bᵀ B)⁻¹ Bᵀ, where block i has the columns √c_i A_iᵀ J_i of B. The J_i
 /// are projections, so B Bᵀ = Σ_i c_i A_iᵀ J_i A_i.
 ///
-/// The subtraction loses digits if some columns of X are large, so the inverse is only a
-/// preconditioner of conjugate gradients.
+/// The subtraction loses digits if some columns of X are large, so the result only serves as a
+/// preconditioner for conjugate gradients.
 pub(super) struct DualSystem {
     factor: Factor,
     /// The active rows, `width` values each.
@@ -31,10 +32,10 @@ pub(super) struct DualSystem {
     blocks: ScaledCurvatures,
 }
 
-/// √c_i J_i of the active blocks, over the parts that have entries.
+/// √c_i J_i for each active block, restricted to the parts that have entries.
 #[derive(Default)]
 struct ScaledCurvatures {
-    /// Start of each block's parts, and the number of all parts last.
+    /// The start of each block's parts, followed by the total number of parts.
     starts: Vec<usize>,
     parts: Vec<u32>,
     /// Start of each block's matrix.
@@ -43,7 +44,7 @@ struct ScaledCurvatures {
 }
 
 impl DualSystem {
-    /// The inverse; None if the matrix over the parts is too large.
+    /// Computes the inverse; None if the matrix over the parts is too large.
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -70,7 +71,7 @@ impl DualSystem {
         Ok(Some(Self { factor, rows, width, n_features, blocks }))
     }
 
-    /// Replaces b, in the order of parts, by the inverse times b.
+    /// Replaces b by the inverse times b; b is ordered part after part.
     pub fn solve(&self, b: &mut [f64]) {
         let d = self.n_features;
         let row = |block: usize| &self.rows[block * self.width..][..d];
@@ -95,7 +96,7 @@ impl DualSystem {
 }
 
 impl ScaledCurvatures {
-    /// The matrices of all active blocks; None if these have too many parts.
+    /// The matrices of all active blocks; None if these blocks have too many parts.
     fn of(active: &Active, n_parts: usize) -> Option<Self> {
         let (mut room, mut parts, mut matrix) = (vec![0; n_parts], Vec::new(), Vec::new());
         let mut blocks = Self { starts: vec![0], ..Self::default() };
@@ -140,7 +141,7 @@ impl ScaledCurvatures {
                     let product = gram[block * gram_stride + other];
                     let (parts, values) = self.of_block(other);
                     let row = &mut row[self.starts[other]..][..parts.len()];
-                    // J is symmetric: its rows are its columns.
+                    // J is symmetric, so its rows can be read as columns.
                     for (entry, column) in
                         row.iter_mut().zip(values.chunks_exact(parts.len().max(1)))
                     {

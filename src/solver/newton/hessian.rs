@@ -1,4 +1,4 @@
-//! The Hessian of the inner problem as a dense matrix, for systems that are factorised.
+//! The Hessian of the inner problem as a dense matrix, for systems small enough to factorise.
 
 use rayon::prelude::*;
 
@@ -15,11 +15,12 @@ const MAX_DENSE_VALUES: usize = 1 << 21;
 /// cache.
 const ROWS_PER_SUM: usize = 128;
 
-/// The lower triangle of I + Σ_i c_i A_iᵀ J_i A_i over some blocks, in the order of parts, with
+/// The lower triangle of I + Σ_i c_i A_iᵀ J_i A_i over some blocks, ordered part after part, with
 /// rows [`Factor::stride`] apart.
 ///
-/// J_i has an entry for each pair of parts, so each pair of parts has a matrix Σ_i c_i J_i[a, b]
-/// x_i x_iᵀ over the features. Pairs are summed in parallel, the rows of each in order.
+/// J_i has an entry for each pair of parts, so each pair (a, b) contributes a matrix Σ_i c_i J_i[a,
+/// b] x_i x_iᵀ over the features. Pairs are summed in parallel; the rows of each pair are summed in
+/// order.
 ///
 /// # Errors
 /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -54,12 +55,13 @@ pub(super) fn hessian(
     Ok(spread(&sums, d, width, n_parts))
 }
 
-/// Index of a pair of parts, the first not larger than the second.
+/// Index of a pair of parts, where `first` ≤ `second`.
 fn place(first: usize, second: usize) -> usize {
     second * (second + 1) / 2 + first
 }
 
-/// The rows of each pair with their c_i J_i[a, b], pair after pair, and the start of each pair.
+/// The rows of each pair with their factors c_i J_i[a, b], pair after pair, and the start of each
+/// pair.
 fn pairs(slots: &[u32], n_parts: usize, sample: &Sample<'_>) -> (Vec<usize>, Vec<(u32, f64)>) {
     let n_pairs = n_parts * (n_parts + 1) / 2;
     let (mut room, mut parts, mut matrix) = (vec![0; n_parts], Vec::new(), Vec::new());
@@ -107,7 +109,7 @@ fn add_pair(entries: &[(u32, f64)], rows: Strided<'_>, d: usize, sum: &mut [f64]
     }
 }
 
-/// Assembles the matrices of all pairs, and adds 1 to the diagonal.
+/// Assembles the Hessian from the matrices of all pairs, and adds 1 to the diagonal.
 fn spread(sums: &[f64], d: usize, width: usize, n_parts: usize) -> Vec<f64> {
     let stride = Factor::stride(n_parts * d);
     let mut matrix = vec![0.0; n_parts * d * stride];

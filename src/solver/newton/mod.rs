@@ -24,31 +24,32 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::squared_norm;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// The first width, in units of [`Blocks::unit_width`].
+/// The first width of the proximal term, in units of [`Blocks::unit_width`].
 pub(in crate::solver) const FIRST_WIDTH: f64 = 2.0;
-/// The smallest width, in the same units. For smaller ones, Newton directions leave the linear
-/// pieces that they are computed for.
+/// The smallest width, in the same units. With smaller widths, Newton steps leave the region in
+/// which the gradient is linear, as they assume.
 pub(in crate::solver) const SMALLEST_WIDTH: f64 = 0.02;
-/// The first width when continuing from another solver's dual point, in the same units.
+/// The first width of a run that continues from another solver's dual point, in the same units.
 const RESUMED_WIDTH: f64 = 0.06;
-/// The factor between the widths of successive centres.
+/// Factor by which the width shrinks when the centre moves.
 pub(in crate::solver) const NARROWER: f64 = 0.3;
-/// The factor of the width after a short step, which shows that the inner problem is too sharp for
-/// Newton's method.
+/// Factor by which the width grows after a short step: such a step shows that the inner problem is
+/// too sharp for Newton's method.
 pub(in crate::solver) const WIDER: f64 = 4.0;
-/// Steps below this size count as short.
+/// Steps shorter than this count as short.
 pub(in crate::solver) const SHORT_STEP: f64 = 1e-2;
-/// An inner problem is solved once its gap is this share of the gap, or of the tolerated gap.
+/// An inner problem counts as solved once its gap is this share of the overall gap, or of the
+/// tolerated gap.
 pub(in crate::solver) const SOLVED_SHARE: f64 = 0.05;
 /// Slopes below this share of P(0) are rounding error.
 const ROUNDING: f64 = 1e-15;
-/// The run ends after this number of steps in which the gap has not fallen by a tenth.
+/// The run ends after this number of steps if they have not reduced the gap by a tenth.
 const MAX_STALLED_STEPS: usize = 40;
 
-/// The best points of a run: the weights with the smallest objective and the dual point with the largest value.
+/// The best points of a run: the weights with the smallest objective, and the dual point with the largest value.
 #[derive(Debug, Clone)]
 pub struct BestPoints {
-    /// Objective and dual value.
+    /// Their objective and dual value.
     pub certificate: Certificate,
     /// The weights, part after part.
     pub weights: Vec<f64>,
@@ -76,16 +77,16 @@ pub struct Newton<'p, B: Blocks> {
     /// Scores, points and gradient at the weights, after the first evaluation.
     at: Look,
     looked: bool,
-    /// Whether rounding hides the gain of further steps on the inner problem.
+    /// Whether further steps on the inner problem would gain less than its rounding errors.
     exhausted: bool,
     best: BestPoints,
     null_objective: f64,
-    /// The reference gap, and the number of steps since it was recorded.
+    /// A reference gap, and the number of steps since it was recorded.
     progress: (f64, usize),
 }
 
 impl<'p, B: Blocks> Newton<'p, B> {
-    /// Starts at w = 0 and u = 0, whose objective is `null_objective` and dual value 0.
+    /// Starts at w = 0 and u = 0; the objective there is `null_objective`, the dual value 0.
     pub fn new(blocks: &'p B, stopping: Stopping, null_objective: f64) -> Self {
         let (design, m) = (blocks.design(), blocks.n_parts());
         let (n_points, n_weights) = (design.n_rows() * m, design.n_features() * m);
@@ -111,7 +112,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
         }
     }
 
-    /// Starts at the points u, in the order of blocks, and their weights w(u).
+    /// Starts at the points u, ordered block after block, and at their weights w(u).
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -122,8 +123,8 @@ impl<'p, B: Blocks> Newton<'p, B> {
         Ok(())
     }
 
-    /// Continues from the points of another solver and their certificate. The first width suits a
-    /// centre near the optimum.
+    /// Continues from another solver's dual points and their certificate. The first width is chosen
+    /// for a centre near the optimum.
     pub fn resume(
         blocks: &'p B,
         stopping: Stopping,
@@ -166,7 +167,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
         Ok(())
     }
 
-    /// The first evaluation, at w = 0 if the weights of the start are worse.
+    /// Evaluates the start; moves to w = 0 if that has a lower objective.
     fn look_first(&mut self, interrupt: &Interrupt) -> Result<()> {
         self.look(interrupt)?;
         if self.best.certificate.primal > self.null_objective {
@@ -176,7 +177,8 @@ impl<'p, B: Blocks> Newton<'p, B> {
         Ok(())
     }
 
-    /// Whether the inner problem is solved well enough for its points to be the next centre.
+    /// Whether the inner problem is solved accurately enough for its points to become the next
+    /// centre.
     fn is_solved(&self) -> bool {
         let best = &self.best.certificate;
         let allowed = SOLVED_SHARE * best.gap().max(self.stopping.allowed(best.primal));
@@ -192,8 +194,8 @@ impl<'p, B: Blocks> Newton<'p, B> {
         self.look(interrupt)
     }
 
-    /// The width of the next centre; eventually 0 if the loss is smooth enough without a proximal
-    /// term.
+    /// The width for the next centre. If the loss is smooth enough without a proximal term, it
+    /// eventually becomes 0.
     fn next_width(&self) -> f64 {
         let width = NARROWER * self.width;
         if width > self.smallest_width {
@@ -205,7 +207,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
         }
     }
 
-    /// One Newton step on the inner problem.
+    /// Takes one Newton step on the inner problem.
     fn step(&mut self, interrupt: &Interrupt) -> Result<()> {
         let curvature = self.width + self.blocks.shares().smoothing();
         let goal = SOLVED_SHARE * self.stopping.allowed(self.best.certificate.primal);
@@ -225,7 +227,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
         self.look(interrupt)
     }
 
-    /// Whether the gap has not fallen for too many steps.
+    /// Whether the gap has not fallen enough during too many steps.
     fn is_stalled(&mut self) -> bool {
         let gap = self.best.certificate.gap();
         self.progress.1 += 1;
@@ -267,7 +269,7 @@ impl<B: Blocks> Solver for Newton<'_, B> {
 }
 
 impl Look {
-    /// The gap of the inner problem: λ/2 ‖w − w(u)‖², which is exact for the maximisers u.
+    /// The gap of the inner problem at w and the maximisers u: λ/2 ‖w − w(u)‖².
     fn inner_gap(&self, lambda: f64) -> f64 {
         0.5 * lambda * squared_norm(&self.residual)
     }

@@ -1,4 +1,5 @@
-//! Passes over all blocks at fixed weights, in parallel over pieces that depend only on the data.
+//! Passes over all blocks at fixed weights, run in parallel over pieces. The pieces depend only on
+//! the data.
 
 use rayon::prelude::*;
 
@@ -10,12 +11,12 @@ use crate::interrupt::Interrupt;
 use crate::linalg::SparseRows;
 use crate::run::Certificate;
 
-/// Rows whose scores are computed together.
+/// Number of rows whose scores are computed together.
 pub(super) const CHUNK_ROWS: usize = 64;
-/// A pass takes at least this many times as long as adding up the sums of its pieces.
+/// A pass takes at least this many times as long as adding up the results of its pieces.
 const WORTH: usize = 4;
 
-/// Scores, maximisers and gradient of the inner problem at some weights.
+/// Scores, maximisers and gradient of the inner problem at given weights.
 pub(super) struct Look {
     /// A_i w, block after block.
     pub scores: Vec<f64>,
@@ -32,34 +33,35 @@ impl Look {
     }
 }
 
-/// Splits passes into pieces.
+/// The split of a pass into pieces.
 pub(super) struct Pass {
-    /// Rows of a piece.
+    /// Number of rows per piece.
     piece: usize,
     n_parts: usize,
 }
 
-/// Rows per piece of a sum: about √n pieces of √n rows, which keeps chains of sums short, but no
-/// more pieces than pay off.
+/// Rows per piece: √n pieces of about √n rows keep chains of additions short, but a pass has no
+/// more pieces than are worth the cost of adding up their sums.
 pub(super) fn piece_of(design: &Design<'_>, n_rows: usize, n_parts: usize) -> usize {
     let work = design.n_stored() / design.n_rows().max(1) * n_rows * n_parts;
     let most = work / (WORTH * design.image_len(n_parts)).max(1);
     n_rows.div_ceil(n_rows.isqrt().min(most).max(1)).max(1)
 }
 
-/// A piece's part of an evaluation.
+/// The result of one piece.
 struct Part<T> {
     image: Vec<f64>,
     terms: T,
 }
 
 impl Pass {
-    /// A pass over the rows of a design, for a number of parts.
+    /// Prepares passes over the rows of a design with `n_parts` parts per block.
     pub fn new(design: &Design<'_>, n_parts: usize) -> Self {
         Self { piece: piece_of(design, design.n_rows(), n_parts), n_parts }
     }
 
-    /// Computes scores, maximisers and their image; returns [`Blocks::certificate`].
+    /// Computes scores, maximisers and the image of the maximisers; returns
+    /// [`Blocks::certificate`].
     pub fn look<B: Blocks>(
         &self,
         blocks: &B,
@@ -109,7 +111,7 @@ impl Pass {
         Ok(certified)
     }
 
-    /// −w(u) of points u.
+    /// −w(u) for given points u.
     pub fn image<B: Blocks>(
         &self,
         blocks: &B,
@@ -143,7 +145,7 @@ impl Pass {
         Ok(design.by_part(&sum(images), m))
     }
 
-    /// The inner problem along a direction.
+    /// Prepares a line search: the losses of the inner problem along a direction.
     pub fn line<'l, B: Blocks>(
         &'l self,
         blocks: &'l B,
@@ -177,9 +179,9 @@ pub(super) struct Line<'l, B> {
     blocks: &'l B,
     proximal: Proximal<'l>,
     at: &'l Look,
-    /// A_i of the direction, block after block.
+    /// The changes of the scores along the direction, A_i times the direction, block after block.
     changes: Vec<f64>,
-    /// Values of a piece.
+    /// Number of values per piece.
     length: usize,
 }
 
@@ -218,7 +220,7 @@ impl<B: Blocks> Line<'_, B> {
     }
 }
 
-/// Appends p_i/λ u_i without zeros.
+/// Appends p_i/λ u_i, without zero entries.
 fn push<B: Blocks>(blocks: &B, block: usize, point: &[f64], duals: &mut SparseRows) {
     let shares = blocks.shares();
     let scale = shares.of(block) / shares.lambda();
@@ -226,7 +228,7 @@ fn push<B: Blocks>(blocks: &B, block: usize, point: &[f64], duals: &mut SparseRo
     duals.push(entries.map(|(part, u)| (part, scale * u)));
 }
 
-/// The sum of the pieces' images, in order.
+/// Adds up the images of all pieces, in order.
 pub(super) fn sum(images: Vec<Vec<f64>>) -> Vec<f64> {
     let mut images = images.into_iter();
     let mut total = images.next().unwrap_or_default();

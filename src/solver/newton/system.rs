@@ -13,19 +13,20 @@ use crate::linalg::cholesky::Factor;
 use crate::linalg::squared_norm;
 use crate::linalg::vectors::{long_axpy, long_dot};
 
-/// Number of unknowns up to which the system is factorised.
+/// Largest number of unknowns for which the system is factorised.
 pub const FACTORISED: usize = 2000;
-/// Number of unknowns up to which the Hessian of a sample of rows is factorised as a
+/// Largest number of unknowns for which the Hessian of a sample of the rows is factorised as a
 /// preconditioner.
 pub const PRECONDITIONED: usize = 5000;
-/// The preconditioner uses every tenth row with curvature.
+/// The preconditioner samples every tenth row with curvature.
 const SAMPLE_STRIDE: usize = 10;
 /// Conjugate gradients end once they have reduced the residual by this factor.
 const REDUCTION: f64 = 0.1;
-/// Once the expected gain is below this multiple of the goal, the residual must be small for the
-/// certificate. Before that, a small residual only costs steps.
+/// Once the expected gain of a Newton step is below this multiple of the goal, the linear system is
+/// solved accurately, because the certificate needs a small residual. Before that, accuracy would
+/// only cost iterations.
 const NEAR_GOAL: f64 = 40.0;
-/// The maximum number of conjugate gradient steps per system.
+/// The maximum number of conjugate gradient iterations per system.
 const MAX_CG_STEPS: usize = 500;
 
 /// Solves the systems of one fit.
@@ -33,7 +34,7 @@ pub(super) struct System {
     n_parts: usize,
     n_unknowns: usize,
     preconditioner: Option<Factor>,
-    /// Multiplications of conjugate gradients since the preconditioner was built.
+    /// Number of multiplications in conjugate gradients since the preconditioner was built.
     work: f64,
 }
 
@@ -43,7 +44,8 @@ impl System {
         Self { n_parts, n_unknowns, preconditioner: None, work: 0.0 }
     }
 
-    /// The Newton direction. `goal` is the gap to which the inner problem is to be solved.
+    /// Computes the Newton direction. `goal` is the gap to which the inner problem has to be
+    /// solved.
     pub fn solve<B: Blocks>(
         &mut self,
         blocks: &B,
@@ -65,9 +67,9 @@ impl System {
         self.conjugate_gradients(blocks, (&active, dual.as_ref()), &direction, goal, interrupt)
     }
 
-    /// Conjugate gradients from 0. If few rows are active, their system is the preconditioner.
-    /// Otherwise it is the diagonal, until the iterations have cost as much as factorising the
-    /// Hessian of a sample of the rows, and that factor afterwards.
+    /// Runs conjugate gradients from 0. If few rows are active, the preconditioner is the inverse
+    /// of their system. Otherwise it is the diagonal until the iterations have cost as much as
+    /// factorising the Hessian of a sample of the rows, and from then on that factor.
     fn conjugate_gradients<B: Blocks>(
         &mut self,
         blocks: &B,
@@ -119,7 +121,7 @@ impl System {
         Ok(solution)
     }
 
-    /// Whether conjugate gradients have cost as much as the next preconditioner would.
+    /// Whether conjugate gradients have cost as much as building the next preconditioner would.
     fn is_due(&self, design: &Design<'_>, active: &Active) -> bool {
         if self.n_unknowns > PRECONDITIONED {
             return false;

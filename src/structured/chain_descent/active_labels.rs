@@ -1,4 +1,4 @@
-//! One sequence's dual point: labels with their weights in a convex combination.
+//! The dual point of one sequence, as a convex combination of labels.
 
 use crate::dual::rounding::gamma;
 use crate::linalg::{Sparse, sparse};
@@ -18,7 +18,7 @@ pub struct ActiveLabels {
     atoms: Vec<Atom>,
 }
 
-/// A label in compact form: two bytes per position.
+/// Converts a label to a compact form, with two bytes per position.
 fn kept(label: &[u32]) -> Box<[u16]> {
     // A chain has at most 2¹⁵ states.
     label.iter().map(|state| *state as u16).collect()
@@ -30,7 +30,7 @@ impl ActiveLabels {
         Self { atoms: vec![Atom { label: kept(label), weight: 1.0 }] }
     }
 
-    /// The same labels with renumbered states; None if a state has no new number.
+    /// Renumbers the states of all labels; None if a state has no new number.
     pub fn renumbered(&self, numbers: &[Option<u16>]) -> Option<Self> {
         let atoms = self.atoms.iter().map(|atom| {
             let new = |state: &u16| *numbers.get(usize::from(*state))?;
@@ -50,8 +50,8 @@ impl ActiveLabels {
         })
     }
 
-    /// The mean of the labels' values, and the index of the label with the smallest value, the
-    /// first of equals.
+    /// The weighted mean of the labels' values, and the index of the first label with the smallest
+    /// value.
     pub fn mean_and_worst(&self, value: impl Fn(&[u16]) -> f64) -> (f64, usize) {
         let (mut sum, mut total, mut worst) = (0.0, 0.0, (f64::INFINITY, 0));
         for (index, atom) in self.atoms.iter().enumerate() {
@@ -72,7 +72,7 @@ impl ActiveLabels {
         self.atoms[index].weight
     }
 
-    /// Moves weight from one of the labels to another label.
+    /// Moves weight from one of the labels to another label, which may be new.
     pub fn shift(&mut self, from: usize, to: &[u32], step: f64) {
         let same = |atom: &Atom| atom.label.iter().zip(to).all(|(a, b)| u32::from(*a) == *b);
         match self.atoms.iter_mut().find(|atom| same(atom)) {
@@ -112,8 +112,8 @@ impl ActiveLabels {
         Self { atoms: atoms.map(atom).collect() }
     }
 
-    /// Computes the point; returns a bound, in ‖·‖₁, on its distance from a convex combination of
-    /// labels.
+    /// Computes the point μ_i. Because of rounding, it may not be a convex combination of labels;
+    /// returns a bound, in ‖·‖₁, on its distance from one.
     pub fn point(&self, chain: &Chain, example: usize, buffers: &mut PointBuffers) -> f64 {
         let PointBuffers { point, vertex, spare, label } = buffers;
         let total: f64 = self.atoms.iter().map(|atom| atom.weight).sum();

@@ -2,10 +2,11 @@
 
 use super::image::ChainImage;
 
-/// Average of the weights after each visit, the k-th one with weight k³.
+/// Average of the weight vectors after each visit; the k-th one counts k³ times.
 ///
-/// The iterates themselves swing: the objective of the last one can rise from pass to pass. With weights k, as in
-/// Lacoste-Julien et al. (2013, section 3), the objective of the average is 3 % higher after 5 to 40 passes.
+/// The iterates themselves oscillate: the objective of the last one can rise from pass to pass. With factors k instead
+/// of k³, as in Lacoste-Julien et al. (2013, section 3), the objective of the average is 3 % higher after 5 to 40
+/// passes.
 #[derive(Debug, Default)]
 pub struct Average {
     /// Σ_k s_{k−1} Δ_k for the change Δ_k at visit k, where s_k = 1³ + 2³ + … + k³.
@@ -14,7 +15,7 @@ pub struct Average {
 }
 
 impl Average {
-    /// The average of no iterate of a model with this number of weights.
+    /// Starts an average, for a model with this number of weights.
     pub fn new(n_weights: usize) -> Self {
         Self { delayed: vec![0.0; n_weights], n_visits: 0.0 }
     }
@@ -33,7 +34,7 @@ impl Average {
         self.n_visits += 1.0;
     }
 
-    /// The average, given the weights after the last visit; these if there was none.
+    /// The average, given the weights after the last visit. Without a visit, these weights.
     pub fn of(&self, weights: &[f64]) -> Vec<f64> {
         let total = self.total();
         if total == 0.0 {

@@ -1,4 +1,5 @@
-//! The change of the weights for a change of one sequence's parts, gathered in a small vector.
+//! The change of the weights that a change of one sequence's parts causes, gathered in a small
+//! vector.
 
 use crate::linalg::Sparse;
 use crate::structured::model::{Chain, ChainLink, Model};
@@ -40,7 +41,7 @@ impl ChainImage {
     }
 }
 
-/// ⟨a, b⟩ in eight sums on every processor.
+/// ⟨a, b⟩ in eight partial sums, so that the result is the same on every processor.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
     for (a, b) in a.chunks(8).zip(b.chunks(8)) {
@@ -49,10 +50,10 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.into_iter().sum()
 }
 
-/// Values for a few of many features, in order of first use.
+/// Values for a few out of many features, in the order of their first use.
 #[derive(Debug, Default)]
 struct Slots {
-    /// One more than the slot of each feature; 0 without a slot.
+    /// The slot of each feature plus 1; 0 if it has no slot.
     slot_of: Vec<u32>,
     features: Vec<u32>,
     values: Vec<f64>,
@@ -84,7 +85,7 @@ impl Slots {
     }
 }
 
-/// Work space for images.
+/// Buffers for computing images.
 #[derive(Debug, Default)]
 pub struct Gatherer {
     nodes: Slots,
@@ -103,7 +104,7 @@ impl Gatherer {
         self.links.resize(chain.n_states() * (chain.n_states() + 2), 0.0);
     }
 
-    /// Adds to one part of position t.
+    /// Adds `value` to the part of a label at position t.
     fn add_label(&mut self, chain: &Chain, example: usize, (t, label): (usize, usize), value: f64) {
         let rows = chain.rows_of(example);
         for first in chain.links().at_ends(t, rows.len()) {
@@ -136,7 +137,7 @@ impl Gatherer {
         }
     }
 
-    /// The image of the parts added so far, for the weights that exist; clears the buffers.
+    /// The image of the parts added so far, restricted to the model's weights; clears the buffers.
     pub fn finish(&mut self, chain: &Chain) -> ChainImage {
         let mut image = ChainImage::default();
         let n_states = chain.n_states();
@@ -184,7 +185,7 @@ impl Gatherer {
 pub(super) mod tests {
     use super::*;
 
-    /// The image with these values from the weight `start` on.
+    /// An image with these values for consecutive weights, starting at `start`.
     pub fn image(start: usize, values: &[f64]) -> ChainImage {
         ChainImage { runs: vec![(start, values.len() as u32)], values: values.to_vec() }
     }

@@ -1,9 +1,9 @@
 //! Block Frank-Wolfe on chains with pairwise steps (Lacoste-Julien et al. 2013; Osokin et al.
 //! 2016), for many sequences with many features.
 //!
-//! Every visit decodes one sequence at the current weights; certificates decode in parallel. The
-//! image of a step in weight space is gathered in a small vector, and changes the weights once. The
-//! model is the average of the iterates (`docs/mathematics/sequences.md`).
+//! Every visit decodes one sequence at the current weights; certificates decode all sequences in
+//! parallel. The image of a step in weight space is gathered in a small vector, which is added to
+//! the weights once. The model is the average of the iterates (`docs/mathematics/sequences.md`).
 
 mod active_labels;
 mod average;
@@ -37,15 +37,15 @@ use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
 use crate::solver::{Block, BlockOptions, NewtonEnd, Pace, Sampling, SumTree, Target};
 use crate::structured::StructuredDual;
 
-/// Number of sequences evaluated together in a pass without steps.
+/// Number of sequences that a certificate evaluates together.
 const GROUP: usize = 256;
 
 /// Options of a fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DescentOptions {
-    /// The sequences that an epoch visits.
+    /// The rule that selects the sequences of an epoch.
     pub sampling: Sampling,
-    /// Seed for their order.
+    /// Seed for the order of the sequences.
     pub seed: u64,
 }
 
@@ -65,8 +65,8 @@ pub struct ChainFit {
 /// the right labels or at the dual point of an earlier fit to the same sequences.
 ///
 /// # Errors
-/// Errors of [`run`]; [`Error::InvalidArgument`] for sequences without labels and a dual point of
-/// other sequences; [`Error::Memory`].
+/// Errors of [`run`]; [`Error::InvalidArgument`] for sequences without labels and for a dual point
+/// that belongs to other sequences; [`Error::Memory`].
 pub fn fit_chain(
     (chain, shares): (&Chain, Shares),
     options: DescentOptions,
@@ -94,7 +94,7 @@ pub fn fit_chain(
     Ok(ChainFit { trace, null_objective, weights, point: ChainPoint::new(blocks) })
 }
 
-/// P of some weights, rounded up.
+/// The objective P at some weights, rounded up.
 ///
 /// # Errors
 /// As for [`fit_chain`].
@@ -134,8 +134,8 @@ impl SequenceBuffers {
         chain.add_costs(example, &mut self.costs);
     }
 
-    /// Loads the margins at some weights (0 for None), and finds the best label and its margin over
-    /// the right one.
+    /// Computes the margins at some weights (None means 0), and finds the label with the largest
+    /// margin; returns its margin over the right label.
     fn find(&mut self, chain: &Chain, example: usize, weights: Option<&[f64]>) -> f64 {
         self.load_costs(chain, example);
         self.margins.resize(self.costs.len(), 0.0);
@@ -156,7 +156,7 @@ impl SequenceBuffers {
     }
 }
 
-/// Newton's method on the known labels, which finishes a run that stalls.
+/// Newton's method on the labels found so far, which finishes a run that stalls.
 struct ChainEnd<'a> {
     dual: StructuredDual<'a>,
     newton: NewtonEnd,
@@ -164,13 +164,13 @@ struct ChainEnd<'a> {
 }
 
 struct ChainDescent<'a> {
-    /// The convergence rate of the run, if Newton's method may finish it.
+    /// Measures the convergence rate of the run, if Newton's method may finish it.
     pace: Option<Pace>,
     end: Option<ChainEnd<'a>>,
     chain: &'a Chain,
     shares: Shares,
     blocks: Vec<ActiveLabels>,
-    /// w of the dual point.
+    /// w(μ) of the dual point μ.
     iterate: Vec<f64>,
     average: Average,
     /// The model: the average at the last certificate.
@@ -181,9 +181,10 @@ struct ChainDescent<'a> {
     /// p_i Φ_i at the last visit.
     losses: Vec<f64>,
     order: Vec<u32>,
-    /// Sequences at their right labels while the others have a dual point of an earlier fit.
+    /// Sequences that start at their right labels, in a run in which the others start at the dual
+    /// point of an earlier fit.
     fresh: Vec<u32>,
-    /// The gap of the visits at which a certificate is expected to be within the tolerance, as a
+    /// The sum of the visits' gaps at which a certificate is expected to meet the tolerance, as a
     /// multiple of the tolerance.
     promise: f64,
     /// The tolerance relative to the objective.
@@ -260,8 +261,8 @@ impl<'a> ChainDescent<'a> {
         scratch
     }
 
-    /// Moves weight of one sequence's dual point from its worst label to the best one at the
-    /// current weights, by the best step.
+    /// Makes a pairwise step with exact line search: moves weight of one sequence's dual point from
+    /// its worst label to the best label at the current weights.
     fn visit(&mut self, example: usize, scratch: &mut SequenceBuffers) {
         let (chain, share) = (self.chain, self.shares.of(example));
         self.losses[example] = share * scratch.find(chain, example, Some(&self.iterate));
@@ -291,7 +292,7 @@ impl<'a> ChainDescent<'a> {
         block.shift(from, &scratch.label, step);
     }
 
-    /// Φ_i, rounded outwards, at the model, whose norm is at most `norm`.
+    /// Φ_i of the model with rounding bounds; the norm of the model is at most `norm`.
     fn loss(&self, example: usize, norm: f64, scratch: &mut SequenceBuffers) -> Bounded {
         let weights = (norm > 0.0).then_some(&self.weights[..]);
         let loss = scratch.find(self.chain, example, weights);
@@ -299,8 +300,8 @@ impl<'a> ChainDescent<'a> {
         Bounded::new(loss, self.chain.size(example).loss_error(cost, norm))
     }
 
-    /// The contribution of the block to the dual value: its terms, and the image of its point less
-    /// the truth.
+    /// The contribution of the block to the dual value: its terms, and the image of its point minus
+    /// the right label's.
     fn terms(&self, example: usize, scratch: &mut SequenceBuffers) -> (BlockTerms, ChainImage) {
         let chain = self.chain;
         let outside = self.blocks[example].point(chain, example, &mut scratch.buffers);
@@ -367,10 +368,10 @@ impl<'a> ChainDescent<'a> {
         Ok(value.bound())
     }
 
-    /// The sequence of a visit, unless its loss has no weight.
+    /// Chooses the sequence of a visit; None if the loss of this sequence has no weight.
     fn draw(&mut self, visit: usize) -> Option<usize> {
         let n = self.order.len();
-        // No gap is known in the first pass.
+        // The gaps are not known yet in the first pass.
         let sampling = if self.epochs == 0 { Sampling::Permutation } else { self.sampling };
         let example = match sampling {
             Sampling::Permutation => self.order[visit] as usize,
@@ -380,7 +381,7 @@ impl<'a> ChainDescent<'a> {
         (self.shares.of(example) > 0.0).then_some(example)
     }
 
-    /// Whether the convergence rate is needed, and so a certificate of this epoch.
+    /// Whether this epoch needs a certificate to measure the convergence rate.
     fn is_paced(&self) -> bool {
         self.pace.is_some() && self.epochs.is_power_of_two()
     }

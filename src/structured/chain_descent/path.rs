@@ -1,4 +1,4 @@
-//! Paths over λ of the structured hinge loss of sequences.
+//! Regularisation paths over λ for the structured hinge loss of sequences.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use crate::run::{Certificate, Epoch, Solver, Stopping, run};
 use crate::solver::{PathSettings, PathSolver, Piece, Target, objective_at, path};
 use crate::structured::model::Chain;
 
-/// Covers the λ from that of the shares down to `until` with certified models.
+/// Computes certified models for all λ, from the λ of `shares` down to `until`.
 ///
 /// # Errors
 /// Errors of [`path`], and [`Error::InvalidArgument`](crate::Error::InvalidArgument) for sequences
@@ -43,7 +43,7 @@ impl PathSolver for ChainDescent<'_> {
         self.sum_up(interrupt)?;
         self.average = Average::new(self.iterate.len());
         let trace = run(self, target, interrupt, observe)?;
-        // This certificate and those at other λ belong to the same dual point.
+        // The certificates at all λ of a piece use the same dual point.
         let certificate = match trace.certificate {
             Some(certificate) => certificate,
             None => self.certify(interrupt)?,

@@ -1,4 +1,4 @@
-//! The dual point of a fit, and its part in a later fit of other sequences.
+//! The dual point of a fit, and its reuse as the start of a later fit.
 
 use super::active_labels::ActiveLabels;
 use crate::structured::model::{Chain, Model};
@@ -7,7 +7,7 @@ use crate::structured::model::{Chain, Model};
 #[derive(Debug, Clone)]
 pub struct ChainPoint {
     pub(super) blocks: Vec<ActiveLabels>,
-    /// Sequences at their right labels because the earlier fit did not have them.
+    /// Sequences that start at their right labels, because the earlier fit did not have them.
     pub(super) fresh: Vec<u32>,
 }
 
@@ -17,9 +17,9 @@ impl ChainPoint {
         Self { blocks, fresh: Vec::new() }
     }
 
-    /// The dual point of other sequences: for sequence i that of sequence `places[i]` of this point,
-    /// with renumbered states, and the right labels for those that have no place or do not fit.
-    /// Also returns how many have a dual point from here.
+    /// Builds a dual point for other sequences. Sequence i starts at the dual point of sequence `places[i]`, with
+    /// renumbered states, or at its right labels if it has no place or does not fit. Also returns how many sequences
+    /// reuse a dual point.
     pub fn moved(
         &self,
         chain: &Chain,

@@ -1,4 +1,4 @@
-//! Runs that start at the dual point of an earlier fit, also of other sequences.
+//! Runs that start at the dual point of an earlier fit, possibly of other sequences.
 
 use rand::seq::SliceRandom;
 
@@ -8,10 +8,11 @@ use crate::interrupt::Interrupt;
 use crate::linalg::squared_norm;
 use crate::run::Certificate;
 
-/// Number of visits of sequences that an earlier fit did not have, before the first pass over all.
+/// Number of passes over the sequences that the earlier fit did not have, before the first pass
+/// over all sequences.
 const FRESH_PASSES: usize = 5;
 
-/// The first promise of a run with a warm start: its visits see gaps about 1.5 times that of the
+/// Initial `promise` of a warm-started run: the visits' gaps are about 1.5 times the gap of the
 /// average, which a certificate evaluates.
 const FIRST_PROMISE: f64 = 1.5;
 
@@ -21,7 +22,7 @@ impl ChainDescent<'_> {
         self.promise = FIRST_PROMISE;
     }
 
-    /// Visits the sequences without a dual point of an earlier fit several times.
+    /// Makes [`FRESH_PASSES`] passes over the sequences that the earlier fit did not have.
     pub(super) fn visit_fresh(
         &mut self,
         scratch: &mut SequenceBuffers,
@@ -45,8 +46,8 @@ impl ChainDescent<'_> {
         self.gaps.total() <= self.promise * self.relative * self.visited_objective()
     }
 
-    /// Corrects the promise by the gap of a certificate. Only in a run with a warm start: the first
-    /// certificate of another run ends it in most cases.
+    /// Updates the promise from a certificate. Does so only in warm-started runs; other runs mostly
+    /// end at their first certificate.
     pub(super) fn learn_promise(&mut self, certificate: Certificate) {
         if self.promise > 1.0 {
             let visited = self.gaps.total() / self.visited_objective();
@@ -54,7 +55,7 @@ impl ChainDescent<'_> {
         }
     }
 
-    /// The objective at the losses of the blocks' last visits.
+    /// The objective, estimated from the losses at the blocks' last visits.
     fn visited_objective(&self) -> f64 {
         let regularizer = 0.5 * self.shares.lambda() * squared_norm(&self.iterate);
         regularizer + self.losses.iter().sum::<f64>()

@@ -5,13 +5,13 @@ use crate::dual::DualValue;
 use crate::dual::rounding::{Bounded, gamma, norm_above};
 use crate::linalg::vectors::dot;
 
-/// Maximum number of Newton steps for the scale of a dual point.
+/// Maximum number of Newton steps to find the best scale of a dual point.
 const MAX_STEPS: usize = 8;
 
-/// Steps towards another point that are tried with an L1 norm in the penalty.
+/// Step sizes towards another point that are tried if the penalty has an L1 norm.
 const STEPS: [f64; 4] = [1.0, 0.5, 0.25, 0.125];
 
-/// The terms of distributions α in the dual: entropy and weights.
+/// The entropy and the weights of a mixture of distributions α, which determine its dual value.
 #[derive(Debug, Clone)]
 pub struct DualMixture {
     /// Σ p_i H(α_i), rounded down.
@@ -23,7 +23,7 @@ pub struct DualMixture {
 }
 
 impl DualMixture {
-    /// D of the same distributions at λ/`factor`, rounded down.
+    /// The dual value D of the same distributions at λ/`factor`, rounded down.
     pub fn value_at(&self, lambda: f64, factor: f64) -> f64 {
         let norm = norm_above(&self.weights) + self.error;
         let value =
@@ -38,8 +38,8 @@ impl DualMixture {
         self.error = (self.error + rounding) * factor * (1.0 + gamma(8));
     }
 
-    /// Moves towards another point if that raises the bound: entropy is concave, so the entropy of a
-    /// mixture of distributions is at least the mixture of their entropies.
+    /// Moves towards another point if that raises the bound. Entropy is concave, so the entropy of a mixture of
+    /// distributions is at least the mixture of their entropies.
     pub fn improve(&mut self, other: &Self, lambda: f64, penalty: ElasticNet) {
         let exact = [self.best_step(other, lambda)];
         let steps: &[f64] = if penalty.has_l1() { &STEPS } else { &exact };
@@ -62,7 +62,7 @@ impl DualMixture {
         let (own, cross) = (dot(&self.weights, &self.weights), dot(&self.weights, &other.weights));
         let length = own - 2.0 * cross + dot(&other.weights, &other.weights);
         let slope = other.linear - self.linear + lambda * (own - cross);
-        // If rounding cancels the difference, takes the better one of the two points.
+        // If the difference of the points vanishes in rounding, chooses the better point.
         let step = if length > 0.0 { slope / (lambda * length) } else { f64::from(slope > 0.0) };
         if step.is_nan() { 0.0 } else { step.clamp(0.0, 1.0) }
     }
@@ -81,9 +81,9 @@ impl DualMixture {
         mixed
     }
 
-    /// A lower bound on the optimum: the dual value of s α + (1 − s) times the right labels, whose
-    /// entropy is at least s times that of α and whose weights are s w(α), for the best s in [0, 1].
-    /// Without an L1 norm, that of α.
+    /// A lower bound on the optimum. With an L1 norm, this is the dual value of s α plus (1 − s) times the right
+    /// labels, for the best s in [0, 1]; the entropy of this mixture is at least s H(α), and its weights are s w(α).
+    /// Without an L1 norm, it is the dual value of α.
     pub fn bound(&self, lambda: f64, penalty: ElasticNet) -> f64 {
         if !penalty.has_l1() {
             return self.value_at(lambda, 1.0);
@@ -105,15 +105,14 @@ impl DualMixture {
         if value < 0.0 { 0.0 } else { value }
     }
 
-    /// The best scale of a dual self. With an L1 penalty alone, the largest one at which
-    /// |λ w(α)| ≤ λ in all entries.
+    /// The best scale s. With only an L1 penalty, this is the largest scale at which |λ s w(α)| ≤ λ in all entries.
     fn scale(&self, lambda: f64, l1_ratio: f64) -> f64 {
         let larger = |most: f64, w: &f64| if w.abs() <= most { most } else { w.abs() };
         if l1_ratio == 1.0 {
             let largest = self.weights.iter().fold(0.0, larger) + self.error;
             return (1.0 - gamma(8)) / largest.max(1.0);
         }
-        // The derivative of the value falls, and is concave: Newton's method from 1 does not overshoot.
+        // The derivative of the value is decreasing and concave, so Newton's method from 1 does not overshoot.
         let mut scale = 1.0;
         for _ in 0..MAX_STEPS {
             let (mut slope, mut bend) = (0.0, 0.0);
@@ -145,7 +144,7 @@ mod tests {
 
     #[test]
     fn bounds_are_those_of_the_best_scale() {
-        // With an L1 penalty alone, the largest entry must be at most 1.
+        // With only an L1 penalty, no scaled entry may be larger than 1.
         let l1 = ElasticNet::new(1.0).unwrap();
         assert!((point(3.0, &[0.5, -4.0]).bound(0.1, l1) - 0.75).abs() < 1e-12);
         assert!((point(3.0, &[0.5, -0.9]).bound(0.1, l1) - 3.0).abs() < 1e-12);

@@ -1,4 +1,4 @@
-//! The order of the weights of features and labels in a pass over all sequences.
+//! The memory layout of the weights of features and labels in a pass over all sequences.
 
 use pulp::{Simd, WithSimd};
 
@@ -10,14 +10,14 @@ use crate::structured::model::{Chain, SeenPairs};
 /// Rows are padded with zeros to a multiple of this.
 const LANES: usize = 8;
 
-/// The seen pairs of a chain in another order: first rows of all labels for frequent features, then
-/// the pairs of the other features.
+/// Reorders the weights of a chain's seen pairs: first dense rows over all labels for frequent
+/// features, then the pairs of the other features.
 #[derive(Debug)]
 pub struct WeightLayout<'a> {
     chain: &'a Chain,
     pairs: &'a SeenPairs,
     places: Vec<Place>,
-    /// Length of a row in values: whole vectors.
+    /// Length of a row, padded to whole vectors.
     width: usize,
     /// Number of values in rows.
     n_dense: usize,
@@ -52,7 +52,7 @@ impl<'a> WeightLayout<'a> {
         self.n_dense + self.labels.len()
     }
 
-    /// The labels at a position outside the rows.
+    /// The labels of a feature's pairs, for a feature without a row.
     #[inline(always)]
     fn labels_of(&self, place: Place) -> &[u16] {
         &self.labels[place.start() - self.n_dense..][..place.len()]
@@ -90,7 +90,7 @@ impl<'a> WeightLayout<'a> {
         }
     }
 
-    /// Writes the scores of an example's rows.
+    /// Writes the scores of an example's rows, given weights in this order.
     pub fn scores(&self, example: usize, laid: &[f64], scores: &mut [f64]) {
         arch().dispatch(LayoutScores { layout: self, example, laid, scores });
     }

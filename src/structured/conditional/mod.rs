@@ -1,10 +1,9 @@
 //! The logistic loss of conditional random fields (Lafferty, McCallum and Pereira 2001), with a duality gap.
 //!
-//! The dual of P(w) = λ/2 ‖w‖² + Σ p_i Φ_i(w), Φ_i(w) = ln Σ_y exp ⟨w, φ(x_i, y) − φ(x_i, y_i)⟩,
-//! has a distribution over labels for each sequence, D = Σ p_i H(α_i) − λ/2 ‖w(α)‖² (Collins et al.
-//! 2008; Le Priol, Piché and Lacoste-Julien 2018). At the model's own distributions, which every
-//! gradient computes anyway, P − D = λ/2 ‖w − w(α)‖² = ‖∇P(w)‖² / (2 λ), so each pass has a
-//! certificate (`docs/mathematics/sequences.md`).
+//! The dual of P(w) = λ/2 ‖w‖² + Σ p_i Φ_i(w), Φ_i(w) = ln Σ_y exp ⟨w, φ(x_i, y) − φ(x_i, y_i)⟩, has a distribution
+//! over labels for each sequence, D = Σ p_i H(α_i) − λ/2 ‖w(α)‖² (Collins et al. 2008; Le Priol, Piché and
+//! Lacoste-Julien 2018). At the distributions of the model itself, which every gradient computes anyway, P − D = λ/2 ‖w
+//! − w(α)‖² = ‖∇P(w)‖² / (2 λ). So each pass yields a certificate (`docs/mathematics/sequences.md`).
 
 mod dual_point;
 mod layout;
@@ -39,7 +38,7 @@ const MAX_GROUPS: usize = 16;
 /// Minimum number of sequences per group.
 const MIN_GROUP: usize = 1024;
 
-/// Maximum number of weights in the sums of all groups together; two groups are always allowed.
+/// Maximum number of values in the sums of all groups together; two groups are always allowed.
 const SUM_SIZE: usize = 1 << 24;
 
 /// A training problem: labelled sequences.
@@ -60,11 +59,11 @@ struct Evaluation {
     primal: f64,
     dual: DualMixture,
     gradient: Vec<f64>,
-    /// The diagonal of the Hessian without the covariances of different parts, plus λ.
+    /// The diagonal of the Hessian, ignoring the covariances between different parts, plus λ.
     diagonal: Option<Vec<f64>>,
 }
 
-/// Sums over a group of sequences, with their buffers.
+/// Sums over a group of sequences, and buffers.
 #[derive(Default)]
 struct Group {
     loss: Sum,
@@ -75,10 +74,10 @@ struct Group {
     scratch: FieldBuffers,
 }
 
-/// A loss above this is that of labels with a forbidden transition.
+/// A loss above this means that the right label has a forbidden transition.
 const IMPOSSIBLE: f64 = -0.1 * FORBIDDEN;
 
-/// The groups that are computed at a time, one for each thread.
+/// The groups that are processed at the same time, one for each thread.
 type Groups = Vec<Group>;
 
 /// Buffers for one sequence at a time.
@@ -115,7 +114,7 @@ impl<'a> Field<'a> {
         self.shares.n_blocks().div_ceil(self.stride)
     }
 
-    /// Whether some labels are unknown: then the loss is not convex, and there is no certificate.
+    /// Whether some labels are unknown. The loss is then not convex, and there is no certificate.
     fn is_partial(&self) -> bool {
         self.chain.has_unknown()
     }
@@ -164,7 +163,7 @@ impl<'a> Field<'a> {
                 self.sum(range, &at, curved, group, interrupt);
             });
             interrupt.check()?;
-            // Added in order, for any number of threads.
+            // Groups are added in order, so the result does not depend on the number of threads.
             for group in &slots[..now] {
                 loss.join(&group.loss);
                 totals.join(&group.totals);
@@ -186,7 +185,7 @@ impl<'a> Field<'a> {
         Ok(Evaluation { primal, dual, gradient, diagonal })
     }
 
-    /// Number of weights in the order of a pass.
+    /// Number of weights in the layout of a pass.
     fn n_laid(&self) -> usize {
         let n_weights = self.chain.n_weights();
         let emissions =
@@ -194,7 +193,7 @@ impl<'a> Field<'a> {
         self.layout.as_deref().map_or(n_weights, emissions)
     }
 
-    /// The weights of features and labels in the order of a pass, if it differs.
+    /// The weights of features and labels in the layout of a pass, if it differs from the chain's; else empty.
     fn laid(&self, weights: &[f64]) -> Vec<f64> {
         self.layout.as_deref().map_or_else(Vec::new, |layout| layout.expand(weights))
     }
@@ -284,7 +283,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// A model at which a pass is computed.
+/// The weights at which a pass is computed.
 struct Point<'a> {
     weights: &'a [f64],
     /// See [`Field::laid`].
@@ -294,8 +293,8 @@ struct Point<'a> {
 }
 
 impl FieldBuffers {
-    /// Φ_i at the scores, to which it adds costs, rounded outwards, for weights of at most this norm,
-    /// and the size of its numbers; stores its marginals.
+    /// Adds the costs to the scores; returns Φ_i with rounding bounds, for weights of norm at most `norm`, and the size
+    /// of the numbers in its sum. Stores the marginals.
     fn look(&mut self, chain: &Chain, example: usize, norm: f64) -> (Bounded, Reach) {
         self.marginals.resize(self.scores.len(), 0.0);
         chain.log_costs(example, &mut self.costs);
@@ -309,8 +308,7 @@ impl FieldBuffers {
         (Bounded::new(log_sum - self.right(chain, example), error), reach)
     }
 
-    /// The score of the right labels, or the logarithm of the sum over all labels that agree with
-    /// those that are known.
+    /// The score of the right labels, or the logarithm of the sum over all labels that agree with the known ones.
     fn right(&mut self, chain: &Chain, example: usize) -> f64 {
         self.expected.clear();
         if chain.is_known(example) {
@@ -324,7 +322,7 @@ impl FieldBuffers {
         chain_marginals(scores, &mut self.work, &mut self.expected)
     }
 
-    /// Subtracts the right labels, or their expectation, from the marginals.
+    /// Subtracts the parts of the right label, or their expectation, from the marginals.
     fn subtract_truth(&mut self) {
         if self.expected.is_empty() {
             self.truth.iter().for_each(|(part, one)| self.marginals[*part as usize] -= one);
@@ -336,7 +334,7 @@ impl FieldBuffers {
 
     /// The contribution of the scores' distribution to the dual value.
     fn terms(&self, chain: &Chain, example: usize, (loss, reach): (Bounded, Reach)) -> BlockTerms {
-        // H = Φ − ⟨θ, μ − μ(y)⟩, for the computed θ with costs; the expected cost is added.
+        // H = Φ − ⟨θ, μ − μ(y)⟩, where the computed θ includes the costs; the expected cost is added.
         let linear = vectors::dot(&self.scores, &self.marginals);
         let entropy = loss.value() + dot(&self.scores, &self.truth) - linear;
         let costs =
@@ -357,19 +355,19 @@ impl FieldBuffers {
     }
 }
 
-/// Whether a wrong label with this logarithm of its cost counts at all.
+/// Whether a cost with this logarithm is above 0.
 fn is_finite_cost(cost: f64) -> bool {
     cost > 1e-3 * FORBIDDEN
 }
 
-/// The largest logarithm of a cost that is not 0.
+/// The largest logarithm of the costs that are not 0.
 fn largest(costs: &[f64]) -> f64 {
     let costs = costs.iter().filter(|cost| is_finite_cost(**cost));
     costs.fold(0.0, |largest, cost| largest.max(cost.abs()))
 }
 
-/// target += scale Aᵀδ for only the transitions and the first and last labels, whose weights are at
-/// the start of `target`; uses the squares of the features if `squared`.
+/// target += scale Aᵀδ, only for the transitions and the first and last labels, whose weights are at the start of
+/// `target`; uses the squares of the features if `squared`.
 fn add_transitions(
     chain: &Chain,
     example: usize,

@@ -1,10 +1,11 @@
-//! The penalty of a fit, and the steps that it allows.
+//! The penalty of a fit, and the restrictions on steps that an L1 norm requires.
 
 use crate::dual::objective;
 use crate::dual::rounding::{Bounded, gamma};
 use crate::error::{Error, Result};
 
-/// Number of values that are summed one by one; sums of pieces have small rounding errors.
+/// Number of values that are summed one by one; the sums of such pieces are then added, which keeps rounding errors
+/// small.
 const PIECE: usize = 1024;
 
 /// λ (ρ ‖w‖₁ + (1 − ρ)/2 ‖w‖²) for a share ρ of the L1 norm: 0 for an L2 penalty, 1 for an L1 penalty.
@@ -14,7 +15,7 @@ pub struct ElasticNet {
 }
 
 impl ElasticNet {
-    /// The penalty with this ρ.
+    /// Creates the penalty for a given ρ.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `l1_ratio` unless it is from 0 to 1.
@@ -25,7 +26,7 @@ impl ElasticNet {
         Err(Error::argument("l1_ratio", format!("must be from 0 to 1, got {l1_ratio}")))
     }
 
-    /// Whether the L1 norm has a share.
+    /// Whether ρ > 0, so that the penalty has an L1 norm.
     pub fn has_l1(self) -> bool {
         self.l1_ratio > 0.0
     }
@@ -46,12 +47,12 @@ impl ElasticNet {
         let norm = Bounded::new(sum, gamma(depth) * sum);
         let exact = Bounded::exact;
         let share = exact(lambda) * exact(self.l1_ratio) * norm;
-        // The rounding of 1 − ρ and of its product with λ.
+        // The factor covers the rounding of 1 − ρ and of its product with λ.
         objective(self.ridge(lambda) * (1.0 + gamma(4)), weights, loss + share)
     }
 
-    /// The slopes of the objective along its steepest descent (Andrew and Gao 2007), given the
-    /// gradient of its smooth part: at a weight of 0 that of the side on which it decreases, or 0.
+    /// The pseudo-gradient of the objective (Andrew and Gao 2007), given the gradient of its smooth part. For a weight
+    /// of 0, it is the one-sided derivative in the direction in which the objective decreases, or 0 if there is none.
     pub fn slopes(self, lambda: f64, weights: &[f64], gradient: &[f64]) -> Vec<f64> {
         let l1 = lambda * self.l1_ratio;
         let slope = |(weight, slope): (&f64, &f64)| {
@@ -74,8 +75,8 @@ impl ElasticNet {
         }
     }
 
-    /// Sets weights after a step to 0 where their sign is not that of the weight before, or of the
-    /// descent from 0.
+    /// Sets weights to 0 if the step changed their sign. A weight that was 0 must have the sign of its descent
+    /// direction.
     pub fn stay_in_orthant(self, weights: &mut [f64], before: &[f64], slopes: &[f64]) {
         if self.has_l1() {
             for ((weight, before), slope) in weights.iter_mut().zip(before).zip(slopes) {

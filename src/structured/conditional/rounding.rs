@@ -8,14 +8,14 @@ use crate::structured::model::{ChainScores, FORBIDDEN};
 pub struct Reach {
     len: usize,
     n_states: usize,
-    /// An upper bound on the largest score that is not forbidden.
+    /// An upper bound on the absolute values of scores that are not forbidden.
     pub largest: f64,
     /// An upper bound on the logarithms of all partial sums.
     logs: f64,
 }
 
 impl Reach {
-    /// The size for these scores.
+    /// Computes the sizes for these scores.
     pub fn of(scores: ChainScores<'_>) -> Self {
         let largest = largest(scores.nodes).max(largest(scores.edges));
         let (len, n_states) = (scores.len(), scores.n_states);
@@ -23,9 +23,9 @@ impl Reach {
         Self { len, n_states, largest, logs }
     }
 
-    /// A bound on the relative error of each marginal: a sum of products of positive numbers, two
-    /// per position. The factors are exponentials with an error of 1e-14 plus the rounding error of
-    /// their arguments.
+    /// A bound on the relative error of each marginal. A marginal is a sum of products of positive
+    /// numbers, two per position. The factors are exponentials with an error of 1e-14 plus the
+    /// rounding error of their arguments.
     pub fn relative_error(&self) -> f64 {
         let step = 8e-14 + gamma(2 * self.n_states + 32) + gamma(8) * self.logs;
         4.0 * self.len as f64 * step
@@ -37,7 +37,8 @@ impl Reach {
     }
 }
 
-/// The largest score, computed in eight lanes on every processor.
+/// The largest absolute value of the scores that are not forbidden, computed in eight lanes on
+/// every processor.
 fn largest(scores: &[f64]) -> f64 {
     let mut most = [0.0_f64; 8];
     for scores in scores.chunks(8) {

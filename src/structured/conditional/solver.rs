@@ -1,5 +1,5 @@
-//! L-BFGS (Liu and Nocedal 1989) with the diagonal of the Hessian as the initial approximation: the
-//! curvature of weights of frequent features is thousands of times that of rare ones.
+//! L-BFGS (Liu and Nocedal 1989) with the diagonal of the Hessian as the initial approximation, because the curvature
+//! for frequent features is thousands of times that for rare ones.
 
 use std::ops::ControlFlow;
 
@@ -15,13 +15,13 @@ use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
 use crate::solver::{Memory, PathSettings, PathSolver, Piece, Target, path, shorter_step};
 use crate::structured::model::{Chain, Model};
 
-/// Maximum number of pairs of steps and gradient changes.
+/// Maximum number of pairs of a step and its change of the gradient that are kept.
 const MAX_PAIRS: usize = 12;
 
-/// Maximum number of values in all steps together; three steps are always allowed.
+/// Maximum number of values in all kept steps together; three steps are always allowed.
 const MEMORY_SIZE: usize = 1 << 24;
 
-/// Samples for the first steps: every k-th sequence, and the number of steps.
+/// Samples for the first steps: (k, number of steps), where a sample has every k-th sequence.
 const SAMPLES: [(usize, usize); 3] = [(16, 30), (5, 20), (2, 12)];
 
 /// Minimum number of sequences in a sample.
@@ -37,12 +37,12 @@ pub struct ConditionalFit {
     pub weights: Vec<f64>,
 }
 
-/// Minimises a penalty plus Σ p_i Φ_i(w), the logistic loss of labelled sequences, from `start` or 0.
-/// Without a certificate if labels are unknown.
+/// Minimises a penalty plus Σ p_i Φ_i(w), the logistic loss of labelled sequences, starting at `start` or 0. There is
+/// no certificate if some labels are unknown.
 ///
 /// # Errors
-/// Errors of [`run`]; [`Error::InvalidArgument`] for sequences without labels and a start of
-/// another length; [`Error::Memory`].
+/// Errors of [`run`]; [`Error::InvalidArgument`] for sequences without labels and for a start with a wrong length;
+/// [`Error::Memory`].
 pub fn fit_conditional(
     (chain, shares): (&Chain, Shares),
     penalty: ElasticNet,
@@ -67,7 +67,7 @@ pub fn fit_conditional(
     Ok(ConditionalFit { trace, null_objective, weights })
 }
 
-/// The objective of some weights, rounded up.
+/// The objective at some weights, rounded up.
 ///
 /// # Errors
 /// As for [`fit_conditional`].
@@ -84,7 +84,7 @@ pub fn conditional_objective(
     Ok(field.evaluate(weights, false, &mut Groups::default(), interrupt)?.primal)
 }
 
-/// Covers the λ from that of the shares down to `until` with certified models.
+/// Computes certified models for all λ, from the λ of `shares` down to `until`.
 ///
 /// # Errors
 /// Errors of [`path`] and of [`fit_conditional`].
@@ -107,7 +107,7 @@ pub fn conditional_path(
     path(&mut solver, PathSettings { from, until, stopping }, interrupt, observe)
 }
 
-/// The problem, after a check that its solution fits into memory.
+/// Creates the problem, after checking that solving it fits into memory.
 fn field(chain: &Chain, shares: Shares, penalty: ElasticNet) -> Result<Field<'_>> {
     let n_weights = chain.n_weights();
     let what = || format!("d = {n_weights} weights");
@@ -125,7 +125,7 @@ struct Lbfgs<'a> {
     field: Field<'a>,
     weights: Vec<f64>,
     memory: Memory,
-    /// At the current weights; its diagonal may belong to earlier ones.
+    /// The evaluation at the current weights; its diagonal may belong to earlier weights.
     now: Evaluation,
     /// The best mixture of all dual points so far.
     best: DualMixture,
@@ -143,7 +143,7 @@ impl<'a> Lbfgs<'a> {
         Ok(Self { field, weights, memory, now, best, epochs: 0, groups, is_begun: true })
     }
 
-    /// Makes the first steps on samples: much of the progress, at a part of the cost.
+    /// Makes the first steps on samples, which gives much of the progress at a part of the cost.
     fn begin(&mut self, interrupt: &Interrupt) -> Result<()> {
         let mut weights = self.weights.clone();
         for (stride, n_steps) in SAMPLES {
@@ -181,13 +181,13 @@ impl<'a> Lbfgs<'a> {
         }
     }
 
-    /// The slopes of the objective.
+    /// The pseudo-gradient of the objective.
     fn slopes(&self) -> Vec<f64> {
         let Field { penalty, shares, .. } = &self.field;
         penalty.slopes(shares.lambda(), &self.weights, &self.now.gradient)
     }
 
-    /// The report of an epoch, the last one if `ends`.
+    /// Reports an epoch; `ends` marks the last one.
     fn report(&self, ends: bool) -> Progress {
         match (self.field.is_partial(), ends) {
             (true, false) => Progress::Objective(self.now.primal),
@@ -215,7 +215,7 @@ impl<'a> Lbfgs<'a> {
         direction
     }
 
-    /// A sufficiently better model in the given direction; None if rounding hides the decrease.
+    /// Searches along a direction for a model with sufficient decrease; None if rounding hides the decrease.
     fn search(
         &mut self,
         direction: &[f64],
@@ -273,7 +273,7 @@ impl Solver for Lbfgs<'_> {
                 self.accept(weights, next);
                 break;
             }
-            // Without memory, the direction may still be a descent direction.
+            // The search failed although no steps are remembered, so a restart would not help.
             if self.memory.pairs().is_empty() {
                 return Ok(self.report(true));
             }

@@ -1,5 +1,5 @@
-//! Marginals of a chain by the forward-backward recursions, in probabilities that are scaled at
-//! each position.
+//! Marginals of a chain by the forward-backward recursions, with probabilities rescaled at each
+//! position.
 
 use pulp::{Simd, WithSimd};
 
@@ -8,25 +8,26 @@ use crate::interrupt::Interrupt;
 use crate::linalg::{arch, exp_minus};
 use crate::structured::model::{ChainScores, Work};
 
-/// Marginals below this share of their row's sum are lost in rounding.
+/// Marginals below this share of their row's sum are negligible compared with rounding errors.
 const NEGLIGIBLE: f64 = 1e-20;
 
-/// Scale below which digits may have been lost to underflow.
+/// Scale below which underflow may have lost digits.
 const SMALLEST: f64 = 1e-200;
 
-/// Rows of labels are padded with zeros to a multiple of this: whole vectors on every machine.
+/// Rows of labels are padded with zeros to a multiple of this, so that they consist of whole
+/// vectors on every machine.
 const LANES: usize = 8;
 
-/// Vectors that are summed in registers at a time.
+/// Number of vectors that are summed in registers at a time.
 const VECTORS: usize = 4;
 
 /// Writes the marginals of p(y) ∝ exp(score of y), nodes then transitions in the order of the
 /// scores, and returns ln Σ_y exp(score of y) (Rabiner 1989, with scaling).
 ///
-/// Needs only one exponential for each node and each table of transitions. If probabilities
+/// Computes only one exponential per node and per entry of a table of transitions. If probabilities
 /// underflow, the computation is repeated [in logarithms](log_marginals). If all positions share
-/// their transitions, their counts are Σ_t forward_t ahead_{t+1}ᵀ times the table, entry by entry.
-/// After an interrupt the results are meaningless.
+/// their transitions, the expected counts of the transitions are Σ_t forward_t ahead_{t+1}ᵀ times
+/// the table, entry by entry. After an interrupt the results are meaningless.
 pub fn chain_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut [f64]) -> f64 {
     let (n_states, len) = (scores.n_states, scores.len());
     if len == 0 {
@@ -52,17 +53,17 @@ pub fn chain_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut
     }
 }
 
-/// Work space in rows of labels, padded with zeros.
+/// Buffers with rows over the labels, padded with zeros.
 struct Padded<'a> {
-    /// exp(node − the largest of its position).
+    /// exp(node − the largest node of its position).
     factors: &'a mut [f64],
     forward: &'a mut [f64],
-    /// exp(edge − the largest of its table).
+    /// exp(edge − the largest edge of its table).
     edges: &'a mut [f64],
     transposed: &'a mut [f64],
     /// Σ_t forward_t ahead_{t+1}ᵀ, scaled.
     sums: &'a mut [f64],
-    /// Factors times backward sums of the next position, scaled as the forward sums.
+    /// Factors times backward sums of the next position, scaled like the forward sums.
     ahead: &'a mut [f64],
     back: &'a mut [f64],
 }
@@ -93,7 +94,8 @@ impl Passes<'_> {
         if self.scores.stride > 0 { self.scores.n_states * self.width } else { 0 }
     }
 
-    /// Computes factors and edges; returns the logarithm that was divided out of all paths.
+    /// Computes factors and edges; returns the logarithm of the scale that was divided out of all
+    /// paths.
     #[inline(always)]
     fn exponentials<S: Simd>(&mut self, simd: S) -> f64 {
         let (scores, n_states, width) = (self.scores, self.scores.n_states, self.width);
@@ -137,7 +139,7 @@ impl Passes<'_> {
                 multiply(simd, forward, factors, 1.0);
             }
             let scale = total(simd, forward);
-            // Written so that NaN also ends here.
+            // The condition is negated so that NaN also returns None.
             if !(scale > SMALLEST && scale < 1.0 / SMALLEST) {
                 return None;
             }
@@ -147,8 +149,8 @@ impl Passes<'_> {
         Some(scales.log())
     }
 
-    /// Whether no digits were lost. NaN sums, and sums that lose digits in the backward pass, show
-    /// in the marginals.
+    /// Runs the backward pass; returns whether no digits were lost. NaN sums, and sums that lose
+    /// digits in this pass, are detected from the marginals.
     #[inline(always)]
     fn backward<S: Simd>(&mut self, simd: S) -> bool {
         let (n_states, width, stride) = (self.scores.n_states, self.width, self.stride());
@@ -196,7 +198,8 @@ impl Passes<'_> {
     }
 }
 
-/// The logarithm of a product, computed as rarely as the range of its factors allows.
+/// The logarithm of a product. Factors are multiplied as long as their range allows, so that few
+/// logarithms are computed.
 struct LogProduct {
     log: f64,
     rest: f64,
@@ -212,7 +215,7 @@ impl LogProduct {
     #[inline(always)]
     fn multiply(&mut self, factor: f64) {
         self.rest *= factor;
-        // Inside this range, another factor cannot overflow or underflow.
+        // Inside this range, a further factor cannot cause overflow or underflow.
         if !(1e-100..1e100).contains(&self.rest) {
             self.log += self.rest.ln();
             self.rest = 1.0;
@@ -271,7 +274,7 @@ fn fill(row: &mut [f64], logs: &[f64]) {
     row[logs.len()..].fill(f64::NEG_INFINITY);
 }
 
-/// Replaces logarithms by exp(log − the largest of them), which is returned.
+/// Replaces logarithms by exp(log − largest logarithm); returns the largest logarithm.
 #[inline(always)]
 fn powers<S: Simd>(simd: S, values: &mut [f64]) -> f64 {
     let mut most = simd.splat_f64s(f64::NEG_INFINITY);
@@ -303,7 +306,8 @@ fn product<S: Simd>(simd: S, x: &[f64], rows: &[f64], out: &mut [f64]) {
     }
 }
 
-/// Folds N vectors of columns, with separate sums for even and odd rows, which halves the latency.
+/// Computes N vectors of [`product`]'s columns, with separate sums for even and odd rows, which
+/// halves the latency.
 #[inline(always)]
 fn columns<S: Simd, const N: usize>(
     simd: S,

@@ -1,4 +1,5 @@
-//! Marginals of label sets: by messages if the graph is a forest, else from the values of all sets.
+//! Marginals of label sets: by message passing if the graph is a forest, otherwise by enumerating
+//! all sets.
 
 use super::sum_product::softmax;
 use super::{Marginals, Projection};
@@ -11,8 +12,8 @@ impl Marginals for Multilabel {
         Projection::Entropic
     }
 
-    /// The entropy is that of the distribution p(y) ∝ exp ⟨potentials, μ(y)⟩, whose expectation of
-    /// μ is exact up to rounding.
+    /// Returns the expectation of μ(y) under p(y) ∝ exp ⟨potentials, μ(y)⟩, whose entropy is H; the
+    /// result is exact up to rounding.
     fn entropic(
         &self,
         _: usize,

@@ -1,4 +1,4 @@
-//! Projections onto the hull of {μ(y)}, which the dual extragradient method needs.
+//! Projections onto the convex hull of {μ(y)}, which the dual extragradient method needs.
 
 mod forward_backward;
 mod label_sets;
@@ -22,11 +22,11 @@ pub enum Projection {
 }
 
 impl Projection {
-    /// Names of the choices.
+    /// Every choice with its name.
     pub const NAMES: &[(&str, Self)] =
         &[("euclidean", Self::Euclidean), ("entropic", Self::Entropic)];
 
-    /// The projection of that name.
+    /// Returns the projection with this name.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an unknown name.
@@ -35,8 +35,9 @@ impl Projection {
     }
 }
 
-/// A model with smooth maxima or projections over the hull of its labels' parts. Both have a
-/// requested accuracy, and results are feasible up to rounding for any accuracy reached.
+/// A model that can compute entropic or Euclidean projections onto the convex hull of the μ(y).
+/// Both have a requested accuracy; results are feasible up to rounding, whatever accuracy is
+/// reached.
 pub trait Marginals: Model {
     /// Whether the hull contains the parts of the right label.
     fn holds_truth(&self, example: usize) -> bool {
@@ -50,8 +51,8 @@ pub trait Marginals: Model {
     }
 
     /// argmax over μ in the hull of ⟨potentials, μ⟩ + H(μ), the Bregman step of the entropy H.
-    /// Returns a bound on the distance to the maximum: at most `tolerance`, unless that is not
-    /// reachable.
+    /// Returns a bound on the distance to the maximum, which is at most `tolerance` unless that is
+    /// not reachable.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `projection` if the model has no such step.
@@ -68,8 +69,8 @@ pub trait Marginals: Model {
     }
 
     /// argmin over μ in the hull of ½‖μ − point‖². Returns a bound on the distance to the minimum,
-    /// and so on half the squared distance from the minimiser: at most `tolerance`, unless that is
-    /// not reachable.
+    /// which also bounds half the squared distance from the minimiser. The bound is at most
+    /// `tolerance` unless that is not reachable.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `projection` if the model has no such projection.

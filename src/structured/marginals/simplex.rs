@@ -1,4 +1,4 @@
-//! Projections onto the simplex: the marginals of one class among several.
+//! Projections onto the simplex, which contains the marginals of a multi-class label.
 
 use super::Marginals;
 use super::sum_product::softmax;
@@ -7,7 +7,7 @@ use crate::polytope::Capped;
 use crate::structured::model::{Multiclass, Work, first_maximum};
 
 impl Marginals for Multiclass {
-    /// The entropy is −Σ μ_k ln μ_k, and the result the softmax of the potentials.
+    /// The entropy is −Σ μ_k ln μ_k, so the result is the softmax of the potentials.
     fn entropic(
         &self,
         _: usize,
@@ -31,7 +31,7 @@ impl Marginals for Multiclass {
         projection: &mut [f64],
     ) -> Result<f64> {
         let simplex = Capped { upper: 1.0, floor: 1.0, cap: 1.0, bias: 0.0 };
-        // Values relative to the largest one, which is close to the multiplier.
+        // Values are taken relative to the largest one, which is close to the multiplier τ.
         let largest = point[first_maximum(point) as usize];
         let shifted = &mut *projection;
         shifted.iter_mut().zip(point).for_each(|(shifted, value)| *shifted = value - largest);

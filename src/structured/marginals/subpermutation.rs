@@ -1,9 +1,10 @@
 //! Projections onto the hull of all matchings, {z >= 0, row sums <= 1, column sums <= 1}.
 //!
-//! Either projection is z_ab = value(point_ab − r_a − c_b) with prices r, c >= 0 that are 0 for
-//! rows and columns with sums below 1. The prices minimise the convex dual Σ energy(z_ab) + Σ r_a +
-//! Σ c_b: by exact steps in all rows, then in all columns (Sinkhorn's scaling, if value = exp), and
-//! by Newton steps, without which nearly tied pairs would take very many rounds.
+//! Both projections have the form z_ab = value(point_ab − r_a − c_b) with prices r, c >= 0, which
+//! are 0 for rows and columns with sums below 1. The prices minimise the convex dual function Σ
+//! energy(z_ab) + Σ r_a + Σ c_b. Each round makes exact steps in all rows and then in all columns
+//! (Sinkhorn's scaling, if value = exp), and a Newton step, without which nearly tied pairs would
+//! need very many rounds.
 
 use std::marker::PhantomData;
 
@@ -18,19 +19,19 @@ use crate::polytope::Capped;
 use crate::structured::model::assignment::{buffers, solve};
 use crate::structured::model::{Matching, Model, Work};
 
-/// Rounds after which a projection accepts less than the requested accuracy.
+/// Number of rounds after which a projection accepts less than the requested accuracy.
 const MAX_ROUNDS: usize = 100;
 
 /// Relative changes of the prices below which they are accurate to rounding.
 const STALLED: f64 = 4.0 * f64::EPSILON;
 
-/// The kind of projection: z as a function of x = point − prices.
+/// A kind of projection, given by z as a function of x = point − prices.
 trait Law {
     /// z, which increases with x.
     fn value(x: f64) -> f64;
     /// The integral of z over x, as a function of z.
     fn energy(z: f64) -> f64;
-    /// The derivative of z in x, as a function of z.
+    /// The derivative of z with respect to x, as a function of z.
     fn slope(z: f64) -> f64;
     /// The loss from scaling a row of z by `factor`: the divergence of factor · z from z.
     fn lost(factor: f64, sum: f64, squares: f64) -> f64;
@@ -38,13 +39,13 @@ trait Law {
     fn price(x: &mut [f64], guess: f64) -> f64;
 }
 
-/// The nearest point in relative entropy to exp(point).
+/// The projection to the nearest point to exp(point) in relative entropy.
 struct Entropic;
 
 impl Law for Entropic {
     #[inline(always)]
     fn value(x: f64) -> f64 {
-        // The limit avoids overflow; no step goes beyond it.
+        // The limit avoids overflow; steps stay below it.
         exp_minus(-x.min(300.0))
     }
     #[inline(always)]
@@ -67,7 +68,7 @@ impl Law for Entropic {
     }
 }
 
-/// The nearest point in the Euclidean norm.
+/// The projection to the nearest point in the Euclidean norm.
 struct Euclidean;
 
 impl Law for Euclidean {
@@ -101,9 +102,9 @@ impl Marginals for Matching {
     }
 
     /// The entropy is Σ (z_ab − z_ab ln z_ab), and the result is the point of the hull nearest to
-    /// the matrix exp(potentials) in relative entropy. Potentials that spread over hundreds can
-    /// leave a larger gap than requested: the result is then close to a vertex of the hull, at high
-    /// prices.
+    /// the matrix exp(potentials) in relative entropy. If potentials differ by hundreds, the gap
+    /// can stay larger than requested; the result is then close to a vertex of the hull, and prices
+    /// are high.
     fn entropic(
         &self,
         example: usize,
@@ -177,8 +178,9 @@ fn project<L: Law>(
     arch().dispatch(descent)
 }
 
-/// The prices of the linear problem, which approximate those of a problem on a large scale: the
-/// mean of the two extreme solutions, with the rows' prices as high and as low as possible.
+/// Starting prices from the linear assignment problem, which approximate the solution if potentials
+/// are large. They are the mean of the two extreme solutions, whose row prices are as high or as
+/// low as possible.
 fn start_prices(
     matrix: &[f64],
     transposed: &[f64],
@@ -199,7 +201,7 @@ fn start_prices(
     add(transposed, column_prices, row_prices);
 }
 
-/// Prices, sums and steps, first of the rows, then of the columns.
+/// The state of a projection. Prices, sums and steps are stored for the rows, then for the columns.
 struct Descent<'a, L> {
     law: PhantomData<L>,
     point: &'a [f64],
@@ -263,7 +265,7 @@ impl<L: Law> Descent<'_, L> {
         }
     }
 
-    /// Writes z and its sums at the prices; returns the dual value.
+    /// Writes z and its row and column sums at the current prices; returns the dual value.
     #[inline(always)]
     fn fill(&mut self) -> f64 {
         let (row_sums, column_sums) = self.sums.split_at_mut(self.n_rows);
@@ -283,8 +285,8 @@ impl<L: Law> Descent<'_, L> {
         dual
     }
 
-    /// The duality gap of z after rows with sums above 1 are scaled to sum to 1, given that z comes
-    /// from a column step. The gap is the loss from scaling plus Σ price · slack, both at least 0.
+    /// The duality gap of z, directly after a column step, if rows with sums above 1 are scaled
+    /// down to 1. The gap is the loss from scaling plus Σ price · slack; both are at least 0.
     #[inline(always)]
     fn gap(&mut self) -> f64 {
         let (rows, columns) = self.prices.split_at(self.n_rows);
@@ -319,7 +321,7 @@ impl<L: Law> Descent<'_, L> {
     #[inline(always)]
     fn newton(&mut self, dual: f64) {
         self.solve_newton();
-        // The dual is accurate to rounding.
+        // Allows for rounding errors in the dual value.
         let bound = dual + 8.0 * f64::EPSILON * dual.abs();
         let raised = &mut *self.x;
         raised.copy_from_slice(self.prices);
@@ -337,8 +339,8 @@ impl<L: Law> Descent<'_, L> {
         self.prices.copy_from_slice(self.x);
     }
 
-    /// Solves H step = sums − 1 with the Hessian H = [diag(Z1), Z; Zᵀ, diag(Zᵀ1)] of the slopes Z,
-    /// by the Schur complement of its rows; prices fixed at 0 do not change.
+    /// Solves H step = sums − 1 with the Hessian H = [diag(Z1), Z; Zᵀ, diag(Zᵀ1)], where Z has the
+    /// slopes, by the Schur complement of the block of the rows; prices fixed at 0 do not change.
     #[inline(always)]
     fn solve_newton(&mut self) {
         let n = self.n_columns;
@@ -391,7 +393,7 @@ impl<L: Law> Descent<'_, L> {
     }
 }
 
-/// Replaces a row and a column by those of the unit matrix.
+/// Replaces a row and a column by those of the identity matrix.
 fn hold(matrix: &mut [f64], index: usize, n: usize) {
     matrix[index * n..(index + 1) * n].fill(0.0);
     matrix[index..].iter_mut().step_by(n).for_each(|entry| *entry = 0.0);

@@ -9,7 +9,7 @@ use crate::linalg::fold::{Max, fold};
 use crate::linalg::{arch, exp_minus};
 use crate::structured::model::{Chain, ChainScores, Work};
 
-/// Marginals below this share of their row's sum are lost in rounding.
+/// Marginals below this share of their row's sum are negligible compared with rounding errors.
 const NEGLIGIBLE: f64 = 1e-20;
 
 impl Marginals for Chain {
@@ -17,8 +17,8 @@ impl Marginals for Chain {
         Projection::Entropic
     }
 
-    /// The entropy is that of the distribution p(y) ∝ exp ⟨potentials, μ(y)⟩, whose expectation of
-    /// μ is exact up to rounding.
+    /// Returns the expectation of μ(y) under p(y) ∝ exp ⟨potentials, μ(y)⟩, whose entropy is H; the
+    /// result is exact up to rounding.
     fn entropic(
         &self,
         example: usize,
@@ -33,8 +33,8 @@ impl Marginals for Chain {
 }
 
 /// Writes the marginals of p(y) ∝ exp(score of y), nodes then transitions in the order of the
-/// scores, and returns ln Σ_y exp(score of y). Works in logarithms, for scores of any size. After
-/// an interrupt the results are meaningless.
+/// scores, and returns ln Σ_y exp(score of y). Works in logarithms, so that scores may have any
+/// size. After an interrupt the results are meaningless.
 pub fn log_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut [f64]) -> f64 {
     let (n_states, n_nodes) = (scores.n_states, scores.nodes.len());
     let Work { values, interrupt, .. } = work;
@@ -56,8 +56,8 @@ pub(super) fn transpose(edges: &[f64], transposed: &mut [f64], n_states: usize) 
     }
 }
 
-/// Logarithms of the sums over the preceding positions, including this one, and over the following
-/// ones.
+/// Logarithms of the forward sums, over the positions up to and including this one, and of the
+/// backward sums, over the following positions.
 struct Messages<'a> {
     scores: ChainScores<'a>,
     transposed: &'a mut [f64],

@@ -1,9 +1,9 @@
-//! Matchings of largest total weight, by shortest augmenting paths (Jonker and Volgenant 1987).
+//! Maximum-weight bipartite matching, by shortest augmenting paths (Jonker and Volgenant 1987).
 
 use super::Work;
 use crate::interrupt::Interrupt;
 
-/// Marks a row without a column, or a column without a row.
+/// Marks an unmatched row or column.
 pub(in crate::structured) const NONE: u32 = u32::MAX;
 
 /// Writes to `matched` the column of each row, or `u32::MAX`, in a matching of largest total
@@ -11,8 +11,8 @@ pub(in crate::structured) const NONE: u32 = u32::MAX;
 ///
 /// `weights` has `n_columns` numbers for each row. Rows are added one by one. Each may displace
 /// others along the path of minimum cost to a free column, or to a row that then becomes unmatched.
-/// O(rows² columns) in the worst case, and hardly more than reading the weights if few rows
-/// compete.
+/// Takes O(rows² columns) time in the worst case, and hardly more than reading the weights if few
+/// rows compete for the same columns.
 pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut Vec<u32>) {
     matched.clear();
     if let Some(n_rows) = weights.len().checked_div(n_columns) {
@@ -22,7 +22,7 @@ pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut 
         let Work { values, indices, interrupt } = &mut *work;
         solve(weights, n_columns, (values, indices), interrupt);
         let rows = work.indices.iter().zip(weights.chunks_exact(n_columns));
-        // Rounding can leave pairs without weight.
+        // Because of rounding, a matched pair may not have a positive weight.
         matched.extend(rows.map(|(column, weights)| match weights.get(*column as usize) {
             Some(weight) if *weight > 0.0 => *column,
             _ => NONE,
@@ -31,7 +31,7 @@ pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut 
 }
 
 /// A matching of largest total weight, and the non-negative prices of the columns that prove it
-/// optimal. After an interrupt it covers some of the rows.
+/// optimal. After an interrupt, the matching covers only some of the rows.
 pub(crate) fn assignment_prices(
     weights: &[f64],
     n_columns: usize,
@@ -45,15 +45,15 @@ pub(crate) fn assignment_prices(
     (indices, values[n_rows..][..n_columns].to_vec())
 }
 
-/// The lengths of the buffers that [`solve`] needs.
+/// The lengths of the buffers `values` and `indices` that [`solve`] needs.
 pub(in crate::structured) fn buffers(n_rows: usize, n_columns: usize) -> (usize, usize) {
     (n_rows + 2 * n_columns, n_rows + 4 * n_columns)
 }
 
 /// Writes the columns of the rows to the start of `indices`. The start of `values` gets the
 /// non-negative prices of the rows, then of the columns, that prove the matching optimal: the
-/// prices of every pair sum to at least its weight. After an interrupt, the matching covers some of
-/// the rows.
+/// prices of every pair sum to at least its weight. After an interrupt, the matching covers only
+/// some of the rows.
 pub(in crate::structured) fn solve(
     weights: &[f64],
     n_columns: usize,
@@ -101,9 +101,9 @@ struct AssignmentSearch<'a> {
     /// The column of each row, and the row of each column.
     matched: &'a mut [u32],
     owners: &'a mut [u32],
-    /// The row before each column on its path.
+    /// The row that precedes each column on its path.
     before: &'a mut [u32],
-    /// Columns whose distance is not final, then those whose distance is.
+    /// Columns whose distance is not final, followed by those whose distance is final.
     open: &'a mut [u32],
     closed: &'a mut [u32],
 }
@@ -122,7 +122,7 @@ impl AssignmentSearch<'_> {
         self.distances.fill(f64::INFINITY);
         self.open.iter_mut().zip(0..).for_each(|(open, column)| *open = column);
         let (mut n_open, mut n_closed) = (n_columns, 0);
-        // The cheapest end so far: leaving a row unmatched costs its price.
+        // The cheapest end of a path so far. Leaving a row unmatched costs its price.
         let (mut row, mut reached) = (first, 0.0);
         let (mut loser, mut minimum) = (first, price);
         let free = loop {
@@ -176,7 +176,7 @@ impl AssignmentSearch<'_> {
         }
     }
 
-    /// Gives each column on the path to `column` to the row before it.
+    /// Matches each column on the path to `column` with the row before it.
     fn reassign(&mut self, mut column: u32) {
         while column != NONE {
             let row = self.before[column as usize];

@@ -7,8 +7,7 @@ use crate::error::{Error, Result};
 pub struct Graph {
     n_labels: usize,
     edges: Vec<[u32; 2]>,
-    /// If the graph has no cycle: every label after its parent, with the edge to it unless it is a
-    /// root.
+    /// If the graph has no cycle, every label after its parent, with the edge to the parent unless the label is a root.
     forest: Option<Vec<ForestNode>>,
 }
 
@@ -19,7 +18,7 @@ pub(in crate::structured) struct ForestNode {
     pub parent: Option<Link>,
 }
 
-/// The other end of an edge, and whether it is the edge's first end.
+/// The edge from a label to its parent: the other end, and whether that is the edge's first end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::structured) struct Link {
     pub label: u32,
@@ -63,8 +62,8 @@ impl Graph {
         Self { n_labels, edges, forest }
     }
 
-    /// The tree of the pairs with the largest mutual information in the rows of a 0/1 matrix (Chow and
-    /// Liu 1968): the best tree to describe how the labels occur together.
+    /// The spanning tree with the largest total mutual information between labels in the rows of a 0/1 matrix (Chow and
+    /// Liu 1968). It is the tree that describes best how the labels occur together.
     pub fn chow_liu(labels: &[u8], n_labels: usize) -> Self {
         let pairs = pairs(n_labels);
         let n_rows = labels.len() / n_labels.max(1);

@@ -3,21 +3,22 @@
 use crate::error::Result;
 use crate::names::find;
 
-/// Hamming loss: the number or the share of an example's variables that differ from the truth.
+/// The Hamming loss: the number, or the share, of an example's variables that differ from the
+/// truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hamming {
     /// The number of wrong variables.
     #[default]
     Count,
-    /// The share of wrong variables: the count over the number of variables of the example.
+    /// The number of wrong variables divided by the number of variables of the example.
     Mean,
 }
 
 impl Hamming {
-    /// Every form by its name.
+    /// Every form with its name.
     pub const NAMES: &[(&str, Self)] = &[("hamming", Self::Count), ("mean-hamming", Self::Mean)];
 
-    /// The form called `name`.
+    /// Returns the form called `name`.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) for an unknown name.

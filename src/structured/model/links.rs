@@ -1,6 +1,6 @@
-//! Sets of links of largest weight in which a row and a column may have several links (simple
-//! b-matchings), by shortest augmenting paths as a minimum-cost flow (Edmonds and Karp 1972;
-//! Tomizawa 1971).
+//! Maximum-weight sets of links in which a row and a column may have several links (simple
+//! b-matchings). They are found as a minimum-cost flow, by shortest augmenting paths (Edmonds and
+//! Karp 1972; Tomizawa 1971).
 
 use super::Work;
 use super::assignment::NONE;
@@ -47,7 +47,7 @@ pub(super) fn link(
     }
     label.resize(n_rows, NONE);
     for (part, weight) in weights.iter().enumerate() {
-        // Rounding can link pairs without weight.
+        // Because of rounding, a linked pair may not have a positive weight.
         if search.linked[part] == 0 || *weight <= 0.0 {
             continue;
         }
@@ -67,11 +67,11 @@ struct LinkSearch<'a> {
     n_columns: usize,
     limits: [usize; 2],
     prices: &'a mut [f64],
-    /// Least cost of a path from the entering row to each node.
+    /// Minimum cost of a path from the entering row to each node.
     distances: &'a mut [f64],
-    /// Links of each node.
+    /// Number of links of each node.
     counts: &'a mut [u32],
-    /// The node before each on its path.
+    /// The node that precedes each node on its path.
     before: &'a mut [u32],
     /// Whether a node's distance is not final.
     open: &'a mut [u32],

@@ -1,4 +1,4 @@
-//! The structured model whose label is a matching of rows and columns.
+//! The structured model whose label is a matching between rows and columns.
 
 use super::assignment::{NONE, assign};
 use super::links::link;
@@ -11,19 +11,18 @@ use crate::linalg::{Sparse, TouchedVector};
 /// Partial matchings between the rows and the columns of an example, such as the words of a sentence
 /// and of its translation (Taskar et al. 2006): ⟨w, φ(x, z)⟩ = Σ_ab z_ab ⟨w, F_ab⟩.
 ///
-/// Part a · columns + b is the pair (a, b). A label has the column of each row, or `u32::MAX`, and
-/// then the other pairs as parts if a row may have several links. The loss Σ_ab fn · gt_ab (1 −
-/// z_ab) + fp · (1 − gt_ab) z_ab charges a cost for each missed pair of the truth and each wrong
-/// pair.
+/// Part a · columns + b is the pair (a, b). A label lists the column of each row, or `u32::MAX` for an unmatched row.
+/// If a row may have several links, the other pairs follow as parts. The loss Σ_ab fn · gt_ab (1 − z_ab) + fp · (1 −
+/// gt_ab) z_ab charges a cost for each missed pair of the truth and each wrong pair.
 ///
-/// The truth gt may be any set of pairs. One that is not a matching is also a label, but decoding
-/// never returns it, nor its loss of 0.
+/// The truth gt may be any set of pairs. If it is not a matching, decoding never returns it, so no decoded label has a
+/// loss of 0.
 #[derive(Debug, Clone)]
 pub struct Matching {
     rows: CompactRows,
     examples: Vec<Example>,
     labels: Vec<u32>,
-    /// Whether there are labels, which may all be empty.
+    /// Whether the examples have labels; a label may be an empty matching.
     labelled: bool,
     /// The right pairs as parts, in increasing order.
     right: Vec<u32>,
@@ -33,7 +32,7 @@ pub struct Matching {
     max_links: [usize; 2],
 }
 
-/// The size of an example, and the start of its pairs, its label and its right pairs.
+/// The size of an example, and the positions at which its pairs, its label and its right pairs start.
 #[derive(Debug, Clone, Copy)]
 struct Example {
     n_rows: usize,
@@ -53,10 +52,9 @@ pub struct Pairs<'a> {
 }
 
 impl Matching {
-    /// Example i has `sizes[i]` = \[rows, columns\]. Its features F_ab are the next rows · columns
-    /// rows of `data`, and in training its pairs are `truth`. A wrong pair costs `false_positive`
-    /// and a missed one `false_negative`; with costs 1 and 1 the loss counts the pairs in which z
-    /// and gt differ.
+    /// Creates the model. Example i has the size `sizes[i]` = \[rows, columns\]. Its features F_ab are the next rows ·
+    /// columns rows of `data`; in training, `truth` has its right pairs. A wrong pair costs `false_positive` and a
+    /// missed one `false_negative`; if both costs are 1, the loss is the number of pairs in which z and gt differ.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the invalid argument: `X`, `y`, `false_positive_cost` or
@@ -113,7 +111,7 @@ impl Matching {
         Ok(model)
     }
 
-    /// Sets the maximum number of links of a row and of a column, 1 by default.
+    /// Sets the maximum number of links of a row and of a column; both are 1 by default.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for 0.
@@ -130,7 +128,7 @@ impl Matching {
         self.max_links == [1, 1]
     }
 
-    /// Appends the label of the right pairs.
+    /// Appends the right label of an example.
     fn add_truth(&mut self, example: usize, size: [u32; 2], pairs: &[[u32; 2]]) -> Result<()> {
         let [n_rows, n_columns] = size;
         let fail = |[a, b]: [u32; 2], what: &str| {
@@ -197,7 +195,7 @@ impl Model for Matching {
         let truth = self.truth(example).len();
         if self.is_one_to_one() {
             let n_parts = self.n_parts(example).isqrt().max(truth);
-            // Shortest paths add one price per pair for each row.
+            // The shortest path for each row adds at most one price per pair.
             return PartSize { norm, n_features, n_parts, depth: 4 * n_parts * n_parts };
         }
         let (n_rows, n_columns) = self.size(example);
@@ -205,7 +203,7 @@ impl Model for Matching {
         let (of_rows, of_columns) = (of_rows.min(n_columns), of_columns.min(n_rows));
         let n_links = n_rows * of_rows;
         let n_parts = n_links.min(n_columns * of_columns).max(truth);
-        // There is one path for each link of the rows, through at most all nodes.
+        // There is one path for each link, and each path visits a node at most once.
         PartSize { norm, n_features, n_parts, depth: 4 * n_links * (n_rows + n_columns) }
     }
 
@@ -238,8 +236,8 @@ impl Model for Matching {
         self.false_negative * right.len() as f64
     }
 
-    /// The matching, or set of links, of largest score, by shortest augmenting paths; leaves out
-    /// pairs with scores of at most 0.
+    /// Finds the matching, or set of links, with the largest score by shortest augmenting paths. Pairs with scores of
+    /// at most 0 are left out.
     fn decode(&self, example: usize, scores: &[f64], work: &mut Work, label: &mut Vec<u32>) {
         let (n_rows, n_columns) = self.size(example);
         if !self.is_one_to_one() {

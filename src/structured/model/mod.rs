@@ -30,9 +30,9 @@ use crate::linalg::{Sparse, TouchedVector};
 /// Buffers for decoding one example at a time, allocated once per thread and fit.
 #[derive(Debug, Default)]
 pub struct Work {
-    /// Real work space.
+    /// Buffer for real numbers.
     pub values: Vec<f64>,
-    /// Integer work space (back pointers, assignments).
+    /// Buffer for integers (back pointers, assignments).
     pub indices: Vec<u32>,
     /// Flag that ends a long recursion early. The result is then meaningless, so callers check the
     /// flag before they use it.
@@ -40,7 +40,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Buffers of a run that `interrupt` can stop.
+    /// Creates buffers for a run that `interrupt` can stop.
     pub fn of(interrupt: &Interrupt) -> Self {
         Self { interrupt: interrupt.clone(), ..Self::default() }
     }
@@ -55,14 +55,13 @@ pub struct PartSize {
     pub n_features: usize,
     /// An upper bound on the number of parts of a label.
     pub n_parts: usize,
-    /// An upper bound on the length of a chain of roundings in [`Model::decode`].
+    /// An upper bound on the number of consecutive rounded operations in [`Model::decode`].
     pub depth: usize,
 }
 
 impl PartSize {
-    /// A bound on the rounding error of a loss at weights of norm at most `norm` and costs of at
-    /// most `cost`: of the scores of a label's parts, of their sum and of the search for the
-    /// largest.
+    /// A bound on the rounding error of a loss, for weights of norm at most `norm` and costs of at most `cost`. It
+    /// covers the scores of a label's parts, their sum, and the search for the largest sum.
     pub fn loss_error(&self, cost: f64, norm: f64) -> f64 {
         let (score, n_parts) = (self.norm * norm, self.n_parts as f64);
         let scores = gamma(self.n_features + 8) * score + 4.0 * self.n_features as f64 * TINY;
@@ -76,8 +75,7 @@ impl PartSize {
     }
 }
 
-/// A structured model: the interface to solvers. Its examples are those of one data set, with their
-/// labels.
+/// The interface of a structured model to the solvers. A model holds the examples of one data set, with their labels.
 pub trait Model: Send + Sync {
     /// Number of examples.
     fn n_examples(&self) -> usize;
@@ -102,13 +100,13 @@ pub trait Model: Send + Sync {
     /// θ = A w for all parts of an example.
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);
 
-    /// θ at a few parts, in increasing order; leaves the other entries unchanged.
+    /// Computes θ at a few parts, given in increasing order; leaves the other entries unchanged.
     fn scores_at(&self, example: usize, parts: &[u32], weights: &[f64], scores: &mut [f64]);
 
-    /// Adds c to the scores and returns the constant: L(y) = constant + ⟨c, μ(y)⟩, 0 at the truth.
+    /// Adds c to the scores and returns the constant, where L(y) = constant + ⟨c, μ(y)⟩ is 0 at the truth.
     fn add_costs(&self, example: usize, scores: &mut [f64]) -> f64;
 
-    /// A label that maximises ⟨scores, μ(y)⟩ exactly, with a fixed rule for ties.
+    /// Writes a label that maximises ⟨scores, μ(y)⟩ exactly, with a fixed rule for ties.
     fn decode(&self, example: usize, scores: &[f64], work: &mut Work, label: &mut Vec<u32>);
 
     /// μ(y).

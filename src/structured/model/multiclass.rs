@@ -1,4 +1,4 @@
-//! The structured model whose label is one class.
+//! The structured model of multi-class classification: a label is one class.
 
 use super::chain::{check_labels, first_maximum};
 use super::rows::CompactRows;
@@ -9,8 +9,8 @@ use crate::linalg::{Sparse, TouchedVector};
 
 /// One label in 0..K for each row x: ⟨w, φ(x, y)⟩ = ⟨W_y, x⟩.
 ///
-/// The weights are W by feature, then class; parts are classes. The loss of ŷ is 1 if it is wrong, or
-/// `costs`\[y\]\[ŷ\].
+/// The weights are W by feature, then class; parts are classes. The loss of a prediction ŷ is `costs`\[y\]\[ŷ\] or,
+/// without costs, 1 if ŷ is wrong.
 #[derive(Debug, Clone)]
 pub struct Multiclass {
     rows: CompactRows,
@@ -20,8 +20,8 @@ pub struct Multiclass {
 }
 
 impl Multiclass {
-    /// Creates the model from rows, labels (for training), and K × K costs with a row for each
-    /// right label; without costs every wrong label costs 1.
+    /// Creates the model from rows, labels (for training), and K × K costs with a row for each right label. Without
+    /// costs, every wrong label costs 1.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the invalid argument: `X`, `y`, `n_classes` or `costs`.
@@ -108,7 +108,7 @@ impl Model for Multiclass {
         0.0
     }
 
-    /// The class with the largest score, the smallest of equal ones.
+    /// The class with the largest score; the smallest one in case of ties.
     fn decode(&self, _: usize, scores: &[f64], _: &mut Work, label: &mut Vec<u32>) {
         label.clear();
         label.push(first_maximum(scores));

@@ -1,4 +1,4 @@
-//! The structured model whose label is a set of labels, with scores of pairs.
+//! The structured model of multi-label classification with scores of pairs of labels.
 
 use super::chain::first_maximum;
 use super::graph::{ForestNode, Graph, Link};
@@ -8,13 +8,13 @@ use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::{Sparse, TouchedVector};
 
-/// Any set of q labels for each row x, with scores of pairs (Finley and Joachims
-/// 2008): ⟨w, φ(x, y)⟩ = Σ_l y_l ⟨W_l, x⟩ + Σ_{e = (a, b)} P_e\[y_a, y_b\].
+/// Any subset of q labels for each row x, with scores of pairs (Finley and Joachims 2008): ⟨w, φ(x,
+/// y)⟩ = Σ_l y_l ⟨W_l, x⟩ + Σ_{e = (a, b)} P_e\[y_a, y_b\].
 ///
-/// The weights are W by feature, then label; and P, four numbers for each pair e of the graph, by
-/// (y_a, y_b) = 00, 01, 10, 11. Part l means that label l is set, and part q + 4 e + 2 y_a + y_b
-/// that the pair e is in this state. A label is the vector y of zeros and ones, and the loss is
-/// [`Hamming`].
+/// The weights are W by feature, then label; then P, with four numbers for each pair e of the
+/// graph, in the order (y_a, y_b) = 00, 01, 10, 11. Part l means that label l is set, and part q +
+/// 4 e + 2 y_a + y_b that the pair e is in this state. A label is the vector y of zeros and ones,
+/// and the loss is [`Hamming`].
 #[derive(Debug, Clone)]
 pub struct Multilabel {
     rows: CompactRows,
@@ -25,14 +25,15 @@ pub struct Multilabel {
 }
 
 impl Multilabel {
-    /// Maximum number of labels of a graph with cycles: all their sets are enumerated.
+    /// Maximum number of labels of a graph with cycles, for which all sets of labels are
+    /// enumerated.
     pub const MAX_ENUMERATED: usize = 16;
 
     /// Creates the model from rows and, for training, their 0/1 label matrix, row by row.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the invalid argument: `X`, `y`, `n_labels`, or `edges`, if
-    /// the graph is not one of `n_labels` labels or has cycles and more labels than can be
+    /// the graph has another number of labels, or has cycles and more labels than can be
     /// enumerated.
     pub fn new(
         data: Data<'_>,
@@ -90,14 +91,15 @@ impl Multilabel {
         self.rows.n_features() * self.n_labels
     }
 
-    /// Decodes from the values of all label sets; among equal ones the first as a binary number.
+    /// Decodes by enumerating all label sets. Among sets of equal value, chooses the smallest as a
+    /// binary number.
     fn enumerate(&self, scores: &[f64], work: &mut Work, label: &mut [u32]) {
         let best = first_maximum(self.tabulate(scores, work));
         label.iter_mut().enumerate().for_each(|(at, label)| *label = best >> at & 1);
     }
 
-    /// The values of all label sets except the empty one, S ↦ Σ_{l in S} u_l + Σ_{a, b in S} J_ab,
-    /// each computed from the value of S without its last label.
+    /// Computes the value Σ_{l in S} u_l + Σ_{a, b in S} J_ab of every label set S, relative to the
+    /// empty set. Each value is computed from the value of S without its last label.
     pub(in crate::structured) fn tabulate<'w>(
         &self,
         scores: &[f64],

@@ -1,4 +1,4 @@
-//! Rows of features in a compact form for decoding, and their scores for a few classes.
+//! Rows of features in a compact form for decoding, and their scores.
 
 use std::ops::Range;
 
@@ -176,7 +176,7 @@ impl CompactRows {
         }
     }
 
-    /// The features and values of a row, if zeros are left out.
+    /// The features and values of a row; None if zeros are stored.
     #[inline(always)]
     pub fn sparse_row(&self, row: usize) -> Option<(&[u32], &[f64])> {
         let (ends, features) = self.sparse.as_ref()?;

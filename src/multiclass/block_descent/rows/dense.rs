@@ -1,4 +1,4 @@
-//! Dense rows, with weights in panels of classes or, for visits to few classes, class after class.
+//! Dense rows, with weights stored in panels of classes or, for visits to few classes, class after class.
 
 use pulp::Simd;
 
@@ -9,24 +9,24 @@ use crate::interrupt::Interrupt;
 use crate::linalg::vectors::fused_dot;
 use crate::linalg::{Aligned, Element, Kernel, Lane, PanelWeights, Update};
 
-/// Examples whose rows are added together: they stay in the second-level cache, and each weight is read and
-/// written once for all of them.
+/// Number of examples whose rows are added together: the rows stay in the second-level cache, and each weight is read
+/// and written once for all of these rows.
 const TOGETHER: usize = 64;
 
-/// Dense rows of one precision, weights of another.
+/// Dense rows in precision R with weights in precision T.
 pub(in super::super) struct DenseStore<'a, R, T> {
     rows: Dense<'a, R>,
     bias: f64,
-    /// Features of a row in whole vectors.
+    /// Number of features of a row that fill whole vectors.
     n_whole: usize,
-    /// A row's last vector with the constant feature alone, if there is one.
+    /// The last vector of a row with only the constant feature set, if there is one.
     constant: Vec<T>,
     weights: PanelWeights<T>,
     n_classes: usize,
 }
 
 impl<'a, R: Real, T: Element> DenseStore<'a, R, T> {
-    /// Weights of zero.
+    /// Creates the store with weights of zero.
     pub fn new(rows: Dense<'a, R>, bias: f64, n_classes: usize) -> Self {
         let n_features = rows.n_cols() + usize::from(bias != 0.0);
         let n_whole = rows.n_cols() / T::lanes() * T::lanes();
@@ -81,8 +81,8 @@ impl<'a, R: Real, T: Element> WeightStore for DenseStore<'a, R, T> {
     }
 
     fn shape(&self) -> Shape {
-        // The work that a block adds for b examples, inner products and corrections, is b/4 (1/m + 1/d)
-        // of the two products'.
+        // For a block of b examples, the extra work for inner products and corrections is b/4 (1/m + 1/d) times the
+        // work of computing scores and adding changes.
         let (d, m) = (self.weights.n_features() as f64, self.n_classes as f64);
         let block_size = ((d * m / (d + m)) as usize / 2 / 8 * 8).clamp(8, 48);
         let (padded, panel) = (self.weights.padded(), self.weights.width());

@@ -1,4 +1,4 @@
-//! Rows and the weights that score them: one interface to dense and to sparse data.
+//! Rows and the weights that score them, with one interface for dense and sparse data.
 
 mod dense;
 mod sparse;
@@ -14,16 +14,17 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Lane};
 
-/// One example's row as visits to few classes read it, the constant feature included.
+/// The row of an example, including the constant feature, in the form that visits to few classes read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<'r, T> {
     /// Dense: the features in whole vectors. Sparse: the stored values.
     pub values: &'r [T],
     /// Sparse: their columns.
     pub columns: &'r [i32],
-    /// Dense: the features left over.
+    /// Dense: the remaining features.
     pub rest: &'r [T],
-    /// The constant feature, if any. Dense: in its place behind those left over, in a vector of zeros.
+    /// The constant feature, if any. Dense: a vector of zeros except for the constant feature at its position after the
+    /// remaining features.
     pub constant: &'r [T],
 }
 
@@ -34,7 +35,7 @@ impl<T: Real> Row<'_, T> {
         self.values.len() + self.rest.len() + self.constant.len()
     }
 
-    /// Sparse: calls `each` with (feature, value) pairs, the constant feature's last.
+    /// Sparse: calls `each` with (feature, value) pairs, the constant feature last.
     #[inline(always)]
     pub fn for_each(&self, n_features: usize, mut each: impl FnMut(usize, T)) {
         for (column, x) in self.columns.iter().zip(self.values) {
@@ -45,7 +46,7 @@ impl<T: Real> Row<'_, T> {
         }
     }
 
-    /// Dense: the features behind whole vectors, if any, with the constant feature.
+    /// Dense: the features after the whole vectors, if any, and the constant feature.
     #[inline(always)]
     pub fn tail<S: Simd>(&self, simd: S) -> Option<T::Vector>
     where
@@ -60,7 +61,7 @@ impl<T: Real> Row<'_, T> {
     }
 }
 
-/// The values in this precision, copied if they are stored in another.
+/// The values in precision T, copied if they are stored in another precision.
 #[inline(always)]
 fn read<'r, R: Real, T: Real>(copied: &'r mut Vec<T>, values: &'r [R]) -> &'r [T] {
     match in_precision(values) {
@@ -81,7 +82,7 @@ pub(super) struct ScoredRows<T> {
     values: Vec<T>,
     /// Dense: the rows' inner products with the rows before them and with themselves (b × b).
     pub gram: Vec<T>,
-    /// The change of each row's dual variables, in padded classes.
+    /// The change of each row's dual variables, with the classes padded.
     pub changes: Aligned<T>,
     /// The rows whose dual variables changed.
     pub changed: Vec<usize>,
@@ -101,11 +102,11 @@ impl<T: Real> ScoredRows<T> {
 pub(super) struct Shape {
     /// Number of classes, padded to whole vectors.
     pub padded: usize,
-    /// Classes of a panel of scores; the last panel may have fewer.
+    /// Number of classes in a panel of scores; the last panel may have fewer.
     pub panel: usize,
-    /// Rows that are worth scoring together.
+    /// Number of rows for which scoring together is fastest.
     pub block_size: usize,
-    /// The most rows that can be scored together.
+    /// Maximum number of rows that can be scored together.
     pub largest_block: usize,
 }
 
@@ -120,7 +121,7 @@ pub(super) trait WeightStore: Send + Sync {
     /// The store of the same rows in double precision.
     type Exact: WeightStore<Value = f64>;
 
-    /// That store with weights of zero, unless this one is in double precision.
+    /// Creates that store with weights of zero; None if this store is already in double precision.
     fn exact(&self) -> Option<Self::Exact>;
 
     /// The store's sizes.
@@ -136,7 +137,7 @@ pub(super) trait WeightStore: Send + Sync {
     /// Takes back the weights of [`WeightStore::take_weights`].
     fn give_weights(&mut self, weights: Aligned<Self::Value>);
 
-    /// Scores of a row for some classes, by weights in the order of [`WeightStore::take_weights`].
+    /// Scores a row for some classes, with weights in the order of [`WeightStore::take_weights`].
     fn score_few<S: Simd>(
         &self,
         simd: S,
@@ -147,7 +148,7 @@ pub(super) trait WeightStore: Send + Sync {
     ) where
         Self::Value: Lane<S>;
 
-    /// Adds `change` times the row to such weights of some classes.
+    /// Adds `change` times the row to the weights of some classes, in the order of [`WeightStore::take_weights`].
     fn add_few<S: Simd>(
         &self,
         simd: S,
@@ -170,8 +171,8 @@ pub(super) trait WeightStore: Send + Sync {
     /// Writes the scores of examples in ascending order, as [`WeightStore::next_block`] does.
     fn score(&self, block: &mut ScoredRows<Self::Value>, scores: &mut [Self::Value]);
 
-    /// Adds the rows of examples to the weights, each multiplied by one factor per class. `change` takes an index
-    /// into `examples` and a row of zeros (padded classes), to which it writes the factors.
+    /// Adds the rows of examples to the weights, each multiplied by one factor per class. `change` receives an index
+    /// into `examples` and a row of zeros (one per padded class), into which it writes the factors.
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -182,16 +183,16 @@ pub(super) trait WeightStore: Send + Sync {
         interrupt: &Interrupt,
     ) -> Result<()>;
 
-    /// All weights in some order.
+    /// All weights, in any order.
     fn weights(&self) -> &[Self::Value];
 
-    /// Writes the weights to `by_class`, class after class, the constant feature's last.
+    /// Writes the weights to `by_class`, class after class, the constant feature last.
     fn copy_by_class(&self, by_class: &mut Vec<f64>);
 
     /// Sets the weights to `by_class`, class after class, or to 0 if it is empty.
     fn load(&mut self, by_class: &[f64]);
 
-    /// Sets the weights to those of a store in double precision.
+    /// Sets the weights to those of a store in double precision, rounded.
     fn narrow(&mut self, exact: &Self::Exact);
 }
 

@@ -1,4 +1,4 @@
-//! Sparse rows, with weights feature after feature: a row's scores and the change that it makes are sums over
+//! Sparse rows, with weights stored feature after feature, so that scoring a row and adding it to the weights run over
 //! contiguous classes.
 
 use pulp::Simd;
@@ -14,27 +14,27 @@ use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Kernel, Lane, transpose};
 use crate::parallel::is_worth_sharing;
 
-/// Sparse rows, scored one at a time: a row's features are few, and their inner products with other rows'
-/// would cost as much as the scores.
+/// Sparse rows, scored one at a time: a row has few features, and its inner products with other rows would cost as much
+/// as its scores.
 pub(in super::super) struct SparseStore<'a, R, T> {
     rows: Csr<'a, R>,
     bias: f64,
-    /// The constant feature, if there is one.
+    /// The value of the constant feature, if there is one.
     constant: Vec<T>,
     /// Features × classes, padded with zeros to whole vectors.
     weights: Aligned<T>,
     n_classes: usize,
     padded: usize,
-    /// The column with about half of the entries before it.
+    /// The column before which about half of the entries are.
     middle: usize,
-    /// A row in the precision of the weights, if it is stored in another.
+    /// A row in the precision of the weights, if it is stored in another precision.
     copied: Vec<T>,
-    /// Vectors of a change that are not 0.
+    /// The indices of the nonzero vectors of a change.
     touched: Vec<u32>,
 }
 
 impl<'a, R: Real, T: Element> SparseStore<'a, R, T> {
-    /// Weights of zero.
+    /// Creates the store with weights of zero.
     pub fn new(rows: Csr<'a, R>, bias: f64, n_classes: usize) -> Self {
         let n_features = rows.n_cols() + usize::from(bias != 0.0);
         let constant = if bias == 0.0 { Vec::new() } else { vec![T::narrow(bias)] };
@@ -51,7 +51,7 @@ impl<'a, R: Real, T: Element> SparseStore<'a, R, T> {
 }
 
 /// Calls `work` with the features before `cut` and with those from `cut` on, in parallel. If `work` reads too few
-/// numbers (`n_numbers`) for that to pay, calls it once with all features.
+/// values (`n_numbers`) for threads to pay off, calls it once with all features.
 fn share<T: Element>(
     weights: &mut [T],
     (cut, padded): (usize, usize),
@@ -214,7 +214,7 @@ impl<'a, R: Real, T: Element> WeightStore for SparseStore<'a, R, T> {
 }
 
 impl<T: Element> FeatureRange<'_, T> {
-    /// Adds x δᵀ for the part of a row x in these features, and δ as long as the padded classes.
+    /// Adds x δᵀ for the part of a row x in these features; δ has one entry per padded class.
     fn add_own(&mut self, columns: &[i32], x: &[T], change: &[T], touched: &[u32]) {
         let bound = |end: usize| columns.partition_point(|column| (*column as usize) < end);
         let end = self.first + self.weights.len() / self.padded;

@@ -1,8 +1,9 @@
-//! Scores of a sparse row and changes that it makes, the weights being stored feature after feature.
+//! Kernels that score a sparse row and add it to the weights, which are stored feature after feature.
 //!
-//! Visits to few classes read and write weights in whole vectors, and of a feature's vectors those alone that hold a
-//! class of the visit: single weights cost as many cache lines and far more instructions (measured: 11.6 μs a visit to
-//! 30 of 200 classes, against 5.8 in vectors; with 4 of 200 classes 2.6 against 1.7; all vectors 7.0).
+//! Visits to few classes read and write weights in whole vectors, and only the vectors that contain a class of the
+//! visit. Single weights would touch as many cache lines and need far more instructions. Measured per visit: with 30 of
+//! 200 classes 11.6 μs for single weights and 5.8 μs for vectors, with 4 of 200 classes 2.6 and 1.7 μs, and 7.0 μs for
+//! all vectors.
 
 use std::array::from_fn;
 
@@ -11,13 +12,13 @@ use pulp::Simd;
 use super::Row;
 use crate::linalg::{Element, Kernel, Lane};
 
-/// Vectors of classes up to which all are read: there is nothing to choose.
+/// Number of class vectors up to which all vectors are read, without selecting any.
 pub(super) const WHOLE: usize = 4;
 
-/// Vectors summed in registers at a time: enough that the multiply-adds do not wait for each other.
+/// Number of vectors summed in registers at a time: enough that multiply-adds do not wait for each other.
 const VECTORS: usize = 8;
 
-/// Vectors that a word has bits for.
+/// Number of vectors per window, one bit each.
 const WINDOW: usize = 32;
 
 /// The weights of neighbouring features, one feature after the other.
@@ -25,11 +26,12 @@ pub(super) struct FeatureRange<'w, T> {
     pub weights: &'w mut [T],
     /// The first feature.
     pub first: usize,
-    /// Number of classes with the padding.
+    /// Number of padded classes.
     pub padded: usize,
 }
 
-/// Writes the scores of the classes of vectors, whose places among a feature's `place` gives.
+/// Writes the scores of the classes in some vectors. `place` maps the index of such a vector to its position among a
+/// feature's vectors.
 #[inline(always)]
 fn score_vectors<S: Simd, T: Lane<S>>(
     simd: S,
@@ -44,7 +46,7 @@ fn score_vectors<S: Simd, T: Lane<S>>(
         *scores = stretch(simd, weights, row, from_fn(|at| place(first + at)));
         first += VECTORS;
     }
-    // What is left over in one or two passes over the row.
+    // The remaining vectors take one or two passes over the row.
     let (four, rest) = rest.as_chunks_mut::<4>();
     for scores in four {
         *scores = stretch(simd, weights, row, from_fn(|at| place(first + at)));
@@ -60,7 +62,7 @@ fn score_vectors<S: Simd, T: Lane<S>>(
     }
 }
 
-/// The scores of the classes of V vectors.
+/// Computes the scores of the classes in V vectors.
 #[inline(always)]
 fn stretch<S: Simd, T: Lane<S>, const V: usize>(
     simd: S,
@@ -68,7 +70,7 @@ fn stretch<S: Simd, T: Lane<S>, const V: usize>(
     row: Row<'_, T>,
     places: [usize; V],
 ) -> [T::Vector; V] {
-    // Once for all features.
+    // Checked once for all features.
     assert!(places.iter().all(|place| *place < stride));
     let mut sums = [T::splat(simd, T::zero()); V];
     row.for_each(
@@ -85,7 +87,8 @@ fn stretch<S: Simd, T: Lane<S>, const V: usize>(
     sums
 }
 
-/// Adds multiples of a row to the weights of vectors of classes, given with their places among a feature's.
+/// Adds multiples of a row to the weights of some vectors of classes, given with their positions among a feature's
+/// vectors.
 #[inline(always)]
 fn add_vectors<S: Simd, T: Lane<S>>(
     simd: S,
@@ -112,7 +115,7 @@ fn add_vectors<S: Simd, T: Lane<S>>(
 pub(super) struct ScoreAll<'a, T> {
     pub weights: &'a [T],
     pub row: Row<'a, T>,
-    /// As many as the classes with the padding.
+    /// One score per padded class.
     pub scores: &'a mut [T],
 }
 
@@ -133,9 +136,10 @@ impl<T: Element> Kernel<T> for ScoreAll<'_, T> {
 pub(super) struct AddOuter<'a, T> {
     pub features: FeatureRange<'a, T>,
     pub row: Row<'a, T>,
-    /// δ, as long as the padded classes.
+    /// δ, with one entry per padded class.
     pub change: &'a [T],
-    /// Its vectors that are not 0: most losses change few classes, and a row has many columns.
+    /// The indices of the nonzero vectors of δ. Skipping the others pays because most losses change few classes, and a
+    /// row has many columns.
     pub touched: &'a [u32],
 }
 
@@ -153,10 +157,10 @@ impl<T: Element> Kernel<T> for AddOuter<'_, T> {
     }
 }
 
-/// Finds the vectors of a change that are not 0.
+/// Finds the nonzero vectors of a change.
 pub(super) struct FindTouched<'a, T> {
     pub change: &'a [T],
-    /// Their places.
+    /// The indices of these vectors.
     pub touched: &'a mut Vec<u32>,
 }
 
@@ -179,18 +183,18 @@ impl<T: Element> Kernel<T> for FindTouched<'_, T> {
 
 /// A visit to few classes.
 pub trait FewClasses: Sized {
-    /// Of the weights.
+    /// The type of the weights.
     type Value: Element;
 
-    /// Number of all classes with the padding.
+    /// Number of all classes, padded.
     fn padded(&self) -> usize;
 
-    /// Makes the visit where there are V vectors of classes in all.
+    /// Makes the visit if there are V vectors of classes in total.
     fn visit_all<S: Simd, const V: usize>(self, simd: S)
     where
         Self::Value: Lane<S>;
 
-    /// Makes it by vectors that hold one of its classes.
+    /// Makes the visit with only those vectors that contain one of its classes.
     fn visit_touched<S: Simd>(self, simd: S)
     where
         Self::Value: Lane<S>;
@@ -214,7 +218,8 @@ impl<K: FewClasses> Kernel<K::Value> for K {
     }
 }
 
-/// A visit that picks vectors, compiled once for all who make it: beside its time that of a call is nothing.
+/// A visit that selects vectors. It is compiled once for all callers, because a call takes little time compared with
+/// the visit.
 struct Touching<K>(K);
 
 impl<K: FewClasses> Kernel<K::Value> for Touching<K> {
@@ -229,7 +234,7 @@ impl<K: FewClasses> Kernel<K::Value> for Touching<K> {
     }
 }
 
-/// Values on the stack where they are not more than N.
+/// A buffer that is on the stack if it has at most N values.
 struct Buffer<V, const N: usize> {
     few: [V; N],
     many: Vec<V>,
@@ -252,26 +257,26 @@ impl<V: Copy, const N: usize> Buffer<V, N> {
     }
 }
 
-/// Neighbouring vectors of classes.
+/// A window of neighbouring class vectors.
 #[derive(Clone, Copy)]
 struct Window {
-    /// Those that hold a class of the visit, as bits.
+    /// One bit per vector: whether it contains a class of the visit.
     bits: u32,
-    /// How many do in the windows before.
+    /// Number of vectors with a class of the visit in all earlier windows.
     before: u32,
 }
 
-/// The vectors that hold a class of the visit.
+/// The vectors that contain a class of the visit.
 struct Touched {
     windows: Buffer<Window, 16>,
-    /// Their places in a feature's weights, in order.
+    /// Their indices among a feature's vectors, ascending.
     places: Buffer<u32, WINDOW>,
     len: usize,
     lanes: usize,
 }
 
 impl Touched {
-    /// Those of at most `n` classes, where a feature has `stride` vectors.
+    /// Finds the vectors of at most `n` classes, if a feature has `stride` vectors.
     #[inline(always)]
     fn of(classes: impl Iterator<Item = u32>, n: usize, stride: usize, lanes: usize) -> Self {
         let empty = Window { bits: 0, before: 0 };
@@ -295,19 +300,19 @@ impl Touched {
         Self { windows, places, len, lanes }
     }
 
-    /// Their places.
+    /// The indices of these vectors.
     #[inline(always)]
     fn places(&self) -> &[u32] {
         &self.places.get()[..self.len]
     }
 
-    /// Zeros for the values of these vectors.
+    /// A buffer of zeros for the values of these vectors.
     #[inline(always)]
     fn zeros<T: Element>(&self) -> Buffer<T, { WINDOW * 16 }> {
         Buffer::filled(T::zero(), self.len * self.lanes)
     }
 
-    /// Where a class of the visit is among these values.
+    /// Returns a function that maps a class of the visit to its index among these values.
     #[inline(always)]
     fn place(&self) -> impl Fn(u32) -> usize {
         let (windows, lanes) = (self.windows.get(), self.lanes);
@@ -323,7 +328,7 @@ impl Touched {
 /// Scores of a row for some classes.
 pub(super) struct ScoreFewSparse<'a, T> {
     pub weights: &'a [T],
-    /// Classes with the padding.
+    /// Number of padded classes.
     pub padded: usize,
     pub row: Row<'a, T>,
     pub classes: &'a [u32],
@@ -409,7 +414,7 @@ impl<T: Element> FewClasses for AddFewSparse<'_, T> {
         let Self { features, row, classes, change } = self;
         let lanes = <T as Lane<S>>::LANES;
         let stride = features.padded / lanes;
-        // Many candidates stay as they are.
+        // Many candidates do not change.
         let changed = classes.iter().zip(change).filter(|(_, change)| **change != T::zero());
         let own = changed.clone().map(|(class, _)| *class);
         let touched = Touched::of(own, classes.len(), stride, lanes);

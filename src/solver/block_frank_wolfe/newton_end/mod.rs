@@ -1,8 +1,8 @@
-//! Newton's method on the known vertices: finishes a block Frank-Wolfe run that stalls.
+//! Newton's method on the known vertices, which finishes a block Frank-Wolfe run that stalls.
 //!
 //! An epoch calls the oracle for a vertex of every block, and then solves the dual restricted to
-//! all known vertices (`docs/mathematics/newton.md`). The number of epochs hardly depends on the
-//! scales of the features.
+//! all known vertices (`docs/mathematics/newton.md`). Rescaling the features hardly changes the
+//! number of epochs.
 
 mod pace;
 mod problem;
@@ -22,12 +22,12 @@ use crate::linalg::{Sparse, sparse};
 use crate::run::{Certificate, Progress, Stopping};
 use crate::solver::newton::FACTORISED;
 
-/// Epochs after which a vertex of weight 0 is dropped.
+/// Number of epochs after which a vertex is dropped if its weight stays 0.
 const MAX_IDLE: usize = 10;
-/// Maximum size of the planes in bytes, with four planes per block.
+/// Maximum size of all planes in bytes, estimated with four planes per block.
 const MAX_PLANE_BYTES: u128 = 1 << 29;
 
-/// A restricted problem is solved to this share of the gap of the whole problem...
+/// A restricted problem is solved until its gap is this share of the gap of the whole problem...
 const SHARE_OF_GAP: f64 = 0.05;
 /// ...but not below this share of the tolerated gap.
 const SHARE_OF_GOAL: f64 = 0.3;
@@ -39,20 +39,21 @@ pub(crate) struct NewtonEnd {
     restricted: Restricted,
     /// The last certificate.
     last: Certificate,
-    /// Epochs in a row without a new vertex in which the gap hardly fell.
+    /// Number of successive epochs that found no new vertex and hardly reduced the gap.
     n_idle: usize,
 }
 
 impl NewtonEnd {
-    /// Whether a dual with these shares has a restricted problem whose systems are small enough to
-    /// factorise and whose planes fit into memory.
+    /// Whether Newton's method can handle a dual with these shares: the systems of the restricted
+    /// problem must be small enough to factorise, and the planes must fit into memory.
     pub fn is_possible(shares: &Shares, n_weights: usize) -> bool {
         let bytes = 64 * n_weights as u128 * shares.n_blocks() as u128;
         let is_plain = shares.smoothing() == 0.0 && shares.cone().is_everything();
         is_plain && n_weights <= FACTORISED && bytes <= MAX_PLANE_BYTES
     }
 
-    /// Takes over the active vertices of blocks. A block without vertices begins at its start.
+    /// Starts from the active vertices of the given blocks. A block without vertices begins at its
+    /// start vertex.
     pub fn new<D: BlockDual>(
         dual: &mut D,
         options: BlockOptions,
@@ -63,7 +64,7 @@ impl NewtonEnd {
         let scale = |block: usize| shares.of(block) / shares.lambda();
         let empty = |block| PlaneBlock { scale: scale(block), planes: Vec::new() };
         let empty = (0..blocks.len()).map(empty).collect();
-        // From here on the blocks keep their vertices.
+        // Newton's method needs the vertices of every block from here on.
         let options = BlockOptions { cache: true, ..options };
         let restricted = Restricted { n_weights, blocks: empty };
         let mut end = Self { options, stopping, restricted, last, n_idle: 0 };
@@ -81,9 +82,9 @@ impl NewtonEnd {
         end
     }
 
-    /// Runs an epoch: solves the dual restricted to the known vertices and those that the oracle
-    /// finds at the weights, and moves the weights and the blocks to the solution. Calls the oracle
-    /// twice for every block.
+    /// Runs an epoch: calls the oracle for new vertices at the current weights, solves the dual
+    /// restricted to all known vertices, and moves the weights and the blocks to the solution.
+    /// Calls the oracle twice for every block.
     pub fn advance<D: BlockDual>(
         &mut self,
         dual: &mut D,
@@ -104,7 +105,8 @@ impl NewtonEnd {
         self.last = certificate(dual, weights, blocks, interrupt)?;
         let is_idle = !is_new && self.last.gap() > 0.9 * before;
         self.n_idle = if is_idle { self.n_idle + 1 } else { 0 };
-        // The first such epoch may have moved to weights with new vertices.
+        // Continue after the first idle epoch: it may have moved to weights at which the oracle
+        // finds new vertices.
         let progress = if self.n_idle > 1 { Progress::Exhausted } else { Progress::Epoch };
         Ok(progress(self.last))
     }
@@ -132,7 +134,8 @@ impl NewtonEnd {
         Ok(self.restricted.n_planes() > before)
     }
 
-    /// The plane of a vertex; adds one of weight 0 if necessary. `dense` is 0 before and after.
+    /// The plane of a vertex; adds one of weight 0 if necessary. `dense` must be all 0, and is 0
+    /// again on return.
     fn remember<D: BlockDual>(
         &mut self,
         dual: &mut D,
@@ -160,7 +163,7 @@ impl NewtonEnd {
     }
 }
 
-/// The objective at any weights, and the dual value of the blocks' points.
+/// The certificate of any weights and of the blocks' points: the objective and the dual value.
 fn certificate<D: BlockDual>(
     dual: &mut D,
     weights: &[f64],

@@ -1,11 +1,11 @@
-//! The decision to hand over to Newton's method.
+//! The decision when Newton's method takes over.
 
 use crate::run::{Certificate, Stopping, epochs_left};
 
-/// Newton's method takes over if the tolerance is more than this many passes away at the current
-/// rate.
+/// Newton's method takes over if, at the current rate, reaching the tolerance would take more than
+/// this number of passes.
 const MAX_EPOCHS_LEFT: f64 = 50.0;
-/// Passes before the rate is known.
+/// Number of passes before the rate is measured.
 const FIRST_PASSES: usize = 4;
 
 /// The rate at which the gap of a run falls.
@@ -26,8 +26,8 @@ impl Pace {
         self.stopping
     }
 
-    /// Whether the tolerance is too many passes away, at the rate since the previous certificate;
-    /// `pass` is the number of the pass of this one.
+    /// Whether reaching the tolerance would take too many passes, at the rate since the previous
+    /// certificate. `pass` is the number of the pass that computed `certificate`.
     pub fn is_too_slow(&mut self, pass: usize, certificate: Certificate) -> bool {
         let gap = certificate.gap();
         let Some((before, gap_before)) = self.last.replace((pass, gap)) else { return false };
@@ -55,7 +55,7 @@ mod tests {
     fn a_run_goes_on_while_its_pace_reaches_the_tolerance_soon() {
         let halving: Vec<f64> = (0..9).map(|k| 0.5_f64.powi(k)).collect();
         assert!(!decisions(&halving, 1e-3).contains(&true));
-        // 1e-9 takes 30 halvings, 1e-30 takes 100.
+        // Reaching 1e-9 takes 30 halvings; reaching 1e-30 takes 100.
         assert!(!decisions(&halving, 1e-9).contains(&true));
         assert!(decisions(&halving, 1e-30)[3]);
     }
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(decisions(&[0.5, 0.5, 0.5, 0.5], 1e-3), [false, false, false, true]);
         assert!(decisions(&[0.5, 0.4, 0.3, 0.6], 1e-3)[3]);
         assert_eq!(decisions(&[0.5, 0.5, 0.5, 0.5], 0.6), [false; 4]);
-        // Only a gap of 0 is small enough.
+        // With a tolerance of 0, only a gap of 0 is small enough.
         assert!(decisions(&[0.5, 0.25, 0.125, 0.0625], 0.0)[3]);
     }
 }

@@ -6,13 +6,13 @@ use crate::linalg::Sparse;
 pub(super) struct Plane {
     /// The vertex.
     pub vertex: Sparse,
-    /// l_i along the direction from the block's start to the vertex.
+    /// The change of l_i along the direction from the block's start to the vertex.
     pub linear: f64,
     /// z_ik: λ/p_i times the change of w along that direction.
     pub image: Sparse,
     /// The vertex's weight in the block's convex combination.
     pub weight: f64,
-    /// Solutions since the weight was last positive.
+    /// Number of restricted problems solved since the weight was last positive.
     pub n_idle: usize,
 }
 
@@ -32,19 +32,20 @@ pub(super) struct Restricted {
 }
 
 impl PlaneBlock {
-    /// Whether the block has a share of the loss and more than one plane.
+    /// Whether the block's weights can change: it has a positive share of the loss and more than
+    /// one plane.
     pub fn is_free(&self) -> bool {
         self.scale > 0.0 && self.planes.len() > 1
     }
 }
 
 impl Restricted {
-    /// The number of planes of all blocks.
+    /// Total number of planes in all blocks.
     pub fn n_planes(&self) -> usize {
         self.blocks.iter().map(|block| block.planes.len()).sum()
     }
 
-    /// The blocks, each with its part of a vector over all planes.
+    /// Pairs each block with its slice of a vector over all planes.
     pub fn split<'s>(
         &'s self,
         values: &'s [f64],

@@ -1,4 +1,5 @@
-//! Solves the restricted problem: proximal points on its dual, with Newton steps in between.
+//! Solves the restricted problem by a proximal point method on its dual, with Newton steps on each
+//! inner problem.
 
 use super::problem::{Plane, PlaneBlock, Restricted};
 use super::system::hessian;
@@ -12,10 +13,10 @@ use crate::solver::newton::{
     FIRST_WIDTH, NARROWER, SHORT_STEP, SMALLEST_WIDTH, SOLVED_SHARE, WIDER, zero_of_derivative,
 };
 
-/// The maximum number of Newton steps per solution.
+/// The maximum number of Newton steps for one restricted problem.
 const MAX_STEPS: usize = 100;
 
-/// Scores, points and values at given weights.
+/// Scores, dual points and residual of the inner problem at given weights.
 struct Evaluation {
     /// l_ik − ⟨w, z_ik⟩, block after block.
     scores: Vec<f64>,
@@ -28,8 +29,9 @@ struct Evaluation {
 }
 
 impl Restricted {
-    /// Minimises to a duality gap of `goal` (in units of λ), or as far as rounding allows, starting
-    /// at `weights` and the planes' weights. Leaves the best of both there.
+    /// Solves the problem to a duality gap of `goal` (in units of λ), or as closely as rounding
+    /// allows, starting from `weights` and the weights of the planes. Overwrites both with the best
+    /// ones found.
     pub fn solve(
         &mut self,
         weights: &mut Vec<f64>,
@@ -75,7 +77,7 @@ impl Restricted {
         Ok(())
     }
 
-    /// The width at which the proximal term weighs as much as the losses at w = 0: a move from the
+    /// The width at which the proximal term is as large as the losses at w = 0. A move from the
     /// start to another vertex has the squared length 2.
     fn unit_width(&self) -> f64 {
         let largest = |block: &PlaneBlock| {
@@ -99,7 +101,7 @@ impl Restricted {
         }
     }
 
-    /// Evaluates the inner problem with the proximal term width/2 ‖a − centre‖² of the blocks' points a.
+    /// Evaluates the inner problem with the proximal term width/2 ‖a − centre‖², where a are the points of the blocks.
     fn look(&self, weights: &[f64], centre: &[f64], width: f64) -> Evaluation {
         let planes = || self.blocks.iter().flat_map(|block| &block.planes);
         let score = |plane: &Plane| plane.linear - along(&plane.image, weights);
@@ -133,7 +135,7 @@ impl Restricted {
                 own.fill(1.0);
                 continue;
             }
-            // The largest score is subtracted first, which keeps the digits of the differences.
+            // Subtract the largest score first, so that the differences keep their digits.
             let largest = own.iter().fold(f64::NEG_INFINITY, |largest: f64, v| largest.max(*v));
             own.iter_mut().for_each(|value| *value -= largest);
             let tau = simplex.multiplier(own, -1.0);
@@ -183,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// Blocks of three planes whose entries have the scales of their columns.
+    /// Test problem: blocks of three planes. Each column of entries has its own scale.
     fn restricted(values: &[f64], scales: &[f64]) -> Restricted {
         let d = scales.len();
         let block = |values: &[f64]| {
@@ -216,7 +218,7 @@ mod tests {
             problem.solve(&mut weights, 1e-6 * null, &Interrupt::default()).unwrap();
             let points = problem.centre();
             let primal = problem.look(&weights, &points, 1.0).primal;
-            // With an infinite width the points do not move.
+            // With an infinite width, the points stay at the centre.
             let dual = problem.look(&weights, &points, f64::INFINITY).dual;
             prop_assert!(primal - dual <= 1.1e-6 * null, "{primal} {dual}");
             prop_assert!(dual <= primal * (1.0 + 1e-9));

@@ -10,8 +10,9 @@ use crate::linalg::outer::{PADDING, Strided, add_lower_gram};
 const ROWS_PER_SUM: usize = 128;
 
 /// The lower triangle of I + Σ_i p_i/(λ width) Z_iᵀ J_i Z_i, with rows [`Factor::stride`] apart. On
-/// the planes of positive weight J_i = I − 11ᵀ/k is the derivative of the projection onto the
-/// simplex, so the sum consists of the outer products of their images less the mean image.
+/// the planes of positive weight, J_i = I − 11ᵀ/k is the derivative of the projection onto the
+/// simplex. The sum therefore consists of outer products of the images of these planes, each minus
+/// their mean.
 pub(super) fn hessian(
     problem: &Restricted,
     points: &[f64],
@@ -38,7 +39,8 @@ pub(super) fn hessian(
     Ok(matrix)
 }
 
-/// Appends √(p_i/(λ width)) (z_ik − mean) for the planes of positive weight. `mean` is 0 before and after.
+/// Appends √(p_i/(λ width)) (z_ik − mean) for the planes of positive weight. `mean` must be all 0, and is 0 again on
+/// return.
 fn append_rows(
     block: &PlaneBlock,
     points: &[f64],
@@ -65,7 +67,7 @@ fn append_rows(
     mean.fill(0.0);
 }
 
-/// Adds the rows' outer products to the lower triangle, and removes the rows.
+/// Adds the outer products of the rows to the lower triangle, and empties `rows`.
 fn add_products(rows: &mut Vec<f64>, row_stride: usize, matrix: &mut [f64], stride: usize) {
     add_lower_gram(matrix, stride, Strided { values: rows, stride: row_stride });
     rows.clear();

@@ -1,4 +1,5 @@
-//! The weights of features and labels: for all pairs, or for those that occur together in training.
+//! The weights of pairs of a feature and a label: of all pairs, or of those that occur together in
+//! training.
 
 use std::ops::Range;
 
@@ -10,12 +11,12 @@ use crate::structured::model::rows::CompactRows;
 pub struct SeenPairs {
     /// The end of each feature's pairs.
     pub ends: Vec<usize>,
-    /// Their labels, increasing for each feature.
+    /// The labels of the pairs, increasing for each feature.
     pub labels: Vec<u16>,
 }
 
 impl SeenPairs {
-    /// The pairs that occur in rows with these labels, if they are known.
+    /// Finds the pairs that occur in rows with these labels; rows with unknown labels are ignored.
     pub(super) fn seen(
         rows: &CompactRows,
         (labels, known): (&[u32], Option<&[bool]>),
@@ -41,7 +42,7 @@ impl SeenPairs {
         pairs
     }
 
-    /// The weights of a feature.
+    /// The range of a feature's weights.
     #[inline(always)]
     pub fn range(&self, feature: usize) -> Range<usize> {
         let start = if feature == 0 { 0 } else { self.ends[feature - 1] };
@@ -49,7 +50,8 @@ impl SeenPairs {
     }
 }
 
-/// Rows of features and their weights: W\[feature\]\[label\] for all pairs, or for some.
+/// Rows of features, and the layout of their weights W\[feature\]\[label\], for all pairs or for
+/// some.
 #[derive(Debug, Clone)]
 pub(in crate::structured) struct Emissions {
     rows: CompactRows,
@@ -70,7 +72,8 @@ impl Emissions {
         self.pairs.as_ref()
     }
 
-    /// Keeps only the weights of pairs that occur in rows with these labels, if they are known.
+    /// Keeps only the weights of pairs that occur in rows with these labels; rows with unknown
+    /// labels are ignored.
     pub fn restrict(&mut self, labels: &[u32], known: Option<&[bool]>) {
         self.pairs = Some(SeenPairs::seen(&self.rows, (labels, known), self.n_states));
     }

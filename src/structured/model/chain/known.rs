@@ -1,12 +1,13 @@
-//! Labels that are not known, and costs of errors in a logistic loss.
+//! Sequences with unknown labels, and the costs of errors in a logistic loss.
 
 use super::{Chain, FORBIDDEN};
 use crate::error::{Error, Result};
 use crate::structured::model::Model;
 
 impl Chain {
-    /// Declares which labels are known; those of other rows are placeholders. Called before
-    /// [`with_links`](Self::with_links), which checks only sequences whose labels are all known.
+    /// Declares which labels are known; labels of other rows are placeholders. Must be called
+    /// before [`with_links`](Self::with_links), which checks only sequences whose labels are all
+    /// known.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `y` unless there is an entry for each row.
@@ -55,8 +56,8 @@ impl Chain {
         }
     }
 
-    /// The same sequences with these labels, all of which then count as known. Errors cost nothing
-    /// where the label was unknown.
+    /// The same sequences with these labels, all of which then count as known. Errors at rows whose
+    /// label was unknown cost nothing.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `y` for forbidden labels.
@@ -72,7 +73,8 @@ impl Chain {
         chain.with_links(links)
     }
 
-    /// The best labels of a sequence among those that agree with the known ones, at some weights.
+    /// The labels of a sequence that agree with the known ones and have the best score at some
+    /// weights.
     pub fn complete(&self, example: usize, weights: &[f64]) -> Vec<u32> {
         let (mut scores, mut label) = (vec![0.0; self.n_parts(example)], Vec::new());
         self.scores(example, weights, &mut scores);

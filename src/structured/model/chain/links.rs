@@ -1,9 +1,9 @@
-//! The transitions, first and last labels of a chain, and which of them have weights.
+//! The links of a chain: its transitions, first labels and last labels, and which of them have weights.
 
 use crate::error::{Error, Result};
 
-/// The score of a forbidden transition: less than any allowed path, and finite, so that differences
-/// of such scores are defined.
+/// The score of a forbidden transition. It is below the score of any allowed path, but finite, so that differences of
+/// such scores are defined.
 pub const FORBIDDEN: f64 = -1e30;
 
 /// The kind of a transition, a first label or a last label.
@@ -17,7 +17,7 @@ pub enum ChainLink {
     Free,
 }
 
-/// The transitions \[a, b\] between K labels, the first and the last labels.
+/// The kinds of all links: transitions \[a, b\] between K labels, first labels and last labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Links {
     n_states: usize,
@@ -27,7 +27,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// All transitions with weights; first and last labels with weights if `boundaries` is set.
+    /// Gives weights to all transitions and, if `boundaries` is set, to first and last labels.
     pub fn all(n_states: usize, boundaries: bool) -> Self {
         let ends = if boundaries { ChainLink::Weighted } else { ChainLink::Free };
         let mut links = vec![ChainLink::Weighted; n_states * n_states];
@@ -35,10 +35,11 @@ impl Links {
         Self { n_states, links, boundaries, plain: true }
     }
 
-    /// K × K codes of the transitions, K of first and K of last labels: 0 forbidden, 1 with a weight, 2 free.
+    /// Reads K × K codes of transitions, then K codes of first and K of last labels: 0 is forbidden, 1 has a weight, 2
+    /// is free.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `transitions` for another number of codes or another code.
+    /// [`Error::InvalidArgument`] naming `transitions` for a wrong number of codes or an unknown code.
     pub fn from_codes(n_states: usize, codes: &[u8]) -> Result<Self> {
         let fail = |message: &str| Err(Error::argument("transitions", message));
         if codes.len() != n_states * (n_states + 2) {
@@ -59,7 +60,7 @@ impl Links {
         self.n_states
     }
 
-    /// K² weights of transitions, and 2 K of first and last labels if any of them has one.
+    /// Number of weights: K² for transitions, and 2 K for first and last labels if any of these has a weight.
     pub fn n_weights(&self) -> usize {
         let n_edges = self.n_states * self.n_states;
         if self.boundaries { n_edges + 2 * self.n_states } else { n_edges }
@@ -75,7 +76,7 @@ impl Links {
         self.plain
     }
 
-    /// The link of a weight's index: transitions, first, last labels.
+    /// The kind of link for an index; indices run over transitions, first labels and last labels.
     pub fn of(&self, index: usize) -> ChainLink {
         self.links[index]
     }
@@ -90,7 +91,7 @@ impl Links {
         }
     }
 
-    /// The boundary links at position t of a sequence: the index of label 0.
+    /// The boundary links at position t of a sequence, each given by its index for label 0.
     pub fn at_ends(&self, t: usize, len: usize) -> impl Iterator<Item = usize> + Clone + use<> {
         let first = self.n_states * self.n_states;
         let start = (t == 0).then_some(first);

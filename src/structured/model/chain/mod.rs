@@ -21,19 +21,17 @@ use crate::memory::require;
 /// 32-bit indices.
 const MAX_STATES: usize = 1 << 15;
 
-/// Minimum number of bytes that a fit keeps for each pair of labels: the weight in the solver and
-/// in its best model, the score, the cost and the image of one sequence, and three tables of one
-/// byte.
+/// Minimum number of bytes that a fit keeps for each pair of labels: five numbers (the weight in the solver and in its
+/// best model; the score, the cost and the image of one sequence), and one byte in each of three tables.
 const TABLE_BYTES: u128 = 5 * 8 + 3;
 
 /// Sequences whose neighbouring labels interact: y_t in 0..K for each row x_t (Taskar, Guestrin and Koller 2003).
 ///
-/// ⟨w, φ(x, y)⟩ = Σ_t ⟨W_{y_t}, x_t⟩ + Σ_{t>0} T\[y_{t−1}, y_t\] + start\[y_0\] + end\[y_last\],
-/// and, if transitions have features z_t, Σ_{t>0} ⟨E_{y_{t−1}, y_t}, z_t⟩. The weights are W by
-/// feature, then class; T, K × K; `start` and `end`, if requested; and E by feature, then K × K.
-/// Part t K + k means y_t = k. Parts len K + a K + b count the transitions from a to b; with
-/// transition features, each position t > 0 has separate parts. The loss is [`Hamming`], or a sum
-/// of costs of the wrong positions.
+/// ⟨w, φ(x, y)⟩ = Σ_t ⟨W_{y_t}, x_t⟩ + Σ_{t>0} T\[y_{t−1}, y_t\] + start\[y_0\] + end\[y_last\], and, if transitions
+/// have features z_t, Σ_{t>0} ⟨E_{y_{t−1}, y_t}, z_t⟩. The weights are W by feature, then class; T, K × K; `start` and
+/// `end`, if requested; and E by feature, then K × K. Part t K + k means y_t = k. Part len K + a K + b counts the
+/// transitions from a to b; with transition features, each position t > 0 has separate parts. The loss is [`Hamming`],
+/// or the sum of the costs of the wrong positions.
 #[derive(Debug, Clone)]
 pub struct Chain {
     emissions: Emissions,
@@ -50,7 +48,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Sequence i has the rows `offsets[i]..offsets[i + 1]` of `data` and, in training, these
+    /// Creates the model. Sequence i has the rows `offsets[i]..offsets[i + 1]` of `data` and, in training, these
     /// entries of `labels`; `boundaries` adds the weights `start` and `end`.
     ///
     /// # Errors
@@ -109,11 +107,11 @@ impl Chain {
         require(bytes, what, "merge labels: a chain keeps m × m numbers")
     }
 
-    /// Sets other links between labels.
+    /// Replaces the links between labels.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `transitions` for links of another number of labels, and
-    /// `y` for a right label with forbidden links.
+    /// [`Error::InvalidArgument`] naming `transitions` for links with a wrong number of labels, and `y` for a right
+    /// label with forbidden links.
     pub fn with_links(mut self, links: Links) -> Result<Self> {
         if links.n_states() != self.n_states() {
             return Err(Error::argument("transitions", "must cover all labels"));
@@ -154,10 +152,10 @@ impl Chain {
         Ok(self)
     }
 
-    /// Adds features of the transition into each row; those of first rows are not used.
+    /// Adds features of the transition into each row; the features of first rows are not used.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `X` unless there is a row for each.
+    /// [`Error::InvalidArgument`] naming `X` unless there is one row of features per row.
     pub fn with_transition_features(mut self, data: Data<'_>) -> Result<Self> {
         let edges = CompactRows::new(data)?;
         if edges.len() != self.emissions.rows().len() {
@@ -218,13 +216,13 @@ impl Chain {
         self.offsets[example]..self.offsets[example + 1]
     }
 
-    /// Number of parts between the transitions into consecutive positions; 0 if all positions share
-    /// theirs.
+    /// Distance, in parts, between the transitions into consecutive positions; 0 if all positions share their
+    /// transitions.
     pub fn stride(&self) -> usize {
         if self.edges.is_some() { self.n_states() * self.n_states() } else { 0 }
     }
 
-    /// The scores of parts, in the form that recursions over positions read.
+    /// Arranges the scores of parts for recursions over positions.
     pub fn chain_scores<'a>(&self, example: usize, scores: &'a [f64]) -> ChainScores<'a> {
         let (nodes, edges) = scores.split_at(self.sequence_len(example) * self.n_states());
         ChainScores { nodes, edges, stride: self.stride(), n_states: self.n_states() }
@@ -240,7 +238,7 @@ impl Chain {
         self.transitions() + self.links.n_weights()
     }
 
-    /// Completes the scores of an example, given those of its rows.
+    /// Adds the transitions to the scores of an example, given the scores of its rows.
     pub(in crate::structured) fn add_transitions(
         &self,
         example: usize,
@@ -384,7 +382,8 @@ impl Model for Chain {
         0.0
     }
 
-    /// The Viterbi algorithm; among equal labels it returns the smallest, compared from the end.
+    /// Uses the Viterbi algorithm. If several labels have the largest score, returns the smallest one, compared from
+    /// the end.
     fn decode(&self, example: usize, scores: &[f64], work: &mut Work, label: &mut Vec<u32>) {
         self.chain_scores(example, scores).decode(work, label);
     }

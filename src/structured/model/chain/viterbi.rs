@@ -1,4 +1,4 @@
-//! The best label of a chain, by the Viterbi algorithm (1967), in vectors over the labels.
+//! The best label of a chain by the Viterbi algorithm (1967), vectorised over the labels.
 
 use pulp::{Simd, WithSimd};
 
@@ -7,11 +7,11 @@ use crate::linalg::arch;
 use crate::linalg::fold::{Max, fold};
 use crate::structured::model::Work;
 
-/// Table entries that fit into the second-level cache of most processors (1 MB). For larger tables,
-/// only rows that may contain a maximum are read, one after another.
+/// Number of table entries that fit into the second-level cache of most processors (1 MB). Of
+/// larger tables, only rows that may contain a maximum are read.
 const CACHED_ENTRIES: usize = 1 << 17;
 
-/// Additions between two interrupt checks: well below 100 ms.
+/// Number of additions between two interrupt checks; together they take well below 100 ms.
 const ADDITIONS_PER_CHECK: usize = 1 << 24;
 
 /// The scores of a sequence: `nodes`\[t, k\] for each position, and `edges`\[a, b\] for the
@@ -63,8 +63,8 @@ impl<'a> ChainScores<'a> {
         t.is_multiple_of((ADDITIONS_PER_CHECK / (self.n_states * self.n_states)).max(1))
     }
 
-    /// Writes the label of the largest score, and among equal ones the smallest, compared from the
-    /// end; returns its score. After an interrupt, the label is all zeros.
+    /// Writes the label with the largest score and returns this score. If several labels have it,
+    /// writes the smallest one, compared from the end. After an interrupt, the label is all zeros.
     pub fn decode(&self, work: &mut Work, label: &mut Vec<u32>) -> f64 {
         let (len, n_states) = (self.len(), self.n_states);
         label.clear();
@@ -162,9 +162,9 @@ impl WithSimd for Forward<'_> {
     }
 }
 
-/// Maxima over the rows of a large table that all positions share. Rows are read by decreasing
-/// bound on their largest sum, until no later row can change a maximum. The maxima are bit for bit
-/// those of all rows, because rounding is monotone.
+/// Maxima over the rows of a large table that all positions share. Rows are read in decreasing
+/// order of a bound on their largest sum, until no later row can change a maximum. The maxima are
+/// bit for bit the same as over all rows, because rounding is monotone.
 struct Rows<'a> {
     /// The largest entry of each row.
     highest: &'a mut [f64],
@@ -195,8 +195,7 @@ impl Rows<'_> {
         let Self { highest, bounds, order } = self;
         let sums = best.iter().zip(&**highest);
         bounds.iter_mut().zip(sums).for_each(|(bound, (best, highest))| *bound = best + highest);
-        // The order of the previous position is nearly the right one, which makes a stable sort
-        // fast.
+        // The order at the previous position is nearly the right one, so a stable sort is fast.
         order.sort_by(|a, b| bounds[*b as usize].total_cmp(&bounds[*a as usize]));
         maxima.fill(f64::NEG_INFINITY);
         let mut lowest = f64::NEG_INFINITY;
@@ -253,7 +252,7 @@ mod tests {
         let noise = |i: usize| (i * 2654435761 % 1000) as f64;
         let nodes: Vec<f64> = (0..len * n_states).map(noise).collect();
         let (_, n_read) = forward(n_states, &nodes, &vec![0.0; n_states * n_states]);
-        // If no transition has a weight, one row has all maxima.
+        // If no transition has a weight, one row contains all maxima.
         assert_eq!(n_read, Some(len - 1));
         let edges: Vec<f64> = (0..n_states * n_states).map(|i| 0.01 * noise(i + 7)).collect();
         let (maxima, n_read) = forward(n_states, &nodes, &edges);
