@@ -216,7 +216,7 @@ class TaggerRecord(TypedDict):
     edge_weights: NDArray[np.float64]
 
 
-class FrankWolfeSettings(TypedDict):
+class FrankWolfeRecord(TypedDict):
     """Settings of a minimisation."""
 
     method: str

@@ -84,6 +84,8 @@ def test_labels_stay_apart(name: str, case: str) -> None:
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("name", LABELLED)
 def test_labels_that_would_merge_are_rejected(name: str, case: str) -> None:
+    if case == "None" and name.startswith("tagger"):
+        pytest.skip("a label that is not known; see tests/python/sequence/test_partial.py")
     estimator, X, _ = FITS[name]
     values, message = REFUSED[case]
     for container in [list, objects, pd.Series] if name in FLAT else [list]:

@@ -127,7 +127,7 @@ def minimize(
         msg = f"callback: must be callable, got {callback!r}"
         raise TypeError(msg)
     start, shape = _start(f, oracle, x0)
-    settings: _records.FrankWolfeSettings = {
+    settings: _records.FrankWolfeRecord = {
         "method": method,
         "line_search": line_search,
         "subsample": 0.1 if subsample is None else float(subsample),
