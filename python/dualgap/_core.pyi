@@ -72,7 +72,7 @@ LOGISTIC_SOLVERS: Final[list[str]]
 LOSSES: Final[dict[str, list[str]]]
 """Names of the parameters that each margin loss takes."""
 OUTPUT_LOSSES: Final[dict[str, str]]
-"""What each loss compares the outputs with: "classes", "signs" or "values"."""
+"""The kind of target of each loss: "classes", "signs" or "values"."""
 PENALTIES: Final[list[str]]
 SAMPLINGS: Final[list[str]]
 SIMD: Final[str]

@@ -1,6 +1,6 @@
 //! A digest (hash) of rows, which detects changes to borrowed data during a fit.
 
-/// Number of independent chains. A step waits only for the previous step of its own chain.
+/// Number of independent chains. A step waits only for the previous step of the same chain.
 const LANES: usize = 8;
 
 /// An odd constant of xxHash64's rounds.

@@ -10,7 +10,7 @@ pub trait Real:
     fn widen(self) -> f64;
     /// The nearest value of this type.
     fn narrow(value: f64) -> Self;
-    /// Of the two slices, the one with this precision.
+    /// The slice with this precision, if it is given.
     fn stored<'a>(singles: Option<&'a [f32]>, doubles: Option<&'a [f64]>) -> Option<&'a [Self]>;
     /// The slice itself if it is in single precision, or None.
     fn singles(values: &[Self]) -> Option<&[f32]>;

@@ -14,7 +14,7 @@ pub enum Costs {
 }
 
 impl Costs {
-    /// Checks that there is a finite, non-negative cost for each row and class, which is 0 at the
+    /// Checks that each row and class has a finite, non-negative cost, which is 0 at the
     /// label.
     ///
     /// # Errors

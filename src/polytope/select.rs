@@ -71,7 +71,7 @@ fn places(values: &[f64; LANES]) -> [i64; LANES] {
 }
 
 /// Finds the `count` largest entries of `v` in decreasing order. Sorts only the entries that are at
-/// least a floor, which is chosen so that there are at least `count` of them.
+/// least a floor, chosen so that at least `count` entries reach it.
 struct Leaders<'a> {
     v: &'a [f64],
     count: usize,

@@ -49,7 +49,7 @@ impl Weights {
         self.values.iter().sum()
     }
 
-    /// Checks that there is exactly one weight per class.
+    /// Checks that each class has exactly one weight.
     pub(super) fn check(&self, n_classes: usize) -> Result<()> {
         if self.values.len() == n_classes {
             return Ok(());

@@ -84,7 +84,7 @@ impl Best {
         }
     }
 
-    /// Which model is the best one.
+    /// The best model.
     pub fn returned(self) -> Returned {
         match self.model {
             Model::Present => Returned::Last,

@@ -73,7 +73,7 @@ class OrdinalRecommender(FittedRecommender):
     ----------
     n_components : int, optional
         Maximum number of basis vectors; superfluous ones shrink to zero. A variational fit starts
-        with at most as many as there are ratings, and at most the number of outputs times the
+        with at most one per rating, and at most the number of outputs times the
         smaller number of rated users and rated items. By default it grows with the number n of
         ratings: 8 for up to 50,000 ratings, then ``8 * (n / 50000) ** 0.4``. With
         `history_features`, which keep more basis vectors useful, the exponent is 0.55, up to a

@@ -48,7 +48,7 @@ pub(super) fn checked_columns(a: &Data<'_>) -> Result<Columns> {
     Ok(columns)
 }
 
-/// Checks that there is one finite target for each row.
+/// Checks that each row has one finite target.
 pub(super) fn check_targets(
     argument: &'static str,
     columns: &Columns,

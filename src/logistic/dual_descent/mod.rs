@@ -358,7 +358,7 @@ mod tests {
         let data = Data::Csr64(rows);
         let problem = LogisticProblem::new(data, &labels, 2, vec![3.0], false).unwrap();
         assert_eq!(fit(&problem, 1e-6, 100).0.outcome, Outcome::Converged);
-        // Each example has a column of its own, so the blocks do not interact and one step solves each for any
+        // Each example has a separate column, so the blocks do not interact and one step solves each for any
         // curvature.
         let offsets: Vec<i64> = (0..=6).collect();
         let (columns, values): (Vec<i32>, _) = ((0..6).collect(), vec![1.0; 6]);

@@ -303,7 +303,7 @@ impl RowPasses for EntryStore<'_, '_> {
             for (output, shares) in shares.chunks_exact(TILE).enumerate() {
                 let own = residuals[output..].iter_mut().step_by(padded);
                 for ((to, share), weight) in own.zip(shares).zip(weights) {
-                    // Of two classes, the shares are curvatures.
+                    // With two classes, the shares are already curvatures.
                     *to = weight * share * if n_outputs == 1 { 1.0 } else { 1.0 - share };
                 }
             }

@@ -97,7 +97,7 @@ def sequence_settings(a, n, m, n_sentences):
         "links": links(a, m),
         "seen_pairs": a.rarely(0.3),
         "token_weight": None if a.rarely(0.7) else a.array(a.near(n), sign=False),
-        "known": None if a.rarely(0.7) else a.integers(a.near(n), 2).astype(np.uint8),
+        "known": None if a.rarely(0.7) else a.integers(n, 2, np.uint8),
         "l1_ratio": a.choice([0.0, 0.0, 0.5, 1.0, 2.0]),
         "edges": None if a.rarely(0.7) else a.rows(a.near(n), a.size()),
         "sampling": a.choice(_core.SAMPLINGS),

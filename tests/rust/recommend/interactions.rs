@@ -136,7 +136,7 @@ fn a_fit_ends_where_little_is_gained_and_refuses_what_it_cannot_use() {
     assert!(trace.epochs.len() < 50);
     let named = |pairs, settings| match InteractionFit::new(pairs, settings) {
         Err(Error::InvalidArgument { argument, .. }) => argument,
-        other => panic!("not refused: {:?}", other.map(|_| ())),
+        other => panic!("no error: {:?}", other.map(|_| ())),
     };
     assert_eq!(named(Interactions { n_items: 3, ..good }, settings()), "ratings");
     assert_eq!(named(Interactions { weights: &ones[1..], ..good }, settings()), "ratings");

@@ -1,5 +1,5 @@
 //! The variational refit on synthetic ratings: its objective, its independence of the threads, what it
-//! recovers, and what it refuses.
+//! recovers, and its errors.
 
 use std::ops::ControlFlow;
 
@@ -191,7 +191,7 @@ fn groups_of_ratings_are_learned_and_the_objective_falls() {
                     let rows = (0..4 * N_USERS).filter(|group| group % 2 == odd);
                     rows.map(|group| effects.row(group).sum()).sum::<f64>() / (2.0 * N_USERS as f64)
                 };
-                // Of a rating of at most a level the odd days make less; of the rating itself more.
+                // Odd days raise ratings: cumulative probabilities fall, and Gaussian means grow.
                 let lift = mean(1) - mean(0);
                 let sign = if likelihood == Likelihood::Gaussian { 1.0 } else { -1.0 };
                 assert!(sign * lift > 0.2, "{likelihood:?}: {lift}");
@@ -369,11 +369,11 @@ fn levels_that_nobody_used_and_users_without_ratings_are_harmless() {
     }
 }
 
-/// The argument that [`VariationalRefit::new`] names when it refuses `table`.
+/// The argument that [`VariationalRefit::new`] names in its error for `table`.
 fn refused(table: &Table, settings: Settings<'_>, features: Option<Csr<'_, f64>>) -> &'static str {
     match VariationalRefit::new(table.ratings(), features, None, settings, &Interrupt::default()) {
         Err(Error::InvalidArgument { argument, .. }) => argument,
-        other => panic!("not refused: {:?}", other.map(|_| ())),
+        other => panic!("no error: {:?}", other.map(|_| ())),
     }
 }
 
