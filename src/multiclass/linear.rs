@@ -138,7 +138,7 @@ impl<'a> Linear<'a> {
         Err(Error::argument("X", format!("contains {what}, at row {row} and column {column}")))
     }
 
-    /// [`Data::digest`] of dense rows, computed just before the map read them; None unless the map
+    /// `Data::digest` of dense rows, computed just before the map read them; None unless the map
     /// was created by [`Linear::digested`].
     pub fn digest(&self) -> Option<u64> {
         self.stats.digest
