@@ -33,7 +33,7 @@ body { background: var(--page); color: var(--text); font: 16px/1.5 system-ui, sa
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2rem; }
 table { border-collapse: collapse; display: block; overflow-x: auto; }
 th, td { border-bottom: 1px solid var(--faint); padding: .25rem 1rem .25rem 0; text-align: left;
-  vertical-align: top; overflow-wrap: anywhere; }
+  vertical-align: top; } td { overflow-wrap: anywhere; }
 td { font-variant-numeric: tabular-nums; } mark { background: var(--mark); color: inherit; }
 code { font-size: .85em; overflow-wrap: anywhere; } figure { margin: 1rem 0; }
 svg { height: auto; max-width: 100%; } svg text { fill: var(--text); font-size: 12px; }

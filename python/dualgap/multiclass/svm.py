@@ -88,14 +88,15 @@ class MulticlassSVC(LinearClassifier):
         keeps no dual variables (unless there is smoothing); "away-frank-wolfe" does the same with
         an active set of weight matrices, without smoothing. "subgradient" is Pegasos, and
         "projected-gradient" its batch form, with one step per pass. These solvers are for
-        comparison, or for little memory. "auto" is "newton" if the largest absolute values of two
-        columns, including the constant feature, differ by more than a factor of 1000 and there are
-        at most 2000 weights, because "block-descent" stalls on such data. Otherwise it is
-        "block-descent"; with up to 5000 weights, "newton" takes over from its dual point once its
-        iterations gain little. For custom losses "auto" is only "block-descent", or
-        "block-frank-wolfe" without ``project``. If memory is too small for "block-descent" by the
-        estimate that `verbose` prints, "auto" is "block-frank-wolfe", or else "frank-wolfe". If
-        memory is too small for any of them, the fit raises a MemoryError before it starts.
+        comparison, or for little memory. "auto" is "newton" if there are at most 2000 weights and
+        the largest absolute values of two columns, including the constant feature, differ by a
+        factor above 40 and above a fifth of the number of weights, because "block-descent" is slow
+        on such data. Otherwise it is "block-descent"; with up to 5000 weights, "newton" takes over
+        from its dual point once its iterations gain little. For custom losses "auto" is only
+        "block-descent", or "block-frank-wolfe" without ``project``. If memory is too small for
+        "block-descent" by the estimate that `verbose` prints, "auto" is "block-frank-wolfe", or
+        else "frank-wolfe". If memory is too small for any of them, the fit raises a MemoryError
+        before it starts.
     step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
         For "frank-wolfe", one of "frank-wolfe" (default), the best step in closed form, and
         "scheduled", ``2 / (t + 2)``. For "block-frank-wolfe", one of "frank-wolfe" (default),
