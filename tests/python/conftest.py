@@ -21,8 +21,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # `make test-simd` repeats all tests of these folders under each instruction set.
 NUMERICAL = {
-    *("certificates", "distributed", "frank_wolfe", "multiclass", "polynomial", "recommend"),
-    *("sequence", "structured"),
+    *("certificates", "distributed", "frank_wolfe", "logistic", "multiclass", "polynomial"),
+    *("recommend", "sequence", "structured"),
 }
 # Test files that do not depend on kernels: arguments, files and metrics.
 INDEPENDENT = {
