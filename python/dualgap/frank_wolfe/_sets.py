@@ -61,13 +61,24 @@ class BuiltinSet:
         return _core.linear_vertex(self._record(), values.ravel()).reshape(self.shape)
 
 
-def _check_radius(radius: float) -> float:
-    check_positive("radius", radius)
-    return float(radius)
+class VectorSet(BuiltinSet):
+    """A set of vectors with `n` entries, in units of `radius`."""
+
+    n: int
+    radius: float
+
+    def __post_init__(self) -> None:
+        check_positive("n", self.n, integer=True, most=2**32 - 1)
+        check_positive("radius", self.radius)
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Shape of a point."""
+        return (int(self.n),)
 
 
 @dataclass(frozen=True)
-class Simplex(BuiltinSet):
+class Simplex(VectorSet):
     """The simplex of vectors x >= 0 whose entries sum to `radius`.
 
     Parameters
@@ -81,15 +92,6 @@ class Simplex(BuiltinSet):
     n: int
     radius: float = 1.0
 
-    def __post_init__(self) -> None:
-        check_positive("n", self.n, integer=True, most=2**32 - 1)
-        _check_radius(self.radius)
-
-    @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        """Shape of a point."""
-        return (int(self.n),)
-
     def _sizes(self, x: FloatArray) -> list[tuple[float, float]]:
         return [(abs(x.sum() - self.radius), 0.0), (-x.min(), 0.0)]
 
@@ -98,7 +100,7 @@ class Simplex(BuiltinSet):
 
 
 @dataclass(frozen=True)
-class L1Ball(BuiltinSet):
+class L1Ball(VectorSet):
     """The vectors whose absolute entries sum to at most `radius`.
 
     Parameters
@@ -112,15 +114,6 @@ class L1Ball(BuiltinSet):
     n: int
     radius: float = 1.0
 
-    def __post_init__(self) -> None:
-        check_positive("n", self.n, integer=True, most=2**32 - 1)
-        _check_radius(self.radius)
-
-    @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        """Shape of a point."""
-        return (int(self.n),)
-
     def _sizes(self, x: FloatArray) -> list[tuple[float, float]]:
         return [(np.abs(x).sum(), self.radius)]
 
@@ -129,7 +122,7 @@ class L1Ball(BuiltinSet):
 
 
 @dataclass(frozen=True)
-class KSparse(BuiltinSet):
+class KSparse(VectorSet):
     """The convex hull of the vectors with `k` entries of absolute value `radius`, all others 0.
 
     A point has entries of absolute value at most `radius`, which sum to at most ``k * radius``.
@@ -149,17 +142,11 @@ class KSparse(BuiltinSet):
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        check_positive("n", self.n, integer=True, most=2**32 - 1)
+        super().__post_init__()
         check_positive("k", self.k, integer=True)
-        _check_radius(self.radius)
         if self.k > self.n:
             msg = f"k: must be at most n={self.n}, got {self.k}"
             raise ValueError(msg)
-
-    @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        """Shape of a point."""
-        return (int(self.n),)
 
     def _sizes(self, x: FloatArray) -> list[tuple[float, float]]:
         sizes = np.abs(x)
@@ -225,7 +212,7 @@ class NuclearNormBall(BuiltinSet):
             raise ValueError(msg)
         for size in self.matrix_shape:
             check_positive("matrix_shape", size, integer=True, most=2**32 - 1)
-        _check_radius(self.radius)
+        check_positive("radius", self.radius)
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualgap._choices import LogisticSolver, check_choice
 from dualgap._estimator import ScoringClassifier, require
 from dualgap._validation import FloatArray, MatrixLike, check_rows
-from dualgap.multiclass._rows import linear_scores, undecided
+from dualgap.multiclass._rows import linear_scores, optimum_radius, undecided
 
 __all__ = ["LogisticClassifier"]
 
@@ -124,7 +124,6 @@ class LogisticClassifier(ScoringClassifier):
             msg = "undecided: the model has no certificate; fit it here"
             raise ValueError(msg)
         scores = self._scores(X)
-        # The added number rounds up a result that underflows.
-        radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda + 5e-324))
+        radius = optimum_radius(self.duality_gap_, self._lambda)
         linear = (*self._both(), 0.0)
         return undecided(X, linear, radius, scores.argmax(axis=1))

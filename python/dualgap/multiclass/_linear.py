@@ -14,7 +14,7 @@ from dualgap._choices import LossName
 from dualgap._estimator import ScoringClassifier, refuse_unused, require
 from dualgap._validation import FloatArray, MatrixLike, check_rows
 from dualgap.losses import Loss, MarginLoss, core_loss
-from dualgap.multiclass._rows import linear_scores, undecided
+from dualgap.multiclass._rows import linear_scores, optimum_radius, undecided
 
 __all__ = ["LinearClassifier"]
 
@@ -96,8 +96,7 @@ class LinearClassifier(ScoringClassifier):
         if self._lambda is None or not np.isfinite(self.dual_objective_):
             msg = "undecided: the model has no certificate; fit it with a built-in loss"
             raise ValueError(msg)
-        # The added number rounds up a result that underflows.
-        radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda + 5e-324))
+        radius = optimum_radius(self.duality_gap_, self._lambda)
         bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
         linear = (self.coef_, self.intercept_, bias)
         X = check_rows(self, X, reset=False, half=True)

@@ -45,6 +45,16 @@ def linear_scores(X: Any, coef: FloatArray, intercept: FloatArray) -> FloatArray
     return np.asarray(scores + intercept, dtype=np.float64)
 
 
+def optimum_radius(gap: float, lambda_: float) -> float:
+    """Return a bound on the distance of weights from the optimum.
+
+    The objective is strongly convex with modulus `lambda_`, so its excess over the optimum, which
+    is at most the duality gap, is at least ``lambda_ / 2`` times the squared distance.
+    """
+    # The added number rounds up a result that underflows.
+    return float(np.sqrt(2.0 * gap / lambda_ + 5e-324))
+
+
 def undecided(
     X: Any,
     model: tuple[FloatArray, FloatArray, float],
