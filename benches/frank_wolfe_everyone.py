@@ -7,7 +7,7 @@ with exact line searches. Both programs use one thread and end at the same gap. 
 lasso keeps the residuals, so that a step costs one product with A.T; the one for matrix completion
 keeps the entries and calls `svds` on a sparse matrix. Ratings are those of MovieLens 1M
 (`movielens_1m.npz` in the folder of `--data` or DUALGAP_DATA); without the file, a generated matrix
-of 1,000 rows takes their place.
+of 1,000 rows is used instead.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def numpy_completion(
 def compare(
     table: Table, cells: dict[str, Any], ours: Callable[[], Any], loop: Callable[[], Any]
 ) -> None:
-    """Time both in turn, three times, by processor time; store the medians."""
+    """Measure the processor time of both alternately, three times; store the medians."""
     times, found = [], []
     for _ in range(3):
         start = time.process_time()

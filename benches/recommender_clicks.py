@@ -30,7 +30,7 @@ Scores = Callable[[np.ndarray], np.ndarray]
 
 
 def gf_cf(clicks: Any, rank: int = 256, alpha: float = 0.3) -> Scores:
-    """The item graph plus its smoothest signals."""
+    """Score by the graph of items and its smoothest signals."""
     of_users = np.maximum(np.asarray(clicks.sum(axis=1)).ravel(), 1.0)
     of_items = np.maximum(np.asarray(clicks.sum(axis=0)).ravel(), 1.0)
     walk = sp.diags_array(of_users**-0.5) @ clicks @ sp.diags_array(of_items**-0.5)
@@ -47,7 +47,7 @@ def gf_cf(clicks: Any, rank: int = 256, alpha: float = 0.3) -> Scores:
 
 
 def item_knn(clicks: Any) -> Scores:
-    """Cosines between the columns of items."""
+    """Score by cosines between the columns of items."""
     lengths = np.maximum(np.sqrt(np.asarray(clicks.sum(axis=0)).ravel()), 1.0)
     columns = clicks @ sp.diags_array(1.0 / lengths)
     graph = sp.csr_array(columns.T @ columns)
@@ -66,7 +66,7 @@ def best(scores: Scores, train: Any, users: np.ndarray) -> np.ndarray:
 
 
 def recall(lists: np.ndarray, test: Any, users: np.ndarray) -> float:
-    """Mean share of all held-out items of a user."""
+    """Return the mean share of a user's held-out items that are recommended."""
     held_out = [test.indices[test.indptr[user] : test.indptr[user + 1]] for user in users]
     pairs = zip(lists, held_out, strict=True)
     return float(np.mean([np.isin(wanted, found).mean() for found, wanted in pairs]))

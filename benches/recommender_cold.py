@@ -1,4 +1,4 @@
-"""Recall of items held out entirely, which a recommender knows by their genres alone.
+"""Recall of items without any clicks in training, for which only the genres are known.
 
 python benches/recommender_cold.py
 
@@ -25,19 +25,19 @@ SEEDS = range(3)
 
 
 def genres(items: pd.DataFrame) -> pd.DataFrame:
-    """A column of zeros and ones for each genre."""
+    """Return a column of zeros and ones for each genre."""
     return items.set_index("item")["genres"].fillna("").str.get_dummies("|").astype(float)
 
 
 def recall(found: pd.DataFrame, test: pd.DataFrame) -> float:
-    """Mean over users of the share of their held-out clicks that is found."""
+    """Return the share of held-out clicks that is found, as a mean over users."""
     hits = test.merge(found, on=["user", "item"])
     of_users = hits.groupby("user").size() / test.groupby("user").size()
     return float(of_users.fillna(0.0).mean())
 
 
 def profile(train: pd.DataFrame, table: pd.DataFrame, users: Any, cold: Any) -> pd.DataFrame:
-    """The cold items with the largest cosine to the mean genres of a user's items."""
+    """Recommend the cold items with the largest cosine to the mean genres of a user's items."""
     lengths = np.maximum(np.linalg.norm(table, axis=1), 1e-9)
     unit = table.div(lengths, axis=0)
     tastes = train.join(unit, on="item").groupby("user")[list(table.columns)].mean()

@@ -248,7 +248,7 @@ def serving() -> None:
     ratings = data_sets().get("ML-1M")
     if ratings is None:
         return
-    # A short fit suffices: its scores cost as much as those of a long one.
+    # A short fit suffices, because its scores take as long to compute as those of a long fit.
     short = Variational(max_iter=3)
     model = OrdinalRecommender(24, method=short, random_state=0, interactions=False).fit(ratings)
     likes = OrdinalRecommender(

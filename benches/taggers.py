@@ -4,11 +4,11 @@
 
 Tasks: chunks (CoNLL-2000), names in Spanish newswire (CoNLL-2002), parts of speech of English web
 text, and letters of handwritten words. All systems read the same features as Python strings: those
-of `dualgap.sequence.word_features`, or the black pixels of a letter. Each runs as it comes, in a
-separate process; the passes of CRFsuite's `pa` and of chaine are limited to 20, as in the name.
-Seconds are from strings to a trained model and CPU seconds those of all threads. The score is F1
-of chunks, or the share of tokens. Missing packages, and fits of more than `--limit` seconds, are
-skipped (pip install python-crfsuite sklearn-crfsuite chaine underthesea_core).
+of `dualgap.sequence.word_features`, or the black pixels of a letter. Each runs with its defaults in
+a separate process, except that CRFsuite's `pa` and chaine are limited to 20 passes, as in the name.
+Seconds are from strings to a trained model; CPU seconds are summed over threads. The score is F1 of
+chunks, or the share of correct tokens. Missing packages, and fits of more than `--limit` seconds,
+are skipped (pip install python-crfsuite sklearn-crfsuite chaine underthesea_core).
 
 The data sets come from a folder: the environment variable DUALGAP_DATA.
 """

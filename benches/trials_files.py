@@ -3,9 +3,9 @@
 Usage: python benches/trials_files.py [threads]
 
 Killing a writer fails if the file is neither the old nor the new version, or if a temporary file is
-left. A damaged file fails unless it is read or gives the one error that names it; each kind runs
-in a separate process, and a signal that ends this process fails all its trials. Threads are counted
-during a fit.
+left. A damaged file fails unless it is read or raises the one allowed error, which names the file;
+each kind runs in a separate process, and a signal that ends this process fails all its trials.
+Threads are counted during a fit.
 """
 
 from __future__ import annotations

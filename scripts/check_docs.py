@@ -29,13 +29,13 @@ REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 # name; a type for parameters described "as in" another class; a description of "self"; a summary
 # without a verb.
 WAIVED = {"ES01", "EX01", "SA01", "PR04", "RT03", "SS05"}
-# Parameters and what is returned: asked for of functions and estimators. Records list their
-# attributes, and methods may take what `fit` takes.
+# Sections on parameters and results: required for functions and estimators. Records list their
+# attributes, and methods may leave out parameters that `fit` describes.
 SECTIONS = {"PR01", "RT01", "YD01"}
 
 
 def modules() -> Iterator[str]:
-    """Names of the public modules."""
+    """Yield the names of the public modules."""
     yield "dualgap"
     for found in pkgutil.iter_modules(dualgap.__path__, "dualgap."):
         if not found.name.startswith("dualgap._") and found.name != "dualgap.cli":
@@ -46,7 +46,7 @@ def modules() -> Iterator[str]:
 
 
 def public() -> dict[str, Any]:
-    """Public objects by the first name that each can be imported by."""
+    """Return the public objects, by the first name under which each can be imported."""
     names: dict[Any, str] = {}
     objects: dict[str, Any] = {}
     for module in modules():
@@ -62,7 +62,7 @@ def public() -> dict[str, Any]:
 
 
 def callables(objects: dict[str, Any]) -> Iterator[str]:
-    """Names of functions, classes and what classes of ours add to them."""
+    """Yield the names of functions and classes, and of methods defined in this package."""
     for name, thing in objects.items():
         if not callable(thing):
             continue
@@ -77,14 +77,14 @@ def callables(objects: dict[str, Any]) -> Iterator[str]:
 
 
 def waived(objects: dict[str, Any], name: str) -> set[str]:
-    """Checks that do not apply to the docstring of this name."""
+    """Return the checks that do not apply to the docstring of this name."""
     thing = objects.get(name)
     model = inspect.isclass(thing) and {"fit", "predict"} <= set(dir(thing))
     return WAIVED if model or inspect.isfunction(thing) else WAIVED | SECTIONS
 
 
 def shown() -> set[str]:
-    """Names in the lists of the reference."""
+    """Return the names in the lists of the reference."""
     found: set[str] = set()
     for page in REFERENCE.glob("*.md"):
         module = ""

@@ -20,7 +20,7 @@ ALLOWED = set(tomllib.loads((ROOT / "deny.toml").read_text("utf-8"))["licenses"]
 
 
 def allowed(expression: str) -> bool:
-    """Whether `ALLOWED` satisfies an SPDX expression of names, AND, OR, WITH and brackets.
+    """Return whether `ALLOWED` satisfies an SPDX expression of names, AND, OR, WITH and brackets.
 
     ``MIT/Apache-2.0`` is an old notation for OR. WITH adds permissions, so it can be ignored.
     """

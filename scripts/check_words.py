@@ -55,7 +55,7 @@ PHRASE = re.compile(
     + r")(?![\w`-])",
     re.I,
 )
-# A noun clause as the subject of a sentence, and one that opens a heading or a comment.
+# Noun clauses as subjects of sentences, and clauses at the start of a heading or comment.
 TAIL = r"\b(?! follows:)[^.?!]*(?P<end>[.?!]|$)"
 CLAUSE = re.compile(r"(?:^|(?<=[.!:;]\s))(?:What|Whatever|Who|Whose|Whoever)" + TAIL)
 OPENING = re.compile(r"^(?:Where|Which|So that|Of)" + TAIL)
@@ -65,12 +65,12 @@ CODE = re.compile(r"(`+).*?\1", re.S)
 
 
 def blank(match: re.Match[str]) -> str:
-    """Code in a line of prose, replaced by as many characters."""
+    """Replace code by as many other characters, which keeps positions."""
     return re.sub(r"[^\n]", "`", match[0])
 
 
 def prose_of_markdown(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Paragraphs without code, formulas, tables of figures and links' targets."""
+    """Yield paragraphs without code, formulas, generated tables and targets of links."""
     text = re.sub(r"^(```+|~~~+).*?^\1", lambda m: "\n" * m[0].count("\n"), text, flags=re.S | re.M)
     text = re.sub(r"<!--.*?-->", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
     text = re.sub(r"\]\([^)]*\)", "]", text)
@@ -89,7 +89,7 @@ def prose_of_markdown(text: str) -> Iterator[tuple[int, str, bool]]:
 
 
 def prose_of_python(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Comments, one block at a time, and strings."""
+    """Yield blocks of comments, and strings."""
     block: list[str] = []
     start, last = 0, -1
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -116,7 +116,7 @@ def prose_of_python(text: str) -> Iterator[tuple[int, str, bool]]:
 
 
 def prose_of_rust(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Comments, one block at a time without the code in them, and strings."""
+    """Yield blocks of comments without code examples, and strings."""
     block: list[str] = []
     start, fenced = 0, False
     for number, line in enumerate([*text.split("\n"), ""], 1):
@@ -161,7 +161,7 @@ def findings(path: Path) -> Iterator[str]:
                 yield f"{path}:{number}: '%' begins a comment of MyST: break the line elsewhere"
     allowed = {number for number, line in enumerate(text.split("\n"), 1) if ALLOW in line}
     for start, body, opens in PROSE[path.suffix](text):
-        # Markers at the start of a continued line become blanks: a phrase may be on two lines.
+        # Blank the markers at the start of continued lines, because a phrase may span two lines.
         flat = re.sub(r"\n[ \t>#*/!]+", lambda m: "\n" + " " * (len(m[0]) - 1), body)
         bare = flat.lstrip(" #-*|:!.\n")
         found = [
@@ -180,7 +180,7 @@ def findings(path: Path) -> Iterator[str]:
 
 
 def tracked(paths: Iterable[str]) -> list[Path]:
-    """Tracked files below the given paths, or all."""
+    """List the tracked files below the given paths, or all tracked files."""
     chosen = list(paths)
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *chosen]
     names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")

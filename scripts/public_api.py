@@ -2,9 +2,9 @@
 
 Usage: python scripts/public_api.py FOLDER
 
-FOLDER is that of the crate below `target/doc`, written by `cargo doc` without private items. Items
-are those that `all.html` lists, and their methods. Prints the numbers, and exits with
-status 1 above the limit: a wider interface is a promise, so raise the limit on purpose.
+FOLDER is the crate's folder in `target/doc`, written by `cargo doc` without private items. Items
+are those in `all.html`, and their methods. Prints the numbers, and exits with status 1 above the
+limit. Every public item is a promise to users, so raise the limit only deliberately.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FOREIGN = re.compile(r'id="(?:trait|synthetic|blanket)-implementations"|id="dere
 
 
 def own_methods(page: str) -> int:
-    """Count the methods of a type or trait, without those of traits that it implements."""
+    """Count the methods of a type or trait, without those of implemented traits."""
     end = FOREIGN.search(page)
     return len(METHOD.findall(page[: end.start()] if end else page))
 

@@ -12,8 +12,8 @@ columns of `results/<name>.csv` in braces:
     ... replaced ...
     <!-- end -->
 
-`column=value` keeps the rows with that value. `pivot=column` makes one row of those that agree in
-the plain fields; `{value/field}` is a field of that with `value` in the pivot column (`{a/b/field}`
+`column=value` keeps the rows with that value. `pivot=column` merges rows that agree in the plain
+fields; `{value/field}` is then a field of the row with `value` in the pivot column (`{a/b/field}`
 with `pivot=first,second`). The format `3` keeps three digits, `time` chooses the unit of a number
 of seconds. A field that is empty or missing becomes a dash.
 
@@ -71,12 +71,12 @@ TERM = re.compile(r"(?P<name>[a-z][\w-]*)\[(?P<where>[^\]]*)\]\.(?P<field>\w+)")
 FUNCTIONS = {"min": min, "max": max, "sum": sum, "median": statistics.median}
 UNITS = [(1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s")]
 DASH = "\u2013"
-# The widest first. Rows of before the column was recorded come last.
+# Widest first. Rows recorded before this column existed come last.
 INSTRUCTION_SETS = ("avx512", "avx2", "neon", "scalar", "")
 
 
 class Cell:
-    """A field of a CSV file, formatted as a number where it is one."""
+    """A field of a CSV file, formatted as a number if it is one."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -107,7 +107,7 @@ def is_number(text: str) -> bool:
 
 
 def three_digits(number: float) -> str:
-    """At most three digits, without an exponent for ordinary numbers."""
+    """Format with at most three digits, without an exponent for ordinary numbers."""
     if number == 0 or not 1e-4 <= abs(number) < 1e6:
         return f"{number:.3g}"
     rounded = float(f"{number:.3g}")
@@ -116,18 +116,18 @@ def three_digits(number: float) -> str:
 
 @functools.cache
 def read(path: Path) -> list[dict[str, str]]:
-    """Rows of a file, with an instruction set for each."""
+    """Read the rows of a file, and set each row's instruction set."""
     with path.open(encoding="utf-8", newline="") as file:
         return [{"simd": "", **row} for row in csv.DictReader(file)]
 
 
 def fields(form: str) -> list[str]:
-    """The names in braces."""
+    """Return the names in braces."""
     return [name for _, name, _, _ in string.Formatter().parse(form) if name]
 
 
 def select(rows: list[dict[str, str]], options: dict[str, str]) -> list[dict[str, str]]:
-    """The rows that have the values of the options."""
+    """Select the rows with the values of the options."""
     wanted = {name: value for name, value in options.items() if name != "pivot"}
     only = wanted.get("simd") == "widest" and wanted.pop("simd")
     kept = [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
@@ -136,7 +136,7 @@ def select(rows: list[dict[str, str]], options: dict[str, str]) -> list[dict[str
 
 
 def for_each_instruction_set(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The rows, each without an instruction set repeated for all sets of the table."""
+    """Repeat rows without an instruction set for each set of the table."""
     sets = dict.fromkeys(row["simd"] for row in rows if row["simd"])
     return [
         {**row, "simd": name}
@@ -146,7 +146,7 @@ def for_each_instruction_set(rows: list[dict[str, str]]) -> list[dict[str, str]]
 
 
 def gather(rows: list[dict[str, str]], form: str, pivot: list[str]) -> Iterator[dict[str, Cell]]:
-    """One mapping of field names to cells for each row of the table."""
+    """Return a mapping from field names to cells for each row of the table."""
     plain = [name for name in fields(form) if "/" not in name] if pivot else []
     groups: dict[tuple[str, ...], dict[str, Cell]] = {}
     for number, row in enumerate(for_each_instruction_set(rows) if pivot else rows):
@@ -159,21 +159,21 @@ def gather(rows: list[dict[str, str]], form: str, pivot: list[str]) -> Iterator[
 
 
 def check_names(name: str, form: str, rows: list[dict[str, str]]) -> None:
-    """A misspelt column must not become a column of dashes."""
+    """Raise an error for misspelt columns, which would become columns of dashes."""
     for field in fields(form):
         if field.rsplit("/", 1)[-1] not in rows[0]:
             sys.exit(f"error: the table {name} wants {field!r}, which {name}.csv does not have")
 
 
 def widest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The rows of the widest instruction set among them."""
+    """Return the rows with the widest of their instruction sets."""
     present = {row["simd"] for row in rows}
     best = next((name for name in INSTRUCTION_SETS if name in present), None)
     return [row for row in rows if row["simd"] == best]
 
 
 def source(rows: list[dict[str, str]]) -> str:
-    """Commit, machine and date of the rows."""
+    """Format commit, machine and date of the rows."""
     places: dict[tuple[str, ...], set[str]] = {}
     for row in rows:
         place = (row["commit"], row["machine"], row["simd"])
@@ -186,7 +186,7 @@ def source(rows: list[dict[str, str]]) -> str:
 
 
 def table(folder: Path, name: str, options: dict[str, str], form: str) -> str:
-    """The Markdown of a table."""
+    """Return the Markdown of a table."""
     header, row_form = form.strip().splitlines()
     rows = select(read(folder / f"{name}.csv"), options)
     if not rows:
@@ -202,7 +202,7 @@ def table(folder: Path, name: str, options: dict[str, str], form: str) -> str:
 
 
 def named(folder: Path, match: re.Match[str]) -> list[Cell]:
-    """The cells of a column in the rows that a figure names."""
+    """Return the cells of a column in the rows that a figure names."""
     where = dict(part.split("=", 1) for part in match["where"].split(";") if part)
     rows = select(read(folder / f"{match['name']}.csv"), where)
     if not rows:
@@ -212,7 +212,7 @@ def named(folder: Path, match: re.Match[str]) -> list[Cell]:
 
 
 def figure(folder: Path, match: re.Match[str]) -> str:
-    """One figure, formatted."""
+    """Format one figure."""
     cells = named(folder, match)
     if len(cells) != 1:
         sys.exit(f"error: {len(cells)} rows for {match[0]}, there must be one")
@@ -220,7 +220,7 @@ def figure(folder: Path, match: re.Match[str]) -> str:
 
 
 def sentence(folder: Path, match: re.Match[str]) -> str:
-    """The value of an expression of figures."""
+    """Evaluate and format an expression of figures."""
     values: dict[str, Any] = {}
 
     def variable(term: re.Match[str]) -> str:
@@ -242,7 +242,7 @@ def sentence(folder: Path, match: re.Match[str]) -> str:
 
 
 def figures(folder: Path, form: str) -> str:
-    """The Markdown of a table whose figures come from several files."""
+    """Return the Markdown of a table whose figures come from several files."""
     filled = EXPRESSION.sub(functools.partial(sentence, folder), form)
     filled = FIGURE.sub(functools.partial(figure, folder), filled)
     header, *lines = filled.splitlines()
@@ -250,7 +250,7 @@ def figures(folder: Path, form: str) -> str:
 
 
 def fill(text: str, folder: Path) -> str:
-    """A page with its figures as the files have them."""
+    """Return a page with the figures of the files filled in."""
 
     def one(match: re.Match[str]) -> str:
         options = dict(option.split("=", 1) for option in match["options"].split())
@@ -267,7 +267,7 @@ def fill(text: str, folder: Path) -> str:
 
 
 def loose_tables(text: str) -> list[int]:
-    """Lines of tables that are not filled from a file."""
+    """Yield lines of tables that are not filled from a file."""
     bare = text
     for marker in (MARKER, FIGURES):
         bare = marker.sub(lambda match: "\n" * match[0].count("\n"), bare)
@@ -275,7 +275,7 @@ def loose_tables(text: str) -> list[int]:
 
 
 def pages(root: Path) -> list[Path]:
-    """README.md, the paper and all pages that are not generated."""
+    """List README.md, the paper and all pages that are not generated."""
     found = [
         root / "README.md",
         root / "paper" / "paper.md",
@@ -285,7 +285,7 @@ def pages(root: Path) -> list[Path]:
 
 
 def faults(root: Path, path: Path, text: str) -> Iterator[str]:
-    """Tables and numbers of a filled page that have no source."""
+    """Yield tables and numbers of a filled page that have no source."""
     name = path.relative_to(root)
     if name.parts[:2] == ("docs", "benchmarks"):
         for line in loose_tables(text):

@@ -1,4 +1,4 @@
-"""Find measured numbers that are typed into a page, not filled in from benches/results.
+"""Find measured numbers typed into a page instead of filled in from benches/results.
 
 A measured number is a decimal, a power of ten, a percentage, or a number with a unit. Code,
 formulas, links, dates, versions, and references to equations and tables of a paper are not.
@@ -47,7 +47,7 @@ NUMBER = re.compile(rf"(?<![\w.§/-])(?:\d*\.\d+(?:e-?\d+)?|\d+e-?\d+|\d[\d,]*\s
 
 
 def blank(match: re.Match[str]) -> str:
-    """As many lines as the text that is ignored."""
+    """Replace ignored text by the same number of line breaks."""
     return "\n" * match[0].count("\n") or " "
 
 

@@ -3,7 +3,7 @@
     python build_cases.py         # names
     python build_cases.py NAME    # {"seconds": ..., "cpu_seconds": ..., "megabytes": ...}
 
-Only names and parameters that all versions share are used here.
+This file only uses names and parameters that all versions share.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Case = Callable[[], Callable[[], Any]]
 
 
 def classes(n: int, d: int, m: int, dtype: Any = np.float64) -> tuple[Any, Any]:
-    """Rows around the centres of m classes."""
+    """Generate rows around the centres of m classes."""
     rng = np.random.default_rng(0)
     y = rng.integers(m, size=n)
     X = 0.4 * rng.normal(size=(m, d))[y] + rng.normal(size=(n, d))
@@ -31,7 +31,7 @@ def classes(n: int, d: int, m: int, dtype: Any = np.float64) -> tuple[Any, Any]:
 
 
 def sparse(n: int, d: int, per_row: int) -> Any:
-    """Rows with `per_row` entries each, one in each of `per_row` groups of columns."""
+    """Generate rows with `per_row` entries, one in each of `per_row` groups of columns."""
     rng = np.random.default_rng(0)
     indices = rng.integers(d // per_row, size=(n, per_row)) + np.arange(per_row) * (d // per_row)
     indptr = np.arange(n + 1) * per_row
@@ -50,7 +50,7 @@ def margin(dtype: Any = np.float64, loss: str = "max-hinge", **parameters: Any) 
 
 
 def large_c() -> Callable[[], Any]:
-    """Many rows of classes that overlap, to a gap of 1e-4."""
+    """Fit many rows of overlapping classes to a gap of 1e-4."""
     from dualgap import MulticlassSVC
 
     X, y = classes(10_000, 16, 12)
@@ -129,7 +129,7 @@ def recommender() -> Callable[[], Any]:
 
 
 def tagging() -> Callable[[], Any]:
-    """Prediction: stacking and decoding of 3000 sequences."""
+    """Predict 3000 sequences, which stacks and decodes them."""
     from dualgap.structured import ChainModel, StructuredSVM
 
     rng = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from scipy.special import log_softmax, softmax
 
 
 def project(values: Any, radius: float) -> Any:
-    """The nearest matrix whose rows' lengths sum to at most ``radius``."""
+    """Return the nearest matrix whose rows have lengths that sum to at most ``radius``."""
     lengths = np.linalg.norm(values, axis=1)
     if lengths.sum() <= radius:
         return values
@@ -20,7 +20,7 @@ def project(values: Any, radius: float) -> Any:
 
 
 class RandomStart:
-    """Logistic loss, norm l1/l2, augmented rows; basis and output layer together."""
+    """Fit of basis and output layer together: logistic loss, norm l1/l2, augmented rows."""
 
     def __init__(self, n_components: int, radius: float, iterations: int = 500) -> None:
         self.n_components, self.radius, self.iterations = n_components, radius, iterations
@@ -31,7 +31,7 @@ class RandomStart:
         rng = np.random.default_rng(0)
         basis = rng.normal(size=(k, X.shape[1]))
         basis /= np.linalg.norm(basis, axis=1, keepdims=True)
-        # The output layer in units of its mean row, so that one step length serves both layers.
+        # Scale the output layer by its mean row, so that one step length suits both layers.
         unit = self.radius / k
         point = np.hstack([basis, 0.01 * rng.normal(size=(k, labels.shape[1]))])
         d = X.shape[1]

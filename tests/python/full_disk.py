@@ -14,7 +14,7 @@ import pytest
 
 @cache
 def _can_mount() -> bool:
-    """Whether a process can mount a private disk: Linux with user namespaces."""
+    """Whether a process can mount a private disk, which requires Linux with user namespaces."""
     if shutil.which("unshare") is None:
         return False
     command = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]

@@ -1,7 +1,7 @@
 """Run the Python examples of a Markdown page, and compare actual with documented output.
 
-An example is a block that begins with ```python. Those of one page share their names. ```py marks
-the code of other packages, which is not run.
+An example is a block that begins with ```python. The examples of a page share one namespace. ```py
+marks the code of other packages, which is not run.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def statements(example: str) -> Iterator[tuple[Any, str]]:
 
 
 def differences(expected: str, printed: str) -> list[str]:
-    """Compare each number to the digits that are shown; "..." stands for any further ones.
+    """Compare each number to the digits that are shown; "..." stands for further digits.
 
     Output without numbers is compared as text.
     """
@@ -98,7 +98,7 @@ def no_network() -> Iterator[None]:
     connect = socket.socket.connect
 
     def refuse(self: socket.socket, address: Any) -> None:
-        # A datagram socket sends nothing when it connects: Dask asks so for its own address.
+        # Connecting a datagram socket sends nothing: Dask finds its own address in this way.
         stream = self.type == socket.SOCK_STREAM and isinstance(address, tuple)
         if stream and address[0] not in ("127.0.0.1", "::1", "localhost"):
             msg = f"an example connects to {address[0]}"

@@ -1,4 +1,4 @@
-"""Fits return the best model found, never one worse than the null model."""
+"""Fits return the best model found, which is never worse than the null model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dualgap.structured import (
     StructuredSVM,
 )
 
-# Few iterations do not converge.
+# These fits end before they converge.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 D = 6
@@ -123,7 +123,7 @@ def test_no_fit_is_worse_than_the_null_model(name: str, n_iter: int) -> None:
     model = clone(model).set_params(max_iter=n_iter, n_jobs=1).fit(X, Y)
     check(model)
     if not isinstance(model, ConsensusSVC):
-        # Each row is the certificate of the model that a fit of as many epochs returns.
+        # Each row is the certificate of the model that a fit with that number of epochs returns.
         for column, ahead in (("objective", -1.0), ("dual_objective", 1.0)):
             values = model.history_[column]
             values = values[~np.isnan(values)]

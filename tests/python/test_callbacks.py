@@ -163,7 +163,7 @@ def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(name: str, calls: list[A
     estimator = clone(estimator).set_params(tol=1e-6, max_iter=5, random_state=3)
     models = Models()
     fitted = clone(estimator).set_callbacks(models).fit(X, y)
-    # The models are those that the core has available.
+    # A model is passed at no extra cost if the core has it available.
     assert len(calls) == 1
     assert len(models.models) == fitted.n_iter_ + 1 > 2
     for epoch, model in enumerate(models.models[:-1], 1):
@@ -180,7 +180,8 @@ def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(name: str, calls: list[A
             np.testing.assert_array_equal(model.history_[column], fitted.history_[column][:epoch])
         assert model.n_iter_ == shorter.n_iter_
         assert model.certificate_ == shorter.certificate_
-        # A fit that ends without a certificate evaluates its last epoch, and may return another.
+        # A fit that ends at an epoch without certificate evaluates it, and may return another
+        # model.
         if certified:
             assert_same_model(model, shorter)
             np.testing.assert_equal(model.predict(X), shorter.predict(X))
@@ -198,7 +199,7 @@ def test_on_its_way_to_a_large_c_block_descent_has_no_model_at_hand(calls: list[
     n_before = int(np.isnan(objectives).sum())
     assert 0 < n_before < fitted.n_iter_
     assert np.isfinite(objectives[n_before:]).all()
-    # A separate fit for each of these epochs, which may take another path.
+    # Each of these epochs needs a separate fit, which may take another path.
     assert len(calls) == 1 + n_before
     for epoch, model in enumerate(models.models[:n_before], 1):
         assert_same_model(model, clone(estimator).set_params(max_iter=epoch).fit(X, y))

@@ -1,4 +1,4 @@
-"""Rows that a callback or another thread writes to during a fit: an error, or a copy."""
+"""Rows that a callback or another thread changes during a fit: an error, or a copy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WRITES: dict[str, Any] = {
 
 
 def fit(model: Any, X: Any, write: Any) -> Any:
-    """The fit, with `write` called once, after the first epoch."""
+    """Fit, and call `write` once after the first epoch."""
     calls: list[int] = []
 
     def callback(*_: float) -> bool:
@@ -132,7 +132,7 @@ def test_other_models_have_rows_of_their_own(name: str) -> None:
         return False
 
     found = clone(estimator).set_params(callback=write).fit(mine, y)
-    # There was an epoch after the rows were written to.
+    # The fit ran another epoch after the rows had changed.
     assert len(calls) > 1
     assert all(np.isnan(rows).all() for rows in mine)
     assert (found.objective_, found.dual_objective_) == (

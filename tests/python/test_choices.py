@@ -1,4 +1,4 @@
-"""The literals that type checkers know are the names that the core knows."""
+"""The names in the literals for type checkers are those of the core."""
 
 from __future__ import annotations
 

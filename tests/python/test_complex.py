@@ -24,7 +24,7 @@ OTHERS = [name for name in FITS if name not in RECOMMENDERS]
 
 
 def imaginary(values: Any) -> Any:
-    """Add an imaginary part to all numbers; strings stay."""
+    """Add an imaginary part to all numbers; strings do not change."""
     if isinstance(values, list):
         return [imaginary(value) for value in values]
     if isinstance(values, str):

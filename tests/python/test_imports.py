@@ -1,4 +1,4 @@
-"""Imports load only the packages that they need; without pandas, all but the recommender works."""
+"""Imports load only the packages that they need; only the recommender needs pandas."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_command_prints_help_and_version_without_the_slow_packages(option: s
 
 def test_an_import_loads_no_other_package_than_its_estimator_needs() -> None:
     assert imported("import dualgap") == set()
-    # scikit-learn itself imports pandas where it is installed.
+    # scikit-learn imports pandas if it is installed.
     needed = imported("import sklearn.model_selection")
     assert imported("from dualgap import MulticlassSVC") == needed | {"numpy", "scipy", "sklearn"}
 

@@ -45,7 +45,7 @@ def unaligned(array: Any) -> Any:
 
 
 class Subclass(np.ndarray):
-    """An array of a user's own class."""
+    """A user-defined subclass of arrays."""
 
 
 LAYOUTS: dict[str, Callable[[Any], Any]] = {

@@ -1,4 +1,4 @@
-"""A fit answers to the keyboard, to its callback, and to other threads."""
+"""A fit can be interrupted by Ctrl-C and by its callback, and lets other threads run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def small(**parameters: Any) -> Any:
     )
 
 
-# Models of few bases stay above the tolerance.
+# Models with few bases do not reach the tolerance.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
@@ -153,7 +153,7 @@ print("usable", small.predict(few[:5]).shape, flush=True)
 
 DENSE = "X, y = rng.normal(size=(40_000, 60)), rng.integers(0, 10, size=40_000)"
 
-# Visits to these rows, of 2000 entries and many candidate classes, are shared by two threads.
+# Two threads share the visits to these rows, with 2000 entries and many candidate classes.
 LONG_ROWS = """
 columns = 10 * np.arange(2000) + rng.integers(10, size=(2000, 1))
 arrays = rng.normal(size=columns.size), columns.ravel(), 2000 * np.arange(2001)
@@ -225,7 +225,8 @@ def test_control_c_ends_the_decoding_of_a_long_example(method: str) -> None:
 
 @contextmanager
 def ending_soon() -> Iterator[Callable[[], float]]:
-    """Interrupt the main thread in a second; yield what tells how long ago that was."""
+    """Interrupt the main thread after a second; yield a function that returns the time since
+    then."""
     at: list[float] = []
 
     def interrupt() -> None:
@@ -276,7 +277,7 @@ def test_two_fits_at_a_time_are_the_same_as_one_after_the_other() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize(("model", "rows"), MODELS, ids=lambda model: type(model).__name__)
 def test_a_forked_child_can_fit(model: Any, rows: Any) -> None:
-    """Threads that outlived a fit would be waited for in the child, where they are not."""
+    """If threads outlived a fit, the child would wait for threads that it does not have."""
 
     def objective() -> float:
         own = clone(model).set_params(n_jobs=2, max_iter=3, random_state=0)
@@ -284,7 +285,8 @@ def test_a_forked_child_can_fit(model: Any, rows: Any) -> None:
 
     expected = objective()
     with warnings.catch_warnings():
-        # Python 3.12 warns of forking with threads; the pool of a finished fit is gone.
+        # Python 3.12 warns about forks of processes with threads; a finished fit has ended its
+        # pool.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:

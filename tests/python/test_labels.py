@@ -16,7 +16,7 @@ from dualgap.distributed._partition import make_part, summarize
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-# The estimators whose targets are numbers, label sets or pairs have no labels to name.
+# Estimators for numbers, label sets or pairs have no class labels.
 UNNAMED = {"pn-regressor", "fm-regressor", "multilabel", "matching"}
 LABELLED = [name for name in FITS if name not in UNNAMED and not name.startswith("recommender")]
 FLAT = [name for name in LABELLED if FITS[name][2] is LABELS]
@@ -90,7 +90,7 @@ def test_labels_that_would_merge_are_rejected(name: str, case: str) -> None:
     values, message = REFUSED[case]
     for container in [list, objects, pd.Series] if name in FLAT else [list]:
         if container is pd.Series and case == "integers that floats skip":
-            continue  # pandas itself makes them equal.
+            continue  # pandas converts them to equal numbers.
         with pytest.raises(ValueError, match=f"^[yY]: .*({message})"):
             clone(estimator).fit(X, named(name, values, container))
     fitted = clone(estimator).fit(X, named(name, ["a", "b", "c"]))
@@ -109,7 +109,7 @@ def test_complex_labels(name: str) -> None:
 
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_arrays_of_several_types(name: str) -> None:
-    """Sequences have separate arrays that together need int64 and uint64, or would merge."""
+    """Label arrays of one data set have types int64 and uint64, which a common type would merge."""
     estimator, X, _ = FITS[name]
     signed = named(name, [-1, 0, 1])
     arrays = [np.array(y, dtype=np.int64) for y in signed]

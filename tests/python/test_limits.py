@@ -154,5 +154,5 @@ def test_a_million_jobs_start_few_threads(model: type) -> None:
     X, y = np.eye(60), np.arange(60) % 3
     model(n_jobs=10**6, callback=look, tol=1e-2).fit(X, y)
     assert during
-    # Each thread of consensus waits for one of the core's.
+    # Each thread of consensus training waits for a thread of the core.
     assert max(during) <= before + 2 * THREADS_PER_CORE * CORES + 4

@@ -34,7 +34,7 @@ def scaled(X: Any, factor: float, dtype: Any) -> Any:
     return (X * factor).astype(dtype)
 
 
-# Fits that compute with float32 in float32; all others do so in float64.
+# Fits that compute in float32 if rows are float32; all others compute in float64.
 SINGLE = ("svc", "svc-topk", "svc-cv", "consensus", "block-descent")
 
 
@@ -43,7 +43,7 @@ def overflows(X: Any, name: str = "svc") -> bool:
     if values.dtype == np.float32 and name not in SINGLE:
         return False
     largest = float(np.abs(values).max())
-    # Computed without overflow.
+    # Divide by the largest value first, which avoids overflow.
     norm = largest * float(np.linalg.norm(values.astype(np.float64) / largest))
     return norm > float(np.sqrt(np.finfo(values.dtype).max))
 
@@ -83,7 +83,7 @@ for name, solver in product(("chain", "matching", "multilabel"), STRUCTURED):
 
 
 class Own:
-    """A model of a user, with two classes."""
+    """A user-defined model with two classes."""
 
     def joint_features(self, x: Any, y: Any) -> Any:
         return np.concatenate([x, -x]) if y else np.zeros(2 * len(x))

@@ -1,4 +1,4 @@
-"""Deeply nested values and fits inside fits raise an error and do not crash."""
+"""Deeply nested values, and fits inside fits, raise an error and do not crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper cites what its bibliography has, and nothing else."""
+"""The paper cites every entry of its bibliography, and nothing else."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 def numbers(kind: str) -> list[tuple[str, str]]:
-    """Names of estimators and of their parameters with a default of this type."""
+    """Pairs of an estimator and a parameter whose default has this type."""
     return [
         (name, each.name)
         for name, (estimator, *_) in FITS.items()
@@ -94,7 +94,7 @@ def test_paths_over_too_many_sizes(name: str) -> None:
 
 
 class Locked:
-    """A model that cannot be pickled, and prints as much as data would."""
+    """A model that cannot be pickled, and whose repr is very long."""
 
     def __init__(self, lock: Any) -> None:
         self.lock = lock
@@ -116,7 +116,7 @@ class Locked:
 
 
 class Shared(Locked):
-    """A model that cannot be pickled, but copied."""
+    """A model that can be copied but not pickled."""
 
     def __deepcopy__(self, memo: Any) -> Shared:
         return Shared(self.lock)
@@ -146,7 +146,7 @@ def test_models_that_cannot_be_pickled() -> None:
     with pytest.raises(ValueError, match=r"^estimator: Locked cannot be copied") as raised:
         StructuredCV(StructuredSVM(own), [0.1, 1.0]).fit(X, y)
     assert len(str(raised.value)) < 400
-    # A search compares nothing, and needs no pickles.
+    # A search does not compare models, so it does not pickle them.
     shared = StructuredSVM(Shared(own.lock), random_state=0)
     search = StructuredCV(shared, [0.1, 1.0], cv=2).fit(X, y)
     assert search.best_estimator_.predict(X) == plain.set_params(C=search.C_).fit(X, y).predict(X)
@@ -293,7 +293,7 @@ SWITCHES = [
 @pytest.mark.parametrize("value", ["False", 1, None])
 @pytest.mark.parametrize(("name", "parameter"), SWITCHES)
 def test_switches_are_truth_values(name: str, parameter: str, value: Any) -> None:
-    """A string would count as True, "False" as well."""
+    """Strings raise an error: as truth values, all of them, even "False", would be True."""
     estimator, X, y = FITS[name]
     with pytest.raises(ValueError, match=rf"^{parameter}: must be True or False, got {value!r}"):
         clone(estimator).set_params(**{parameter: value}).fit(X, y)

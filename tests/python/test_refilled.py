@@ -30,13 +30,13 @@ X, Y = list(ROWS), LABELS.tolist()
 
 
 class Fresh:
-    """A multi-class model of positions, whose answers are new objects each time."""
+    """A multi-class model of positions that returns new objects each time."""
 
     def __init__(self, **refilled: Any) -> None:
         self.refilled = refilled
 
     def answer(self, name: str, value: Any) -> Any:
-        """Return a value, or the one object that is filled with it."""
+        """Return the value, or write it into the reused object and return that."""
         kept = self.refilled.get(name)
         if kept is None:
             return value
@@ -103,7 +103,7 @@ def test_losses_of_models_are_numbers() -> None:
 
 
 class OwnHinge:
-    """The max hinge of three classes; `refilled` is what all points are written to."""
+    """The max hinge of three classes; if `refilled` is given, all points are written to it."""
 
     def __init__(self, refilled: Any = None) -> None:
         self.refilled = refilled
@@ -129,7 +129,7 @@ def test_losses_of_users() -> None:
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_joint_features_of_classes(sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Several blocks of the rows.
+    # Small blocks, so that there are several.
     monkeypatch.setattr(features, "_BLOCK", 20)
 
     def joint(block: Any, classes: Any) -> Any:
@@ -144,7 +144,7 @@ def test_joint_features_of_classes(sparse: bool, monkeypatch: pytest.MonkeyPatch
             kept.data[:], kept.indices[:], kept.indptr[:] = new.data, new.indices, new.indptr
         else:
             kept[...] = new
-        # A user's function may also write to its arguments.
+        # User functions may also write to their arguments.
         classes[...] = 0
         return kept
 
@@ -226,12 +226,12 @@ def test_chunks(sparse: bool, tmp_path: Any) -> None:
         Chunks(rows for rows, _ in refilled_pieces(sparse))
     with pytest.raises(ValueError, match=r"^chunks: piece 1 is in the memory of piece 0"):
         Chunks.from_pairs(refilled_pieces(sparse))
-    # Files keep each piece.
+    # Each piece is copied to a file.
     chunks, y = Chunks.from_pairs(refilled_pieces(sparse), spill=tmp_path)
     np.testing.assert_array_equal(y, LABELS)
     read = [rows.toarray() if sparse else rows for rows in chunks.chunks]
     np.testing.assert_array_equal(np.concatenate(read), ROWS)
-    # Pieces of a list are all there: one may occur twice.
+    # The pieces of a list exist at the same time, so one may occur twice.
     assert Chunks([ROWS, ROWS]).shape == (120, 4)
     # Parts of one array do not overlap.
     parts = Chunks(ROWS[start : start + 20] for start in range(0, 60, 20))
@@ -293,7 +293,7 @@ def test_searches_over_refilled_sequences() -> None:
 
 
 class Tag:
-    """A label of a user's own class."""
+    """A user-defined label."""
 
     def __init__(self, place: int) -> None:
         self.place = place
@@ -306,7 +306,7 @@ class Tag:
 
 
 class Tagged(Fresh):
-    """Labels are objects: new ones, the same for each class, or a single one that is filled."""
+    """Labels are objects: new ones, one per class, or a single object that is overwritten."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()

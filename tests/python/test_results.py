@@ -1,4 +1,4 @@
-"""The pages are in step with benches/results, and the checks can fail."""
+"""The pages agree with benches/results, and the checks can fail."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_tables_are_filled_and_checked(tmp_path: Path) -> None:
     assert "| b | 2e-7 | \u2013 |" in lines
     assert lines.count("<sub>abc1234; a machine; 2026-01-31</sub>") == 2
     assert results(tmp_path, "--check").returncode == 0
-    # Filling again changes nothing; another figure in the file does.
+    # Filling again changes nothing, unless a value in the file changes.
     assert results(tmp_path).returncode == 0
     assert (tmp_path / PAGE).read_text("utf-8").splitlines() == lines
     write(tmp_path, "\n".join(lines) + "\n", [row.replace("1234.5", "99") for row in ROWS])
@@ -116,7 +116,7 @@ def test_rows_of_each_instruction_set_are_kept(
     for simd, seconds in (("avx512", 1), ("avx2", 2), ("avx512", 3)):
         monkeypatch.setattr(record, "origin", lambda simd=simd: {"simd": simd, "commit": "c"})
         table.add(data="a", seconds=seconds)
-    # The row that did not say its instruction set is replaced by the first that does.
+    # The first row with an instruction set has replaced the old row without one.
     table.add(data="a", seconds=4, simd="")
     found = [(row["simd"], row["seconds"]) for row in table.read()]
     assert found == [("avx512", "3"), ("avx2", "2"), ("", "4")]

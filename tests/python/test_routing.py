@@ -42,7 +42,7 @@ def test_weights_reach_the_fit_of_a_pipeline(name: str) -> None:
     weights = np.linspace(0.1, 2.0, len(X))
     expected = clone(estimator).fit(X, y, sample_weight=weights)
     routed = clone(estimator).set_fit_request(sample_weight=True)
-    # Examples of structured models are sequences, which a step must not convert.
+    # Examples of structured models are sequences, so a step must not convert them.
     model = make_pipeline(FunctionTransformer(validate=False), routed)
     model.fit(X, y, sample_weight=weights)
     assert model[-1].objective_ == expected.objective_ != clone(estimator).fit(X, y).objective_

@@ -1,4 +1,4 @@
-"""The cause that a fit names when it does not converge."""
+"""The cause that a fit reports if it does not converge."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ SHOW = "import os; print(os.environ['DUALGAP_SIMD'])"
 
 
 def each(*arguments):
-    """Run a command under instruction sets; return its status, and (value, name) of each run."""
+    """Run a command for each instruction set; return its status, and (value, name) of each run."""
     command = [sys.executable, str(EACH), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     headed = re.findall(r"==> DUALGAP_SIMD=(\w+) \((\w+)\)\n\1$", done.stdout, re.M)

@@ -26,7 +26,7 @@ REFUSED = "sparse matrix are inconsistent"
 
 
 def wide(X: Any) -> Any:
-    """The matrix with indices that can hold any number."""
+    """The matrix with 64-bit indices, which can hold any number."""
     X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
     return X
 
@@ -80,7 +80,7 @@ def calls(model: Any, first: Any, rest: dict[str, Any]) -> Iterator[Callable[[],
             yield lambda method=method, given=given: list(method(first, **given))
 
 
-# Ratings have no rows of features; pairs of a matching are arrays of three axes.
+# Without recommenders, which have no rows of features, and matchings, whose arrays have three axes.
 LINEAR = [name for name, (_, X, y) in FITS.items() if X is ROWS and len(y) == len(ROWS)]
 REST = {"k": 1, "C_min": 0.1, "C_max": 0.2, "Cs": np.array([0.1])}
 
@@ -122,7 +122,7 @@ def test_words_are_rejected_by_every_method(change: str) -> None:
 
 
 class Own:
-    """Classes, as a model of a user's own would have them."""
+    """A user-defined multi-class model."""
 
     def joint_features(self, x: Any, y: int) -> Any:
         return np.outer(np.arange(3) == y, x.toarray()).ravel()

@@ -1,4 +1,4 @@
-"""scripts/check_structure.py finds what it is there to find, and nothing in what is allowed."""
+"""scripts/check_structure.py finds each kind of violation, and accepts allowed code."""
 
 from __future__ import annotations
 

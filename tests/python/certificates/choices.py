@@ -1,8 +1,8 @@
 """Exact objectives of structured models whose labels can all be listed.
 
-A label is its joint features, a dictionary of the entries that are not 0 in the order of `coef_`,
-and its loss. Rational arithmetic throughout, but for logarithms of sums of exponentials, which come
-with bounds from 60 digits.
+A label is represented by its loss and its joint features: a dictionary of non-zero entries in the
+order of `coef_`. All arithmetic is rational, except for logarithms of sums of exponentials, which
+are computed to 60 digits and come with error bounds.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def log_sum(scores: Sequence[Fraction]) -> Fraction:
     for at, score in enumerate(scores):
         if at != first:
             rest = DIGITS.add(rest, DIGITS.exp(decimal_of(score - top)))
-    # ln(1 + rest), where a small rest would lose its digits. A value far below the smallest double
-    # can be treated as 0.
+    # ln(1 + rest): adding 1 would lose the digits of a small rest. A value far below the smallest
+    # double can be treated as 0.
     if rest < decimal.Decimal("1e-50"):
         beyond = rest if rest > decimal.Decimal("1e-400") else decimal.Decimal(0)
     else:

@@ -1,7 +1,7 @@
 """Comparison of the claims of several fits of one problem, in exact arithmetic.
 
-The objective of any model bounds the optimum from above. So no dual value may exceed the exact
-objective of any of the fits, and no objective may be below the exact one of its model.
+The objective of any model is an upper bound on the optimum. So no dual value may exceed the exact
+objective of any fit, and no reported objective may be below the exact objective of its model.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def claim(what: str, model: Any, exact: Fraction | Bounds) -> Claim:
 
 
 def of_piece(what: str, piece: Any, model: Fraction, other: Fraction) -> Claim:
-    """Return the claim of a piece of a path: a bound on its distance from the optimum."""
+    """Return the claim of a path's piece: a bound on its distance from the optimum."""
     gap = max(model - other, Fraction(0))
     wrong = ""
     if gap > Fraction(piece.duality_gap) or gap > Fraction(piece.relative_gap) * model:

@@ -58,7 +58,7 @@ def smoothed_loss(loss: Loss, margins: Vector, label: int, smoothing: Fraction) 
     others = [v for j, v in enumerate(margins) if j != label]
     box = box_of(loss)
     if box is None:
-        # The best multiple of the vertex of the loss.
+        # Take the best multiple of the vertex that attains the loss: a lower bound.
         value = plain_loss(loss, margins)
         beta = _vertex(loss, margins, label)
         square = sum((b * b for b in beta), Fraction(0)) + sum(beta, Fraction(0)) ** 2
@@ -99,7 +99,8 @@ def _stationary(
         beta[j] = upper
     fixed = upper * len(high)
     if free:
-        # Free coordinates are v / smoothing less a shift: the sum of all, or what fits the cap.
+        # Free coordinates are v / smoothing minus a shift: the sum of all coordinates, or, at the
+        # cap, the shift that makes the sum equal to it.
         pull = sum((v[j] for j in free), Fraction(0)) / smoothing
         total = (pull + fixed) / (1 + len(free)) if cap is None else cap
         shift = (pull + fixed - total) / len(free)
@@ -129,7 +130,7 @@ def costs_of(loss: Loss, label: int, n_classes: int) -> Vector:
 def objective(
     loss: Loss, X: Matrix, labels: Sequence[int], W: Matrix, C: float, smoothing: float
 ) -> Fraction:
-    """Return the objective of W (or, with smoothing, at times a lower bound on it)."""
+    """Return the objective of W (with smoothing, for some losses only a lower bound on it)."""
     scores = [[dot(w, x) for w in W] for x in X]
     square = sum((dot(w, w) for w in W), Fraction(0))
     return objective_of_scores(loss, scores, labels, square, C, smoothing)
@@ -179,7 +180,7 @@ def gauge(loss: Loss, beta: Vector) -> Fraction:
 def dual_value(
     loss: Loss, X: Matrix, labels: Sequence[int], betas: Matrix, C: float, smoothing: float
 ) -> Fraction:
-    """Return the dual value at a feasible point next to this one."""
+    """Scale the point into the feasible set, and return its dual value."""
     n, m, d = len(X), len(betas[0]), len(X[0])
     lam = 1 / (Fraction(C) * n)
     image = [[Fraction(0)] * d for _ in range(m)]

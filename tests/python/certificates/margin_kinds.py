@@ -199,7 +199,7 @@ def own_loss(random: Random) -> Claims:
 
 
 def search(random: Random) -> Claims:
-    """Fits on folds and the refit of a search over C."""
+    """A search over C: its fits on folds, and its refit."""
     problem = Problem(random)
     Cs = sorted(random.choice(STRENGTHS, 2, replace=False) * random.uniform(0.5, 2.0, 2))
     model = MulticlassSVCCV(
@@ -220,7 +220,7 @@ def search(random: Random) -> Claims:
 
 
 def folds(random: Random) -> Claims:
-    """Bounds of a search on the optima of its folds, since it keeps no weights."""
+    """A search's bounds on the optima of its folds (it keeps no weights of these fits)."""
     problem = Problem(random)
     fold, C = int(random.integers(2)), float(choice(random, STRENGTHS))
     model = MulticlassSVCCV(

@@ -1,7 +1,7 @@
 """Structured models by every solver, and taggers, on random problems over extreme ranges.
 
-Each kind fits one problem in several ways and yields what the fits claim (`claims`). One of the
-fits goes far, so that bounds have little room.
+Each kind fits one problem in several ways and yields the claims of the fits (`claims`). One of the
+fits is very accurate, so that even slightly wrong bounds are found.
 """
 
 from __future__ import annotations

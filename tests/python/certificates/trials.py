@@ -137,8 +137,8 @@ def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
 def _check_dual_point(trial: Trial, model: Any, rows: Any, labels: list[int]) -> None:
     """Check that the bound is the value of the stored dual point, repaired exactly.
 
-    A fit stores its last dual point and reports its best bound, so they belong together only if
-    the last epoch raised the bound.
+    A fit stores its last dual point and reports its best bound, so the two agree only if the last
+    epoch raised the bound.
     """
     bounds = model.history_["dual_objective"]
     bounds = bounds[np.isfinite(bounds)]

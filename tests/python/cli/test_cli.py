@@ -146,7 +146,7 @@ def test_save_and_load(data: Path, tmp_path: Path) -> None:
     model = OrdinalRecommender.load(path)
     assert model.callback is None
     assert len(model.item_ids_) == 40
-    # Without files of items there must be no titles, in particular not those of MovieLens.
+    # Without a file of items there must be no titles, especially not those of MovieLens.
     alone = good("--load", path, "--user", 3, "--user", 4, "--output", "csv")
     assert alone.stdout == saved.stdout
     assert alone.stderr == ""

@@ -196,7 +196,7 @@ print(json.dumps(found))
 def run_with_streams(commands: list[str]) -> list[tuple[int, str]]:
     """Return status and messages of commands with redirections, run in forks to avoid imports.
 
-    A stream that is not redirected is a file, where it is not closed (``>&-``).
+    Streams that a command neither redirects nor closes (``>&-``) are files.
     """
     arguments = [sys.executable, "-c", FORKS, json.dumps(commands)]
     result = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=100)
@@ -255,7 +255,7 @@ def test_a_model_is_written_with_any_stream_closed() -> None:
         for number, (status, notes) in enumerate(found):
             assert status == 0, (command, streams[number], notes)
             if model == "r":
-                # The file holds the seconds of its history.
+                # The bytes differ, because the file contains the history with its seconds.
                 OrdinalRecommender.load(f"{number}.r")
             else:
                 found_model = Path(f"{number}.{model}").read_bytes()

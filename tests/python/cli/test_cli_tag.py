@@ -112,7 +112,7 @@ def test_raw_tokens_are_tagged_without_templates(files: Path) -> None:
     assert run("train", "-q", "-c", 10, *paths).exit_code == 0
     model = files / "model.npz"
     assert SequenceTagger.load(model).features == "words"
-    # The true labels of the last column are no features.
+    # The true labels in the last column must not be used as features.
     result = run("predict", files / "train.txt", model, "--evaluate")
     assert "accuracy 1.0000 of 35 tokens" in result.stderr
     plain = "the D\ncat N\n"

@@ -24,7 +24,7 @@ da = pytest.importorskip("dask.array")
 pd = pytest.importorskip("pandas")
 dd = pytest.importorskip("dask.dataframe")
 
-# Dask's own event loops and sockets, when processes are killed.
+# Dask leaves event loops and sockets open when processes are killed.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning",
     "ignore::ResourceWarning",
@@ -87,7 +87,7 @@ def check(model, plain):
     assert model.dual_objective_ <= plain.objective_ + 1e-12
     assert plain.dual_objective_ <= model.objective_ + 1e-12
     gaps = model.history_["gap"]
-    # The first round after a checkpoint has none.
+    # The first round after a checkpoint has no gap.
     assert (np.diff(gaps[np.isfinite(gaps)]) <= 0).all()
     assert model.null_objective_ == pytest.approx(plain.null_objective_)
 
@@ -252,7 +252,7 @@ def test_dataframes_and_files(data, plain, client, tmp_path):
         assert set(model.classes_) == set(range(10))
 
 
-# A warning inside of Dask's nanny must not keep it from starting the next worker.
+# A warning inside Dask's nanny, as an error, would keep it from starting the next worker.
 @pytest.mark.filterwarnings("ignore")
 def test_a_killed_worker_costs_only_time(data, plain, new_cluster):
     with new_cluster() as cluster, distributed.Client(cluster) as client:
@@ -268,7 +268,7 @@ def test_a_killed_worker_costs_only_time(data, plain, new_cluster):
         model.fit(*data)
         assert len(killed) == 2
         check(model, plain)
-        # The round in which a partition restarts has a dual value, too.
+        # Rounds in which a partition restarts have a dual value, too.
         assert np.isfinite(model.history_["dual_objective"]).all()
 
 
@@ -285,7 +285,7 @@ def test_checkpoint_and_resume(data, plain, tmp_path, as_rows):
     assert first.n_iter_ == 3
     second = ConsensusSVC(resume=tmp_path, **settings).fit(*data)
     check(second, plain)
-    # Nothing was lost.
+    # The interruption does not change the result.
     assert np.array_equal(second.coef_, whole.coef_)
     assert second.n_iter_ == whole.n_iter_
     with pytest.raises(ValueError, match="not a checkpoint of this fit"):
@@ -346,7 +346,7 @@ def test_files_that_do_not_fit_are_rejected(data, tmp_path, client):
     X, y = data
     table = pd.DataFrame(X[:60, :9], columns=[f"pixel{k}" for k in range(9)]).assign(digit=y[:60])
     good, other = str(tmp_path / "good.parquet"), str(tmp_path / "other.parquet")
-    table.set_index(np.arange(60)[::-1]).to_parquet(good)  # an index is no feature
+    table.set_index(np.arange(60)[::-1]).to_parquet(good)  # the index is not a feature
     assert ConsensusSVC(tol=0.1).fit([good], "digit").n_features_in_ == 9
     for wrong, message in [
         (table.rename(columns={"pixel3": "x"}), "must have the same columns"),

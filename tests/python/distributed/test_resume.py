@@ -116,7 +116,7 @@ def test_no_certificate_is_read_from_a_file(data, folder, whole, meta):
     reached = objective(model, *data)
     assert model.objective_ == pytest.approx(reached, rel=1e-9)
     assert model.dual_objective_ <= reached
-    # The first round after it recomputes its dual value.
+    # The first round after resuming recomputes its dual value.
     assert np.isfinite(model.history_["dual_objective"][4:]).all()
 
 
@@ -161,7 +161,7 @@ def test_a_run_that_was_ended_while_it_kept_a_round_loses_nothing(
     files = iter(range(100))
 
     def ended(path, *rest):
-        # Files of the partitions' threads, and of the consensus after them.
+        # The partitions' threads write their files first, then the consensus.
         if next(files) >= written:
             raise InterruptedRunError
         write_npz(path, *rest)
@@ -174,7 +174,7 @@ def test_a_run_that_was_ended_while_it_kept_a_round_loses_nothing(
             with pytest.raises(InterruptedRunError):
                 ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
     rounds = [json.loads(read_npz(path)["meta"].tobytes())["round"] for path in folder.glob("p*")]
-    # Threads write in any order, so a second run may write the partition that lags behind.
+    # Threads write in any order, so a second run may first write the partition that is behind.
     expected = {3, 4} if written == 0 else {4, 6} if written == 3 else {3, 4, 6}
     assert set(rounds) == expected or (again and set(rounds) < expected)
     model = ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)

@@ -1,9 +1,9 @@
 """Fuzz tests of files: each is read or gives one error, quickly and in little memory.
 
-A short run is part of the tests, and so is the corpus: for each door (`tests/fixtures/corpus`) the
-first file that got each answer. DUALGAP_FUZZ=1000 draws a thousand times as many examples,
-DUALGAP_FUZZ_SECONDS=600 draws for ten minutes, and `--hypothesis-profile=default` others in each
-run. DUALGAP_FUZZ_KEEP=1 adds files with new answers to the corpus.
+A short run is part of the tests, and so is the corpus in `tests/fixtures/corpus`: for each reader,
+the first file that led to each result or message. DUALGAP_FUZZ=1000 draws a thousand times as many
+examples, DUALGAP_FUZZ_SECONDS=600 draws for ten minutes, and `--hypothesis-profile=default` draws
+other examples in each run. DUALGAP_FUZZ_KEEP=1 adds files with new results to the corpus.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def test_a_loaded_estimator_is_the_same(name: str, tmp_path: Path) -> None:
     assert public
     for attribute in public:
         assert same(getattr(model, attribute), getattr(loaded, attribute)), attribute
-    # It can be saved again, and fitted.
+    # The loaded estimator can be saved and fitted again.
     loaded.save(tmp_path / "again.npz")
     assert same(answers(type(model).load(tmp_path / "again.npz"), X), expected)
     clone(loaded).fit(X, y)
@@ -145,7 +145,7 @@ def test_an_estimator_without_a_fit_is_not_saved(name: str, tmp_path: Path) -> N
 
 
 class OwnHinge:
-    """The hinge of the largest margin, written in Python."""
+    """The max hinge, written in Python."""
 
     def support(self, margins: Any, label: int) -> float:
         return max(0.0, float(margins.max()))
@@ -158,11 +158,11 @@ class OwnHinge:
 
 
 class OwnChain(ChainModel):  # type: ignore[misc]
-    """A model that might decode in another way."""
+    """A custom model, which a file cannot describe."""
 
 
 class OwnTopK(TopK):
-    """A loss that might be another one."""
+    """A subclass of a loss, which a file cannot describe."""
 
 
 @pytest.mark.parametrize(

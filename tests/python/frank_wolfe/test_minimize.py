@@ -1,4 +1,4 @@
-"""`minimize`: certificates against independent optima, and all methods on all sets."""
+"""`minimize`: certificates compared with independent optima, and all methods on all sets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Distance:
 
 
 class Corners:
-    """The simplex as a user writes it."""
+    """The simplex as a user would write it."""
 
     def __init__(self, n: int) -> None:
         self.shape = (n,)
@@ -141,7 +141,7 @@ def test_bounds_hold_in_exact_arithmetic_where_a_run_ends_in_rounding(method: An
         found = minimize(
             LeastSquares(A, b), Simplex(3), method=method, tol=0.0, max_iter=500, random_state=0
         )
-        # A rational point of the simplex next to x.
+        # A rational point of the simplex, close to x.
         x = [max(Fraction(value), Fraction(0)) for value in found.x.tolist()]
         x = [value / sum(x) for value in x]
         rows = zip(A.tolist(), b.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""`minimize` with functions, oracles and callbacks that users write, right and wrong."""
+"""`minimize` with user-defined functions, oracles and callbacks, correct and incorrect."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_ctrl_c_ends_a_run_within_a_second(run: str) -> None:
         start = time.perf_counter()
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "interrupted\n"
-        # A second, and room for a busy machine.
+        # One second, plus a margin for a busy machine.
         assert time.perf_counter() - start < 3.0
 
 

@@ -1,6 +1,6 @@
 """Hostile arguments for every function of the core: a result or an error, never a panic.
 
-A panic comes out as "a bug in dualgap", and an abort or undefined behaviour ends the process.
+A panic appears as "a bug in dualgap", and an abort or undefined behaviour ends the process.
 `DUALGAP_FUZZ_SECONDS=600 pytest tests/python/fuzz` draws new arguments for ten minutes.
 """
 
@@ -74,7 +74,7 @@ def cross_validate(a):
 
 
 def links(a, m):
-    """Codes of transitions, first and last labels, most of them with a weight."""
+    """Draw codes of transitions, first and last labels, most of them with a weight."""
     codes = [a.choice([1, 1, 1, 1, 0, 2]) for _ in range(a.near(m * (m + 2)))]
     return np.array([9, *codes[1:]] if codes and a.rarely() else codes, dtype=np.uint8)
 
@@ -115,7 +115,7 @@ def fit_sequences(a):
     given = sequence_settings(a, n, m, max(len(ends) - 1, 0))
     rows, labels = a.rows(n, d), a.integers(n, m)
     found = _core.fit_sequences(_core.SequenceProblem(rows, ends, labels, given), given)
-    # Goes on at another C, or with other sentences.
+    # Continue at another C, or with other sentences.
     given |= {"start": found.get("point"), "regularization": a.positive()}
     if a.rarely(0.3):
         n = a.size()
@@ -361,7 +361,7 @@ def test_long():
     print(f"{calls} calls from seed {seed}")
 
 
-# Past findings, each with the arguments that showed it.
+# Past bugs, each with the arguments that triggered it.
 
 
 def test_no_outputs_no_columns_and_no_classes_are_rejected():

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 def table(n: int, d: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and labels that a linear model explains in part."""
+    """Rows and labels that a linear model partly explains."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
     scores = X @ rng.standard_normal((d, n_classes)) + rng.standard_normal(n_classes)
@@ -24,12 +24,12 @@ def table(n: int, d: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np
 
 
 def exact(*args, **parameters) -> LogisticRegression:
-    """An estimator whose fit ends where rounding does not let it go on."""
+    """An estimator whose fit ends only when rounding prevents further progress."""
     return LogisticRegression(*args, tol=0.0, **parameters)
 
 
 def objective(model: LogisticRegression, X: np.ndarray, y: np.ndarray, weights=1.0) -> float:
-    """The objective in its own units, from the definition."""
+    """The objective in the estimator's units, from the definition."""
     scores = X @ model.coef_.T + model.intercept_
     if scores.shape[1] == 1:
         scores = np.hstack([0 * scores, scores])

@@ -106,7 +106,7 @@ def test_weights_repeat_rows_of_the_folds() -> None:
         one = LogisticRegressionCV(cv=folds, **common).fit(X, y, weights)
         other = LogisticRegressionCV(cv=repeated, **common).fit(X, y)
         if class_weight == {0: 2.0}:
-            # The units of the objective are those of the total weight.
+            # The objective is measured in units of the total weight.
             np.testing.assert_array_equal(one.scores_, other.scores_)
         objectives = [each.cv_results_["objective"] for each in (one, other)]
         np.testing.assert_allclose(*objectives, rtol=1e-7)

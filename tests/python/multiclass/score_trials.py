@@ -1,4 +1,4 @@
-"""Trials of bounds on scores and of decided rows against exact optima of random problems."""
+"""Trials that compare bounds on scores and decided rows with exact optima of random problems."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def score(model: MulticlassSVC, X: Any, y: Any, scoring: str) -> float:
 
 
 def trial(seed: int) -> tuple[int, int, int, int, int]:
-    """Scores compared, those outside their bounds, rows, decided ones, and those that changed.
+    """Count compared scores, scores outside their bounds, rows, decided and wrongly decided rows.
 
-    Rows that even the exact fit leaves open count for nothing, and so do scores on them.
+    Rows that even the accurate fit leaves undecided are ignored, and so are scores on them.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -72,7 +72,7 @@ def _trial(rng: np.random.Generator) -> tuple[int, int, int, int, int]:
     weights = None if rng.random() < 0.5 else rng.uniform(0.1, 3.0, len(y))
     splitter = KFold(2, shuffle=True, random_state=int(rng.integers(2**31)))
     folds = list(splitter.split(y))
-    # Narrow ones use free dual variables as well; where they end depends on the epochs.
+    # Narrower bounds also use free dual variables; how narrow they get depends on the epochs.
     bounds = None if rng.random() < 0.5 else 1e-3
     search = MulticlassSVCCV(
         Cs=[0.01, 1.0], cv=folds, scoring=scoring, cv_tol=10 ** rng.uniform(-6, -1), refit=False,

@@ -1,4 +1,4 @@
-"""Block descent: the optimum of LIBLINEAR and of the other solvers, and what must not matter."""
+"""Block descent: the same optimum as LIBLINEAR and other solvers, and invariances."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_optimum_is_liblinears(C: float) -> None:
         ).fit(X, y)
     ours, theirs = (primal(X, y, m.coef_, C, "crammer-singer") for m in (model, peer))
     assert ours == pytest.approx(theirs, rel=1e-4)
-    # C is the same; the objective is reported per unit of C times the number of rows.
+    # C is the same, but the reported objective is divided by C times the number of rows.
     scale = C * len(y)
     assert scale * model.objective_ == pytest.approx(ours, rel=1e-9)
     assert scale * model.dual_objective_ <= theirs * (1 + 1e-9)
@@ -92,7 +92,7 @@ def test_the_certificate_is_in_double_precision(form: Any, loss: str, smoothing:
         value = primal(X, y, model.coef_, 1e-3, loss)
         assert scale * model.objective_ == pytest.approx(value, rel=1e-12)
     double = svm(loss, tol=1e-5, **common).fit(X, y)
-    # β is known to single precision, the objective of W(β) to double.
+    # β is stored in single precision; the objective of W(β) is accurate to double precision.
     assert model.dual_objective_ <= double.objective_ * (1 + 1e-7)
     assert double.dual_objective_ <= model.objective_
 
@@ -110,7 +110,7 @@ def test_weston_watkins_does_not_depend_on_the_order() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_model_does_not_depend_on_threads_or_on_being_watched(dtype: Any) -> None:
-    # Large enough for several threads.
+    # Large enough that several threads are used.
     rng = np.random.default_rng(0)
     y = np.arange(1500) % 150
     X = (rng.normal(size=(150, 60))[y] + rng.normal(size=(1500, 60))).astype(dtype)
@@ -128,7 +128,7 @@ def test_zero_rows_have_the_loss_of_the_null_model() -> None:
     X, y = problem()
     for form in (np.asarray, sp.csr_array):
         model = svm("weston-watkins", fit_intercept=False, tol=1e-6).fit(form(X), y)
-        # Three rows of zeros, four wrong classes each.
+        # Three rows of zeros, each with a loss of 4 for the four wrong classes.
         assert model.dual_objective_ >= 12 / len(y)
         without = svm("weston-watkins", fit_intercept=False, tol=1e-6).fit(form(X)[3:], y[3:])
         assert np.allclose(model.coef_, without.coef_, atol=5e-3)
@@ -200,7 +200,7 @@ def test_a_fit_can_be_stopped_before_its_first_certificate() -> None:
 def test_progress_omits_unknown_quantities(capsys: pytest.CaptureFixture[str]) -> None:
     X, y = problem()
     svm(verbose=1).fit(X, y)
-    # After the plan.
+    # The first line is the plan.
     line = capsys.readouterr().err.splitlines()[1]
     assert line.startswith("epoch     1")
     assert "nan" not in line

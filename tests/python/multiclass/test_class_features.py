@@ -199,7 +199,7 @@ def test_classes_without_rows() -> None:
     positions = model.predict(X[~known], kinds[unseen])
     assert (names[unseen][positions] == found).all()
     assert (model.predict(X) == model.predict(X, kinds[~unseen], names[~unseen])).all()
-    # In training, too, a class may have no rows.
+    # A class without rows is also allowed in training.
     rivals = ClassFeatureSVC(kinds, classes=names, C=0.05, random_state=0)
     rivals.fit(X[known], names[y[known]])
     assert (rivals.classes_ == names).all()
@@ -295,7 +295,7 @@ def test_the_certificate_holds_in_rational_arithmetic(solver: Any, scale: float)
         norm = sum(dot(v, v) for v in V)
         exact.append((norm / (2 * Fraction(0.3)) + loss) / sum(shares[0]))
     for model, objective in zip(models, exact, strict=True):
-        # lambda is 1 / (C * total) as rounded.
+        # lambda is 1 / (C * total) in floating point.
         assert Fraction(model.objective_) >= objective * (1 - Fraction(1, 2**50))
         assert model.objective_ == pytest.approx(float(objective), rel=1e-9)
         assert Fraction(model.dual_objective_) <= min(exact) * (1 + Fraction(1, 2**50))

@@ -1,4 +1,4 @@
-"""Cross-validation of C: scores, choices, and bounds that the exact optima keep."""
+"""Cross-validation of C: scores, choices, and bounds that hold for the exact optima."""
 
 from __future__ import annotations
 
@@ -205,12 +205,12 @@ def test_starts_at_the_next_c_are_in_the_set_of_the_top_k_hinge(k: int) -> None:
 
 @pytest.fixture(scope="module", params=["svc", "svc-cv", "consensus"])
 def tight(request: pytest.FixtureRequest) -> Any:
-    """A model whose gap leaves most rows decided."""
+    """A model whose gap is small enough to decide most rows."""
     model = clone(FITS[request.param][0])
     # Rounding ends a consensus fit at 1e-8 to 1e-9, depending on the instruction set.
     tol = 1e-7 if request.param == "consensus" else 1e-9
     model.set_params(tol=tol, max_iter=5000, fit_intercept=False)
-    # Large weights, with which scores overflow where rows do not.
+    # The large C gives large weights, so scores overflow although rows do not.
     model.set_params(**({"Cs": [1e12]} if request.param == "svc-cv" else {"C": 1e12}))
     return model.fit(CLASSES[0] * 1e-6, CLASSES[1])
 
@@ -222,7 +222,7 @@ def test_rows_of_any_size_are_decided_only_where_scores_are(
     tight: Any, layout: Any, exponent: int
 ) -> None:
     scaled = CLASSES[0] * 10.0**exponent
-    # A power of two changes no digit: these scores neither overflow nor underflow.
+    # Scaling by a power of two is exact: these scores neither overflow nor underflow.
     exact = np.ldexp(scaled, round(-exponent * np.log2(10.0))) @ tight.coef_.T
     undecided, found = tight.undecided(layout(scaled)), tight.predict(layout(scaled))
     assert (found == tight.classes_[exact.argmax(axis=1)])[~undecided].all()
@@ -248,7 +248,7 @@ def test_columns_of_any_scale(case: str) -> None:
     assert results["converged"].all()
     assert results["n_iter"].max() < 100
     assert (results["objective"] <= 1.0 + 1e-12).all()
-    # The bounds hold for models that are far more accurate.
+    # The bounds hold for much more accurate models.
     for (train, test), bounds in zip(
         StratifiedKFold(5).split(X, y), model.score_bounds_, strict=True
     ):

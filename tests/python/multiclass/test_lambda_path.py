@@ -15,7 +15,7 @@ def mixed(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
 
 
 def hinge_objective(model: MulticlassSVC, X: np.ndarray, y: np.ndarray) -> float:
-    """The objective in units of that of W = 0, from the weights alone."""
+    """The objective relative to that of W = 0, computed only from the weights."""
     scores = X @ model.coef_.T
     margins = 1.0 + scores - scores[np.arange(len(y)), y][:, None]
     margins[np.arange(len(y)), y] = 0.0
@@ -31,7 +31,7 @@ def test_wherever_it_ends_the_certificate_is_that_of_the_problem(max_iter: int) 
     model = MulticlassSVC(max_iter=max_iter, tol=1e-6, **given).fit(X, y)
     assert model.n_iter_ <= max_iter
     np.testing.assert_allclose(model.objective_, hinge_objective(model, X, y), rtol=1e-9)
-    # The same problem with sparse rows is solved without smaller C.
+    # With sparse rows, the solver does not start from a smaller C.
     direct = MulticlassSVC(max_iter=20_000, tol=1e-6, **given).fit(sp.csr_array(X), y)
     assert direct.converged_
     assert model.dual_objective_ <= direct.objective_

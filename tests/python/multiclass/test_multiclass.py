@@ -1,4 +1,4 @@
-"""MulticlassSVC: certificates, invariances, scikit-learn's habits."""
+"""MulticlassSVC: certificates, invariances, scikit-learn's conventions."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ PRINTED: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def objective(model: MulticlassSVC, X: Any, y: Any, loss: Any) -> float:
-    """P of the docstring for equal weights and no smoothing, with the printed loss.
+    """Objective P of the docstring for equal weights and no smoothing, with the published loss.
 
-    A loss that no paper prints has the model's own objective, for the other solvers to check.
+    For a loss without a published formula, return `objective_`, which other solvers check.
     """
     scores = np.asarray(X @ model.coef_.T + model.intercept_)
     m = scores.shape[1]
@@ -88,7 +88,7 @@ def test_the_gap_is_reached_and_belongs_to_the_model(loss: Any, solver: str) -> 
     assert model.objective_ == pytest.approx(objective(model, X, y, loss), rel=1e-9)
     null = fit(X, y, loss, C=1e-9)
     assert model.null_objective_ == pytest.approx(objective(null, X, y, loss), rel=1e-5)
-    # Each bound holds for each other solver's model.
+    # Each solver's bound holds for the models of the others.
     other = fit(X, y, loss, C=0.1, tol=1e-4, intercept_scaling=2.0)
     assert other.objective_ >= model.dual_objective_
     assert other.dual_objective_ <= model.objective_
@@ -105,7 +105,7 @@ def test_the_history_is_consistent(solver: str, smoothing: float) -> None:
     model = fit(X, y, TopK(2), solver=solver, smoothing=smoothing, max_iter=20, tol=0)
     history = model.history_
     assert set(history) == {"epoch", "seconds", "objective", "dual_objective", "gap", "solver"}
-    n_epochs = model.n_iter_ if solver == "newton" else 20  # It may reach rounding before.
+    n_epochs = model.n_iter_ if solver == "newton" else 20  # Rounding may end it earlier.
     assert history["epoch"].tolist() == list(range(1, n_epochs + 1))
     assert (np.diff(history["seconds"]) >= 0).all()
     # Frank-Wolfe evaluates some objectives every few iterations only.
@@ -199,11 +199,11 @@ def test_losses_of_one_error_coincide() -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_sparse_rows_give_the_model_of_dense_rows(solver: str) -> None:
-    """The layout changes the path of block descent, so this test compares its converged models.
+    """For block descent, compare converged models, because its path depends on the layout.
 
-    Rounding decides whether the next epoch visits a block that its last visit made optimal. How
-    many candidates make a pass over all classes pay depends on the layout and on the width of the
-    vectors. The other solvers take the same steps for either layout.
+    If a visit made a block optimal, rounding decides whether the next epoch visits it again. The
+    number of candidates above which a pass over all classes is faster depends on the layout and on
+    the width of the vectors. The other solvers take the same steps for both layouts.
     """
     X, y = problem(d=40)
     is_descent = solver == "block-descent"
@@ -218,7 +218,7 @@ def test_sparse_rows_give_the_model_of_dense_rows(solver: str) -> None:
     assert np.allclose(dense.decision_function(X), sparse.decision_function(sp.csr_matrix(X)))
     single = fit(X.astype(np.float32), y, Usunier(2), **few)
     assert np.allclose(dense.coef_, single.coef_, atol=1e-3)
-    # Any order and any format of the same numbers.
+    # Memory order and format do not matter.
     for same in (np.asfortranarray(X), X[::-1][::-1], sp.csc_array(X), sp.coo_matrix(X)):
         again = fit(same, y, Usunier(2), **options)
         assert np.allclose(dense.coef_, again.coef_, atol=atol)
@@ -232,7 +232,7 @@ def test_unfinished_fits_of_either_layout_certify_one_optimum(solver: str) -> No
         model = fit(form(X), y, Usunier(2), solver=solver, max_iter=3, tol=0.0)
         assert model.objective_ == pytest.approx(objective(model, X, y, Usunier(2)), rel=1e-9)
         assert model.objective_ >= best.dual_objective_
-        # A solver without a dual bound has NaN here.
+        # Solvers without a dual bound report NaN here.
         assert not model.dual_objective_ > best.objective_
 
 
@@ -299,14 +299,14 @@ def test_a_warm_start_continues(solver: str, smoothing: float) -> None:
         if solver == "frank-wolfe":
             whole = fit(X, y, TopK(2), **{**options, "max_iter": 30})
             assert again.dual_objective_ == pytest.approx(whole.dual_objective_, rel=1e-10)
-        # Another C keeps the dual point; its certificate holds.
+        # A fit with another C starts from the same dual point, and its certificate holds.
         model.set_params(C=2.0).fit(X, y)
         fresh = fit(X, y, TopK(2), C=2.0, **{**options, "max_iter": 2000})
         assert model.dual_objective_ <= fresh.objective_
         assert model.objective_ >= fresh.dual_objective_
         if smoothing == 0:
             assert model.objective_ == pytest.approx(objective(model, X, y, TopK(2)))
-        # Other rows start afresh.
+        # A fit to other rows starts from scratch.
         model.fit(X[:100], y[:100])
         fresh = fit(X[:100], y[:100], TopK(2), C=2.0, **options)
     assert np.array_equal(model.coef_, fresh.coef_)
@@ -375,7 +375,7 @@ def test_names_and_objects_are_the_cores() -> None:
         assert f'"{name}"' in document
     X, y = problem()
     for name, parameters in losses.LOSSES.items():
-        # Without parameters the name is enough; with them it says what is missing.
+        # The name alone is accepted if the loss has no parameters; otherwise the error lists them.
         if parameters:
             with pytest.raises(ValueError, match=rf"^loss: .*Loss\('{name}', {parameters[0]}="):
                 fit(X, y, name)
@@ -485,7 +485,7 @@ def test_zero_rows() -> None:
     X, y = problem()
     X[:5] = 0
     model = MulticlassSVC(fit_intercept=False, tol=0.01, C=0.1, random_state=0).fit(X, y)
-    # All scores of a zero row are 0, whatever the model: its loss is that of the null model.
+    # All scores of a zero row are 0 in any model, so its loss is that of the null model.
     assert model.objective_ >= 5 / len(y)
 
 

@@ -1,4 +1,4 @@
-"""Newton's method: any scale of the columns, any loss, and what must not matter."""
+"""Newton's method: columns of any scale, any loss, and invariances."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_scales_of_columns_do_not_matter(low: float, high: float) -> None:
 @pytest.mark.parametrize("smoothing", [0.01, 0.1, 1.0])
 @pytest.mark.parametrize("name", ["max-hinge", "weston-watkins"])
 def test_smoothed_losses_of_badly_scaled_columns(name: str, smoothing: float) -> None:
-    # At W = 0 no smoothed loss has curvature, and the first direction is a gradient.
+    # At W = 0 the smoothed losses have no curvature, so the first direction is the gradient.
     X, y = made(-3, 5, n=400, m=4)
     model = newton(name, smoothing=smoothing, tol=1e-6).fit(X, y)
     assert model.converged_
@@ -178,7 +178,7 @@ def test_a_warm_start_goes_on() -> None:
     assert model.converged_
     assert model.n_iter_ < fresh.n_iter_
     assert model.objective_ == pytest.approx(fresh.objective_, rel=2e-7)
-    # From the point of another C, whose weights may be worse than none.
+    # A start from the point of another C, whose weights may be worse than zero weights.
     model.set_params(C=1e-6).fit(X, y)
     assert model.objective_ <= model.null_objective_ * (1 + 1e-12)
 

@@ -33,7 +33,7 @@ class Sets:
 
 
 class Projected(Sets):
-    """The same with its projection: the multiplier of the sum is between two breakpoints."""
+    """The same with a projection: interpolate the multiplier of the sum between two breakpoints."""
 
     def project(self, point: Any, label: int) -> Any:
         others = np.delete(point, label)

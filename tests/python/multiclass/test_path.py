@@ -64,7 +64,7 @@ def value(model: MulticlassSVC, coef: Any, intercept: Any, X: Any, y: Any, weigh
 
 
 def row_loss(model: MulticlassSVC, scores: Any, label: int) -> float:
-    """The loss of a row of three classes: the largest value over the vertices of its set."""
+    """The loss of a row with three classes: the largest value over the vertices of its set."""
     v = np.delete(1.0 + scores - scores[label], label)
     a, b = np.sort(v)[::-1]
     name = getattr(model.loss, "name", model.loss)

@@ -87,7 +87,7 @@ def test_verbose_prints_the_plan_of_a_fit(halves, capfd, solver, n_jobs, words):
 def test_verbose_says_that_memory_chose_the_solver(
     halves, capfd, monkeypatch, warm_start, solver, said
 ):
-    # The same as when block descent does not fit in memory.
+    # Simulate that block descent does not fit in memory.
     plan = ("block-frank-wolfe", 1_000_000, 1_000_000)
     monkeypatch.setattr(_core, "plan_multiclass", lambda *_: plan)
     X, y = halves
@@ -169,12 +169,12 @@ def test_rows_are_not_copied():
     for X in (rng.normal(size=(20_000, 100)), rng.normal(size=(20_000, 200)).astype(np.float32)):
         assert _peak(X, y) < 0.25 * X.nbytes
     for X in (sparse, sparse.astype(np.float32)):
-        # The checks look at the index arrays; only the offsets are converted.
+        # The checks read the index arrays; only the offsets are converted.
         assert _peak(X, y) < 0.5 * (X.data.nbytes + X.indices.nbytes)
 
 
 def _peak(X, y):
-    """Bytes that NumPy allocates in a fit (the core's own do not count)."""
+    """Peak of the bytes that NumPy allocates in a fit (without the core's memory)."""
     tracemalloc.start()
     try:
         MulticlassSVC(max_iter=1, tol=0.0, solver="frank-wolfe").fit(X, y)

@@ -14,7 +14,7 @@ from full_disk import run_on_small_disk
 from dualgap import Chunks, PolynomialNetworkClassifier, PolynomialNetworkRegressor
 from dualgap._validation import check_rows, core_rows
 
-# Models of few bases stay above the tolerance.
+# Models with few bases do not reach the tolerance.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
@@ -109,5 +109,5 @@ print(os.listdir("."), os.statvfs(".").f_bfree > 200)
 def test_a_disk_that_is_full_is_an_error(make: str, call: str, tmp_path: Path) -> None:
     result = run_on_small_disk(SPILL.format(make=make, call=call), tmp_path)
     assert result.returncode == 0, result
-    # Nothing is left in the folder, nor on the disk.
+    # No file is left in the folder or on the disk.
     assert result.stdout == "[Errno 28] No space left on device: '.'\n[] True\n", result

@@ -1,4 +1,4 @@
-"""Polynomial models of wide sparse rows work on the columns that occur."""
+"""Polynomial models of wide sparse rows use only the columns with entries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def wide(rows: Any) -> Any:
 
 @pytest.fixture
 def widths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Numbers of columns that reach the core."""
+    """Record the numbers of columns that are passed to the core."""
     seen: list[int] = []
     fit = _core.fit_polynomial
 

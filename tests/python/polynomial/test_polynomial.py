@@ -27,7 +27,7 @@ from dualgap import (
     _core,
 )
 
-# Models of few bases stay above the tolerance.
+# Models with few bases do not reach the tolerance.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 ESTIMATORS = [
@@ -62,7 +62,7 @@ def outputs(model: Any, X: Any) -> Any:
 
 
 def assert_same_model(a: Any, b: Any) -> None:
-    """Bit for bit."""
+    """Check that two models are equal bit for bit."""
     for name in ("components_", "output_", "coef_", "intercept_"):
         assert np.array_equal(getattr(a, name), getattr(b, name)), name
     assert a.objective_ == b.objective_
@@ -154,7 +154,7 @@ def test_idle_parameters_are_rejected(estimator: Any) -> None:
         make(estimator, linear=None, alpha=2.0).fit(X, y)
 
 
-# The last digits of such a tolerance are slow to come.
+# Such a small tolerance is not always reached.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -165,13 +165,13 @@ def test_every_dual_value_is_below_the_best_objective(
     X, y = problem(estimator, n=40, d=4)
     parameters = {"penalty": penalty, "linear": linear, "radius": 0.7}
     short = make(estimator, n_components=2, reoptimize="output", **parameters).fit(X, y)
-    # A long full fit is the best that is known within the same radius.
+    # A long fit with full refits is the best known model within the same radius.
     long = make(estimator, n_components=40, tol=1e-6, selection_tol=1e-8, **parameters).fit(X, y)
     best = long.objective_
     assert best < short.objective_
     for history in (short.history_, long.history_):
         assert np.all(history["dual_objective"] <= best * (1 + 1e-9))
-    # A wider ball contains this one.
+    # A larger ball contains this one, so its bound is valid here, too.
     wider = make(estimator, n_components=40, **{**parameters, "radius": 1.4}).fit(X, y)
     assert wider.history_["dual_objective"].max() <= best * (1 + 1e-9)
     if penalty == "l1":
@@ -182,7 +182,8 @@ def test_every_dual_value_is_below_the_best_objective(
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_fit_ends_when_nothing_more_is_gained(estimator: Any) -> None:
     X, y = problem(estimator)
-    # The group penalties' gap includes what selection may have missed, and so never closes here.
+    # With a group penalty, the gap also covers better vectors that selection may have missed, so it
+    # never closes here.
     model = make(estimator, n_components=50, penalty="l1/l2", radius=0.5, tol=1e-4).fit(X, y)
     assert model.n_iter_ < 60
     assert np.all(np.diff(model.history_["objective"][-3:]) > -1e-7 * model.objective_)
@@ -214,7 +215,7 @@ def test_weights_are_repetitions(estimator: Any) -> None:
     X, y = problem(estimator, n=40, d=4)
     weights = np.arange(40) % 3
     repeated = np.repeat(np.arange(40), weights)
-    # Convex and l1, so that the optimum is unique in value and can be reached.
+    # With l1 and convex refits, the fit can reach the optimal value.
     parameters = {"penalty": "l1", "n_components": 60, "tol": 1e-8, "selection_tol": 1e-10}
     a = make(estimator, **parameters).fit(X, y, sample_weight=weights)
     b = make(estimator, **parameters).fit(X[repeated], y[repeated])
@@ -231,7 +232,7 @@ def test_weights_are_repetitions(estimator: Any) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_threads_do_not_change_the_model(estimator: Any, dtype: Any, sparse: bool) -> None:
-    # More rows than a block of a reduction, so that threads share the work.
+    # More rows than one block of a reduction, so that threads share the work.
     X, y = problem(estimator, n=9000, d=5)
     rows = X.astype(dtype)
     rows = sp.csr_array(rows) if sparse else rows
@@ -245,12 +246,12 @@ def test_threads_do_not_change_the_model(estimator: Any, dtype: Any, sparse: boo
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_sparse_and_single_precision_rows_give_nearly_the_same_model(estimator: Any) -> None:
     X, y = problem(estimator)
-    # Rounded, so that both precisions see the same numbers.
+    # Rounded, so that both precisions contain the same numbers.
     X = X.astype(np.float32).astype(np.float64)
     dense = make(estimator, n_components=2).fit(X, y)
     for rows in (sp.csr_array(X), sp.csr_matrix(X), X.astype(np.float32), sp.coo_array(X)):
         other = make(estimator, n_components=2).fit(rows, y)
-        # Only the order of sums differs, which the fit's tolerances do not amplify much.
+        # Only the order of sums differs, and the fit amplifies that little.
         assert other.objective_ == pytest.approx(dense.objective_, rel=1e-6)
         np.testing.assert_allclose(outputs(other, rows), outputs(dense, X), atol=1e-3)
 
@@ -268,7 +269,7 @@ def test_the_layout_in_memory_does_not_matter(estimator: Any) -> None:
 
 
 def shuffled_csr(X: Any, index_dtype: Any, *, split: bool) -> sp.csr_array:
-    """CSR with reversed columns in each row and, if asked, each value as the sum of two entries."""
+    """CSR with reversed columns in each row; with `split`, each value is the sum of two entries."""
     data: list[float] = []
     indices: list[int] = []
     indptr = [0]
@@ -351,7 +352,7 @@ def test_a_warm_start_continues(estimator: Any) -> None:
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_the_best_model_on_validation_rows_is_kept(estimator: Any, explicit: bool) -> None:
     X, y = problem(estimator, n=80)
-    # Noise, so that a larger model is not always better.
+    # Add noise, so that a larger model is not always better.
     rng = np.random.default_rng(0)
     y = (
         np.where(rng.random(80) < 0.3, rng.permutation(y), y)
@@ -388,7 +389,7 @@ def test_parity_needs_products() -> None:
     for estimator in CLASSIFIERS:
         model = make(estimator, n_components=2, alpha=1e-2, radius=200.0).fit(X, y)
         assert model.score(X, y) > 0.97
-    # By symmetry, no linear model can do better than a coin.
+    # By symmetry, no linear model can be better than chance.
     assert LogisticRegression().fit(X, y).score(X, y) == pytest.approx(0.5, abs=0.05)
 
 
@@ -410,7 +411,7 @@ def test_probabilities(estimator: Any, loss: str) -> None:
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
     assert np.array_equal(probabilities.argmax(axis=1), model.predict(X))
     np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), probabilities, rtol=1e-12)
-    # Far outside, probabilities are 0 to double precision and their logarithms are not.
+    # Probabilities may underflow to 0, but their logarithms stay finite.
     model.intercept_[:] = [0.0, -2000.0, -3000.0]
     assert np.all(np.isfinite(model.predict_log_proba(X)))
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0, rtol=1e-12)
@@ -475,7 +476,7 @@ def test_exact_selection_closes_the_gap() -> None:
     parameters = {"penalty": "l1/linf", "n_components": 40, "tol": 1e-3, "radius": 1.0}
     exact = make(PolynomialNetworkClassifier, selection="exact", **parameters).fit(X, y)
     refined = make(PolynomialNetworkClassifier, **parameters).fit(X, y)
-    # The bound of the refined method adds up the outputs, each at its own best direction.
+    # Without exact selection, the bound sums over outputs, each at a different best direction.
     assert exact.converged_
     assert exact.duality_gap_ < refined.duality_gap_
     assert exact.objective_ == pytest.approx(refined.objective_, rel=1e-2)

@@ -21,8 +21,8 @@ CERTAIN = "optimum over all bases and output layers within the radius"
 def optimum(y, radius, scale):
     """The least squared error of outputs of a network on scale * identity, exactly.
 
-    With one output, what bases of unit length and an output layer within the radius can do is any
-    vector of outputs whose absolute values sum to at most radius * scale ** 2.
+    With one output, unit-length bases and an output layer within the radius can produce exactly the
+    output vectors whose absolute values sum to at most radius * scale ** 2.
     """
     bound = Fraction(radius) * Fraction(scale) ** 2
     values = [abs(Fraction(value)) for value in y.tolist()]
@@ -74,7 +74,7 @@ def isqrt_up(square):
 
 
 def make(rng, seed):
-    """The trial in which *some* eigenvalue was taken for the largest."""
+    """A problem on which an earlier version took *some* eigenvalue for the largest."""
     y = np.ones(1000)
     rows = rng.choice(1000, 100, replace=False) if seed % 2 else np.arange(100)
     y[rows] = rng.uniform(-0.5, 0.5, 100)
@@ -115,7 +115,7 @@ def test_bounds_hold_in_rational_arithmetic(penalty, dtype, scale):
     for trial in range(4):
         y = rng.normal(size=9) * 10.0 ** rng.integers(-4, 5)
         X = np.eye(9, dtype=dtype) * dtype(scale)
-        # A third of what would reach every target.
+        # A third of the radius that would fit all targets exactly.
         radius = float(np.abs(y).sum() / 3.0 / scale**2)
         model = PolynomialNetworkRegressor(
             12,
@@ -177,7 +177,7 @@ def test_bounds_between_formed_and_factorised_sizes_agree():
     wide = np.hstack([X, np.zeros((200, 1000))])
     padded = PolynomialNetworkClassifier(4, radius=1.0, max_iter=5, random_state=0).fit(wide, y)
     assert model.certificate_ != padded.certificate_
-    # Lanczos starts elsewhere: the models are not the same, but each bound holds for both.
+    # Lanczos starts from another vector, so the models differ, but each bound holds for both.
     for bound in (model.dual_objective_, padded.dual_objective_):
         assert bound <= min(model.objective_, padded.objective_)
 

@@ -14,7 +14,7 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold
 
 from dualgap import PolynomialNetworkClassifier, PolynomialNetworkClassifierCV
 
-# Models of few bases stay above the tolerance.
+# Models with few bases do not reach the tolerance.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 RADII = [0.3, 3.0, 30.0]

@@ -16,7 +16,7 @@ from dualgap import (
     PolynomialNetworkRegressor,
 )
 
-# Models of few bases stay above the tolerance.
+# Models with few bases do not reach the tolerance.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 CLASSIFIERS = [FactorizationMachineClassifier, PolynomialNetworkClassifier]
@@ -28,7 +28,7 @@ Y = np.arange(12) % 2
 
 
 def refuse(estimator: Any, message: str, X: Any = X, y: Any = Y, **arguments: Any) -> None:
-    """Check that ``fit`` raises ValueError, and leaves no half-fitted model behind."""
+    """Check that ``fit`` raises ValueError and leaves no fitted attributes."""
     with pytest.raises(ValueError, match=message):
         estimator.fit(X, y, **arguments)
     assert not hasattr(estimator, "components_")
@@ -130,7 +130,7 @@ def test_validation_targets_have_as_many_outputs(estimator: Any) -> None:
     ],
 )
 def test_parameters_are_named(estimator: Any, name: str, value: Any) -> None:
-    # scikit-learn words the last one itself.
+    # The last message is scikit-learn's.
     message = "seed" if name == "random_state" else f"^{re.escape(name)}: "
     refuse(estimator().set_params(**{name: value}), message)
 
@@ -152,10 +152,10 @@ def test_a_loss_of_the_other_kind() -> None:
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_values_beyond_the_numbers_are_not_certified(estimator: Any) -> None:
     model = estimator(2, n_jobs=1, random_state=0)
-    # Products of features overflow.
+    # Products of features overflow here.
     with pytest.raises(ValueError, match="too large for float64"):
         model.fit(X * 1e300, Y)
-    # Only products in the certificate overflow.
+    # Here only products in the certificate overflow.
     model.fit(X * 1e77, Y)
     assert not model.converged_
     assert np.all(np.isfinite(model.predict(X * 1e77)))

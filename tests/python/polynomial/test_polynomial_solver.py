@@ -9,7 +9,7 @@ import pytest
 
 from dualgap import FactorizationMachineClassifier, PolynomialNetworkClassifier, _core
 
-# Models of few bases stay above the tolerance.
+# Models with few bases do not reach the tolerance.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
@@ -40,7 +40,7 @@ def test_many_rows_sorted_by_class_are_fitted_in_batches(estimator: Any) -> None
     convex = estimator(**parameters, reoptimize="output").fit(X, y)
     assert np.array_equal(fits[0].components_, fits[1].components_)
     assert fits[0].score(X, y) > 0.95
-    # The order of the rows is one of chance, not of classes.
+    # Rows sorted by class give about the same objective as shuffled rows.
     assert fits[0].objective_ == pytest.approx(shuffled.objective_, rel=0.2)
     assert fits[0].objective_ < convex.objective_
     for model in (*fits, convex):

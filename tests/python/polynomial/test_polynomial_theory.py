@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 from dualgap import PolynomialNetworkClassifier, PolynomialNetworkRegressor
 
-# Models of few bases stay above the tolerance.
+# Models with few bases do not reach the tolerance.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
@@ -33,7 +33,7 @@ def test_eigenvectors_are_a_basis_within_the_bound_of_l1() -> None:
         basis.append(vectors.T)
         output.append(values)
         total += np.abs(values).sum()
-    # At most d m vectors, the same outputs, and no larger norm.
+    # The reduced model has at most d m vectors, the same outputs, and no larger norm.
     assert sum(map(len, basis)) <= d * m
     assert total <= np.abs(model.output_).sum() + 1e-9
     found = np.column_stack([((X @ h.T) ** 2) @ u for h, u in zip(basis, output, strict=True)])
@@ -69,7 +69,7 @@ def test_the_error_is_within_the_rate_of_the_theorem(penalty: Any, factor: float
         "penalty": penalty, "linear": None, "reoptimize": "output", "random_state": 0,
     }  # fmt: skip
     radius = 0.5
-    # The theorem compares with the best model of the ball that is smaller by the factor.
+    # The theorem compares with the best model in a ball that is smaller by the factor nu.
     best = PolynomialNetworkClassifier(60, radius=factor * radius, tol=1e-6, **parameters).fit(X, y)
     fit = PolynomialNetworkClassifier(20, radius=radius, tol=0.0, **parameters).fit(X, y)
     errors = fit.history_["objective"] - best.dual_objective_

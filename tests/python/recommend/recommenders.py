@@ -1,4 +1,4 @@
-"""Small recommenders, and what their tests share."""
+"""Small recommenders and helpers for tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def greedy(**parameters: Any) -> OrdinalRecommender:
 
 
 def make(method: Any, parameters: dict[str, Any]) -> OrdinalRecommender:
-    """Give the method the parameters that are its own."""
+    """Pass the method's parameters to the method, and the others to the recommender."""
     own = {name: parameters.pop(name) for name in set(parameters) & set(method.get_params())}
     settings = {"n_components": 3, "method": method.set_params(**own), "random_state": 0}
     return OrdinalRecommender(**{**settings, "n_jobs": 1, **parameters})
@@ -42,7 +42,7 @@ def machines(model: OrdinalRecommender) -> list[Any]:
 
 
 def assert_same(a: OrdinalRecommender, b: OrdinalRecommender) -> None:
-    """Bit for bit, in every block."""
+    """Check that two models are equal bit for bit, in every block."""
     for mine, other in zip(machines(a), machines(b), strict=True):
         for name, value in vars(mine).items():
             np.testing.assert_array_equal(value, getattr(other, name), err_msg=name)

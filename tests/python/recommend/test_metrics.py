@@ -207,7 +207,7 @@ def test_calibration_by_hand() -> None:
     truth = [1.0, 2.0, 2.0, 2.0, 1.0, 1.0]
     expected = 4 / 6 * abs(0.2 - 0.25) + 2 / 6 * abs(0.9 - 1.0)
     assert calibration_error(truth, chances, [1.0, 2.0]) == pytest.approx(expected)
-    # In one bin the mean prediction is compared with the mean of all.
+    # With one bin, the error compares the mean prediction with the overall share of level 1.
     one = calibration_error(truth, chances, [1.0, 2.0], n_bins=1)
     assert one == pytest.approx(abs(low.mean() - 0.5))
 
@@ -230,7 +230,7 @@ def test_calibration_rejects_what_does_not_fit() -> None:
 def test_metrics_of_a_catalogue_by_hand() -> None:
     relevant = [{1, 2, 5}, {3}, set()]
     recommended = [[2, 9, 1, 8], [4, 3, -1, -1], [1, 2, 3, 4]]
-    # The third user has nothing to find and is left out of all but the coverage.
+    # The third user has no relevant items, and counts only for the coverage.
     assert recall_at_k(relevant, recommended, 1) == pytest.approx((1.0 + 0.0) / 2)
     assert recall_at_k(relevant, recommended, 4) == pytest.approx((2 / 3 + 1.0) / 2)
     gain = 1.0 / np.log2(np.arange(2, 6))
@@ -257,7 +257,7 @@ def test_metrics_of_a_catalogue_reject_invalid_arguments(metric: Any) -> None:
 
 @pytest.mark.parametrize("users", [["a", "a\0"], [1, "1"]])
 def test_groups_of_a_list_stay_apart(users):
-    """Any ranking of a user with one row is ideal; that of a merged user would not be."""
+    """A user with one row always has an ideal ranking; the merged user would not."""
     assert ndcg_at_k([1, 2], [0.9, 0.1], 1, groups=users) == 1.0
 
 

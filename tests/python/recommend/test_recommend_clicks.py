@@ -1,4 +1,4 @@
-"""Clicks: the blend of factors and item-item models, and settings that the data choose."""
+"""Clicks: the blend of factors and item-item models, and settings chosen by the data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ N_USERS, N_ITEMS = 300, 120
 
 @pytest.fixture(scope="module")
 def clicks() -> pd.DataFrame:
-    """Users click items near their place on a circle."""
+    """Users and items have positions on a circle, and users click items near them."""
     rng = np.random.default_rng(0)
     place = rng.random(N_USERS)
     where = np.arange(N_ITEMS) / N_ITEMS

@@ -19,7 +19,7 @@ KINDS = pd.DataFrame({"kind": [f"kind {item % N_KINDS}" for item in range(N_ITEM
 
 @pytest.fixture(scope="module")
 def clicks() -> pd.DataFrame:
-    """Users click items of their kind, and few others."""
+    """Users click many items of the same kind, and few others."""
     rng = np.random.default_rng(0)
     own = np.arange(N_USERS)[:, None] % N_KINDS == np.arange(N_ITEMS) % N_KINDS
     users, items = np.nonzero(rng.random(own.shape) < np.where(own, 0.7, 0.03))
@@ -105,7 +105,7 @@ def test_new_ids_are_folded_in_with_features(
     folded = model.fold_in(side="items", features=new)
     found = folded.recommend(range(N_USERS), 1, items=new.index)
     assert share_of_own_kind(found) > 0.95
-    # The vector of features alone is that which the fit gives to an item without clicks.
+    # A new item with features gets the vector that the fit gives to an item without clicks.
     vectors = pd.DataFrame(folded.item_vectors_, index=folded.item_ids_)
     np.testing.assert_allclose(vectors.loc[N_ITEMS], vectors.loc[0], atol=1e-12)
     one = pd.DataFrame({"user": [0], "item": [N_ITEMS + 1]})

@@ -24,7 +24,7 @@ from dualgap import OrdinalRecommender
 
 # --- Files ---
 
-# Models of few bases stay above the tolerance.
+# Models with few bases do not reach the tolerance.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
@@ -80,7 +80,7 @@ def test_a_loaded_model_is_the_same(
 
 
 class Bomb:
-    """Leaves a mark when it is unpickled."""
+    """Object that leaves a trace when it is unpickled."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark

@@ -61,7 +61,7 @@ def test_more_ratings_have_more_bases() -> None:
 
 # --- Conditional gradient ---
 
-# Models of few bases stay above the tolerance.
+# Models with few bases do not reach the tolerance.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
@@ -83,7 +83,7 @@ def test_certificate(small: pd.DataFrame, penalty: str, reduction: str) -> None:
         assert fitted.n_iter_ == len(history["epoch"])
         assert fitted.n_components_ <= fitted.n_components
     assert longer.objective_ < brief.objective_
-    # A lower bound holds for whatever anyone finds.
+    # A lower bound holds for every model.
     assert brief.history_["dual_objective"].max() <= longer.objective_
 
 
@@ -97,7 +97,7 @@ def test_validation_picks_the_number_of_bases(ratings: pd.DataFrame, penalty: st
     best = int(np.argmin(history["validation_loss"]))
     assert fitted.n_components_ == history["n_components"][best]
     assert fitted.n_components_ < 8
-    # The stored loss is that of the model that was kept.
+    # The recorded loss belongs to the returned model.
     (blocks,) = machines(fitted)
     users = fitted.user_ids_.get_indexer(validation["user"])
     items = fitted.item_ids_.get_indexer(validation["item"])
@@ -131,7 +131,7 @@ def test_the_path_of_radii_finds_one_that_serves(
         ).fit(train, validation=held_out)
         for radius in (None, 20_000.0)
     ]
-    # The largest radius fits the noise of few ratings.
+    # With the largest radius, the model overfits the few ratings.
     assert error(fits[0]) < error(fits[1]) - 0.02
     assert fits[0].duality_gap_ < fits[0].objective_
 
@@ -236,7 +236,7 @@ def test_the_objective_never_rises(
     for ridge, radius in settings[: trials(4)]:
         own = {"radius": radius, "feature_ridge": ridge, "n_models": 1, **shared}
         fitted = quick(**own).fit(some, sample_weight=weights, **feature_tables(kind))
-        # The ball sets in after five sweeps at the latest.
+        # The radius applies after five sweeps at the latest.
         objective = fitted.history_["objective"][0 if radius is None else 6 :]
         assert (np.diff(objective) <= 1e-10 * np.abs(objective[1:]).max(initial=0.0)).all()
         assert radius or len(fitted.history_["objective"]) > 8

@@ -1,4 +1,4 @@
-"""Ids that arithmetic would merge, and ids of another kind than those of the ratings."""
+"""Ids that conversion to numbers would merge, and ids of another type than in the ratings."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_ids_stay_apart(case: str) -> None:
 
 @pytest.mark.parametrize("ids", [[True, 1], [1, False], [np.True_, 2.5], [True, np.int8(3)]])
 def test_truth_values_among_numbers_are_refused(ids: list[Any]) -> None:
-    """They equal 1 and 0."""
+    """True and False equal 1 and 0, so they would be the same ids."""
     users = np.empty(N, dtype=object)
     users[:] = [*ids, *range(10, 8 + N)]
     message = "^users: True and False count as the numbers 1 and 0"
@@ -98,7 +98,7 @@ def test_floats_that_skip_integers_are_refused_among_objects(start: Any) -> None
 
 
 def test_new_ids_stay_apart() -> None:
-    """int64 in the ratings and uint64 in the features or in what is folded in."""
+    """Ids are int64 in the ratings, and uint64 in the features or in `fold_in`."""
     users, large = np.arange(N), np.array([2**63, 2**63 + 1], dtype=np.uint64)
     features = pd.DataFrame({"a": [0.0, 1.0]}, index=large)
     model = quick().fit(ratings(users), user_features=features)
@@ -127,7 +127,7 @@ def test_features_of_ids_of_another_kind(side: str) -> None:
 
 @pytest.mark.parametrize("extra", ["7", True, (1, 2), pd.Timestamp("2020-01-01")])
 def test_features_of_mixed_kinds_add_no_phantoms(extra: Any) -> None:
-    """Some of the index are numbers, as the ratings' items are, and one is of another kind."""
+    """The index mixes numbers, like the items of the ratings, with one id of another type."""
     index = np.empty(11, dtype=object)
     index[:] = [*range(2, 12), extra]
     features = pd.DataFrame({"a": np.arange(11.0)}, index=pd.Index(index, tupleize_cols=False))
@@ -143,7 +143,7 @@ def test_features_of_mixed_kinds_add_no_phantoms(extra: Any) -> None:
 
 def test_items_are_excluded_for_each_user() -> None:
     model = quick().fit(ratings(np.arange(N)))
-    # Users of the call in another order, one twice, one unknown.
+    # `exclude` and the call differ: another order, a repeated and an unknown user.
     users = [3, 1, 3, 2]
     with pytest.warns(UserWarning, match=r"^exclude: 1 of 4 users were not .*\(99, "):
         found = model.recommend(

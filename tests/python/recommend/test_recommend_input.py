@@ -27,7 +27,7 @@ from dualgap.recommend._conditional_gradient import from_machine
 
 # --- Input ---
 
-# Models of few bases stay above the tolerance.
+# Models with few bases do not reach the tolerance.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
@@ -42,7 +42,7 @@ def test_forms_of_input_give_the_same_model(
     assert_same(quick().fit((u, i, r)), model)
     assert_same(quick().fit((u.tolist(), pd.Series(i), r.astype(np.float32))), model)
     assert_same(quick().fit(sp.coo_array((r, (u, i)), (N_USERS, N_ITEMS))), model)
-    # The rows of other sparse formats come in another order.
+    # Other sparse formats yield the ratings in another order.
     pairs = all_pairs()
     sparse = quick().fit(sp.csr_matrix((r, (u, i)), (N_USERS, N_ITEMS)))
     np.testing.assert_allclose(sparse.predict(*pairs), model.predict(*pairs), atol=1e-6)
@@ -57,7 +57,7 @@ def test_ids_of_mixed_types(ratings: pd.DataFrame) -> None:
     users = [MIXED[u] for u in few["user"]]
     items = [MIXED[7 - i] for i in few["item"]]
     mixed = quick().fit((users, items, few["rating"]))
-    # Ids that cannot be sorted keep the order in which they come.
+    # Ids that cannot be sorted keep the order of their first occurrence.
     codes = [pd.factorize(few[side])[0] for side in ("user", "item")]
     plain = quick().fit((*codes, few["rating"]))
     assert_same(mixed, plain)
@@ -194,7 +194,7 @@ def test_half_stars(ratings: pd.DataFrame) -> None:
     fitted = quick().fit(halves)
     np.testing.assert_array_equal(fitted.levels_, [0.5, 1.0, 1.5, 2.0, 2.5])
     predicted = fitted.predict(*all_pairs())
-    # The same thresholds: the model is that of whole stars, its expectation half as large.
+    # The thresholds are the same, so the model is too, and expected ratings are half as large.
     np.testing.assert_allclose(predicted, quick().fit(ratings).predict(*all_pairs()) / 2.0)
     assert 0.5 <= predicted.min() < predicted.max() <= 2.5
 
@@ -254,7 +254,7 @@ def test_history_of_users_or_of_both(ratings: pd.DataFrame, model: OrdinalRecomm
 def test_features_as_numbers_and_as_categories(
     ratings: pd.DataFrame, user_table: pd.DataFrame
 ) -> None:
-    # The same inputs, encoded by hand; shuffled rows belong to the same ids.
+    # Encode the same features by hand, and shuffle the rows of the table together with their ids.
     age = user_table["age"].to_numpy()
     jobs = (user_table["job"].to_numpy()[:, np.newaxis] == ["a", "b", "c"]).astype(float)
     encoded = sp.csr_array(np.column_stack([(age - age.mean()) / age.std(), jobs]))
@@ -284,7 +284,7 @@ def test_bad_features_are_named(
 
 
 def outputs_of_all(blocks: Any) -> np.ndarray:
-    """From the rows that ranking uses, in single precision."""
+    """Compute outputs from the single-precision rows that ranking uses."""
     rows, items = blocks.user_rows(np.arange(len(blocks.users) - 1)), blocks.item_rows()
     k = rows.shape[2] - 1
     outputs = np.einsum("ucr,ir->uic", rows[:, :, :k], items[:, :k])

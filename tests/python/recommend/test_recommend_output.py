@@ -25,12 +25,12 @@ from dualgap.recommend.comparison import _biases, split_ratings
 
 # --- Predictions ---
 
-# Models of few bases stay above the tolerance.
+# Models with few bases do not reach the tolerance.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 def test_expected_level_of_given_probabilities() -> None:
-    # Levels 1 to 5; the second row is out of order.
+    # Levels 1 to 5; the probabilities in the second row are not increasing.
     below = np.array([[0.1, 0.3, 0.6, 0.8], [0.05, 0.2, 0.15, 0.9]])
     levels = np.arange(1.0, 6.0)
     np.testing.assert_allclose(expected_level(logit(below), levels), [3.2, 3.7], rtol=1e-12)
@@ -121,7 +121,7 @@ def test_unknown_ids_leave_the_decision_to_the_other_side(ratings: pd.DataFrame,
         table = ratings.groupby(side)["rating"].agg(["mean", "count"])
         often = table.index[table["count"] >= 20]
         assert np.corrcoef(values[often], table["mean"][often])[0, 1] > 0.8
-    # All unknown ids are alike.
+    # All unknown ids get the same predictions.
     np.testing.assert_array_equal(by_item, fitted.predict(-1.5, items, unknown="ignore"))
 
 
@@ -175,7 +175,7 @@ def test_recommend_is_predict_sorted(model: OrdinalRecommender) -> None:
     scores = model.predict(7, model.item_ids_)
     order = np.argsort(-scores, kind="stable")
     assert table["item"].tolist() == model.item_ids_[order].tolist()
-    # Ranks are found in single precision.
+    # Rankings are computed in single precision.
     np.testing.assert_allclose(table["score"], scores[order], atol=1e-5)
     assert table["rank"].tolist() == list(range(1, len(order) + 1))
     assert list(table.columns) == ["user", "rank", "item", "score"]
@@ -218,7 +218,7 @@ def test_who_has_seen_everything_gets_nothing() -> None:
 
 
 def test_ties_keep_the_order_of_the_items() -> None:
-    # All but three items are alike: nobody rated them.
+    # All but three items have the same score: nobody rated them.
     n = 40
     alike = sp.csr_array(np.ones((n, 1)))
     ratings = ([0, 0, 1, 1, 2], [5, 9, 5, 20, 9], [1.0, 5.0, 2.0, 3.0, 4.0])

@@ -102,7 +102,7 @@ def test_new_users_are_nearly_those_of_a_refit(
     assert error(folded) < error(fitted) - 0.03
     assert error(folded) < error(refit) + 0.02
     assert len(fitted.user_ids_) + mine["user"].nunique() == len(folded.user_ids_)
-    # All others stay as they are, and what the new users rated is known.
+    # The predictions for other users do not change, and lists leave out what the new users rated.
     pairs = before["user"], before["item"]
     np.testing.assert_array_equal(fitted.predict(*pairs), folded.predict(*pairs))
     table = folded.recommend(mine["user"].unique(), N_ITEMS)
@@ -126,7 +126,7 @@ def test_new_items_and_known_users(ratings: pd.DataFrame) -> None:
         for each in (folded, fitted)
     ]
     assert errors[0] < errors[1] - 0.03
-    # A known user is fitted again, to the given ratings.
+    # For a known user, `fold_in` fits a new vector to the given ratings.
     user = ratings[(ratings["user"] == 5) & ~is_new]
     same = fitted.fold_in(user)
     np.testing.assert_array_equal(same.user_ids_, fitted.user_ids_)
@@ -199,7 +199,7 @@ def test_predictions_in_batches(model: OrdinalRecommender, monkeypatch: pytest.M
 
 
 def halves() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Users of either parity take up most items of that parity: training and held-out likes."""
+    """Training and held-out likes of users who like half of the items of equal parity."""
     rng = np.random.default_rng(0)
     users, items = np.divmod(np.arange(100 * 60), 60)
     taken = ((users + items) % 2 == 0) & (rng.random(len(users)) < 0.5)
@@ -220,7 +220,7 @@ def test_likes_alone() -> None:
         )
         for k in (1, 5, 10)
     }
-    # Chance finds a tenth as much: all that is ranked first is of the right parity.
+    # All items in the lists have the right parity; a random list would find a tenth as much.
     assert found["recall@10"] > 0.3
     assert found["coverage@10"] > 0.8
     assert fitted.score(test) == found["recall@10"]
@@ -246,7 +246,7 @@ def test_ranking_by_likes_beside_ratings(ratings: pd.DataFrame) -> None:
     liked = fitted.evaluate(test, k=(10,), catalogue=True, rank_by="like")
     rated = fitted.evaluate(test, k=(10,), catalogue=True)
     assert liked["rmse"] == rated["rmse"]
-    # Ratings are drawn at random here: little can be found but popular items.
+    # Ratings are random here, so a model can only find popular items.
     assert min(liked["recall@10"], rated["recall@10"]) > 0.3
     table = fitted.recommend(UNKNOWN, 10, rank_by="like", unknown="ignore")
     assert len(set(table["item"]) & set(popular.index[:20])) >= 5

@@ -1,4 +1,4 @@
-"""Time features: they help where tastes drift, and only there; files, errors, determinism."""
+"""Time features: they help only if tastes drift; files, errors, determinism."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAYS = TimeFeatures(user_days=1.0)
 
 @pytest.fixture(scope="module")
 def drifting() -> pd.DataFrame:
-    """Every user has a mood on each of four visits, every item a fashion in each of four months."""
+    """Ratings shift with each of a user's four visits and in each of an item's four months."""
     table = synthetic_ratings(5000, N_USERS, N_ITEMS, rank=1)
     rng = np.random.default_rng(3)
     visit = rng.integers(4, size=len(table))
@@ -130,7 +130,7 @@ def test_the_objective_never_rises_with_them(drifting: pd.DataFrame, reduction: 
         )
         objective, number = model.history_["objective"], model.history_["model"]
         step = np.diff(objective)[np.diff(number) == 0]
-        # A radius sets in after the first sweeps.
+        # A radius applies only after the first sweeps.
         late = step if "radius" not in extra else step[8:17]
         assert (late <= 1e-7 * np.abs(objective).max()).all(), extra
 
@@ -173,7 +173,7 @@ def test_unknown_periods_count_as_no_time(drifting: pd.DataFrame) -> None:
     assert (plain != model.predict(users, items, timestamps=11 * DAY)).any()
     chances = model.predict_proba(users, items, timestamps=11 * DAY)
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
-    # The ranking of the catalogue knows no time.
+    # The ranking of the catalogue does not depend on time.
     assert len(model.recommend([0, 1], n=3)) == 6
 
 

@@ -1,4 +1,4 @@
-"""Generated sentences with chunks, for the tests of taggers, and all labels that they can have."""
+"""Generated sentences with chunks for the tests of taggers, and all their possible labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEXT = {"^": "DNV", "D": "JN", "J": "JN", "N": "VDN", "V": "DJN"}
 
 
 def sentences(n: int, seed: int = 0, noise: float = 0.1) -> tuple[list[Any], list[list[str]]]:
-    """Sentences of features by name, and the chunks of their nouns."""
+    """Generate sentences of named features, with labels of noun chunks."""
     rng = np.random.default_rng(seed)
     X, y = [], []
     for _ in range(n):
@@ -39,7 +39,7 @@ def sentences(n: int, seed: int = 0, noise: float = 0.1) -> tuple[list[Any], lis
 
 
 def scored(model: SequenceTagger, x: Any) -> list[tuple[float, list[Any]]]:
-    """All labels of a sentence of features by name with their scores."""
+    """List all label sequences of a sentence of named features, with their scores."""
     classes, names = model.classes_.tolist(), model.feature_names_ or []
     emission, place = model.emission_.toarray(), {name: i for i, name in enumerate(names)}
     rows = [

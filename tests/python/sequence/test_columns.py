@@ -48,7 +48,7 @@ def test_columns_are_selected(tmp_path: Path) -> None:
 
 
 def test_separators_and_encodings() -> None:
-    # A no-break space, an ideographic space and a line separator belong to a column.
+    # No-break spaces, ideographic spaces and line separators do not separate columns.
     odd = "10\xa0000 CD O\na\u3000b NN O\nc\u2028d NN O\n"
     found = list(read_conll(io.BytesIO(odd.encode()), columns=0))
     assert found == [["10\xa0000", "a\u3000b", "c\u2028d"]]

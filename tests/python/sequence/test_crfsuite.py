@@ -1,4 +1,4 @@
-"""CRFsuite's model files, and its parameters in terms of ours."""
+"""CRFsuite's model files, and conversion of its parameters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAME: dict[str, Any] = {"pairs": "seen", "transitions": "seen", "boundaries": Fa
 
 
 def assert_same(tagger: Any, model: SequenceTagger, sentences: Any) -> None:
-    """Compare predictions; labels that differ must be a tie."""
+    """Compare predictions; labels may differ only for equal scores."""
     n_ties = 0
     for sentence, labels in zip(sentences, model.predict(sentences), strict=True):
         found = tagger.tag(sentence)
@@ -31,7 +31,8 @@ def assert_same(tagger: Any, model: SequenceTagger, sentences: Any) -> None:
 
 
 def dictionaries(X: Any) -> Any:
-    """The features as python-crfsuite's dictionaries of strings, numbers and nested ones."""
+    """The features as python-crfsuite's dictionaries of strings, numbers and nested
+    dictionaries."""
 
     def token(names: list[str]) -> dict[str, Any]:
         parts = dict(name.split("=") for name in names)
@@ -41,7 +42,7 @@ def dictionaries(X: Any) -> Any:
 
 
 def test_the_hash_is_jenkins() -> None:
-    # From the comments of lookup3.c.
+    # Test values from the comments in lookup3.c.
     assert hash_all([b"Four score and seven years ago"]).tolist() == [0x17770551]
 
 

@@ -40,7 +40,7 @@ def test_the_logistic_loss_ends_where_its_objective_settles() -> None:
     assert 5 < model.n_iter_ < model.max_iter
     assert objectives[-6] - objectives[-1] <= 0.025 * objectives[-1]
     assert objectives[-7] - objectives[-2] > 0.025 * objectives[-2]
-    # A callback is called as well, and may end the fit before.
+    # A user's callback is also called, and may end the fit earlier.
     short = SequenceTagger("logistic", C=1e3, random_state=0, callback=lambda *epoch: epoch[0] == 3)
     assert short.fit(X, y).n_iter_ == 3
 
@@ -73,13 +73,13 @@ def test_validation_reads_matrices() -> None:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_three_passes_at_current_weights_go_far() -> None:
     X, y = sentences(2200, noise=0.5)
-    # A rare feature for each token, so that one sentence says little about the next.
+    # Each token gets a rare feature, so that one sentence tells little about the next.
     X = [
         [[*token, f"rare{(7 * i + t * t) % 3000}"] for t, token in enumerate(x)]
         for i, x in enumerate(X)
     ]
     model = SequenceTagger("hamming", C=1.0, tol=0.0, max_iter=3, random_state=0).fit(X, y)
-    # With 32 visits at the same weights and without the average: 0.34 and 1.69.
+    # 32 visits at the same weights, without the average, reached 0.34 and 1.69.
     assert model.dual_objective_ > 0.45
     assert model.objective_ < 1.3
 
@@ -87,10 +87,10 @@ def test_three_passes_at_current_weights_go_far() -> None:
 def test_scores_of_chunks_and_tokens() -> None:
     right = [["B-X", "I-X", "O", "B-Y"], ["O"]]
     assert label_score(right, right) == 1.0
-    # One of two chunks is found, and one is not right.
+    # One of the two true chunks is found, and one predicted chunk is wrong.
     assert label_score(right, [["B-X", "I-X", "O", "B-X"], ["O"]]) == 0.5
     assert label_score(right, [["O"] * 4, ["O"]]) == 0.0
-    # A chunk may begin with I after another kind.
+    # A chunk may begin with I after a chunk of another kind.
     assert label_score([["B-X", "I-Y"]], [["B-X", "B-Y"]]) == 1.0
     assert label_score([["S-X", "B-X", "E-X"]], [["S-X", "B-X", "I-X"]]) == 1.0
     assert label_score([["N", "V"], []], [["N", "N"], []]) == 0.5

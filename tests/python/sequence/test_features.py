@@ -40,7 +40,7 @@ def test_raw_sentences_are_tagged_before_and_after_saving(
         assert model.predict_top_k(sentences, 1)[0][0][0] == LABELS[0]
         assert len(model.predict_marginals(sentences)) == len(sentences)
         assert model.explain(sentences[0])[0].label == "PER"
-    # The features of a fitted tagger are those of its fit.
+    # A fitted tagger keeps the feature function of its fit.
     assert loaded.set_params(features=None).predict(sentences) == LABELS
     assert clone(tagger).fit(sentences, LABELS).objective_ == tagger.objective_
 

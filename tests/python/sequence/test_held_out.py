@@ -1,4 +1,4 @@
-"""Fits that end by the score of held-out sentences, and warnings of long ones."""
+"""Fits that end by the score on held-out sentences, and warnings about long fits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_best_model_is_kept(loss: Any) -> None:
     assert best < len(scores) - 1 < 100
     full = SequenceTagger(loss, C=10.0, tol=1e-3, random_state=0).fit(X[:200], y[:200])
     assert full.n_iter_ >= model.n_iter_
-    # The record is that of the model.
+    # Objective and bound belong to the returned model.
     assert full.dual_objective_ <= model.objective_
     assert model.dual_objective_ <= full.objective_
     if loss == "logistic":

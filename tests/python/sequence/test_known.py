@@ -1,4 +1,4 @@
-"""Predictions where some labels are known."""
+"""Predictions for sentences with some known labels."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_costs_multiply_the_probabilities_of_wrong_labels(pairs: str) -> None:
             warnings.simplefilter("ignore", ConvergenceWarning)
             other.fit(X, y)
         other.C_ = 1.0
-        # No model is below the bound.
+        # No model has an objective below the bound.
         assert objective(other, X, y, costs) >= model.dual_objective_
     weighted = {"O": 3.0}
     own = [[weighted.get(label, 1.0) for label in labels] for labels in y]

@@ -197,7 +197,7 @@ def test_bioes_masks_and_pairs_of_labels() -> None:
     y = [["B-X", "I-X", "E-X", "O"], ["O"], ["S-X"]]
     model = tagger(transitions="bioes").fit(X, y)
     table = np.isfinite(np.asarray(model.transition_))
-    # B, E, I, O, S: after B and I inside, after the others outside.
+    # In the order B, E, I, O, S: B and I continue a chunk, the others end it.
     inside, outside = [0, 1, 1, 0, 0], [1, 0, 0, 1, 1]
     assert table.tolist() == [
         list(map(bool, row)) for row in (inside, outside, inside, outside, outside)
@@ -235,7 +235,7 @@ def test_only_seen_pairs_have_weights(loss: str) -> None:
 
 
 def test_features_of_transitions() -> None:
-    # A token's mark decides whether the label changes; the token alone does not tell its label.
+    # A token's mark decides whether the label changes; the token does not determine its label.
     rng = np.random.default_rng(0)
     X, y = [], []
     for _ in range(100):
@@ -269,7 +269,7 @@ def test_costs_of_labels_and_tokens() -> None:
     costly = tagger(class_weight={"O": 4.0}).fit(X, y)
     weights = [[4.0 if label == "O" else 1.0 for label in labels] for labels in y]
     assert tagger().fit(X, y, token_weight=weights).objective_ == costly.objective_
-    # At w = 0 all labels score the same, and the worst is wrong everywhere.
+    # At w = 0 all label sequences score the same, and the worst one is wrong everywhere.
     assert costly.null_objective_ == pytest.approx(sum(map(sum, weights)) / len(y))
     both = tagger(class_weight={"O": 4.0}).fit(X, y, token_weight=weights)
     squared = sum(weight**2 for row in weights for weight in row)
@@ -319,7 +319,7 @@ def test_a_warm_start_goes_on_where_the_last_fit_ended(loss: str) -> None:
 def test_a_warm_start_knows_sentences_by_their_content() -> None:
     X, y = sentences(220)
     model = tagger(warm_start=True, tol=1e-3).fit(X[:200], y[:200])
-    # Another order, other sentences, new features and new columns.
+    # The second fit has another order, other sentences, new features and new columns.
     order = np.random.default_rng(0).permutation(220)
     own = [[*X[i], ["new"]] if i >= 210 else X[i] for i in order]
     labels = [[*y[i], "B-VP"] if i >= 210 else y[i] for i in order]
@@ -341,7 +341,7 @@ def test_a_warm_start_finds_labels_by_their_names(loss: str) -> None:
     X, y = sentences(100)
     model = tagger(loss, warm_start=True).fit(X, y)
     others = [list(labels) for labels in y]
-    # The first of the labels: all others get new numbers.
+    # The new label comes first, so all others get new numbers.
     others[0][0] = "!"
     model.fit(X, others)
     cold = tagger(loss).fit(X, others)

@@ -120,7 +120,7 @@ def test_other_threads_run_while_sentences_are_tagged(n_jobs: int) -> None:
     thread = threading.Thread(target=answer)
     interval = sys.getswitchinterval()
     thread.start()
-    # Nobody is asked for the lock any more: it changes hands where it is given up.
+    # With so long an interval, threads switch only when one of them releases the lock.
     sys.setswitchinterval(1e3)
     try:
         core.tag(names.vocabulary, sentences(), n_jobs)
@@ -148,7 +148,7 @@ def test_a_warm_start_with_labels_that_are_now_forbidden_is_a_new_start() -> Non
 
 
 def shuffled(sentences: Any) -> Any:
-    """Return the sentences with the features of each token, and so all columns, reversed."""
+    """Reverse the features of each token, and therefore the order of the columns."""
     return [[token[::-1] for token in sentence] for sentence in sentences]
 
 
@@ -174,9 +174,9 @@ def test_weights_of_the_logistic_loss_go_by_name(
     )
     cold = model.fit(WIDE, TAGGED).n_iter_
     assert cold > 3
-    # The sentences come in another order, so that the columns do as well.
+    # The sentences are in another order, and therefore the columns, too.
     assert model.fit(shuffled(WIDE[::-1]), TAGGED[::-1]).n_iter_ <= 1
-    # Another label comes before the others, and takes their positions.
+    # A new label comes before the others, which moves their positions.
     model.fit([*WIDE, [["new"]]], [*TAGGED, ["0"]])
     assert model.classes_.tolist() == ["0", "A", "B", "C"]
     model.fit(WIDE, TAGGED)

@@ -53,7 +53,7 @@ def test_every_tagger_of_a_path_is_as_good_as_its_piece_says(loss: str) -> None:
             own = piece.tagger(C)
             best = tagger(loss, C=C, tol=1e-2).fit(X, y)
             assert objective(best, X, y) == pytest.approx(best.objective_, rel=1e-9)
-            # The optimum is not below the bound of the accurate fit.
+            # No objective is below the bound of the accurate fit.
             assert best.dual_objective_ <= objective(own, X, y) <= best.objective_ / (1 - TOL)
             assert own.predict(X) == piece.predict(X)
             assert own.score(X, y) == piece.score(X, y)

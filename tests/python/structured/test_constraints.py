@@ -1,4 +1,4 @@
-"""Signs of weights, against an independent solution; links; decoders that are not exact."""
+"""Signs of weights, compared with an independent solution; links; inexact decoders."""
 
 import itertools
 
@@ -15,7 +15,7 @@ CLASSES = (ROWS[:, 0] > 0).astype(int) + (ROWS[:, 1] > 0.3)
 
 
 def optimum(signs, C):
-    """The smallest 1/2 ||w||^2 + C sum of hinges over the weights of these signs, as a QP."""
+    """Minimise 1/2 ||w||^2 + C sum of hinges over weights with these signs, as a QP."""
     n, k = len(ROWS), 3
     psi, losses, owners = [], [], []
     for i, (x, y) in enumerate(zip(ROWS, CLASSES, strict=True)):
@@ -86,7 +86,7 @@ def test_signs_give_the_constrained_optimum(model, step, signs):
     assert svm.dual_objective_ <= expected + 1e-9
     assert expected <= svm.objective_ + 1e-9
     assert svm.objective_ == pytest.approx(expected, rel=2 * tol)
-    # 1/2 lambda ||w - w*||^2 is at most the gap.
+    # The gap bounds 1/2 lambda ||w - w*||^2.
     distance = np.linalg.norm(svm.coef_ - weights)
     assert distance <= np.sqrt(2 * svm.duality_gap_ * C * len(ROWS)) + 1e-4
 
@@ -152,7 +152,7 @@ def test_an_approximate_decoder_trains_without_a_certificate():
     assert svm.duality_gap_ is None
     assert svm.relative_gap_ is None
     exact = optimum([0] * 6, 2.0)[0]
-    # Any labels give a lower bound, and the estimate of the objective is not below it.
+    # Labels of any quality give a lower bound, and the estimated objective is not below it.
     assert svm.dual_objective_ <= exact
     assert svm.dual_objective_ <= svm.objective_
     assert svm.score(ROWS, CLASSES) > 0.5
@@ -192,7 +192,7 @@ def test_a_ranking_need_not_decode_into_its_labels():
     assert svm.certificate_ == "exact if the decoder is, unverified"
     assert svm.duality_gap_ <= 1e-2 * svm.objective_
     assert all(tuple(np.argsort(-s)) == y for s, y in zip(svm.predict(X), Y, strict=True))
-    # Without a decode there is nothing to predict.
+    # A model without `decode` cannot predict.
     with pytest.raises(ValueError, match=r"the method\(s\) decode; verify=False trains without"):
         StructuredSVM(Ranking()).fit(X, Y)
     svm = StructuredSVM(Ranking(), verify=False, random_state=0).fit(X, Y)
@@ -211,7 +211,7 @@ def best_links(scores, rows, columns):
 
 
 def linked(n, seed=0):
-    """Sentences in which a row is right with up to two columns."""
+    """Sentence pairs in which a row has up to two true links."""
     rng = np.random.default_rng(seed)
     X, Y = [], []
     for _ in range(n):

@@ -120,7 +120,7 @@ def test_label_sets_are_trained_by_the_extragradient(edges):
     svm = StructuredSVM(model, solver="extragradient", **fit).fit(X, Y)
     assert svm.converged_
     assert np.linalg.norm(svm.coef_) <= 1.0 + 1e-9
-    # On the ball the regularised optimum of no larger norm is not better.
+    # A regularised optimum inside the ball has no smaller loss than the optimum over the ball.
     other = StructuredSVM(model, C=0.02, tol=1e-3, random_state=0).fit(X, Y)
     assert np.linalg.norm(other.coef_) <= 1.0
     loss = other.objective_ - 0.5 * other.coef_ @ other.coef_ / (0.02 * 60)

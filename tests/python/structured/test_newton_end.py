@@ -1,4 +1,4 @@
-"""Structured fits that Newton's method finishes, with features of any scale."""
+"""Structured fits finished by Newton's method, with features of any scale."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def matchings(scales: Any) -> tuple[Any, Any]:
 
 
 class OwnClasses:
-    """The multi-class model by its four methods."""
+    """The multi-class model as a custom model with four methods."""
 
     def joint_features(self, x: Any, y: Any) -> Any:
         features = np.zeros((4, len(x)))

@@ -1,4 +1,4 @@
-"""Structured models written in Python: validation of results, and fits of wrong models."""
+"""Structured models written in Python: validation of results, and fits of incorrect models."""
 
 import numpy as np
 import pytest

@@ -25,7 +25,8 @@ SOLVERS = [name for name in _core.STRUCTURED_SOLVERS if name != "extragradient"]
 
 
 def chains(n=20, seed=0, letters="abc"):
-    """Words whose letters show in noisy rows, each twice as likely to follow the one before."""
+    """Words of letters with noisy features; the next letter is twice as likely to be its
+    successor."""
     rng = np.random.default_rng(seed)
     X, Y = [], []
     for _ in range(n):
@@ -88,7 +89,7 @@ def test_every_solver_learns_and_certifies(name):
 
 
 def by_hand(svm, X, Y):
-    """The score from predictions alone, for losses that count parts."""
+    """Compute the score from the predictions, for losses that count parts."""
     wrong = total = 0.0
     for x, y, z in zip(X, Y, svm.predict(X), strict=True):
         if isinstance(svm.model, MatchingModel):
@@ -191,7 +192,7 @@ def test_a_path_covers_its_interval():
         C = (piece.C_min * piece.C_max) ** 0.5
         fit = clone(svm).set_params(C=C, tol=1e-3).fit(X, Y)
         margin = piece.duality_gap + 1e-9
-        # 1/2 lambda ||w - w*||^2 is at most the gap of each.
+        # For each fit, the gap bounds 1/2 lambda ||w - w*||^2.
         distance = np.linalg.norm(piece.coef_at(C) - fit.coef_)
         allowed = sum(np.sqrt(2 * gap * C * len(X)) for gap in (margin, fit.duality_gap_))
         assert distance <= allowed
@@ -474,7 +475,7 @@ def test_classes_unseen_in_training_are_wrong_predictions():
 def test_averaging_weights_each_iterate_by_its_number():
     X, Y = chains(1)
 
-    # Each iterate is better than those before, so the fit returns the last one.
+    # Each iterate is better than the previous ones, so the fit returns the last one.
     def coef(t, averaging):
         options = {"averaging": averaging, "tol": 0.0, "callback": lambda epoch, *_: epoch == t}
         svm = StructuredSVM(ChainModel(), C=0.3, solver="subgradient", **options).fit(X, Y)

@@ -41,7 +41,7 @@ def test_scores_are_those_of_single_fits(at: int) -> None:
     assert (search.cv_results_["relative_gap"] <= 1e-4).all()
     assert search.cv_results_["converged"].all()
     assert (grid.best_params_["C"],) * 2 == (search.C_, search.best_estimator_.C)
-    # Warm starts save passes, and leave the estimator as it was.
+    # Warm starts save passes and do not change the estimator.
     assert search.cv_results_["n_iter"][:, 1:].mean() > 0
     assert not hasattr(estimator, "n_iter_")
     assert list(map(list, search.predict(X))) == list(map(list, grid.predict(X)))
