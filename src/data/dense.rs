@@ -45,7 +45,7 @@ impl<'a, T: Real> Dense<'a, T> {
     /// [`Error::InvalidArgument`] if the length is not a multiple of `n_cols`.
     pub fn from_slice(values: &'a [T], n_cols: usize) -> Result<Self> {
         if n_cols == 0 || !values.len().is_multiple_of(n_cols) {
-            let message = format!("{} values are no rows of {n_cols} columns", values.len());
+            let message = format!("{} values do not form rows of {n_cols} columns", values.len());
             return Err(Error::argument("X", message));
         }
         Ok(Self { values, n_rows: values.len() / n_cols, n_cols })

@@ -55,7 +55,10 @@ impl<'a> LogisticProblem<'a> {
             return Err(Error::argument("y", "needs a label and a weight for each row"));
         }
         if n_classes < 2 || labels.iter().any(|label| *label as usize >= n_classes) {
-            return Err(Error::argument("y", format!("a label is none of {n_classes} classes")));
+            return Err(Error::argument(
+                "y",
+                format!("labels must be below {n_classes}, the number of classes"),
+            ));
         }
         if !weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0) {
             return Err(Error::argument("sample_weight", "must be finite and not negative"));

@@ -38,8 +38,9 @@ pub fn set_needed(needed: String) {
 /// The error if memory ran out during a run on this thread.
 pub fn ran_out() -> Error {
     let needed = needed();
-    let besides = if needed.is_empty() { String::new() } else { format!(", besides {needed}") };
-    Error::Memory(format!("memory ran out for the small buffers of a run{besides}"))
+    let besides =
+        if needed.is_empty() { String::new() } else { format!(", in addition to {needed}") };
+    Error::Memory(format!("not enough memory for small buffers during a run{besides}"))
 }
 
 /// Returns an error unless `bytes` of memory are available for the large buffers of a call.

@@ -78,7 +78,7 @@ impl<L: Label> LinearClassifier<L> {
         let (record, trace) = (&self.record, &self.record.trace);
         let SavedParameters { class, parameters } = &record.file;
         let Some(parameters) = parameters else {
-            return Err(Error::File("a model file has no place for a loss of your own".into()));
+            return Err(Error::File("a model file cannot store a custom loss".into()));
         };
         let (n_outputs, epochs) = (self.intercept().len(), &trace.epochs);
         let dual = trace.certificate.map_or(f64::NEG_INFINITY, |found| found.dual);

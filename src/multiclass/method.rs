@@ -183,7 +183,7 @@ fn check_start(
     if start.at.weights.len() == n_classes * n_features && start.beta.len() == n_betas {
         return Ok(());
     }
-    Err(Error::argument("warm_start", "the start is of another problem or solver"))
+    Err(Error::argument("warm_start", "the start belongs to another problem or solver"))
 }
 
 /// The stages of a fit that projects onto the polytope.

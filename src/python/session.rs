@@ -40,7 +40,7 @@ impl From<Error> for PyErr {
 /// memory reserve backs allocations.
 pub(super) fn guarded<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     if !reserve::fill() {
-        let text = "less is left than the 138 MB that are set aside, so that a lack of memory can end as an error";
+        let text = "less memory is left than the reserve of 138 MB, which is kept so that a lack of memory raises an error";
         return Err(PyMemoryError::new_err(text));
     }
     set_needed(String::new());

@@ -61,7 +61,7 @@ impl Interactions<'_> {
         let n = self.users.len();
         let fits = |values: &[f64]| values.is_empty() || values.len() == n;
         if self.items.len() != n || !fits(self.targets) || !fits(self.weights) {
-            return fail("users, items, targets and weights must be equally many");
+            return fail("users, items, targets and weights must have the same length");
         }
         if self.users.iter().any(|&user| user as usize >= self.n_users)
             || self.items.iter().any(|&item| item as usize >= self.n_items)

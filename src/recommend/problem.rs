@@ -116,12 +116,12 @@ pub(super) fn check_ratings(ratings: &Ratings<'_>, likelihood: &Likelihood) -> R
     let n = ratings.values.len();
     let weights = ratings.weights;
     if ratings.users.len() != n || ratings.items.len() != n {
-        return fail("users, items and values must be equally many");
+        return fail("users, items and values must have the same length");
     }
     if !weights.is_empty() && weights.len() != n
         || weights.iter().any(|w| !(w.is_finite() && *w > 0.0))
     {
-        return fail("there must be a positive weight for each");
+        return fail("each rating must have a positive weight");
     }
     if ratings.users.iter().any(|&user| user as usize >= ratings.n_users)
         || ratings.items.iter().any(|&item| item as usize >= ratings.n_items)
@@ -131,7 +131,7 @@ pub(super) fn check_ratings(ratings: &Ratings<'_>, likelihood: &Likelihood) -> R
     for Groups { of, n: n_groups } in ratings.groups {
         let length = if n_groups > 0 { n } else { 0 };
         if of.len() != length || of.iter().any(|&group| group as usize >= n_groups) {
-            return fail("there must be a group for each, below their number");
+            return fail("each rating must have a group below the number of groups");
         }
     }
     if ratings.values.iter().any(|value| !value.is_finite()) {

@@ -47,7 +47,7 @@ impl EmissionTable {
             && offsets.windows(2).all(|pair| pair[0] <= pair[1]);
         let fail = |message: &str| Err(Error::argument("emissions", message));
         if !rises || labels.len() != values.len() {
-            return fail("must be rows of labels with a weight each");
+            return fail("must be rows of labels, each with a weight");
         }
         if !values.iter().all(|value| value.is_finite()) {
             return fail("all weights must be finite");

@@ -58,7 +58,7 @@ impl FeatureRows {
         Err(refused(
             bytes,
             what,
-            "fewer sentences take less, and so does a matrix of single features",
+            "use fewer sentences, or matrices of numbers instead of named features",
         ))
     }
 

@@ -103,7 +103,7 @@ def report(
     if not isinstance(estimator, SavedEstimator) or isinstance(estimator, type):
         name = getattr(estimator, "__name__", type(estimator).__name__)
         msg = (
-            f"estimator: must be a fitted estimator of dualgap, got {name}; of a pipeline or a "
+            f"estimator: must be a fitted estimator of dualgap, got {name}; for a pipeline or a "
             "search of scikit-learn, pass the model itself: pipeline[-1], search.best_estimator_"
         )
         raise TypeError(msg)

@@ -48,9 +48,7 @@ def folds_of(
     # scikit-learn keeps an iterable of folds in this attribute, and unpacks the pairs unchecked.
     for pair in getattr(splitter, "cv", ()):
         if not isinstance(pair, tuple | list | np.ndarray) or len(pair) != 2:
-            msg = (
-                f"cv: a fold must be a pair of arrays, for training and held out, got {pair!r:.80}"
-            )
+            msg = f"cv: a fold must be a pair of arrays (training, held-out rows), got {pair!r:.80}"
             raise ValueError(msg)
     folds = []
     for train, held_out in splitter.split(X, y, groups):

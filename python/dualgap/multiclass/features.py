@@ -263,7 +263,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         X = check_rows(self, X, reset=False)
         if callable(self._fitted_features):
             if class_features is not None:
-                msg = "class_features: the model has a callable; name other classes by classes="
+                msg = "class_features: the model has a callable; pass other classes as classes="
                 raise ValueError(msg)
             named = self.classes_ if classes is None else read_labels("classes", classes)
             joint = self._joint_features(X, named)
@@ -417,9 +417,9 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
                 or returned.shape[1] != (found or [returned])[0].shape[1]
             ):
                 msg = (
-                    "class_features: must return a row for each row and class, of always the same "
-                    f"number of columns; returned {returned.shape} for {block.shape[0]} rows and "
-                    f"{len(classes)} classes"
+                    "class_features: must return a row for each pair of row and class, always with "
+                    f"the same number of columns; returned {returned.shape} for {block.shape[0]} "
+                    f"rows and {len(classes)} classes"
                 )
                 raise ValueError(msg)
             # A copy, because the callable may reuse the matrix for the next block.

@@ -159,7 +159,7 @@ class RecommenderParts(Estimator):
         i = self._catalogue.find_items(read_id_list(items, "items"), unknown)
         if len(u) != len(i) and 1 not in (len(u), len(i)):
             msg = (
-                "users, items: must be equally many (or one of them a single id), "
+                "users, items: must have the same length (or one of them be an id), "
                 f"got {len(u)} and {len(i)}"
             )
             raise ValueError(msg)

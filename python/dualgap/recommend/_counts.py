@@ -34,7 +34,7 @@ def count_clicks(table: RatingTable, name: str = "ratings") -> RatingTable:
     clicked = np.flatnonzero(table.values > 0.0)
     if len(clicked) < len(table.values):
         if not len(clicked):
-            msg = f"{name}: all values are 0, so that no user clicked an item"
+            msg = f"{name}: all values are 0, so no user clicked an item"
             raise ValueError(msg)
         warn_input(
             f"{name}: {len(table.values) - len(clicked)} of {len(table.values)} values are 0; "

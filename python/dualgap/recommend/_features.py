@@ -63,7 +63,7 @@ class FeatureEncoder:
         numbers = numbers.set_axis(list(map(str, numbers.columns)), axis=1)
         missing = [column for column in self.numbers if column not in numbers.columns]
         if missing:
-            msg = f"{name}: no column {missing[0]!r} of numbers, which the fit had"
+            msg = f"{name}: no numeric column {missing[0]!r}, which the fit used"
             raise ValueError(msg)
         table = numbers[list(self.numbers)].to_numpy(dtype=np.float64) * self.scales
         table = (table - self.means) / self.deviations

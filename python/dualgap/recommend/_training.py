@@ -116,8 +116,8 @@ def find_levels(
         return np.asarray(levels)
     if len(found) < 2:
         msg = (
-            f"ratings: all ratings are {found[0]}, which does not tell what users like less; for "
-            'who took up what, use reduction="interactions"'
+            f"ratings: all ratings are {found[0]}, which says nothing about preferences; for "
+            'clicks or purchases, use reduction="interactions"'
         )
         raise ValueError(msg)
     if reduction == "mcrank" and len(levels) > _MAX_LEVELS:
@@ -193,7 +193,7 @@ class TimeFeatures(BaseEstimator):  # type: ignore[misc]
 def _numbers(rows: NDArray[np.intp], times: FloatArray, days: float) -> NDArray[np.int64]:
     period = np.floor(times / (days * _DAY))
     if np.abs(period).max(initial=0.0) >= 2.0**30:
-        msg = "timestamps: must be dates or seconds since 1970; some are too far away"
+        msg = "timestamps: must be dates or seconds since 1970; some are too far from the present"
         raise ValueError(msg)
     return rows.astype(np.int64) * 2**31 + period.astype(np.int64) + 2**30
 
@@ -246,7 +246,7 @@ class NewRatings:
         other = positions(other_ids, others)
         known = np.flatnonzero(other < len(other_ids))
         if len(known) == 0 and table is not None:
-            msg = f"ratings: none is of {'an item' if of_users else 'a user'} that was in the fit"
+            msg = f"ratings: no {'item' if of_users else 'user'} of these ratings was in the fit"
             raise ValueError(msg)
         if len(known) < len(other):
             warn_input(
@@ -259,7 +259,7 @@ class NewRatings:
             described = features.ids[~features.ids.isin(own_ids) & ~features.ids.isin(ids)]
             ids = described if table is None else join_ids(ids, described)
             if not len(ids):
-                msg = "features: all ids are known; pass ratings= of those to fit again"
+                msg = "features: all ids are known; to fit known ids again, pass their ratings"
                 raise ValueError(msg)
         rows = positions(own_ids, ids)
         fresh = rows == len(own_ids)

@@ -72,7 +72,10 @@ def by_time(
     ordered = np.sort(times)
     first = ordered[len(times) - _share(test_size, len(times), "test_size", "ratings")]
     if first == ordered[0]:
-        msg = f"ratings: column {timestamp_column!r} does not separate {test_size} of the rows"
+        msg = (
+            f"ratings: column {timestamp_column!r} has too many equal times to separate "
+            f"{test_size} of the rows"
+        )
         raise ValueError(msg)
     return _parts(ratings, times >= first)
 

@@ -85,6 +85,6 @@ def _read(tagger: Any, X: Any, lengths: Any) -> tuple[Rowed, _core.Vocabulary | 
     count = int(tagger.min_count)
     data = read_named(lambda X: vocabulary.learn(X, count), X, lambda: len(vocabulary))
     if count > 1 and data.n_features == 0:
-        msg = f"min_count: no feature occurs in {count} tokens; lower it"
+        msg = f"min_count: no feature occurs in at least {count} tokens; lower it"
         raise ValueError(msg)
     return data, vocabulary

@@ -57,7 +57,7 @@ def _mask(transitions: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
         place = {label: index for index, label in enumerate(classes.tolist())}
         for pair in transitions:
             if len(pair) != 2 or any(label not in place for label in pair):
-                msg = f"transitions: {pair!r} is no pair of labels that occur in training"
+                msg = f"transitions: {pair!r} is not a pair of labels that occur in training"
                 raise ValueError(msg)
             mask[place[pair[0]], place[pair[1]]] = True
         return mask

@@ -99,7 +99,7 @@ def _weights(features: NDArray[Any], code: NDArray[np.intp], n_columns: int) -> 
     links = features[features["kind"] == _TRANSITION]
     for part, n_sources in ((state, n_columns), (links, n)):
         if len(part) and (part["source"].max() >= n_sources or part["label"].max() >= n):
-            msg = "a feature is that of an unknown attribute or label"
+            msg = "a feature has an unknown attribute or label"
             raise ValueError(msg)
     table = np.zeros((n + 2, n))
     np.add.at(table, (code[links["source"]], code[links["label"]]), links["weight"])

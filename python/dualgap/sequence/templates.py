@@ -57,7 +57,7 @@ class Templates:
                 continue
             bare = _MACRO.sub("", text)
             if text[0] not in "UB" or "%x" in bare:
-                msg = f"line {number}: {text!r} is no template such as U01:%x[0,0] or B"
+                msg = f"line {number}: {text!r} is not a template such as U01:%x[0,0] or B"
                 raise ValueError(msg)
             width = max([width, *(int(column) + 1 for _, column in _MACRO.findall(text))])
             if text != "B":

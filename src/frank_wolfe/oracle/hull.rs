@@ -22,7 +22,10 @@ impl Hull {
     pub fn new(points: Vec<f64>, n: usize) -> Result<Self> {
         let n = check_size("points", n)?;
         if points.is_empty() || !points.len().is_multiple_of(n) {
-            return Err(Error::argument("points", "must have at least one row, all of one length"));
+            return Err(Error::argument(
+                "points",
+                "must have at least one row, and rows of equal length",
+            ));
         }
         if !points.iter().all(|value| value.is_finite()) {
             return Err(Error::argument("points", "must be finite numbers"));

@@ -50,7 +50,7 @@ impl<T: Element> Candidates<T> {
                  m = {n_classes} classes,"
             )
         };
-        let remedy = "fewer rows, fewer classes or a smaller C take less";
+        let remedy = "use fewer rows, fewer classes or a smaller C";
         if self.cut_short {
             return Err(refused(bytes, what, remedy));
         }

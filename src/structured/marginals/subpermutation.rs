@@ -134,8 +134,7 @@ fn check_one_to_one(model: &Matching) -> Result<()> {
     if model.is_one_to_one() {
         return Ok(());
     }
-    let message =
-        "\"extragradient\" projects on matchings of one link for each row and column alone";
+    let message = "\"extragradient\" supports only matchings with one link per row and column";
     Err(Error::argument("max_links", message))
 }
 

@@ -261,8 +261,8 @@ def test_data_that_cannot_be_used(tmp_path: Path) -> None:
     result = run("--data", tmp_path, "--quiet")
     assert result.exit_code == 1
     assert result.stderr == (
-        "error: ratings: all ratings are 3.0, which does not tell what users like less; for who "
-        'took up what, use reduction="interactions"\n'
+        "error: ratings: all ratings are 3.0, which says nothing about preferences; for clicks "
+        'or purchases, use reduction="interactions"\n'
     )
 
 

@@ -144,7 +144,7 @@ def test_what_cannot_be_folded_in(model: OrdinalRecommender, ratings: pd.DataFra
     strange = pd.DataFrame({"user": ["new"] * 2, "item": [3, UNKNOWN], "rating": [4.0, 1.0]})
     with pytest.warns(UserWarning, match=r"^ratings: 1 of 2 are of items that were not in the fit"):
         assert len(model.fold_in(strange).user_ids_) == N_USERS + 1
-    with pytest.raises(ValueError, match="none is of an item that was in the fit"):
+    with pytest.raises(ValueError, match="no item of these ratings was in the fit"):
         model.fold_in(strange.iloc[1:])
     with pytest.raises(ValueError, match=r"the rating 3\.5 is not one of the levels"):
         model.fold_in(strange.iloc[:1].assign(rating=3.5))

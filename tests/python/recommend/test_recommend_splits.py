@@ -112,7 +112,7 @@ def test_several_recommenders_are_compared_in_one_call(table: pd.DataFrame) -> N
         (lambda table: splits.at_random(table, 1e-6), "test_size: must be a share"),
         (lambda table: splits.at_random([1, 2]), "ratings: must be a DataFrame"),
         (lambda table: splits.by_time(table.drop(columns="timestamp")), "no column 'timestamp'"),
-        (lambda table: splits.by_time(table.assign(timestamp=1)), "does not separate 0.2 of the"),
+        (lambda table: splits.by_time(table.assign(timestamp=1)), "to separate 0.2 of the"),
         (lambda table: splits.by_time(table.assign(timestamp=np.nan)), "a time is missing"),
         (lambda table: splits.by_user(table.assign(user=None)), "missing id in row 0"),
         (lambda table: splits.by_user(table, share=1.0), "share: must be between 0 and 1"),

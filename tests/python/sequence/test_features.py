@@ -98,7 +98,7 @@ def test_dictionaries_as_python_crfsuite_reads_them() -> None:
         (["U:%x[0,1]"], [["a"]], "X: sentence 0: the templates need 2 columns, got 1"),
         ("crfsuite", [[{"a": object()}]], "X: sentence 0: float"),
         ("other", [["a"]], "features: must be None, 'words', 'crfsuite' or a list of templates"),
-        (["X:%x[0,1]"], [["a"]], "features: line 1: 'X:%x.0,1.' is no template"),
+        (["X:%x[0,1]"], [["a"]], "features: line 1: 'X:%x.0,1.' is not a template"),
         ([1], [["a"]], "features: templates must be strings"),
     ],
 )

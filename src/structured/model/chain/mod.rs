@@ -104,7 +104,7 @@ impl Chain {
         }
         let bytes = TABLE_BYTES * n_states as u128 * n_states as u128;
         let what = || format!("the tables of transitions between m = {n_states} labels");
-        require(bytes, what, "merge labels: a chain keeps m × m numbers")
+        require(bytes, what, "merge labels: a chain has m × m transition weights")
     }
 
     /// Replaces the links between labels.
