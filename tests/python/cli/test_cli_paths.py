@@ -157,6 +157,7 @@ def test_a_pipe_is_an_output(command: str) -> None:
 
 FORKS = """
 import json, os, shlex, sys
+import dualgap.multiclass, dualgap.recommend, dualgap.sequence
 from dualgap.cli import main
 
 def run(command):
