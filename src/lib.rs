@@ -42,7 +42,7 @@
 //! files that [`save`](models::LinearClassifier::save) writes; it also has structured models,
 //! factorization machines and recommenders, whose Rust parts are not public yet.
 
-// Rooms that only the Python module uses.
+// Modules that only the Python module uses.
 #![cfg_attr(not(feature = "python"), allow(dead_code, unused_imports))]
 
 pub mod data;

@@ -87,7 +87,8 @@ impl<P: Problem> Minimizer<P> {
         }
     }
 
-    /// Number of iterations in which a randomised method searches about as many vertices as there are.
+    /// Number of iterations in which a randomised method searches about as many vertices as the set
+    /// has.
     fn round(&self) -> usize {
         self.share().map_or(1, |share| (1.0 / share).ceil() as usize)
     }

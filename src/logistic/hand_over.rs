@@ -9,10 +9,11 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::memory::fits;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// A fit by Newton's method takes the time of this number of passes over rows without zeros, if it has the factor of a
-/// Hessian. It then reads all zeros, and a pass none.
+/// Time of a fit by Newton's method with a factorised Hessian, in passes over rows without zeros.
+/// Newton's method also reads zeros; passes skip them.
 const FACTORS: f64 = 10.0;
-/// The same for Newton's method on rows without zeros, by more conjugate gradients.
+/// Time of a fit by Newton's method that reads only stored entries, in passes. Without a factorised
+/// Hessian, it needs more conjugate gradient steps.
 const CONJUGATE: f64 = 100.0;
 
 /// Options of a run.

@@ -10,7 +10,7 @@ use crate::for_data;
 use crate::linalg::vectors::larger_or_nan;
 use crate::parallel::parts;
 
-/// Stored entries of sparse rows are at most this share of all.
+/// Largest share of stored entries at which CSR rows count as sparse.
 const SPARSE: f64 = 0.25;
 
 /// Rows, labels, and a weight for each example's loss.
@@ -156,14 +156,14 @@ pub(super) fn is_sparse(problem: &LogisticProblem<'_>) -> bool {
     is_csr && n_stored as f64 <= SPARSE * problem.n_examples() as f64 * problem.n_features() as f64
 }
 
-/// The largest absolute value of each column; NaN where there is one.
+/// The largest absolute value of each column; NaN for columns that contain NaN.
 fn column_sizes(rows: Data<'_>) -> Vec<f64> {
     let largest = |range: std::ops::Range<usize>| {
         let mut sizes = vec![0.0_f64; rows.n_cols()];
         for row in range {
             match rows {
                 Data::Dense64(rows) => {
-                    // Without the checks of bounds, the compiler makes vectors of the columns.
+                    // Without bounds checks, the compiler vectorises over the columns.
                     let pairs = sizes.iter_mut().zip(rows.row(row));
                     pairs.for_each(|(size, value)| *size = larger_or_nan(*size, value.abs()));
                 }

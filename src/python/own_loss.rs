@@ -43,8 +43,8 @@ impl<'py> FromPyObject<'_, 'py> for OwnLoss {
 }
 
 impl OwnLoss {
-    /// Makes an exception of the object raise this interrupt, which ends the session. If an
-    /// exception has already occurred, raises it now.
+    /// Sets the interrupt to raise when a method of the object raises an exception, which ends the
+    /// session. If one has already occurred, raises the interrupt now.
     pub fn stops(&self, interrupt: &Interrupt) {
         let watched = self.interrupt.get_or_init(|| interrupt.clone());
         if self.failure.lock().is_ok_and(|failure| failure.is_some()) {

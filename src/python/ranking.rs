@@ -71,7 +71,7 @@ fn owned(table: &Table<'_, f64>) -> Array2<f64> {
     table.as_array().as_standard_layout().into_owned()
 }
 
-/// Vectors of items as the core multiplies them, packed once for many calls.
+/// Item vectors in the layout of the core's products, packed once for many calls.
 #[pyclass(frozen)]
 pub(super) struct PackedItems(Arc<ItemPanels>);
 
@@ -91,7 +91,7 @@ fn packed(items: &PyReadonlyArrayDyn<'_, f32>) -> PyResult<Arc<ItemPanels>> {
     Ok(Arc::new(ItemPanels::new(items.as_slice()?, n_items, length)?))
 }
 
-/// Vectors of items: a table, or packed before.
+/// Item vectors: a table, or already packed.
 #[derive(FromPyObject)]
 pub(super) enum Items<'py> {
     #[pyo3(transparent)]

@@ -3,8 +3,8 @@
 use super::{FeatureRows, Vocabulary};
 use crate::error::Result;
 
-/// Rows of names and values, with all names in one text. The vocabulary looks up many names at a
-/// time later, so reading rows does not wait for its table.
+/// Rows of names and values, with all names in one text. The vocabulary later looks up many names
+/// at a time, so reading rows does not wait for these lookups.
 #[derive(Debug, Clone, Default)]
 pub struct NamedRows {
     text: Vec<u8>,

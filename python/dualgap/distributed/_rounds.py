@@ -273,7 +273,7 @@ def _digest(run: Run, solution: Solution, plan: Plan, settings: Settings) -> Non
     row = [run.round, 0.0, primal, dual, gap, primal_residual, dual_residual, rho]
     run.rows.append([*row, solution.passes, solution.seconds])
     if settings.adapt and run.round <= _BALANCE_ROUNDS and rho > 0 and not solution.restarted:
-        # Relative residuals (scaled as in 3.3.1), balanced as in 3.4.1.
+        # Relative residuals, scaled and balanced as in Boyd et al. 2011, sections 3.3.1 and 3.4.1.
         size = np.sqrt(max(square, inner(new, new)))
         force = np.sqrt(multiplier_square)
         if size > 0 and force > 0:

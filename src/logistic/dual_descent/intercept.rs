@@ -21,7 +21,7 @@ pub(super) struct Multiplier {
 }
 
 impl Multiplier {
-    /// Starts at the first β².
+    /// Starts with β² = `FIRST`, and passes it to the state.
     pub fn new(state: &mut dyn DualState) -> Self {
         state.set_constant(FIRST);
         Self { square: FIRST, violation: f64::INFINITY }

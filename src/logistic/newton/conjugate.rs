@@ -11,15 +11,15 @@ use crate::linalg::vectors::{long_axpy, long_dot};
 const REDUCTION: f64 = 0.3;
 /// Maximum number of steps of conjugate gradients.
 const LONGEST: usize = 60;
-/// Once the expected gain is below this multiple of the gap to reach, conjugate gradients also require a small residual
-/// norm; before that, it would only cost steps. The two values are for a preconditioner from a part of the Hessian and
-/// for one from all of it.
+/// Once the expected gain is below this multiple of the gap to reach, conjugate gradients also
+/// require a small residual norm; before that, this would only cost steps. The two values are for
+/// preconditioners from a part of the Hessian and from the whole Hessian.
 const NEAR: [f64; 2] = [2.0, 5.0];
 /// Maximum number of columns for which the preconditioner has one block per class.
 const SMALL: usize = 48;
 /// Weights up to which the Hessian of a sample may be factorised.
 pub(super) const FACTORISED: usize = 1500;
-/// Rows of a sample from which preconditioners are made.
+/// Number of rows in the sample from which preconditioners are computed.
 const SAMPLED: usize = 1000;
 /// If a system takes this number of steps or more, the next one gets a new preconditioner.
 const MANY: usize = 5;
@@ -43,7 +43,8 @@ pub(super) struct ConjugateGradients {
     /// The diagonal of the regulariser's Hessian, one value for each column; 0 for the intercept.
     penalties: Vec<f64>,
     preconditioner: Option<Preconditioner>,
-    /// Multiplications of conjugate gradients so far, and the steps of the last system.
+    /// Number of multiplications by conjugate gradients so far, and number of steps for the last
+    /// system.
     work: f64,
     n_last: usize,
     /// The share of the objective that the last step was expected to gain.
@@ -215,19 +216,19 @@ impl ConjugateGradients {
         Ok(())
     }
 
-    /// Multiplications of a product with the Hessian.
+    /// Number of multiplications in a product with the Hessian.
     fn product_cost(&self, store: &dyn RowPasses) -> f64 {
         2.6 * store.problem().n_examples() as f64 * (self.width * self.n_outputs) as f64
     }
 
-    /// Multiplications of the factor of the Hessian of a sample.
+    /// Number of multiplications to factorise the Hessian of a sample.
     fn full_cost(&self, store: &dyn RowPasses) -> f64 {
         let n = (self.width * self.n_outputs) as f64;
         let rows = store.n_rows(self.preconditioned(store, store.all())) as f64;
         rows * n * n * 0.75 + n * n * n * 0.5
     }
 
-    /// Whether conjugate gradients have cost as much as the factor of the whole Hessian of a sample.
+    /// Whether conjugate gradients have cost as much as factorising the whole Hessian of a sample.
     fn pays(&self, store: &dyn RowPasses, n_steps: usize) -> bool {
         let n = self.width * self.n_outputs;
         if !store.has_factors() {
@@ -237,7 +238,7 @@ impl ConjugateGradients {
         self.kind() != Some(HessianPart::Full) && n <= FACTORISED && cost >= self.full_cost(store)
     }
 
-    /// Whether the last system has cost as much as another factor.
+    /// Whether the last system has cost as much as another factorisation.
     fn pays_again(&self, store: &dyn RowPasses) -> bool {
         self.n_last as f64 * self.product_cost(store) >= self.full_cost(store)
     }

@@ -1,4 +1,4 @@
-//! Passes over blocks of rows with their zeros, whose preconditioners are factors.
+//! Passes over blocks of rows that also store zeros; preconditioners are factorisations.
 
 use super::passes::RowPasses;
 use super::preconditioner::{HessianPart, Preconditioner};

@@ -1,7 +1,8 @@
-//! Passes over sparse rows without their zeros, in single precision.
+//! Passes over the stored entries of sparse rows, in single precision.
 //!
-//! Scores are sums over the entries of a row, and gradients are sums over the entries of a column: both directions are
-//! kept, so that each number has one sum in a fixed order, whatever the number of threads.
+//! Scores are sums over the entries of a row, and gradients are sums over the entries of a column.
+//! The entries are stored by rows and by columns, so that each result is a single sum in a fixed
+//! order, for any number of threads.
 
 use pulp::Simd;
 use rayon::prelude::*;
@@ -25,15 +26,16 @@ use crate::run::Certificate;
 const TILE: usize = 128;
 /// Columns whose gradients one thread computes at a time.
 const COLUMNS: usize = 128;
-/// Entries of a column that are summed in single precision before they join a sum in double precision.
+/// Number of entries of a column that are summed in single precision before they are added to a sum
+/// in double precision.
 const SINGLE: usize = 512;
 
-/// Sparse rows and columns of a problem, with the probabilities that a pass leaves.
+/// Sparse rows and columns of a problem, with the probabilities from the last pass.
 pub(super) struct EntryStore<'p, 'a> {
     problem: &'p LogisticProblem<'a>,
     units: Vec<f64>,
     rows: Entries,
-    /// The columns, the constant one included.
+    /// The columns, including the constant one.
     columns: Entries,
     labels: Vec<u32>,
     /// The c_i in units of the largest, which is `weight`; 0 for rows that fill up the last tile.
@@ -45,9 +47,9 @@ pub(super) struct EntryStore<'p, 'a> {
     values: Aligned<f32>,
     /// Probabilities, a line of each tile for each output.
     shares: Aligned<f32>,
-    /// Rows × padded outputs: what gradients are sums of.
+    /// Residuals, rows × padded outputs; gradients are sums of their multiples.
     residuals: Aligned<f32>,
-    /// Weights whose probabilities are still to be computed.
+    /// Weights for which the probabilities have not been computed yet.
     due: Option<Vec<f64>>,
 }
 
@@ -141,8 +143,9 @@ impl<'p, 'a> EntryStore<'p, 'a> {
         }
     }
 
-    /// Replaces the residuals: writes the scores of each tile at some weights, a line for each output, and lets `change`
-    /// replace them with its labels and weights and its part of the shares. Returns the sums over all tiles.
+    /// Computes the residuals of all tiles at some weights: writes a tile's scores, one line per
+    /// output, and passes them to `change`, which replaces them by residuals and writes the tile's
+    /// probabilities. Returns the sums over all tiles.
     fn visit(
         &mut self,
         weights: &[f64],
@@ -181,8 +184,8 @@ impl<'p, 'a> EntryStore<'p, 'a> {
         Ok(total.scaled(self.weight))
     }
 
-    /// Writes the sums of the residuals over the entries of each column, or over the squares of the entries, times a
-    /// factor.
+    /// Writes for each column a factor times the sum of its entries, or squared entries, times the
+    /// residuals of their rows.
     fn collect(&self, (factor, squared): (f64, bool), sums: &mut Vec<f64>) {
         let (padded, width, n_outputs) = (self.padded, self.units.len(), self.problem.n_outputs());
         let mut found = vec![0.0; width * padded];
@@ -397,7 +400,7 @@ impl Kernel<f32> for ColumnSums<'_> {
     }
 }
 
-/// ⟨x, w⟩ in four sums, which need not wait for each other.
+/// ⟨x, w⟩ in four independent sums, which hides the latency of additions.
 #[inline(always)]
 fn dot((places, values): (&[i32], &[f32]), weights: &[f32]) -> f32 {
     let ((places, last), (values, rest)) = (places.as_chunks::<4>(), values.as_chunks::<4>());

@@ -34,7 +34,7 @@ impl<'p, 'a> RowBlocks<'p, 'a> {
         Self { problem, units, inverse_units, block_rows, stride }
     }
 
-    /// Number of columns, the constant one included.
+    /// Number of columns, including the constant one.
     pub fn width(&self) -> usize {
         self.units.len()
     }

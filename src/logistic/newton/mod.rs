@@ -57,14 +57,14 @@ enum Phase {
     Exact,
 }
 
-/// Whether the rows are kept as they are, without their zeros: those of few entries whose Hessian is too large for a
-/// factor.
+/// Whether to store only the nonzero entries of the rows: for sparse rows whose Hessian is too
+/// large to factorise.
 pub(super) fn keeps_zeros_out(problem: &LogisticProblem<'_>) -> bool {
     let width = problem.n_features() + usize::from(problem.intercept());
     is_sparse(problem) && problem.n_outputs() * width > FACTORISED
 }
 
-/// Newton's method, a step an epoch.
+/// Newton's method; an epoch is one step.
 pub(super) struct LogisticNewton<'p> {
     store: Box<dyn RowPasses + 'p>,
     stopping: Stopping,

@@ -7,7 +7,7 @@ use crate::interrupt::Interrupt;
 use crate::logistic::{LogisticModel, LogisticProblem};
 use crate::run::Certificate;
 
-/// Passes over rows whose columns have units in which they reach about 1.
+/// Passes over rows in units of their columns, in which the largest value of a column is about 1.
 ///
 /// Weights, gradients and directions have a line for each output, with the intercept last.
 pub(super) trait RowPasses {
@@ -17,11 +17,11 @@ pub(super) trait RowPasses {
     fn units(&self) -> &[f64];
     /// All rows.
     fn all(&self) -> BlockSample;
-    /// About a share of the rows.
+    /// A sample of about this share of the rows.
     fn sample(&self, share: f64) -> BlockSample;
     /// Number of rows of a sample.
     fn n_rows(&self, sample: BlockSample) -> usize;
-    /// Whether preconditioners may be factors.
+    /// Whether preconditioners may be factorisations.
     fn has_factors(&self) -> bool;
 
     /// Σ c_i loss_i, and writes its gradient, in single precision over a sample.
@@ -33,8 +33,8 @@ pub(super) trait RowPasses {
         interrupt: &Interrupt,
     ) -> Result<f64>;
 
-    /// The same in double precision over all rows, with the certificate of the model that the weights are of; no
-    /// certificate where the losses are not finite.
+    /// [`Self::pass`] in double precision over all rows, with the certificate of the model with
+    /// these weights; no certificate if the losses are not finite.
     fn certified_pass(
         &mut self,
         weights: &[f64],
@@ -43,7 +43,8 @@ pub(super) trait RowPasses {
         interrupt: &Interrupt,
     ) -> Result<(f64, Option<Certificate>)>;
 
-    /// The product of the losses' Hessian at the last pass's weights with a direction, over a sample of its rows.
+    /// The product of the losses' Hessian, at the weights of the last pass, with a direction, over
+    /// a sample of that pass's rows.
     fn product(
         &mut self,
         direction: &[f64],
