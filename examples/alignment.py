@@ -13,16 +13,16 @@ import numpy as np
 from dualgap.structured import MatchingModel, StructuredSVM
 
 # %%
-# Sentences of two made-up languages: word 17 of one is word 17 of the other, word order changes a
-# little, and some words have no counterpart. A noisy table of words that often meet, such as one
-# counts in a large text, stands for a dictionary.
+# The sentences are in two made-up languages: word 17 of one translates to word 17 of the other, the
+# word order differs a little, and some words have no counterpart. A noisy table of word pairs that
+# often occur together, as counted in a large text, serves as a dictionary.
 
 rng = np.random.default_rng(0)
 dictionary = np.clip(np.eye(40) * rng.uniform(0.2, 1.0, 40) + rng.normal(0, 0.25, (40, 40)), 0, 1)
 
 
 def sentence_pair(rng):
-    """Words of both sentences, and the pairs of places that go together."""
+    """Draw the words of both sentences, and the pairs of positions that are translations."""
     source = rng.choice(40, size=rng.integers(5, 9), replace=False)
     order = np.argsort(np.arange(len(source)) + rng.normal(0, 0.8, len(source)))
     links = [(place, column) for column, place in enumerate(order) if rng.random() > 0.15]
@@ -35,7 +35,7 @@ def sentence_pair(rng):
 
 
 def pair_features(source, target):
-    """Array of shape (n_source, n_target, n_features)."""
+    """Return an array of shape (n_source, n_target, n_features)."""
     together = dictionary[np.ix_(source, target)]
     place = np.arange(len(source))[:, None] / len(source) - np.arange(len(target)) / len(target)
     return np.stack([together, together > 0.5, -np.abs(place), np.ones_like(together)], axis=2)
@@ -46,8 +46,8 @@ X = [pair_features(source, target) for source, target, _ in pairs]
 y = [links for _, _, links in pairs]
 
 # %%
-# A missing link costs three times as much as a wrong one. The dual is maximised sentence by
-# sentence, with an assignment problem as its oracle.
+# A missing link costs three times as much as a wrong one. The fit maximises the dual sentence by
+# sentence, and solves an assignment problem each time.
 
 aligner = StructuredSVM(
     MatchingModel(false_negative_cost=3.0), C=0.1, tol=0.01, step="pairwise", random_state=0
@@ -59,11 +59,11 @@ for name, weights in aligner.parameters_.items():
 
 
 # %%
-# Links of the model, compared with the links that a dictionary alone would choose:
+# Compare the links of the model with links from the dictionary alone:
 
 
 def f1(found, right):
-    """Harmonic mean of precision and recall of links."""
+    """Return the harmonic mean of precision and recall of links."""
     hits = sum(
         len(set(map(tuple, a)) & set(map(tuple, b))) for a, b in zip(found, right, strict=True)
     )
@@ -90,5 +90,5 @@ for axis, (title, links) in zip(
 plt.show()
 
 # %%
-# ``max_links=2`` lets a word have several links, and ``signs`` keeps weights non-negative where a
-# feature can only speak for a link.
+# ``max_links=2`` lets a word have several links, and ``signs`` keeps the weights of features
+# non-negative that can only be evidence for a link.

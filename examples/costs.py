@@ -14,7 +14,7 @@ from dualgap import MulticlassSVC
 from dualgap.losses import StructuredHinge
 
 # %%
-# Four grades of severity, measured with noise.
+# The classes are four grades of severity, measured with noise.
 
 rng = np.random.default_rng(0)
 y = rng.integers(4, size=2000)
@@ -23,8 +23,8 @@ X = np.column_stack([X / 3, rng.normal(size=(2000, 3)) / 3])
 X_train, X_test, y_train, y_test = X[:1000], X[1000:], y[:1000], y[1000:]
 
 # %%
-# Rows are true grades and columns predicted ones. Each grade too low costs 4, each grade too high
-# costs 1.
+# Rows are true grades and columns predicted ones. A prediction costs 4 for each grade that it is
+# too low, and 1 for each grade that it is too high.
 
 grades = np.arange(4)
 difference = grades - grades[:, None]
@@ -58,4 +58,4 @@ plt.show()
 # %%
 # The model with costs has about the same accuracy, but its mistakes are cheaper. Costs can also
 # differ from row to row (``per_row=True``). ``class_weight`` and ``sample_weight`` weight rows,
-# whatever the mistake.
+# independent of the kind of mistake.

@@ -26,7 +26,7 @@ X_train, X_test, y_train, y_test = train_test_split(X / 16, y, test_size=0.5, ra
 
 
 def stop_after(passes):
-    """Return a callback that ends a fit after a number of passes, by a true value."""
+    """Return a callback that ends a fit after a number of passes by returning True."""
     return lambda epoch, *_: epoch >= passes
 
 
@@ -57,9 +57,9 @@ plt.show()
 # -------------------------
 #
 # ``tol`` is relative: ``tol=0.001`` ends a fit whose objective is at most 0.1 % above the best one.
-# Accuracy settles long before that, but only the gap says so without a second fit to compare with.
-# ``undecided`` turns it into a statement on single rows: whatever the rest of the training would
-# do, the class of all the others stays.
+# Accuracy stops changing long before that, but only the gap tells you so without a second, longer
+# fit. ``undecided`` turns the gap into a statement about single rows: it marks the rows whose class
+# may differ at the optimum. No further training can change the class of the other rows.
 
 gaps, scores, decided = [], [], []
 for passes in range(1, 14):
@@ -91,13 +91,14 @@ plt.show()
 # 0.00001 and below     weights that are read, rows that must be certain, comparing solvers
 # ====================  =====================================================================
 #
-# What it does not tell
-# ---------------------
+# Limits of a certificate
+# -----------------------
 #
-# - Whether the model is good. A perfect optimum of a bad C is a bad model: choose C on other rows.
-# - Anything on new rows but which class the exact optimum would give them.
-# - More than ``certificate_`` says. A structured model of your own is certified as far as its
-#   decoder is exact, and the recommender's default method knows no bound and reports none.
+# - A certificate does not tell you whether the model is good. The exact optimum for a bad C is a
+#   bad model: choose C on other rows.
+# - For new rows, it only tells you which class the exact optimum would predict.
+# - ``certificate_`` states its conditions. For a custom structured model, it holds if the decoder
+#   is exact; the recommender's default method has no bound and reports none.
 #
-# A fit that ends before its ``tol`` warns with the gap it reached, which is a result, too: what is
-# in hand is at most that far from the best.
+# A fit that ends before it reaches ``tol`` warns and reports its gap. That is also a result: the
+# model's objective is at most that far from the optimum.

@@ -14,10 +14,10 @@ import numpy as np
 from dualgap.structured import StructuredSVM
 
 # %%
-# The model has four methods. A ranking is a permutation; the score sums, over all pairs, the
-# difference of the features of the one ahead and the one behind; the loss is the share of pairs
-# that are the wrong way round. Decoding tries all 24 rankings, which is exact, as a certificate
-# needs it.
+# The model has four methods. A label is a ranking, a permutation of the candidates. Its features
+# are the sum, over all pairs, of the features of the higher-ranked candidate minus those of the
+# lower-ranked one. The loss is the share of pairs in the wrong order. Decoding tries all 24
+# rankings, so it is exact, as a certificate requires.
 
 RANKINGS = list(itertools.permutations(range(4)))
 PLACES = np.argsort(RANKINGS, axis=1)
@@ -52,7 +52,7 @@ class Ranking:
 
 
 # %%
-# Candidates with six features, two of which matter; their order is seen with noise.
+# The candidates have six features, two of which matter, and the observed order is noisy.
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(200, 4, 6))
@@ -65,7 +65,7 @@ print(f"right pairs: {svm.score(list(X[120:]), y[120:]):.3f}; weights {svm.coef_
 print(f"gap {svm.relative_gap_:.1e} of the objective; certificate: {svm.certificate_}")
 
 # %%
-# The picture: how many of the six pairs of each held-out example are in the right order.
+# The picture shows how many of the six pairs of each held-out example are in the right order.
 
 model = Ranking()
 right = [
@@ -78,6 +78,6 @@ axis.set(xlabel="pairs in the right order, of six", ylabel="examples")
 plt.show()
 
 # %%
-# A decoder that is not exact is declared, ``StructuredSVM(..., exact=False)``, and the fit then has
-# no certificate. The fit compares every answer with what it knows, and names the example of one
-# that cannot be right.
+# For a decoder that is not exact, pass ``StructuredSVM(..., exact=False)``; the fit then has no
+# certificate. Otherwise the fit checks each result of the decoder against earlier ones, and an
+# error names the example whose result cannot be optimal.

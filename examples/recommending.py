@@ -30,9 +30,9 @@ print(recommender.predict_proba(users[:3], items[:3]).round(2))
 print(recommender.predict(users[:3], items[:3]).round(2))
 
 # %%
-# Two ways to rank. The expected rating favours items that few users know. ``rank_by="like"`` ranks
-# by the chance that the user chooses and likes an item, which suits a list of suggestions. Items
-# that the user has rated are left out.
+# There are two ways to rank. The expected rating favours items that few users know.
+# ``rank_by="like"`` ranks by the chance that the user chooses and likes an item, which suits a list
+# of suggestions. Items that the user has rated are left out.
 
 some = train["user"].unique()[:2]
 print(recommender.recommend(some, n=3, rank_by="like"))

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from dualgap import PolynomialNetworkClassifier
 
 # %%
-# Three classes in nested shells.
+# The three classes form nested shells.
 
 X, y = make_gaussian_quantiles(n_samples=1500, n_features=2, n_classes=3, random_state=0)
 X_train, X_test, y_train, y_test = X[:1000], X[1000:], y[:1000], y[1000:]
@@ -44,5 +44,5 @@ right.legend()
 plt.show()
 
 # %%
-# A factorization machine leaves out the squares of single features, as suits one-hot rows: see the
-# guide to polynomial networks.
+# A factorization machine leaves out the squares of single features, which suits one-hot rows: see
+# the guide to polynomial networks.

@@ -31,7 +31,7 @@ def sentence(rng):
 
 
 def features(words):
-    """Features of each token: its word, its neighbours, its shape."""
+    """Return the features of each token: its word, its neighbours, its shape."""
     known = []
     for t, word in enumerate(words):
         before = words[t - 1] if t else "<start>"
@@ -59,7 +59,8 @@ for tagger in (crf, svm):
     print(f"gap {tagger.relative_gap_:.1e} of the objective after {tagger.n_iter_} passes")
 
 # %%
-# The field says how sure it is of whole sentences, and what speaks for a label.
+# The conditional random field gives the probabilities of whole label sequences, and the features
+# that favour a label.
 
 unseen = features(["Grace", "flew", "to", "New", "York"])
 for labels, log_probability in crf.predict_top_k([unseen], 3)[0]:
@@ -87,6 +88,6 @@ figure.colorbar(image)
 plt.show()
 
 # %%
-# `SequenceTagger` also reads matrices and generators, takes masks of transitions and features of
-# them, and is an estimator of scikit-learn, so that ``GridSearchCV`` chooses ``C``: see the guide
+# `SequenceTagger` also reads matrices and generators, and supports masks and features of
+# transitions. It is a scikit-learn estimator, so ``GridSearchCV`` can choose ``C``: see the guide
 # to sequence labelling.

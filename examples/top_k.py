@@ -14,8 +14,8 @@ from dualgap import MulticlassSVC
 from dualgap.losses import TopK
 
 # %%
-# Forty classes in groups of four that overlap, so that the first guess is often wrong and the third
-# seldom.
+# The forty classes form overlapping groups of four, so that the best guess is often wrong, but the
+# right class is usually among the best three.
 
 rng = np.random.default_rng(0)
 groups = rng.normal(size=(10, 12))
@@ -33,7 +33,7 @@ for k in (1, 3, 5):
 print(models[3].predict_top_k(X_test[:2], 3))
 
 # %%
-# Share of test rows whose right class is among the first k:
+# The share of test rows whose right class is among the first k:
 
 figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
 places = np.arange(1, 7)
@@ -47,5 +47,5 @@ axis.legend()
 plt.show()
 
 # %%
-# ``WeightedTopK(weights)`` says what each place is worth; ``Usunier`` counts only rivals that are
-# ahead. The command line has them, too: ``dualgap fit --loss top-k --k 3``.
+# ``WeightedTopK(weights)`` gives each place a weight; ``Usunier`` counts only rivals with positive
+# margins. The command line also supports these losses: ``dualgap fit --loss top-k --k 3``.

@@ -21,7 +21,8 @@ class PresentClasses:
     """The classes of a problem with intercepts that have weight.
 
     The intercept of a class without weight has no optimum: the objective decreases as it goes to
-    minus infinity. There the problem is that of the other classes, with the same objective.
+    minus infinity. Such a class is left out, and the problem of the other classes has the same
+    objective.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ class PresentClasses:
 
     @property
     def scale(self) -> float:
-        """Factor of C: two classes have one weight vector, of twice the square of both."""
+        """Factor of C: the one weight vector of two classes has twice the squared norm of both."""
         return 2.0 if len(self.places) == 2 else 1.0
 
     def expand(self, weights: FloatArray, intercepts: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -146,7 +146,7 @@ class ClickModel:
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
     def _with_items_of(self, other: ClickModel) -> ClickModel:
-        """Keep what `other` computed from the same items."""
+        """Reuse the results that `other` computed from the same items."""
         names = ("_packed_items", "_known_items", "_gram")
         vars(self).update({name: vars(other)[name] for name in names if name in vars(other)})
         return self
@@ -154,7 +154,7 @@ class ClickModel:
     def without_users(self) -> ClickModel:
         """Return the model with only the row for unknown users."""
         empty = sp.csr_array((1, len(self.items) - 1), dtype=np.float32)
-        # Computed here, they serve further calls.
+        # Computed here, so that later calls reuse them.
         self.gram("users", 1)
         assert self._packed_items is not None
         return replace(self, users=self.users[-1:], history=empty)._with_items_of(self)
