@@ -83,12 +83,12 @@ plt.show()
 # -----------------
 #
 # ====================  =====================================================================
-# relative gap          what it is good for
+# relative gap          use
 # ====================  =====================================================================
-# 0.1                   a first look; hinge-loss taggers, whose default it is
-# 0.01                  choosing C and features: scores hardly move any more
-# 0.001, the default    a model that any other good solver would have found, too
-# 0.00001 and below     weights that are read, rows that must be certain, comparing solvers
+# 0.1                   a first look; the default of hinge-loss taggers
+# 0.01                  choosing C and features: scores hardly change below it
+# 0.001, the default    final models
+# 0.00001 and below     interpreting weights, certainty about rows, comparing solvers
 # ====================  =====================================================================
 #
 # Limits of a certificate

@@ -129,7 +129,7 @@ def test_losses_of_users() -> None:
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_joint_features_of_classes(sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Small blocks, so that there are several.
+    # Small blocks, so that several are needed.
     monkeypatch.setattr(features, "_BLOCK", 20)
 
     def joint(block: Any, classes: Any) -> Any:
