@@ -39,6 +39,12 @@ class Chunks:
     chunks : list of ndarray and CSR matrices
     shape : tuple
         Total number of rows, and number of columns.
+
+    Examples
+    --------
+    >>> parts = [np.ones((100, 3)), np.zeros((50, 3))]
+    >>> Chunks(parts).shape
+    (150, 3)
     """
 
     def __init__(

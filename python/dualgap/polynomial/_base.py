@@ -119,6 +119,9 @@ default="refined"
     converged_ : bool
         Whether the gap reached ``tol``. If not, a ``ConvergenceWarning`` is issued, unless the
         callback or the validation rows ended the fit earlier.
+    certificate_ : str
+        Scope of the bound: the convex problem that it refers to, and the probability with which it
+        holds, for models of more than 1024 features.
     n_iter_ : int
         Number of iterations.
     history_ : dict of ndarray
@@ -133,10 +136,10 @@ default="refined"
 _Class = TypeVar("_Class", bound=type)
 
 
-def documented(own: str = "", notes: str = "") -> Callable[[_Class], _Class]:
-    """Append the sections of a class's docstring: parameters, attributes and `notes`.
+def documented(own: str = "", notes: str = "", labels: str = "") -> Callable[[_Class], _Class]:
+    """Insert parameters, attributes and `notes` before the examples of a class's docstring.
 
-    `own` describes the parameters that only this class has; they come first.
+    `own` and `labels` describe the parameters and the attributes that only this class has.
     """
 
     def append(cls: _Class) -> _Class:
@@ -145,8 +148,10 @@ def documented(own: str = "", notes: str = "") -> Callable[[_Class], _Class]:
         entries = re.split(r"\n(?=\w)", own + shared.removeprefix(title))
         entries.sort(key=lambda entry: ORDER.index(entry.split(" ", 1)[0]))
         parameters = title + "\n".join(entry for entry in entries if entry)
-        sections = [cls.__doc__ or "", parameters, attributes, notes]
-        cls.__doc__ = "\n\n".join(inspect.cleandoc(text) for text in sections if text) + "\n"
+        text, _, examples = inspect.cleandoc(cls.__doc__ or "").partition("\n\nExamples\n")
+        sections = [text, parameters, f"{attributes}\n{labels}", notes, f"Examples\n{examples}"]
+        text = "\n\n".join(inspect.cleandoc(section) for section in sections if section)
+        cls.__doc__ = f"{text}\n"
         return cls
 
     return append

@@ -38,6 +38,11 @@ class_weight : dict or "balanced", optional
     Factors that multiply the sample weights of each class.
 """
 
+_LABELS = """\
+classes_ : ndarray of shape (n_classes,)
+    Labels.
+"""
+
 _NOTES = """
 
     Notes
@@ -147,7 +152,7 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
         return codes
 
 
-@documented(_LOSS, _NOTES)
+@documented(_LOSS, _NOTES, _LABELS)
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class PolynomialNetworkClassifier(PolynomialClassifier, FittedPolynomial):
@@ -155,12 +160,21 @@ class PolynomialNetworkClassifier(PolynomialClassifier, FittedPolynomial):
 
     All classes share the basis h_1, ..., h_k. The conditional gradient method adds one vector at a
     time and computes a duality gap after each (paper, Algorithm 1).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = PolynomialNetworkClassifier(5, radius=1.0, penalty="l1", tol=0.2, random_state=0)
+    >>> model = model.fit(X, y)
+    >>> round(model.score(X, y), 2), model.components_.shape
+    (0.99, (4, 4))
     """
 
     _kernel = "square"
 
 
-@documented(_LOSS, _NOTES)
+@documented(_LOSS, _NOTES, _LABELS)
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class FactorizationMachineClassifier(PolynomialClassifier, FittedPolynomial):
@@ -169,6 +183,14 @@ class FactorizationMachineClassifier(PolynomialClassifier, FittedPolynomial):
     o(x)_c = sum_r u_rc sum_{j<j'} h_rj x_j h_rj' x_j' + w_c . x + b_c: like a polynomial network,
     but without the squares of single features, which suits one-hot rows. All classes share the
     basis (paper, (3)-(4)).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = FactorizationMachineClassifier(5, radius=1.0, tol=0.1, random_state=0).fit(X, y)
+    >>> round(model.score(X, y), 2), model.converged_
+    (0.97, True)
     """
 
     _kernel = "anova"

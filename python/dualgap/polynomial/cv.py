@@ -90,10 +90,18 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         ends with fewer bases, its last score fills the remaining sizes. NaN for fits that a
         callback skipped.
     components_, output_, n_nonzero_bases_, coef_, intercept_, classes_, objective_, \
-            dual_objective_, duality_gap_, null_objective_, converged_, n_iter_, history_, \
-            n_features_in_, feature_names_in_
+            dual_objective_, duality_gap_, relative_gap_, null_objective_, converged_, \
+            certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         As in :class:`PolynomialNetworkClassifier`, for the final fit. No ``ConvergenceWarning`` is
         issued if the scores chose fewer bases than ``n_components``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> search = PolynomialNetworkClassifierCV([1.0, 10.0], n_components=5, tol=0.2)
+    >>> search.set_params(random_state=0).fit(X, y).radius_, search.n_components_
+    (1.0, 5)
     """
 
     radii: ArrayLike = field(default=(10.0, 100.0, 1000.0), kw_only=False)

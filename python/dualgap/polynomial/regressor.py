@@ -69,6 +69,14 @@ class PolynomialNetworkRegressor(FittedRegressor):
     """Polynomial network for one or many regression targets on a shared basis.
 
     o(x)_c = sum_r u_rc (h_r . x)^2 + w_c . x + b_c (paper, (3)-(4)).
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> y = X[:, 0] * X[:, 1] + X[:, 2]
+    >>> model = PolynomialNetworkRegressor(3, radius=2.0, tol=0.01, random_state=0).fit(X, y)
+    >>> round(model.score(X, y), 3), model.n_nonzero_bases_
+    (1.0, 3)
     """
 
     _kernel = "square"
@@ -81,6 +89,14 @@ class FactorizationMachineRegressor(FittedRegressor):
     """Factorization machine of degree 2 for one or many regression targets on a shared basis.
 
     o(x)_c = sum_r u_rc sum_{j<j'} h_rj x_j h_rj' x_j' + w_c . x + b_c (paper, (3)-(4)).
+
+    Examples
+    --------
+    >>> X = np.eye(6)[[0, 0, 1, 1, 2, 2]] + np.eye(6)[[3, 4, 3, 5, 4, 5]]  # one-hot pairs
+    >>> y = [5.0, 1.0, 4.0, 2.0, 1.0, 5.0]
+    >>> model = FactorizationMachineRegressor(2, radius=10.0, tol=0.1, random_state=0).fit(X, y)
+    >>> model.predict(X).round(1)
+    array([4.5, 1.1, 3.7, 2. , 1.1, 4.4])
     """
 
     _kernel = "anova"

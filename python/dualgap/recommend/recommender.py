@@ -128,6 +128,8 @@ class OrdinalRecommender(FittedRecommender):
         Rating levels in increasing order.
     like_ : float
         Smallest rating that counts as a like.
+    user_vectors_, item_vectors_ : ndarray of shape (n_users, n_factors) and (n_items, n_factors)
+        Factors of ``user_ids_`` and ``item_ids_`` from clicks; only with `interactions`.
     n_components_ : int
         Largest number of basis vectors in use in any model.
     objective_ : float
@@ -161,6 +163,16 @@ class OrdinalRecommender(FittedRecommender):
     a count has the weight 1 + log10(count), and `evaluate` treats all test pairs as relevant. With
     ``interactions=Interactions(like=...)``, values are ratings instead, and those of at least
     `like` are likes.
+
+    Examples
+    --------
+    >>> from dualgap.datasets import synthetic_ratings
+    >>> ratings = synthetic_ratings(4000, 100, 80)
+    >>> model = OrdinalRecommender(random_state=0).fit(ratings)
+    >>> model.predict([47, 48], [9, 9]).round(1)
+    array([4. , 4.2])
+    >>> model.recommend([47], n=2)["item"].tolist()
+    [37, 13]
     """
 
     n_components: int | None = field(default=None, kw_only=False)

@@ -30,8 +30,8 @@ class LabelledTable:
     >>> table["B", "I"]
     -2.5
     >>> print(table)
-            B       I
-    B   1.000  -2.500
+           B       I
+    B  1.000  -2.500
     """
 
     values: FloatArray

@@ -143,8 +143,15 @@ class SequenceTagger(TrainedChain):
         The labels, sorted.
     n_features_in_ : int
         Number of columns in training.
-    transition_ : LabelledTable
-        Transition weights, ``transition_["B", "I"]``; -inf for forbidden transitions.
+    feature_names_ : list of str, or None
+        Names of the columns of `emission_`; None for matrices and hashed names.
+    emission_ : csr_array of shape (n_columns, n_classes)
+        Weights of columns and labels.
+    transition_, boundary_ : LabelledTable
+        Weights of transitions, ``transition_["B", "I"]``, and of first and last labels,
+        ``boundary_["start", "B"]``; -inf if forbidden.
+    state_features_, transition_features_ : dict
+        The nonzero weights as dictionaries, named as in sklearn-crfsuite.
     notes_ : dict
         A dict for your own notes, empty after a fit; JSON values in it are saved with the model.
     objective_, dual_objective_, duality_gap_, relative_gap_, converged_, certificate_, n_iter_, \
