@@ -243,7 +243,7 @@ fn fit_in_stages(
 }
 
 /// Creates block descent from a dual point, or from 0 along a path of λ.
-fn descent_path<'p>(
+pub(super) fn descent_path<'p>(
     problem: &'p MarginProblem<'p>,
     seed: u64,
     stopping: Stopping,

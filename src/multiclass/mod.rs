@@ -18,6 +18,7 @@ mod map;
 mod memory;
 mod method;
 mod newton;
+mod path;
 mod problem;
 mod row_stats;
 
@@ -32,4 +33,5 @@ pub use linear::Linear;
 pub use map::{RowSize, ScoreMap};
 pub use memory::{Size, require_joint_memory};
 pub use method::{MarginPoint, MulticlassFit, MulticlassMethod, fit};
+pub use path::regularization_path;
 pub use problem::{MarginProblem, Workspace};

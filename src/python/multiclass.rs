@@ -10,10 +10,8 @@ use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
 use super::session::{Session, guarded, run_session, unchanged_since};
 use super::trace::trace_dict;
 use crate::error::{Error, Result};
-use crate::multiclass::{
-    Layout, MarginDual, MarginPoint, MulticlassFit, MulticlassMethod, Order, fit,
-};
-use crate::solver::{BlockPath, Drift, PathSettings, Piece, Start, path};
+use crate::multiclass::{Layout, MarginPoint, MulticlassFit, Order, fit, regularization_path};
+use crate::solver::{Drift, PathSettings, Piece, Start};
 
 /// The final state of a fit, from which a later fit can start. Weights have the shape classes ×
 /// features, with the constant feature last.
@@ -143,8 +141,9 @@ fn fit_dict<'py>(
     Ok(result)
 }
 
-/// Computes a path over λ with block Frank-Wolfe, from the `regularization` in `settings` down to `until`. `settings`
-/// has the items of the records in `records`. Returns (λ, until, weights, gap, relative gap, epochs) for each piece.
+/// Computes a path over λ with the solver of a fit at `until`, from the `regularization` in `settings` down to `until`.
+/// `settings` has the items of the records in `records`. Returns (λ, until, weights, gap, relative gap, epochs) for each
+/// piece.
 #[pyfunction]
 pub(super) fn multiclass_path<'py>(
     py: Python<'py>,
@@ -158,8 +157,10 @@ pub(super) fn multiclass_path<'py>(
         let shares: SharesRecord<'py> = settings.extract()?;
         let method: MethodRecord = settings.extract()?;
         let run: RunRecord = settings.extract()?;
-        let options = MulticlassMethod::parse(&method.choices())?.path_options()?;
         let (data, own) = (rows.rows()?, record.own_loss());
+        let size = record.size(data, true, until);
+        let chosen = size.method(&method.choices())?;
+        size.require(chosen, 1)?;
         let rows = (data, slice(&labels)?);
         let made = record.problem(py, rows, &shares, Order::Examples, run.n_threads)?;
         let (mut problem, before) = made;
@@ -167,12 +168,11 @@ pub(super) fn multiclass_path<'py>(
             let (layout, from) = (problem.map().layout(), shares.regularization);
             let stopping = run.target().stopping(problem.null_objective());
             let settings = PathSettings { from, until, stopping };
-            let mut dual = MarginDual::new(&mut problem);
             let pieces = run_session(py, run.n_threads, run.callback.as_ref(), |session| {
                 own.iter().for_each(|own| own.stops(session.interrupt));
                 let observe = &mut |epoch: &_| session.observe(epoch);
-                let mut solver = BlockPath::new(&mut dual, options)?;
-                path(&mut solver, settings, session.interrupt, observe)
+                let interrupt = session.interrupt;
+                regularization_path(&mut problem, chosen, settings, interrupt, observe)
             });
             Ok((raised(own, pieces)?, layout))
         })?;

@@ -292,9 +292,10 @@ class MulticlassSVC(LinearClassifier):
         """Cover an interval of C with models whose gap is at most `tol` everywhere on it.
 
         Solves at the lower end to half of `tol`, finds the largest C up to which the solution,
-        scaled with C, stays within `tol` (its gap is convex in C), and continues from there, with
-        block Frank-Wolfe and pairwise steps. The estimator does not change; `C`, `solver`, `step`
-        and `warm_start` are not used.
+        scaled with C, stays within `tol` (its gap is convex in C), and continues from there. The
+        solvers that need projections are chosen as for ``solver="auto"``; all others are replaced
+        by block Frank-Wolfe with pairwise steps. The estimator does not change; `C`, `step` and
+        `warm_start` are not used.
 
         Parameters
         ----------
@@ -330,7 +331,10 @@ class MulticlassSVC(LinearClassifier):
         weights = row_weights(self.class_weight, model.classes_, codes, weights)
         loss = core_loss_of(model.loss, len(model.classes_))
         settings = linear_settings(model, loss, shares_record("C_min", C_min, weights, len(codes)))
-        settings["solver"], settings["step"] = "block-frank-wolfe", "pairwise"
+        projecting: bool = self.solver in ("auto", "block-descent", "newton")
+        solver: LinearSolver = "auto" if projecting else "block-frank-wolfe"
+        settings["solver"] = check_solver(settings["loss"], solver, self.smoothing)
+        settings["step"] = "pairwise" if settings["solver"] == "block-frank-wolfe" else None
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
         until = regularization_of("C_max", C_max, weights, len(codes))
         with watch(self, is_fit=False) as callback:

@@ -91,3 +91,39 @@ def test_invalid_intervals_are_rejected_and_short_fits_warn(iris: Any) -> None:
     piece = pieces[0]
     with pytest.raises(ValueError, match="C: must be between"):
         piece.coef_at(2 * piece.C_max)
+
+
+SCALED = {
+    "1e-3 to 1e5": np.logspace(-3, 5, 8),
+    "1e-6 to 1e6": np.logspace(-6, 6, 8),
+    "one column of 5e4": np.array([1.0] * 7 + [5e4]),
+}
+
+
+@pytest.mark.parametrize("scales", SCALED)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_paths_converge_on_columns_of_different_scales(scales: str, smoothing: float) -> None:
+    rng = np.random.default_rng(0)
+    X, tol = rng.normal(size=(300, 8)), 0.01
+    y = (X @ rng.normal(size=(8, 3)) + 0.5 * rng.normal(size=(300, 3))).argmax(axis=1)
+    X *= rng.permutation(SCALED[scales])
+    svm = MulticlassSVC(smoothing=smoothing, tol=tol, random_state=0)
+    pieces = svm.path(X, y, 0.1, 10.0)
+    assert max(piece.relative_gap for piece in pieces) <= tol
+    for piece in pieces[:: max(1, len(pieces) // 4)]:
+        C = rng.uniform(piece.C_min, piece.C_max)
+        exact = MulticlassSVC(C=C, smoothing=smoothing, tol=1e-6, random_state=0).fit(X, y)
+        if smoothing == 0.0:
+            weights = np.ones(len(y))
+            intercept = piece.intercept * (C / piece.C_min)
+            objective = value(exact, piece.coef_at(C), intercept, X, y, weights)
+            assert objective <= exact.objective_ / (1 - tol) * (1 + 1e-9)
+            assert exact.dual_objective_ <= objective * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("solver", ["auto", "newton", "block-frank-wolfe"])
+def test_every_solver_of_a_path_keeps_its_tolerance(iris: Any, solver: Any) -> None:
+    X, y = iris
+    svm = MulticlassSVC(solver=solver, tol=0.02, max_iter=5000, random_state=0)
+    pieces = svm.path(X, y, 0.1, 1.0)
+    assert max(piece.relative_gap for piece in pieces) <= 0.02
