@@ -5,11 +5,10 @@ use super::active::{Active, active};
 use super::blocks::Blocks;
 use super::design::Design;
 use super::dual_system::DualSystem;
-use super::hessian::hessian;
+use super::hessian::ReducedHessian;
 use super::passes::Look;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::cholesky::Factor;
 use crate::linalg::squared_norm;
 use crate::linalg::vectors::{long_axpy, long_dot};
 
@@ -33,7 +32,7 @@ const MAX_CG_STEPS: usize = 500;
 pub(super) struct System {
     n_parts: usize,
     n_unknowns: usize,
-    preconditioner: Option<Factor>,
+    preconditioner: Option<ReducedHessian>,
     /// Number of multiplications in conjugate gradients since the preconditioner was built.
     work: f64,
 }
@@ -58,8 +57,8 @@ impl System {
         let mut direction: Vec<f64> = at.residual.iter().map(|value| -value).collect();
         if self.n_unknowns <= FACTORISED {
             let every = active.every(1);
-            let matrix = hessian(&blocks.design(), self.n_parts, &every, interrupt)?;
-            Factor::new(matrix, self.n_unknowns, interrupt)?.solve(&mut direction);
+            let hessian = ReducedHessian::new(&blocks.design(), self.n_parts, &every, interrupt)?;
+            hessian.solve(&mut direction);
             return Ok(direction);
         }
         let goal = goal / blocks.shares().lambda();
@@ -87,14 +86,14 @@ impl System {
         for step in 0..MAX_CG_STEPS {
             if dual.is_none() && self.is_due(&design, active) {
                 let sampled = active.every(SAMPLE_STRIDE);
-                let matrix = hessian(&design, self.n_parts, &sampled, interrupt)?;
-                self.preconditioner = Some(Factor::new(matrix, self.n_unknowns, interrupt)?);
+                let hessian = ReducedHessian::new(&design, self.n_parts, &sampled, interrupt)?;
+                self.preconditioner = Some(hessian);
                 (self.work, before) = (0.0, f64::INFINITY);
             }
             let mut steepest = residual.clone();
             match (dual, &self.preconditioner) {
                 (Some(dual), _) => dual.solve(&mut steepest),
-                (None, Some(factor)) => factor.solve(&mut steepest),
+                (None, Some(hessian)) => hessian.solve(&mut steepest),
                 (None, None) => {
                     steepest.iter_mut().zip(&diagonal).for_each(|(value, own)| *value /= own);
                 }
