@@ -22,12 +22,14 @@ from sklearn.base import clone
 
 from dualgap import (
     FactorizationMachineClassifier,
+    LogisticRegression,
     MulticlassSVC,
     MulticlassSVCCV,
     PolynomialNetworkClassifier,
     StructuredSVM,
 )
 from dualgap.distributed import ConsensusSVC
+from dualgap.sequence import SequenceTagger
 from dualgap.structured import ChainModel, MultilabelModel
 
 N_ROWS, N_COLUMNS, N_CLASSES = 600, 6, 3
@@ -59,6 +61,14 @@ def chains(estimator: Any, scale: float) -> Any:
     return estimator.fit([X[i : i + 3] for i in lengths], scores.argmax(axis=1).reshape(-1, 3))
 
 
+def sentences(estimator: Any, scale: float) -> Any:
+    X, scores = rows(scale)
+    tokens = [{f"x{column}": value for column, value in enumerate(row)} for row in X.tolist()]
+    labels = list(map(str, scores.argmax(axis=1)))
+    lengths = range(0, N_ROWS, 3)
+    return estimator.fit([tokens[i : i + 3] for i in lengths], [labels[i : i + 3] for i in lengths])
+
+
 def sets(estimator: Any, scale: float) -> Any:
     X, scores = rows(scale)
     return estimator.fit(X, (scores > np.sort(scores, axis=1)[:, :1]).astype(int))
@@ -69,9 +79,12 @@ FITS: dict[str, tuple[Any, Any]] = {
     "MulticlassSVC, block-descent": (classes, MulticlassSVC(solver="block-descent")),
     "MulticlassSVC, smoothing 0.1": (classes, MulticlassSVC(smoothing=0.1)),
     "MulticlassSVCCV": (classes, MulticlassSVCCV(Cs=[0.1, 1.0], cv=3)),
+    "LogisticRegression": (classes, LogisticRegression()),
     "ConsensusSVC": (classes, ConsensusSVC(n_partitions=2)),
     "StructuredSVM, ChainModel": (chains, StructuredSVM(ChainModel())),
     "StructuredSVM, MultilabelModel": (sets, StructuredSVM(MultilabelModel())),
+    "SequenceTagger, hamming": (sentences, SequenceTagger("hamming")),
+    "SequenceTagger, logistic": (sentences, SequenceTagger("logistic")),
     "FactorizationMachineClassifier": (classes, FactorizationMachineClassifier()),
     "PolynomialNetworkClassifier": (classes, PolynomialNetworkClassifier()),
 }

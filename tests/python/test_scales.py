@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dualgap import (
     FactorizationMachineClassifier,
+    FactorizationMachineRegressor,
     MulticlassSVC,
     MulticlassSVCCV,
+    PolynomialNetworkClassifier,
+    PolynomialNetworkRegressor,
     StructuredSVM,
 )
 from dualgap._estimator.scales import scale_cause
@@ -58,6 +62,27 @@ def test_a_fit_that_does_not_converge_names_the_column_to_scale(name: str) -> No
     with pytest.warns(ConvergenceWarning, match="raise max_iter|raise n_components") as caught:
         FITS[name](1.0)
     assert not any("scale" in str(warning.message) for warning in caught)
+
+
+@pytest.mark.parametrize("exponents", [(-3.0, 5.0), (-6.0, 6.0), (0.0, 4.7)])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        FactorizationMachineClassifier,
+        FactorizationMachineRegressor,
+        PolynomialNetworkClassifier,
+        PolynomialNetworkRegressor,
+    ],
+)
+def test_polynomial_models_are_no_worse_than_none(estimator: Any, exponents: Any) -> None:
+    """The fit converges, or its warning names the column to scale."""
+    X, y = problem(1.0)
+    X *= np.logspace(*exponents, 3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = estimator(max_iter=30, random_state=0).fit(X, y)
+    assert 0.0 <= model.dual_objective_ <= model.objective_ <= model.null_objective_
+    assert model.converged_ or "scale them with" in str(caught[0].message)
 
 
 def test_the_cause_is_that_of_the_rows() -> None:
