@@ -240,7 +240,10 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"C": -1.0}, "C: must be a positive"),
     ({"solver": "simplex"}, "solver: unknown name"),
     ({"class_features": kronecker, "combine": "concatenate"}, "combine: a callable class_features"),
-    ({"class_features": lambda X, _: X}, "class_features: must return a row for each row and"),
+    (
+        {"class_features": lambda X, _: X},
+        "class_features: must return a row for each pair of row and class",
+    ),
     ({"loss": Usunier(M)}, "k: must be below the number of classes"),
 ]
 
