@@ -159,6 +159,8 @@ def findings(path: Path) -> Iterator[str]:
         for number, line in enumerate(text.split("\n"), 1):
             if line.startswith("%"):
                 yield f"{path}:{number}: '%' begins a comment of MyST: break the line elsewhere"
+            if re.search(r"\\text\{[^}]*$", line):
+                yield f"{path}:{number}: MathJax drops a line break in '\\text': break it elsewhere"
     allowed = {number for number, line in enumerate(text.split("\n"), 1) if ALLOW in line}
     for start, body, opens in PROSE[path.suffix](text):
         # Blank the markers at the start of continued lines, because a phrase may span two lines.

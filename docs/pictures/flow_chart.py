@@ -1,4 +1,4 @@
-"""Draw the flow chart of docs/choosing.md: from what is to be predicted to an estimator.
+"""Draw the flow chart of docs/choosing.md: from the kind of output to an estimator.
 
 Usage: python docs/pictures/flow_chart.py [FILE]
 """
@@ -13,15 +13,15 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 
 QUESTIONS = [
-    ("What a user will\nrate or take up?", "OrdinalRecommender\nno bound by default", "C3"),
+    ("Ratings or clicks\nof users?", "OrdinalRecommender\nno bound by default", "C3"),
     ("Numbers?", "PolynomialNetworkRegressor\none-hot rows: FactorizationMachineRegressor", "C2"),
     ("One of several classes?", "", ""),
     ("A label for each token\nof a sentence?", "SequenceTagger", "C0"),
-    ("Which go with which?", "StructuredSVM(MatchingModel())", "C0"),
+    ("A matching of two sets?", "StructuredSVM(MatchingModel())", "C0"),
     ("A set of labels?", "StructuredSVM(MultilabelModel())", "C0"),
     (
-        "Anything else that\nyou can decode",
-        "StructuredSVM(your own model)\nas exact as its decoder",
+        "Any output with\na decoder",
+        "StructuredSVM(your model)\nexact if the decoder is",
         "C1",
     ),
 ]
@@ -31,14 +31,15 @@ CLASSES = [
         "PolynomialNetworkClassifier\nFactorizationMachineClassifier",
         "C2",
     ),
-    ("More rows than one\nmachine holds?", "ConsensusSVC", "C0"),
+    ("More rows than fit\non one machine?", "ConsensusSVC", "C0"),
+    ("Class probabilities?", "LogisticRegression\nto choose C: LogisticRegressionCV", "C0"),
     ("Otherwise", "MulticlassSVC\nto choose C: MulticlassSVCCV", "C0"),
 ]
 LEGEND = [
     ("C0", "the global optimum"),
     ("C2", "the optimum over all bases within the radius"),
     ("C1", "the global optimum if the decoder is exact"),
-    ("C3", "none by default"),
+    ("C3", "no certificate by default"),
 ]
 
 
@@ -51,7 +52,7 @@ def box(axis: Any, x: float, y: float, text: str, colour: str = "") -> None:
 
 
 def arrow(axis: Any, start: tuple[float, float], end: tuple[float, float], text: str = "") -> None:
-    """Draw an arrow with what it stands for."""
+    """Draw an arrow with a label."""
     line = {"arrowstyle": "->", "color": "grey"}
     axis.annotate("", xy=end, xytext=start, arrowprops=line)
     middle = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
@@ -61,10 +62,10 @@ def arrow(axis: Any, start: tuple[float, float], end: tuple[float, float], text:
 def main() -> None:
     """Draw the chart."""
     mpl.rcParams["svg.hashsalt"] = "dualgap"
-    figure, axis = plt.subplots(figsize=(11, 8.6), layout="constrained")
-    axis.set(xlim=(-1.2, 8.4), ylim=(-11.2, 0.6))
+    figure, axis = plt.subplots(figsize=(11, 9.4), layout="constrained")
+    axis.set(xlim=(-1.2, 8.4), ylim=(-12.4, 0.6))
     axis.axis("off")
-    rows = [0.0, -1.4, -2.8, -6.4, -7.6, -8.8, -10.0]
+    rows = [0.0, -1.4, -2.8, -7.6, -8.8, -10.0, -11.2]
     for number, ((question, answer, colour), y) in enumerate(zip(QUESTIONS, rows, strict=True)):
         box(axis, 0, y, question)
         if answer:
@@ -76,14 +77,14 @@ def main() -> None:
         y = -2.8 - 1.2 * number
         box(axis, 3.4, y, question)
         box(axis, 6.9, y, answer, colour)
-        arrow(axis, (4.4, y), (5.35, y), "yes" if number < 2 else "")
-        if number < 2:
+        arrow(axis, (4.4, y), (5.35, y), "yes" if number < 3 else "")
+        if number < 3:
             arrow(axis, (3.4, y - 0.42), (3.4, y - 0.78), "no")
     arrow(axis, (1.1, -2.8), (2.45, -2.8), "yes")
     for number, (colour, text) in enumerate(LEGEND):
-        axis.text(6.4, -7.6 - 0.55 * number, "   ", bbox={"facecolor": colour, "alpha": 0.25})
-        axis.text(6.75, -7.6 - 0.55 * number, text, fontsize=9)
-    axis.text(6.4, -7.0, "What the certificate bounds the distance from", fontsize=9)
+        axis.text(6.4, -8.8 - 0.55 * number, "   ", bbox={"facecolor": colour, "alpha": 0.25})
+        axis.text(6.75, -8.8 - 0.55 * number, text, fontsize=9)
+    axis.text(6.4, -8.2, "The certificate bounds the distance from", fontsize=9)
     figure.savefig(
         sys.argv[1] if sys.argv[1:] else Path(__file__).with_suffix(".svg"), metadata={"Date": None}
     )

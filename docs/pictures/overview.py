@@ -1,4 +1,4 @@
-"""Draw the picture of the README and of the start page: what a certificate says during a fit.
+"""Draw the picture of the README and of the start page: the certificate during a fit.
 
 Usage: python docs/pictures/overview.py [FILE]
 """
@@ -19,7 +19,7 @@ PASSES = range(1, 15)
 
 
 def stop_after(passes: int) -> Callable[..., bool]:
-    """Callback that ends a fit after a number of passes."""
+    """Return a callback that ends a fit after a number of passes."""
     return lambda epoch, *_: epoch >= passes
 
 
@@ -39,16 +39,16 @@ def main() -> None:
         history[name][known] for name in ("epoch", "objective", "dual_objective")
     )
     left.plot(epochs, above, "o-", label="objective of the model")
-    left.plot(epochs, below, "o-", label="bound on the best objective there is")
-    left.fill_between(epochs, below, above, alpha=0.2, label="the optimum lies here")
+    left.plot(epochs, below, "o-", label="lower bound on the optimum")
+    left.fill_between(epochs, below, above, alpha=0.2, label="range of the optimum")
     left.set(xlim=(0.5, 12.5), xlabel="passes over the data")
-    left.set_title("A fit that says how good it is")
+    left.set_title("Bounds during a fit")
     left.legend(frameon=False)
 
     gaps = [model.relative_gap_ for model in fits]
     right.semilogx(gaps, [1 - model.undecided(X).mean() for model in fits], "o-", color="C2")
     right.set(xlabel="duality gap, relative to the objective", ylabel="share of the rows")
-    right.set(title="Rows whose class no training will change")
+    right.set(title="Rows whose class is certain")
     right.invert_xaxis()
     for side in (left, right):
         side.spines[["top", "right"]].set_visible(False)

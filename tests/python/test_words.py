@@ -27,6 +27,8 @@ def check(folder: Path, name: str, text: str) -> subprocess.CompletedProcess[str
     [
         ("a.md", f"# Title\n\nA fit begins\n{AGAIN}.\n", 4),
         ("a.md", f"- one\n- {CLAUSE}\n", 2),
+        ("a.md", "A gap of\n% is hidden.\n", 2),
+        ("a.md", "The set $\\text{row\nsums}$.\n", 1),
         ("a.py", f'"""Module."""\n\nx = 1\n# begins\n# {AGAIN}\n', 5),
         ("a.py", f'def f():\n    """{CLAUSE}"""\n', 2),
         ("a.py", f'raise ValueError("begin {AGAIN}")\n', 1),
