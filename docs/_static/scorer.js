@@ -5,7 +5,8 @@ var Scorer = {
     return page.includes("/") ? score : score + 10;
   },
   objNameMatch: 11,
-  objPartialMatch: 6,
+  // A name that only contains the query: "NER" in "FactorizationMachineRegressor".
+  objPartialMatch: -15,
   objPrio: { 0: 15, 1: 5, 2: -5 },
   objPrioDefault: 0,
   title: 15,
