@@ -158,7 +158,7 @@ def test_a_table_tells_instruction_sets_apart(tmp_path: Path) -> None:
     expected += ["| a | 1 | 2 | 5 | avx2 |", "| a | 3 | 4 | 5 | avx512 |"]
     assert [line for line in shown if line.startswith("|")][-4:] == expected
     shown = (tmp_path / "README.md").read_text("utf-8").splitlines()
-    # A figure without an instruction set is that of the widest one.
+    # A figure that names no instruction set uses the row of the widest one.
     assert {"| a | 3 |", "| a, avx2 | 1 |"} <= set(shown)
     (tmp_path / PAGE).write_text(BOTH.replace("pivot", "simd=widest pivot"), "utf-8")
     assert results(tmp_path).returncode == 0

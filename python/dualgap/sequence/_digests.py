@@ -18,7 +18,7 @@ def sentence_digests(
 ) -> Numbers:
     """Return a hash of each sentence: of its labels, and the names and values of its features.
 
-    Two different sentences have the same number with a probability of about 2**-64.
+    Different sentences have equal hashes with a probability of about 2**-64.
     """
     columns = _column_numbers(data, vocabulary)
     if isinstance(data.rows, tuple):

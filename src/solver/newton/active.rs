@@ -68,7 +68,7 @@ pub(super) struct Sample<'a> {
 }
 
 impl Active {
-    /// Every k-th block.
+    /// Every `every`-th block.
     pub fn every(&self, every: usize) -> Sample<'_> {
         Sample { active: self, every }
     }
