@@ -36,7 +36,7 @@ PYO3 := PYO3_PYTHON="$(CURDIR)/$(BIN)/python"
 NUMERICAL := linalg:: multiclass:: logistic:: structured:: polytope:: polynomial:: recommend:: frank_wolfe::
 say = @printf '\033[1m==> %s\033[0m\n'
 
-.PHONY: help demo test bench bench-simd bench-quick docs results fmt clean venv build lint lint-rust \
+.PHONY: help demo test bench bench-simd bench-quick papers docs results fmt clean venv build lint lint-rust \
 	lint-python deny sanitize semver structure check-rust test-rust test-python test-simd wheel stranger lock rust
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -87,6 +87,9 @@ bench-simd: build ## Run speed benchmarks under each instruction set (needs DATA
 			$(BIN)/python benches/$$job; \
 	done
 	@$(MAKE) --no-print-directory results
+
+papers: build ## Run every benchmark of docs/papers.md (DATA=folder for real data), and fill the page
+	DUALGAP_DATA="$(DATA)" $(BIN)/python scripts/papers.py
 
 QUICK := target/quick
 QUICKLY := DUALGAP_DATA="$(DATA)" DUALGAP_RESULTS=$(QUICK)/benches/results $(BIN)/python

@@ -11,25 +11,24 @@ segment, satimage.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _record import Table, data_folder
+from _data import split
+from _record import Table
 from scipy.special import softmax
 
 from dualgap import PolynomialNetworkClassifier, _core
 
-FOLDER = data_folder() or Path()
 METHODS = ["refined", "power", "random-refined", "initial", "random", "best-row"]
 STEPS = 15
 SEEDS = 3
 
 
 def load(name: str, seed: int) -> tuple[Any, Any]:
-    with np.load(FOLDER / f"{name}.npz") as file:
-        X = np.concatenate([file["X_train"], file["X_test"]]).astype(np.float64)
-        y = np.unique(np.concatenate([file["y_train"], file["y_test"]]), return_inverse=True)[1]
+    X_train, y_train, X_test, y_test = split(name)
+    X = np.concatenate([X_train, X_test])
+    y = np.unique(np.concatenate([y_train, y_test]), return_inverse=True)[1]
     half = np.random.default_rng(seed).permutation(len(y))[: len(y) // 2]
     return np.column_stack([X[half], np.ones(len(half))]), y[half]
 
@@ -61,9 +60,6 @@ def factors(X: Any, y: Any, seed: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    if data_folder() is None:
-        print("basis_selection.py: skipped; set DUALGAP_DATA to the folder of data sets")
-        return
     table = Table("basis-selection", "data", "selection")
     for name in sys.argv[1:] or ["vowel", "segment", "satimage"]:
         runs = [factors(*load(name, seed), seed) for seed in range(SEEDS)]

@@ -15,18 +15,17 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from _record import Table, data_folder
+from _data import path_of, split
+from _record import Table
 from multiclass import mnist
 from sklearn.preprocessing import normalize
 
 from dualgap import MulticlassSVC
 
-FOLDER = data_folder() or Path()
 NAMES = ["letter", "satimage", "dna", "news20", "aloi", "mnist"]
 REPEATS = 3
 LIMIT = 10
@@ -42,17 +41,11 @@ def load(name: str) -> tuple[Any, Any]:
         return wide()
     if name == "noisy":
         return noisy()
-    if name == "mnist":
-        X, y = mnist(FOLDER / "mnist.whl")
+    path = path_of(name) if name == "mnist" else None
+    if path is not None:
+        X, y = mnist(path)
         return X.astype(np.float64), y
-    if name == "news20":
-        with np.load(FOLDER / "news20_tfidf.npz") as file:
-            y = file["y_train"]
-            arrays = tuple(file[f"train_{part}"] for part in ("data", "indices", "indptr"))
-            shape = (len(y), int(file["n_features"]))
-        return sp.csr_matrix(arrays, shape=shape).astype(np.float64), y
-    with np.load(FOLDER / f"{name}.npz") as file:
-        return file["X_train"].astype(np.float64), file["y_train"]
+    return split(name)[:2]
 
 
 def wide() -> tuple[Any, Any]:

@@ -18,6 +18,7 @@ import time
 import warnings
 
 import numpy as np
+from _data import split
 from _record import Table, data_folder
 from block_descent import load
 from sklearn.datasets import load_digits
@@ -52,7 +53,7 @@ def optimum(*arguments):
     plot = arguments[-1] if "--plot" in arguments else None
     names = arguments[: arguments.index("--plot")] if plot else arguments
     curves, table = {}, Table("consensus-optimum", "data", "partitions")
-    known = ("letter", "news20", "aloi", "mnist") if data_folder() else ("aloi",)
+    known = ("letter", "news20", "aloi", "mnist") if data_folder() else ("letter", "news20")
     for name in names or known:
         X, y = load(name)
         X, C = X.astype(np.float32), 0.05
@@ -137,9 +138,8 @@ def accuracy():
     """Compare the test accuracy after several numbers of rounds with the plain solver's."""
     table = Table("consensus-accuracy", "data", "partitions")
     for name in ("letter", "satimage"):
-        with np.load(data_folder() / f"{name}.npz") as file:
-            X, y = file["X_train"].astype(np.float32), file["y_train"]
-            test = file["X_test"].astype(np.float32), file["y_test"]
+        X, y, *test = split(name)
+        X, test[0] = X.astype(np.float32), test[0].astype(np.float32)
         plain = MulticlassSVC(C=0.05, tol=1e-4, random_state=0)
         fit(plain, X, y)
         for n_partitions in (2, 8):

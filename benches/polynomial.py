@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from _record import Table, data_folder
+from _data import split
+from _record import Table
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -37,7 +38,6 @@ from support.projected_gradient import RandomStart
 
 from dualgap import Chunks, FactorizationMachineClassifier, PolynomialNetworkClassifier
 
-FOLDER = data_folder() or Path()
 NAMES = ["vowel", "segment", "satimage", "letter"]
 PENALTIES = ["l1", "l1/l2", "l1/linf"]
 RADII = [30.0, 100.0, 300.0, 1000.0]
@@ -47,9 +47,9 @@ BASES = 50
 
 def load(name: str, seed: int) -> list[tuple[Any, Any]]:
     """Split the rows into training, validation and test rows."""
-    with np.load(FOLDER / f"{name}.npz") as file:
-        X = np.concatenate([file["X_train"], file["X_test"]]).astype(np.float64)
-        y = np.unique(np.concatenate([file["y_train"], file["y_test"]]), return_inverse=True)[1]
+    X_train, y_train, X_test, y_test = split(name)
+    X = np.concatenate([X_train, X_test])
+    y = np.unique(np.concatenate([y_train, y_test]), return_inverse=True)[1]
     order = np.random.default_rng(seed).permutation(len(y))
     bounds = len(y) // 2, len(y) * 3 // 4
     return [(X[part], y[part]) for part in np.split(order, bounds)]
@@ -281,17 +281,7 @@ def refits() -> None:
 
 def wide() -> None:
     """Fit news20: 11,314 sparse rows, 56,438 features, 20 classes, three bases, both refits."""
-    with np.load(FOLDER / "news20_tfidf.npz") as file:
-        (X, y), held_out = (
-            (
-                sp.csr_matrix(
-                    tuple(file[f"{part}_{name}"] for name in ("data", "indices", "indptr")),
-                    shape=(len(file[f"y_{part}"]), int(file["n_features"])),
-                ).astype(np.float64),
-                file[f"y_{part}"],
-            )
-            for part in ("train", "test")
-        )
+    X, y, *held_out = split("news20")
     results = Table("polynomial-wide", "bases", "refit")
     for refit in ("output", "full"):
         model = PolynomialNetworkClassifier(3, reoptimize=refit, random_state=0, n_jobs=2)
@@ -314,9 +304,7 @@ def speed(names: list[str]) -> None:
     """
     results = Table("polynomial-speed", "data", "model")
     for name in names:
-        with np.load(FOLDER / f"{name}.npz") as file:
-            X, y = file["X_train"].astype(np.float64), file["y_train"]
-            test = file["X_test"].astype(np.float64), file["y_test"]
+        X, y, *test = split(name)
         order = np.random.default_rng(1).permutation(len(y))
         inside, outside = np.split(order, [len(y) * 4 // 5])
         bases = 50 if name == "letter" else 20

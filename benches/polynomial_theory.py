@@ -12,22 +12,19 @@ from __future__ import annotations
 
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _record import Table, data_folder
+from _data import split
+from _record import Table
 
 from dualgap import PolynomialNetworkClassifier
 
-FOLDER = data_folder() or Path()
 RADII = {"vowel": 100.0, "satimage": 100.0, "letter": 3000.0}
 
 
 def load(name: str) -> tuple[Any, Any, Any, Any]:
-    with np.load(FOLDER / f"{name}.npz") as file:
-        X, tested = file["X_train"].astype(np.float64), file["X_test"].astype(np.float64)
-        return X, file["y_train"], tested, file["y_test"]
+    return split(name)
 
 
 def rate() -> None:
@@ -48,8 +45,10 @@ def rate() -> None:
         smoothness = 0.5 * times * (np.linalg.norm(X, axis=1) ** 4).sum()
         bounds = 8.0 * smoothness * radius**2 / (np.arange(len(errors)) + 2)
         own = fit.history_["objective"] - fit.history_["objective"][-1]
-        row = {f"own_{t}": own[t] for t in (1, 5, 10, 20)}
-        row |= {f"bound_{t}": bounds[t] for t in (1, 5, 10, 20)}
+        # A fit may end early, with all further errors 0.
+        steps = [(t, min(t, len(own) - 1)) for t in (1, 5, 10, 20)]
+        row = {f"own_{t}": own[at] for t, at in steps}
+        row |= {f"bound_{t}": bounds[at] for t, at in steps}
         table.add(penalty=penalty, nu=factor, within=bool(np.all(errors <= bounds)), **row)
 
 
@@ -81,9 +80,7 @@ def refits(names: list[str]) -> None:
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    if data_folder() is None:
-        print("polynomial_theory.py: skipped; set DUALGAP_DATA to the folder of data sets")
-    elif sys.argv[1:2] == ["rate"]:
+    if sys.argv[1:2] == ["rate"]:
         rate()
     else:
         refits(sys.argv[2:] or ["vowel", "satimage", "letter"])

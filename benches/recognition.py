@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -100,10 +101,11 @@ def main() -> None:
     parser.add_argument("--halves", type=int, default=20)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    if data_folder() is None:
-        print("recognition.py: skipped; set DUALGAP_DATA to the folder of data sets")
-        return
     for name in arguments.names:
+        if name == "fashion" and not (data_folder() or Path()).joinpath(name).is_dir():
+            print("fashion: skipped; the images of the Debian package dataset-fashion-mnist belong")
+            print("into the folder `fashion` of DUALGAP_DATA")
+            continue
         recognition(name, arguments.halves)
 
 

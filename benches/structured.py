@@ -11,12 +11,13 @@
     python benches/structured.py memory               # peak memory beyond the data, per solver
 
 Without a command, all run. Data sets (ocr_letters.npz, scene.npz) are read from a folder: --data
-DIR, or the environment variable DUALGAP_DATA.
+DIR, or the environment variable DUALGAP_DATA. Without a file, a small made set takes its place.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import resource
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _data import made_scene, made_words, path_of
 from _record import Table, data_folder, paired
 
 from dualgap.structured import ChainModel, MultilabelModel, StructuredSVM
@@ -52,9 +54,10 @@ OTHERS: dict[str, dict[str, Any]] = {
 LEVELS = (3, 1, 0.3, 0.1, 0.03, 0.01)
 
 
-def words(folder: Path, chosen: Any) -> tuple[list[Any], list[Any]]:
+def words(folder: Path | None, chosen: Any) -> tuple[list[Any], list[Any]]:
     """Return pixels and letters of the words in the given folds."""
-    with np.load(folder / "ocr_letters.npz") as file:
+    path = path_of("ocr_letters", folder)
+    with np.load(path) if path else contextlib.nullcontext(made_words()) as file:
         bounds, pixels, letters = file["offsets"], file["pixels"].astype(float), file["labels"]
         kept = np.flatnonzero(np.isin(file["folds"], list(chosen)))
     spans = [slice(bounds[word], bounds[word + 1]) for word in kept]
@@ -193,7 +196,8 @@ def scale_fit(train: Any, method: str, relative: float) -> StructuredSVM:
 
 
 def scene(arguments: Any) -> None:
-    with np.load(arguments.data / "scene.npz") as file:
+    path = path_of("scene", arguments.data)
+    with np.load(path) if path else contextlib.nullcontext(made_scene()) as file:
         X, X_test = (np.insert(file[f"X_{p}"], 0, 1.0, axis=1) for p in ("train", "test"))
         Y, Y_test = file["y_train"], file["y_test"]
     curves, table = {}, Table("structured-scene", "edges", "step")
@@ -213,7 +217,9 @@ def scene(arguments: Any) -> None:
                 edges=name,
                 step=step,
                 seconds=history["seconds"][-1],
-                **{f"gap_{at}": relative[at - 1] for at in (1, 10, 20, 50, 100)},
+                **{
+                    f"gap_{at}": relative[min(at, len(relative)) - 1] for at in (1, 10, 20, 50, 100)
+                },
                 accuracy=svm.score(X_test, Y_test),
             )
             curves[f"{name}, {step}"] = history["epoch"], relative
@@ -259,7 +265,8 @@ def threads(arguments: Any) -> None:
 def memory(arguments: Any) -> None:
     table = Table("structured-memory", "solver")
     for name in METHODS | OTHERS:
-        command = [sys.executable, __file__, "peak", "--data", arguments.data, "--method", name]
+        folder = ["--data", str(arguments.data)] if arguments.data else []
+        command = [sys.executable, __file__, "peak", *folder, "--method", name]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         during, most = done.stdout.split()
         table.add(solver=name, passes_mb=int(during), peak_mb=int(most))
@@ -299,10 +306,6 @@ def main() -> None:
     if arguments.command == "peak":
         return peak(arguments)
     for command in commands:
-        if command is not away and not arguments.data:
-            if arguments.command == command.__name__:
-                parser.error("set --data or DUALGAP_DATA to the folder of data sets")
-            continue
         if arguments.command in (None, command.__name__):
             command(arguments)
 

@@ -30,6 +30,10 @@ A figure within a sentence is an expression of figures, with a format behind a s
 
     <!--= fits[data=a].seconds / fits[data=b].seconds :.1f -->replaced<!--/-->
 
+A line of a page may name the commit and the date of the rows of all its figures:
+
+    <!--when-->replaced<!--/-->
+
 `min`, `max`, `sum` and `median` take all rows that the brackets leave. `{= ... :.1f}` is such an
 expression in a table of figures.
 
@@ -66,6 +70,7 @@ FIGURE = re.compile(r"\{(?P<name>[\w-]+)\[(?P<where>[^\]]*)\]\.(?P<field>\w+):?(
 SENTENCE = re.compile(
     r"(<!--= (?P<expression>.*?)(?: :(?P<spec>\S+))? -->)[^<]*(?P<end><!--/-->)", re.S
 )
+WHEN = re.compile(r"(<!--when-->)[^<]*(?P<end><!--/-->)")
 EXPRESSION = re.compile(r"\{= (?P<expression>[^}]*?)(?: :(?P<spec>[^}\s]+))?\}")
 TERM = re.compile(r"(?P<name>[a-z][\w-]*)\[(?P<where>[^\]]*)\]\.(?P<field>\w+)")
 FUNCTIONS = {"min": min, "max": max, "sum": sum, "median": statistics.median}
@@ -201,14 +206,20 @@ def table(folder: Path, name: str, options: dict[str, str], form: str) -> str:
     return "\n".join([*lines, "", source(rows)])
 
 
-def named(folder: Path, match: re.Match[str]) -> list[Cell]:
-    """Return the cells of a column in the rows that a figure names."""
+def rows_of(folder: Path, match: re.Match[str]) -> list[dict[str, str]]:
+    """Return the rows that a figure names."""
     where = dict(part.split("=", 1) for part in match["where"].split(";") if part)
     rows = select(read(folder / f"{match['name']}.csv"), where)
     if not rows:
         sys.exit(f"error: no rows for {match[0]}")
+    return widest(rows)
+
+
+def named(folder: Path, match: re.Match[str]) -> list[Cell]:
+    """Return the cells of a column in the rows that a figure names."""
+    rows = rows_of(folder, match)
     check_names(match["name"], f"{{{match['field']}}}", rows)
-    return [Cell(row[match["field"]]) for row in widest(rows)]
+    return [Cell(row[match["field"]]) for row in rows]
 
 
 def figure(folder: Path, match: re.Match[str]) -> str:
@@ -263,7 +274,25 @@ def fill(text: str, folder: Path) -> str:
     def inline(match: re.Match[str]) -> str:
         return f"{match[1]}{sentence(folder, match)}{match['end']}"
 
-    return SENTENCE.sub(inline, FIGURES.sub(several, MARKER.sub(one, text)))
+    filled = SENTENCE.sub(inline, FIGURES.sub(several, MARKER.sub(one, text)))
+    return "\n".join(dated(folder, line) for line in filled.split("\n"))
+
+
+def dated(folder: Path, line: str) -> str:
+    """Return a line with the commits and the dates of the rows of its figures."""
+    if not WHEN.search(line):
+        return line
+    rows = [
+        row
+        for sentence in SENTENCE.finditer(line)
+        for term in TERM.finditer(sentence["expression"])
+        for row in rows_of(folder, term)
+    ]
+    commits: dict[str, str] = {}
+    for row in sorted(rows, key=lambda row: row["date"]):
+        commits[row["commit"].split()[0]] = row["date"]
+    said = "; ".join(f"{commit}, {date}" for commit, date in commits.items())
+    return WHEN.sub(lambda match: f"{match[1]}{said}{match['end']}", line)
 
 
 def loose_tables(text: str) -> list[int]:

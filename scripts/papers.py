@@ -1,0 +1,76 @@
+"""Run the benchmarks that docs/papers.md names, and fill its figures.
+
+Usage: python scripts/papers.py [--list] [WORD ...]
+
+The commands are those in the second column of the tables: `script.py argument` from benches/, and
+`cargo bench --bench name`. Further arguments in quotes are further runs of the same script. With
+words, only commands that contain one of them run. With --list, nothing runs. A command that fails
+is reported at the end, and the exit status is 1.
+
+Data sets are in the folder DUALGAP_DATA. Sets that are missing are replaced by small made ones,
+whose results do not go to benches/results (see benches/_data.py).
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CODE = re.compile(r"`([^`]+)`")
+BENCHMARK = re.compile(r"([a-z_]+\.py)((?: [\w-]+)*)|cargo bench --bench \w+")
+ARGUMENT = re.compile(r"[a-z-]+")
+
+
+def commands(page: str) -> list[str]:
+    """Return the commands of a page, each once, in order."""
+    found: dict[str, None] = {}
+    for line in page.splitlines():
+        cells = line.split(" | ")
+        if not line.startswith("| ") or len(cells) < 3:
+            continue
+        script = None
+        for code in CODE.findall(cells[1]):
+            match = BENCHMARK.fullmatch(code)
+            if match is not None and (match[1] is None or (ROOT / "benches" / match[1]).exists()):
+                script = match[1]
+                found[code] = None
+            elif script is not None and ARGUMENT.fullmatch(code):
+                found[f"{script} {code}"] = None
+    return list(found)
+
+
+def runnable(command: str) -> list[str]:
+    """Return the words of a command."""
+    words = command.split()
+    if words[0] == "cargo":
+        return words
+    return [sys.executable, str(ROOT / "benches" / words[0]), *words[1:]]
+
+
+def main() -> int:
+    """List or run the commands."""
+    words = [word for word in sys.argv[1:] if word != "--list"]
+    page = (ROOT / "docs/papers.md").read_text("utf-8")
+    chosen = [c for c in commands(page) if not words or any(word in c for word in words)]
+    if "--list" in sys.argv:
+        print(*chosen, sep="\n")
+        return 0
+    failed = []
+    for command in chosen:
+        print(f"==> {command}", flush=True)
+        start = time.monotonic()
+        if subprocess.run(runnable(command), cwd=ROOT).returncode != 0:
+            failed.append(command)
+        print(f"    {time.monotonic() - start:.0f} s", flush=True)
+    subprocess.run([sys.executable, str(ROOT / "scripts/results.py")], check=True)
+    if failed:
+        print("failed:", *failed, sep="\n  ")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

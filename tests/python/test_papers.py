@@ -1,0 +1,57 @@
+"""`make papers`: its commands, and the benchmarks without data sets."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+if not (ROOT / "benches").is_dir():
+    pytest.skip("needs the folder of the project", allow_module_level=True)
+
+SCRIPT = runpy.run_path(str(ROOT / "scripts/papers.py"))
+
+PAGE = """
+| item | code, test or command | outcome | measured |
+|---|---|---|---|
+| A | `solver/a.rs`; `multiclass.py steps`, `paper` | **agrees** | |
+| B | `multiclass.py paper`; `cargo bench --bench walrus` | **agrees**, see `other` | |
+| C | `losses.py` | **built** | |
+"""
+
+
+def test_commands_are_those_of_the_second_column() -> None:
+    found = SCRIPT["commands"](PAGE)
+    assert found == ["multiclass.py steps", "multiclass.py paper", "cargo bench --bench walrus"]
+
+
+def test_every_command_of_the_page_is_known() -> None:
+    found = SCRIPT["commands"]((ROOT / "docs/papers.md").read_text("utf-8"))
+    assert {"walrus_paper.py figure", "walrus_paper.py early", "consensus.py penalty"} <= {*found}
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["walrus_paper.py early vowel", "polynomial_theory.py rate", "multiclass.py paper --sets vowel"
+     " --halves 1 --max-iter 20"],
+)  # fmt: skip
+def test_a_benchmark_without_data_runs_on_a_made_set(command: str) -> None:
+    results = ROOT / "benches/results"
+    before = {path.name: path.read_bytes() for path in results.iterdir()}
+    environment: dict[str, Any] = {**os.environ}
+    environment.pop("DUALGAP_DATA", None)
+    script, *words = command.split()
+    run = subprocess.run(
+        [sys.executable, str(ROOT / "benches" / script), *words],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "vowel: a made set replaces vowel.npz (DUALGAP_DATA is not set)" in run.stderr
+    assert "data vowel" in run.stdout or "penalty" in run.stdout
+    assert {path.name: path.read_bytes() for path in results.iterdir()} == before
