@@ -18,9 +18,9 @@ WHEEL := dist/wheel.stamp
 STRANGER := dist/examples.stamp
 EXAMPLES := README.md $(shell find docs examples -name '*.md' -o -name '*.py' -not -path 'docs/tutorials/*')
 
-# Number of processes for the Python tests. BLAS and OpenMP get one thread in each, so that the
-# processes do not compete for cores.
-JOBS ?= 2
+# Number of processes for the Python tests. Many tests wait for other processes, so three keep two
+# cores busy. BLAS and OpenMP get one thread in each, so that the processes do not compete for cores.
+JOBS ?= 3
 PYTEST := env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 # Runs two targets at a time. Make 4.0 and newer prints the output of a target when it ends.

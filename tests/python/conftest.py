@@ -24,11 +24,13 @@ NUMERICAL = {
     *("certificates", "distributed", "frank_wolfe", "logistic", "multiclass", "polynomial"),
     *("recommend", "sequence", "structured"),
 }
-# Test files that do not depend on kernels: arguments, files and metrics.
+# Test files that do not depend on kernels: arguments, files, metrics, interruptions, and searches
+# for a parameter compared with the fits that they consist of.
 INDEPENDENT = {
+    *("test_logistic_cv.py", "test_polynomial_cv.py"),
     *("test_metrics.py", "test_models_as_estimators.py", "test_oracle_checks.py"),
     *("test_polynomial_errors.py", "test_recommend_files.py", "test_recommend_input.py"),
-    *("test_resume.py", "test_tagger_input.py"),
+    *("test_resume.py", "test_tagger_input.py", "test_user_code.py"),
 }
 # The same holds for files that a test writes, and workers that it starts or ends.
 SURROUNDINGS = {"client", "new_cluster", "tmp_path"}
