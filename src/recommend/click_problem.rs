@@ -26,7 +26,7 @@ pub struct InteractionSettings {
     pub n_components: usize,
     /// Weight α of a pair that was not observed.
     pub unobserved: f64,
-    /// Ridge λ.
+    /// The ridge penalty λ.
     pub ridge: f64,
     /// The fit ends when a sweep gains less than this share of the objective.
     pub tol: f64,

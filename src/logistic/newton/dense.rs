@@ -1,4 +1,5 @@
-//! Passes over blocks of rows that also store zeros; preconditioners are factorisations.
+//! Passes over blocks of rows that store their zeros too. The preconditioner is a factorisation of
+//! the Hessian.
 
 use super::passes::RowPasses;
 use super::preconditioner::{HessianPart, Preconditioner};
