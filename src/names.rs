@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_found_or_refused_with_all_that_are_known() {
+    fn errors_about_unknown_names_list_the_known_ones() {
         let table = [("one", 1), ("two", 2)];
         assert_eq!(find("count", "two", &table), Ok(2));
         let message = find("count", "Two", &table).unwrap_err().to_string();

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_come_out_in_order_and_the_first_error_ends_them() {
+    fn results_keep_the_order_of_tasks_and_the_first_error_is_returned() {
         for n_threads in [1, 4] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
             let squares = pool.install(|| run_tasks(20, |task| Ok(task * task))).unwrap();

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_format_is_refused_with_its_line() {
+    fn errors_name_the_invalid_line() {
         for (text, what) in [
             ("1 1:1\ncat 1:2\n", "rows: line 2: the label \"cat\""),
             ("1,2 1:2\n", "\"1,2\""),

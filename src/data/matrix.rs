@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_differ_where_anything_does() {
+    fn digests_of_different_arrays_differ() {
         let values: Vec<f64> = (0..300).map(|value| f64::from(value % 7)).collect();
         let before = dense(&values);
         assert_eq!(dense(&values), before);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_ends_where_it_is_told_to() {
+    fn a_digest_returns_the_error_of_an_interrupt() {
         let values = vec![1.0; 100];
         let view = ArrayView2::from_shape((10, 10), &values).unwrap();
         let data = Data::Dense64(Dense::new(view).unwrap());

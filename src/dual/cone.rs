@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_in_parts_end_where_one_projection_of_their_sum_does() {
+    fn steps_in_parts_give_the_projection_of_their_sum() {
         let cone = SignCone::new(&[1, 0, -1, 1]).unwrap();
         let (mut weights, mut slack) = (vec![0.0; 4], Vec::new());
         let mut whole = [0.0; 4];

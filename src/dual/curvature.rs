@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_applied_and_written_out_alike() {
+    fn blocks_have_the_same_products_as_their_matrices() {
         let mut curvatures = Curvatures::default();
         curvatures.add_group([1, 3, 4].into_iter());
         curvatures.add_square([(0, 0.6), (4, -0.8)]);

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn norms_are_bounded_where_squares_overflow() {
+    fn norms_are_bounded_even_if_squares_overflow() {
         for scale in [1.0, 1e153, 1e160, 1e290, 1e307] {
             let norm = norm_above(&[3.0 * scale, 1e-300, -4.0 * scale]);
             assert!(norm >= 5.0 * scale && norm <= 5.0 * scale * (1.0 + 1e-14), "{norm:e}");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compensated_sum_knows_what_a_plain_one_loses() {
+    fn a_compensated_sum_keeps_the_digits_that_a_plain_one_loses() {
         let terms = [1.0, 1e16, 1.0, -1e16].map(Bounded::exact);
         let total = Sum::from_iter(terms).total();
         assert!(total.lower() <= 2.0 && 2.0 <= total.upper());
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn norms_are_bounds_even_where_squares_underflow() {
+    fn norms_are_bounds_even_if_squares_underflow() {
         assert!(norm_above(&[3.0, 4.0]) >= 5.0 && norm_above(&[3.0, 4.0]) < 5.0 + 1e-12);
         assert!(norm_above(&[1e-170]) >= 1e-170);
         assert_eq!(norm_above::<f64>(&[]), 0.0);

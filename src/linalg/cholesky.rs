@@ -303,7 +303,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_inverse_times_the_matrix_is_one(
+        fn the_inverse_times_the_matrix_is_the_identity(
             values in prop::collection::vec(-2.0..2.0f64, 25),
         ) {
             let mut a = gram(&values, 5, 5);
@@ -316,7 +316,7 @@ mod tests {
         }
 
         #[test]
-        fn a_singular_system_is_solved_where_it_can_be(
+        fn a_singular_system_is_solved_if_it_has_a_solution(
             values in prop::collection::vec(-2.0..2.0f64, 10),
             solution in prop::collection::vec(-2.0..2.0f64, 5),
         ) {
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_has_the_inverse_of_its_matrix_whatever_the_threads() {
+    fn the_inverse_does_not_depend_on_the_threads() {
         for n in [1, 7, 64, 150] {
             let stride = Factor::stride(n);
             let entry = |i: usize, j: usize| {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_solves_systems_of_any_scale_whatever_the_threads() {
+    fn systems_of_any_scale_are_solved_with_any_number_of_threads() {
         for n in [1, 5, 63, 64, 65, 150, 201] {
             let scale = |i: usize| 10f64.powi((i % 13) as i32 - 6);
             let entry = |i: usize, k: usize| ((i * 37 + k * 11 + i * k) % 23) as f64 / 11.0 - 1.0;
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_positive_definite_has_no_inverse() {
+    fn indefinite_matrices_have_no_inverse() {
         for (corner, other) in [(0.0, 1.0), (1.0, 1.0), (1.0, 2.0), (f64::NAN, 0.0)] {
             assert!(invert(&ndarray::arr2(&[[corner, other], [other, 1.0]])).is_none());
         }

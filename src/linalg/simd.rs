@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_chosen_by_name_and_others_are_refused() {
+    fn a_path_is_chosen_by_name_and_unknown_names_are_rejected() {
         assert!(matches!(parse("scalar"), Ok(Arch::Scalar)));
         assert_eq!(format!("{:?}", parse("auto").unwrap()), format!("{:?}", Arch::new()));
         let message = parse("sse9").unwrap_err().to_string();

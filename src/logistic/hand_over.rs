@@ -128,7 +128,7 @@ mod tests {
     use crate::run::{Outcome, run};
 
     #[test]
-    fn columns_of_any_scale_converge_where_passes_stall() {
+    fn columns_of_any_scale_converge_even_if_passes_stall() {
         let (n, d) = (600, 60);
         let (mut offsets, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
         let mut labels = Vec::new();

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_granted_and_more_is_refused() {
+    fn requests_up_to_the_available_memory_are_granted() {
         require(1 << 20, String::new, "").unwrap();
         for bytes in [1 << 60, u128::from(u64::MAX), u128::MAX] {
             let error = require(bytes, || "9 numbers".to_owned(), "take fewer").unwrap_err();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_beyond_what_there_is_is_refused() {
+    fn growth_beyond_the_available_memory_is_rejected() {
         check_growth(1 << 20, String::new, "").unwrap();
         let error = check_growth(1 << 62, || "9 numbers".to_owned(), "take fewer").unwrap_err();
         assert!(error.to_string().starts_with("9 numbers need 4611686018.4 GB"), "{error}");

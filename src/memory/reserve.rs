@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri ends where an allocation fails")]
-    fn what_there_is_not_is_not_granted() {
+    fn more_than_the_available_memory_is_not_granted() {
         assert!(grants(0) && grants(1 << 20) && !grants(1 << 60) && !grants(usize::MAX));
     }
 

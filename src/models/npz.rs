@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_that_of_the_standard() {
+    fn checksums_agree_with_the_standard() {
         assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
     }
 

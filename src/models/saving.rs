@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_the_callers_own_and_missing_folders_are_errors() {
+    fn custom_losses_and_missing_folders_are_errors() {
         let rows = Dense::from_slice(&[0.0, 1.0], 1).unwrap();
         let model = MulticlassSvc::new().loss(Loss::own(Cube)).fit(rows, &[1, 2]).unwrap();
         assert!(matches!(model.to_bytes(), Err(Error::File(_))));

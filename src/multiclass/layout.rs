@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_are_where_their_index_says_in_either_order() {
+    fn weights_are_at_their_index_in_both_orders() {
         for (n_classes, n_features, tile) in [(3, 70, 1), (40, 33, 1), (3, 70, 32), (5, 7, 7)] {
             let layout = Layout { n_classes, n_features, tile };
             let by_class: Vec<f64> = (1..=n_classes * n_features).map(|i| i as f64).collect();

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_is_newtons_method_where_columns_differ() {
+    fn auto_is_newtons_method_for_columns_of_different_scales() {
         let choose_at = |lambda: f64, scales: [f64; 2], bias: f64, n_classes: usize| {
             let x = Array2::from_shape_fn((5000, 2), |(row, column)| {
                 scales[column] * ((row % 7) as f64 - 3.0)
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn few_classes_are_all_kept_and_frank_wolfe_keeps_none() {
+    fn few_classes_are_all_candidates_and_frank_wolfe_has_no_candidates() {
         let size = Size { n_classes: 3, value: 8, ..large(false) };
         let of = |solver| MulticlassMethod::parse(&Choices::of(solver)).unwrap();
         MulticlassMethod::names()[1..]

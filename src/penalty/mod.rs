@@ -202,7 +202,7 @@ mod tests {
 
         /// Tests points far outside the ball, and projections with few correct digits.
         #[test]
-        fn what_is_pulled_inside_is_inside(v in matrix(), radius in 0.1..12.0f64, exponent in 0..20) {
+        fn points_pulled_inside_a_set_are_feasible(v in matrix(), radius in 0.1..12.0f64, exponent in 0..20) {
             for (name, build) in REGISTRY {
                 let penalty = build();
                 let mut p = &v * 10f64.powi(exponent);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_vertices_are_refused() {
+    fn too_many_vertices_are_rejected() {
         assert!(parse("l1/l2").unwrap().half_of_vertices(2).is_err());
         let penalty = parse("l1/linf").unwrap();
         assert_eq!(penalty.half_of_vertices(16).unwrap().len(), 1 << 15);

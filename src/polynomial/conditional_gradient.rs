@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_go_for_being_small_beside_finite_weights_only() {
+    fn only_rows_that_are_small_relative_to_finite_weights_are_removed() {
         let output = [1.0, 0.0, 1e-13, -1e-13, 0.0, 0.0, 0.0, 1e-11];
         assert_eq!(rows_to_keep(&output, 2), [true, false, false, true]);
         assert_eq!(rows_to_keep(&[1e-20, 0.0], 1), [true, false]);

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_search_has_seen_is_recalled() {
+    fn pairs_of_earlier_searches_are_reused() {
         let mut hessian = Hessian::new(1.0, 3);
         let (s, y) =
             (vec![1.0, 0.0, 2.0, -1.0, 0.5, 0.0, 1.0], vec![3.0, 9.0, 5.0, -1.0, 1.0, 0.5, 2.0]);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_free_coordinates_are_where_the_model_is_least() {
+    fn the_free_coordinates_minimise_the_model() {
         for n in [0, 1, 3, 6, 12] {
             let (hessian, dense) = remembered(n);
             let gradient = numbers(20);

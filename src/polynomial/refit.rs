@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_has_the_rows_of_the_model() {
+    fn known_products_belong_to_the_rows_of_the_model() {
         let values: Vec<f64> = (1..=8).map(f64::from).collect();
         // Three rows of U and one of W.
         let pairs = vec![(values.clone(), values.clone())];

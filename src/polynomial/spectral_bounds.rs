@@ -180,7 +180,7 @@ mod tests {
     use crate::polynomial::spectral::lanczos::extreme_eigenpair;
 
     #[test]
-    fn bounds_that_are_missing_are_those_of_their_own_matrices() {
+    fn missing_bounds_are_computed_from_each_matrix() {
         let (n, d, m) = (150, 200, 4);
         let x = Array2::from_shape_fn((n, d), |(i, j)| ((i * 7 + j * 3) % 11) as f64 - 5.0);
         let weights: Vec<f64> = (0..n * m).map(|i| (i % m) as f64 + 1.0).collect();

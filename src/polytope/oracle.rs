@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fit_by_vertices_alone_reaches_the_same_optimum() {
+    fn a_fit_with_only_vertices_reaches_the_same_optimum() {
         let mut random = Pcg64Mcg::seed_from_u64(1);
         let values: Vec<f64> = (0..240).map(|_| random.random_range(-1.0..1.0)).collect();
         let rows = crate::data::Dense::from_slice(&values, 4).unwrap();

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_number_ends_the_sweep() {
+    fn nan_ends_the_sweep() {
         for bias in [f64::NAN, f64::INFINITY] {
             for v in [&[][..], &[1.0, 2.0], &[f64::INFINITY, 1.0, f64::NAN]] {
                 assert!(multiplier_by_sorting(v, 1.0, bias, &mut Vec::new()).is_nan());

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_weighting_that_finds_what_was_held_out_wins() {
+    fn the_weighting_that_ranks_held_out_items_best_is_chosen() {
         let next = next();
         let blend = blend(&[1.0, 1.0], &next);
         let held_out = Lists { offsets: &[0, 1, 2], columns: &[5, 21], values: &[] };

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_of_a_row_keep_their_order() {
+    fn pairs_of_a_row_remain_in_order() {
         let by_row = ByRow::new(&[2, 0, 2, 3, 0], 5);
         assert_eq!(by_row.offsets, [0, 2, 2, 4, 5, 5]);
         assert_eq!(by_row.counts(), [2, 0, 2, 1, 0]);

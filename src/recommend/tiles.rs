@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_are_the_sums_they_stand_for() {
+    fn tiles_are_sums_of_products() {
         let rows = |from: usize| (from..from + 4).map(row).collect::<Vec<_>>();
         arch().dispatch(Tiles { left: rows(0), right: rows(4) });
     }

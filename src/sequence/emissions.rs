@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_do_not_fit_are_refused() {
+    fn weights_of_another_size_are_rejected() {
         let new = |offsets: &[usize], labels: &[u16], values: &[f64]| {
             let (offsets, labels, values) = (offsets.to_vec(), labels.to_vec(), values.to_vec());
             EmissionTable::new(&LabelWeights { offsets, labels, values }, 3)

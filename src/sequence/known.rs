@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_known_labels_keep_their_scores() {
+    fn only_known_labels_have_finite_scores() {
         let known = [-1, 1, -1, 0];
         let known = KnownLabels::new(&known, 4, 2).unwrap();
         let mut nodes = vec![1.0, 2.0, 3.0, 4.0];

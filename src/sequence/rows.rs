@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_that_there_is_not_is_refused() {
+    fn more_memory_than_available_is_an_error() {
         let mut rows = FeatureRows::new();
         rows.make_room(3, 9).unwrap();
         let error = rows.make_room(1, 1 << 60).unwrap_err().to_string();

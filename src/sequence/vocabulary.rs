@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_there_is_not_is_refused() {
+    fn more_memory_than_available_is_an_error() {
         let mut vocabulary = Vocabulary::new();
         vocabulary.make_room(9, 3).unwrap();
         for (n_bytes, n_names) in [(1 << 60, 1), (1, 1 << 58)] {

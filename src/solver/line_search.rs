@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_go_to_the_minimum_of_the_parabola() {
+    fn a_step_ends_at_the_minimum_of_the_parabola() {
         // x² − x from 0: the minimum is at 1/2, and the value at 1 is 0.
         let value = |x: f64| x * x - x;
         assert_eq!(shorter_step(0.5, -1.0, 0.0, value(0.5)), None);

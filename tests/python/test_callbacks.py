@@ -69,7 +69,7 @@ class Looking(PolynomialNetworkClassifier):
         super()._store_run(result, X)
 
 
-def test_models_of_epochs_warn_of_nothing_and_leave_the_filters_alone() -> None:
+def test_models_of_epochs_do_not_warn_or_change_the_filters() -> None:
     # Warning filters are global: changing them would suppress warnings of other threads.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -188,7 +188,7 @@ def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(name: str, calls: list[A
     assert models.models[-1].objective_ == fitted.objective_
 
 
-def test_on_its_way_to_a_large_c_block_descent_has_no_model_at_hand(calls: list[Any]) -> None:
+def test_block_descent_has_no_model_while_c_grows(calls: list[Any]) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(320, 4))
     y = np.digitize(X[:, 0] + rng.normal(scale=0.5, size=320), [-0.4, 0.4])
@@ -210,7 +210,7 @@ def test_on_its_way_to_a_large_c_block_descent_has_no_model_at_hand(calls: list[
         assert model.objective_ == objective
 
 
-def test_a_fit_is_the_same_whoever_looks_at_its_models() -> None:
+def test_a_fit_is_the_same_if_callbacks_read_its_models() -> None:
     model = MulticlassSVC(random_state=0)
     plain, watched = model.fit(ROWS, LABELS), clone(model).set_callbacks(Models())
     told: list[Any] = []
@@ -232,7 +232,7 @@ SOLVED_AGAIN = {
 
 
 @pytest.mark.parametrize("name", SOLVED_AGAIN)
-def test_a_model_that_is_not_at_hand_is_found_by_a_second_fit(name: str) -> None:
+def test_a_model_that_is_not_available_is_found_by_a_second_fit(name: str) -> None:
     estimator, X, y = SOLVED_AGAIN[name]
     estimator = clone(estimator).set_params(tol=1e-6, max_iter=4, random_state=0)
     models = Models()
@@ -254,7 +254,7 @@ def test_a_callback_can_end_a_fit(name: str) -> None:
     assert model.n_iter_ == 2
 
 
-def test_a_search_hands_its_callbacks_on() -> None:
+def test_a_search_passes_its_callbacks_on() -> None:
     recorder = Recorder()
     search = GridSearchCV(MulticlassSVC(random_state=0), {"C": [0.1, 1.0]}, cv=2)
     bar = callback.ProgressBar(max_propagation_depth=None)
@@ -263,7 +263,7 @@ def test_a_search_hands_its_callbacks_on() -> None:
     assert recorder.events[-1] == "teardown"
 
 
-def test_a_fit_that_fails_tears_its_callbacks_down() -> None:
+def test_a_fit_that_fails_ends_its_callbacks() -> None:
     def fail(*_: Any) -> None:
         raise ZeroDivisionError
 

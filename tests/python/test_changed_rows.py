@@ -119,7 +119,7 @@ def test_an_error_in_the_callback_takes_precedence() -> None:
 
 
 @pytest.mark.parametrize("name", ["multilabel", "structured-classes", "chain", "consensus"])
-def test_other_models_have_rows_of_their_own(name: str) -> None:
+def test_other_models_copy_their_rows(name: str) -> None:
     estimator, X, y = FITS[name]
     expected = clone(estimator).fit(X, y)
     mine = [np.array(rows) for rows in X] if isinstance(X, list) else np.array(X)

@@ -88,6 +88,6 @@ def test_every_name_has_hyphens() -> None:
         ),
     ],
 )
-def test_idle_parameters_are_rejected(model: Any, message: str) -> None:
+def test_parameters_without_effect_are_rejected(model: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         model.fit(X, Y)

@@ -122,6 +122,6 @@ class OwnHinge:
         return point
 
 
-def test_answers_of_a_loss() -> None:
+def test_complex_results_of_a_loss() -> None:
     with pytest.raises(ValueError, match=r"^loss: vertex"):
         MulticlassSVC(OwnHinge()).fit(ROWS, LABELS)

@@ -53,7 +53,7 @@ def test_fits_from_eight_threads_are_bit_identical() -> None:
 
 
 @pytest.mark.parametrize("name", ["cv", "recommender"])
-def test_fits_within_fits_leave_the_filters_of_warnings_alone(name: str) -> None:
+def test_nested_fits_do_not_change_the_filters_of_warnings(name: str) -> None:
     # Warning filters are global: changing them would suppress warnings of other threads.
     before, seen = list(warnings.filters), []
 
@@ -86,7 +86,7 @@ def test_loky_workers_find_the_same() -> None:
 
 @pytest.mark.skipif(not hasattr(sys, "getdlopenflags"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-def test_a_child_of_a_process_that_has_fitted_fits() -> None:
+def test_a_child_process_can_fit_after_its_parent() -> None:
     alone = [numbers(number) for number in range(4)]
     with multiprocessing.get_context("fork").Pool(2) as pool:
         assert pool.map_async(numbers, range(4)).get(60) == alone

@@ -171,7 +171,7 @@ def test_probabilities_by_calibration() -> None:
         assert log_loss(y[400:], shares) < 0.8 * log_loss(y[400:], [np.bincount(y) / 600] * 200)
 
 
-def test_a_dataframe_comes_out_of_a_pipeline() -> None:
+def test_a_pipeline_returns_a_dataframe() -> None:
     pandas = pytest.importorskip("pandas")
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler

@@ -53,7 +53,7 @@ def test_a_requested_bar() -> None:
     assert re.search(r"MulticlassSVC .* epoch \d+ +gap \d\.\de-\d\d .*about \d+ s left", shown)
 
 
-def test_a_long_fit_shows_a_bar_and_a_short_one_none() -> None:
+def test_only_long_fits_show_a_bar() -> None:
     assert on_a_terminal("MulticlassSVC(random_state=0).fit(X, y)") == ""
     endless = "MulticlassSVC(tol=0.0, random_state=0, max_iter=9, callback=slowly).fit(X, y)"
     program = f"import warnings; warnings.simplefilter('ignore'); {endless}"
@@ -76,7 +76,7 @@ def test_a_search_counts_its_fits() -> None:
     assert "MulticlassSVCCV" in on_a_terminal(program)
 
 
-def test_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     X, y = np.eye(6), np.arange(6) % 3
     for verbose in (None, 0):
         MulticlassSVC(random_state=0, verbose=verbose).fit(X, y)
@@ -107,7 +107,7 @@ def test_gaps_that_fall_by_a_factor_end_when_they_are_expected_to() -> None:
     assert forecast.left(5, 5.0, 1e-7) == 0.0
 
 
-def test_epochs_end_a_fit_whatever_its_gap() -> None:
+def test_epochs_end_a_fit_with_any_gap() -> None:
     assert Forecast(10, None).left(4, 2.0, np.nan) == pytest.approx(3.0)
     forecast = Forecast(10, 1e-3)
     assert forecast.left(4, 2.0, 0.5) == pytest.approx(3.0)

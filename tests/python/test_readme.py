@@ -22,7 +22,7 @@ def test_every_number_that_a_page_prints(
     assert wrong == []
 
 
-def test_the_readme_is_short_and_has_an_example_for_each_face() -> None:
+def test_the_readme_is_short_and_has_an_example_for_each_interface() -> None:
     text = README.read_text("utf-8")
     assert len(text.splitlines()) <= 200
     assert len(blocks(text)) >= 5

@@ -84,7 +84,7 @@ def test_the_conda_package_has_the_dependencies_of_the_wheel() -> None:
     assert recipe["about"]["license_file"] == project["license-files"]
 
 
-def test_the_releasing_repository_is_where_the_project_lives() -> None:
+def test_the_releasing_repository_is_that_of_the_project() -> None:
     spec = importlib.util.spec_from_file_location("urls", ROOT / "scripts/project_urls.py")
     assert spec is not None
     assert spec.loader is not None

@@ -116,7 +116,7 @@ def test_bounds_are_rounded_up() -> None:
         assert exact / 8 <= Fraction(found[2]) / 100 <= exact / 8 * Fraction(101, 100)
 
 
-def test_a_report_without_a_certificate_says_so() -> None:
+def test_a_report_states_that_there_is_no_certificate() -> None:
     svm = dualgap.MulticlassSVC(random_state=0).fit(*CLASSES)
     svm.certificate_ = "none: the vertex of row 3 is wrong"
     svm.dual_objective_ = svm.duality_gap_ = svm.relative_gap_ = None  # type: ignore[assignment]
@@ -156,7 +156,7 @@ DENSE = np.arange(6.0).reshape(2, 3)
     ],
     ids=["dense", "sparse", "table", "strings", "arrays", "sets", "chunks", "array-of-strings"],
 )
-def test_digests_depend_on_values_alone(data: Any, equal: Any, other: Any) -> None:
+def test_digests_depend_only_on_values(data: Any, equal: Any, other: Any) -> None:
     assert digest("X", data).sha256 == digest("X", equal).sha256
     assert digest("X", data).sha256 != digest("X", other).sha256
 

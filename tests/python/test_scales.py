@@ -74,7 +74,7 @@ def test_a_fit_that_does_not_converge_names_the_column_to_scale(name: str) -> No
         PolynomialNetworkRegressor,
     ],
 )
-def test_polynomial_models_are_no_worse_than_none(estimator: Any, exponents: Any) -> None:
+def test_polynomial_models_are_no_worse_than_the_null_model(estimator: Any, exponents: Any) -> None:
     """The fit converges, or its warning names the column to scale."""
     X, y = problem(1.0)
     X *= np.logspace(*exponents, 3)

@@ -53,7 +53,7 @@ def test_a_forced_path_gives_the_same_models_again(name):
     assert run(name).stdout.split() == [name, digest]
 
 
-def test_the_environment_has_chosen_the_path_of_this_process():
+def test_the_environment_chooses_the_instruction_set():
     name = os.environ.get("DUALGAP_SIMD", "auto")
     assert run(name, "from dualgap import _core; print(_core.SIMD)").stdout.strip() == _core.SIMD
 
@@ -99,7 +99,7 @@ def test_the_failure_of_one_instruction_set_is_a_failure():
     assert each(sys.executable, "-c", failing)[0] == 3
 
 
-def test_an_unknown_path_is_an_error_and_no_guess():
+def test_an_unknown_instruction_set_is_an_error():
     result = run("sse9", "import dualgap")
     assert result.returncode != 0
     assert "DUALGAP_SIMD: unknown: 'sse9'" in result.stderr.replace('"', "'")

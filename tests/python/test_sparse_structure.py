@@ -289,7 +289,7 @@ def test_strided_arrays_are_read() -> None:
         np.testing.assert_array_equal(found, clone(model).fit(X, LABELS).predict(X))
 
 
-def test_room_behind_the_last_entry_is_not_read() -> None:
+def test_memory_after_the_last_entry_is_not_read() -> None:
     X, roomy = sparse(ROWS), sparse(ROWS)
     roomy.indices = np.append(X.indices, np.int32(9999))
     roomy.data = np.append(X.data, 9999.0)

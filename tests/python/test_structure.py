@@ -34,7 +34,7 @@ def check(root: Path, files: dict[str, str]) -> list[str]:
     return lines
 
 
-def test_a_tree_in_order_has_no_violations(tmp_path: Path) -> None:
+def test_a_valid_tree_has_no_violations(tmp_path: Path) -> None:
     lines = check(
         tmp_path,
         {

@@ -38,13 +38,13 @@ def name(estimator: Any) -> str:
     ],
     ids=["frame", "categories", "arrow", "array", "list"],
 )
-def test_a_string_is_named_with_its_column(estimator: Any, X: Any, column: str) -> None:
+def test_errors_name_the_string_and_its_column(estimator: Any, X: Any, column: str) -> None:
     message = f"^X: could not convert string to float: 'Oslo', in column {column}; .*OneHotEncoder"
     with pytest.raises(ValueError, match=message):
         clone(estimator).fit(X, Y)
 
 
-def test_a_string_in_rows_to_predict_is_named_with_its_column() -> None:
+def test_errors_name_the_string_in_rows_to_predict() -> None:
     model = MulticlassSVC(random_state=0).fit(TABLE.assign(city=[7.0, 8.0, 9.0]), Y)
     with pytest.raises(ValueError, match=r"^X: could not convert .*, in column 'city'; "):
         model.predict(TABLE)
@@ -57,7 +57,7 @@ def test_strings_of_numbers_are_numbers() -> None:
 
 
 @pytest.mark.parametrize("method", ["predict_proba", "predict_log_proba"])
-def test_a_support_vector_machine_says_how_to_get_probabilities(method: str) -> None:
+def test_errors_say_how_to_get_probabilities(method: str) -> None:
     model = copy.deepcopy(MulticlassSVC())
     assert not hasattr(model, method)
     message = f"'MulticlassSVC' object has no attribute '{method}'; .*LogisticRegression"
@@ -67,7 +67,7 @@ def test_a_support_vector_machine_says_how_to_get_probabilities(method: str) -> 
         model.coef  # noqa: B018
 
 
-def test_the_export_of_a_pipeline_says_what_to_export() -> None:
+def test_errors_say_which_step_of_a_pipeline_to_export() -> None:
     model = make_pipeline(StandardScaler(), MulticlassSVC(random_state=0)).fit(np.eye(3), Y)
     with pytest.raises(TypeError, match=r"got Pipeline; export its last step, pipeline\[-1\]"):
         to_onnx(model)

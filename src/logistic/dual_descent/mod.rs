@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn fits_converge_to_what_the_models_own_certificate_confirms() {
+    fn the_models_own_certificate_confirms_the_objective_of_a_fit() {
         for (n_classes, intercept) in [(2, false), (2, true), (3, false), (3, true), (40, true)] {
             let set = Set::new(300, 60, n_classes, 1.0);
             for c in [1e-3, 0.1, 1.0] {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn single_precision_is_left_when_it_is_used_up() {
+    fn a_fit_leaves_single_precision_when_its_digits_are_exhausted() {
         let set = Set::new(200, 40, 4, 1.0);
         let problem = set.problem(0.1, false);
         let mut descent =
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_any_size_give_numbers() {
+    fn inputs_of_any_size_give_finite_results() {
         for scale in [1e-150, 1e-20, 1.0, 1e20, 1e90] {
             for c in [1e-12, 1.0, 1e12] {
                 for (n_classes, intercept) in [(2, true), (5, false), (5, true)] {

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn visits_alone_come_first_where_weights_are_many() {
+    fn fits_with_many_weights_start_with_visits() {
         let mut schedule = Schedule::new(0.0);
         let many = Tuning::FEW_WEIGHTS + 1;
         schedule.begin_working_set(many, true);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn gains_of_the_size_of_rounding_are_none() {
+    fn gains_of_the_size_of_rounding_do_not_count() {
         assert!(PassGain { rounding: 0.4, ..pass(1.0) }.moved());
         assert!(!PassGain { rounding: 0.6, ..pass(1.0) }.moved() && !pass(0.0).moved());
     }

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_refused() {
+    fn an_unknown_name_is_rejected() {
         assert!(parse("hinge").unwrap_err().to_string().contains("smoothed-hinge"));
     }
 }

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn several_spectra_are_bounded_whatever_the_guess() {
+    fn several_spectra_are_bounded_with_any_guess() {
         let size = 3000;
         let below: Vec<f64> = (0..size).map(|i| (i as f64 / size as f64) - 0.7).collect();
         // One large entry, which the products find only from random starts.

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spectrum_symmetric_about_zero_is_no_trap() {
+    fn a_spectrum_symmetric_about_zero_is_handled() {
         // [[0, B], [Bᵀ, 0]] has the eigenvalues ± the singular values of B.
         let n = 60;
         let b = |i: usize, j: usize| ((i * 7 + j * 13) % 11) as f64 - 5.0;

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn eigenvalues_that_differ_in_sign_alone_are_told_apart() {
+    fn eigenvalues_that_differ_only_in_sign_are_distinguished() {
         // The spectrum of a bipartite factorization machine is symmetric about 0.
         let matrix = [0.0, 0.0, 3.0, 0.0, 0.0, 1.0, 3.0, 1.0, 0.0];
         let product = |v: &[f64]| Ok(matrix_vector(&matrix, v));

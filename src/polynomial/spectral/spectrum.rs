@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_has_no_bound() {
+    fn nan_has_no_bound() {
         let interrupt = Interrupt::default();
         assert!(norm_bound(&[f64::NAN], 1, 1.0, &interrupt).unwrap().is_nan());
         assert_eq!(norm_bound(&[f64::INFINITY], 1, 1.0, &interrupt).unwrap(), f64::INFINITY);

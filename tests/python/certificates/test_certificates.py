@@ -82,7 +82,7 @@ def test_single_precision_at_ordinary_scale() -> None:
     assert Fraction(model.dual_objective_) <= exact <= Fraction(model.objective_)
 
 
-def test_consensus_with_a_penalty_that_wants_to_grow() -> None:
+def test_consensus_with_a_growing_penalty() -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(2000, 60))
     y = (X @ random.normal(size=(60, 12)) + 30 * random.normal(size=(2000, 12))).argmax(axis=1)

@@ -114,7 +114,7 @@ def test_the_folder_is_the_data(titled: Path) -> None:
 
 
 @pytest.mark.parametrize("user", ["99999", "bob", "-4", "²", "1.5", "[/x]"])
-def test_a_mistyped_user_is_no_average_one(data: Path, user: str) -> None:
+def test_a_mistyped_user_is_an_error(data: Path, user: str) -> None:
     result = run("--data", data, "--user", 3, "--user", user, "--quiet")
     assert result.exit_code == 1
     assert result.stdout == ""
@@ -185,7 +185,7 @@ def test_columns_of_any_name(data: Path, tmp_path: Path) -> None:
     assert "no user column found; name it with --user-column" in missing.stderr
 
 
-def test_likes_alone(data: Path, tmp_path: Path) -> None:
+def test_likes_without_ratings(data: Path, tmp_path: Path) -> None:
     table = fetch_movielens(data).ratings[["user", "item"]]
     table.to_csv(tmp_path / "likes.csv", index=False)
     result = good("--data", tmp_path / "likes.csv", "--likes", "--user", 3, "--output", "csv")
@@ -244,7 +244,7 @@ def test_plot_without_matplotlib(
     assert "--plot requires matplotlib: pip install" in result.stderr
 
 
-def test_data_that_cannot_be_had(tmp_path: Path) -> None:
+def test_data_that_cannot_be_downloaded(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path / "[/x]", tmp_path):
         result = run("--data", path)
         assert result.exit_code == 1

@@ -242,12 +242,12 @@ def test_a_libsvm_file_may_have_a_byte_order_mark() -> None:
         ("a", "1 -1:1\n2 1:1\n", "not in LIBSVM format"),
     ],
 )
-def test_bad_values_are_named_by_file_row_and_column(name: str, text: str, message: str) -> None:
+def test_errors_name_file_row_and_column_of_bad_values(name: str, text: str, message: str) -> None:
     Path(name).write_text(text)
     assert message in bad("fit", "-q", name)
 
 
-def test_nan_in_arrays_is_named_by_row_and_column() -> None:
+def test_errors_name_row_and_column_of_nan() -> None:
     rows = np.vstack([X] * 40)
     rows[5000, 2] = np.nan
     np.savez("rows.npz", X=rows, y=np.tile(Y, 40))
@@ -341,7 +341,7 @@ def test_damaged_sparse_matrices_are_rejected(name: str, save: Any) -> None:
     assert not Path("x").exists()
 
 
-def test_a_damaged_matrix_ends_in_one_line_and_a_status() -> None:
+def test_a_damaged_matrix_gives_one_line_and_a_status() -> None:
     np.savez("bad.npz", **csr(**SPOILT["large index"]))
     command = [*COMMAND, "fit", "bad.npz", "x"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -52,7 +52,7 @@ def expected(**parameters: object) -> str:
     return f"{model.fit(sp.csr_array(X), Y).objective_:.6g}"
 
 
-def test_the_solver_s_number_is_the_loss() -> None:
+def test_solver_numbers_select_the_loss() -> None:
     assert objective("-s", 4, "-c", 2, "-e", 0.01) == expected(C=2, tol=0.01)
     assert objective("-s4", "-m", 1) == expected()
     assert run("predict", "iris", "model").stdout.split() != []
@@ -232,7 +232,7 @@ def test_files_are_read_as_scikit_learn_reads_them() -> None:
         read_libsvm(io.BytesIO(b"1 0:1\n"), 1)
 
 
-def test_a_line_that_is_no_row_is_named() -> None:
+def test_errors_name_an_invalid_line() -> None:
     lines = Path("iris").read_text().splitlines()
     lines[41] = "1 1:2 1:3"
     Path("iris").write_text("\n".join(lines))

@@ -78,7 +78,7 @@ def test_train_and_predict() -> None:
     assert good("predict", "-q", "iris", "iris.model").stderr == ""
 
 
-def test_options_are_the_estimators() -> None:
+def test_options_agree_with_the_parameters_of_estimators() -> None:
     write_libsvm()
     options = ["-s", "top-k", "-k", 2, "-c", 0.5, "-B", 2, "-e", 1e-4, "--smoothing", 0.1]
     result = good("fit", *options, "--seed", 3, "-n", 1, "-q", "iris", "deep/model")
@@ -120,7 +120,7 @@ def test_cross_validation() -> None:
     assert "leave out MODEL_FILE" in bad("fit", "-v", 3, "iris", "m", code=2)
 
 
-def test_a_fit_that_does_not_converge_says_so() -> None:
+def test_a_fit_that_does_not_converge_warns() -> None:
     write_libsvm()
     result = good("fit", "-q", "--max-iter", 1, "-c", 100, "iris")
     assert re.match(r"warning: stopped after 1 iterations", result.stderr)

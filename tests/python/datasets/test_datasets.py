@@ -119,7 +119,7 @@ def test_formats(tmp_path, kind, how):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_ratings_alone(tmp_path, kind):
+def test_ratings_without_tables_of_items_and_users(tmp_path, kind):
     data = fetch_movielens(write(tmp_path, {kind: FORMATS[kind][kind]}))
     assert len(data.ratings) == 2
     assert data.items is None
@@ -199,7 +199,7 @@ def test_download_then_cache(tmp_path, server, monkeypatch, caplog):
     assert not caplog.records
 
 
-def test_a_checksum_that_is_not_published_is_not_missed(tmp_path, server):
+def test_a_file_without_a_published_checksum_is_accepted(tmp_path, server):
     write_zip(server / "ml-latest-small.zip", FORMATS["ratings.csv"], "ml-latest-small")
     assert fetch_movielens("latest-small", data_home=tmp_path / "home").source == "download"
 

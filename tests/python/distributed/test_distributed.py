@@ -120,7 +120,7 @@ def test_the_model_does_not_depend_on_the_threads(data):
 
 @pytest.mark.parametrize("loss", ["max-hinge", "weston-watkins", TopK(2), Usunier(3)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.5])
-def test_one_partition_is_the_plain_solver(data, loss, smoothing):
+def test_one_partition_gives_the_model_of_the_plain_solver(data, loss, smoothing):
     X, y = data
     settings = {"C": 0.05, "tol": 1e-3, "smoothing": smoothing}
     model = ConsensusSVC(loss, n_partitions=1, **settings).fit(X, y)
@@ -333,7 +333,7 @@ def test_an_interrupt_cancels(data, client):
     assert not any(client.processing().values())
 
 
-def test_an_error_of_the_callback_comes_out(data, client):
+def test_errors_of_the_callback_propagate(data, client):
     def fail(*_):
         raise ZeroDivisionError
 

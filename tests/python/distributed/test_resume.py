@@ -82,7 +82,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_other_data_are_rejected_and_the_folder_stays(data, folder, other):
+def test_other_data_are_rejected_and_the_folder_is_unchanged(data, folder, other):
     X, y, weights = OTHERS[other](*data)
     before = contents(folder)
     with pytest.raises(ValueError, match="not a checkpoint of this fit"):
@@ -127,7 +127,7 @@ def test_a_checkpoint_loses_nothing(data, folder, whole):
     assert model.n_iter_ == whole.n_iter_
 
 
-def test_a_resumed_run_may_keep_its_rounds_elsewhere(data, folder, whole, tmp_path):
+def test_a_resumed_run_may_write_its_rounds_to_another_folder(data, folder, whole, tmp_path):
     X, y, weights = data
     other = tmp_path / "other"
     model = ConsensusSVC(resume=folder, checkpoint=other, **SETTINGS)
@@ -144,7 +144,7 @@ def test_a_folder_of_another_fit_is_rejected(data, folder):
     assert contents(folder) == before
 
 
-def test_a_run_that_left_no_consensus_can_be_begun_again(data, folder, whole):
+def test_a_run_without_a_saved_consensus_can_start_again(data, folder, whole):
     X, y, weights = data
     (folder / "consensus.npz").unlink()
     model = ConsensusSVC(checkpoint=folder, **SETTINGS).fit(X, y, sample_weight=weights)
@@ -153,7 +153,7 @@ def test_a_run_that_left_no_consensus_can_be_begun_again(data, folder, whole):
 
 @pytest.mark.parametrize("written", range(4))
 @pytest.mark.parametrize("again", [False, True])
-def test_a_run_that_was_ended_while_it_kept_a_round_loses_nothing(
+def test_a_run_killed_while_writing_a_round_loses_nothing(
     data, folder, whole, monkeypatch, written, again
 ):
     """Resume with some partitions a round ahead of the others and of the consensus."""
@@ -285,7 +285,7 @@ def test_a_folder_that_cannot_be_written_is_rejected_before_the_fit(data):
         ConsensusSVC(checkpoint="/proc/self", **SETTINGS).fit(X, y)
 
 
-def test_a_fit_goes_on_where_its_checkpoint_fills_the_disk(tmp_path):
+def test_a_fit_continues_when_its_checkpoint_fills_the_disk(tmp_path):
     script = """
 import warnings
 import numpy as np

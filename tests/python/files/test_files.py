@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["model"]
 
 
-def test_links_and_permissions_stay(tmp_path: Path) -> None:
+def test_links_and_permissions_are_preserved(tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_bytes(b"old")
     target.chmod(0o640)

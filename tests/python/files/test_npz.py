@@ -122,7 +122,7 @@ def test_members_that_overlap_or_have_the_same_name_are_rejected() -> None:
         read_npz(io.BytesIO(raw.replace(b"b.npy", b"a.npy")))
 
 
-def test_errors_that_name_a_file_stay() -> None:
+def test_errors_that_name_a_file_are_unchanged() -> None:
     with pytest.raises(FileNotFoundError), refused_as("nowhere", "a model"):
         read_npz("nowhere")
 
@@ -167,7 +167,7 @@ def test_an_inconsistent_csr_matrix_is_rejected(changes: Any, shape: tuple[int, 
         checked_csr(arrays["data"], arrays["indices"], arrays["indptr"], shape)
 
 
-def test_sparse_data_are_stored_as_they_were() -> None:
+def test_sparse_data_are_stored_unchanged() -> None:
     matrix = sp.random_array((20, 30), density=0.2, format="csr", rng=0)
     again = checked_csr(matrix.data, matrix.indices, matrix.indptr, matrix.shape)
     assert (again != matrix).nnz == 0

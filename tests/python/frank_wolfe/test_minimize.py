@@ -134,7 +134,7 @@ class Squares:
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("method", METHODS)
-def test_bounds_hold_in_exact_arithmetic_where_a_run_ends_in_rounding(method: Any) -> None:
+def test_bounds_hold_in_exact_arithmetic_when_rounding_ends_a_run(method: Any) -> None:
     rng = np.random.default_rng(1)
     for _ in range(10):
         A, b = rng.integers(-9, 9, size=(4, 3)).astype(float), rng.normal(size=4)

@@ -246,7 +246,7 @@ def test_bad_parameters_are_named(parameters, message):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_rows_that_are_not_finite_are_refused(bad):
+def test_rows_that_are_not_finite_are_rejected(bad):
     X, y = table(20, 2, 2)
     X[3, 1] = bad
     for given in (X, sp.csr_matrix(X)):

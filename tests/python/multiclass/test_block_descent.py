@@ -139,7 +139,7 @@ def test_zero_rows_have_the_loss_of_the_null_model() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("loss", ["max-hinge", Usunier(2)])
-def test_a_warm_start_is_where_the_last_fit_ended(dtype: Any, loss: Any) -> None:
+def test_a_warm_start_begins_where_the_last_fit_ended(dtype: Any, loss: Any) -> None:
     X, y = problem()
     X = X.astype(dtype)
     model = svm(loss, tol=1e-5, warm_start=True).fit(X, y)
@@ -170,7 +170,7 @@ def test_single_precision_takes_about_as_many_epochs_as_double(n: int, d: int, m
     assert single.n_iter_ <= 3 * double.n_iter_
 
 
-def test_conjugate_gradients_end_what_passes_solve_slowly() -> None:
+def test_conjugate_gradients_finish_fits_with_slow_passes() -> None:
     # 9 or 10 epochs; 29 if conjugate gradients are switched off.
     X, y = nearly_separable(1000, 180, 3)
     model = svm("crammer-singer", C=100.0, tol=1e-4, fit_intercept=False).fit(X, y)
@@ -207,7 +207,7 @@ def test_progress_omits_unknown_quantities(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_few_weights_and_a_large_c_have_no_long_tail(seed: int) -> None:
+def test_few_weights_and_a_large_c_converge_quickly(seed: int) -> None:
     # Passes without another method take up to thousands of epochs, depending on the row order.
     X, y = load_iris(return_X_y=True)
     model = svm(C=10.0, tol=1e-3, random_state=seed).fit(X[y > 0], y[y > 0])
@@ -215,7 +215,7 @@ def test_few_weights_and_a_large_c_have_no_long_tail(seed: int) -> None:
     assert model.n_iter_ < 600
 
 
-def test_single_precision_ends_where_its_digits_do() -> None:
+def test_single_precision_stops_at_its_rounding_errors() -> None:
     rng = np.random.default_rng(0)
     (n, d, length, m), y = (2500, 3000, 80, 90), np.arange(2500) % 90
     own = rng.integers(d, size=(m, 100))[y[:, None], rng.integers(100, size=(n, length))]

@@ -89,7 +89,7 @@ def test_the_objective_is_that_of_the_weights(loss: Loss) -> None:
     assert model.objective_ == pytest.approx(0.5 * norm / (0.2 * N) + values.mean(), rel=1e-9)
 
 
-def test_indicators_are_weights_of_each_class_of_its_own() -> None:
+def test_indicators_give_each_class_separate_weights() -> None:
     X, y, _ = problem()
     plain = MulticlassSVC("weston-watkins", C=0.2, tol=1e-6, random_state=0).fit(X, y)
     for features in (np.eye(M), sp.eye_array(M, format="csr")):

@@ -49,7 +49,7 @@ def test_the_optimum_is_within_its_bounds_and_decided_rows_do_not_change(seed: i
     assert (outside, changed) == (0, 0)
 
 
-def test_trials_are_about_something() -> None:
+def test_trials_have_decided_and_undecided_rows() -> None:
     scores, _, rows, decided, _ = np.sum([trial(seed) for seed in range(10)], axis=0)
     assert scores > 10
     assert 0.2 * rows < decided < rows
@@ -80,7 +80,7 @@ def test_bounds_reach_the_requested_width_or_the_candidate_is_beaten(digits: Any
     assert (model.scores_ <= model.score_bounds_[..., 1]).all()
 
 
-def test_one_standard_error_takes_the_smallest_value_that_is_as_good(digits: Any) -> None:
+def test_one_standard_error_chooses_the_smallest_value_within_it(digits: Any) -> None:
     X, y = digits
     common: dict[str, Any] = {"Cs": 9, "cv": 5, "random_state": 0, "refit": False}
     best = MulticlassSVCCV(**common).fit(X, y)
@@ -218,7 +218,7 @@ def tight(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize("layout", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("exponent", [-320, -300, -170, 0, 150, 153, 155, 200, 300, 307])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_rows_of_any_size_are_decided_only_where_scores_are(
+def test_rows_of_any_size_are_decided_only_if_their_scores_are(
     tight: Any, layout: Any, exponent: int
 ) -> None:
     scaled = CLASSES[0] * 10.0**exponent

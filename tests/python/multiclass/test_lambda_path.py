@@ -25,7 +25,7 @@ def hinge_objective(model: MulticlassSVC, X: np.ndarray, y: np.ndarray) -> float
 
 @pytest.mark.parametrize("max_iter", [1, 2, 3, 5, 10, 1000])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_wherever_it_ends_the_certificate_is_that_of_the_problem(max_iter: int) -> None:
+def test_the_certificate_is_for_the_given_problem_even_after_an_early_stop(max_iter: int) -> None:
     X, y = mixed()
     given = {"loss": "crammer-singer", "C": 300.0, "fit_intercept": False, "random_state": 0}
     model = MulticlassSVC(max_iter=max_iter, tol=1e-6, **given).fit(X, y)
@@ -39,7 +39,7 @@ def test_wherever_it_ends_the_certificate_is_that_of_the_problem(max_iter: int) 
     assert model.converged_ == (max_iter == 1000)
 
 
-def test_epochs_on_the_way_have_no_certificate() -> None:
+def test_epochs_before_the_last_lambda_have_no_certificate() -> None:
     X, y = mixed()
     model = MulticlassSVC(C=300.0, random_state=0).fit(X, y)
     evaluated = np.isfinite(model.history_["objective"])

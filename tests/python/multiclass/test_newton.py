@@ -58,7 +58,7 @@ TABLES: dict[str, tuple[Any, float]] = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_tables_as_people_have_them_are_solved_in_few_steps(name: str) -> None:
+def test_typical_tables_are_solved_in_few_steps(name: str) -> None:
     table, optimum = TABLES[name]
     X, y = table()
     model = newton(tol=1e-5).fit(X, y)
@@ -161,7 +161,7 @@ def test_costs() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_no_step_is_worse_than_no_model() -> None:
+def test_no_step_is_worse_than_the_null_model() -> None:
     X, y = made(-6, 6)
     for max_iter in (1, 2, 3, 5):
         model = newton(tol=1e-12, max_iter=max_iter).fit(X, y)
@@ -170,7 +170,7 @@ def test_no_step_is_worse_than_no_model() -> None:
         assert (np.diff(model.history_["objective"]) <= 0.0).all()
 
 
-def test_a_warm_start_goes_on() -> None:
+def test_a_warm_start_continues_the_fit() -> None:
     X, y = made(-2, 2)
     model = newton(TopK(2), tol=1e-4, warm_start=True).fit(X, y)
     model.set_params(tol=1e-7).fit(X, y)
@@ -202,7 +202,7 @@ def test_unused_parameters_are_rejected() -> None:
         newton(step="pairwise").fit(X, y)
 
 
-def test_it_is_the_default_where_columns_differ(capsys: Any) -> None:
+def test_it_is_the_default_for_columns_of_different_scales(capsys: Any) -> None:
     X, y = load_wine(return_X_y=True)
     model = MulticlassSVC(verbose=1, n_jobs=1).fit(X, y)
     assert "newton (chosen for the scales of the columns)" in capsys.readouterr().err
@@ -248,7 +248,7 @@ def test_more_weights_than_are_factorised_with_few_rows() -> None:
     assert model.objective_ <= other.objective_ * (1.0 + 1e-5)
 
 
-def test_certificates_do_not_lose_the_digits_that_large_columns_take() -> None:
+def test_large_columns_do_not_cost_digits_of_the_certificate() -> None:
     X, y = salary()
     assert newton(tol=1e-8).fit(X, y).converged_
     X, y = load_iris(return_X_y=True)

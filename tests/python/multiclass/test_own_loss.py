@@ -78,7 +78,7 @@ def test_fits_are_those_of_the_same_loss_built_in(loss: Any, parameters: dict[st
     assert own.null_objective_ == pytest.approx(ours.null_objective_)
 
 
-def test_the_solver_is_one_that_the_loss_has_the_methods_for() -> None:
+def test_the_default_solver_needs_only_the_methods_of_the_loss() -> None:
     default = fit(Sets(), tol=1e-2)
     assert default.converged_
     assert (default.coef_ == fit(Sets(), tol=1e-2, solver="block-frank-wolfe").coef_).all()
@@ -98,7 +98,7 @@ def test_single_precision_and_a_path() -> None:
     assert MulticlassSVC(Projected(), warm_start=True, random_state=0).fit(X, y).fit(X, y)
 
 
-def test_sets_may_depend_on_the_label_and_costs_be_ones_own() -> None:
+def test_sets_may_depend_on_the_label_and_costs_may_be_custom() -> None:
     class Ordered(Projected):
         """Loss that counts only classes adjacent to the label, so polytopes differ by label."""
 
@@ -145,7 +145,7 @@ def test_exceptions_of_the_loss_propagate() -> None:
         assert caught.value is raised
 
 
-def test_a_fit_answers_to_the_keyboard() -> None:
+def test_ctrl_c_ends_a_fit() -> None:
     class Interrupted(Sets):
         calls = 0
 
@@ -188,7 +188,7 @@ def test_errors_name_the_method(loss: Any, message: str) -> None:
         fit(loss)
 
 
-def test_a_loss_that_is_found_wrong_at_the_end_has_no_certificate() -> None:
+def test_a_wrong_loss_found_at_the_end_gives_no_certificate() -> None:
     class Late(Sets):
         """Loss whose results change during the fit."""
 

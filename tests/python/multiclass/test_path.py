@@ -22,7 +22,7 @@ def iris() -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("loss", ["max-hinge", WestonWatkins(), TopK(2), Usunier(2)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_pieces_cover_the_interval_and_keep_their_bounds(
+def test_pieces_cover_the_interval_and_their_bounds_hold(
     iris: Any, loss: Any, smoothing: float
 ) -> None:
     X, y = iris
@@ -122,7 +122,7 @@ def test_paths_converge_on_columns_of_different_scales(scales: str, smoothing: f
 
 
 @pytest.mark.parametrize("solver", ["auto", "newton", "block-frank-wolfe"])
-def test_every_solver_of_a_path_keeps_its_tolerance(iris: Any, solver: Any) -> None:
+def test_every_solver_of_a_path_reaches_its_tolerance(iris: Any, solver: Any) -> None:
     X, y = iris
     svm = MulticlassSVC(solver=solver, tol=0.02, max_iter=5000, random_state=0)
     pieces = svm.path(X, y, 0.1, 1.0)

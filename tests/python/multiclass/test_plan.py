@@ -34,7 +34,7 @@ def test_rows_of_float16_give_the_model_of_the_same_rows_of_float32(halves, solv
     assert np.array_equal(half.undecided(X), half.undecided(same))
 
 
-def test_rows_of_float16_stay_such_on_the_way_to_the_core(halves, monkeypatch):
+def test_rows_of_float16_are_passed_to_the_core_as_float16(halves, monkeypatch):
     seen = []
     fit = _core.fit_multiclass
     monkeypatch.setattr(

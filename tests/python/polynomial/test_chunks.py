@@ -32,7 +32,7 @@ def model(**parameters: Any) -> PolynomialNetworkClassifier:
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("refit", ["output", "full"])
 @pytest.mark.parametrize("spill", [False, True])
-def test_a_stream_of_chunks_is_the_whole(
+def test_a_stream_of_chunks_gives_the_model_of_all_rows(
     sparse: bool, refit: str, spill: bool, tmp_path: Path
 ) -> None:
     X, y = data(sparse=sparse)

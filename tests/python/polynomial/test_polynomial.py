@@ -113,7 +113,7 @@ def test_a_fit_obeys_its_constraints(estimator: Any, penalty: str, refit: str) -
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_the_objective_is_the_stated_sum(estimator: Any) -> None:
+def test_the_objective_agrees_with_its_definition(estimator: Any) -> None:
     X, y = problem(estimator)
     alpha = 0.3
     model = make(estimator, alpha=alpha).fit(X, y)
@@ -128,7 +128,7 @@ def test_the_objective_is_the_stated_sum(estimator: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_the_record_is_that_of_every_estimator(estimator: Any) -> None:
+def test_fitted_attributes_are_those_of_every_estimator(estimator: Any) -> None:
     X, y = problem(estimator)
     with pytest.warns(ConvergenceWarning, match=r"gap of [0-9.]+, .*raise n_components") as caught:
         model = make(estimator, n_components=2).fit(X, y)
@@ -148,7 +148,7 @@ def test_the_record_is_that_of_every_estimator(estimator: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_idle_parameters_are_rejected(estimator: Any) -> None:
+def test_parameters_without_effect_are_rejected(estimator: Any) -> None:
     X, y = problem(estimator)
     with pytest.raises(ValueError, match=r"^alpha: linear=None does not use it, got 2\.0"):
         make(estimator, linear=None, alpha=2.0).fit(X, y)

@@ -48,7 +48,7 @@ def by_hand(X: Any, y: Any, folds: Any) -> tuple[float, int, Any]:
     return radius, size, PolynomialNetworkClassifier(**parameters).fit(X, y)
 
 
-def test_it_is_the_loop_written_by_hand() -> None:
+def test_scores_are_those_of_a_plain_loop() -> None:
     X, y = rows()
     folds = list(StratifiedKFold(3).split(X, y))
     radius, size, model = by_hand(X, y, folds)
@@ -86,7 +86,7 @@ def test_scorers_and_groups() -> None:
     assert search.cv_scores_[1, 0, 0] == expected
 
 
-def test_it_does_not_warn_of_a_size_that_the_scores_chose() -> None:
+def test_a_size_chosen_by_scores_gives_no_warning() -> None:
     X, y = rows()
     search = PolynomialNetworkClassifierCV(RADII, cv=3, **{**PARAMETERS, "n_components": 8})
     with warnings.catch_warnings():

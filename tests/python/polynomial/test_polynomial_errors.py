@@ -150,7 +150,7 @@ def test_a_loss_of_the_other_kind() -> None:
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_values_beyond_the_numbers_are_not_certified(estimator: Any) -> None:
+def test_values_that_overflow_are_not_certified(estimator: Any) -> None:
     model = estimator(2, n_jobs=1, random_state=0)
     # Products of features overflow here.
     with pytest.raises(ValueError, match="too large for float64"):

@@ -79,7 +79,7 @@ def test_properties(rows, k, ties, data):
         assert shuffled == pytest.approx(value)
 
 
-def test_average_is_the_mean_over_all_orders_and_random_draws_them():
+def test_average_is_the_mean_over_all_orders_and_random_samples_them():
     y_true, score, groups = np.array([5.0, 1.0, 3.0, 4.5]), np.array([1, 1, 2, 1]), np.zeros(4)
     orders = [
         ndcg_at_k(y_true[list(p)], score[list(p)], 2, groups=groups, ties="stable")
@@ -222,7 +222,7 @@ def test_frequencies_are_calibrated_and_certainty_is_not() -> None:
     assert calibration_error(truth, certain, levels) > 0.1
 
 
-def test_calibration_rejects_what_does_not_fit() -> None:
+def test_calibration_rejects_arrays_of_other_shapes() -> None:
     with pytest.raises(ValueError, match=r"^probabilities must be of shape \(2, 2\)"):
         calibration_error([1.0, 2.0], np.ones((2, 3)), [1.0, 2.0])
 
@@ -261,7 +261,7 @@ def test_groups_of_a_list_stay_apart(users):
     assert ndcg_at_k([1, 2], [0.9, 0.1], 1, groups=users) == 1.0
 
 
-def test_a_group_that_is_nan_is_rejected_whatever_its_type():
+def test_a_group_that_is_nan_is_rejected_for_every_type():
     for nan in (np.nan, np.float32(np.nan), np.float16(np.nan)):
         with pytest.raises(ValueError, match="groups contains NaN"):
             ndcg_at_k([1, 2], [0.9, 0.1], 1, groups=[0, nan])

@@ -154,7 +154,7 @@ def test_a_file_that_is_no_model(tmp_path: Path, small: pd.DataFrame, spoil: Any
     assert not mark.exists()
 
 
-def test_a_history_without_its_epochs_is_refused(tmp_path: Path, small: pd.DataFrame) -> None:
+def test_a_history_without_its_epochs_is_rejected(tmp_path: Path, small: pd.DataFrame) -> None:
     path = tmp_path / "model.npz"
     make_file("regression", small).save(path)
     path.write_bytes(path.read_bytes().replace(b"epoch", b"epoxh"))
@@ -172,7 +172,7 @@ def test_other_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ids", [["a", 1], [(1, 2), (3, 4)], ["a", "a\0"], [1, 2**70]])
-def test_ids_that_only_pickle_keeps(tmp_path: Path, ids: list[Any]) -> None:
+def test_ids_that_only_pickle_can_store(tmp_path: Path, ids: list[Any]) -> None:
     items = np.arange(40) // 2
     fitted = quick().fit(([ids[n % 2] for n in range(40)], items, 1.0 + np.arange(40) % 3))
     with pytest.raises(TypeError, match=r"save: the user ids .*pickle"):

@@ -111,7 +111,7 @@ def test_validation_picks_the_number_of_bases(ratings: pd.DataFrame, penalty: st
 
 
 @pytest.mark.parametrize("with_validation", [True, False])
-def test_the_path_of_radii_finds_one_that_serves(
+def test_the_path_of_radii_finds_a_good_radius(
     ratings: pd.DataFrame, with_validation: bool
 ) -> None:
     train, validation, test = split_ratings(ratings, 0, (0.6, 0.2))
@@ -136,7 +136,7 @@ def test_the_path_of_radii_finds_one_that_serves(
     assert fits[0].duality_gap_ < fits[0].objective_
 
 
-def test_without_a_bound_there_is_none(small: pd.DataFrame) -> None:
+def test_a_fit_without_a_bound_has_no_gap(small: pd.DataFrame) -> None:
     fitted = quick().fit(small)
     for name in ("dual_objective_", "duality_gap_", "null_objective_", "converged_"):
         assert getattr(fitted, name) is None
@@ -175,7 +175,7 @@ def test_options_are_parameters(small: pd.DataFrame, kind: Any) -> None:
         model.set_params(method__strange=1)
 
 
-def test_options_that_would_be_idle_are_refused(small: pd.DataFrame) -> None:
+def test_options_without_effect_are_rejected(small: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match=r"^penalty: radius=None does not use it, got 'l1'"):
         quick(penalty="l1").fit(small)
     with pytest.raises(ValueError, match=r'^tempering: reduction="regression" does not use it'):
@@ -298,7 +298,7 @@ def test_the_callback_stops_the_fit(small: pd.DataFrame, make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [quick, greedy])
-def test_exceptions_of_the_callback_come_out(small: pd.DataFrame, make: Any) -> None:
+def test_exceptions_of_the_callback_propagate(small: pd.DataFrame, make: Any) -> None:
     error = LookupError("mine")
 
     def fail(*_: Any) -> bool:

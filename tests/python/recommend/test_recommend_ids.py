@@ -27,7 +27,7 @@ def ratings(users: Any, items: Any = None) -> Any:
 
 @pytest.mark.parametrize("start", [2**63, 2**53, -(2**53), 1e300, -1e19])
 @pytest.mark.parametrize("column", [0, 1])
-def test_float_ids_that_skip_integers_are_refused(start: float, column: int) -> None:
+def test_float_ids_that_skip_integers_are_rejected(start: float, column: int) -> None:
     table = np.column_stack(ratings(np.arange(N))).astype(float)
     step = np.spacing(abs(float(start)))
     table[:, column] = float(start) + table[:, column] * step
@@ -71,7 +71,7 @@ def test_ids_stay_apart(case: str) -> None:
 
 
 @pytest.mark.parametrize("ids", [[True, 1], [1, False], [np.True_, 2.5], [True, np.int8(3)]])
-def test_truth_values_among_numbers_are_refused(ids: list[Any]) -> None:
+def test_truth_values_among_numbers_are_rejected(ids: list[Any]) -> None:
     """True and False equal 1 and 0, so they would be the same ids."""
     users = np.empty(N, dtype=object)
     users[:] = [*ids, *range(10, 8 + N)]
@@ -87,7 +87,7 @@ def test_truth_values_among_numbers_are_refused(ids: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("start", [2**63, 2**53, -1e19, np.float32(2**60)])
-def test_floats_that_skip_integers_are_refused_among_objects(start: Any) -> None:
+def test_floats_that_skip_integers_are_rejected_among_objects(start: Any) -> None:
     users = np.arange(N).astype(object)
     users[3] = float(start)
     users[4] = "name"
@@ -126,7 +126,7 @@ def test_features_of_ids_of_another_kind(side: str) -> None:
 
 
 @pytest.mark.parametrize("extra", ["7", True, (1, 2), pd.Timestamp("2020-01-01")])
-def test_features_of_mixed_kinds_add_no_phantoms(extra: Any) -> None:
+def test_features_of_mixed_kinds_add_no_ids(extra: Any) -> None:
     """The index mixes numbers, like the items of the ratings, with one id of another type."""
     index = np.empty(11, dtype=object)
     index[:] = [*range(2, 12), extra]
@@ -160,7 +160,7 @@ def test_items_are_excluded_for_each_user() -> None:
     pd.testing.assert_frame_equal(same, alone)
 
 
-def test_exclusions_join_what_was_seen() -> None:
+def test_exclusions_are_added_to_seen_items() -> None:
     users, items, values = ratings(np.arange(N))
     keep = (users + items) % 3 > 0
     model = quick().fit((users[keep], items[keep], values[keep]))

@@ -230,7 +230,9 @@ def test_two_levels(small: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"reduction": "regression"}, {"levels": [0.0, 1.0]}])
-def test_likes_alone_are_no_ratings(small: pd.DataFrame, settings: dict[str, Any]) -> None:
+def test_a_single_level_of_ratings_is_rejected(
+    small: pd.DataFrame, settings: dict[str, Any]
+) -> None:
     with pytest.raises(ValueError, match=r'all ratings are 1.0, .*reduction="interactions"'):
         quick(**settings).fit(small.assign(rating=1.0))
 

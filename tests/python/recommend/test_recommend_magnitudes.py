@@ -61,7 +61,7 @@ def test_the_order_of_bytes_does_not_matter(columns: str) -> None:
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])
-def test_masked_ratings_are_refused(part: int) -> None:
+def test_masked_ratings_are_rejected(part: int) -> None:
     given = [USERS, ITEMS, VALUES]
     given[part] = np.ma.array(given[part], mask=np.arange(len(VALUES)) % 7 == 0)
     with pytest.raises(ValueError, match="has masked entries"):
@@ -89,7 +89,7 @@ def test_numbers_of_ranks_are_positive_integers(k: Any, catalogue: bool) -> None
         model.evaluate((USERS, ITEMS, VALUES), k=k, catalogue=catalogue)
 
 
-def test_a_masked_mask_is_refused() -> None:
+def test_a_masked_mask_is_rejected() -> None:
     model = quick().fit((USERS, ITEMS, VALUES))
     mask = np.ma.array(np.ones(20, dtype=bool), mask=np.arange(20) % 2 == 0)
     with pytest.raises(ValueError, match=r"^mask: has masked entries"):

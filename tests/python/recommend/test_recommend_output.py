@@ -39,7 +39,7 @@ def test_expected_level_of_given_probabilities() -> None:
     np.testing.assert_allclose(chances[1], [0.05, 0.125, 0.0, 0.725, 0.1], atol=1e-12)
 
 
-def test_level_probabilities_keep_the_expectation_whatever_the_levels() -> None:
+def test_level_probabilities_have_the_given_expectation_for_any_levels() -> None:
     rng = np.random.default_rng(0)
     levels = np.array([-1.0, 0.5, 1.0, 4.0, 4.25, 9.0])
     outputs = rng.normal(size=(500, 5))
@@ -79,7 +79,7 @@ def test_regression_has_no_probabilities(small: pd.DataFrame) -> None:
     ],
     ids=["mcrank", "history", "regression", "conditional-gradient"],
 )
-def test_learns_what_was_planted(ratings: pd.DataFrame, parameters: dict[str, Any]) -> None:
+def test_planted_factors_are_learned(ratings: pd.DataFrame, parameters: dict[str, Any]) -> None:
     train, validation, test = split_ratings(ratings, 0, (0.7, 0.1))
     truth = test["rating"].to_numpy()
     greedily = "reoptimize" in parameters
@@ -107,7 +107,9 @@ def test_one_id_with_many_and_mismatch(model: OrdinalRecommender) -> None:
 
 
 @pytest.mark.parametrize("make", [quick, greedy])
-def test_unknown_ids_leave_the_decision_to_the_other_side(ratings: pd.DataFrame, make: Any) -> None:
+def test_predictions_for_unknown_ids_depend_on_the_known_side(
+    ratings: pd.DataFrame, make: Any
+) -> None:
     fitted = make().fit(ratings)
     items, users = np.arange(N_ITEMS), np.arange(N_USERS)
     by_item = fitted.predict(UNKNOWN, items, unknown="ignore")
@@ -207,7 +209,7 @@ def test_seen_items_are_left_out(ratings: pd.DataFrame, model: OrdinalRecommende
     assert len(model.recommend(users[:2], 1000, exclude_seen=False)) == 2 * len(everything)
 
 
-def test_who_has_seen_everything_gets_nothing() -> None:
+def test_users_who_have_seen_every_item_get_no_recommendations() -> None:
     users, items = [0, 0, 0, 1, 2], [0, 1, 2, 0, 1]
     fitted = quick().fit((users, items, [1.0, 2.0, 3.0, 2.0, 3.0]))
     table = fitted.recommend([0, 1], 5)
@@ -217,7 +219,7 @@ def test_who_has_seen_everything_gets_nothing() -> None:
     assert list(fitted.recommend([]).columns) == ["user", "rank", "item", "score"]
 
 
-def test_ties_keep_the_order_of_the_items() -> None:
+def test_ties_are_in_the_order_of_the_items() -> None:
     # All but three items have the same score: nobody rated them.
     n = 40
     alike = sp.csr_array(np.ones((n, 1)))
@@ -260,7 +262,7 @@ def test_similar_items(ratings: pd.DataFrame, make: Any) -> None:
         fitted.similar_items([5, UNKNOWN])
 
 
-def test_similar_items_are_those_made_alike() -> None:
+def test_similar_items_are_liked_by_the_same_users() -> None:
     # Items of equal parity are liked by the same half of the users.
     users, items = np.divmod(np.arange(40 * 20), 20)
     values = np.where((users + items) % 2 == 0, 5.0, 1.0)

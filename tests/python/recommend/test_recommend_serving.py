@@ -36,7 +36,7 @@ def test_unknown_ids_are_counted(model: OrdinalRecommender) -> None:
         model.predict(0, 1, unknown="reject")
 
 
-def test_ids_of_another_type_are_refused(model: OrdinalRecommender, ratings: pd.DataFrame) -> None:
+def test_ids_of_another_type_are_rejected(model: OrdinalRecommender, ratings: pd.DataFrame) -> None:
     with pytest.raises(TypeError, match=r"^users: the ids are strings, .* are numbers \(0, "):
         model.predict(["1", "2"], 1)
     with pytest.raises(TypeError, match="DataFrame; pass one column"):
@@ -140,7 +140,7 @@ def test_new_items_and_known_users(ratings: pd.DataFrame) -> None:
     assert agreement[1] < agreement[0] - 0.3
 
 
-def test_what_cannot_be_folded_in(model: OrdinalRecommender, ratings: pd.DataFrame) -> None:
+def test_ids_that_cannot_be_folded_in(model: OrdinalRecommender, ratings: pd.DataFrame) -> None:
     strange = pd.DataFrame({"user": ["new"] * 2, "item": [3, UNKNOWN], "rating": [4.0, 1.0]})
     with pytest.warns(UserWarning, match=r"^ratings: 1 of 2 are of items that were not in the fit"):
         assert len(model.fold_in(strange).user_ids_) == N_USERS + 1
@@ -174,7 +174,7 @@ def test_candidates(model: OrdinalRecommender) -> None:
         model.recommend(1, items=[UNKNOWN])
 
 
-def test_threads_and_batches_rank_alike(
+def test_threads_and_batches_give_the_same_ranking(
     ratings: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables = []
@@ -208,7 +208,7 @@ def halves() -> tuple[pd.DataFrame, pd.DataFrame]:
     return table[~held], table[held]
 
 
-def test_likes_alone() -> None:
+def test_likes_without_ratings() -> None:
     train, test = halves()
     fitted = OrdinalRecommender(reduction="interactions", random_state=0, n_jobs=1).fit(train)
     found = fitted.evaluate(test)
@@ -238,7 +238,7 @@ def test_likes_alone() -> None:
         fitted.predict_proba(0, 1)
 
 
-def test_ranking_by_likes_beside_ratings(ratings: pd.DataFrame) -> None:
+def test_ranking_by_likes_and_by_ratings(ratings: pd.DataFrame) -> None:
     train, test = ratings.iloc[:2400], ratings.iloc[2400:]
     fitted = quick().fit(train)
     assert fitted.like_ == 4.0
@@ -331,7 +331,7 @@ def test_lists_of_raters_are_those_of_a_recommender_that_knows_them(
     pd.testing.assert_frame_equal(both, wanted)
 
 
-def test_what_is_kept_for_speed_is_no_part_of_a_pickle(ratings: pd.DataFrame) -> None:
+def test_caches_are_not_pickled(ratings: pd.DataFrame) -> None:
     model = quick().fit(ratings)
     new = ratings[ratings["user"] == 1].assign(user=UNKNOWN)
     expected = model.recommend(ratings=new, rank_by="like")

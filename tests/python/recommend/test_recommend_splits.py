@@ -69,7 +69,7 @@ def test_random_rows_follow_the_seed(table: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
-def test_other_tables_stay_what_they_are(table: pd.DataFrame, library: str) -> None:
+def test_splits_of_other_tables_have_their_type(table: pd.DataFrame, library: str) -> None:
     package: Any = pytest.importorskip(library)
     make: Any = {"polars": "from_pandas", "pyarrow": "Table"}[library]
     other = getattr(package, make)

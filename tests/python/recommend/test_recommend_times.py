@@ -43,7 +43,7 @@ def rmse_with(drifting: pd.DataFrame, **settings: Any) -> float:
     return model.evaluate(test, unknown="ignore")["rmse"]
 
 
-def test_they_help_where_there_is_drift(drifting: pd.DataFrame) -> None:
+def test_time_features_help_if_tastes_drift(drifting: pd.DataFrame) -> None:
     without = rmse_with(drifting)
     users = rmse_with(drifting, time_features=TimeFeatures(user_days=1.0, item_days=1e6))
     items = rmse_with(drifting, time_features=TimeFeatures(user_days=1e6))
@@ -111,7 +111,7 @@ def test_times_of_a_sparse_matrix_are_in_the_order_of_its_entries(
     assert_same(found, expected)
 
 
-def test_they_do_little_harm_where_there_is_none(ratings: pd.DataFrame) -> None:
+def test_time_features_do_little_harm_without_drift(ratings: pd.DataFrame) -> None:
     rng = np.random.default_rng(0)
     table = ratings.assign(timestamp=rng.integers(100 * DAY, size=len(ratings)))
     train, test = table.iloc[:2400], table.iloc[2400:]
@@ -192,7 +192,9 @@ def test_files_and_new_users(drifting: pd.DataFrame, tmp_path: Path) -> None:
     np.testing.assert_array_equal(folded.predict(8, [1, 2, 3], timestamps=11 * DAY), other)
 
 
-def test_what_cannot_be_used_is_refused(drifting: pd.DataFrame, ratings: pd.DataFrame) -> None:
+def test_times_that_cannot_be_used_are_rejected(
+    drifting: pd.DataFrame, ratings: pd.DataFrame
+) -> None:
     with pytest.raises(
         ValueError, match=r"^timestamps: time_features needs the times .*'timestamp'"
     ):

@@ -47,7 +47,7 @@ def test_the_hash_is_jenkins() -> None:
 
 
 @pytest.mark.parametrize("loss", ["hamming", "logistic"])
-def test_a_file_that_we_wrote_is_the_same_model(loss: Any, tmp_path: Path) -> None:
+def test_a_written_file_contains_the_same_model(loss: Any, tmp_path: Path) -> None:
     model = SequenceTagger(loss, pairs="all", boundaries=False, random_state=0).fit(X, Y)
     write_crfsuite(model, tmp_path / "model")
     found = read_crfsuite(tmp_path / "model", loss)

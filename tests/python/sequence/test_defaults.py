@@ -30,7 +30,7 @@ def test_defaults_depend_on_the_loss(loss: Any, C: float, pairs: Any, tmp_path: 
     assert SequenceTagger.load(tmp_path / "model.npz").C_ == C
 
 
-def test_the_logistic_loss_ends_where_its_objective_settles() -> None:
+def test_the_logistic_loss_ends_when_its_objective_settles() -> None:
     X, y = sentences(300, noise=0.3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -71,7 +71,7 @@ def test_validation_reads_matrices() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_three_passes_at_current_weights_go_far() -> None:
+def test_three_passes_at_current_weights_close_much_of_the_gap() -> None:
     X, y = sentences(2200, noise=0.5)
     # Each token gets a rare feature, so that one sentence tells little about the next.
     X = [

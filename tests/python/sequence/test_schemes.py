@@ -19,7 +19,7 @@ BILOU = ["O", "B-A", "I-A", "L-A", "U-A", "L-B", "U-B"]
 
 
 @pytest.mark.parametrize(("scheme", "labels"), [("bio", BIO), ("bioes", BIOES), ("bioes", BILOU)])
-def test_repairs_keep_the_chunks_and_obey_the_scheme(scheme: str, labels: list[str]) -> None:
+def test_repairs_preserve_the_chunks_and_obey_the_scheme(scheme: str, labels: list[str]) -> None:
     classes = np.array(labels)
     n = len(classes)
     seen = np.zeros((n, n), dtype=bool)

@@ -118,7 +118,7 @@ def test_the_logistic_objective_is_that_of_a_plain_optimiser() -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_every_form_of_input_is_the_same_problem(loss: str) -> None:
+def test_every_form_of_input_gives_the_same_problem(loss: str) -> None:
     X, y = sentences(50)
     names = names_of(X)
     matrices = as_matrices(X, names)
@@ -173,7 +173,7 @@ def test_the_model_does_not_depend_on_the_threads(loss: str, pairs: str) -> None
         assert model.duality_gap_ == models[0].duality_gap_
 
 
-def test_schemes_forbid_and_refuse() -> None:
+def test_schemes_forbid_transitions_and_reject_labels() -> None:
     X, y = sentences(80)
     model = tagger(transitions="bio").fit(X, y)
     assert model.transition_["O", "I-NP"] == -np.inf
@@ -282,7 +282,7 @@ def test_costs_of_labels_and_tokens() -> None:
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("options", [{}, {"hash_bits": 12}, {"transition_features": ["before="]}])
-def test_files_and_pickles_keep_the_model(
+def test_files_and_pickles_restore_the_model(
     tmp_path: Path, loss: str, options: dict[str, Any]
 ) -> None:
     X, y = sentences(60)
@@ -302,7 +302,7 @@ def test_files_and_pickles_keep_the_model(
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_warm_start_goes_on_where_the_last_fit_ended(loss: str) -> None:
+def test_a_warm_start_continues_where_the_last_fit_ended(loss: str) -> None:
     X, y = sentences(100)
     model = tagger(loss, warm_start=True).fit(X, y)
     first = model.n_iter_

@@ -38,7 +38,7 @@ def test_iterables_that_can_be_read_again_are_read_once() -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_nothing_has_no_answers(loss: str) -> None:
+def test_empty_input_has_no_predictions(loss: str) -> None:
     model = tagger(loss).fit(X, Y)
     for answers in (model.predict([]), model.predict_marginals([]), model.predict_top_k([], 2)):
         assert answers == []
@@ -65,7 +65,7 @@ def test_values_that_are_no_finite_numbers_are_named(value: Any) -> None:
         ),
     ],
 )
-def test_what_is_refused(sentences: Any, labels: Any, message: str) -> None:
+def test_inputs_that_are_rejected(sentences: Any, labels: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tagger().fit(sentences, labels)
 
@@ -184,7 +184,7 @@ def test_weights_of_the_logistic_loss_go_by_name(
 
 
 @pytest.mark.parametrize("loss", ["hamming", "logistic"])
-def test_a_warm_start_that_is_cold_says_so(loss: str) -> None:
+def test_a_warm_start_that_cannot_use_the_previous_fit_warns(loss: str) -> None:
     model = tagger(loss, warm_start=True).fit(X, Y)
     if loss == "hamming":
         with pytest.warns(UserWarning, match=r"^warm_start: .* lengths"):
@@ -199,7 +199,7 @@ def test_a_warm_start_that_is_cold_says_so(loss: str) -> None:
 
 @pytest.mark.parametrize("loss", ["hamming", "logistic"])
 @pytest.mark.parametrize("value", [1e160, 1e200])
-def test_features_whose_squares_overflow_are_refused(loss: str, value: float) -> None:
+def test_features_whose_squares_overflow_are_rejected(loss: str, value: float) -> None:
     X, y = [[{"a": value}, {"b": 1.0}]] * 3, [["D", "N"]] * 3
     with pytest.raises(ValueError, match=r"^C: .* scale the data$"):
         SequenceTagger(loss).fit(X, y)
@@ -213,7 +213,7 @@ def test_features_whose_squares_are_finite_have_a_model(loss: str) -> None:
     assert 0.0 <= tagger.objective_ <= tagger.null_objective_
 
 
-def test_masked_lengths_and_weights_of_tokens_are_refused() -> None:
+def test_masked_lengths_and_weights_of_tokens_are_rejected() -> None:
     X, y = [["a"], ["b"]], [["D", "N"]]
     weights = np.ma.array([1.0, 2.0], mask=[True, False])
     with pytest.raises(ValueError, match=r"^token_weight: has masked entries"):

@@ -37,7 +37,7 @@ def objective(model: SequenceTagger, X: list[Any], y: list[Any]) -> float:
 
 
 @pytest.mark.parametrize("loss", ["hamming", "logistic"])
-def test_every_tagger_of_a_path_is_as_good_as_its_piece_says(loss: str) -> None:
+def test_every_tagger_of_a_path_is_within_the_gap_of_its_piece(loss: str) -> None:
     X, y = sentences(15)
     X, y = [x[:5] for x in X], [labels[:5] for labels in y]
     model = tagger(loss)
@@ -78,7 +78,7 @@ def test_paths_do_not_depend_on_the_threads_and_take_other_data(loss: str) -> No
     assert len(one[0].predict(rows, lengths=lengths)) == len(flat)
 
 
-def test_a_path_that_is_not_good_enough_says_so() -> None:
+def test_a_path_that_does_not_converge_warns() -> None:
     X, y = sentences(40)
     with pytest.warns(ConvergenceWarning, match="a piece of the path stopped"):
         tagger("hamming", max_iter=1, tol=1e-4).path(X, y, 1.0, 1.1)

@@ -95,7 +95,7 @@ def test_signs_that_bind_change_the_optimum():
     assert optimum(SIGNS[1], 2.0)[0] > 1.05 * optimum(SIGNS[-1], 2.0)[0]
 
 
-def test_a_warm_start_and_a_path_keep_to_the_signs():
+def test_a_warm_start_and_a_path_obey_the_signs():
     signs = np.array(SIGNS[2])
     svm = StructuredSVM(
         MulticlassModel(), signs=signs, step="pairwise", warm_start=True, tol=1e-4, random_state=0
@@ -227,7 +227,7 @@ def linked(n, seed=0):
 
 
 @pytest.mark.parametrize("links", [1, 2, (1, 3), (3, 1), (2, 4)])
-def test_links_are_a_best_set_and_keep_to_their_numbers(links):
+def test_links_are_optimal_and_obey_their_limits(links):
     X, Y = linked(15)
     rows, columns = links if isinstance(links, tuple) else (links, links)
     svm = StructuredSVM(MatchingModel(max_links=links), tol=1e-2, C=10, random_state=0).fit(X, Y)

@@ -64,7 +64,7 @@ def test_parameters_of_a_model_are_searched():
     assert ("start" in search.best_estimator_.parameters_) == bounded
 
 
-def test_a_fit_keeps_the_parameters_that_it_was_made_with():
+def test_set_params_does_not_change_the_fitted_model():
     X, Y = chains()
     svm = StructuredSVM(ChainModel(), random_state=0).fit(X, Y)
     before = svm.predict(X)
@@ -75,7 +75,7 @@ def test_a_fit_keeps_the_parameters_that_it_was_made_with():
     assert "start" in svm.fit(X, Y).parameters_
 
 
-def test_classes_are_public_where_there_are_any():
+def test_models_with_classes_have_public_classes():
     X, Y = chains()
     svm = StructuredSVM(ChainModel(), random_state=0).fit(X, Y)
     assert svm.classes_.tolist() == ["0", "1", "2"]

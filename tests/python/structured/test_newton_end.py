@@ -91,7 +91,7 @@ def test_the_epochs_do_not_depend_on_the_scales_of_the_features(
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_block_frank_wolfe_alone_does_not_converge(name: str) -> None:
+def test_block_frank_wolfe_without_newton_does_not_converge(name: str) -> None:
     model, make = PROBLEMS[name]
     X, y = make(np.logspace(-3, 5, 6))
     alone = StructuredSVM(model(), solver="block-frank-wolfe", tol=1e-4, max_iter=60)
@@ -127,7 +127,7 @@ def test_the_model_does_not_depend_on_the_number_of_threads(name: str) -> None:
     np.testing.assert_array_equal(one.coef_, four.coef_)
 
 
-def test_a_fit_goes_on_from_vertices_that_newton_found() -> None:
+def test_a_fit_continues_from_the_vertices_of_newton() -> None:
     X, y = chains(np.logspace(-3, 5, 6))
     svm = StructuredSVM(ChainModel(), tol=1e-2, warm_start=True, random_state=0).fit(X, y)
     again = svm.set_params(tol=1e-5).fit(X, y)

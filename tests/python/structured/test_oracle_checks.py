@@ -95,7 +95,7 @@ def failing(self, x, w):
     ],
     ids=["blind", "failing", "silent"],
 )
-def test_a_fit_whose_model_is_found_wrong_is_kept_without_a_certificate(wrong, reason):
+def test_a_fit_with_a_wrong_model_has_no_certificate(wrong, reason):
     model = StructuredSVM(type("Wrong", (Plain,), wrong)(), random_state=0)
     with pytest.warns(ConvergenceWarning, match=reason):
         model.fit(X, Y)

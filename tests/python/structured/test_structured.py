@@ -239,7 +239,7 @@ def own():
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_model_in_python_is_the_built_in_one(own, solver):
+def test_a_model_in_python_gives_the_fit_of_the_built_in_one(own, solver):
     X, Y = own
     fit = {"solver": solver, "tol": 0.02, "max_iter": 60 if solver == "subgradient" else 400}
     with warnings.catch_warnings():
@@ -338,7 +338,7 @@ def test_a_failed_fit_and_a_path_leave_the_estimator_as_it_was():
         np.testing.assert_array_equal(one, two)
 
 
-def test_a_path_with_too_few_passes_says_so_and_ends():
+def test_a_path_with_too_few_passes_warns_and_ends():
     X, Y = chains()
     svm = StructuredSVM(ChainModel(), tol=1e-6, max_iter=2, random_state=0)
     with pytest.warns(ConvergenceWarning, match="a piece of the path"):
@@ -359,7 +359,7 @@ def test_an_infeasible_decoding_is_rejected(own):
         StructuredSVM(Checked(), random_state=0).fit(X, Y)
 
 
-def test_interruption_inside_a_python_oracle_comes_out_unchanged(own):
+def test_an_interruption_of_a_python_oracle_propagates_unchanged(own):
     class Slow(OwnChain):
         calls = 0
 

@@ -332,7 +332,7 @@ fn storage_changes_only_rounding() {
 }
 
 #[test]
-fn zero_rows_and_zero_weights_leave_the_gap_alone() {
+fn zero_rows_and_zero_weights_do_not_change_the_gap() {
     for kind in kinds() {
         for storage in [Storage::Dense, Storage::Sparse] {
             let mut case = Case { lambda: 0.02, ..Case::random(9, kind, 30, 4, 5) };
@@ -431,7 +431,7 @@ fn a_tolerance_ends_the_last_epoch_near_it() {
 }
 
 #[test]
-fn a_run_goes_on_where_another_ended() {
+fn a_run_continues_where_another_ended() {
     for storage in [Storage::Dense, Storage::Sparse] {
         let case =
             Case { bias: 0.3, smoothing: 0.05, ..Case::random(7, "weighted-usunier", 90, 6, 7) };

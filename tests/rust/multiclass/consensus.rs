@@ -127,7 +127,7 @@ fn shared(kind: &'static str, m: usize, lambda: f64) -> Shared {
 }
 
 #[test]
-fn without_penalty_a_partition_is_the_plain_problem() {
+fn without_a_penalty_a_partition_has_the_optimum_of_the_plain_problem() {
     for kind in kinds() {
         for smoothing in [0.0, 0.3] {
             let part = Part::random(3, 40, 6, 5);
@@ -218,7 +218,7 @@ fn train(
 }
 
 #[test]
-fn consensus_is_the_solution_of_the_whole() {
+fn consensus_reaches_the_optimum_of_all_rows() {
     let record = &fixture("consensus")["whole"];
     let parts: Vec<Part> = record["workers"].as_array().unwrap().iter().map(Part::read).collect();
     let n: usize = parts.iter().map(|part| part.y.len()).sum();
@@ -260,7 +260,7 @@ fn the_dual_point_is_feasible_for_every_loss() {
 }
 
 #[test]
-fn a_question_that_does_not_fit_is_refused() {
+fn a_request_of_another_size_is_rejected() {
     let part = Part::random(1, 10, 4, 3);
     let shared = shared("max-hinge", 3, 0.1);
     let (good, short, bad) = (vec![0.0; 12], vec![0.0; 11], vec![f64::NAN; 12]);

@@ -148,7 +148,7 @@ fn smoothing_that_vanishes_gives_the_plain_loss() {
 }
 
 #[test]
-fn the_smoothed_loss_has_the_gradient_that_the_dual_says() {
+fn the_dual_gives_the_gradient_of_the_smoothed_loss() {
     for kind in kinds() {
         let case = Case { smoothing: 0.3, weights: None, ..Case::random(9, kind, 20, 3, 4) };
         let problem = case.problem(case.data(), Order::Examples);
@@ -339,7 +339,7 @@ fn a_warm_start_continues_where_the_run_ended() {
 }
 
 #[test]
-fn bad_problems_are_refused_by_name() {
+fn errors_name_the_invalid_part_of_a_problem() {
     let case = Case::random(1, "max-hinge", 6, 2, 3);
     let message = |labels: &[u32], lambda| {
         let map = Linear::new(case.data(), 3, 0.0, Order::Batches);

@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn sets_that_coincide_project_alike(
+    fn sets_that_coincide_have_equal_projections(
         (v, label) in margins(3..60),
         bias in bias(),
         share in 0.0..1.0,

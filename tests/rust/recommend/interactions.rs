@@ -66,7 +66,7 @@ fn objective(a: &Array2<f64>, b: &Array2<f64>) -> f64 {
 }
 
 #[test]
-fn the_objective_is_what_it_says_and_falls() {
+fn the_objective_agrees_with_its_definition_and_falls() {
     let (objectives, a, b) = fit(2);
     assert!(objectives.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-12)));
     let last = objectives[objectives.len() - 1];
@@ -80,7 +80,7 @@ fn the_objective_is_what_it_says_and_falls() {
 }
 
 #[test]
-fn what_was_held_back_is_ranked_first() {
+fn held_out_items_are_ranked_first() {
     let (_, a, b) = fit(1);
     let scores = a.dot(&b.t());
     for u in 0..N {
@@ -116,7 +116,7 @@ fn threads_and_new_users_change_nothing() {
 }
 
 #[test]
-fn a_fit_ends_where_little_is_gained_and_refuses_what_it_cannot_use() {
+fn a_fit_ends_when_little_is_gained_and_rejects_bad_input() {
     let (users, items) = pairs();
     let ones = vec![1.0; users.len()];
     let good = Interactions {

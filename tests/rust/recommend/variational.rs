@@ -201,7 +201,7 @@ fn groups_of_ratings_are_learned_and_the_objective_falls() {
 }
 
 #[test]
-fn groups_that_are_not_numbered_by_rows_are_refused() {
+fn groups_that_are_not_numbered_by_rows_are_rejected() {
     let (table, mut days, _) = with_days();
     let penalty = penalty::parse("l1").unwrap();
     let refused = |days: &[u32], n: usize, words: &str| {

@@ -13,7 +13,7 @@ fn message(choices: &Choices<'_>) -> String {
 }
 
 #[test]
-fn every_method_has_the_steps_of_its_own_and_refuses_the_others_by_name() {
+fn every_method_accepts_only_its_own_steps() {
     let own: [(&str, &[&str]); 5] = [
         ("block-frank-wolfe", &["frank-wolfe", "away", "pairwise"]),
         ("frank-wolfe", &["frank-wolfe", "scheduled"]),
@@ -43,7 +43,7 @@ fn every_method_has_the_steps_of_its_own_and_refuses_the_others_by_name() {
 }
 
 #[test]
-fn a_parameter_that_the_method_does_not_use_is_refused_by_name() {
+fn errors_name_a_parameter_that_the_method_does_not_use() {
     let uses: [(&str, &[&str]); 5] = [
         ("block-frank-wolfe", &["sampling", "cache", "averaging"]),
         ("frank-wolfe", &[]),
@@ -131,7 +131,7 @@ fn every_method_fits_a_multi_category_problem() {
 }
 
 #[test]
-fn a_start_of_another_method_is_refused() {
+fn a_start_of_another_method_is_rejected() {
     let case = Case::random(2, "max-hinge", 20, 3, 4);
     let end = fit_by_name(&case, "frank-wolfe", None).unwrap().end;
     for solver in ["auto", "block-frank-wolfe", "subgradient", "away-frank-wolfe"] {

@@ -97,7 +97,7 @@ fn every_method_reaches_the_optimum_of_the_built_in_model() {
 }
 
 #[test]
-fn an_oracle_that_is_no_maximiser_is_found_out() {
+fn an_oracle_that_does_not_maximise_is_detected() {
     let error = fit(&Classes::random(true), Method::BlockFrankWolfe(BlockOptions::default()));
     let Err(Error::InvalidArgument { argument, message }) = error else { panic!("accepted") };
     assert_eq!(argument, "model");

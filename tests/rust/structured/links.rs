@@ -48,7 +48,7 @@ proptest! {
 }
 
 #[test]
-fn no_links_at_all_are_refused() {
+fn zero_links_are_rejected() {
     let x = Array2::zeros((4, 1));
     let data = Data::Dense64(Dense::new(x.view()).unwrap());
     let model = Matching::new(data, &[[2, 2]], None, 1.0, 1.0).unwrap();

@@ -254,7 +254,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_model_cannot_project_it_refuses_by_name() {
+fn models_without_euclidean_projections_are_rejected() {
     let x = no_features(2);
     let chain = Chain::new(dense(&x), &[0, 2], None, 2, false, Hamming::Count).unwrap();
     let graph = Graph::full(3);
@@ -271,7 +271,7 @@ fn what_a_model_cannot_project_it_refuses_by_name() {
 }
 
 #[test]
-fn nothing_to_match_is_nothing_to_project() {
+fn empty_matchings_have_empty_projections() {
     for (n_rows, n_columns) in [(0, 3), (3, 0), (0, 0)] {
         let model = matching(n_rows, n_columns);
         assert_eq!(euclidean(&model, &[], 0.0), (vec![], 0.0));

@@ -30,7 +30,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn chains_are_what_they_say(
+    fn chains_decode_optimally(
         seed in any::<u64>(),
         n_states in prop_oneof![1usize..5, Just(9), Just(26), Just(35)],
         n_features in 0usize..5,
@@ -81,7 +81,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn multiclass_is_what_it_says(
+    fn multiclass_models_decode_optimally(
         seed in any::<u64>(),
         n_classes in prop_oneof![1usize..12, Just(40)],
         n_features in 0usize..6,
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn multilabel_is_what_it_says(
+    fn multilabel_models_decode_optimally(
         seed in any::<u64>(),
         n_labels in 1usize..8,
         n_features in 0usize..4,
@@ -259,7 +259,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn matchings_are_what_they_say(
+    fn matchings_decode_optimally(
         seed in any::<u64>(),
         n_features in 0usize..20,
         share in prop_oneof![Just(0.0), Just(0.8)],
@@ -465,7 +465,7 @@ fn wrong_arguments_of_label_sets_and_matchings_are_named() {
 }
 
 #[test]
-fn without_labels_there_are_no_costs() {
+fn examples_without_labels_have_no_costs() {
     let x = Array2::ones((4, 2));
     let path = Graph::new(3, &[[0, 1], [1, 2]]).unwrap();
     let models: [Box<dyn Model>; 4] = [

@@ -257,7 +257,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn every_model_of_a_path_is_as_good_as_its_piece_says() {
+fn every_model_of_a_path_is_within_the_gap_of_its_piece() {
     let model = chain();
     let tolerance = 0.02;
     let settings = PathSettings {
@@ -369,7 +369,7 @@ fn textbook(
 }
 
 #[test]
-fn the_averaged_extragradient_is_the_textbook_one() {
+fn the_averaged_extragradient_agrees_with_the_textbook() {
     let (matching, _) = matching();
     let multiclass = multiclass();
     let models: [&dyn Marginals; 2] = [&matching, &multiclass];

@@ -208,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn restricted_problems_are_solved_whatever_the_scales_of_the_weights(
+        fn restricted_problems_are_solved_for_weights_of_any_scale(
             values in prop::collection::vec(-1.0..1.0f64, 12 * 3 * 6),
             exponents in prop::collection::vec(-4..5_i32, 5),
         ) {

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn large_tables_are_read_as_far_as_they_matter() {
+    fn large_tables_are_read_only_as_far_as_necessary() {
         let (n_states, len) = (400, 4);
         assert!(n_states * n_states > CACHED_ENTRIES);
         let noise = |i: usize| (i * 2654435761 % 1000) as f64;
