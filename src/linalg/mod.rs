@@ -19,6 +19,7 @@ mod panels;
 pub(crate) mod products;
 mod scatter;
 mod simd;
+pub(crate) mod single;
 pub(crate) mod sparse;
 mod touched;
 pub(crate) mod vectors;

@@ -9,16 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dualgap._validation import FloatArray
 from dualgap.sequence._weights import Names, Weights
 
-_ARRAYS = ("links", "labels", "values", "link_weights", "edge_weights")
+_WEIGHTS = ("values", "link_weights", "edge_weights")
 # Maximum compression ratio of deflate, which shrinks text to a thousandth at best.
 _MAX_RATIO = 1032
 
 
 def packed_weights(weights: Weights) -> dict[str, Any]:
     """Return nonzero weights as arrays and numbers for a model file."""
-    found: dict[str, Any] = {name: getattr(weights, name) for name in _ARRAYS}
+    found: dict[str, Any] = {name: _single(getattr(weights, name)) for name in _WEIGHTS}
+    found["links"] = weights.links
     found["counts"] = _narrow(np.diff(weights.offsets))
     found["labels"] = _narrow(weights.labels)
     found["n_states"] = weights.n_states
@@ -86,6 +88,13 @@ def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
     """Convert numbers to the smallest unsigned type that can hold them."""
     largest = int(numbers.max()) if len(numbers) else 0
     return numbers.astype(np.min_scalar_type(largest))
+
+
+def _single(weights: FloatArray) -> NDArray[Any]:
+    """Convert weights to single precision if that does not change them."""
+    with np.errstate(over="ignore"):
+        single = weights.astype(np.float32)
+    return single if np.array_equal(single, weights) else weights
 
 
 def _counts(numbers: NDArray[Any]) -> NDArray[np.int64]:

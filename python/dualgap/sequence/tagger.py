@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
@@ -127,7 +128,8 @@ class SequenceTagger(TrainedChain):
         and labels. If there are none, it reuses those of sentences with the same lengths in the
         same order. Other sentences start at zero, and the certificate covers all of them.
         "logistic" reuses the weights of features and labels with the same names. A fit that cannot
-        continue starts from zero, with a warning. Pickles do not contain the state for this.
+        continue starts from zero, with a warning. Copies contain the state for this, pickles do
+        not.
     n_jobs, random_state, verbose, callback
         As in `MulticlassSVC`: threads (all cores by default), seed, progress on stderr, and
         ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
@@ -408,6 +410,19 @@ history_, null_objective_
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_point": None, "_digests": None}
+
+    def __copy__(self) -> SequenceTagger:
+        return self._sharing_state(dict(self.__dict__))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SequenceTagger:
+        own = {**self.__dict__, "_point": None}
+        return self._sharing_state({**copy.deepcopy(own, memo), "_point": self._point})
+
+    def _sharing_state(self, attributes: dict[str, Any]) -> SequenceTagger:
+        """Return a copy with these attributes, including the state of a warm start."""
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(attributes)
+        return copied
 
     def _state(self) -> dict[str, Any]:
         return {**super()._state(), "weights": packed_weights(self._weights)}

@@ -31,6 +31,7 @@ use crate::dual::{BlockTerms, Bounded, DualValue, Shares, Totals, objective};
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::Sparse;
+use crate::linalg::single::{allows_single, round_to_single};
 use crate::linalg::sparse::{self, dot};
 use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
@@ -39,6 +40,10 @@ use crate::structured::StructuredDual;
 
 /// Number of sequences that a certificate evaluates together.
 const GROUP: usize = 256;
+
+/// Initial `promise` of a run that starts at the right labels: the visits' gaps are about this many times the gap of
+/// the average, which a certificate evaluates.
+const COLD_PROMISE: f64 = 1.3;
 
 /// Options of a fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -232,7 +237,7 @@ impl<'a> ChainDescent<'a> {
             losses: vec![0.0; n],
             order: (0..n as u32).collect(),
             fresh,
-            promise: 1.0,
+            promise: COLD_PROMISE,
             relative: 0.0,
             epochs: 0,
             value: None,
@@ -381,6 +386,15 @@ impl<'a> ChainDescent<'a> {
         (self.shares.of(example) > 0.0).then_some(example)
     }
 
+    /// The average of the iterates, in single precision if the tolerance allows that.
+    fn model(&self) -> Vec<f64> {
+        let mut weights = self.average.of(&self.iterate);
+        if allows_single(self.relative) {
+            round_to_single(&mut weights);
+        }
+        weights
+    }
+
     /// Whether this epoch needs a certificate to measure the convergence rate.
     fn is_paced(&self) -> bool {
         self.pace.is_some() && self.epochs.is_power_of_two()
@@ -440,12 +454,12 @@ impl Solver for ChainDescent<'_> {
             return Ok(end.newton.certificate());
         }
         let dual = self.sum_up(interrupt)?;
-        self.weights = self.average.of(&self.iterate);
+        self.weights = self.model();
         Ok(Certificate { primal: self.primal(interrupt)?, dual })
     }
 
     fn model_arrays(&self) -> Option<ModelArrays> {
-        Some(vec![self.average.of(&self.iterate)])
+        Some(vec![self.model()])
     }
 
     fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {

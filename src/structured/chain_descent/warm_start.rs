@@ -12,14 +12,13 @@ use crate::run::Certificate;
 /// over all sequences.
 const FRESH_PASSES: usize = 5;
 
-/// Initial `promise` of a warm-started run: the visits' gaps are about 1.5 times the gap of the
-/// average, which a certificate evaluates.
-const FIRST_PROMISE: f64 = 1.5;
+/// Initial `promise` of a warm-started run.
+const WARM_PROMISE: f64 = 1.5;
 
 impl ChainDescent<'_> {
     /// Expects the first certificate earlier than in a run that starts at the right labels.
     pub(super) fn begin_warm(&mut self) {
-        self.promise = FIRST_PROMISE;
+        self.promise = WARM_PROMISE;
     }
 
     /// Makes [`FRESH_PASSES`] passes over the sequences that the earlier fit did not have.
@@ -46,13 +45,10 @@ impl ChainDescent<'_> {
         self.gaps.total() <= self.promise * self.relative * self.visited_objective()
     }
 
-    /// Updates the promise from a certificate. Does so only in warm-started runs; other runs mostly
-    /// end at their first certificate.
+    /// Updates the promise from a certificate.
     pub(super) fn learn_promise(&mut self, certificate: Certificate) {
-        if self.promise > 1.0 {
-            let visited = self.gaps.total() / self.visited_objective();
-            self.promise = (visited / certificate.relative_gap()).max(1.0);
-        }
+        let visited = self.gaps.total() / self.visited_objective();
+        self.promise = (visited / certificate.relative_gap()).max(1.0);
     }
 
     /// The objective, estimated from the losses at the blocks' last visits.

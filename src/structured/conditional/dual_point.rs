@@ -12,7 +12,7 @@ const MAX_STEPS: usize = 8;
 const STEPS: [f64; 4] = [1.0, 0.5, 0.25, 0.125];
 
 /// The entropy and the weights of a mixture of distributions α, which determine its dual value.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct DualMixture {
     /// Σ p_i H(α_i), rounded down.
     pub linear: f64,

@@ -47,9 +47,16 @@ impl<'a> WeightLayout<'a> {
         Some(Self { chain, pairs, places, width, n_dense, labels })
     }
 
-    /// Number of values.
+    /// Number of values before those of transitions.
     pub fn len(&self) -> usize {
         self.n_dense + self.labels.len()
+    }
+
+    /// The index of a feature's first weight, and the labels of its weights; None if it has a row.
+    #[inline(always)]
+    pub fn find(&self, feature: usize) -> (usize, Option<&[u16]>) {
+        let place = self.places[feature];
+        (place.start(), (!place.is_row()).then(|| self.labels_of(place)))
     }
 
     /// The labels of a feature's pairs, for a feature without a row.
@@ -58,7 +65,7 @@ impl<'a> WeightLayout<'a> {
         &self.labels[place.start() - self.n_dense..][..place.len()]
     }
 
-    /// Converts weights to this order.
+    /// Converts weights to this order; those of transitions follow unchanged.
     pub fn expand(&self, weights: &[f64]) -> Vec<f64> {
         let mut laid = vec![0.0; self.len()];
         for (feature, place) in self.places.iter().enumerate() {
@@ -71,6 +78,7 @@ impl<'a> WeightLayout<'a> {
                 laid[place.start()..][..weights.len()].copy_from_slice(weights);
             }
         }
+        laid.extend_from_slice(&weights[self.pairs.labels.len()..]);
         laid
     }
 

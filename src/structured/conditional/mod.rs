@@ -10,7 +10,10 @@ mod layout;
 mod penalty;
 mod rounding;
 mod solver;
+mod stochastic;
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -49,8 +52,6 @@ struct Field<'a> {
     layout: Option<Arc<WeightLayout<'a>>>,
     shares: Shares,
     penalty: ElasticNet,
-    /// Only every `stride`-th sequence is used.
-    stride: usize,
 }
 
 /// The result of a pass over the sequences at given weights.
@@ -106,12 +107,7 @@ impl<'a> Field<'a> {
         }
         let shares = shares.with_features(chain.norms())?;
         let layout = WeightLayout::new(chain).map(Arc::new);
-        Ok(Self { chain, layout, shares, penalty, stride: 1 })
-    }
-
-    /// Number of sequences in use.
-    fn n_used(&self) -> usize {
-        self.shares.n_blocks().div_ceil(self.stride)
+        Ok(Self { chain, layout, shares, penalty })
     }
 
     /// Whether some labels are unknown. The loss is then not convex, and there is no certificate.
@@ -122,12 +118,17 @@ impl<'a> Field<'a> {
     /// P(0).
     fn null_objective(&self, interrupt: &Interrupt) -> Result<Bounded> {
         let mut scratch = FieldBuffers { work: Work::of(interrupt), ..FieldBuffers::default() };
-        let mut sum = Sum::default();
+        let (mut sum, mut known) = (Sum::default(), HashMap::new());
         for example in 0..self.shares.n_blocks() {
             interrupt.check()?;
+            let share = Bounded::exact(self.shares.of(example));
+            let len = self.chain.sequence_len(example);
+            if let Some(loss) = known.get(&len) {
+                sum.add(*loss * share);
+                continue;
+            }
             scratch.scores.resize(self.chain.n_parts(example), 0.0);
             self.chain.scores_at_zero(example, &mut scratch.scores);
-            let share = Bounded::exact(self.shares.of(example));
             let loss = scratch.look(self.chain, example, 0.0).0;
             interrupt.check()?;
             if loss.value() > IMPOSSIBLE {
@@ -137,6 +138,9 @@ impl<'a> Field<'a> {
                 return Err(Error::argument("y", message));
             }
             sum.add(loss * share);
+            if self.chain.is_uniform() {
+                known.insert(len, loss);
+            }
         }
         Ok(sum.total())
     }
@@ -149,9 +153,9 @@ impl<'a> Field<'a> {
         slots: &mut Groups,
         interrupt: &Interrupt,
     ) -> Result<Evaluation> {
-        let (n, lambda) = (self.n_used(), self.shares.lambda());
+        let (n, lambda) = (self.shares.n_blocks(), self.shares.lambda());
         let n_groups = (SUM_SIZE / weights.len().max(1)).min(n / MIN_GROUP).clamp(2, MAX_GROUPS);
-        let at = Point { weights, laid: self.laid(weights), norm: norm_above(weights) };
+        let at = Point { laid: self.laid(weights), norm: norm_above(weights) };
         slots.resize_with(rayon::current_num_threads().min(n_groups), Group::default);
         let (mut loss, mut totals) = (Sum::default(), Totals::default());
         let mut pull = vec![0.0; self.n_laid()];
@@ -185,17 +189,22 @@ impl<'a> Field<'a> {
         Ok(Evaluation { primal, dual, gradient, diagonal })
     }
 
-    /// Number of weights in the layout of a pass.
-    fn n_laid(&self) -> usize {
-        let n_weights = self.chain.n_weights();
-        let emissions =
-            |layout: &WeightLayout<'_>| layout.len() + n_weights - self.chain.transitions();
-        self.layout.as_deref().map_or(n_weights, emissions)
+    /// Number of weights of features and labels in the order of a pass.
+    fn n_emissions(&self) -> usize {
+        self.layout.as_deref().map_or(self.chain.transitions(), WeightLayout::len)
     }
 
-    /// The weights of features and labels in the layout of a pass, if it differs from the chain's; else empty.
-    fn laid(&self, weights: &[f64]) -> Vec<f64> {
-        self.layout.as_deref().map_or_else(Vec::new, |layout| layout.expand(weights))
+    /// Number of weights in the order of a pass.
+    fn n_laid(&self) -> usize {
+        self.n_emissions() + self.chain.n_weights() - self.chain.transitions()
+    }
+
+    /// Converts weights to the order of a pass.
+    fn laid<'w>(&self, weights: &'w [f64]) -> Cow<'w, [f64]> {
+        match &self.layout {
+            Some(layout) => Cow::Owned(layout.expand(weights)),
+            None => Cow::Borrowed(weights),
+        }
     }
 
     /// Converts sums of a pass to the chain's order.
@@ -222,13 +231,17 @@ impl<'a> Field<'a> {
         pull.resize(self.n_laid(), 0.0);
         diagonal.clear();
         diagonal.resize(if curved { pull.len() } else { 0 }, 0.0);
-        for example in range.map(|index| index * self.stride) {
+        for example in range {
             let share = self.shares.of(example);
             if share == 0.0 || interrupt.is_raised() {
                 continue;
             }
             scratch.scores.resize(self.chain.n_parts(example), 0.0);
-            self.scores(example, at, &mut scratch.scores);
+            if at.norm > 0.0 {
+                self.scores(example, &at.laid, &mut scratch.scores);
+            } else {
+                self.chain.scores_at_zero(example, &mut scratch.scores);
+            }
             let found = scratch.look(self.chain, example, at.norm);
             loss.add(found.0 * Bounded::exact(share));
             if !self.is_partial() {
@@ -247,16 +260,15 @@ impl<'a> Field<'a> {
         }
     }
 
-    fn scores(&self, example: usize, at: &Point<'_>, scores: &mut [f64]) {
-        if at.norm == 0.0 {
-            return self.chain.scores_at_zero(example, scores);
+    /// The scores of a sequence's parts, given weights in the order of a pass.
+    fn scores(&self, example: usize, laid: &[f64], scores: &mut [f64]) {
+        let chain = self.chain;
+        let nodes = &mut scores[..chain.sequence_len(example) * chain.n_states()];
+        match &self.layout {
+            Some(layout) => layout.scores(example, laid, nodes),
+            None => chain.emissions().scores(chain.rows_of(example), laid, nodes),
         }
-        let Some(layout) = &self.layout else {
-            return self.chain.scores(example, at.weights, scores);
-        };
-        let n_nodes = self.chain.sequence_len(example) * self.chain.n_states();
-        layout.scores(example, &at.laid, &mut scores[..n_nodes]);
-        self.chain.add_transitions(example, at.weights, scores);
+        chain.add_transitions(example, &laid[self.n_emissions()..], scores);
     }
 
     /// target += scale Aᵀ δ for a dense δ; uses the squares of A's entries if `squared`.
@@ -268,26 +280,24 @@ impl<'a> Field<'a> {
     ) {
         let chain = self.chain;
         let nodes = &delta[..chain.sequence_len(example) * chain.n_states()];
-        let first = match &self.layout {
-            Some(layout) => {
-                layout.add_rows(example, (nodes, scale, squared), target);
-                layout.len()
-            }
+        let (emissions, transitions) = target.split_at_mut(self.n_emissions());
+        match &self.layout {
+            Some(layout) => layout.add_rows(example, (nodes, scale, squared), emissions),
             None => {
                 let range = chain.rows_of(example);
-                chain.emissions().add_rows(range, (nodes, scale, squared), target);
-                chain.transitions()
+                chain.emissions().add_rows(range, (nodes, scale, squared), emissions);
             }
-        };
-        add_transitions(chain, example, (delta, scale, squared), &mut target[first..]);
+        }
+        visit_transitions(chain, example, delta, |index, x, value| {
+            transitions[index] += scale * if squared { x * x } else { x } * value;
+        });
     }
 }
 
 /// The weights at which a pass is computed.
 struct Point<'a> {
-    weights: &'a [f64],
     /// See [`Field::laid`].
-    laid: Vec<f64>,
+    laid: Cow<'a, [f64]>,
     /// An upper bound on the norm of the weights.
     norm: f64,
 }
@@ -366,39 +376,36 @@ fn largest(costs: &[f64]) -> f64 {
     costs.fold(0.0, |largest, cost| largest.max(cost.abs()))
 }
 
-/// target += scale Aᵀδ, only for the transitions and the first and last labels, whose weights are at the start of
-/// `target`; uses the squares of the features if `squared`.
-fn add_transitions(
+/// Calls `visit` with each weighted entry of δ for transitions, first and last labels: the index of its weight, counted
+/// from the first transition, the value of its feature, and the entry.
+fn visit_transitions(
     chain: &Chain,
     example: usize,
-    (delta, scale, squared): (&[f64], f64, bool),
-    target: &mut [f64],
+    delta: &[f64],
+    mut visit: impl FnMut(usize, f64, f64),
 ) {
     let (n_states, len) = (chain.n_states(), chain.sequence_len(example));
     let (nodes, edges) = delta.split_at(len * n_states);
     let links = chain.links();
-    for t in [0, len.saturating_sub(1)].into_iter().take(len.min(2)) {
-        for at in links.at_ends(t, len) {
-            for (index, value) in (at..).zip(&nodes[t * n_states..][..n_states]) {
-                if links.of(index) == ChainLink::Weighted {
-                    target[index] += scale * value;
-                }
+    let mut visit_links = |first: usize, values: &[f64]| {
+        for (index, value) in (first..).zip(values) {
+            if links.of(index) == ChainLink::Weighted {
+                visit(index, 1.0, *value);
             }
+        }
+    };
+    for t in [0, len.saturating_sub(1)].into_iter().take(len.min(2)) {
+        for first in links.at_ends(t, len) {
+            visit_links(first, &nodes[t * n_states..][..n_states]);
         }
     }
     let n_edges = n_states * n_states;
-    for (t, values) in edges.chunks_exact(n_edges).enumerate() {
-        for (index, value) in values.iter().enumerate() {
-            if links.of(index) == ChainLink::Weighted {
-                target[index] += scale * value;
-            }
-        }
-        if let Some(rows) = chain.edge_rows() {
-            rows.visit(chain.rows_of(example).start + t + 1, |feature, x| {
-                let scale = scale * if squared { x * x } else { x };
-                let target = &mut target[links.n_weights() + feature * n_edges..][..n_edges];
-                target.iter_mut().zip(values).for_each(|(target, value)| *target += scale * value);
-            });
-        }
+    edges.chunks_exact(n_edges).for_each(|values| visit_links(0, values));
+    let Some(rows) = chain.edge_rows() else { return };
+    for (row, values) in (chain.rows_of(example).start + 1..).zip(edges.chunks_exact(n_edges)) {
+        rows.visit(row, |feature, x| {
+            let first = links.n_weights() + feature * n_edges;
+            (first..).zip(values).for_each(|(index, value)| visit(index, x, *value));
+        });
     }
 }

@@ -5,10 +5,12 @@ use std::ops::ControlFlow;
 
 use super::dual_point::DualMixture;
 use super::penalty::ElasticNet;
+use super::stochastic::first_weights;
 use super::{Evaluation, Field, Groups};
 use crate::dual::Shares;
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, ModelArrays};
+use crate::linalg::single::{allows_single, round_to_single};
 use crate::linalg::vectors::{long_axpy, long_dot};
 use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
@@ -20,12 +22,6 @@ const MAX_PAIRS: usize = 12;
 
 /// Maximum number of values in all kept steps together; three steps are always allowed.
 const MEMORY_SIZE: usize = 1 << 24;
-
-/// Samples for the first steps: (k, number of steps), where a sample has every k-th sequence.
-const SAMPLES: [(usize, usize); 3] = [(16, 30), (5, 20), (2, 12)];
-
-/// Minimum number of sequences in a sample.
-const MIN_SAMPLE: usize = 200;
 
 /// A fitted conditional random field.
 pub struct ConditionalFit {
@@ -58,9 +54,8 @@ pub fn fit_conditional(
         return Err(Error::argument("warm_start", "the weights belong to another problem"));
     }
     let null_objective = field.null_objective(interrupt)?;
-    let is_zero = weights.iter().all(|weight| *weight == 0.0);
-    let mut solver = Lbfgs::new(field, weights, interrupt)?;
-    solver.is_begun = !is_zero;
+    let mut solver = Lbfgs::new(field, weights, null_objective.upper());
+    solver.is_single = allows_single(target.tol);
     let mut trace = run(&mut solver, target.stopping(null_objective), interrupt, observe)?;
     let null_objective = null_objective.upper();
     let weights = trace.take_other(n_weights).unwrap_or(solver.weights);
@@ -101,9 +96,9 @@ pub fn conditional_path(
     if field.is_partial() {
         return Err(Error::argument("y", "a path needs all labels"));
     }
-    let stopping = target.stopping(field.null_objective(interrupt)?);
-    let mut solver = Lbfgs::new(field, vec![0.0; chain.n_weights()], interrupt)?;
-    solver.is_begun = false;
+    let null_objective = field.null_objective(interrupt)?;
+    let stopping = target.stopping(null_objective);
+    let mut solver = Lbfgs::new(field, vec![0.0; chain.n_weights()], null_objective.upper());
     path(&mut solver, PathSettings { from, until, stopping }, interrupt, observe)
 }
 
@@ -123,54 +118,89 @@ fn n_remembered(n_weights: usize) -> usize {
 
 struct Lbfgs<'a> {
     field: Field<'a>,
+    /// P(0).
+    null_objective: f64,
     weights: Vec<f64>,
     memory: Memory,
-    /// The evaluation at the current weights; its diagonal may belong to earlier weights.
-    now: Evaluation,
+    /// P at the weights, rounded up.
+    primal: f64,
+    gradient: Vec<f64>,
+    /// The diagonal of the Hessian at these or earlier weights.
+    diagonal: Vec<f64>,
     /// The best mixture of all dual points so far.
     best: DualMixture,
     epochs: usize,
     groups: Groups,
-    /// Whether the first steps on samples have been made.
+    /// Whether the first weights have been evaluated.
     is_begun: bool,
+    /// Whether weights are rounded to single precision.
+    is_single: bool,
 }
 
 impl<'a> Lbfgs<'a> {
-    fn new(field: Field<'a>, weights: Vec<f64>, interrupt: &Interrupt) -> Result<Self> {
-        let mut groups = Groups::default();
-        let now = field.evaluate(&weights, true, &mut groups, interrupt)?;
-        let (best, memory) = (now.dual.clone(), Memory::default());
-        Ok(Self { field, weights, memory, now, best, epochs: 0, groups, is_begun: true })
+    fn new(field: Field<'a>, weights: Vec<f64>, null_objective: f64) -> Self {
+        Self {
+            field,
+            null_objective,
+            weights,
+            memory: Memory::default(),
+            primal: null_objective,
+            gradient: Vec::new(),
+            diagonal: Vec::new(),
+            best: DualMixture::default(),
+            epochs: 0,
+            groups: Groups::default(),
+            is_begun: false,
+            is_single: false,
+        }
     }
 
-    /// Makes the first steps on samples, which gives much of the progress at a part of the cost.
+    /// Evaluates the first weights. If they are 0, stochastic steps come first, which give much of the progress at a
+    /// part of the cost.
     fn begin(&mut self, interrupt: &Interrupt) -> Result<()> {
-        let mut weights = self.weights.clone();
-        for (stride, n_steps) in SAMPLES {
-            let field = Field { stride, ..self.field.clone() };
-            if field.n_used() < MIN_SAMPLE {
-                continue;
-            }
-            let mut solver = Lbfgs::new(field, weights, interrupt)?;
-            for _ in 0..n_steps {
-                let progress = solver.advance(interrupt)?;
-                if matches!(progress, Progress::Exhausted(_) | Progress::Settled(_)) {
-                    break;
-                }
-            }
-            weights = solver.weights;
+        if self.is_begun {
+            return Ok(());
         }
-        let next = self.field.evaluate(&weights, true, &mut self.groups, interrupt)?;
-        if next.primal < self.now.primal {
-            self.improve_bound(&next.dual);
-            (self.weights, self.now) = (weights, next);
+        let mut first = None;
+        if self.weights.iter().all(|weight| *weight == 0.0)
+            && let Some(weights) = first_weights(&self.field, interrupt)?
+        {
+            let there = self.evaluate(&weights, true, interrupt)?;
+            first = (there.primal < self.null_objective).then_some((weights, there));
         }
+        let (weights, there) = match first {
+            Some(first) => first,
+            None => {
+                let weights = std::mem::take(&mut self.weights);
+                let there = self.evaluate(&weights, true, interrupt)?;
+                (weights, there)
+            }
+        };
+        self.is_begun = true;
+        self.best.clone_from(&there.dual);
+        self.set(weights, there);
         Ok(())
     }
 
+    fn evaluate(
+        &mut self,
+        weights: &[f64],
+        curved: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Evaluation> {
+        self.field.evaluate(weights, curved, &mut self.groups, interrupt)
+    }
+
+    fn set(&mut self, weights: Vec<f64>, there: Evaluation) {
+        self.improve_bound(&there.dual);
+        if let Some(diagonal) = there.diagonal {
+            self.diagonal = diagonal;
+        }
+        (self.weights, self.primal, self.gradient) = (weights, there.primal, there.gradient);
+    }
+
     fn certificate(&self) -> Certificate {
-        let primal = self.now.primal;
-        let lambda = self.field.shares.lambda();
+        let (primal, lambda) = (self.primal, self.field.shares.lambda());
         Certificate { primal, dual: self.best.bound(lambda, self.field.penalty) }
     }
 
@@ -184,14 +214,14 @@ impl<'a> Lbfgs<'a> {
     /// The pseudo-gradient of the objective.
     fn slopes(&self) -> Vec<f64> {
         let Field { penalty, shares, .. } = &self.field;
-        penalty.slopes(shares.lambda(), &self.weights, &self.now.gradient)
+        penalty.slopes(shares.lambda(), &self.weights, &self.gradient)
     }
 
     /// Reports an epoch; `ends` marks the last one.
     fn report(&self, ends: bool) -> Progress {
         match (self.field.is_partial(), ends) {
-            (true, false) => Progress::Objective(self.now.primal),
-            (true, true) => Progress::Settled(self.now.primal),
+            (true, false) => Progress::Objective(self.primal),
+            (true, true) => Progress::Settled(self.primal),
             (false, false) => Progress::Epoch(self.certificate()),
             (false, true) => Progress::Exhausted(self.certificate()),
         }
@@ -202,13 +232,11 @@ impl<'a> Lbfgs<'a> {
         let downhill = slopes.iter().map(|slope| -slope).collect();
         let divide = |product: f64, curvature: f64| 1.0 / curvature * product;
         let mut direction = self.memory.multiply_inverse(downhill, divide, |mut v| {
-            if let Some(diagonal) = &self.now.diagonal {
-                let scale = self.memory.pairs().back().map_or(1.0, |pair| {
-                    let squares = pair.change.iter().zip(diagonal).map(|(y, d)| y * y / d);
-                    1.0 / divide(squares.sum(), pair.curvature)
-                });
-                v.iter_mut().zip(diagonal).for_each(|(v, d)| *v *= scale / d);
-            }
+            let scale = self.memory.pairs().back().map_or(1.0, |pair| {
+                let squares = pair.change.iter().zip(&self.diagonal).map(|(y, d)| y * y / d);
+                1.0 / divide(squares.sum(), pair.curvature)
+            });
+            v.iter_mut().zip(&self.diagonal).for_each(|(v, d)| *v *= scale / d);
             v
         });
         self.field.penalty.align(&mut direction, slopes);
@@ -222,7 +250,7 @@ impl<'a> Lbfgs<'a> {
         slopes: &[f64],
         interrupt: &Interrupt,
     ) -> Result<Option<(Vec<f64>, Evaluation)>> {
-        let (slope, value) = (long_dot(direction, slopes), self.now.primal);
+        let (slope, value) = (long_dot(direction, slopes), self.primal);
         let penalty = self.field.penalty;
         if slope >= 0.0 || slope.is_nan() {
             return Ok(None);
@@ -233,7 +261,10 @@ impl<'a> Lbfgs<'a> {
             let mut weights = self.weights.clone();
             long_axpy(&mut weights, step, direction);
             penalty.stay_in_orthant(&mut weights, &self.weights, slopes);
-            let next = self.field.evaluate(&weights, curved, &mut self.groups, interrupt)?;
+            if self.is_single {
+                round_to_single(&mut weights);
+            }
+            let next = self.evaluate(&weights, curved, interrupt)?;
             let slope = if penalty.has_l1() {
                 (long_dot(&weights, slopes) - long_dot(&self.weights, slopes)) / step
             } else {
@@ -251,21 +282,15 @@ impl<'a> Lbfgs<'a> {
         let difference =
             |new: &[f64], old: &[f64]| new.iter().zip(old).map(|(n, o)| n - o).collect();
         let s: Vec<f64> = difference(&weights, &self.weights);
-        let y: Vec<f64> = difference(&next.gradient, &self.now.gradient);
+        let y: Vec<f64> = difference(&next.gradient, &self.gradient);
         self.memory.push(s, y, n_remembered(weights.len()));
-        let diagonal = next.diagonal.or_else(|| self.now.diagonal.take());
-        self.improve_bound(&next.dual);
-        self.now = Evaluation { diagonal, ..next };
-        self.weights = weights;
+        self.set(weights, next);
     }
 }
 
 impl Solver for Lbfgs<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
-        if !self.is_begun {
-            self.is_begun = true;
-            self.begin(interrupt)?;
-        }
+        self.begin(interrupt)?;
         loop {
             let slopes = self.slopes();
             let direction = self.direction(&slopes);
@@ -283,20 +308,16 @@ impl Solver for Lbfgs<'_> {
         Ok(self.report(false))
     }
 
-    fn certify(&mut self, _: &Interrupt) -> Result<Certificate> {
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         if self.field.is_partial() {
             return Err(Error::argument("max_iter", "must be at least 1 if labels are unknown"));
         }
+        self.begin(interrupt)?;
         Ok(self.certificate())
     }
 
     fn model_arrays(&self) -> Option<ModelArrays> {
         Some(vec![self.weights.clone()])
-    }
-
-    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
-        weights.clone_from(&self.weights);
-        true
     }
 }
 
@@ -316,8 +337,9 @@ impl PathSolver for Lbfgs<'_> {
             self.best.stretch(longer);
             // The regulariser's contribution to the gradient changes is known exactly.
             self.memory.add_square(lambda - before);
-            self.now = self.field.evaluate(&self.weights, true, &mut self.groups, interrupt)?;
-            self.best.improve(&self.now.dual, lambda, self.field.penalty);
+            let weights = std::mem::take(&mut self.weights);
+            let there = self.evaluate(&weights, true, interrupt)?;
+            self.set(weights, there);
         }
         let trace = run(self, target, interrupt, observe)?;
         Ok((self.certificate(), trace.epochs.len()))

@@ -21,6 +21,7 @@ pub use hamming::Hamming;
 pub use matching::{Matching, Pairs};
 pub use multiclass::Multiclass;
 pub use multilabel::Multilabel;
+pub(super) use rows::CompactRows;
 
 use crate::dual::Scales;
 use crate::dual::rounding::{TINY, gamma};

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import pickle
 from pathlib import Path
@@ -16,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from dualgap.sequence import SequenceTagger
+from dualgap.sequence._file import packed_weights
 
 LOSSES = ["hamming", "logistic"]
 
@@ -334,6 +336,34 @@ def test_a_warm_start_knows_sentences_by_their_content() -> None:
     assert tight.dual_objective_ <= model.objective_
     with pytest.warns(UserWarning, match="warm_start: .* no sentence"):
         tagger(warm_start=True).fit(X[:5], y[:5]).fit(X[100:110], y[100:110])
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_keeps_the_warm_start(loss: str, copied: Any) -> None:
+    X, y = sentences(100)
+    model = tagger(loss, warm_start=True).fit(X, y)
+    other = copied(model)
+    assert other.predict(X) == model.predict(X)
+    # The copy ends where a second fit of the original ends, and leaves the original as it is.
+    assert other.fit(X, y).n_iter_ < model.n_iter_
+    assert model.fit(X, y).objective_ == other.objective_
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_models_of_fits_to_usual_tolerances_are_in_single_precision(
+    loss: str, tmp_path: Path
+) -> None:
+    X, y = sentences(100)
+    kinds = []
+    for tol in (1e-2, 1e-7):
+        model = tagger(loss, C=0.1, tol=tol).fit(X, y)
+        assert model.converged_
+        model.save(tmp_path / "model.npz")
+        same = SequenceTagger.load(tmp_path / "model.npz")
+        assert np.array_equal(same._weights.values, model._weights.values)
+        kinds.append(packed_weights(model._weights)["values"].dtype)
+    assert kinds == [np.float32, np.float64]
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -238,7 +238,8 @@ impl Chain {
         self.transitions() + self.links.n_weights()
     }
 
-    /// Adds the transitions to the scores of an example, given the scores of its rows.
+    /// Adds the transitions to the scores of an example, given the scores of its rows. `weights` begin with the first
+    /// transition.
     pub(in crate::structured) fn add_transitions(
         &self,
         example: usize,
@@ -250,12 +251,12 @@ impl Chain {
         match &self.edges {
             Some(rows) if len > 1 => {
                 let range = self.offsets[example] + 1..self.offsets[example + 1];
-                let weights = &weights[self.edge_features()..];
+                let weights = &weights[self.links.n_weights()..];
                 rows.scores(range, n_states * n_states, weights, edges);
             }
             _ => edges.fill(0.0),
         }
-        self.add_links(example, &weights[self.transitions()..], scores);
+        self.add_links(example, weights, scores);
     }
 
     /// Adds the scores of transitions, first and last labels, given their weights.
@@ -279,6 +280,11 @@ impl Chain {
             let edges = table.iter_mut().enumerate();
             edges.for_each(|(index, edge)| *edge += self.links.score(index, weights));
         }
+    }
+
+    /// Whether the loss at w = 0 depends only on the length of a sequence.
+    pub(in crate::structured) fn is_uniform(&self) -> bool {
+        self.costs.is_none() && self.known.is_none()
     }
 
     /// The scores of all parts at w = 0: 0 except for forbidden links.
@@ -346,7 +352,7 @@ impl Model for Chain {
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {
         let nodes = &mut scores[..self.sequence_len(example) * self.n_states()];
         self.emissions.scores(self.rows_of(example), weights, nodes);
-        self.add_transitions(example, weights, scores);
+        self.add_transitions(example, &weights[self.transitions()..], scores);
     }
 
     fn scores_at(&self, example: usize, parts: &[u32], weights: &[f64], scores: &mut [f64]) {
