@@ -163,7 +163,7 @@ impl ClickRows {
         squares.iter().sum()
     }
 
-    /// The ridge on the weights of the features.
+    /// The ridge penalty on the weights of the features.
     pub fn feature_penalty(&self) -> f64 {
         self.features.as_ref().map_or(0.0, ClickFeatures::penalty)
     }

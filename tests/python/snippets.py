@@ -97,7 +97,7 @@ def no_network() -> Iterator[None]:
     """Raise an error for connections to other machines."""
     connect = socket.socket.connect
 
-    def refuse(self: socket.socket, address: Any) -> None:
+    def reject(self: socket.socket, address: Any) -> None:
         # Connecting a datagram socket sends nothing: Dask finds its own address in this way.
         stream = self.type == socket.SOCK_STREAM and isinstance(address, tuple)
         if stream and address[0] not in ("127.0.0.1", "::1", "localhost"):
@@ -105,5 +105,5 @@ def no_network() -> Iterator[None]:
             raise AssertionError(msg)
         connect(self, address)
 
-    with mock.patch.object(socket.socket, "connect", refuse):
+    with mock.patch.object(socket.socket, "connect", reject):
         yield

@@ -461,7 +461,7 @@ class StructuredSVM(CertifiedEstimator):
         return (oracle, n_examples, oracle.n_weights, oracle.norm), n_examples, None
 
     def _previous(self, identity: object, regularization: float) -> Any:
-        """Return the end of the previous fit of the same problem, rescaled to the new lambda."""
+        """Return the end point of a previous fit of this problem, rescaled to the new lambda."""
         end = getattr(self, "_end", None)
         if identity is None or end is None:
             return None

@@ -100,16 +100,16 @@ def shell(command: str, **options: Any) -> subprocess.CompletedProcess[str]:
 def test_redirected_and_linked_files_count_as_inputs() -> None:
     Path("rows").write_text("1 1:1\n2 1:-1\n")
     Path("rows.model").symlink_to("rows")
-    refused = CliRunner().invoke(main, ["fit", "rows"])
-    assert refused.exit_code == 2
-    assert "MODEL_FILE would overwrite TRAINING_FILE" in refused.stderr
+    rejected = CliRunner().invoke(main, ["fit", "rows"])
+    assert rejected.exit_code == 2
+    assert "MODEL_FILE would overwrite TRAINING_FILE" in rejected.stderr
     Path("rows.model").unlink()
     result = shell(f"{COMMAND} fit - rows < rows")
     assert (result.returncode, result.stderr.count("choose another file")) == (2, 1)
     os.mkdir("ratings")
     Path("ratings/u.data").write_text("1\t1\t5\t0\n")
-    refused = CliRunner().invoke(main, ["recommend", "--data", "ratings", "--save=ratings/u.data"])
-    assert refused.exit_code == 2
+    rejected = CliRunner().invoke(main, ["recommend", "--data", "ratings", "--save=ratings/u.data"])
+    assert rejected.exit_code == 2
     # An existing file that is not an input may be replaced.
     Path("ratings/model.npz").write_text("old")
     result = CliRunner().invoke(main, ["recommend", "--data=ratings", "--save=ratings/model.npz"])

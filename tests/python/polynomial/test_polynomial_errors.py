@@ -27,7 +27,7 @@ X = np.random.default_rng(0).normal(size=(12, 3))
 Y = np.arange(12) % 2
 
 
-def refuse(estimator: Any, message: str, X: Any = X, y: Any = Y, **arguments: Any) -> None:
+def check_error(estimator: Any, message: str, X: Any = X, y: Any = Y, **arguments: Any) -> None:
     """Check that ``fit`` raises ValueError and leaves no fitted attributes."""
     with pytest.raises(ValueError, match=message):
         estimator.fit(X, y, **arguments)
@@ -40,7 +40,7 @@ def refuse(estimator: Any, message: str, X: Any = X, y: Any = Y, **arguments: An
 def test_rows_must_be_finite(estimator: Any, value: float, sparse: bool) -> None:
     bad = X.copy()
     bad[3, 1] = value
-    refuse(estimator(2), "Input X contains", sp.csr_array(bad) if sparse else bad)
+    check_error(estimator(2), "Input X contains", sp.csr_array(bad) if sparse else bad)
     model = estimator(2, n_jobs=1).fit(X, Y)
     with pytest.raises(ValueError, match="Input X contains"):
         model.predict(bad)
@@ -48,11 +48,11 @@ def test_rows_must_be_finite(estimator: Any, value: float, sparse: bool) -> None
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_shapes(estimator: Any) -> None:
-    refuse(estimator(2), "0 sample", X[:0], Y[:0])
-    refuse(estimator(2), "0 feature", X[:, :0])
-    refuse(estimator(2), "inconsistent numbers of samples", X, Y[:-1])
-    refuse(estimator(2), "2D array", X[:, 0])
-    refuse(estimator(2), "sample_weight", sample_weight=np.ones(11))
+    check_error(estimator(2), "0 sample", X[:0], Y[:0])
+    check_error(estimator(2), "0 feature", X[:, :0])
+    check_error(estimator(2), "inconsistent numbers of samples", X, Y[:-1])
+    check_error(estimator(2), "2D array", X[:, 0])
+    check_error(estimator(2), "sample_weight", sample_weight=np.ones(11))
     model = estimator(2, n_jobs=1).fit(X, Y)
     with pytest.raises(ValueError, match="has 2 features, but"):
         model.predict(X[:, :2])
@@ -64,16 +64,16 @@ def test_shapes(estimator: Any) -> None:
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("weights", [np.nan, -1.0, np.inf])
 def test_weights(estimator: Any, weights: float) -> None:
-    refuse(estimator(2), "sample_weight", sample_weight=np.r_[weights, np.ones(11)])
-    refuse(estimator(2), "(?i)sample.weight.*(positive|non-zero)", sample_weight=np.zeros(12))
+    check_error(estimator(2), "sample_weight", sample_weight=np.r_[weights, np.ones(11)])
+    check_error(estimator(2), "(?i)sample.weight.*(positive|non-zero)", sample_weight=np.zeros(12))
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
 def test_labels(estimator: Any) -> None:
-    refuse(estimator(2), "y: .*one class", X, np.zeros(12))
-    refuse(estimator(2), "Unknown label type", X, np.linspace(0, 1, 12))
-    refuse(estimator(2), "y: a label is missing or infinite", X, np.where(Y == 0, np.nan, 1.0))
-    refuse(estimator(2), "validation_data: .*labels", validation_data=(X, Y + 5))
+    check_error(estimator(2), "y: .*one class", X, np.zeros(12))
+    check_error(estimator(2), "Unknown label type", X, np.linspace(0, 1, 12))
+    check_error(estimator(2), "y: a label is missing or infinite", X, np.where(Y == 0, np.nan, 1.0))
+    check_error(estimator(2), "validation_data: .*labels", validation_data=(X, Y + 5))
 
 
 @pytest.mark.parametrize("estimator", REGRESSORS)
@@ -81,21 +81,21 @@ def test_labels(estimator: Any) -> None:
 def test_targets_must_be_finite(estimator: Any, value: float) -> None:
     bad = np.arange(12.0)
     bad[5] = value
-    refuse(estimator(2), "Input y contains", X, bad)
-    refuse(estimator(2), "validation_data", X, np.arange(12.0), validation_data=(X, bad))
+    check_error(estimator(2), "Input y contains", X, bad)
+    check_error(estimator(2), "validation_data", X, np.arange(12.0), validation_data=(X, bad))
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_validation_rows(estimator: Any) -> None:
-    refuse(estimator(2), "2 features", validation_data=(X[:, :2], Y))
-    refuse(estimator(2), "validation_data", validation_data=(X, Y[:-1]))
-    refuse(estimator(2), "Input X contains NaN", validation_data=(np.full((12, 3), np.nan), Y))
+    check_error(estimator(2), "2 features", validation_data=(X[:, :2], Y))
+    check_error(estimator(2), "validation_data", validation_data=(X, Y[:-1]))
+    check_error(estimator(2), "Input X contains NaN", validation_data=(np.full((12, 3), np.nan), Y))
 
 
 @pytest.mark.parametrize("estimator", REGRESSORS)
 def test_validation_targets_have_as_many_outputs(estimator: Any) -> None:
     y = np.column_stack([Y, Y])
-    refuse(estimator(2), "validation_data", X, y, validation_data=(X, Y))
+    check_error(estimator(2), "validation_data", X, y, validation_data=(X, Y))
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -132,19 +132,19 @@ def test_validation_targets_have_as_many_outputs(estimator: Any) -> None:
 def test_parameters_are_named(estimator: Any, name: str, value: Any) -> None:
     # The last message is scikit-learn's.
     message = "seed" if name == "random_state" else f"^{re.escape(name)}: "
-    refuse(estimator().set_params(**{name: value}), message)
+    check_error(estimator().set_params(**{name: value}), message)
 
 
 def test_exact_selection_knows_its_limits() -> None:
-    refuse(PolynomialNetworkClassifier(2, selection="exact"), "^selection: .*penalties l1")
+    check_error(PolynomialNetworkClassifier(2, selection="exact"), "^selection: .*penalties l1")
     model = PolynomialNetworkClassifier(2, selection="exact", penalty="l1/linf")
-    refuse(model, "^selection: .*at most 16 outputs, not 17", np.eye(17), np.arange(17))
-    refuse(model, "^selection: .*at most 512 features", np.eye(3, 600), np.arange(3))
+    check_error(model, "^selection: .*at most 16 outputs, not 17", np.eye(17), np.arange(17))
+    check_error(model, "^selection: .*at most 512 features", np.eye(3, 600), np.arange(3))
 
 
 def test_a_loss_of_the_other_kind() -> None:
-    refuse(FactorizationMachineClassifier(loss="squared"), "^loss: ")
-    refuse(FactorizationMachineClassifier(loss="hinge"), "^loss: ")
+    check_error(FactorizationMachineClassifier(loss="squared"), "^loss: ")
+    check_error(FactorizationMachineClassifier(loss="hinge"), "^loss: ")
     assert "loss" not in FactorizationMachineRegressor().get_params()
 
 

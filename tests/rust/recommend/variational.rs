@@ -204,7 +204,7 @@ fn groups_of_ratings_are_learned_and_the_objective_falls() {
 fn groups_that_are_not_numbered_by_rows_are_rejected() {
     let (table, mut days, _) = with_days();
     let penalty = penalty::parse("l1").unwrap();
-    let refused = |days: &[u32], n: usize, words: &str| {
+    let rejected = |days: &[u32], n: usize, words: &str| {
         let groups = [Groups { of: days, n }, Groups::default()];
         let ratings = Ratings { groups, ..table.ratings() };
         let settings = settings(ordinal(), &*penalty);
@@ -213,10 +213,10 @@ fn groups_that_are_not_numbered_by_rows_are_rejected() {
         let Error::InvalidArgument { argument: name, message } = error else { panic!("{error}") };
         assert!(name == "ratings" && message.contains(words), "{name}: {message}");
     };
-    refused(&days, 4 * N_USERS - 1, "a group for each");
-    refused(&days[1..], 4 * N_USERS, "a group for each");
+    rejected(&days, 4 * N_USERS - 1, "a group for each");
+    rejected(&days[1..], 4 * N_USERS, "a group for each");
     days.reverse();
-    refused(&days, 4 * N_USERS, "numbered by rows");
+    rejected(&days, 4 * N_USERS, "numbered by rows");
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn levels_that_nobody_used_and_users_without_ratings_are_harmless() {
 }
 
 /// The argument that [`VariationalRefit::new`] names in its error for `table`.
-fn refused(table: &Table, settings: Settings<'_>, features: Option<Csr<'_, f64>>) -> &'static str {
+fn rejected(table: &Table, settings: Settings<'_>, features: Option<Csr<'_, f64>>) -> &'static str {
     match VariationalRefit::new(table.ratings(), features, None, settings, &Interrupt::default()) {
         Err(Error::InvalidArgument { argument, .. }) => argument,
         other => panic!("no error: {:?}", other.map(|_| ())),
@@ -396,7 +396,7 @@ fn bad_arguments_are_named() {
         Table::default(),
         Table { users: vec![0], items: vec![0, 1], values: vec![0.0, 1.0] },
     ] {
-        assert_eq!(refused(&bad, good(), None), "ratings");
+        assert_eq!(rejected(&bad, good(), None), "ratings");
     }
     let fine = table(1, 1, 4.0);
     for (argument, settings) in [
@@ -406,10 +406,10 @@ fn bad_arguments_are_named() {
         ("tempering", Settings { likelihood: Likelihood::Ordinal(vec![]), ..good() }),
         ("tempering", Settings { likelihood: Likelihood::Ordinal(vec![0.0; 4]), ..good() }),
     ] {
-        assert_eq!(refused(&fine, settings, None), argument);
+        assert_eq!(rejected(&fine, settings, None), argument);
     }
     let too_few = Csr::new(&[0, 1], &[0], &[1.0], 1).unwrap();
-    assert_eq!(refused(&fine, good(), Some(too_few)), "features");
+    assert_eq!(rejected(&fine, good(), Some(too_few)), "features");
 }
 
 #[test]

@@ -389,7 +389,7 @@ fn large_assignments_have_the_dual_value() {
 }
 
 /// Asserts that the error names the argument.
-fn refused<T>(result: dualgap::Result<T>, argument: &str) {
+fn rejected<T>(result: dualgap::Result<T>, argument: &str) {
     match result {
         Ok(_) => panic!("accepted, where {argument} is wrong"),
         Err(error) => assert!(error.to_string().starts_with(&format!("{argument}: ")), "{error}"),
@@ -407,22 +407,22 @@ fn wrong_arguments_are_named() {
         Chain::new(dense(x), offsets, Some(labels), n_states, false, loss)
     };
     assert!(chain(&x, &[0, 3, 3, 4], &y, 3).is_ok());
-    refused(chain(&infinite, &[0, 4], &y, 3), "X");
+    rejected(chain(&infinite, &[0, 4], &y, 3), "X");
     for offsets in [&[0, 3][..], &[1, 4], &[0, 3, 2, 4], &[]] {
-        refused(chain(&x, offsets, &y, 3), "X");
+        rejected(chain(&x, offsets, &y, 3), "X");
     }
-    refused(chain(&x, &[0, 4], &y, 2), "y");
-    refused(chain(&x, &[0, 4], &y[..3], 3), "y");
-    refused(chain(&x, &[0, 4], &y, 0), "n_states");
+    rejected(chain(&x, &[0, 4], &y, 2), "y");
+    rejected(chain(&x, &[0, 4], &y[..3], 3), "y");
+    rejected(chain(&x, &[0, 4], &y, 0), "n_states");
 
     let multiclass = |labels: &[u32], n_classes, costs: Option<&[f64]>| {
         Multiclass::new(dense(&x), Some(labels), n_classes, costs)
     };
-    refused(multiclass(&y, 2, None), "y");
-    refused(multiclass(&y[..2], 3, None), "y");
-    refused(multiclass(&y, 0, None), "n_classes");
+    rejected(multiclass(&y, 2, None), "y");
+    rejected(multiclass(&y[..2], 3, None), "y");
+    rejected(multiclass(&y, 0, None), "n_classes");
     for costs in [&[0.0; 8][..], &[1.0; 9], &[-1.0; 9], &[f64::NAN; 9]] {
-        refused(multiclass(&y, 3, Some(costs)), "costs");
+        rejected(multiclass(&y, 3, Some(costs)), "costs");
     }
 }
 
@@ -434,34 +434,34 @@ fn wrong_arguments_of_label_sets_and_matchings_are_named() {
         Multilabel::new(dense(&x), Some(labels), n_labels, graph, loss)
     };
     assert!(multilabel(&[1; 4 * 16], 16, Graph::full(16)).is_ok());
-    refused(multilabel(&[1; 4 * 17], 17, Graph::full(17)), "edges");
-    refused(multilabel(&[1; 12], 3, Graph::full(4)), "edges");
-    refused(multilabel(&[1; 11], 3, Graph::full(3)), "y");
-    refused(multilabel(&[2; 12], 3, Graph::full(3)), "y");
-    refused(multilabel(&[], 0, Graph::full(0)), "n_labels");
+    rejected(multilabel(&[1; 4 * 17], 17, Graph::full(17)), "edges");
+    rejected(multilabel(&[1; 12], 3, Graph::full(4)), "edges");
+    rejected(multilabel(&[1; 11], 3, Graph::full(3)), "y");
+    rejected(multilabel(&[2; 12], 3, Graph::full(3)), "y");
+    rejected(multilabel(&[], 0, Graph::full(0)), "n_labels");
     for edges in [&[[0, 3]][..], &[[1, 1]], &[[0, 1], [1, 0]]] {
-        refused(Graph::new(3, edges), "edges");
+        rejected(Graph::new(3, edges), "edges");
     }
 
     let matching = |sizes: &[[u32; 2]], pairs: &[[u32; 2]], offsets: &[usize], cost| {
         Matching::new(dense(&x), sizes, Some(Pairs { pairs, offsets }), cost, 1.0)
     };
     assert!(matching(&[[2, 2]], &[[0, 1], [0, 0]], &[0, 2], 1.0).is_ok());
-    refused(matching(&[[2, 3]], &[], &[0, 0], 1.0), "X");
-    refused(matching(&[[u32::MAX, u32::MAX]], &[], &[0, 0], 1.0), "X");
+    rejected(matching(&[[2, 3]], &[], &[0, 0], 1.0), "X");
+    rejected(matching(&[[u32::MAX, u32::MAX]], &[], &[0, 0], 1.0), "X");
     for offsets in [&[0, 0][..], &[0, 1, 1], &[0], &[1, 1]] {
-        refused(matching(&[[2, 2]], &[[0, 1]], offsets, 1.0), "y");
+        rejected(matching(&[[2, 2]], &[[0, 1]], offsets, 1.0), "y");
     }
-    refused(matching(&[[2, 2]], &[[0, 2]], &[0, 1], 1.0), "y");
-    refused(matching(&[[2, 2]], &[[2, 0]], &[0, 1], 1.0), "y");
-    refused(matching(&[[2, 2]], &[[0, 1], [0, 1]], &[0, 2], 1.0), "y");
-    refused(matching(&[[2, 2]], &[], &[0, 0], -1.0), "false_positive_cost");
-    refused(Matching::new(dense(&x), &[[2, 2]], None, 1.0, f64::NAN), "false_negative_cost");
+    rejected(matching(&[[2, 2]], &[[0, 2]], &[0, 1], 1.0), "y");
+    rejected(matching(&[[2, 2]], &[[2, 0]], &[0, 1], 1.0), "y");
+    rejected(matching(&[[2, 2]], &[[0, 1], [0, 1]], &[0, 2], 1.0), "y");
+    rejected(matching(&[[2, 2]], &[], &[0, 0], -1.0), "false_positive_cost");
+    rejected(Matching::new(dense(&x), &[[2, 2]], None, 1.0, f64::NAN), "false_negative_cost");
 
     for &(name, loss) in Hamming::NAMES {
         assert_eq!(Hamming::parse(name), Ok(loss));
     }
-    refused(Hamming::parse("zero-one"), "loss");
+    rejected(Hamming::parse("zero-one"), "loss");
 }
 
 #[test]

@@ -402,7 +402,7 @@ fn the_extragradient_finds_the_saddle_point() {
     let mut solver = Extragradient::new(&chain, shares.clone(), Projection::Entropic, 2.0).unwrap();
     let gap = go(&mut solver, 1000, 2e-2).certificate.unwrap().gap();
     assert!((0.0..=5e-2).contains(&gap), "{gap}");
-    let mut refused = Extragradient::new(&chain, shares, Projection::Euclidean, 2.0).unwrap();
-    let error = refused.advance(&Interrupt::default()).unwrap_err().to_string();
+    let mut unsolvable = Extragradient::new(&chain, shares, Projection::Euclidean, 2.0).unwrap();
+    let error = unsolvable.advance(&Interrupt::default()).unwrap_err().to_string();
     assert!(error.contains("projection"), "{error}");
 }
