@@ -77,7 +77,7 @@ SPEED := "liblinear.py" "block_descent.py weston-watkins letter satimage dna new
 	"multiclass.py threads" "cross_validation.py compare --programs dualgap" "structured.py ocr" \
 	"structured.py scale" "structured.py threads" "sequence.py" "polynomial.py speed letter satimage" \
 	"polynomial.py refits" "polynomial.py predict" "recommender_speed.py fit" "recommender_speed.py grid" \
-	"recommender_speed.py growth" "solvers.py" "as_they_come.py" "scales.py"
+	"recommender_speed.py growth" "solvers.py" "as_they_come.py" "scales.py" "logistic.py"
 # Instruction sets; by default all except "scalar". Example: make bench-simd SIMD="avx2 scalar".
 SIMD ?=
 bench-simd: build ## Run speed benchmarks under each instruction set (needs DATA=folder); results go to benches/results

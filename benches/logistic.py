@@ -1,43 +1,77 @@
-"""Logistic regression compared with scikit-learn's solvers at equal measured quality.
+"""Logistic regression compared with scikit-learn's solvers and cyanure at equal measured quality.
 
-    python benches/logistic.py [data sets] [--C 0.1 1 10] [--level 1e-4 1e-6] [--repeats 5]
+    python benches/logistic.py speed [data sets] [--C 0.1 1 10] [--again]
+    python benches/logistic.py defaults [data sets] [--again]
+    python benches/logistic.py busy [data sets] [--again]
 
-Each of scikit-learn's solvers gets the loosest tolerance of a grid with which its weights are good
-enough: their primal objective, computed by the same function for all programs, is at most 1 + level
-times a certified lower bound on the optimum. "scikit-learn" is the fastest of them. "certified" is
-a fit of ours to a certified gap of `level`, "loosest" one to the loosest tolerance that is good
-enough, and "defaults" are fits of both programs with default settings. Seconds are medians of
-alternating fits, on two threads. Data sets: those of block_descent.py, and the generated "binary"
-(100,000 x 50, two classes), "aloi" (12,811 x 384, 1000 classes) and "unscaled" and "shifted"
-(columns whose scales and means differ by many powers of ten).
+Each other program gets the loosest tolerance of a grid with which its weights are good enough:
+their primal objective, computed by the same function for all programs, is at most 1 + level times a
+certified lower bound on the optimum. `other` is the fastest of them. "certified" is a fit of ours
+to a certified gap of `level`, "loosest" one to the loosest tolerance that is good enough.
+"defaults" compares both programs as they come. "busy" repeats a fit while as many other processes
+as there are cores keep them busy. Seconds are medians of alternating fits on all cores, ratios are
+medians of the ratios of neighbouring fits.
+
+A measurement whose row exists for this commit and instruction set is skipped, so an interrupted run
+continues where it stopped; --again repeats it. A second run with another DUALGAP_SIMD takes the
+tolerances of the other programs from the first one. cyanure takes part if it is installed.
+
+Data sets: those of block_descent.py, and the generated "binary" (100,000 x 50, two classes),
+"thousand" (12,811 x 384, 1000 classes), "pixels" (60,000 x 784, ten classes) and "unscaled" and
+"shifted" (columns whose scales and means differ by many powers of ten).
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import contextlib
+import functools
+import os
+import subprocess
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from _record import Table, data_folder, in_turn, seconds
+from _record import Table, data_folder, in_turn, origin, seconds, written
 from block_descent import load
+from scipy.ndimage import gaussian_filter
 from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression as Peer
 
 from dualgap import LogisticRegression
 
-NAMES = ["letter", "satimage", "dna", "segment", "news20", "binary", "aloi", "unscaled", "shifted"]
-CS, LEVELS = [0.1, 1.0, 10.0], [1e-4, 1e-6]
-SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky", "saga")
-PEER_GRID = [0.3 * 0.3162**step for step in range(12)]
+try:
+    from cyanure.estimators import Classifier
+except ImportError:
+    Classifier = None
+
+REAL = ["letter", "satimage", "dna", "segment", "news20"]
+GENERATED = ["unscaled", "shifted", "binary", "thousand", "pixels"]
+CS = [0.1, 1.0, 10.0]
+# Levels, and whether there is an intercept.
+CASES = [(1e-4, False), (1e-6, False), (1e-4, True)]
+SOLVERS = ["newton-cg", "newton-cholesky", "lbfgs", "saga", "cyanure"]
+OTHER_GRID = [0.3 * 0.3162**step for step in range(14)]
 OUR_GRID = [300.0 * 0.7**step for step in range(40)]
-# Fits of scikit-learn that take longer than this end the search for its solver.
-LONGEST = 20.0
+# The search for the tolerance of a program ends when a fit takes this many seconds, or this many
+# times the seconds of the fastest program so far: it cannot be the fastest.
+LONGEST, SLOWER = 60.0, 3.0
+# Programs within this factor of the fastest one are timed again, in pairs with ours.
+CLOSE = 1.3
+# Seconds of all fits of a comparison, after which fewer of them are repeated.
+BUDGET = 60.0
+REPEATS = 7
 
 Fit = Callable[[float], Any]
+
+
+@functools.lru_cache(maxsize=1)
+def data(name: str) -> tuple[Any, Any]:
+    X, y = generated(name) if name in GENERATED else load(name)
+    return X.astype(float), np.unique(y, return_inverse=True)[1]
 
 
 def generated(name: str) -> tuple[Any, Any]:
@@ -45,11 +79,18 @@ def generated(name: str) -> tuple[Any, Any]:
     if name == "binary":
         X = rng.standard_normal((100_000, 50))
         return X, rng.random(len(X)) < 1.0 / (1.0 + np.exp(-X @ rng.standard_normal(50) / 4.0))
-    if name == "aloi":
+    if name == "thousand":
         centres = rng.standard_normal((1000, 384))
         y = np.arange(12_811) % 1000
         X = centres[y] + 1.5 * rng.standard_normal((len(y), 384))
         return X / np.linalg.norm(X, axis=1, keepdims=True), y
+    if name == "pixels":
+        # Images of 28 x 28 pixels: five smooth patterns per class, noise, and zeros at the edges.
+        patterns = gaussian_filter(rng.standard_normal((50, 28, 28)), (0, 2.5, 2.5)).reshape(50, -1)
+        own = rng.integers(50, size=60_000)
+        X = 6.0 * patterns[own] + 0.5 * rng.standard_normal((len(own), 784), dtype=np.float32)
+        edge = np.pad(np.ones((22, 22)), 3).ravel()
+        return np.clip(X, 0.0, 1.0) * edge, own % 10
     X = rng.standard_normal((5000, 12))
     scores = X @ rng.standard_normal((12, 4)) + rng.gumbel(size=(5000, 4))
     if name == "unscaled":
@@ -57,110 +98,234 @@ def generated(name: str) -> tuple[Any, Any]:
     return X + 10.0 ** np.linspace(0.0, 3.0, 12), scores.argmax(axis=1)
 
 
-def data(name: str) -> tuple[Any, Any]:
-    known = name in ("binary", "aloi", "unscaled", "shifted")
-    X, y = generated(name) if known else load(name)
-    return X.astype(float), np.unique(y, return_inverse=True)[1]
-
-
-def primal(model: Any, X: Any, y: Any) -> float:
+def primal(model: Any, X: Any, y: Any, C: float) -> float:
     """Return 1/2 ||W||^2 + C sum of losses."""
-    scores = np.asarray(X @ model.coef_.T) + model.intercept_
+    coef = model.coef_ if isinstance(model, LogisticRegression | Peer) else model.coef_.T
+    coef = coef.reshape(-1, X.shape[1])
+    # Without an intercept, models of cyanure have no such attribute.
+    scores = np.asarray(X @ coef.T) + getattr(model, "intercept_", 0.0)
     if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
     losses = logsumexp(scores, axis=1) - scores[np.arange(len(y)), y]
-    return float(0.5 * (model.coef_**2).sum() + model.C * losses.sum())
+    value = float(0.5 * (coef**2).sum() + C * losses.sum())
+    return value if np.isfinite(value) else np.inf
 
 
-def loosest(fit: Fit, grid: list[float], excess: Callable[[Any], float], level: float) -> Any:
-    """Return the loosest tolerance of the grid with a good enough model, and that model."""
+def fits(X: Any, y: Any, C: float, intercept: bool) -> dict[str, Fit]:
+    """Return the compared programs: a fit to a tolerance, by name."""
+
+    def ours(tol: float) -> Any:
+        model = LogisticRegression(C, fit_intercept=intercept, tol=tol, random_state=0)
+        return model.fit(X, y)
+
+    def sklearn(solver: str) -> Fit:
+        parameters: dict[str, Any] = {"C": C, "fit_intercept": intercept, "solver": solver}
+        parameters |= {"max_iter": 10_000, "random_state": 0}
+        return lambda tol: Peer(**parameters, tol=tol).fit(X, y)
+
+    def cyanure(tol: float) -> Any:
+        loss = "logistic" if y.max() == 1 else "multiclass-logistic"
+        model = Classifier(
+            loss=loss, penalty="l2", lambda_1=1.0 / (C * len(y)), fit_intercept=intercept, tol=tol,
+            max_iter=10_000, verbose=False,
+        )  # fmt: skip
+        return model.fit(X, y)
+
+    found: dict[str, Fit] = {"dualgap": ours}
+    found |= {solver: sklearn(solver) for solver in SOLVERS[:-1]}
+    if sp.issparse(X) or X.shape[1] * (y.max() + 1) > 10_000:
+        # Its Hessian would take gigabytes.
+        del found["newton-cholesky"]
+    return found if Classifier is None else {**found, "cyanure": cyanure}
+
+
+def good_enough(
+    fit: Fit, grid: list[float], accept: Callable[[Any], bool], longest: float
+) -> tuple[float, Any, float] | None:
+    """Return the loosest good enough tolerance of a grid, the model and its seconds."""
     for tol in grid:
         models: list[Any] = []
         spent = seconds(lambda tol=tol, models=models: models.append(fit(tol)))
-        if excess(models[0]) <= level:
-            return tol, models[0]
-        if spent > LONGEST:
-            break
+        if accept(models[0]):
+            return tol, models[0], spent
+        if spent > longest:
+            return None
     return None
 
 
-def compare(name: str, C: float, level: float, intercept: bool, repeats: int) -> None:
-    table = Table("logistic", "data", "C", "level", "intercept", "program")
-    X, y = data(name)
-    shared: dict[str, Any] = {"C": C, "fit_intercept": intercept}
+def others(
+    case: dict[str, Any], programs: dict[str, Fit], excess: Callable[[Any], float], again: bool
+) -> dict[str, float]:
+    """Return the fastest other programs and their tolerances; measure them unless rows exist."""
+    table = Table("logistic-others", *case, "program")
+    rows = [] if again else matching(table, case)
+    if not rows:
+        best = LONGEST / SLOWER
+        for name in SOLVERS:
+            if name not in programs:
+                continue
+            found = good_enough(
+                programs[name],
+                OTHER_GRID,
+                lambda model: excess(model) <= case["level"],
+                SLOWER * best,
+            )
+            if found is None:
+                continue
+            tol, model, spent = found
+            # The first fit of a program may load libraries.
+            spent = min(spent, seconds(lambda name=name, tol=tol: programs[name](tol)))
+            best = min(best, spent)
+            table.add(
+                **case, program=name, tol=tol, excess=excess(model),
+                iterations=int(np.max(model.n_iter_)), seconds=spent, simd="",
+            )  # fmt: skip
+        rows = matching(table, case)
+    rows = [row for row in rows if row["program"] in programs]
+    best = min((float(row["seconds"]) for row in rows), default=0.0)
+    # These seconds are of single fits.
+    near = [row for row in rows if float(row["seconds"]) <= CLOSE * best]
+    return {row["program"]: float(row["tol"]) for row in near}
 
-    def ours(tol: float) -> Any:
-        return LogisticRegression(**shared, tol=tol, random_state=0).fit(X, y)
 
+def matching(table: Table, case: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the rows of a case for this commit and instruction set."""
+    wanted = {name: written(value) for name, value in case.items()}
+    wanted["commit"] = origin()["commit"]
+    return [
+        row
+        for row in table.read()
+        if all(row[name] == value for name, value in wanted.items())
+        and row["simd"] in ("", origin()["simd"])
+    ]
+
+
+def compare(case: dict[str, Any], again: bool) -> None:
+    """Measure ours against the fastest other program."""
+    table = Table("logistic", *case, "program")
+    if not again and matching(table, case):
+        return
+    X, y = data(case["data"])
+    C, level = case["C"], case["level"]
+    programs = fits(X, y, C, case["intercept"])
+    ours = programs["dualgap"]
     bound = ours(min(1e-8, 0.01 * level)).dual_objective_ * C * len(y)
 
     def excess(model: Any) -> float:
-        return primal(model, X, y) / bound - 1.0
+        return primal(model, X, y, C) / bound - 1.0
 
-    chosen: dict[str, tuple[Fit, float, Any]] = {"certified": (ours, level, ours(level))}
-    found = loosest(ours, [level * factor for factor in OUR_GRID], excess, level)
-    if found is not None:
-        chosen["loosest"] = (ours, *found)
-    for solver in SOLVERS:
-        if solver == "newton-cholesky" and (sp.issparse(X) or X.shape[1] * y.max() > 5000):
-            continue
-
-        def theirs(tol: float, solver: str = solver) -> Any:
-            peer = Peer(**shared, solver=solver, tol=tol, max_iter=5000, random_state=0)
-            return peer.fit(X, y)
-
-        found = loosest(theirs, PEER_GRID, excess, level)
-        if found is not None:
-            chosen[solver] = (theirs, *found)
-    runs = [lambda fit=fit, tol=tol: seconds(lambda: fit(tol)) for fit, tol, _ in chosen.values()]
-    times = dict(zip(chosen, in_turn(*runs, repeats=repeats).T, strict=True))
-    peers = [solver for solver in SOLVERS if solver in times]
-    if peers:
-        best = min(peers, key=lambda solver: np.median(times[solver]))
-        times["scikit-learn"], chosen["scikit-learn"] = times[best], chosen[best]
-    for program, column in times.items():
-        _, tol, model = chosen[program]
-        base = times.get("scikit-learn")
+    rivals = others(case, programs, excess, again)
+    loosest = good_enough(
+        ours, [level * factor for factor in OUR_GRID], lambda model: excess(model) <= level, np.inf
+    )
+    chosen: dict[str, tuple[Fit, float]] = {"certified": (ours, level)}
+    if loosest is not None:
+        chosen["loosest"] = (ours, loosest[0])
+    chosen |= {name: (programs[name], tol) for name, tol in rivals.items()}
+    times, models = timed(chosen)
+    other = min(rivals, key=lambda name: np.median(times[name]), default=None)
+    paired = None if other is None else times[other]
+    for program in [name for name in chosen if name not in rivals]:
+        model, own = models[program], times[program]
         table.add(
-            data=name, C=C, level=level, intercept=intercept, program=program, tol=tol,
-            solver=getattr(model, "solver", ""), excess=excess(model),
-            gap=getattr(model, "relative_gap_", None), epochs=int(np.max(model.n_iter_)),
-            seconds=np.median(column), ratio=None if base is None else np.median(base / column),
+            **case, program=program, tol=chosen[program][1], excess=excess(model),
+            gap=model.relative_gap_, epochs=model.n_iter_, seconds=np.median(own), other=other,
+            other_seconds=None if paired is None else np.median(paired),
+            ratio=None if paired is None else np.median(paired / own),
         )  # fmt: skip
 
 
-def defaults(name: str, repeats: int) -> None:
+def timed(chosen: dict[str, tuple[Fit, float]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the seconds of alternating fits, and the models, by name."""
+    models: dict[str, Any] = {}
+
+    def run(name: str) -> float:
+        fit, tol = chosen[name]
+        return seconds(lambda: models.__setitem__(name, fit(tol)))
+
+    once = sum(run(name) for name in chosen)
+    repeats = int(np.clip(BUDGET / once, 1, REPEATS))
+    runs = [functools.partial(run, name) for name in chosen]
+    return dict(zip(chosen, in_turn(*runs, repeats=repeats).T, strict=True)), models
+
+
+def defaults(name: str, again: bool) -> None:
     """Fit both programs with their default settings."""
-    table = Table("logistic-defaults", "data", "program")
+    table = Table("logistic-defaults", "data")
+    if not again and matching(table, {"data": name}):
+        return
     X, y = data(name)
-    programs = {"dualgap": LogisticRegression, "scikit-learn": Peer}
-    runs = [lambda make=make: seconds(lambda: make().fit(X, y)) for make in programs.values()]
-    times = in_turn(*runs, repeats=repeats).T
-    for (program, make), column in zip(programs.items(), times, strict=True):
-        model = make().fit(X, y)
-        table.add(
-            data=name, program=program, objective=primal(model, X, y) / len(y),
-            seconds=np.median(column), ratio=np.median(times[1] / column),
-        )  # fmt: skip
+    chosen: dict[str, tuple[Fit, float]] = {
+        "dualgap": (lambda _: LogisticRegression().fit(X, y), 0.0),
+        "scikit-learn": (lambda _: Peer().fit(X, y), 0.0),
+    }
+    times, models = timed(chosen)
+    bound = LogisticRegression(tol=1e-8).fit(X, y).dual_objective_ * len(y)
+    ours, theirs = times["dualgap"], times["scikit-learn"]
+    table.add(
+        data=name, seconds=np.median(ours), excess=primal(models["dualgap"], X, y, 1.0) / bound - 1,
+        other_seconds=np.median(theirs), ratio=np.median(theirs / ours),
+        other_excess=primal(models["scikit-learn"], X, y, 1.0) / bound - 1,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def busy_cores() -> Iterator[None]:
+    """Keep every core busy with one process."""
+    hogs = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(os.cpu_count() or 1)
+    ]
+    try:
+        yield
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+
+
+def busy(name: str, again: bool) -> None:
+    """Compare the seconds of a fit on a quiet and on a busy machine."""
+    table = Table("logistic-busy", "data")
+    if not again and matching(table, {"data": name}):
+        return
+    X, y = data(name)
+
+    def run() -> float:
+        return seconds(lambda: LogisticRegression(tol=1e-4, random_state=0).fit(X, y))
+
+    repeats = int(np.clip(10.0 / run(), 3, 200))
+    quiet = np.array([run() for _ in range(repeats)])
+    with busy_cores():
+        loaded = np.array([run() for _ in range(repeats)])
+    table.add(
+        data=name, fits=repeats, quiet=np.median(quiet), busy=np.median(loaded),
+        ratio=np.median(loaded) / np.median(quiet), worst=loaded.max(),
+    )  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", default=NAMES)
+    parser.add_argument("command", nargs="?", choices=["speed", "defaults", "busy"])
+    parser.add_argument("names", nargs="*", default=REAL + GENERATED)
     parser.add_argument("--C", type=float, nargs="+", default=CS)
-    parser.add_argument("--level", type=float, nargs="+", default=LEVELS)
-    parser.add_argument("--intercept", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--again", action="store_true")
     arguments = parser.parse_args()
+    names = arguments.names
     if data_folder() is None:
-        print("logistic.py: skipped; set DUALGAP_DATA to the folder of data sets")
-        return
+        print("logistic.py: without DUALGAP_DATA, the folder of data sets, only generated ones")
+        names = [name for name in names if name in GENERATED]
     warnings.simplefilter("ignore")
-    for name in arguments.names:
-        grid = itertools.product(arguments.C, arguments.level, arguments.intercept)
-        for C, level, intercept in grid:
-            compare(name, C, level, bool(intercept), arguments.repeats)
-        defaults(name, arguments.repeats)
+    for name in names:
+        if arguments.command in (None, "speed"):
+            for C in arguments.C:
+                for level, intercept in CASES:
+                    case = {"data": name, "C": C, "level": level, "intercept": intercept}
+                    compare(case, arguments.again)
+        if arguments.command in (None, "defaults"):
+            defaults(name, arguments.again)
+        if arguments.command in (None, "busy"):
+            busy(name, arguments.again)
 
 
 if __name__ == "__main__":

@@ -34,8 +34,8 @@ A line of a page may name the commit and the date of the rows of all its figures
 
     <!--when-->replaced<!--/-->
 
-`min`, `max`, `sum` and `median` take all rows that the brackets leave. `{= ... :.1f}` is such an
-expression in a table of figures.
+`min`, `max`, `sum`, `median` and `geomean` take all rows that the brackets leave. `{= ... :.1f}` is
+such an expression in a table of figures.
 
 The column `simd` of a file names the instruction set of a row; it is empty if a row holds for all.
 A table whose rows have several gets a column that shows it, unless the option `simd=widest` keeps
@@ -73,7 +73,13 @@ SENTENCE = re.compile(
 WHEN = re.compile(r"(<!--when-->)[^<]*(?P<end><!--/-->)")
 EXPRESSION = re.compile(r"\{= (?P<expression>[^}]*?)(?: :(?P<spec>[^}\s]+))?\}")
 TERM = re.compile(r"(?P<name>[a-z][\w-]*)\[(?P<where>[^\]]*)\]\.(?P<field>\w+)")
-FUNCTIONS = {"min": min, "max": max, "sum": sum, "median": statistics.median}
+FUNCTIONS = {
+    "min": min,
+    "max": max,
+    "sum": sum,
+    "median": statistics.median,
+    "geomean": statistics.geometric_mean,
+}
 UNITS = [(1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s")]
 DASH = "\u2013"
 # Widest first. Rows recorded before this column existed come last.
@@ -240,7 +246,7 @@ def sentence(folder: Path, match: re.Match[str]) -> str:
         numbers: Any = [float(cell.text) for cell in cells if is_number(cell.text)]
         if match["expression"] == term[0] and len(cells) == 1:
             numbers = cells[0].text
-        elif not re.search(r"\b(?:min|max|sum|median)\($", term.string[: term.start()]):
+        elif not re.search(rf"\b(?:{'|'.join(FUNCTIONS)})\($", term.string[: term.start()]):
             if len(numbers) != 1:
                 sys.exit(f"error: {len(numbers)} numbers for {term[0]}, there must be one")
             numbers = numbers[0]
