@@ -19,6 +19,7 @@ from dualgap._validation import FloatArray
 from dualgap.recommend._click_model import ClickModel
 from dualgap.recommend._counts import count_clicks
 from dualgap.recommend._features import FeatureEncoder
+from dualgap.recommend._frames import like_table, table_kind
 from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._ranking import Model
 from dualgap.recommend._rating_model import RatingModel
@@ -67,6 +68,8 @@ class RecommenderParts(Estimator):
     _seen: sp.csr_array
     # Number of ratings of each item, if `_seen` does not have those of the fit.
     _item_counts: NDArray[np.intp] | None = None
+    # The library of the table of ratings, whose tables methods return.
+    _tables: str = "pandas"
     # Encoders of the features of users and of items; None without features.
     _encoders: tuple[FeatureEncoder | None, FeatureEncoder | None]
 
@@ -82,6 +85,11 @@ class RecommenderParts(Estimator):
     def _counts(self) -> bool:
         """Whether values are counts of clicks."""
         return self.reduction == "interactions" and self._interaction_settings().like is None
+
+    def _like(self, table: pd.DataFrame, given: Any = None) -> pd.DataFrame:
+        """Convert a result to the kind of `given`, or to that of the fit if it is no table."""
+        converted: pd.DataFrame = like_table(table, table_kind(given) or self._tables)
+        return converted
 
     def _one_of_each_pair(self, table: RatingTable, name: str = "ratings") -> RatingTable:
         return count_clicks(table, name) if self._counts else last_of_each_pair(table)
@@ -134,6 +142,10 @@ class RecommenderParts(Estimator):
 
     def _default_ranking(self) -> Ranking:
         return "like" if self.reduction == "interactions" else "rating"
+
+    def _similarity(self) -> Ranking:
+        """Return the ranking whose model has the vectors that compare items."""
+        return self._default_ranking() if self._click_model is None else "like"
 
     def _ranking(self, rank_by: Ranking | None) -> Ranking:
         if rank_by is None:

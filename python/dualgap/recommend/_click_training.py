@@ -30,6 +30,9 @@ _FEATURE_RIDGE = 10.0
 # Number of sweeps of each fit of the factors that is compared on held-out clicks.
 _TRIAL_SWEEPS = 6
 
+# Settings are chosen on a sample of about this number of clicks.
+_TRIAL_CLICKS = 3e6
+
 # Maximum number of entries of an item-item model, and of each of its rows. On sparse clicks, 500
 # per row rank as well as all, and 200 up to 4 % worse; on dense clicks with 6,000 items, 500 rank 8
 # % worse than 1,500.
@@ -52,7 +55,9 @@ def fit_clicks(
     method: Interactions, training: Training, like: float, options: RunOptions
 ) -> tuple[ClickModel, FitRecord]:
     """Fit the scorers and choose their weights."""
-    clicks = _Clicks.of(training, _targets(method, training.ratings.values, like))
+    values = training.ratings.values
+    liked = values.min(initial=np.inf) >= like
+    clicks = _Clicks.of(training, None if liked else _targets(method, values, like))
     users, items = (None if part is None else with_constant(part) for part in training.features)
     trainer = _Trainer(_resolved(method, clicks), options, (users, items))
     if not method.blend:
@@ -127,23 +132,38 @@ class _Clicks:
 
     users: NDArray[np.uint32]
     items: NDArray[np.uint32]
-    targets: FloatArray
+    # None if all targets are 1.
+    targets: FloatArray | None
     weights: FloatArray | None
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, training: Training, targets: FloatArray) -> _Clicks:
+    def of(cls, training: Training, targets: FloatArray | None) -> _Clicks:
         ratings = training.ratings
-        users, items = ratings.users.astype(np.uint32), ratings.items.astype(np.uint32)
+        users, items = (
+            ids.astype(np.int32, copy=False).view(np.uint32)
+            for ids in (ratings.users, ratings.items)
+        )
         return cls(users, items, targets, ratings.weights, training.shape)
 
     def take(self, rows: NDArray[np.bool_]) -> _Clicks:
-        weights = None if self.weights is None else self.weights[rows]
-        return _Clicks(self.users[rows], self.items[rows], self.targets[rows], weights, self.shape)
+        targets, weights = (
+            None if part is None else part[rows] for part in (self.targets, self.weights)
+        )
+        return _Clicks(self.users[rows], self.items[rows], targets, weights, self.shape)
+
+    def values(self) -> NDArray[np.float32]:
+        """Return the targets in single precision."""
+        if self.targets is None:
+            return np.ones(len(self.users), dtype=np.float32)
+        return self.targets.astype(np.float32)
 
     def hold_out(self, rng: np.random.Generator) -> tuple[_Clicks, sp.csr_array] | None:
-        """Split off a share of some users' likes; return None if too few users have enough."""
-        liked = self.targets >= 1.0
+        """Split off a share of some users' likes; return None if too few users have enough.
+
+        Of many clicks, the rest is a sample of the users.
+        """
+        liked = np.ones(len(self.users), dtype=bool) if self.targets is None else self.targets >= 1
         counts = np.bincount(self.users[liked], minlength=self.shape[0])
         able = np.flatnonzero(counts >= 3)
         n = min(len(able) // 3, _MOST, max(100, int(_COMPARED / (31 * self.shape[1]))))
@@ -157,7 +177,8 @@ class _Clicks:
         owners = self.users[rows]
         rank = np.arange(len(rows)) - np.searchsorted(owners, owners)
         rows = rows[rank < np.maximum(1, np.rint(_SHARE * counts[owners]))]
-        kept = np.ones(len(self.users), dtype=bool)
+        in_sample = chosen | (rng.random(self.shape[0]) < _TRIAL_CLICKS / len(self.users))
+        kept = in_sample[self.users]
         kept[rows] = False
         ones = np.ones(len(rows), dtype=np.float32)
         return self.take(kept), sp.csr_array(
@@ -167,7 +188,8 @@ class _Clicks:
     def matrix(self) -> sp.csr_array:
         """Return the matrix of targets, with a last row for unknown users."""
         shape = (self.shape[0] + 1, self.shape[1])
-        result = sp.csr_array((self.targets.astype(np.float32), (self.users, self.items)), shape)
+        ids = self.users.view(np.int32), self.items.view(np.int32)
+        result = sp.csr_array((self.values(), ids), shape)
         result.sum_duplicates()
         return result
 
@@ -274,7 +296,7 @@ class _Trainer:
                 **parameters,
                 "users": clicks.users,
                 "items": clicks.items,
-                "targets": None if bool((clicks.targets == 1.0).all()) else clicks.targets,
+                "targets": clicks.targets,
                 "weights": clicks.weights,
                 "seed": resolve_seed(self.options.random_state),
                 "start": start,
@@ -289,7 +311,7 @@ class _Trainer:
         return {
             "users": clicks.users,
             "items": clicks.items,
-            "values": clicks.targets.astype(np.float32),
+            "values": clicks.values(),
             "n_users": clicks.shape[0],
             "n_items": clicks.shape[1],
             "n_kept": max(_KEPT, _ENTRIES // clicks.shape[1]),

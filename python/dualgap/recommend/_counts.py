@@ -41,12 +41,15 @@ def count_clicks(table: RatingTable, name: str = "ratings") -> RatingTable:
             "these pairs count as not clicked"
         )
         table = table.take(clicked)
-    users, _ = pd.factorize(table.users)
     items, distinct = pd.factorize(table.items)
-    pairs, _ = pd.factorize(users.astype(np.int64) * len(distinct) + items)
-    n_pairs = int(pairs.max()) + 1
-    if n_pairs == len(pairs):
+    pairs = pd.factorize(table.users)[0].astype(np.int64) * len(distinct)
+    pairs += items
+    del items
+    ordered = np.sort(pairs)
+    if not (ordered[1:] == ordered[:-1]).any():
         return table
+    pairs, _ = pd.factorize(pairs)
+    n_pairs = int(pairs.max()) + 1
     first = np.full(n_pairs, len(pairs), dtype=np.intp)
     np.minimum.at(first, pairs, np.arange(len(pairs)))
     weights = table.weights
@@ -59,6 +62,8 @@ def count_clicks(table: RatingTable, name: str = "ratings") -> RatingTable:
 
 def count_weights(counts: FloatArray) -> FloatArray | None:
     """Return the weights of pairs with these counts, 1 + log10(count); None if all are 1."""
+    if counts.max(initial=1.0) <= 1.0:
+        return None
     weights: FloatArray = 1.0 + np.log10(np.maximum(counts, 1.0))
     return None if bool((weights == 1.0).all()) else weights
 

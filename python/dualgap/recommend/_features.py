@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray
-from dualgap.recommend._ratings import Catalogue, as_pandas, read_ids
+from dualgap.recommend._frames import as_pandas, table_kind
+from dualgap.recommend._ratings import Catalogue, read_ids
 
 FeaturesLike: TypeAlias = "pd.DataFrame | sp.spmatrix | sp.sparray"
 
@@ -116,16 +117,22 @@ class FeatureTable:
 
 
 def read_features(
-    features: FeaturesLike | None, name: str, encoder: FeatureEncoder | None = None
+    features: FeaturesLike | None, name: str, column: str, encoder: FeatureEncoder | None = None
 ) -> FeatureTable:
     """Convert a feature table to numbers, with the encoder of a fit if there is one.
 
-    A DataFrame is indexed by id. Its numeric columns are standardised; every other column becomes
-    one column per value. Row r of a sparse matrix belongs to the id r.
+    A DataFrame of pandas is indexed by id; other tables have the ids in `column`. The numeric
+    columns are standardised; every other column becomes one column per value. Row r of a sparse
+    matrix belongs to the id r.
     """
     if features is None:
         return FeatureTable()
-    features = as_pandas(features)
+    if table_kind(features) not in (None, "pandas"):
+        features = as_pandas(features)
+        if column not in features.columns:
+            msg = f"{name}: no column {column!r} with the ids; it has {', '.join(features.columns)}"
+            raise ValueError(msg)
+        features = features.set_index(column)
     if isinstance(features, pd.DataFrame):
         _check_complete(features, name)
         if not features.index.is_unique:
@@ -151,17 +158,21 @@ def read_features(
 def new_features(
     features: FeaturesLike | None,
     encoders: tuple[FeatureEncoder | None, FeatureEncoder | None],
-    side: Literal["users", "items"],
+    side: tuple[Literal["users", "items"], str],
     *,
     needed: bool,
 ) -> FeatureTable:
-    """Read features of new users or items with the encoders of a fit."""
-    encoder = encoders[side == "items"]
+    """Read features of new users or items with the encoders of a fit.
+
+    `side` has the name of the column of ids as second element.
+    """
+    what, column = side
+    encoder = encoders[what == "items"]
     if needed if features is None else encoder is None:
         given = "no ratings or features are given" if features is None else "the fit had none"
-        msg = f"features: {given} of {side}"
+        msg = f"features: {given} of {what}"
         raise ValueError(msg)
-    return read_features(features, "features", encoder)
+    return read_features(features, "features", column, encoder)
 
 
 def _parts(features: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -214,12 +225,12 @@ def feature_rows(
 
 
 def history_rows(
-    rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]
+    rows: NDArray[np.integer[Any]], columns: NDArray[np.integer[Any]], shape: tuple[int, int]
 ) -> sp.csr_array:
     """Return for each row a matrix row with ones for the columns that it has rated."""
-    matrix = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape)
+    matrix = sp.csr_array((np.ones(len(rows), np.int8), (rows, columns)), shape)
     matrix.sum_duplicates()
-    matrix.data[:] = 1.0
+    matrix.data[:] = 1
     return matrix
 
 
@@ -227,6 +238,7 @@ def unit_rows(blocks: list[sp.csr_array]) -> sp.csr_array | None:
     """Concatenate feature blocks, with each row of each block scaled to unit length."""
     scaled = []
     for block in blocks:
+        block = block.astype(np.float64, copy=False)
         sizes = np.abs(block.data[block.data != 0.0])
         if sizes.size and not 1e-100 < sizes.min() <= sizes.max() < 1e100:
             block = sp.diags_array(_near_one(abs(block).max(axis=1).toarray().ravel())) @ block

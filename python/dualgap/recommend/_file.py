@@ -37,6 +37,8 @@ class SavedRecommender:
     # Encoders of the features of users and of items; None without features.
     encoders: tuple[FeatureEncoder | None, FeatureEncoder | None]
     record: FitRecord
+    # The library of the tables that methods return.
+    tables: str
 
     def state(self) -> dict[str, Any]:
         """Return the parts as arrays, numbers and dictionaries for a model file."""
@@ -49,6 +51,7 @@ class SavedRecommender:
             "like": self.like,
             "seen_offsets": self.seen.indptr,
             "seen_items": self.seen.indices,
+            "tables": self.tables,
             "n_models": 0 if ratings is None else len(ratings.machines),
             **({} if ratings is None else ratings.arrays()),
             **({} if clicks is None else clicks.arrays()),
@@ -69,7 +72,10 @@ class SavedRecommender:
             catalogue=catalogue,
             scale=scale,
             like=float(state["like"]),
-            seen=checked_csr(np.ones(len(items)), items, state["seen_offsets"], catalogue.shape),
+            seen=checked_csr(
+                np.ones(len(items), np.int8), items, state["seen_offsets"], catalogue.shape
+            ),
+            tables=str(state["tables"]),
             rating_model=RatingModel.read(state, scale, n_models) if n_models else None,
             click_model=ClickModel.read(state) if "interactions.users" in state else None,
             encoders=(_encoder(of_users), _encoder(of_items)),

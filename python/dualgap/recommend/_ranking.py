@@ -215,6 +215,50 @@ def ranked_table(
     )
 
 
+# Maximum number of entries of the candidates' vectors in memory.
+_ENTRIES = 1 << 22
+
+
+def diversified(
+    best: tuple[NDArray[np.int64], FloatArray], vectors: FloatArray, n: int, diversity: float
+) -> tuple[NDArray[np.int64], FloatArray]:
+    """Return `n` of each user's best items, chosen one by one for score and dissimilarity."""
+    positions, scores = best
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = vectors / np.where(lengths > 0.0, lengths, 1.0)
+    width = positions.shape[1]
+    order = np.zeros((len(positions), min(n, width)), dtype=np.intp)
+    step = max(1, _ENTRIES // max(1, width * vectors.shape[1]))
+    for start in range(0, len(positions), step):
+        some = slice(start, start + step)
+        found = positions[some], scores[some]
+        order[some] = _dissimilar(found, vectors, order.shape[1], diversity)
+    return tuple(np.take_along_axis(each, order, axis=1) for each in best)  # type: ignore[return-value]
+
+
+def _dissimilar(
+    best: tuple[NDArray[np.int64], FloatArray], units: FloatArray, n: int, diversity: float
+) -> NDArray[np.intp]:
+    """Return the columns of the chosen items, given the unit vectors of all items."""
+    positions, scores = best
+    missing, rows = positions < 0, np.arange(len(positions))
+    low = np.where(missing, np.inf, scores).min(axis=1, keepdims=True)
+    high = np.where(missing, -np.inf, scores).max(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        relevance = (scores - low) / np.where(high > low, high - low, 1.0)
+    # Missing ranks come last.
+    value = np.where(missing, -1e9, (1.0 - diversity) * relevance)
+    candidates, nearest = units[positions], np.full(positions.shape, -np.inf)
+    order = np.empty((len(positions), n), dtype=np.intp)
+    for place in range(n):
+        penalty = 0.0 if place == 0 else diversity * nearest
+        order[:, place] = chosen = np.argmax(value - penalty, axis=1)
+        similar = np.einsum("bwd,bd->bw", candidates, candidates[rows, chosen])
+        nearest = np.maximum(nearest, similar)
+        value[rows, chosen] = -np.inf
+    return order
+
+
 # A cosine is halved for an id with this number of ratings.
 _SHRINKAGE = 10.0
 
@@ -268,6 +312,20 @@ def top_columns(scores: FloatArray, n: int) -> NDArray[np.intp]:
         candidates = np.flatnonzero(values >= limit)
         top[row] = candidates[np.argsort(-values[candidates], kind="stable")[:n]]
     return top
+
+
+def warn_of_seen(
+    seen: sp.csr_array, users: NDArray[np.intp], items: NDArray[np.intp], name: str = "test"
+) -> None:
+    """Warn about test pairs that a fit has seen, and that are therefore never recommended."""
+    known = np.flatnonzero((users < seen.shape[0]) & (items < seen.shape[1]))
+    pairs = sp.csr_array((np.ones(len(known)), (users[known], items[known])), shape=seen.shape)
+    n_seen = (pairs * seen).nnz
+    if n_seen:
+        warn_input(
+            f"{name}: {n_seen} of {len(users)} relevant pairs were in the ratings of the fit; they "
+            "are never recommended again, so they count as missed; test on held-out pairs"
+        )
 
 
 def rating_metrics(table: RatingTable, predicted: FloatArray, k: Sequence[int]) -> dict[str, float]:

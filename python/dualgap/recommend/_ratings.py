@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from dualgap._estimator import depth
 from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray, example_weights, real_array
 from dualgap._validation.arrays import as_numpy
+from dualgap.recommend._frames import as_pandas, table_kind
 
 _Columns: TypeAlias = "tuple[ArrayLike, ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike]"
 _Rows: TypeAlias = "Sequence[tuple[Any, ...]]"
@@ -71,8 +73,8 @@ class RatingTable:
 class IndexedRatings:
     """Ratings, with users and items given by their positions in the catalogue."""
 
-    users: NDArray[np.intp]
-    items: NDArray[np.intp]
+    users: NDArray[Any]
+    items: NDArray[Any]
     values: FloatArray
     weights: FloatArray | None = None
     # Set only if time features are used.
@@ -137,7 +139,8 @@ class Catalogue:
 
     def index(self, table: RatingTable) -> IndexedRatings:
         """Replace the ids of ratings by positions."""
-        users, items = positions(self.users, table.users), positions(self.items, table.items)
+        users = positions(self.users, table.users).astype(np.int32)
+        items = positions(self.items, table.items).astype(np.int32)
         return IndexedRatings(users, items, table.values, table.weights)
 
     def find_users(self, ids: pd.Index[Any], unknown: Unknown) -> NDArray[np.intp]:
@@ -147,16 +150,6 @@ class Catalogue:
     def find_items(self, ids: pd.Index[Any], unknown: Unknown) -> NDArray[np.intp]:
         """Return positions of items; `unknown` says whether to warn about unknown ids."""
         return _find(self.items, ids, "item", unknown)
-
-
-def as_pandas(table: Any) -> Any:
-    """Convert a polars or pyarrow table to a DataFrame; return anything else unchanged."""
-    kind = type(table).__module__.partition(".")[0]
-    if kind == "polars" and hasattr(table, "columns"):
-        return pd.DataFrame({name: table[name].to_numpy() for name in table.columns})
-    if kind == "pyarrow" and hasattr(table, "to_pandas"):
-        return table.to_pandas()
-    return table
 
 
 def read_ratings(
@@ -174,12 +167,8 @@ def read_ratings(
     """
     users, items, values, times = _parts(ratings, columns, name)
     times = times if timestamps is None else np.asarray(timestamps)
-    try:
-        values = real_array(name, values)
-    except (TypeError, ValueError) as error:
-        msg = f"{name}: the rating values must be real numbers ({error})"
-        raise ValueError(msg) from error
     users, items = read_ids(users, "users"), read_ids(items, "items")
+    values = np.broadcast_to(1.0, len(users)) if values is None else _values(values, name)
     if not len(users) == len(items) == len(values) or values.ndim != 1:
         msg = f"{name}: users, items and values must be one-dimensional and equally long"
         raise ValueError(msg)
@@ -198,9 +187,19 @@ def read_ratings(
     return RatingTable(users, items, values, weights, times, shape=shape)
 
 
+def _values(values: Any, name: str) -> FloatArray:
+    """Read the values of ratings."""
+    try:
+        return real_array(name, values)
+    except (TypeError, ValueError) as error:
+        msg = f"{name}: the rating values must be real numbers ({error})"
+        raise ValueError(msg) from error
+
+
 def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, Any]:
     """Return users, items, values and, if a table has them, times."""
-    ratings = as_numpy(name, as_pandas(ratings))
+    names = columns.user, columns.item, columns.rating, columns.timestamp
+    ratings = as_numpy(name, as_pandas(ratings, names))
     if isinstance(ratings, pd.DataFrame):
         needed = [columns.user, columns.item]
         if not columns.clicks or columns.rating in ratings.columns:
@@ -235,9 +234,9 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
 
 
 def _triple(columns: Any) -> tuple[Any, Any, Any]:
-    """Return users, items and values; values default to ones."""
+    """Return users, items and values; without values, None."""
     users, items, *values = columns
-    return users, items, values[0] if values else np.ones(len(users))
+    return users, items, values[0] if values else None
 
 
 def _whole(ids: NDArray[Any]) -> NDArray[Any]:
@@ -344,7 +343,7 @@ def read_ids(ids: Any, name: str) -> pd.Index[Any]:
     """Read hashable ids without missing values; `name` is the argument that holds them."""
     if isinstance(ids, pd.MultiIndex):
         ids = ids.to_flat_index()
-    ids = as_numpy(name, ids)
+    ids = np.asarray(ids) if table_kind(ids) not in (None, "pandas") else as_numpy(name, ids)
     values = ids if isinstance(ids, pd.Series | pd.Index | np.ndarray) else list(ids)
     if isinstance(values, np.ndarray) and values.ndim != 1:
         msg = f"{name}: the ids must be one-dimensional"
@@ -355,14 +354,13 @@ def read_ids(ids: Any, name: str) -> pd.Index[Any]:
         # pandas would convert booleans among numbers to numbers.
         values = np.fromiter(values, dtype=object, count=len(values))
     # A MultiIndex would pad tuples of different lengths with NaN.
-    index = pd.Index(values, tupleize_cols=False)
+    index = pd.Index(values, copy=False, tupleize_cols=False)
     if isinstance(index.dtype, pd.CategoricalDtype):
         # Ids that are categorical have the type of their categories.
         index = index.astype(index.dtype.categories.dtype)
     try:
-        index.is_unique  # noqa: B018
-        # pandas does not hash a single id, so test here that it is hashable.
-        hash(next(iter(index), None))
+        # Only objects can fail; `is_unique` would store a table of all hashes.
+        deque(map(hash, index if index.dtype == object else index[:1]), maxlen=0)
     except TypeError as error:
         msg = f"{name}: the ids must be hashable ({error})"
         raise TypeError(msg) from None
@@ -428,18 +426,21 @@ def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
 
 def read_id_list(ids: Hashable | Iterable[Hashable], name: str) -> pd.Index[Any]:
     """Read one id or several; a string or a tuple counts as one id."""
-    if isinstance(ids, pd.DataFrame | dict):
+    if isinstance(ids, dict) or hasattr(ids, "columns"):
         msg = f"{name}: must be one id or a list of ids, got {type(ids).__name__}; pass one column"
         raise TypeError(msg)
     if isinstance(ids, str | bytes | tuple) or not isinstance(ids, Iterable):
         return read_ids([ids], name)
+    if table_kind(ids) not in (None, "pandas"):
+        return read_ids(ids, name)
     return read_ids(list(as_numpy(name, ids)), name)
 
 
 def positions(table: pd.Index[Any], ids: pd.Index[Any]) -> NDArray[np.intp]:
     """Return the position of each id in `table`; unknown ids get the length of `table`."""
     found = table.get_indexer(ids)
-    return np.where(found < 0, len(table), found)
+    missing = found < 0
+    return np.where(missing, len(table), found) if missing.any() else found
 
 
 def _find(

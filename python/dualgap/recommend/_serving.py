@@ -24,10 +24,12 @@ from dualgap.recommend._ranking import (
     allowed_items,
     check_confidence,
     check_ranks,
+    diversified,
     evaluate_catalogue,
     excluded_items,
     ranked_table,
     rating_metrics,
+    warn_of_seen,
 )
 from dualgap.recommend._ratings import (
     RatingsLike,
@@ -38,6 +40,9 @@ from dualgap.recommend._ratings import (
 from dualgap.recommend._training import NewRatings
 
 __all__ = ["FittedRecommender"]
+
+# Minimum number of candidates of a diverse list, and their number per item of the list.
+_CANDIDATES = (50, 5)
 
 
 class FittedRecommender(RecommenderParts):
@@ -126,6 +131,7 @@ class FittedRecommender(RecommenderParts):
         items: Iterable[Hashable] | None = None,
         exclude: Iterable[Hashable] | Mapping[Hashable, Any] | None = None,
         mask: ArrayLike | None = None,
+        diversity: float = 0.0,
         unknown: Unknown = "warn",
     ) -> pd.DataFrame:
         """Return the best items of the whole catalogue for each user.
@@ -154,6 +160,11 @@ class FittedRecommender(RecommenderParts):
             warning names ids in it that were not in the ratings.
         mask : array-like of bool, shape (n_items,), optional
             Whether each of ``item_ids_`` may be recommended.
+        diversity : float, default=0.0
+            Share, from 0 to 1, of dissimilarity in the choice of each next item: (1 - diversity)
+            times the item's score, scaled from 0 to 1 over the candidates, minus diversity times
+            its largest cosine similarity to the items before it [1]_. Candidates are the best
+            ``max(50, 5 * n)`` items.
         unknown : {"warn", "ignore"}, default="warn"
             As for `predict`.
 
@@ -162,10 +173,20 @@ class FittedRecommender(RecommenderParts):
         DataFrame
             Columns user, rank (from 1), item, score (in single precision); the user and item
             columns are named `user_column` and `item_column`. A user has fewer than `n` rows if
-            fewer items may be recommended. Equal scores keep the order of ``item_ids_``.
+            fewer items may be recommended. Equal scores keep the order of ``item_ids_``. The table
+            is of the same library as `ratings`, or else as the ratings of the fit.
+
+        References
+        ----------
+        .. [1] J. Carbonell and J. Goldstein, The use of MMR, diversity-based reranking for
+           reordering documents and producing summaries, SIGIR 1998.
         """
         check_is_fitted(self)
         check_positive("n", n, integer=True)
+        check_positive("diversity", diversity, zero=True)
+        if diversity > 1.0:
+            msg = f"diversity: must be from 0 to 1, got {diversity!r}"
+            raise ValueError(msg)
         model = self
         if ratings is not None:
             rated = read_ratings(ratings, self._columns()).users.unique()
@@ -185,8 +206,13 @@ class FittedRecommender(RecommenderParts):
         threads = resolve_threads(self.n_jobs)
         candidates = Candidates(allowed, seen if exclude_seen else None, threads, excluded)
         ranking = model._model(self._ranking(rank_by))
-        best = ranking.best_items(rows, min(int(n), len(catalogue.items)), candidates)
-        return ranked_table(names, catalogue.items, best, (self.user_column, self.item_column))
+        length = int(n) if diversity == 0.0 else max(_CANDIDATES[0], _CANDIDATES[1] * int(n))
+        best = ranking.best_items(rows, min(length, len(catalogue.items)), candidates)
+        if diversity > 0.0:
+            vectors = model._model(self._similarity()).item_vectors()
+            best = diversified(best, vectors, int(n), diversity)
+        columns = self.user_column, self.item_column
+        return self._like(ranked_table(names, catalogue.items, best, columns), ratings)
 
     def similar_items(
         self, items: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
@@ -219,9 +245,9 @@ class FittedRecommender(RecommenderParts):
         check_is_fitted(self)
         allowed = allowed_items(self.item_ids_, among, name="among")
         counts = np.bincount(self._seen.indices, minlength=len(self.item_ids_))
-        model = self._model(self._default_ranking() if self._click_model is None else "like")
+        model = self._model(self._similarity())
         side = Neighbours(self.item_ids_, model.item_vectors(), counts, allowed)
-        return side.table(read_id_list(items, "items"), n, "items", self.item_column)
+        return self._like(side.table(read_id_list(items, "items"), n, "items", self.item_column))
 
     def similar_users(
         self, users: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
@@ -230,7 +256,7 @@ class FittedRecommender(RecommenderParts):
         allowed = allowed_items(self.user_ids_, among, name="among")
         counts = np.diff(self._seen.indptr)
         side = Neighbours(self.user_ids_, self.user_vectors_, counts, allowed)
-        return side.table(read_id_list(users, "users"), n, "users", self.user_column)
+        return self._like(side.table(read_id_list(users, "users"), n, "users", self.user_column))
 
     def explain(self, user: Hashable, item: Hashable, n: int = 5) -> pd.DataFrame:
         """Return the items of a user that contribute most to the score of an item, by the clicks.
@@ -273,13 +299,12 @@ class FittedRecommender(RecommenderParts):
             places.append(int(place[0]))
         items, parts = model.contributions(*places)
         order = np.argsort(-parts, kind="stable")[:n]
-        return pd.DataFrame(
-            {
-                self.item_column: self.item_ids_[items[order]],
-                "rank": np.arange(1, len(order) + 1),
-                "contribution": parts[order],
-            }
-        )
+        columns = {
+            self.item_column: self.item_ids_[items[order]],
+            "rank": np.arange(1, len(order) + 1),
+            "contribution": parts[order],
+        }
+        return self._like(pd.DataFrame(columns))
 
     @property
     def user_vectors_(self) -> FloatArray:
@@ -335,7 +360,8 @@ class FittedRecommender(RecommenderParts):
         if self._rating_model is not None and not self._rating_model.priors:
             msg = 'fold_in: only method="variational" fits new users without a refit'
             raise ValueError(msg)
-        described = new_features(features, self._encoders, side, needed=ratings is None)
+        column = self.user_column if side == "users" else self.item_column
+        described = new_features(features, self._encoders, (side, column), needed=ratings is None)
         table = None
         if ratings is not None:
             table = self._one_of_each_pair(read_ratings(ratings, self._columns()))
@@ -414,6 +440,7 @@ class FittedRecommender(RecommenderParts):
             result = rating_metrics(table, predicted, ranks)
         if catalogue or self._rating_model is None:
             liked = np.flatnonzero(table.values >= self.like_)
+            warn_of_seen(self._seen, users[liked], items[liked])
             model, threads = self._model(self._ranking(rank_by)), resolve_threads(self.n_jobs)
             candidates = Candidates(np.ones(len(self.item_ids_), dtype=bool), self._seen, threads)
             relevant = users[liked], items[liked], table.users[liked]

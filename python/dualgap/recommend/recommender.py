@@ -26,6 +26,7 @@ from dualgap.recommend._features import (
     read_features,
 )
 from dualgap.recommend._file import SavedRecommender
+from dualgap.recommend._frames import table_kind
 from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._rating_model import Method, RatingModel, default_n_components
 from dualgap.recommend._ratings import (
@@ -221,10 +222,11 @@ class OrdinalRecommender(FittedRecommender):
         Parameters
         ----------
         ratings : table, tuple (users, items, values), array of shape (n, 3) or sparse matrix
-            Training ratings, with ids of any hashable type. A table is a DataFrame of pandas or
-            polars, or a pyarrow table. A sparse matrix has users as rows and items as columns; its
-            weights and timestamps are in the order of the entries of ``ratings.tocoo()``, which is
-            row by row for CSR and column by column for CSC. With ``reduction="interactions"``,
+            Training ratings, with ids of any hashable type. A table is a DataFrame of pandas,
+            polars or modin, or a pyarrow table; methods then return such tables. A sparse matrix
+            has users as rows and items as columns; its weights and timestamps are in the order of
+            the entries of ``ratings.tocoo()``, which is row by row for CSR and column by column for
+            CSC. With ``reduction="interactions"``,
             values are optional: a list of pairs, a tuple (users, items) or an array of shape (n, 2)
             is enough, and all rows and columns of a sparse matrix are known ids.
         y : ignored
@@ -233,6 +235,7 @@ class OrdinalRecommender(FittedRecommender):
             Further inputs of the models of ratings and of clicks. Numeric columns are standardised,
             other columns become one input per value, and each row is scaled to unit length. Row r
             of a sparse matrix belongs to the id r. Ids without ratings are known by their features.
+            Tables of other libraries have the ids in the column `user_column` or `item_column`.
         sample_weight : array-like of shape (n_ratings,), optional
             Positive weight of each rating.
         timestamps : array-like of shape (n_ratings,), optional
@@ -253,8 +256,9 @@ class OrdinalRecommender(FittedRecommender):
         method = self._check_parameters()
         given: Any = {"sample_weight": sample_weight, "timestamps": timestamps}
         table = self._one_of_each_pair(read_ratings(ratings, self._columns(), **given))
-        user_table = read_features(user_features, "user_features")
-        item_table = read_features(item_features, "item_features")
+        self._tables = table_kind(ratings) or "pandas"
+        user_table = read_features(user_features, "user_features", self.user_column)
+        item_table = read_features(item_features, "item_features", self.item_column)
 
         catalogue = Catalogue.of(table, user_table.ids, item_table.ids)
         self.user_ids_, self.item_ids_ = catalogue.users, catalogue.items
@@ -264,6 +268,7 @@ class OrdinalRecommender(FittedRecommender):
             encoded = weigh_counts(encoded)
         if self.time_features is not False:
             encoded = replace(encoded, periods=self._periods(encoded, table.times))
+        del table
 
         self._seen = history_rows(encoded.users, encoded.items, catalogue.shape)
         self._encoders = user_table.encoder, item_table.encoder
@@ -357,6 +362,7 @@ class OrdinalRecommender(FittedRecommender):
             rating_model=self._rating_model,
             click_model=self._click_model,
             encoders=self._encoders,
+            tables=self._tables,
             record=FitRecord(
                 **{part.name: getattr(self, f"{part.name}_") for part in fields(FitRecord)}
             ),
@@ -368,7 +374,7 @@ class OrdinalRecommender(FittedRecommender):
         require((saved.rating_model is None) is (self.reduction == "interactions"))
         self.user_ids_, self.item_ids_ = saved.catalogue.users, saved.catalogue.items
         self.levels_, self.like_ = saved.scale.levels, saved.like
-        self._seen, self._encoders = saved.seen, saved.encoders
+        self._seen, self._encoders, self._tables = saved.seen, saved.encoders, saved.tables
         self._rating_model, self._click_model = saved.rating_model, saved.click_model
         self._store(saved.record)
 

@@ -1,7 +1,7 @@
 """Splits of ratings or clicks for evaluation, and a comparison of recommenders on one split.
 
-Each split takes a table (a DataFrame of pandas or polars, or a pyarrow table) and returns parts of
-its rows, in their original order, as tables of the same kind.
+Each split takes a table (a DataFrame of pandas, polars or modin, or a pyarrow table) and returns
+parts of its rows, in their original order, as tables of the same kind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from sklearn.utils import check_random_state
 from dualgap._choices import Ranking
 from dualgap._estimator import RandomState
 from dualgap._validation import check_positive
-from dualgap.recommend._ratings import as_pandas, comparable_times
+from dualgap.recommend._frames import as_pandas
+from dualgap.recommend._ratings import comparable_times
 
 __all__ = ["at_random", "by_time", "by_user", "compare_recommenders", "leave_last_out"]
 
@@ -234,12 +235,12 @@ def _share(size: float, n: int, name: str, what: str) -> int:
 
 
 def _column(ratings: Any, column: str) -> pd.Series[Any]:
-    table = as_pandas(ratings)
+    table = as_pandas(ratings, (column,))
     if not isinstance(table, pd.DataFrame):
         msg = f"ratings: must be a DataFrame or another table, got {type(ratings).__name__}"
         raise TypeError(msg)
     if column not in table.columns:
-        have = ", ".join(map(str, table.columns))
+        have = ", ".join(map(str, as_pandas(ratings).columns))
         msg = f"ratings: no column {column!r}; it has {have}"
         raise ValueError(msg)
     if not len(table):

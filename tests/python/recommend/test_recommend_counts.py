@@ -55,9 +55,10 @@ def test_repeated_clicks_add_up(pairs: np.ndarray) -> None:
     counted = fit((users, items, times))
     events = fit((np.repeat(users, times), np.repeat(items, times)))
     pd.testing.assert_frame_equal(counted.recommend(n=5), events.recommend(n=5))
-    test = (users[:50], items[:50], times[:50])
-    found = counted.evaluate(test, k=5)
-    assert found == counted.evaluate((users[:50], items[:50]), k=5)
+    others = np.column_stack([users, (items + 1) % 40])
+    others = np.array(sorted(set(map(tuple, others)) - set(map(tuple, pairs))))
+    found = counted.evaluate((*others.T, 1 + others[:, 0] % 3), k=5)
+    assert found == counted.evaluate(others, k=5)
     assert counted.like_ == 0.0
     weighed = counted.predict(users, items)
     assert not np.allclose(weighed, fit(pairs).predict(users, items))

@@ -1,0 +1,155 @@
+"""Tables of other libraries, diverse lists, and warnings about training pairs in a test."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dualgap import OrdinalRecommender
+from dualgap.recommend import Interactions, splits
+from dualgap.recommend._ratings import read_ids
+
+LIBRARIES = ["pandas", "polars", "pyarrow"]
+
+
+def clicks() -> pd.DataFrame:
+    """Users of either parity take up items of that parity."""
+    rng = np.random.default_rng(0)
+    users, items = np.divmod(np.arange(60 * 40), 40)
+    taken = ((users + items) % 2 == 0) & (rng.random(len(users)) < 0.5)
+    names = np.array([f"item {item}" for item in items[taken]], dtype=object)
+    return pd.DataFrame({"who": users[taken], "what": names, "other": 0.0})
+
+
+def fit(table: Any, **settings: Any) -> OrdinalRecommender:
+    model = OrdinalRecommender(
+        reduction="interactions",
+        interactions=Interactions(n_components=8, max_iter=4),
+        user_column="who",
+        item_column="what",
+        random_state=0,
+        n_jobs=1,
+    )
+    return model.fit(table, **settings)
+
+
+def converted(table: pd.DataFrame, library: str) -> Any:
+    if library == "pandas":
+        return table
+    module = pytest.importorskip(library)
+    columns = {name: column.to_list() for name, column in table.items()}
+    return module.table(columns) if library == "pyarrow" else module.DataFrame(columns)
+
+
+def rows(table: Any) -> list[tuple[Any, ...]]:
+    """The rows of a table of any library, without the scores."""
+    names = list(getattr(table, "column_names", None) or table.columns)
+    names = [name for name in names if name not in ("score", "contribution")]
+    return list(zip(*(np.asarray(table[name]).tolist() for name in names), strict=True))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_tables_are_those_of_the_library_of_the_ratings(library: str, tmp_path: Path) -> None:
+    table = clicks()
+    plain, model = fit(table), fit(converted(table, library))
+    model.save(tmp_path / "model")
+    for each in (model, OrdinalRecommender.load(tmp_path / "model")):
+        for call in (
+            lambda m: m.recommend([3, 5], 4),
+            lambda m: m.similar_items("item 3", 4),
+            lambda m: m.similar_users(3, 4),
+            lambda m: m.explain(3, "item 3", 2),
+        ):
+            found = call(each)
+            assert type(found).__module__.partition(".")[0] == library
+            assert rows(found) == rows(call(plain))
+    new = pd.DataFrame({"who": [100] * 3, "what": ["item 1", "item 3", "item 5"]})
+    mine = model.recommend(ratings=converted(new, library), n=3)
+    assert rows(mine) == rows(plain.recommend(ratings=new, n=3))
+    # The tables of a call come before those of the fit.
+    assert isinstance(model.recommend(ratings=new, n=3), pd.DataFrame)
+    users = converted(pd.DataFrame({"who": [5, 3]}), library)["who"]
+    assert rows(model.recommend(users, 2)) == rows(plain.recommend([5, 3], 2))
+    train, test = splits.at_random(converted(table, library), random_state=0)
+    assert type(train).__module__.partition(".")[0] == library
+    assert len(train) + len(test) == len(table)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_features_of_other_libraries_name_their_ids(library: str) -> None:
+    table = clicks()
+    parity = pd.DataFrame({"what": [f"item {i}" for i in range(42)], "odd": [0.0, 1.0] * 21})
+    given = parity.set_index("what") if library == "pandas" else converted(parity, library)
+    model = fit(converted(table, library), item_features=given)
+    found = rows(model.recommend(1, 1, items=["item 40", "item 41"]))
+    assert found == [(1, 1, "item 41")]
+    if library != "pandas":
+        strange = converted(parity.rename(columns={"what": "id"}), library)
+        with pytest.raises(ValueError, match=r"^item_features: no column 'what' with the ids; it"):
+            fit(table, item_features=strange)
+
+
+def test_pandas_tables_need_no_other_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "narwhals", None)
+    assert len(fit(clicks()).recommend(3, 4)) == 4
+
+
+def test_training_pairs_in_a_test_are_counted_in_a_warning() -> None:
+    train, test = splits.at_random(clicks(), random_state=0)
+    model = fit(train)
+    both = pd.concat([test, train.iloc[:7]])
+    message = rf"^test: 7 of {len(both)} relevant pairs were in the ratings of the fit"
+    with pytest.warns(UserWarning, match=message):
+        mixed = model.evaluate(both, k=10)
+    assert mixed["recall@10"] < model.evaluate(test, k=10)["recall@10"]
+
+
+def test_diverse_lists() -> None:
+    model = fit(clicks())
+    vectors = model.item_vectors_ / np.linalg.norm(model.item_vectors_, axis=1, keepdims=True)
+
+    def similarity(table: pd.DataFrame) -> float:
+        places = model.item_ids_.get_indexer(table["what"])
+        cosines = vectors[places] @ vectors[places].T
+        return float(cosines[np.triu_indices(len(places), 1)].mean())
+
+    plain, none, some, most = (
+        model.recommend(3, 5, exclude_seen=False, **given)
+        for given in ({}, {"diversity": 0.0}, {"diversity": 0.3}, {"diversity": 0.9})
+    )
+    pd.testing.assert_frame_equal(none, plain)
+    assert similarity(most) <= similarity(some) < similarity(plain)
+    for table in (some, most):
+        # The first item is the best one, no item comes twice, and scores belong to their items.
+        assert table["what"][0] == plain["what"][0]
+        assert table["what"].is_unique
+        np.testing.assert_allclose(table["score"], model.predict(3, table["what"]), rtol=1e-4)
+    few = model.recommend([3, 4], 5, items=["item 1", "item 3"], diversity=1.0, exclude_seen=False)
+    assert few.groupby("who").size().tolist() == [2, 2]
+    every = model.recommend(range(60), 3, diversity=0.5)
+    alone = pd.concat([model.recommend(user, 3, diversity=0.5) for user in (0, 31, 59)])
+    picked = every[every["who"].isin([0, 31, 59])]
+    assert picked["what"].tolist() == alone["what"].tolist()
+    for bad in (-0.1, 1.5, np.nan):
+        with pytest.raises(ValueError, match=r"^diversity: "):
+            model.recommend(3, diversity=bad)
+
+
+def test_reading_ids_copies_nothing() -> None:
+    ids = pd.Series(np.arange(100_000))
+    read_ids(ids[:10], "users")
+    tracemalloc.start()
+    try:
+        read = read_ids(ids, "users")
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(ids)
+    finally:
+        tracemalloc.stop()
+    assert np.shares_memory(read.to_numpy(), ids.to_numpy())
+    with pytest.raises(TypeError, match=r"^users: the ids must be hashable"):
+        fit(([[1], [2]], [1, 2]))
