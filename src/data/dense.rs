@@ -1,10 +1,12 @@
 //! Dense rows.
 
 use ndarray::ArrayView2;
+use rayon::prelude::*;
 
 use super::digest::{digest, in_order};
 use super::{Real, Rows};
 use crate::error::{Error, Result};
+use crate::parallel::min_len;
 
 /// Number of values per piece of a digest.
 const DIGEST_VALUES: usize = 1 << 14;
@@ -69,6 +71,16 @@ impl<'a, T: Real> Dense<'a, T> {
     /// The digest of rows `start..end`.
     pub(crate) fn digest_of(&self, start: usize, end: usize) -> u64 {
         digest(self.block(start, end), T::bits)
+    }
+
+    /// [`Self::digest`], computed in parallel.
+    pub(super) fn parallel_digest(&self) -> u64 {
+        let (n_rows, piece) = (self.n_rows, self.piece());
+        let pieces = (0..n_rows.div_ceil(piece)).into_par_iter();
+        let digests = pieces
+            .with_min_len(min_len(piece * self.n_cols))
+            .map(|at| self.digest_of(at * piece, n_rows.min((at + 1) * piece)));
+        in_order(digests.collect::<Vec<_>>())
     }
 
     /// A hash of all values in order, computed from the digests of pieces.

@@ -106,6 +106,16 @@ impl Data<'_> {
     ) -> std::result::Result<u64, E> {
         for_data!(self, rows => rows.digest(go_on))
     }
+
+    /// [`Self::digest`] of dense rows, computed in parallel; None for sparse ones.
+    pub(crate) fn parallel_digest(&self) -> Option<u64> {
+        match self {
+            Self::Dense16(rows) => Some(rows.parallel_digest()),
+            Self::Dense32(rows) => Some(rows.parallel_digest()),
+            Self::Dense64(rows) => Some(rows.parallel_digest()),
+            Self::Csr32(_) | Self::Csr64(_) => None,
+        }
+    }
 }
 
 #[cfg(test)]

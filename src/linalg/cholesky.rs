@@ -6,7 +6,8 @@ use rayon::prelude::*;
 
 use super::arch;
 use super::outer::{PADDING, Strided, add_lower_products};
-use super::vectors::{axpy, dot};
+use super::triangular::{divide_panel, factorise_block, substitute};
+use super::vectors::axpy;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
@@ -156,15 +157,10 @@ impl Factor {
             interrupt.check()?;
             let end = (start + PANEL).min(n);
             let (done, rest) = values.split_at_mut(end * stride);
-            factorise_block(&mut done[start * stride..], stride, start..end);
+            factorise_block(&mut done[start * stride..], stride, start, SMALLEST_PIVOT);
             let block = &done[start * stride..];
-            rest.par_chunks_mut(stride).for_each(|row| {
-                for (column, factor) in (start..end).zip(block.chunks_exact(stride)) {
-                    let sum = dot(&row[start..column], &factor[start..column]);
-                    row[column] = (row[column] - sum) / factor[column];
-                }
-            });
-            update(rest, &mut panel, stride, start..end);
+            divide_rows(block, rest, &mut panel, stride, start..end);
+            update(rest, &panel, stride, start..end);
         }
         Ok(Self { values, scales, stride })
     }
@@ -221,16 +217,8 @@ impl Factor {
 
     /// Solves A x = b; overwrites b with x.
     pub fn solve(&self, b: &mut [f64]) {
-        let rows = || self.values.chunks_exact(self.stride);
         b.iter_mut().zip(&self.scales).for_each(|(b, scale)| *b *= scale);
-        for (i, row) in rows().take(b.len()).enumerate() {
-            b[i] = (b[i] - dot(&row[..i], &b[..i])) / row[i];
-        }
-        for (i, row) in rows().take(b.len()).enumerate().rev() {
-            b[i] /= row[i];
-            let solved = b[i];
-            axpy(&mut b[..i], -solved, &row[..i]);
-        }
+        substitute(&self.values, self.stride, b);
         b.iter_mut().zip(&self.scales).for_each(|(b, scale)| *b *= scale);
     }
 }
@@ -250,38 +238,38 @@ fn solve_block(block: &mut [f64], factor: &[f64], stride: usize, rows: std::ops:
     }
 }
 
-/// Factorises a block on the diagonal, row by row.
-fn factorise_block(block: &mut [f64], stride: usize, columns: std::ops::Range<usize>) {
-    let start = columns.start;
-    for i in columns {
-        let (done, rest) = block.split_at_mut((i - start) * stride);
-        let row = &mut rest[..stride];
-        for (column, other) in (start..i).zip(done.chunks_exact(stride)) {
-            let sum = dot(&row[start..column], &other[start..column]);
-            row[column] = (row[column] - sum) / other[column];
-        }
-        let pivot = row[i] - dot(&row[start..i], &row[start..i]);
-        row[i] = pivot.max(SMALLEST_PIVOT).sqrt();
-    }
-}
-
-/// Subtracts the products of the columns just factorised from the rows below them.
-fn update(rest: &mut [f64], panel: &mut Vec<f64>, stride: usize, columns: std::ops::Range<usize>) {
-    let n_rows = rest.len() / stride;
-    if n_rows == 0 {
-        return;
-    }
-    let width = n_rows.next_multiple_of(PADDING);
+/// Divides the columns of some rows by the transpose of the block above them. Leaves them in the panel, column after
+/// column, and then their negatives.
+fn divide_rows(
+    block: &[f64],
+    rest: &mut [f64],
+    panel: &mut Vec<f64>,
+    stride: usize,
+    columns: std::ops::Range<usize>,
+) {
+    let width = (rest.len() / stride).next_multiple_of(PADDING);
     panel.clear();
     panel.resize(2 * columns.len() * width, 0.0);
     let (plain, negative) = panel.split_at_mut(columns.len() * width);
-    for (k, column) in columns.clone().enumerate() {
-        for (row, values) in rest.chunks_exact(stride).enumerate() {
-            plain[k * width + row] = values[column];
-            negative[k * width + row] = -values[column];
+    for (row, values) in rest.chunks_exact(stride).enumerate() {
+        for (k, value) in values[columns.clone()].iter().enumerate() {
+            plain[k * width + row] = *value;
         }
     }
-    let [a, b] = [&*negative, &*plain].map(|values| Strided { values, stride: width });
+    divide_panel((block, stride, columns.start), plain, width);
+    for (row, values) in rest.chunks_exact_mut(stride).enumerate() {
+        for (k, value) in values[columns.clone()].iter_mut().enumerate() {
+            *value = plain[k * width + row];
+        }
+    }
+    negative.iter_mut().zip(plain).for_each(|(negative, value)| *negative = -*value);
+}
+
+/// Subtracts the products of the columns just factorised, which are in the panel, from the rows below them.
+fn update(rest: &mut [f64], panel: &[f64], stride: usize, columns: std::ops::Range<usize>) {
+    let width = (rest.len() / stride).next_multiple_of(PADDING);
+    let (plain, negative) = panel.split_at(columns.len() * width);
+    let [a, b] = [negative, plain].map(|values| Strided { values, stride: width });
     // The remaining columns begin at the end of the panel, which may not be a multiple of the
     // vector width.
     rest.par_chunks_mut(PANEL * stride).enumerate().for_each(|(block, rows)| {

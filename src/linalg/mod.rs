@@ -22,6 +22,7 @@ mod simd;
 pub(crate) mod single;
 pub(crate) mod sparse;
 mod touched;
+mod triangular;
 pub(crate) mod vectors;
 
 pub(crate) use exponential::{exp_minus, minus_ln, softmax};

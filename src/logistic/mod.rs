@@ -6,6 +6,7 @@
 
 mod certificate;
 mod certificate_pass;
+mod columns;
 mod dual_descent;
 mod fit;
 mod hand_over;

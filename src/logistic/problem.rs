@@ -1,14 +1,11 @@
 //! The problem of multinomial logistic regression.
 
-use rayon::prelude::*;
-
+use super::columns::ColumnStats;
 use crate::data::{Data, Rows};
 use crate::dual::Shares;
 use crate::dual::rounding::{Bounded, Sum};
 use crate::error::{Error, Result};
 use crate::for_data;
-use crate::linalg::vectors::larger_or_nan;
-use crate::parallel::parts;
 
 /// Largest share of stored entries at which CSR rows count as sparse.
 const SPARSE: f64 = 0.25;
@@ -26,6 +23,7 @@ pub struct LogisticProblem<'a> {
     total: f64,
     class_totals: Vec<f64>,
     column_sizes: Vec<f64>,
+    digest: Option<u64>,
 }
 
 /// A linear model: scores W x + b, one for each output.
@@ -50,6 +48,29 @@ impl<'a> LogisticProblem<'a> {
         weights: Vec<f64>,
         intercept: bool,
     ) -> Result<Self> {
+        Self::build((rows, labels), n_classes, weights, (intercept, false))
+    }
+
+    /// [`Self::new`], which also computes the digest of dense rows in its pass over them.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
+    pub(crate) fn digested(
+        rows: Data<'a>,
+        labels: &'a [u32],
+        n_classes: usize,
+        weights: Vec<f64>,
+        intercept: bool,
+    ) -> Result<Self> {
+        Self::build((rows, labels), n_classes, weights, (intercept, true))
+    }
+
+    fn build(
+        (rows, labels): (Data<'a>, &'a [u32]),
+        n_classes: usize,
+        weights: Vec<f64>,
+        (intercept, digested): (bool, bool),
+    ) -> Result<Self> {
         let n_rows = rows.n_rows();
         if labels.len() != n_rows || weights.len() != n_rows {
             return Err(Error::argument("y", "needs a label and a weight for each row"));
@@ -73,15 +94,28 @@ impl<'a> LogisticProblem<'a> {
                 format!("C times all weights add up to {total}; must be positive and finite");
             return Err(Error::argument("sample_weight", message));
         }
-        let column_sizes = column_sizes(rows);
+        let ColumnStats { sizes: column_sizes, digest } = ColumnStats::of(rows, digested);
         if let Some(column) = column_sizes.iter().position(|size| !size.is_finite()) {
             let message = format!("contains NaN or infinity, in column {column}");
             return Err(Error::argument("X", message));
         }
         let square: f64 = column_sizes.iter().map(|size| size * size).sum();
+        if !(square * n_rows as f64).is_finite() {
+            check_squares(rows, &column_sizes)?;
+        }
         let norm = (square + f64::from(u8::from(intercept))).sqrt();
         Shares::new(n_rows, 1.0 / total)?.with_features(std::iter::once(norm))?;
-        Ok(Self { rows, labels, n_classes, weights, intercept, total, class_totals, column_sizes })
+        Ok(Self {
+            rows,
+            labels,
+            n_classes,
+            weights,
+            intercept,
+            total,
+            class_totals,
+            column_sizes,
+            digest,
+        })
     }
 
     /// The rows.
@@ -139,6 +173,11 @@ impl<'a> LogisticProblem<'a> {
         &self.column_sizes
     }
 
+    /// The digest of dense rows, computed just before the problem read them; None unless requested.
+    pub(crate) fn digest(&self) -> Option<u64> {
+        self.digest
+    }
+
     /// The model of zeros.
     pub fn zero_model(&self) -> LogisticModel {
         let n_outputs = self.n_outputs();
@@ -156,29 +195,18 @@ pub(super) fn is_sparse(problem: &LogisticProblem<'_>) -> bool {
     is_csr && n_stored as f64 <= SPARSE * problem.n_examples() as f64 * problem.n_features() as f64
 }
 
-/// The largest absolute value of each column; NaN for columns that contain NaN.
-fn column_sizes(rows: Data<'_>) -> Vec<f64> {
-    let largest = |range: std::ops::Range<usize>| {
-        let mut sizes = vec![0.0_f64; rows.n_cols()];
-        for row in range {
-            match rows {
-                Data::Dense64(rows) => {
-                    // Without bounds checks, the compiler vectorises over the columns.
-                    let pairs = sizes.iter_mut().zip(rows.row(row));
-                    pairs.for_each(|(size, value)| *size = larger_or_nan(*size, value.abs()));
-                }
-                _ => for_data!(rows, rows => rows.visit_row(row, |column, value| {
-                    sizes[column] = larger_or_nan(sizes[column], value.abs());
-                })),
-            }
-        }
-        sizes
-    };
-    let found: Vec<Vec<f64>> = parts(rows.n_rows()).into_par_iter().map(largest).collect();
-    let mut found = found.into_iter();
-    let mut sizes = found.next().unwrap_or_default();
-    for other in found {
-        sizes.iter_mut().zip(other).for_each(|(a, b)| *a = larger_or_nan(*a, b));
+/// Checks that the sum of the squares of all values does not overflow.
+fn check_squares(rows: Data<'_>, column_sizes: &[f64]) -> Result<()> {
+    let mut sum = 0.0;
+    for row in 0..rows.n_rows() {
+        for_data!(rows, rows => rows.visit_row(row, |_, value| sum += value * value));
     }
-    sizes
+    if sum.is_finite() {
+        return Ok(());
+    }
+    let largest = column_sizes.iter().copied().fold(0.0, f64::max);
+    let message = format!(
+        "values up to {largest:.3e} are too large for float64: the sum of their squares overflows; scale the data"
+    );
+    Err(Error::argument("X", message))
 }

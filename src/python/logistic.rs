@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use super::arrays::{Matrix, Table, Vector, slice};
 use super::records::RunRecord;
-use super::session::{Session, guarded, run_session, unchanged};
+use super::session::{Digests, Session, digests, guarded, run_session, unchanged_between};
 use super::trace::trace_dict;
 use crate::data::Data;
 use crate::error::{Error, Result};
@@ -62,11 +62,26 @@ pub(super) fn fit_logistic_regression<'py>(
         let (weights, start) = (record.weights(data.n_rows())?, record.start(data)?);
         let method = LogisticMethod::parse(&record.solver, record.seed)?;
         let (n_classes, intercept) = (record.n_classes, record.intercept);
-        let fitted = unchanged(py, &[data], || {
+        let known = Digests::default();
+        if let Data::Csr32(_) | Data::Csr64(_) = data {
+            let digests = digests(py, &[data])?;
+            known.before.get_or_init(|| digests);
+        }
+        let fitted = unchanged_between(py, (&[data], &known), || {
             run_session(py, run.n_threads, run.callback.as_ref(), |session: &Session<'_>| {
-                let problem = LogisticProblem::new(data, labels, n_classes, weights, intercept)?;
+                let problem =
+                    LogisticProblem::digested(data, labels, n_classes, weights, intercept)?;
+                if let Some(digest) = problem.digest() {
+                    known.before.get_or_init(|| vec![digest]);
+                }
                 let observe = &mut |epoch: &_| session.observe(epoch);
-                fit_logistic(&problem, method, run.target(), start, session.interrupt, observe)
+                let target = run.target();
+                let fitted =
+                    fit_logistic(&problem, method, target, start, session.interrupt, observe)?;
+                if let Some(digest) = data.parallel_digest() {
+                    known.after.get_or_init(|| vec![digest]);
+                }
+                Ok(fitted)
             })
         })?;
         fit_dict(py, fitted)

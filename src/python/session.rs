@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -74,9 +75,36 @@ pub(super) fn unchanged_since<T>(
     (borrowed, before): (&[Data<'_>], &[u64]),
     fit: impl FnOnce() -> PyResult<T>,
 ) -> PyResult<T> {
+    let known = Digests { before: OnceLock::from(before.to_vec()), ..Digests::default() };
+    unchanged_between(py, (borrowed, &known), fit)
+}
+
+/// Digests that a fit computes itself, on its threads.
+#[derive(Default)]
+pub(super) struct Digests {
+    /// Before the fit reads the arrays otherwise.
+    pub before: OnceLock<Vec<u64>>,
+    /// After the fit.
+    pub after: OnceLock<Vec<u64>>,
+}
+
+/// Like [`unchanged`], for a fit that sets digests.
+pub(super) fn unchanged_between<T>(
+    py: Python<'_>,
+    (borrowed, known): (&[Data<'_>], &Digests),
+    fit: impl FnOnce() -> PyResult<T>,
+) -> PyResult<T> {
     let ended = caught(fit);
     let told = ended.as_ref().is_err_and(|error| !error.is_instance_of::<PyRuntimeError>(py));
-    if told || digests(py, borrowed)? == before {
+    let Some(before) = known.before.get() else { return ended };
+    if told {
+        return ended;
+    }
+    let after = match known.after.get() {
+        Some(after) => after.clone(),
+        None => digests(py, borrowed)?,
+    };
+    if after == *before {
         return ended;
     }
     let text = "X changed during the fit (or another array that it was given): a callback or another thread has \

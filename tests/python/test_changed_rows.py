@@ -14,6 +14,7 @@ from sklearn.base import clone
 from dualgap import (
     ClassFeatureSVC,
     FactorizationMachineRegressor,
+    LogisticRegression,
     MulticlassSVC,
     MulticlassSVCCV,
     PolynomialNetworkClassifier,
@@ -28,6 +29,7 @@ MODELS: dict[str, Any] = {
     "smooth": MulticlassSVC("weston-watkins", smoothing=0.1),
     "search": MulticlassSVCCV(Cs=[0.1, 1.0], cv=2),
     "classes": ClassFeatureSVC(np.eye(3)[:, :2]),
+    "logistic": LogisticRegression(tol=1e-9),
     "network": PolynomialNetworkClassifier(3, max_iter=5),
     "networks": PolynomialNetworkClassifierCV([1.0, 10.0], n_components=3, cv=2, max_iter=5),
     "machine": FactorizationMachineRegressor(3, max_iter=5),

@@ -11,6 +11,7 @@ from fitted import FITS, LABELS
 from sklearn.base import clone
 
 from dualgap import ClassFeatureSVC
+from dualgap._validation.labels import sorted_classes
 from dualgap.distributed import ConsensusSVC
 from dualgap.distributed._partition import make_part, summarize
 
@@ -160,3 +161,21 @@ def test_partitions_with_labels_of_several_types() -> None:
         merged(np.arange(3) - 1, large)
     with pytest.raises(ValueError, match="one kind"):
         merged(np.arange(3), ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("dtype", [bool, "int8", "uint8", "int32", "int64", "uint64"])
+@pytest.mark.parametrize("shift", [0, -128, 3, 2**62, -(2**63), 2**63 - 200])
+def test_counted_classes_are_those_of_sorting(dtype: Any, shift: int) -> None:
+    numbers = np.random.default_rng(0).choice([0, 1, 5, 60, 127], size=(40, 5))
+    if np.dtype(dtype).kind != "b" and not (
+        np.iinfo(dtype).min <= shift and shift + 127 <= np.iinfo(dtype).max
+    ):
+        pytest.skip("the type does not have these numbers")
+    labels = np.array([int(number) + shift for number in numbers.ravel()], dtype=object)
+    labels = labels.astype(dtype).reshape(numbers.shape)
+    classes, codes = sorted_classes("y", labels)
+    expected, places = np.unique(labels, return_inverse=True)
+    assert classes.dtype == labels.dtype
+    assert codes.dtype == np.intp
+    assert np.array_equal(classes, expected)
+    assert np.array_equal(codes, places.reshape(labels.shape))

@@ -78,11 +78,19 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, half: bool = False) -> An
 
 
 def check_rows_and_targets(
-    estimator: Any, X: Any, y: Any, *, half: bool = False, single: bool = False, **options: bool
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    half: bool = False,
+    single: bool = False,
+    magnitude: bool = True,
+    **options: bool,
 ) -> tuple[Any, Any]:
     """Validate training data; ``options`` are passed to `validate_data`.
 
-    ``half`` is as in `check_rows`, and ``single`` as in `check_magnitude`.
+    ``half`` is as in `check_rows`, and ``single`` as in `check_magnitude`, which is not called if
+    ``magnitude`` is False.
     """
     X, y = real_numbers("X", X), check_targets(y, numeric=options.get("y_numeric", False))
     half = half and _is_half(X)
@@ -91,7 +99,8 @@ def check_rows_and_targets(
         X, y = validate_data(estimator, check_sparse(X), y, **{**kind, **options})
     if half and options.get("ensure_all_finite", True):
         _check_half(X)
-    check_magnitude("X", X, single=single)
+    if magnitude:
+        check_magnitude("X", X, single=single)
     return X, y
 
 
@@ -139,8 +148,13 @@ _BLOCK = 4096
 
 def encode_classes(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return the sorted classes of labels (at least two) and the class index of each label."""
-    check_classification_targets(y)
+    is_whole = y.dtype.kind in "iub" and y.ndim == 1
+    if not is_whole:
+        check_classification_targets(y)
     classes, codes = sorted_classes("y", y)
+    if is_whole and 2 * len(classes) > len(y):
+        # It sorts the labels, and accepts integers, but warns of this number of classes.
+        check_classification_targets(y)
     return check_classes(classes), codes
 
 

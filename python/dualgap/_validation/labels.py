@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from dualgap._validation.arrays import as_numpy
 
+# Integers are counted instead of sorted if their range is at most this many times their number.
+_SPREAD = 4
 # Largest integer up to which float64 represents all integers.
 _EXACT = 2**53
 
@@ -68,12 +70,26 @@ def read_sequences(name: str, sequences: list[Any]) -> NDArray[Any]:
 
 def sorted_classes(name: str, labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return the sorted classes of labels from `read_labels`, and the class index of each label."""
+    if labels.dtype.kind in "iub" and labels.dtype != np.uint64 and labels.size:
+        low, high = int(labels.min()), int(labels.max())
+        if high - low <= _SPREAD * labels.size:
+            return _counted_classes(labels, low)
     try:
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError as error:
         msg = f"{name}: labels must be comparable with each other ({error})"
         raise ValueError(msg) from error
     return classes, codes.reshape(labels.shape)
+
+
+def _counted_classes(labels: NDArray[Any], low: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Do `sorted_classes` by counting, for integers or booleans in a short range."""
+    shifted = labels.astype(np.int64) - low
+    present = np.bincount(shifted.ravel()) > 0
+    classes = (np.flatnonzero(present) + low).astype(labels.dtype)
+    if len(classes) < len(present):
+        shifted = (np.cumsum(present) - 1)[shifted]
+    return classes, shifted.astype(np.intp, copy=False)
 
 
 def class_codes(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:

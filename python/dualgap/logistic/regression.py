@@ -148,8 +148,9 @@ class LogisticRegression(LogisticClassifier):
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
-        # The core rejects values that are not finite, in its single pass over all rows.
-        X, y = check_rows_and_targets(self, X, y, half=True, ensure_all_finite=False)
+        # The core rejects values that are not finite or too large, in its first pass over all rows.
+        options = {"half": True, "magnitude": False, "ensure_all_finite": False}
+        X, y = check_rows_and_targets(self, X, y, **options)
         known = vars(self).get("classes_")
         self.classes_, codes = encode_classes(y)
         weights = check_weights(sample_weight, X)

@@ -1,6 +1,8 @@
 //! Certificates of passes. With an intercept, their probabilities violate the dual constraint and are corrected
 //! ("tilted").
 
+use pulp::{Simd, WithSimd};
+
 use super::layout::RowBlocks;
 use super::softmax::BlockSums;
 use super::store::{Lines, Store};
@@ -8,6 +10,7 @@ use super::tiles::add_products;
 use crate::dual::rounding::{Bounded, Sum, TINY, gamma};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::linalg::arch;
 use crate::logistic::LogisticModel;
 use crate::logistic::certificate::{VIOLATED, tilt_of};
 use crate::logistic::certificate_pass::SOLVED;
@@ -114,26 +117,13 @@ struct Moved {
 
 fn moved(store: &mut Store<'_, '_>, tilt: &[f64], interrupt: &Interrupt) -> Result<Moved> {
     let (n, n_outputs) = (store.len(), store.problem().n_outputs());
+    // With two classes, only p (1 − p), the derivative of p, is stored.
+    let own = if n_outputs == 1 { &tilt[1..] } else { tilt };
     let add = |layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]| {
         let n_rows = layout.block_rows;
         let mut changes = vec![0.0_f32; n_outputs * n_rows];
-        let (image, rest) = sums.split_at_mut(n);
-        let (residual, totals) = rest.split_at_mut(n_outputs);
-        for row in 0..n_rows {
-            let weight = f64::from(lines.weights[row]);
-            let shares = || lines.shares[row..].iter().step_by(n_rows).map(|p| f64::from(*p));
-            let (mut sum, mut mean) = (0.0, 0.0);
-            shares().zip(tilt).for_each(|(p, tilt)| (sum, mean) = (sum + p, mean + p * tilt));
-            // With two classes, only p (1 − p), the derivative of p, is stored.
-            let (tilt, mean) = if n_outputs == 1 { (&tilt[1..], 0.0) } else { (tilt, mean / sum) };
-            for (line, (p, tilt)) in shares().zip(tilt).enumerate() {
-                let change = p * (tilt - mean);
-                changes[line * n_rows + row] = (weight * change) as f32;
-                residual[line] += weight * change;
-                totals[0] += weight * change.abs();
-                totals[1] += 0.5 * weight * change * (tilt - mean);
-            }
-        }
+        let (image, totals) = sums.split_at_mut(n);
+        arch().dispatch(Move { lines, tilt: own, changes: &mut changes, totals });
         add_products((&changes[..], lines.rows, n_rows), (image, layout.width()), false);
     };
     let mut sums = store.sums(store.all(), (n + n_outputs + 2, interrupt), add)?;
@@ -143,6 +133,66 @@ fn moved(store: &mut Store<'_, '_>, tilt: &[f64], interrupt: &Interrupt) -> Resu
     // With two classes, the other class changes by the same amount.
     let factor = if n_outputs == 1 { 2.0 } else { 1.0 };
     Ok(Moved { image: sums, residual, size: factor * size, curved })
+}
+
+/// Number of rows that are processed together; the compiler vectorises loops of this length.
+const LANES: usize = 16;
+
+/// Writes the changes c_i γ_i of a block, and adds their sum for each output, the sum of their absolute values, and ½ Σ
+/// c_i γ_ik² / p_ik to the totals.
+struct Move<'a> {
+    lines: Lines<'a>,
+    tilt: &'a [f64],
+    changes: &'a mut [f32],
+    totals: &'a mut [f64],
+}
+
+impl WithSimd for Move<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { lines: Lines { shares, weights, .. }, tilt, changes, totals } = self;
+        let (n_rows, n_outputs) = (weights.len(), tilt.len());
+        let (residual, totals) = totals.split_at_mut(n_outputs);
+        let (mut sizes, mut curved) = ([0.0; LANES], [0.0; LANES]);
+        for row in (0..n_rows).step_by(LANES) {
+            let lanes = row..row + LANES;
+            let mut mean = [0.0; LANES];
+            if n_outputs > 1 {
+                let mut sum = [0.0; LANES];
+                for (shares, tilt) in shares.chunks_exact(n_rows).zip(tilt) {
+                    for ((share, sum), mean) in
+                        shares[lanes.clone()].iter().zip(&mut sum).zip(&mut mean)
+                    {
+                        let share = f64::from(*share);
+                        *sum += share;
+                        *mean += share * tilt;
+                    }
+                }
+                mean.iter_mut().zip(sum).for_each(|(mean, sum)| *mean /= sum);
+            }
+            let outputs = shares.chunks_exact(n_rows).zip(changes.chunks_exact_mut(n_rows));
+            for ((shares, changes), (tilt, residual)) in
+                outputs.zip(tilt.iter().zip(residual.iter_mut()))
+            {
+                let (shares, changes) = (&shares[lanes.clone()], &mut changes[lanes.clone()]);
+                let weights = &weights[lanes.clone()];
+                let mut sum = [0.0; LANES];
+                for lane in 0..LANES {
+                    let by = tilt - mean[lane];
+                    let change = f64::from(weights[lane]) * f64::from(shares[lane]) * by;
+                    changes[lane] = change as f32;
+                    sum[lane] = change;
+                    sizes[lane] += change.abs();
+                    curved[lane] += change * by;
+                }
+                *residual += sum.iter().sum::<f64>();
+            }
+        }
+        totals[0] += sizes.iter().sum::<f64>();
+        totals[1] += 0.5 * curved.iter().sum::<f64>();
+    }
 }
 
 /// The sums of the distributions α_i + γ_i, with a lower bound on the entropy that includes the effect of the change.
