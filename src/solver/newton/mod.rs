@@ -77,6 +77,8 @@ pub struct Newton<'p, B: Blocks> {
     /// Scores, points and gradient at the weights, after the first evaluation.
     at: Look,
     looked: bool,
+    /// The points at the last trial of a line search.
+    trial: Vec<f64>,
     /// Whether further steps on the inner problem would gain less than its rounding errors.
     exhausted: bool,
     best: BestPoints,
@@ -105,6 +107,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
             weights: weights.clone(),
             at: Look::new(n_points),
             looked: false,
+            trial: points.clone(),
             exhausted: false,
             best: BestPoints { certificate, weights, points },
             null_objective,
@@ -151,7 +154,13 @@ impl<'p, B: Blocks> Newton<'p, B> {
 
     /// Evaluates scores, points, gradient and certificate at the weights.
     fn look(&mut self, interrupt: &Interrupt) -> Result<()> {
+        self.look_at(false, interrupt)
+    }
+
+    /// As [`look`](Self::look); with `known`, the points are already those at the weights.
+    fn look_at(&mut self, known: bool, interrupt: &Interrupt) -> Result<()> {
         let proximal = Proximal { centre: &self.centre, width: self.width };
+        let proximal = (!known).then_some(proximal);
         let (certificate, scale) =
             self.pass.look(self.blocks, &self.weights, proximal, &mut self.at, interrupt)?;
         self.looked = true;
@@ -214,8 +223,9 @@ impl<'p, B: Blocks> Newton<'p, B> {
         let direction = self.system.solve(self.blocks, &self.at, curvature, goal, interrupt)?;
         let proximal = Proximal { centre: &self.centre, width: self.width };
         let line = self.pass.line(self.blocks, proximal, &self.at, &direction, interrupt)?;
-        let (step, slope) =
-            search(&line, (&self.weights, &self.at.residual), &direction, interrupt)?;
+        let start = (&self.weights[..], &self.at.residual[..]);
+        let (step, slope, mut known) =
+            search(&line, start, &direction, &mut self.trial, interrupt)?;
         if step > 0.0 {
             self.weights.iter_mut().zip(&direction).for_each(|(w, d)| *w += step * d);
         }
@@ -223,8 +233,13 @@ impl<'p, B: Blocks> Newton<'p, B> {
         self.exhausted = -slope * lambda < ROUNDING * self.null_objective;
         if step > 0.0 && step < SHORT_STEP && self.width > 0.0 {
             self.width *= WIDER;
+            known = false;
         }
-        self.look(interrupt)
+        if known {
+            // The scores of the last trial differ from those at the weights by rounding only.
+            std::mem::swap(&mut self.at.points, &mut self.trial);
+        }
+        self.look_at(known, interrupt)
     }
 
     /// Whether the gap has not fallen enough during too many steps.

@@ -61,12 +61,12 @@ impl Pass {
     }
 
     /// Computes scores, maximisers and the image of the maximisers; returns
-    /// [`Blocks::certificate`].
+    /// [`Blocks::certificate`]. Without a proximal term, the points are already the maximisers.
     pub fn look<B: Blocks>(
         &self,
         blocks: &B,
         weights: &[f64],
-        proximal: Proximal<'_>,
+        proximal: Option<Proximal<'_>>,
         at: &mut Look,
         interrupt: &Interrupt,
     ) -> Result<(Certificate, f64)> {
@@ -89,8 +89,9 @@ impl Pass {
                 duals.restart(first);
                 let pairs = scores.chunks_exact(m).zip(points.chunks_exact_mut(m));
                 for (block, (scores, point)) in (first..).zip(pairs) {
-                    let own = proximal.of(block, m);
-                    blocks.maximise(block, scores, own, point, &mut work);
+                    if let Some(proximal) = proximal {
+                        blocks.maximise(block, scores, proximal.of(block, m), point, &mut work);
+                    }
                     blocks.add_terms(block, scores, point, &mut part.terms, &mut work);
                     push(blocks, block, point, &mut duals);
                 }
@@ -186,17 +187,20 @@ pub(super) struct Line<'l, B> {
 }
 
 impl<B: Blocks> Line<'_, B> {
-    /// The derivative of the losses at a step, divided by λ.
-    pub fn slope(&self, step: f64, interrupt: &Interrupt) -> Result<f64> {
+    /// The derivative of the losses at a step, divided by λ. Also writes the maximisers of all blocks with a positive
+    /// share there.
+    pub fn slope(&self, step: f64, points: &mut [f64], interrupt: &Interrupt) -> Result<f64> {
         let (m, shares) = (self.blocks.n_parts(), self.blocks.shares());
         let pieces =
             self.at.scores.par_chunks(self.length).zip(self.changes.par_chunks(self.length));
-        let slopes = pieces.enumerate().map(|(index, (scores, changes))| {
-            let (mut moved, mut point) = (vec![0.0; m], vec![0.0; m]);
+        let pieces = pieces.zip(points.par_chunks_mut(self.length));
+        let slopes = pieces.enumerate().map(|(index, ((scores, changes), points))| {
+            let mut moved = vec![0.0; m];
             let (mut work, mut sum) = (B::Work::default(), 0.0);
             let first = index * self.length / m;
             let pairs = scores.chunks_exact(m).zip(changes.chunks_exact(m));
-            for (block, (scores, changes)) in (first..).zip(pairs) {
+            let pairs = pairs.zip(points.chunks_exact_mut(m));
+            for (block, ((scores, changes), point)) in (first..).zip(pairs) {
                 if block.is_multiple_of(CHUNK_ROWS) && interrupt.is_raised() {
                     break;
                 }
@@ -208,7 +212,7 @@ impl<B: Blocks> Line<'_, B> {
                     *moved = score + step * change;
                 }
                 let own = self.proximal.of(block, m);
-                self.blocks.maximise(block, &moved, own, &mut point, &mut work);
+                self.blocks.maximise(block, &moved, own, point, &mut work);
                 let along: f64 = point.iter().zip(changes).map(|(u, change)| u * change).sum();
                 sum += share * along;
             }

@@ -18,20 +18,23 @@ const MARGIN: f64 = 0.1;
 const MAX_TRIALS: usize = 40;
 
 /// Finds a step along a direction at which the derivative of the inner problem is close to 0.
-/// Returns it with the derivative at the start divided by λ. `residual` is the gradient at the
-/// start divided by λ.
+/// Returns it with the derivative at the start divided by λ, and whether `points` are the maximisers
+/// at this step. `residual` is the gradient at the start divided by λ.
 pub(super) fn search<B: Blocks>(
     line: &Line<'_, B>,
     (weights, residual): (&[f64], &[f64]),
     direction: &[f64],
+    points: &mut [f64],
     interrupt: &Interrupt,
-) -> Result<(f64, f64)> {
+) -> Result<(f64, f64, bool)> {
     let (along, square) = (long_dot(weights, direction), squared_norm(direction));
     let slope = long_dot(residual, direction);
+    let mut last = 0.0;
     let step = zero_of_derivative(slope, |step| {
-        Ok(along + step * square + line.slope(step, interrupt)?)
+        last = step;
+        Ok(along + step * square + line.slope(step, points, interrupt)?)
     })?;
-    Ok((step, if step > 0.0 { slope } else { 0.0 }))
+    Ok((step, if step > 0.0 { slope } else { 0.0 }, step > 0.0 && step == last))
 }
 
 /// Finds a step at which an increasing, piecewise linear derivative is close to 0, given `slope`,
@@ -41,7 +44,7 @@ pub(super) fn search<B: Blocks>(
 /// takes secant steps inside the bracket.
 pub(in crate::solver) fn zero_of_derivative(
     slope: f64,
-    derivative: impl Fn(f64) -> Result<f64>,
+    mut derivative: impl FnMut(f64) -> Result<f64>,
 ) -> Result<f64> {
     if slope.is_nan() || slope >= 0.0 {
         return Ok(0.0);
