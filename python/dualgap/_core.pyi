@@ -48,6 +48,8 @@ __all__ = [
     "linear_vertex",
     "minimize_frank_wolfe",
     "multiclass_path",
+    "newton_direction",
+    "newton_round",
     "plan_multiclass",
     "predict_polynomial",
     "read_labels",
@@ -224,16 +226,6 @@ def multiclass_path(
     rows: _Rows, labels: NDArray[np.uint32], settings: _LinearSettings, until: float
 ) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...
 
-class _Answer(TypedDict):
-    loss: float
-    dual_term: float
-    image: NDArray[np.float64]
-    image_error: float
-    gap: float
-    n_epochs: int
-    weights: NDArray[np.float64]
-    beta: NDArray[np.float64]
-
 class _RoundRecord(_RunRecord):
     consensus: NDArray[np.float64]
     multiplier: NDArray[np.float64]
@@ -249,7 +241,16 @@ class _RoundSettings(_MarginRecord, _SharesRecord, _RoundRecord): ...
 
 def consensus_round(
     rows: _Rows, labels: NDArray[np.uint32], settings: _RoundSettings
-) -> _Answer: ...
+) -> _records.Subsolution: ...
+
+class _NewtonSettings(_MarginRecord, _SharesRecord, _records.ExpansionRecord): ...
+
+def newton_round(
+    rows: _Rows, labels: NDArray[np.uint32], settings: _NewtonSettings
+) -> _records.Expansion: ...
+def newton_direction(
+    sums: NDArray[np.float64], n_classes: int, residual: NDArray[np.float64], n_threads: int
+) -> NDArray[np.float64]: ...
 
 class _SearchRecord(TypedDict):
     Cs: list[float]

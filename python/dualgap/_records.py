@@ -9,6 +9,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+class Subsolution(TypedDict):
+    """Solution of the sub-problem of one partition."""
+
+    loss: float
+    dual_term: float
+    image: NDArray[np.float64]
+    image_error: float
+    gap: float
+    n_epochs: int
+    weights: NDArray[np.float64]
+    beta: NDArray[np.float64]
+
+
+class ExpansionRecord(TypedDict):
+    """Settings of one partition in a Newton round of consensus training."""
+
+    consensus: NDArray[np.float64]
+    beta: NDArray[np.float64]
+    width: float
+    n_threads: int
+    callback: Callable[..., Any] | None
+
+
+class Expansion(TypedDict):
+    """Loss, dual point and curvature of one partition at given weights."""
+
+    loss: float
+    dual_term: float
+    image: NDArray[np.float64]
+    image_error: float
+    beta: NDArray[np.float64]
+    sums: NDArray[np.float64]
+    unit: float
+
+
 class VariationalParameters(TypedDict):
     """Parameters of a variational fit, in the core's format."""
 

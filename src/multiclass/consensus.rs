@@ -21,6 +21,7 @@ use std::ops::ControlFlow;
 
 use super::block_descent::{BlockDescent, Options};
 use super::bounds::Bounds;
+use super::newton::{MarginBlocks, betas_of, points_of};
 use super::{MarginProblem, ScoreMap};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -28,6 +29,7 @@ use crate::linalg::Sparse;
 use crate::names::find;
 use crate::polytope::{Scratch, lifted};
 use crate::run::{Epoch, Stopping, run};
+use crate::solver::{Blocks, Proximal, SecondOrder, second_order};
 
 /// The solver of a partition's sub-problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,6 +153,60 @@ pub fn solve(
         weights,
         betas,
     })
+}
+
+/// A partition's part of a Newton step on the weights of all partitions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expansion {
+    /// As in [`Solution`], at the given weights and the points of the inner problem.
+    pub loss: f64,
+    /// As in [`Solution`].
+    pub dual_term: f64,
+    /// As in [`Solution`].
+    pub image: Vec<f64>,
+    /// As in [`Solution`].
+    pub image_error: f64,
+    /// The maximisers of the inner problem (examples × classes).
+    pub betas: Vec<f64>,
+    /// The sums that the Hessian is made of; see [`second_order`].
+    pub sums: Vec<f64>,
+    /// The unit of widths; see [`Blocks::unit_width`].
+    pub unit: f64,
+}
+
+/// Evaluates a partition at given weights, class after class, with a proximal term of some width around β.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for weights or β of the wrong size, β outside the loss's set, and a width that is not
+/// positive; [`Error::Interrupted`].
+pub fn expand(
+    mut problem: MarginProblem<'_>,
+    weights: &[f64],
+    betas: &[f64],
+    width: f64,
+    interrupt: &Interrupt,
+) -> Result<Expansion> {
+    let n_betas = problem.n_examples() * problem.n_classes();
+    if betas.len() != n_betas {
+        return Err(Error::argument("betas", format!("must be {n_betas} numbers")));
+    }
+    if !(width > 0.0 && width.is_finite()) {
+        return Err(Error::argument("width", "must be positive and finite"));
+    }
+    if weights.len() != problem.map().n_weights() || !weights.iter().all(|w| w.is_finite()) {
+        return Err(Error::argument("weights", "must be one finite number per class and feature"));
+    }
+    problem.shares_mut().set_lambda(1.0)?;
+    let arranged = problem.map().layout().arrange(weights);
+    let loss = problem.mean_loss(&arranged, interrupt)?.upper();
+    let centre = points_of(&problem, feasible(&problem, betas)?);
+    let blocks = MarginBlocks::new(&problem);
+    let unit = blocks.unit_width();
+    let proximal = Proximal { centre: &centre, width };
+    let SecondOrder { points, sums } = second_order(&blocks, weights, proximal, interrupt)?;
+    let betas = betas_of(&problem, points);
+    let PartialImage { image, image_error, dual_term } = image(&mut problem, &betas, interrupt)?;
+    Ok(Expansion { loss, dual_term, image, image_error, betas, sums, unit })
 }
 
 fn check(problem: &MarginProblem<'_>, subproblem: &Subproblem<'_>) -> Result<()> {

@@ -61,6 +61,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(class_features::fit_class_features, module)?)?;
     module.add_function(wrap_pyfunction!(cross_validation::cross_validate, module)?)?;
     module.add_function(wrap_pyfunction!(consensus::consensus_round, module)?)?;
+    module.add_function(wrap_pyfunction!(consensus::newton_direction, module)?)?;
+    module.add_function(wrap_pyfunction!(consensus::newton_round, module)?)?;
     module.add_function(wrap_pyfunction!(frank_wolfe::minimize_frank_wolfe, module)?)?;
     module.add_function(wrap_pyfunction!(frank_wolfe::linear_vertex, module)?)?;
     module.add_function(wrap_pyfunction!(frank_wolfe::smooth_value, module)?)?;

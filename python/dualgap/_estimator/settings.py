@@ -31,6 +31,7 @@ __all__ = [
     "logistic_settings",
     "margin_record",
     "multiclass_settings",
+    "newton_settings",
     "polynomial_settings",
     "round_settings",
     "run_record",
@@ -201,6 +202,21 @@ def round_settings(
         "max_iter": 1,
         "solver": "block-descent",
         "seed": 0,
+        "n_threads": 1,
+        "callback": None,
+    }
+
+
+def newton_settings(
+    problem: _core._MarginRecord, shares: _core._SharesRecord
+) -> _core._NewtonSettings:
+    """Return the settings of a partition in a Newton round, without weights and dual point."""
+    return {
+        **problem,
+        **shares,
+        "consensus": np.zeros(0),
+        "beta": np.zeros(0),
+        "width": 1.0,
         "n_threads": 1,
         "callback": None,
     }

@@ -9,16 +9,8 @@ from typing import Any
 from dualgap._validation import FloatArray
 from dualgap.distributed._engine import tree
 from dualgap.distributed._partition import Summary, summarize
-from dualgap.distributed._worker import (
-    VERSION,
-    Order,
-    Plan,
-    Solution,
-    add,
-    forget,
-    solve,
-    worker_version,
-)
+from dualgap.distributed._plan import VERSION, Order, Plan, Solution
+from dualgap.distributed._worker import add, forget, solve, worker_version
 
 _TOO_OFTEN = "workers were lost {} times in a row; check that they have enough memory"
 

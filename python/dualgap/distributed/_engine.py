@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from dualgap._validation import FloatArray
 from dualgap.distributed._partition import Part, Summary
-from dualgap.distributed._worker import Order, Plan, Solution
+from dualgap.distributed._plan import Order, Plan, Solution
 
 FAN_IN = 4
 """Number of partial results added at a time by the tree reduction."""

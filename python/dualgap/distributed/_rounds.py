@@ -22,7 +22,9 @@ from dualgap._files import check_writable
 from dualgap._npz import read_meta, read_npz, refused_as, write_npz
 from dualgap._validation import FloatArray
 from dualgap.distributed._engine import Engine
-from dualgap.distributed._worker import Order, Plan, Solution, inner
+from dualgap.distributed._newton import MAX_WEIGHTS, Newton
+from dualgap.distributed._plan import NewtonOrder, Order, Plan, Solution
+from dualgap.distributed._worker import inner
 
 COLUMNS = (
     "epoch",
@@ -59,6 +61,10 @@ _STALLED = 100
 
 
 _GAIN = 0.01
+
+
+_NEWTON_AFTER = 20
+"""Rounds after which Newton rounds take over if columns of different scales keep the gap open."""
 
 
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -167,6 +173,9 @@ def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, ru
     # A resumed run evaluates its checkpoint again, if necessary in an extra round.
     last = max(settings.max_rounds, run.round + 1 if run.resumed else 0)
     while run.round < last:
+        if _newton_is_due(run, plan, settings):
+            _newton_rounds(engine, numbers, plan, settings, run)
+            return
         run.round += 1
         now = time.monotonic()
         # The first round after a resume may find a partition's copy invalid: keep the old one.
@@ -191,6 +200,79 @@ def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, ru
         if outcome is not None:
             run.outcome = outcome
             return
+
+
+def _newton_is_due(run: Run, plan: Plan, settings: Settings) -> bool:
+    """Whether Newton rounds take over: columns differ in scale, and the gap remains."""
+    n_weights = plan.n_columns * len(plan.classes)
+    possible = plan.scales is not None and run.absent is None and run.best is not None
+    chosen = plan.solver == "block-descent" and settings.n_partitions > 1
+    return possible and chosen and n_weights <= MAX_WEIGHTS and run.round >= _NEWTON_AFTER
+
+
+class _EndedError(Exception):
+    """Ends Newton rounds; holds the outcome."""
+
+
+def _newton_rounds(
+    engine: Engine, numbers: list[int], plan: Plan, settings: Settings, run: Run
+) -> None:
+    """Run Newton rounds until the gap is within the tolerance or a limit is reached.
+
+    Their state is not written: a resumed run begins at the last round before them.
+    """
+    started = time.monotonic() - run.seconds
+
+    def evaluate(weights: FloatArray, width: float, moves: bool) -> Solution:
+        if run.round >= settings.max_rounds:
+            raise _EndedError("epoch_limit")
+        run.round += 1
+        order = Order(run.round, run.rho, 0.0, 0.0, 0.0, None, NewtonOrder(width, moves))
+        solution = engine.solve(numbers, plan, order, weights)
+        primal, dual = _certificate(run, plan, weights, solution, settings.n_partitions)
+        if primal == run.primal and plan.scales is not None:
+            run.best = weights * np.tile(plan.scales, len(plan.classes))
+        run.seconds = time.monotonic() - started
+        row = [run.round, run.seconds, primal, dual, run.gap, np.nan, np.nan, np.nan]
+        run.rows.append([*row, solution.passes, solution.seconds])
+        callback = settings.callback
+        stop = callback is not None and bool(callback(run.round, run.seconds, primal, dual))
+        outcome = _outcome(run, settings, stop)
+        if outcome is not None:
+            raise _EndedError(outcome)
+        return solution
+
+    assert run.best is not None
+    newton = Newton(
+        plan=plan,
+        evaluate=evaluate,
+        gap=lambda: max(run.gap, _allowed(run, settings.tol)),
+        null_objective=run.null_objective,
+    )
+    try:
+        newton.run(plan.unscaled(run.best))
+    except _EndedError as ended:
+        run.outcome = str(ended)
+
+
+def _certificate(
+    run: Run, plan: Plan, weights: FloatArray, solution: Solution, n_partitions: int
+) -> tuple[float, float]:
+    """Return the objective and the bound of a round; keep the best ones.
+
+    The weights are in units of the rows. The objective is rounded up: it has the error bound of a
+    sum of non-negative numbers.
+    """
+    lam = plan.regularization
+    primal = 0.5 * lam * inner(weights, weights) + solution.loss
+    primal *= 1.0 + _EPSILON * (len(weights) + n_partitions + 16)
+    if not np.isfinite(primal):
+        msg = f"the objective is {primal!r}, which is not finite; scale the data or decrease C"
+        raise RuntimeError(msg)
+    dual = _dual_value(solution, lam, n_partitions)
+    run.primal, run.dual = min(run.primal, primal), max(run.dual, dual)
+    run.expected = [min(run.expected[0], primal), max(run.expected[1], dual)]
+    return primal, dual
 
 
 def _outcome(run: Run, settings: Settings, stop: bool) -> str | None:
@@ -242,21 +324,13 @@ def _digest(run: Run, solution: Solution, plan: Plan, settings: Settings) -> Non
     if run.absent is not None:
         terms = run.absent.add(vector, old, force, curvature, relaxation)
         square, multiplier_square = square + terms[0], multiplier_square + terms[1]
-    plain = plan.unscaled(old)
-    primal = 0.5 * lam * inner(plain, plain) + solution.loss
-    # Rounded up: the error bound of sums of non-negative numbers.
-    primal *= 1.0 + _EPSILON * (len(old) + settings.n_partitions + 16)
-    if not np.isfinite(primal):
-        msg = f"the objective is {primal!r}, which is not finite; scale the data or decrease C"
-        raise RuntimeError(msg)
+    known = run.primal
+    primal, dual = _certificate(run, plan, plan.unscaled(old), solution, settings.n_partitions)
     if run.round == 1:
         run.null_objective = primal
-    run.expected[0] = min(run.expected[0], primal)
-    if primal < run.primal:
-        run.primal, run.best = primal, old
+    if primal < known:
+        run.best = old
     new = vector + (1.0 - relaxation) * old
-    dual = _dual_value(solution, lam, settings.n_partitions)
-    run.dual, run.expected[1] = max(run.dual, dual), max(run.expected[1], dual)
     primal_residual = np.nan
     # If a partition restarted, the multipliers do not add up to 0 until the next round. The same
     # holds for multipliers from a file, until this round's consensus updates them.

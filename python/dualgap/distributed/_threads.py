@@ -9,7 +9,8 @@ from itertools import repeat
 from dualgap._validation import FloatArray
 from dualgap.distributed._engine import Source, tree
 from dualgap.distributed._partition import Part, Summary, summarize
-from dualgap.distributed._worker import Order, Plan, Solution, add, forget, solve
+from dualgap.distributed._plan import Order, Plan, Solution
+from dualgap.distributed._worker import add, forget, solve
 
 
 class Threads:

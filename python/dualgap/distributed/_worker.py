@@ -17,103 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualgap import _core
-from dualgap._estimator.settings import round_settings
+from dualgap._estimator.settings import newton_settings, round_settings
 from dualgap._npz import read_meta, read_npz, refused_as, write_npz
 from dualgap._validation import FloatArray, core_rows
 from dualgap._validation.labels import class_codes
 from dualgap.distributed._partition import Part
-from dualgap.distributed._scales import divided, penalty
-
-VERSION = _core.__version__
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Constants of a fit, shared by all partitions."""
-
-    run: str
-    kept: str
-    """Name of the run in checkpoints; a resumed run keeps the name of the first one."""
-    version: str
-    classes: NDArray[Any]
-    factors: FloatArray | None
-    total: float
-    n_features: int
-    problem: _core._MarginRecord
-    regularization: float
-    relaxation: float
-    max_passes: int
-    solver: str
-    seed: int
-    folder: str | None
-    """Folder for checkpoints, if any."""
-    source: str | None
-    """Folder with the checkpoints of the resumed run, if any."""
-    scales: FloatArray | None
-    """Powers of two by which the columns are divided, the constant one included, if any."""
-
-    @property
-    def n_columns(self) -> int:
-        """Number of features, including the constant one."""
-        return self.n_features + bool(self.problem["bias"])
-
-    def columns(self, present: NDArray[Any] | None) -> NDArray[Any] | None:
-        """Return the columns of a partition's weights: those with entries, and the constant one."""
-        if present is None or not self.problem["bias"]:
-            return present
-        return np.append(present, self.n_features)
-
-    def scales_of(self, columns: NDArray[Any] | None) -> FloatArray | None:
-        """Return the scales of the columns of a partition's weights."""
-        return self.scales if self.scales is None or columns is None else self.scales[columns]
-
-    def unscaled(self, weights: FloatArray) -> FloatArray:
-        """Return weights of all columns in units of the rows."""
-        if self.scales is None:
-            return weights
-        return weights / np.tile(self.scales, len(self.classes))
-
-    def penalty(self, rho: float, columns: NDArray[Any] | None = None) -> Any:
-        """Return the penalty of the weights of these columns."""
-        scales = self.scales_of(columns)
-        return penalty(scales, self.regularization, rho, len(self.classes))
-
-
-@dataclass(frozen=True)
-class Order:
-    """Parameters of a round, sent to every partition."""
-
-    round: int
-    rho: float
-    gap: float
-    relative_gap: float
-    tol: float
-    copy: int | None
-    """Copy (0 or 1) in which to save this round; None to save nothing."""
-
-
-@dataclass
-class Solution:
-    """Result of a round for one partition or a sum of several, weighted by their shares.
-
-    The vector and the image (lambda times the weights of the dual point) have shape classes x
-    columns, over all columns of the problem or those in `columns`.
-    """
-
-    vector: FloatArray
-    image: FloatArray
-    columns: NDArray[Any] | None
-    loss: float
-    dual_term: float
-    image_error: float
-    image_norm: float
-    square: float
-    multiplier_square: float
-    passes: int
-    seconds: float
-    restarted: int
-    unkept: str | None = None
-    """Error that prevented the checkpoint of this round, if any."""
+from dualgap.distributed._plan import VERSION, Order, Plan, Solution
+from dualgap.distributed._scales import divided
 
 
 @dataclass
@@ -184,6 +94,8 @@ def solve(
     """
     started = time.perf_counter()
     state = _checked_state(part, number, plan, order.round)
+    if order.newton is not None:
+        return _expand(part, number, plan, order, attempt, _aligned(consensus), state)
     if state.columns is not None:
         consensus = consensus.reshape(len(plan.classes), -1)[:, state.columns].ravel()
     consensus = _aligned(consensus)
@@ -223,6 +135,61 @@ def solve(
         seconds=time.perf_counter() - started,
         restarted=int(restarted),
         unkept=unkept,
+    )
+
+
+def _expand(
+    part: Part,
+    number: int,
+    plan: Plan,
+    order: Order,
+    attempt: int,
+    weights: FloatArray,
+    state: _State,
+) -> Solution:
+    """Evaluate the partition at the given weights, in units of the rows, for a Newton round."""
+    started = time.perf_counter()
+    assert order.newton is not None
+    with _LOCK:
+        arrays = _arrays(state)
+        state.round, state.attempt, state.arrays, state.file = order.round, attempt, arrays, None
+        _STATES[plan.run, number] = state
+    beta = _unpacked(arrays)
+    beta = np.zeros(len(state.labels) * len(plan.classes)) if beta is None else beta
+    centre = beta if order.newton.moves else arrays.get("centre", beta)
+    shares: _core._SharesRecord = {
+        "regularization": plan.regularization,
+        "sample_weight": state.weights,
+    }
+    settings = newton_settings(plan.problem, shares)
+    settings |= {
+        "consensus": weights,
+        "beta": centre,
+        "width": order.newton.width,
+        "callback": lambda *_: plan.run in _CANCELLED,
+    }
+    result = _core.newton_round(_aligned_rows(core_rows(part.X)), state.labels, settings)
+    arrays = {"multiplier": arrays["multiplier"], "centre": centre, "beta": result["beta"]}
+    with _LOCK:
+        if state.attempt == attempt:
+            _keep(number, state, arrays, plan)
+    share, image = state.share, result["image"]
+    shape = (len(plan.classes), -1)
+    return Solution(
+        vector=np.zeros(weights.shape).reshape(shape),
+        image=(share * image).reshape(shape),
+        columns=None,
+        loss=share * result["loss"],
+        dual_term=share * result["dual_term"],
+        image_error=share * result["image_error"],
+        image_norm=share * np.sqrt(inner(image, image)),
+        square=0.0,
+        multiplier_square=0.0,
+        passes=1,
+        seconds=time.perf_counter() - started,
+        restarted=0,
+        sums=share * result["sums"],
+        unit=share * result["unit"],
     )
 
 
@@ -348,6 +315,7 @@ _ADDED = (
     "square",
     "multiplier_square",
     "restarted",
+    "unit",
 )
 """Numeric fields that `add` sums."""
 
@@ -364,6 +332,8 @@ def add(n_columns: int, *solutions: Solution) -> Solution:
     for other in rest:
         for name in _ADDED:
             setattr(total, name, getattr(total, name) + getattr(other, name))
+        if total.sums is not None and other.sums is not None:
+            total.sums = total.sums + other.sums
         total.passes = max(total.passes, other.passes)
         total.seconds = max(total.seconds, other.seconds)
         total.unkept = total.unkept or other.unkept

@@ -38,6 +38,7 @@ from dualgap._validation.labels import class_codes, read_sequences, sorted_class
 from dualgap.distributed._dask import Cluster
 from dualgap.distributed._engine import Engine
 from dualgap.distributed._partition import Summary
+from dualgap.distributed._plan import VERSION, Plan
 from dualgap.distributed._rounds import (
     COLUMNS,
     Absent,
@@ -59,7 +60,6 @@ from dualgap.distributed._sources import (
     split,
 )
 from dualgap.distributed._threads import Threads
-from dualgap.distributed._worker import VERSION, Plan
 from dualgap.losses import core_loss
 from dualgap.multiclass._linear import LinearClassifier
 from dualgap.multiclass.svm import MulticlassSVC
@@ -142,8 +142,8 @@ class ConsensusSVC(LinearClassifier):
         objective; ``dual_objective_`` is the largest bound found.
     history_ : dict of ndarray
         Values of each round: epoch, seconds, objective (at the consensus at the start of the
-        round), dual_objective, gap (between the best values so far), primal_residual,
-        dual_residual, rho, passes and solve_seconds (both of the slowest partition).
+        round), dual_objective, gap (of the best values so far), primal_residual, dual_residual and
+        rho (NaN in Newton rounds), passes and solve_seconds (both of the slowest partition).
     n_partitions_ : int
         Number of partitions with rows of positive weight.
 

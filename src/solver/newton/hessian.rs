@@ -85,8 +85,7 @@ pub(super) fn pair_sums(
 ) -> Result<Vec<f64>> {
     let d = design.n_features();
     let width = d.next_multiple_of(PADDING);
-    let n_pairs = n_parts * (n_parts - 1) / 2;
-    let mut sums = vec![0.0; n_pairs * d * width];
+    let mut sums = vec![0.0; n_sums(n_parts, d)];
     let slots: Vec<u32> = (0..sample.active.blocks.len() as u32).step_by(sample.every).collect();
     let mut values = Vec::new();
     for slots in slots.chunks((MAX_DENSE_VALUES / width).max(ROWS_PER_SUM)) {
@@ -106,6 +105,11 @@ pub(super) fn pair_sums(
     }
     interrupt.check()?;
     Ok(sums)
+}
+
+/// Number of values of the [sums](pair_sums) over all pairs of parts.
+pub fn n_sums(n_parts: usize, d: usize) -> usize {
+    n_parts * (n_parts - 1) / 2 * d * d.next_multiple_of(PADDING)
 }
 
 /// Index of a pair of parts, where `first` < `second`.

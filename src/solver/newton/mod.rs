@@ -5,6 +5,7 @@
 mod active;
 mod blocks;
 mod design;
+mod distributed;
 mod dual_system;
 mod hessian;
 mod passes;
@@ -13,6 +14,7 @@ mod system;
 
 pub use self::blocks::{Blocks, Proximal, Summed};
 pub use self::design::Design;
+pub use self::distributed::{SecondOrder, n_sums, newton_direction, second_order};
 
 use self::passes::{Look, Pass};
 use self::step::search;

@@ -1,0 +1,119 @@
+"""What the coordinator and the partitions of a consensus fit exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualgap import _core
+from dualgap._validation import FloatArray
+from dualgap.distributed._scales import penalty
+
+VERSION = _core.__version__
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Constants of a fit, shared by all partitions."""
+
+    run: str
+    kept: str
+    """Name of the run in checkpoints; a resumed run keeps the name of the first one."""
+    version: str
+    classes: NDArray[Any]
+    factors: FloatArray | None
+    total: float
+    n_features: int
+    problem: _core._MarginRecord
+    regularization: float
+    relaxation: float
+    max_passes: int
+    solver: str
+    seed: int
+    folder: str | None
+    """Folder for checkpoints, if any."""
+    source: str | None
+    """Folder with the checkpoints of the resumed run, if any."""
+    scales: FloatArray | None
+    """Powers of two by which the columns are divided, the constant one included, if any."""
+
+    @property
+    def n_columns(self) -> int:
+        """Number of features, including the constant one."""
+        return self.n_features + bool(self.problem["bias"])
+
+    def columns(self, present: NDArray[Any] | None) -> NDArray[Any] | None:
+        """Return the columns of a partition's weights: those with entries, and the constant one."""
+        if present is None or not self.problem["bias"]:
+            return present
+        return np.append(present, self.n_features)
+
+    def scales_of(self, columns: NDArray[Any] | None) -> FloatArray | None:
+        """Return the scales of the columns of a partition's weights."""
+        return self.scales if self.scales is None or columns is None else self.scales[columns]
+
+    def unscaled(self, weights: FloatArray) -> FloatArray:
+        """Return weights of all columns in units of the rows."""
+        if self.scales is None:
+            return weights
+        return weights / np.tile(self.scales, len(self.classes))
+
+    def penalty(self, rho: float, columns: NDArray[Any] | None = None) -> Any:
+        """Return the penalty of the weights of these columns."""
+        scales = self.scales_of(columns)
+        return penalty(scales, self.regularization, rho, len(self.classes))
+
+
+@dataclass(frozen=True)
+class NewtonOrder:
+    """Parameters of a Newton round."""
+
+    width: float
+    moves: bool
+    """Whether the points of the round before become the centre."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """Parameters of a round, sent to every partition."""
+
+    round: int
+    rho: float
+    gap: float
+    relative_gap: float
+    tol: float
+    copy: int | None
+    """Copy (0 or 1) in which to save this round; None to save nothing."""
+    newton: NewtonOrder | None = None
+    """What a Newton round evaluates; None for a round of the alternating direction method."""
+
+
+@dataclass
+class Solution:
+    """Result of a round for one partition or a sum of several, weighted by their shares.
+
+    The vector and the image (lambda times the weights of the dual point) have shape classes x
+    columns, over all columns of the problem or those in `columns`.
+    """
+
+    vector: FloatArray
+    image: FloatArray
+    columns: NDArray[Any] | None
+    loss: float
+    dual_term: float
+    image_error: float
+    image_norm: float
+    square: float
+    multiplier_square: float
+    passes: int
+    seconds: float
+    restarted: int
+    sums: FloatArray | None = None
+    """Sums of the Hessian, in a Newton round."""
+    unit: float = 0.0
+    """Unit of the widths, in a Newton round."""
+    unkept: str | None = None
+    """Error that prevented the checkpoint of this round, if any."""

@@ -1,0 +1,53 @@
+//! Newton's method for rows in several places: the quantities that each place computes at given
+//! weights, and the direction computed from their sums.
+
+use super::active::active;
+use super::blocks::{Blocks, Proximal};
+pub use super::hessian::n_sums;
+use super::hessian::{ReducedHessian, pair_sums};
+use super::passes::{Look, Pass};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+
+/// The maximisers of the inner problem, and the sums that its Hessian is made of.
+pub struct SecondOrder {
+    /// The points u, block after block.
+    pub points: Vec<f64>,
+    /// Σ_i p_i/λ A_iᵀ J_i A_i, for [`newton_direction`].
+    pub sums: Vec<f64>,
+}
+
+/// Computes the maximisers and the sums at given weights.
+///
+/// # Errors
+/// [`Interrupted`](crate::error::Error::Interrupted).
+pub fn second_order<B: Blocks>(
+    blocks: &B,
+    weights: &[f64],
+    proximal: Proximal<'_>,
+    interrupt: &Interrupt,
+) -> Result<SecondOrder> {
+    let (design, m) = (blocks.design(), blocks.n_parts());
+    let mut at = Look::new(design.n_rows() * m);
+    Pass::new(&design, m).look(blocks, weights, Some(proximal), &mut at, interrupt)?;
+    let active = active(blocks, &at.points, 1.0, interrupt)?;
+    let sums = pair_sums(&design, m, &active.every(1), interrupt)?;
+    Ok(SecondOrder { points: at.points, sums })
+}
+
+/// The Newton direction −(I + K)⁻¹ r, with K given by `sums` of [`second_order`] after division by the
+/// curvature of the inner problem. r is ordered part after part.
+///
+/// # Errors
+/// [`Interrupted`](crate::error::Error::Interrupted).
+pub fn newton_direction(
+    sums: &[f64],
+    n_parts: usize,
+    residual: &[f64],
+    interrupt: &Interrupt,
+) -> Result<Vec<f64>> {
+    let hessian = ReducedHessian::of_sums(sums, n_parts, residual.len() / n_parts, interrupt)?;
+    let mut direction: Vec<f64> = residual.iter().map(|value| -value).collect();
+    hessian.solve(&mut direction);
+    Ok(direction)
+}
