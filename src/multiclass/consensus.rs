@@ -19,7 +19,7 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use super::block_descent::{BlockDescent, Options};
+use super::block_descent::{Options, block_descent};
 use super::bounds::Bounds;
 use super::newton::{MarginBlocks, betas_of, points_of};
 use super::{MarginProblem, ScoreMap};
@@ -34,7 +34,7 @@ use crate::solver::{Blocks, Proximal, SecondOrder, second_order};
 /// The solver of a partition's sub-problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubproblemSolver {
-    /// [Block descent](BlockDescent): visits the candidate classes of the rows that are not
+    /// [Block descent](block_descent): visits the candidate classes of the rows that are not
     /// optimal.
     BlockDescent,
     /// The sequential dual method (Keerthi et al. 2008, Algorithm 2.1; Han and Berg 2012, section 2): solves the blocks
@@ -132,14 +132,14 @@ pub fn solve(
     problem.shares_mut().set_lambda(lambda)?;
     let centre = |(consensus, multiplier): (&f64, &f64)| rho * consensus - multiplier;
     let origin = consensus.iter().zip(multiplier).map(centre).map(|w| w / lambda);
-    let mut solver = BlockDescent::new(&problem, subproblem.solver.options(subproblem.seed));
+    let mut solver = block_descent(&problem, subproblem.solver.options(subproblem.seed));
     let start = match subproblem.betas {
         [] => Cow::Owned(vec![0.0; problem.n_examples() * problem.n_classes()]),
         betas if subproblem.check_betas => Cow::Owned(feasible(&problem, betas)?),
         betas => Cow::Borrowed(betas),
     };
     solver.start_around(origin.collect(), &start, interrupt)?;
-    let trace = run(&mut solver, stopping, interrupt, observe)?;
+    let trace = run(&mut *solver, stopping, interrupt, observe)?;
     let (betas, weights) = (solver.betas(), solver.coefficients());
     drop(solver);
     let PartialImage { image, image_error, dual_term } = image(&mut problem, &betas, interrupt)?;

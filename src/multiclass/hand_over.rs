@@ -154,7 +154,7 @@ impl<'p> HandOver<'p> {
     }
 
     /// Block descent and its last certificate; None if Newton's method has taken over.
-    pub fn descent(&self) -> Option<(&BlockDescent<'p>, Certificate)> {
+    pub fn descent(&self) -> Option<(&(dyn BlockDescent + 'p), Certificate)> {
         match &self.stage {
             Stage::Descent(path, Some(certificate)) => Some((path.solver(), *certificate)),
             _ => None,

@@ -14,6 +14,11 @@ const CURVED: f64 = 125.0;
 /// Ratio of one λ to the next: √10.
 const FACTOR: f64 = 3.162_277_660_168_379_5;
 
+/// Number of passes from which on larger λ come first, if the first passes at a λ gain steadily and this many more would
+/// be needed at their pace. This happens if the β of an example sum up to much more than 1, as for Weston-Watkins with
+/// many overlapping classes.
+const PASSES: f64 = 10.0;
+
 /// Maximum number of larger λ before the problem's λ.
 const LONGEST: usize = 12;
 
@@ -30,7 +35,9 @@ const EXAMPLES: usize = 32;
 /// Block descent along a path of decreasing λ that ends at the problem's λ. Epochs at larger λ count as uncertified,
 /// because their certificates belong to other problems.
 pub(super) struct LambdaPath<'p> {
-    solver: BlockDescent<'p>,
+    solver: Box<dyn BlockDescent + 'p>,
+    /// The first λ until the first epoch, if gains may put larger λ before it.
+    first: Option<f64>,
     /// The λ that are still to come, in reverse order: the problem's λ is first.
     ahead: Vec<f64>,
     /// Relative gap at which the path moves to the next λ.
@@ -42,13 +49,13 @@ pub(super) struct LambdaPath<'p> {
 
 impl<'p> LambdaPath<'p> {
     /// Creates a path with only the problem's λ, from a solver at any dual point.
-    pub fn direct(solver: BlockDescent<'p>) -> Self {
-        Self { solver, ahead: Vec::new(), near: 0.0, left: 0 }
+    pub fn direct(solver: Box<dyn BlockDescent + 'p>) -> Self {
+        Self { solver, first: None, ahead: Vec::new(), near: 0.0, left: 0 }
     }
 
     /// Creates the path of a solver at the dual point 0.
     pub fn new(
-        mut solver: BlockDescent<'p>,
+        mut solver: Box<dyn BlockDescent + 'p>,
         problem: &MarginProblem<'p>,
         stopping: Stopping,
     ) -> Result<Self> {
@@ -64,24 +71,41 @@ impl<'p> LambdaPath<'p> {
         }
         if ahead.len() > left {
             ahead.clear();
+            lambda = problem.shares().lambda();
         } else if !ahead.is_empty() {
             solver.begin_at(lambda)?;
         }
-        Ok(Self { solver, ahead, near: NEAR.max(stopping.relative), left })
+        let first = (stopping.relative < LOOSE && pays(problem) && sums_are_large(problem))
+            .then_some(lambda);
+        Ok(Self { solver, first, ahead, near: NEAR.max(stopping.relative), left })
+    }
+
+    /// Makes the first passes, and puts larger λ before the first one if passes would gain too slowly.
+    fn begin(&mut self, mut lambda: f64, interrupt: &Interrupt) -> Result<()> {
+        let (mut n_passes, n_ahead) = (self.solver.begin(interrupt)?, self.ahead.len());
+        let most = LONGEST.min(self.left);
+        while n_passes > PASSES && self.ahead.len() < most && (lambda * FACTOR).is_finite() {
+            self.ahead.push(lambda);
+            (lambda, n_passes) = (lambda * FACTOR, n_passes / FACTOR);
+        }
+        if self.ahead.len() > n_ahead {
+            self.solver.move_to(lambda, interrupt)?;
+        }
+        Ok(())
     }
 
     /// The solver, for a move to another λ.
-    pub fn solver_mut(&mut self) -> &mut BlockDescent<'p> {
-        &mut self.solver
+    pub fn solver_mut(&mut self) -> &mut (dyn BlockDescent + 'p) {
+        &mut *self.solver
     }
 
     /// The solver. After a certificate it is at the problem's λ.
-    pub fn solver(&self) -> &BlockDescent<'p> {
-        &self.solver
+    pub fn solver(&self) -> &(dyn BlockDescent + 'p) {
+        &*self.solver
     }
 
     /// Returns the solver, as [`LambdaPath::solver`] does.
-    pub fn into_solver(self) -> BlockDescent<'p> {
+    pub fn into_solver(self) -> Box<dyn BlockDescent + 'p> {
         self.solver
     }
 }
@@ -93,6 +117,11 @@ fn pays(problem: &MarginProblem<'_>) -> bool {
     let is_dense = !matches!(data, Data::Csr32(_) | Data::Csr64(_));
     let is_box = problem.polytope().whole_box().is_some();
     is_dense && is_box && problem.n_examples() / EXAMPLES >= features
+}
+
+/// Whether the β of an example may sum up to more than 1, so that the curvature says too little.
+fn sums_are_large(problem: &MarginProblem<'_>) -> bool {
+    problem.polytope().whole_box().is_some_and(|set| set.cap > 1.0)
 }
 
 /// Σ_i p_i ‖x_i‖²/λ per weight: the curvature of the examples relative to the curvature of the regulariser.
@@ -107,6 +136,9 @@ fn curvature(problem: &MarginProblem<'_>) -> f64 {
 
 impl Solver for LambdaPath<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        if let Some(first) = self.first.take() {
+            self.begin(first, interrupt)?;
+        }
         let progress = self.solver.advance(interrupt)?;
         if self.ahead.is_empty() {
             return Ok(progress);
@@ -145,14 +177,43 @@ impl Solver for LambdaPath<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use ndarray::Array2;
+    use rand::RngExt;
+    use rand_pcg::Pcg64Mcg;
 
     use super::*;
     use crate::data::Dense;
     use crate::dual::Shares;
-    use crate::multiclass::block_descent::Options;
+    use crate::multiclass::block_descent::{Options, block_descent};
     use crate::multiclass::{Linear, Order};
-    use crate::polytope::MaxHinge;
+    use crate::polytope::{Cube, MaxHinge};
+    use crate::run::{Outcome, run};
+
+    /// A dense problem with the max hinge.
+    fn with_problem<R>(
+        (x, labels): (&Array2<f64>, &[u32]),
+        m: usize,
+        lambda: f64,
+        go: impl FnOnce(&MarginProblem<'_>) -> R,
+    ) -> R {
+        let data = Data::Dense64(Dense::new(x.view()).unwrap());
+        let map = Linear::new(data, m, 0.0, Order::Examples);
+        let shares = Shares::new(labels.len(), lambda).unwrap();
+        go(&MarginProblem::new(map, labels, Box::new(MaxHinge), shares).unwrap())
+    }
+
+    const STOPPING: Stopping =
+        Stopping { max_epochs: 1000, relative: 1e-4, floor: 0.0, null_objective: None };
+
+    /// Number of visits to blocks in a run.
+    fn n_visits(mut path: LambdaPath<'_>) -> usize {
+        let go_on = &mut |_: &_| ControlFlow::Continue(());
+        let trace = run(&mut path, STOPPING, &Interrupt::default(), go_on).unwrap();
+        assert_eq!(trace.outcome, Outcome::Converged);
+        path.solver.n_visits()
+    }
 
     /// The number of λ before the problem's λ, for 400 rows of norm 1 and 5 features.
     fn length_of_the_path(m: usize, curvature_for_each_weight: f64) -> usize {
@@ -160,15 +221,11 @@ mod tests {
         let x =
             Array2::from_shape_fn((n, d), |(row, column)| f64::from(u8::from(row % d == column)));
         let labels: Vec<u32> = (0..n).map(|row| (row % m) as u32).collect();
-        let map =
-            Linear::new(Data::Dense64(Dense::new(x.view()).unwrap()), m, 0.0, Order::Examples);
         let lambda = 1.0 / (curvature_for_each_weight * (d * m) as f64);
-        let shares = Shares::new(n, lambda).unwrap();
-        let problem = MarginProblem::new(map, &labels, Box::new(MaxHinge), shares).unwrap();
-        let solver = BlockDescent::new(&problem, Options::default());
-        let stopping =
-            Stopping { max_epochs: 100, relative: 1e-4, floor: 0.0, null_objective: None };
-        LambdaPath::new(solver, &problem, stopping).unwrap().ahead.len()
+        with_problem((&x, &labels), m, lambda, |problem| {
+            let solver = block_descent(problem, Options::default());
+            LambdaPath::new(solver, problem, STOPPING).unwrap().ahead.len()
+        })
     }
 
     #[test]
@@ -178,5 +235,37 @@ mod tests {
                 .map(|each| length_of_the_path(n_classes, each));
             assert_eq!(lengths, [0, 1, 1, 2, 2]);
         }
+    }
+
+    #[test]
+    fn a_path_takes_fewer_visits_where_many_examples_share_few_weights() {
+        let (n, d, m) = (1000, 5, 6);
+        let mut random = Pcg64Mcg::new(0);
+        let x = Array2::from_shape_simple_fn((n, d), || random.random_range(-1.0..1.0));
+        let labels: Vec<u32> = (0..n).map(|_| random.random_range(0..m as u32)).collect();
+        with_problem((&x, &labels), m, 1e-3 / n as f64, |problem| {
+            let solver = || block_descent(problem, Options::default());
+            let along = n_visits(LambdaPath::new(solver(), problem, STOPPING).unwrap());
+            let direct = n_visits(LambdaPath::direct(solver()));
+            assert!(2 * along < direct, "{along} {direct}");
+        });
+    }
+
+    #[test]
+    fn steady_gains_put_larger_lambda_first() {
+        let (n, d, m) = (600, 10, 30);
+        let mut random = Pcg64Mcg::new(0);
+        let x = Array2::from_shape_simple_fn((n, d), || random.random_range(-1.0..1.0));
+        let labels: Vec<u32> = (0..n).map(|_| random.random_range(0..m as u32)).collect();
+        let data = Data::Dense64(Dense::new(x.view()).unwrap());
+        let map = Linear::new(data, m, 0.0, Order::Examples);
+        let shares = Shares::new(n, 0.1 / n as f64).unwrap();
+        let problem = MarginProblem::new(map, &labels, Box::new(Cube), shares).unwrap();
+        let solver = || block_descent(&problem, Options::default());
+        let path = LambdaPath::new(solver(), &problem, STOPPING).unwrap();
+        // The curvature alone requires no path.
+        assert!(path.ahead.is_empty());
+        let (along, direct) = (n_visits(path), n_visits(LambdaPath::direct(solver())));
+        assert!(3 * along < direct, "{along} {direct}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::block_descent::{BlockDescent, Options};
+use super::block_descent::{Options, block_descent};
 use super::hand_over::{End, HandOver};
 use super::lambda_path::LambdaPath;
 use super::newton::{MarginBlocks, points_of};
@@ -18,9 +18,9 @@ use crate::solver::{
 /// The solvers for multi-category losses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MulticlassMethod {
-    /// [`BlockDescent`] with its seed. It needs projections.
+    /// [`block_descent`] with its seed. It needs projections.
     BlockDescent(u64),
-    /// [`BlockDescent`] with its seed, which hands over to [`Newton`] if it stalls.
+    /// [`block_descent`] with its seed, which hands over to [`Newton`] if it stalls.
     HandOver(u64),
     /// [`Newton`], which also needs projections.
     Newton,
@@ -113,7 +113,7 @@ pub struct MulticlassFit {
     pub end: MarginPoint,
     /// The weights of the returned model, in the same order as in `end`; None if they equal the weights of `end`.
     pub weights: Option<Vec<f64>>,
-    /// Number of epochs before [`Newton`] took over from [`BlockDescent`], or of all epochs if it did not.
+    /// Number of epochs before [`Newton`] took over from [`block_descent`], or of all epochs if it did not.
     pub n_first: usize,
 }
 
@@ -252,7 +252,7 @@ pub(super) fn descent_path<'p>(
 ) -> Result<LambdaPath<'p>> {
     let (shrink, tolerance) = (problem.polytope().is_symmetric(), stopping.relative);
     let options = Options { seed, shrink, tolerance, ..Options::default() };
-    let mut solver = BlockDescent::new(problem, options);
+    let mut solver = block_descent(problem, options);
     match betas {
         Some(betas) => {
             solver.start_at(&betas, interrupt)?;

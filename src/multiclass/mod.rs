@@ -23,7 +23,7 @@ mod problem;
 mod row_stats;
 
 #[cfg(test)]
-pub use block_descent::{BlockDescent, Options as BlockDescentOptions};
+pub use block_descent::{Options as BlockDescentOptions, block_descent};
 pub use costs::Costs;
 pub use cross_validation::{Candidate, Fold, Measure, Scoring, Search};
 pub use dual::MarginDual;

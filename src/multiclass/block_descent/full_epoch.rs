@@ -460,7 +460,7 @@ mod tests {
         let problem = MarginProblem::new(map, &labels, Box::new(MaxHinge), shares).unwrap();
         let store = DenseStore::<_, f64>::new(rows, 0.0, n);
         let mut state = State::new(&problem, store, Options::default());
-        state.begin(&Interrupt::default()).unwrap();
+        state.first_epochs(&Interrupt::default()).unwrap();
         let n_kept: usize = (0..n).map(|at| state.dual.betas.row(at).0.len()).sum();
         assert!(0 < n_kept && n_kept <= 4 * MAX_NEW * n, "{n_kept}");
     }

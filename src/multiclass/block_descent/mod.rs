@@ -18,7 +18,7 @@ use self::block_step::{BlockSet, BlockStep, DualBlock, FullBuffers};
 use self::candidates::Candidates;
 use self::rows::{DenseStore, Shape, SparseStore, WeightStore, are_zero};
 use self::schedule::{EpochKind, Schedule};
-use crate::data::{Data, Real};
+use crate::data::Data;
 use crate::dual::Shares;
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
@@ -57,106 +57,82 @@ impl Default for Options {
 /// passes over the examples that are not optimal and their candidate classes only, with conjugate gradient steps in
 /// between if single-block steps are slow. Each epoch ends with a certificate, which reads all classes of all examples
 /// and selects the next candidates, so no example or class is left out permanently.
-pub struct BlockDescent<'p>(Box<dyn Descent + 'p>);
-
-/// Interface of [`State`] for any type of rows.
-trait Descent: Solver + Send {
-    fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()>;
-    fn begin_at(&mut self, lambda: f64) -> Result<()>;
-    fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate>;
-    fn betas(&self) -> Vec<f64>;
-    fn distance(&self) -> f64;
-}
-
-impl<'p> BlockDescent<'p> {
-    /// Starts at the dual point 0, in the precision of the data.
-    pub fn new(problem: &'p MarginProblem<'p>, options: Options) -> Self {
-        let (bias, m) = (problem.map().bias(), problem.n_classes());
-        Self(match problem.map().data() {
-            Data::Dense16(x) => boxed(problem, DenseStore::<_, f32>::new(x, bias, m), options),
-            Data::Dense32(x) => boxed(problem, DenseStore::<_, f32>::new(x, bias, m), options),
-            Data::Dense64(x) => boxed(problem, DenseStore::<_, f64>::new(x, bias, m), options),
-            Data::Csr32(x) => boxed(problem, SparseStore::<_, f32>::new(x, bias, m), options),
-            Data::Csr64(x) => boxed(problem, SparseStore::<_, f64>::new(x, bias, m), options),
-        })
-    }
-
-    /// Moves to a dual point, given as β (examples × classes), with each β_i in the loss's set.
-    ///
-    /// # Errors
-    /// [`Interrupted`](crate::error::Error::Interrupted).
-    pub fn start_at(&mut self, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
-        self.0.start(Vec::new(), betas, interrupt)
-    }
-
-    /// Like [`BlockDescent::start_at`], but also replaces the regulariser by λ/2 ‖w − w₀‖².
+pub trait BlockDescent: Solver + Send {
+    /// Moves to a dual point, given as β (examples × classes), with each β_i in the loss's set, and replaces the
+    /// regulariser by λ/2 ‖w − w₀‖².
     ///
     /// With an origin w₀ (class after class, the constant feature last), the weights of a dual point are w₀ + w(β). The
-    /// block step does not change otherwise.
+    /// block step does not change otherwise. An empty origin is 0.
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
-    pub fn start_around(
+    fn start_around(
         &mut self,
         origin: Vec<f64>,
         betas: &[f64],
         interrupt: &Interrupt,
-    ) -> Result<()> {
-        self.0.start(origin, betas, interrupt)
+    ) -> Result<()>;
+
+    /// [`BlockDescent::start_around`] 0.
+    ///
+    /// # Errors
+    /// [`Interrupted`](crate::error::Error::Interrupted).
+    fn start_at(&mut self, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
+        self.start_around(Vec::new(), betas, interrupt)
     }
 
-    /// Sets a λ different from the problem's, for a start at the dual point 0. The problem itself does not change.
+    /// Sets a λ different from the problem's, for a start. The problem itself does not change.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::error::Error::InvalidArgument) unless λ is positive and finite.
-    pub fn begin_at(&mut self, lambda: f64) -> Result<()> {
-        self.0.begin_at(lambda)
-    }
+    fn begin_at(&mut self, lambda: f64) -> Result<()>;
+
+    /// Runs the first epochs from the dual point 0. Returns the number of passes that the gap after them takes at their
+    /// pace if they gain steadily, and 0 if their gains fall.
+    ///
+    /// # Errors
+    /// [`Interrupted`](crate::error::Error::Interrupted).
+    fn begin(&mut self, interrupt: &Interrupt) -> Result<f64>;
 
     /// Continues with a λ different from the problem's, from a dual point near the optimum at that λ; returns the
-    /// certificate of this point. The problem itself does not change.
+    /// certificate of this point. The problem itself does not change, and there must be no origin.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::error::Error::InvalidArgument) unless λ is positive and finite, and
     /// [`Interrupted`](crate::error::Error::Interrupted).
-    pub fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate> {
-        self.0.move_to(lambda, interrupt)
-    }
+    fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate>;
 
     /// The weights, class after class, the constant feature last.
-    pub fn coefficients(&self) -> Vec<f64> {
+    fn coefficients(&self) -> Vec<f64> {
         let mut weights = Vec::new();
-        self.0.copy_weights(&mut weights);
+        self.copy_weights(&mut weights);
         weights
     }
 
     /// A bound on the distance of the weights from w(β) (or w₀ + w(β)) in exact arithmetic, valid right after a
     /// certificate.
-    pub fn distance(&self) -> f64 {
-        self.0.distance()
-    }
+    fn distance(&self) -> f64;
 
     /// β (examples × classes). Each β_i is a point of the loss's set and is 0 at the label.
-    pub fn betas(&self) -> Vec<f64> {
-        self.0.betas()
-    }
+    fn betas(&self) -> Vec<f64>;
+
+    /// Number of visits to blocks so far.
+    #[cfg(test)]
+    fn n_visits(&self) -> usize;
 }
 
-impl Solver for BlockDescent<'_> {
-    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
-        self.0.advance(interrupt)
-    }
-
-    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        self.0.certify(interrupt)
-    }
-
-    fn model_arrays(&self) -> Option<ModelArrays> {
-        self.0.model_arrays()
-    }
-
-    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
-        self.0.copy_weights(weights)
+/// Block descent at the dual point 0, in the precision of the data.
+pub fn block_descent<'p>(
+    problem: &'p MarginProblem<'p>,
+    options: Options,
+) -> Box<dyn BlockDescent + 'p> {
+    let (bias, m) = (problem.map().bias(), problem.n_classes());
+    match problem.map().data() {
+        Data::Dense16(x) => boxed(problem, DenseStore::<_, f32>::new(x, bias, m), options),
+        Data::Dense32(x) => boxed(problem, DenseStore::<_, f32>::new(x, bias, m), options),
+        Data::Dense64(x) => boxed(problem, DenseStore::<_, f64>::new(x, bias, m), options),
+        Data::Csr32(x) => boxed(problem, SparseStore::<_, f32>::new(x, bias, m), options),
+        Data::Csr64(x) => boxed(problem, SparseStore::<_, f64>::new(x, bias, m), options),
     }
 }
 
@@ -164,7 +140,7 @@ fn boxed<'p, M: WeightStore + 'p>(
     problem: &'p MarginProblem<'p>,
     store: M,
     options: Options,
-) -> Box<dyn Descent + 'p> {
+) -> Box<dyn BlockDescent + 'p> {
     Box::new(State::new(problem, store, options))
 }
 
@@ -243,16 +219,17 @@ impl<'p, M: WeightStore> State<'p, M> {
         state
     }
 
-    /// Runs full epochs from the dual point 0. If the set is a box, these epochs select candidates themselves, so no
-    /// certificate is needed between them.
-    fn begin(&mut self, interrupt: &Interrupt) -> Result<()> {
-        let mut pass = self.full_epoch(interrupt)?;
-        while self.set.is_box() && pass.gain > 0.0 && self.next_epoch() == EpochKind::Full {
+    /// Runs full epochs from the dual point 0; returns their gains. If the set is a box, these epochs select candidates
+    /// themselves, so no certificate is needed between them.
+    fn first_epochs(&mut self, interrupt: &Interrupt) -> Result<Vec<f64>> {
+        let mut gains = vec![self.full_epoch(interrupt)?.gain];
+        while self.set.is_box() && gains.last() > Some(&0.0) && self.next_epoch() == EpochKind::Full
+        {
             // Visit all examples, because those without candidates may have some by now.
             self.dual.due = None;
-            pass = self.full_epoch(interrupt)?;
+            gains.push(self.full_epoch(interrupt)?.gain);
         }
-        Ok(())
+        Ok(gains)
     }
 
     /// The kind of the next epoch.
@@ -277,8 +254,8 @@ impl<M: WeightStore> Solver for State<'_, M> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         self.exact = None;
         if self.shrink && self.is_at_zero() {
-            self.begin(interrupt)?;
-        } else if self.shrink && self.dual.due.is_none() {
+            self.first_epochs(interrupt)?;
+        } else if self.shrink && self.dual.due.is_none() && !self.schedule.has_begun() {
             // The start is near the optimum, where a full epoch may change β only by rounding errors.
             let certificate = self.certificate(interrupt)?;
             if self.schedule.is_met(certificate.relative_gap()) {
@@ -304,9 +281,7 @@ impl<M: WeightStore> Solver for State<'_, M> {
     }
 
     fn model_arrays(&self) -> Option<ModelArrays> {
-        let mut weights = Vec::new();
-        self.copy_weights(&mut weights);
-        Some(vec![weights])
+        Some(vec![self.coefficients()])
     }
 
     fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
@@ -315,37 +290,6 @@ impl<M: WeightStore> Solver for State<'_, M> {
             None => self.store.copy_by_class(weights),
         }
         true
-    }
-}
-
-impl<M: WeightStore> Descent for State<'_, M> {
-    fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
-        self.start_from(origin, betas, interrupt)
-    }
-
-    fn begin_at(&mut self, lambda: f64) -> Result<()> {
-        self.set_lambda(lambda)
-    }
-
-    fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate> {
-        self.warm_start(lambda, interrupt)
-    }
-
-    fn betas(&self) -> Vec<f64> {
-        let m = self.problem.n_classes();
-        let mut betas = vec![0.0; self.problem.n_examples() * m];
-        for (at, block) in self.dual.blocks.iter().enumerate() {
-            let row = &mut betas[block.example as usize * m..][..m];
-            let (classes, values) = self.dual.betas.row(at);
-            for (class, value) in classes.iter().zip(values) {
-                row[*class as usize] = value.widen();
-            }
-        }
-        betas
-    }
-
-    fn distance(&self) -> f64 {
-        self.distance
     }
 }
 

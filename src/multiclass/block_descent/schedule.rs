@@ -101,6 +101,13 @@ impl Wait {
     }
 }
 
+/// Whether the gains of the first full epochs still hardly fall after the maximum number of them.
+pub(super) fn are_steady(gains: &[f64]) -> bool {
+    let earlier = gains.len().checked_sub(Tuning::WINDOW + 1);
+    gains.len() == Tuning::MAX_FULL
+        && earlier.is_some_and(|at| gains[gains.len() - 1] > Tuning::STALLING * gains[at])
+}
+
 /// All state of the search policy.
 #[derive(Debug)]
 pub(super) struct Schedule {
@@ -137,6 +144,9 @@ pub(super) struct Schedule {
     n_active: usize,
     /// Maximum number of steps of the next conjugate gradient attempt.
     n_steps: usize,
+    /// Number of visits so far.
+    #[cfg(test)]
+    pub n_visits: usize,
 }
 
 /// Range of the maximum number of steps of an attempt, and its value for the first attempt.
@@ -164,6 +174,8 @@ impl Schedule {
             factor: f64::NAN,
             n_active: 0,
             n_steps: FIRST_STEPS,
+            #[cfg(test)]
+            n_visits: 0,
         }
     }
 
@@ -175,6 +187,10 @@ impl Schedule {
     /// Records a full epoch. Before the first certificate, the increase of the dual is the only estimate of the
     /// objective.
     pub fn note_full(&mut self, pass: PassGain) {
+        #[cfg(test)]
+        {
+            self.n_visits += pass.n_visits;
+        }
         if self.gap == f64::INFINITY {
             self.wanted += self.tolerance * pass.gain;
         }
@@ -249,6 +265,10 @@ impl Schedule {
 
     /// Records a pass over the working set.
     pub fn note(&mut self, pass: PassGain) {
+        #[cfg(test)]
+        {
+            self.n_visits += pass.n_visits;
+        }
         self.n_passes += 1;
         self.first = if self.n_passes == 1 { pass } else { self.first };
         self.since_attempt += 1;
@@ -320,8 +340,14 @@ impl Schedule {
         }
     }
 
-    /// Resets the schedule for another λ.
-    pub fn restart(&mut self) {
+    /// Whether there were full epochs.
+    pub fn has_begun(&self) -> bool {
+        self.n_full > 0
+    }
+
+    /// Resets the schedule for another λ. At a larger λ, full epochs may pay again.
+    pub fn restart(&mut self, is_larger: bool) {
+        self.n_full = if is_larger { 0 } else { self.n_full };
         (self.attempt_wait, self.n_steps) = (Tuning::WINDOW, FIRST_STEPS);
         self.gap_before = f64::INFINITY;
         self.too_costly = false;
@@ -416,7 +442,7 @@ mod tests {
         schedule.note_too_costly();
         schedule.begin_working_set(many, true);
         assert!(schedule.leaves_out());
-        schedule.restart();
+        schedule.restart(false);
         schedule.begin_working_set(many, true);
         assert!(!schedule.leaves_out());
         schedule.begin_working_set(many, false);

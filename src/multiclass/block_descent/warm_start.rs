@@ -7,9 +7,10 @@
 
 use num_traits::Zero;
 
-use super::State;
 use super::candidates::Candidates;
 use super::rows::WeightStore;
+use super::schedule::are_steady;
+use super::{BlockDescent, State};
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -53,51 +54,6 @@ impl<M: WeightStore> State<'_, M> {
             let entries = vertex.iter().map(|(class, weight)| (*class, Real::narrow(*weight)));
             self.dual.betas.replace(at, vertex.len(), entries);
         }
-    }
-
-    /// Moves to a dual point, around an origin if one is given.
-    pub(super) fn start_from(
-        &mut self,
-        origin: Vec<f64>,
-        betas: &[f64],
-        interrupt: &Interrupt,
-    ) -> Result<()> {
-        let m = self.problem.n_classes();
-        let mut started = Candidates::new(self.dual.blocks.len());
-        for (at, block) in self.dual.blocks.iter_mut().enumerate() {
-            if block.settled {
-                started.copy(at, &self.dual.betas);
-                continue;
-            }
-            let start = &betas[block.example as usize * m..][..m];
-            let entries = (0..).zip(start).map(|(class, beta)| (class, M::Value::narrow(*beta)));
-            let entries = entries.filter(|(_, beta)| *beta != M::Value::zero());
-            started.replace(at, m, entries);
-            block.sum = started.row(at).1.iter().map(|beta| beta.widen()).sum();
-        }
-        self.dual.betas = started;
-        (self.exact, self.dual.due) = (None, None);
-        self.origin = origin;
-        self.store.load(&self.origin);
-        self.dual.add_images(self.problem, &self.dual.betas, &mut self.store, interrupt)
-    }
-
-    /// Changes λ and returns the certificate of the dual point from which the run continues. There must be no origin.
-    pub(super) fn warm_start(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate> {
-        let before = self.shares.lambda();
-        self.set_lambda(lambda)?;
-        if lambda < before && self.shares.smoothing() == 0.0 {
-            self.scale_free(before / lambda, interrupt)?;
-        }
-        self.schedule.restart();
-        self.certificate(interrupt)
-    }
-
-    /// Changes λ without changing the weights.
-    pub(super) fn set_lambda(&mut self, lambda: f64) -> Result<()> {
-        self.shares.set_lambda(lambda)?;
-        self.size_blocks();
-        Ok(())
     }
 
     /// Scales the entries of β that are not at their bounds. `growth` is the factor by which w grows if nothing is
@@ -156,5 +112,83 @@ impl<M: WeightStore> State<'_, M> {
                 }
             }
         }
+    }
+}
+
+impl<M: WeightStore> BlockDescent for State<'_, M> {
+    fn start_around(
+        &mut self,
+        origin: Vec<f64>,
+        betas: &[f64],
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        let m = self.problem.n_classes();
+        let mut started = Candidates::new(self.dual.blocks.len());
+        for (at, block) in self.dual.blocks.iter_mut().enumerate() {
+            if block.settled {
+                started.copy(at, &self.dual.betas);
+                continue;
+            }
+            let start = &betas[block.example as usize * m..][..m];
+            let entries = (0..).zip(start).map(|(class, beta)| (class, M::Value::narrow(*beta)));
+            let entries = entries.filter(|(_, beta)| *beta != M::Value::zero());
+            started.replace(at, m, entries);
+            block.sum = started.row(at).1.iter().map(|beta| beta.widen()).sum();
+        }
+        self.dual.betas = started;
+        (self.exact, self.dual.due) = (None, None);
+        self.origin = origin;
+        self.store.load(&self.origin);
+        self.dual.add_images(self.problem, &self.dual.betas, &mut self.store, interrupt)
+    }
+
+    fn begin_at(&mut self, lambda: f64) -> Result<()> {
+        self.shares.set_lambda(lambda)?;
+        self.size_blocks();
+        Ok(())
+    }
+
+    fn begin(&mut self, interrupt: &Interrupt) -> Result<f64> {
+        if !self.shrink || !self.is_at_zero() {
+            return Ok(0.0);
+        }
+        let gains = self.first_epochs(interrupt)?;
+        if !are_steady(&gains) {
+            return Ok(0.0);
+        }
+        let gap = self.certificate(interrupt)?.gap() / self.shares.lambda();
+        Ok(gap / gains[gains.len() - 1])
+    }
+
+    fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate> {
+        let before = self.shares.lambda();
+        self.begin_at(lambda)?;
+        if lambda < before && self.shares.smoothing() == 0.0 {
+            self.scale_free(before / lambda, interrupt)?;
+        }
+        self.schedule.restart(lambda > before);
+        self.certificate(interrupt)
+    }
+
+    #[cfg(test)]
+    fn n_visits(&self) -> usize {
+        self.schedule.n_visits
+    }
+
+    fn distance(&self) -> f64 {
+        self.distance
+    }
+
+    fn betas(&self) -> Vec<f64> {
+        let m = self.problem.n_classes();
+        let mut betas = vec![0.0; self.problem.n_examples() * m];
+        for (at, block) in self.dual.blocks.iter().enumerate() {
+            let row = &mut betas[block.example as usize * m..][..m];
+            let (classes, values) = self.dual.betas.row(at);
+            for (class, value) in classes.iter().zip(values) {
+                row[*class as usize] = value.widen();
+            }
+        }
+        betas
     }
 }

@@ -9,7 +9,7 @@ use super::search::{Candidate, Entry, Scoring, Search};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::multiclass::MarginProblem;
-use crate::multiclass::block_descent::{BlockDescent, Options};
+use crate::multiclass::block_descent::{Options, block_descent};
 use crate::multiclass::hand_over::HandOver;
 use crate::multiclass::lambda_path::LambdaPath;
 use crate::multiclass::method::Stages;
@@ -56,7 +56,7 @@ impl<'c, 'a> FoldPath<'c, 'a> {
             Stages { descent: Some(seed), newton } => {
                 // `tolerance` stays 0, so epochs do not end early by an estimate of the gap.
                 let options = Options { seed, ..Options::default() };
-                let path = LambdaPath::direct(BlockDescent::new(problem, options));
+                let path = LambdaPath::direct(block_descent(problem, options));
                 HandOver::new(blocks, path, stopping, newton)
             }
             Stages { descent: None, .. } => {

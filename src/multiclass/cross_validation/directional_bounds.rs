@@ -348,9 +348,9 @@ mod tests {
     use super::*;
     use crate::data::{Csr, Data, Dense};
     use crate::dual::Shares;
-    use crate::multiclass::{BlockDescent, BlockDescentOptions, Costs, Linear, Order};
+    use crate::multiclass::{BlockDescentOptions, Costs, Linear, Order, block_descent};
     use crate::polytope::{Cube, MaxHinge, Polytope, Usunier};
-    use crate::run::{Certificate, Solver, Stopping, run};
+    use crate::run::{Certificate, Stopping, run};
 
     struct Case {
         x: Array2<f64>,
@@ -408,11 +408,11 @@ mod tests {
 
     /// Weights in the order of the layout, β, and the certified distances.
     fn fit(problem: &MarginProblem<'_>, tol: f64) -> (Vec<f64>, Vec<f64>, CertifiedDistances) {
-        let mut solver = BlockDescent::new(problem, BlockDescentOptions::default());
+        let mut solver = block_descent(problem, BlockDescentOptions::default());
         let stopping =
             Stopping { max_epochs: 3000, relative: tol, floor: 0.0, null_objective: None };
         let go_on = &mut |_: &_| ControlFlow::Continue(());
-        run(&mut solver, stopping, &Interrupt::default(), go_on).unwrap();
+        run(&mut *solver, stopping, &Interrupt::default(), go_on).unwrap();
         let certificate: Certificate = solver.certify(&Interrupt::default()).unwrap();
         let (lambda, distance) = (problem.shares().lambda(), solver.distance());
         let radius = radius(&certificate, lambda, distance);

@@ -5,9 +5,9 @@ use dualgap::data::{Csr, Data, Dense};
 use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;
 use dualgap::multiclass::{
-    BlockDescent, BlockDescentOptions as Options, Costs, Linear, MarginProblem, Order,
+    BlockDescentOptions as Options, Costs, Linear, MarginProblem, Order, block_descent,
 };
-use dualgap::run::{Certificate, Outcome, Progress, Solver, Stopping, Trace, run};
+use dualgap::run::{Certificate, Outcome, Progress, Stopping, Trace, run};
 use ndarray::Array2;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -94,8 +94,8 @@ impl Case {
 
     fn fit_as(&self, storage: Storage, options: Options, stopping: Stopping) -> Fitted {
         self.with(storage, |problem| {
-            let mut solver = BlockDescent::new(problem, options);
-            let trace = run(&mut solver, stopping, &Interrupt::default(), &mut |_| {
+            let mut solver = block_descent(problem, options);
+            let trace = run(&mut *solver, stopping, &Interrupt::default(), &mut |_| {
                 std::ops::ControlFlow::Continue(())
             });
             Fitted {
@@ -285,6 +285,18 @@ fn shrinking_and_order_do_not_change_the_optimum() {
 }
 
 #[test]
+fn working_sets_take_fewer_epochs() {
+    let case = Case { lambda: 1e-3, ..Case::random(4, "max-hinge", 600, 10, 8) };
+    let n_epochs = |shrink| {
+        let fitted = case.fit(Options { shrink, ..Options::default() }, 1e-5);
+        assert_eq!(fitted.trace.outcome, Outcome::Converged);
+        fitted.trace.epochs.len()
+    };
+    // An epoch over all classes of all examples is a single pass.
+    assert!(4 * n_epochs(true) < n_epochs(false));
+}
+
+#[test]
 fn threads_change_not_a_bit() {
     let case = Case { bias: 1.0, ..Case::random(5, "weston-watkins", 400, 70, 210) };
     let on = |n_threads, storage| {
@@ -439,7 +451,7 @@ fn a_run_continues_where_another_ended() {
         let fitted = case.fit_as(storage, Options::default(), stopping);
         case.with(storage, |problem| {
             let options = Options { seed: 5, ..Options::default() };
-            let mut solver = BlockDescent::new(problem, options);
+            let mut solver = block_descent(problem, options);
             solver.start_at(&fitted.betas.concat(), &Interrupt::default()).unwrap();
             assert!(distance(&solver.coefficients(), &fitted.coefficients) < 1e-13);
             let certificate = solver.certify(&Interrupt::default()).unwrap();
@@ -457,7 +469,7 @@ fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
     {
         case.with(storage, |problem| {
             let interrupt = Interrupt::default();
-            let mut solver = BlockDescent::new(problem, Options::default());
+            let mut solver = block_descent(problem, Options::default());
             // The interrupt takes effect at some block of some epoch.
             std::thread::scope(|scope| {
                 scope.spawn(|| {
@@ -467,7 +479,7 @@ fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
                 while solver.advance(&interrupt).is_ok() {}
             });
             let betas = solver.betas();
-            let mut other = BlockDescent::new(problem, Options::default());
+            let mut other = block_descent(problem, Options::default());
             other.start_at(&betas, &Interrupt::default()).unwrap();
             assert!(betas.iter().any(|beta| *beta > 0.0));
             assert!(distance(&solver.coefficients(), &other.coefficients()) < 1e-11);
@@ -478,7 +490,7 @@ fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
 #[test]
 fn an_interrupt_is_noticed() {
     Case::random(0, "weston-watkins", 30, 4, 5).with(Storage::Dense, |problem| {
-        let mut solver = BlockDescent::new(problem, Options::default());
+        let mut solver = block_descent(problem, Options::default());
         let interrupt = Interrupt::default();
         assert!(matches!(solver.advance(&interrupt), Ok(Progress::Epoch(_))));
         interrupt.raise();

@@ -6,7 +6,9 @@ use dualgap::data::{Data, Dense};
 use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;
 use dualgap::multiclass::consensus::{Solution, Subproblem, SubproblemSolver, solve};
-use dualgap::multiclass::{BlockDescent, BlockDescentOptions, Costs, Linear, MarginProblem, Order};
+use dualgap::multiclass::{
+    BlockDescentOptions, Costs, Linear, MarginProblem, Order, block_descent,
+};
 use dualgap::run::{Stopping, run};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
@@ -149,8 +151,8 @@ fn without_a_penalty_a_partition_has_the_optimum_of_the_plain_problem() {
             let found = part.solve(&shared, &subproblem).unwrap();
             let problem = part.problem(&shared);
             let options = BlockDescentOptions { seed: 7, ..BlockDescentOptions::default() };
-            let mut plain = BlockDescent::new(&problem, options);
-            run(&mut plain, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(()))
+            let mut plain = block_descent(&problem, options);
+            run(&mut *plain, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(()))
                 .unwrap();
             assert_eq!(found.weights, plain.coefficients(), "{kind}");
             assert_eq!(found.betas, plain.betas(), "{kind}");
@@ -241,11 +243,11 @@ fn the_dual_point_is_feasible_for_every_loss() {
             let costs = Costs::PerLabel(costs.collect());
             let shared = Shared { smoothing, bias: BIAS, costs, ..shared(kind, 5, 0.05) };
             let problem = whole.problem(&shared);
-            let mut plain = BlockDescent::new(&problem, BlockDescentOptions::default());
+            let mut plain = block_descent(&problem, BlockDescentOptions::default());
             let close =
                 Stopping { max_epochs: 400, relative: 0.0, floor: 5e-7, null_objective: None };
             let go_on = &mut |_: &_| ControlFlow::Continue(());
-            let trace = run(&mut plain, close, &Interrupt::default(), go_on).unwrap();
+            let trace = run(&mut *plain, close, &Interrupt::default(), go_on).unwrap();
             let optimum = trace.certificate.unwrap();
             assert!(optimum.gap() < 1e-6, "{kind} {}", optimum.gap());
             let parts = [whole.rows(0..1), whole.rows(1..20), whole.rows(20..60)];
