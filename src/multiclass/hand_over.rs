@@ -51,6 +51,8 @@ pub(super) struct HandOver<'p> {
     pace: Pace,
     /// Whether the next epoch is the first one of Newton's method.
     is_due: bool,
+    /// Whether the last epoch of block descent exhausted its precision.
+    is_exhausted: bool,
     n_epochs: usize,
     stage: Stage<'p>,
 }
@@ -80,8 +82,7 @@ impl<'p> HandOver<'p> {
         hands_over: bool,
     ) -> Self {
         let stage = Stage::Descent(Box::new(descent), None);
-        let (pace, is_due) = (Pace::default(), false);
-        Self { blocks, stopping, hands_over, pace, is_due, n_epochs: 0, stage }
+        Self::begin(blocks, stopping, hands_over, stage)
     }
 
     /// Creates a run of Newton's method alone.
@@ -90,9 +91,17 @@ impl<'p> HandOver<'p> {
         newton: Newton<'p, MarginBlocks<'p>>,
         stopping: Stopping,
     ) -> Self {
-        let (pace, is_due, hands_over) = (Pace::default(), false, false);
-        let stage = Stage::Newton(Box::new(newton));
-        Self { blocks, stopping, hands_over, pace, is_due, n_epochs: 0, stage }
+        Self::begin(blocks, stopping, false, Stage::Newton(Box::new(newton)))
+    }
+
+    fn begin(
+        blocks: &'p MarginBlocks<'p>,
+        stopping: Stopping,
+        hands_over: bool,
+        stage: Stage<'p>,
+    ) -> Self {
+        let (pace, is_due, is_exhausted) = (Pace::default(), false, false);
+        Self { blocks, stopping, hands_over, pace, is_due, is_exhausted, n_epochs: 0, stage }
     }
 
     /// Returns the final state of the run.
@@ -141,7 +150,7 @@ impl<'p> HandOver<'p> {
                 Ok(certificate)
             }
             Stage::Newton(newton) => {
-                // Smaller λ are harder, so block descent would stall again.
+                // If block descent stalled, it would stall again, because smaller λ are harder.
                 let certificate = Certificate { primal: f64::INFINITY, dual: 0.0 };
                 let start = BestPoints { certificate, ..newton.best().clone() };
                 let mut newton =
@@ -159,6 +168,11 @@ impl<'p> HandOver<'p> {
             Stage::Descent(path, Some(certificate)) => Some((path.solver(), *certificate)),
             _ => None,
         }
+    }
+
+    /// Whether Newton's method took over because block descent exhausted its precision, and not because it stalled.
+    pub fn follows_exhaustion(&self) -> bool {
+        self.is_exhausted && matches!(self.stage, Stage::Newton(_))
     }
 
     /// The weights, class after class.
@@ -228,9 +242,9 @@ impl Solver for HandOver<'_> {
             self.is_due = self.pace.is_stalling(None, 0.0);
             return Ok(progress);
         };
-        let exhausted = matches!(progress, Progress::Exhausted(_));
+        self.is_exhausted = matches!(progress, Progress::Exhausted(_));
         let allowed = self.stopping.allowed(certificate.primal).max(FINEST * certificate.primal);
-        self.is_due = self.pace.is_stalling(Some(certificate.gap()), allowed) || exhausted;
+        self.is_due = self.pace.is_stalling(Some(certificate.gap()), allowed) || self.is_exhausted;
         Ok(Progress::Epoch(certificate))
     }
 

@@ -9,7 +9,7 @@ use super::search::{Candidate, Entry, Scoring, Search};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::multiclass::MarginProblem;
-use crate::multiclass::block_descent::{Options, block_descent};
+use crate::multiclass::block_descent::{BlockDescent, Options, block_descent};
 use crate::multiclass::hand_over::HandOver;
 use crate::multiclass::lambda_path::LambdaPath;
 use crate::multiclass::method::Stages;
@@ -42,6 +42,11 @@ struct Model {
     dual: Option<(f64, Vec<f64>)>,
 }
 
+/// Block descent at the dual point 0. Its tolerance is 0, so that no estimate of the gap ends its epochs early.
+fn descent<'c>(problem: &'c MarginProblem<'c>, seed: u64) -> Box<dyn BlockDescent + 'c> {
+    block_descent(problem, Options { seed, ..Options::default() })
+}
+
 impl<'c, 'a> FoldPath<'c, 'a> {
     /// Starts at the dual point 0, with the problem's C, which is the first C of the grid.
     pub fn new(
@@ -54,9 +59,7 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         let stopping = target.stopping(problem.null_objective());
         let solver = match search.stages()? {
             Stages { descent: Some(seed), newton } => {
-                // `tolerance` stays 0, so epochs do not end early by an estimate of the gap.
-                let options = Options { seed, ..Options::default() };
-                let path = LambdaPath::direct(block_descent(problem, options));
+                let path = LambdaPath::direct(descent(problem, seed));
                 HandOver::new(blocks, path, stopping, newton)
             }
             Stages { descent: None, .. } => {
@@ -127,6 +130,16 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         if c_index == self.c_index {
             return Ok(None);
         }
+        if self.solver.follows_exhaustion()
+            && let Stages { descent: Some(seed), newton } = self.search.stages()?
+        {
+            // At another C, block descent may reach the target before it exhausts its precision.
+            let mut descent = descent(self.problem, seed);
+            descent.begin_at(self.search.lambda(self.fold, self.c_index))?;
+            descent.start_at(&self.solver.betas(), interrupt)?;
+            let path = LambdaPath::direct(descent);
+            self.solver = HandOver::new(blocks, path, self.stopping, newton);
+        }
         self.c_index = c_index;
         self.solver.move_to(blocks, interrupt).map(Some)
     }
@@ -189,5 +202,59 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         let betas = self.solver.betas();
         let entries = betas.iter().enumerate().filter(|(_, value)| **value != 0.0);
         entries.map(|(at, value)| ((at / m) as u32, (at % m) as u32, *value)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+    use rand::RngExt;
+    use rand_pcg::Pcg64Mcg;
+
+    use super::super::search::Fold;
+    use super::*;
+    use crate::data::{Data, Dense};
+    use crate::dual::Shares;
+    use crate::multiclass::{Linear, MulticlassMethod, Order};
+    use crate::polytope::MaxHinge;
+
+    #[test]
+    fn a_fold_returns_to_block_descent_at_the_next_c_after_its_precision_is_exhausted() {
+        let (n, d, m) = (60, 4, 3);
+        let mut random = Pcg64Mcg::new(0);
+        let x = Array2::from_shape_simple_fn((n, d), || random.random_range(-1.0_f32..1.0));
+        let largest = |row: usize| {
+            (0..m as u32).max_by(|a, b| x[(row, *a as usize)].total_cmp(&x[(row, *b as usize)]))
+        };
+        let labels: Vec<u32> = (0..n).filter_map(largest).collect();
+        let data = Data::Dense32(Dense::new(x.view()).unwrap());
+        let (ones, held_out) = (vec![1.0; n], [0, 1, 2]);
+        let problems = |_: &Fold<'_>, lambda: f64| {
+            let map = Linear::new(data, m, 0.0, Order::Examples);
+            MarginProblem::new(map, &labels, Box::new(MaxHinge), Shares::new(n, lambda)?)
+        };
+        let search = Search {
+            problems: &problems,
+            folds: vec![Fold { weights: &ones, held_out: &held_out }],
+            grid: vec![1.0, 3.0],
+            scoring: Scoring::Own(&|_, _, _| Ok(0.0)),
+            // Below the rounding errors of single precision.
+            target: Target { tol: 1e-9, max_epochs: 1000 },
+            width: None,
+            method: MulticlassMethod::HandOver(0),
+        };
+        let interrupt = Interrupt::default();
+        let problem = problems(&search.folds[0], search.lambda(0, 0)).unwrap();
+        let first = MarginBlocks::new(&problem);
+        let second = first.with_lambda(search.lambda(0, 1)).unwrap();
+        let mut path = FoldPath::new(&search, 0, &first, search.target).unwrap();
+        let found = path.fit(0, &first, &interrupt).unwrap();
+        assert!(path.solver.follows_exhaustion(), "{found:?}");
+        assert_eq!(found.outcome, Outcome::Converged);
+        let start = path.move_to(1, &second, &interrupt).unwrap().unwrap();
+        assert!(path.solver.descent().is_some());
+        // The start is not W = 0.
+        let zero = problem.null_objective().upper();
+        assert!(start.dual > 0.0 && start.primal < zero, "{start:?} {zero}");
     }
 }
