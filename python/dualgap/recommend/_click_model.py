@@ -245,9 +245,9 @@ class ClickModel:
 def lists(matrix: sp.csr_array) -> ListsRecord:
     """Convert a matrix to the format of the core."""
     return {
-        "offsets": matrix.indptr.astype(np.int64),
-        "columns": matrix.indices.astype(np.int32),
-        "values": matrix.data.astype(np.float32),
+        "offsets": matrix.indptr.astype(np.int64, copy=False),
+        "columns": matrix.indices.astype(np.int32, copy=False),
+        "values": matrix.data.astype(np.float32, copy=False),
     }
 
 

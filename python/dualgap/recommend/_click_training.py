@@ -39,6 +39,10 @@ _TRIAL_CLICKS = 3e6
 _ENTRIES = 12_000_000
 _KEPT = 500
 
+# Candidate exponents of the item graph: entry (j, i) is divided by the number of clicks of the
+# user's item j and of the scored item i, raised to the first and second of them.
+_EXPONENTS = ((0.5, 0.2), (0.5, 0.35), (0.7, 0.65))
+
 # Maximum number of items for a regression: its time grows with their cube.
 _REGRESSED = 8000
 
@@ -161,7 +165,7 @@ class _Clicks:
     def hold_out(self, rng: np.random.Generator) -> tuple[_Clicks, sp.csr_array] | None:
         """Split off a share of some users' likes; return None if too few users have enough.
 
-        Of many clicks, the rest is a sample of the users.
+        The rest is a sample of the users if there are many clicks.
         """
         liked = np.ones(len(self.users), dtype=bool) if self.targets is None else self.targets >= 1
         counts = np.bincount(self.users[liked], minlength=self.shape[0])
@@ -201,6 +205,8 @@ class _Plan:
     ridge: float
     # Weights of the factors, the graph and the regression; by default only the factors.
     weights: tuple[float, ...] = (1.0,)
+    # Exponents of the graph.
+    exponents: tuple[float, float] = _EXPONENTS[0]
 
 
 @dataclass(frozen=True)
@@ -219,7 +225,10 @@ class _Trainer:
         for at, weight in enumerate(plan.weights[1:]):
             if weight > 0.0:
                 weights.append(weight)
-                models.append(self._graph(clicks) if at == 0 else self._regression(clicks))
+                graph = at == 0
+                models.append(
+                    self._graph(clicks, plan.exponents) if graph else self._regression(clicks)
+                )
         model = self._model(clicks, result, plan.ridge)
         model = replace(model, models=tuple(models), weights=tuple(weights))
         return model, FitRecord(result["history"], result["objective"])
@@ -234,13 +243,29 @@ class _Trainer:
         models = [self._model(clicks, *each) for each in zip(fitted, ridges, strict=True)]
         best = int(np.argmax([self._compare(each, users, held_out, [(1.0,)]) for each in models]))
         model, start = models[best], (fitted[best]["users"], fitted[best]["items"])
-        others = [self._graph(clicks)]
+        tried = (self._tried(each, clicks, model, held_out) for each in _EXPONENTS)
+        _, exponents, graph = max(tried, key=lambda found: found[0])
+        others = [graph]
         if len(np.unique(clicks.items)) <= _REGRESSED:
             others.append(self._regression(clicks))
         grid = _simplex(len(others))
         blended = replace(model, models=tuple(others), weights=(1.0,) * (1 + len(others)))
         weights = grid[int(np.argmax(self._compare(blended, users, held_out, grid)))]
-        return _Plan(ridges[best], weights), start
+        return _Plan(ridges[best], weights, exponents), start
+
+    def _tried(
+        self,
+        exponents: tuple[float, float],
+        clicks: _Clicks,
+        model: ClickModel,
+        held_out: sp.csr_array,
+    ) -> tuple[float, tuple[float, float], sp.csr_array]:
+        """Return how well a graph ranks, alone or with the factors; its exponents; the graph."""
+        graph = self._graph(clicks, exponents)
+        both = replace(model, models=(graph,), weights=(1.0, 1.0))
+        users = np.flatnonzero(np.diff(held_out.indptr))
+        found = self._compare(both, users, held_out, [(0.0, 1.0), (1.0, 1.0)])
+        return max(found), exponents, graph
 
     def _compare(
         self,
@@ -318,8 +343,17 @@ class _Trainer:
             "n_threads": self._n_threads,
         }
 
-    def _graph(self, clicks: _Clicks) -> sp.csr_array:
-        return _csr(_core.item_graph(self._record(clicks)), clicks.shape[1])
+    def _graph(self, clicks: _Clicks, exponents: tuple[float, float]) -> sp.csr_array:
+        """Return the item graph with the given exponents of the numbers of clicks."""
+        of_own, of_scored = exponents
+        counts = np.bincount(clicks.items, minlength=clicks.shape[1])
+        counts = np.maximum(counts, 1).astype(np.float32)
+        record = self._record(clicks)
+        # The core divides by square roots and keeps the largest entries of each row.
+        record["values"] *= counts[clicks.items] ** np.float32(0.5 - of_scored)
+        graph = _csr(_core.item_graph(record), clicks.shape[1])
+        graph.data *= np.repeat(counts ** np.float32(of_scored - of_own), np.diff(graph.indptr))
+        return graph
 
     def _regression(self, clicks: _Clicks) -> sp.csr_array:
         head = np.unique(clicks.items)

@@ -22,8 +22,8 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
     Three scorers rank the whole catalogue (``rank_by="like"``): factors fitted by least squares
     over all pairs of users and items [1]_, the graph of items that the same users clicked [2]_, and
     a regression of each item on the others [3]_. The score is a weighted sum of the three, each
-    divided by its standard deviation over the catalogue. The weights are chosen on held-out clicks
-    of a sample of the users.
+    divided by its standard deviation over the catalogue. The weights, and how strongly the graph
+    favours popular items [4]_, are chosen on held-out clicks of a sample of the users.
 
     The target is 1 for a rating that is a like, `other` for any other rating, and 0 for every pair
     without a rating, which has the weight `unobserved`.
@@ -61,6 +61,8 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
        filtering for implicit feedback datasets, ICDM 2008.
     .. [2] Y. Shen et al., How powerful is graph convolution for recommendation?, CIKM 2021.
     .. [3] H. Steck, Autoencoders that don't overfit towards the identity, NeurIPS 2020.
+    .. [4] H.-M. Fu, P. Poirson, K. S. Lee and C. Wang, Revisiting neighborhood-based link
+       prediction for collaborative filtering, WWW 2022 companion.
     """
 
     n_components: int | None = None

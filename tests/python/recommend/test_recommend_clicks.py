@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.model_selection import GridSearchCV
 
-from dualgap import OrdinalRecommender
+from dualgap import OrdinalRecommender, _core
 from dualgap.recommend import Interactions
 
 N_USERS, N_ITEMS = 300, 120
@@ -65,6 +66,39 @@ def test_the_share_of_clicks_weighs_the_other_pairs(clicks: pd.DataFrame) -> Non
     assert given._click_model is not None
     assert (given._click_model.unobserved, given._click_model.ridge) == (0.2, 0.7)
     assert given._click_model.users.shape[1] == 5
+
+
+@pytest.mark.parametrize("exponents", [(0.5, 0.2), (0.7, 0.65)])
+def test_the_graph_divides_by_powers_of_the_numbers_of_clicks(
+    clicks: pd.DataFrame, exponents: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dualgap.recommend._click_training._EXPONENTS", (exponents,))
+    found = fit(clicks)._click_model
+    assert found is not None
+    matrix = found.history[:-1].toarray().astype(np.float64)
+    of_users, of_items = np.maximum(matrix.sum(axis=1), 1), np.maximum(matrix.sum(axis=0), 1)
+    own, scored = exponents
+    graph = matrix.T @ (matrix / of_users[:, None]) * of_items[:, None] ** -own * of_items**-scored
+    np.testing.assert_allclose(found.models[0].toarray(), graph, rtol=1e-5, atol=1e-8)
+
+
+def test_settings_of_many_clicks_are_chosen_on_a_sample_of_users(
+    split: tuple[pd.DataFrame, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, test = split
+    whole = fit(train).score(test)
+    fitted: list[int] = []
+    fit_core = _core.fit_interactions
+
+    def counted(record: Any) -> Any:
+        fitted.append(len(record["users"]))
+        return fit_core(record)
+
+    monkeypatch.setattr("dualgap.recommend._click_training._TRIAL_CLICKS", len(train) / 2)
+    monkeypatch.setattr(_core, "fit_interactions", counted)
+    assert fit(train).score(test) > 0.9 * whole
+    assert len(train) / 4 < fitted[0] < 0.8 * len(train)
+    assert fitted[-1] == len(train)
 
 
 def test_predictions_are_the_scores_of_recommendations(clicks: pd.DataFrame) -> None:
