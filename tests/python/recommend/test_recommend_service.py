@@ -1,0 +1,67 @@
+"""The service of the guide, and requests of several threads to one model."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dualgap import OrdinalRecommender
+from dualgap.recommend import Interactions
+
+PAGE = Path(__file__).parents[3] / "docs" / "serving.md"
+
+
+@pytest.fixture(scope="module")
+def shop() -> OrdinalRecommender:
+    rng = np.random.default_rng(0)
+    pairs = np.unique(rng.integers(0, (60, 40), (900, 2)), axis=0)
+    settings = Interactions(n_components=8, max_iter=4)
+    model = OrdinalRecommender(reduction="interactions", interactions=settings, random_state=0)
+    return model.set_params(n_jobs=1).fit(pairs)
+
+
+@pytest.mark.filterwarnings("ignore:Using .httpx. with .starlette")
+def test_the_service_of_the_guide(
+    shop: OrdinalRecommender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fastapi")
+    pytest.importorskip("httpx")
+    from fastapi.testclient import TestClient
+
+    shop.save(tmp_path / "shop")
+    monkeypatch.chdir(tmp_path)
+    code = PAGE.read_text("utf-8").split("```py\n")[1].split("```")[0]
+    service: dict[str, Any] = {"__name__": "service"}
+    exec(compile(code, str(PAGE), "exec"), service)
+    client = TestClient(service["app"])
+    assert client.get("/users/3?n=4").json() == shop.recommend(3, 4)["item"].tolist()
+    assert client.get("/users/-5").status_code == 404
+    found = client.post("/baskets?n=5", json=[1, 2, 10**6]).json()
+    assert found == shop.recommend(ratings=[(-1, 1), (-1, 2)], n=5)["item"].tolist()
+    assert not {1, 2} & set(found)
+    assert client.post("/baskets", json=[10**6]).status_code == 422
+
+
+def test_threads_share_a_model(shop: OrdinalRecommender, tmp_path: Path) -> None:
+    shop.save(tmp_path / "shop")
+
+    def answer(model: OrdinalRecommender, request: int) -> pd.DataFrame:
+        if request % 3 == 0:
+            return model.recommend(request % 60, 5)
+        new = [(-1, request % 40), (-1, (request + 7) % 40)]
+        if request % 3 == 1:
+            return model.recommend(ratings=new, n=5)
+        return model.fold_in(new).recommend(-1, 5)
+
+    expected = [answer(shop, request) for request in range(60)]
+    # Several threads compute the parts that a model computes at its first request.
+    model = OrdinalRecommender.load(tmp_path / "shop").set_params(n_jobs=1)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda request: answer(model, request), range(60)))
+    for one, two in zip(found, expected, strict=True):
+        pd.testing.assert_frame_equal(one, two)
