@@ -147,5 +147,5 @@ def test_features_that_cannot_be_used(model: OrdinalRecommender, warm: pd.DataFr
     sized = OrdinalRecommender(
         reduction="interactions", interactions=Interactions(blend=False), random_state=0
     ).fit(warm, item_features=numbers)
-    with pytest.raises(ValueError, match="features: no column 'size' of numbers"):
+    with pytest.raises(ValueError, match="features: no numeric column 'size'"):
         sized.fold_in(side="items", features=KINDS.set_axis(range(N_ITEMS, 2 * N_ITEMS)))
