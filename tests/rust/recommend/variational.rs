@@ -213,8 +213,8 @@ fn groups_that_are_not_numbered_by_rows_are_rejected() {
         let Error::InvalidArgument { argument: name, message } = error else { panic!("{error}") };
         assert!(name == "ratings" && message.contains(words), "{name}: {message}");
     };
-    rejected(&days, 4 * N_USERS - 1, "a group for each");
-    rejected(&days[1..], 4 * N_USERS, "a group for each");
+    rejected(&days, 4 * N_USERS - 1, "a group below the number of groups");
+    rejected(&days[1..], 4 * N_USERS, "a group below the number of groups");
     days.reverse();
     rejected(&days, 4 * N_USERS, "numbered by rows");
 }
