@@ -1,4 +1,4 @@
-"""What the coordinator and the partitions of a consensus fit exchange."""
+"""Messages between the coordinator and the partitions of a consensus fit."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Order:
     copy: int | None
     """Copy (0 or 1) in which to save this round; None to save nothing."""
     newton: NewtonOrder | None = None
-    """What a Newton round evaluates; None for a round of the alternating direction method."""
+    """Parameters of a Newton round; None for a round of the alternating direction method."""
 
 
 @dataclass

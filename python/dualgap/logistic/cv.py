@@ -29,6 +29,7 @@ from dualgap._validation import (
     resolve_threads,
     row_weights,
 )
+from dualgap.logistic._bounds import NO_BOUNDS, OptimumBall, TrainingRows
 from dualgap.logistic._model import LogisticClassifier
 from dualgap.logistic.regression import LogisticRegression
 
@@ -40,11 +41,10 @@ _OWN = ("Cs", "cv", "scoring", "rule", "cv_tol", "refit")
 _LEARNT = ("classes_", "n_features_in_")
 _FINAL = [f.name for f in fields(LogisticRegression) if not f.init and f.name not in _LEARNT]
 
-_KINDS = {"n_undecided": np.int64, "n_iter": np.int64, "converged": np.bool_}
+# Scores with bounds.
+_BOUNDED = ("accuracy", "neg_log_loss")
 
-# Scores a model on held-out rows (rows, class indices, labels); returns the score, its bounds and
-# the number of undecided rows.
-_Measure = Callable[[LogisticRegression, Any, NDArray[np.intp], NDArray[Any]], dict[str, float]]
+_KINDS = {"n_undecided": np.int64, "n_iter": np.int64, "converged": np.bool_}
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,19 @@ class _Fold:
     number: int
     train: tuple[Any, NDArray[Any], FloatArray | None]
     held_out: tuple[Any, NDArray[np.intp], NDArray[Any]]
+
+    def training_rows(self, class_weight: Any) -> TrainingRows:
+        """Return the training rows, as needed for bounds."""
+        rows, labels, weights = self.train
+        if class_weight == "balanced":
+            classes, codes = encode_classes(labels)
+            weights = row_weights(class_weight, classes, codes, weights)
+        return TrainingRows.of(rows, weights)
+
+
+# Scores a model on the held-out rows of its fold, given the training rows for bounds; returns the
+# score, its bounds and the number of undecided rows.
+_Measure = Callable[[LogisticRegression, _Fold, TrainingRows | None], dict[str, float]]
 
 
 @ordered
@@ -107,8 +120,8 @@ class LogisticRegressionCV(LogisticClassifier):
     scores_ : ndarray of shape (n_folds, n_Cs)
         Scores on the held-out rows. Sample weights do not affect scores.
     score_bounds_ : ndarray of shape (n_folds, n_Cs, 2)
-        Lower and upper bound on the score of the exact optimum. Finite only for the accuracy of
-        models without intercept, where they come from `undecided`.
+        Lower and upper bound on the score of the exact optimum, from the gap of each fit; a smaller
+        `cv_tol` narrows them. Infinite unless `scoring` is "accuracy" or "neg_log_loss".
     mean_score_, std_score_ : ndarray of shape (n_Cs,)
         Mean over the folds, and standard deviation.
     mean_score_bounds_ : ndarray of shape (n_Cs, 2)
@@ -230,7 +243,7 @@ class LogisticRegressionCV(LogisticClassifier):
         parameters = {name: getattr(self, name) for name in ("fit_intercept", "solver", "max_iter")}
         parameters |= {"tol": self.cv_tol, "random_state": seed}
         parameters["class_weight"] = "balanced" if self.class_weight == "balanced" else None
-        measure = self._measure()
+        measure, with_bounds = self._measure(), self.scoring in (None, *_BOUNDED)
 
         def fits(fold: _Fold, stop: Event) -> Iterator[tuple[int, int, dict[str, Any]]]:
             model = LogisticRegression(
@@ -241,13 +254,14 @@ class LogisticRegressionCV(LogisticClassifier):
                 callback=lambda *_: stop.is_set(),
             )
             model._quiet = True
+            training = fold.training_rows(self.class_weight) if with_bounds else None
             for at, C in enumerate(Cs.tolist()):
                 start = time.monotonic()
                 model.set_params(C=C).fit(*fold.train)
                 if stop.is_set():
                     return
                 seconds = time.monotonic() - start
-                found = measure(model, *fold.held_out)
+                found = measure(model, fold, training)
                 yield fold.number, at, {**found, "seconds": seconds, **_record(model)}
 
         shape, start = (len(folds), len(Cs)), time.monotonic()
@@ -266,36 +280,45 @@ class LogisticRegressionCV(LogisticClassifier):
         """Return the function that scores a model."""
         if self.scoring in (None, "accuracy"):
             return self._accuracy
-        scorer = None
-        if not (isinstance(self.scoring, str) and self.scoring == "neg_log_loss"):
-            scorer = check_scoring(LogisticRegression(), self.scoring)
+        if isinstance(self.scoring, str) and self.scoring == "neg_log_loss":
+            return self._neg_log_loss
+        scorer = check_scoring(LogisticRegression(), self.scoring)
 
         def measure(
-            model: LogisticRegression, rows: Any, codes: NDArray[np.intp], labels: NDArray[Any]
+            model: LogisticRegression, fold: _Fold, training: TrainingRows | None
         ) -> dict[str, float]:
-            if scorer is None:
-                score = self._mean_log_probability(model, rows, codes)
-            else:
-                score = float(scorer(model, rows, labels))
-            bounds = {"lower": -np.inf, "upper": np.inf, "n_undecided": len(codes)}
-            return {"score": score, **bounds}
+            rows, _, labels = fold.held_out
+            score = float(scorer(model, rows, labels))
+            return {"score": score, **NO_BOUNDS, "n_undecided": len(labels)}
 
         return measure
 
     def _accuracy(
-        self, model: LogisticRegression, rows: Any, codes: NDArray[np.intp], labels: NDArray[Any]
+        self, model: LogisticRegression, fold: _Fold, training: TrainingRows | None
     ) -> dict[str, float]:
+        rows, _, labels = fold.held_out
         right = model.predict(rows) == labels
-        if self.fit_intercept or not np.isfinite(model.dual_objective_):
-            bounds = {"lower": -np.inf, "upper": np.inf, "n_undecided": len(codes)}
-            return {"score": float(right.mean()), **bounds}
-        open_rows = model.undecided(rows)
+        open_rows = _undecided(model, rows, training)
         return {
             "score": float(right.mean()),
             "lower": float((right & ~open_rows).mean()),
             "upper": float((right | open_rows).mean()),
             "n_undecided": int(open_rows.sum()),
         }
+
+    def _neg_log_loss(
+        self, model: LogisticRegression, fold: _Fold, training: TrainingRows | None
+    ) -> dict[str, float]:
+        rows, codes, _ = fold.held_out
+        score = self._mean_log_probability(model, rows, codes)
+        found = {"score": score, **NO_BOUNDS, "n_undecided": len(codes)}
+        if training is not None and np.isfinite(score) and np.isfinite(model.dual_objective_):
+            ball = OptimumBall.of(model, training)
+            own = np.searchsorted(model.classes_, self.classes_[codes])
+            lower, upper = ball.log_losses(model, rows, own)
+            found |= {"lower": -upper, "upper": -lower}
+            found["n_undecided"] = int(ball.undecided(model, rows).sum())
+        return found
 
     def _mean_log_probability(
         self, model: LogisticRegression, rows: Any, codes: NDArray[np.intp]
@@ -320,6 +343,15 @@ class LogisticRegressionCV(LogisticClassifier):
         final.fit(rows, labels, weights)
         for name in _FINAL:
             setattr(self, name, getattr(final, name))
+
+
+def _undecided(
+    model: LogisticRegression, rows: Any, training: TrainingRows | None
+) -> NDArray[np.bool_]:
+    """Return a mask of the rows whose class may differ at the optimum."""
+    if training is None or not np.isfinite(model.dual_objective_):
+        return np.ones(rows.shape[0], dtype=bool)
+    return OptimumBall.of(model, training).undecided(model, rows)
 
 
 def _record(model: LogisticRegression) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 
 from dualgap import _core
 from dualgap._estimator import (
@@ -17,9 +19,11 @@ from dualgap._estimator import (
     watch,
 )
 from dualgap._estimator.settings import logistic_settings
+from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
+    check_positive,
     check_rows_and_targets,
     check_weights,
     core_rows,
@@ -29,6 +33,7 @@ from dualgap._validation import (
 )
 from dualgap.logistic._model import LogisticClassifier
 from dualgap.logistic._present import PresentClasses
+from dualgap.logistic.path import LogisticPiece, logistic_pieces
 
 __all__ = ["LogisticRegression"]
 
@@ -187,6 +192,72 @@ class LogisticRegression(LogisticClassifier):
             result = core({**settings, "callback": callback})
             store(self, result)
         return self
+
+    def path(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        C_min: float,
+        C_max: float,
+        sample_weight: ArrayLike | None = None,
+    ) -> list[LogisticPiece]:
+        """Cover an interval of C with models whose relative gap is at most `tol` everywhere on it.
+
+        Each model is fitted to half of `tol`, starting from the previous one. Its dual point is
+        feasible for every C, so its gap at any other C follows from the norms of the weights. The
+        next fit takes the largest C from which its interval reaches back to the last one. The
+        estimator does not change; `C` and `warm_start` are not used.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,)
+            Class labels of any kind.
+        C_min, C_max : float
+            The interval.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row's loss.
+
+        Returns
+        -------
+        list of LogisticPiece
+            Pieces in increasing order of C, without gaps between them; each can predict. If a fit
+            does not converge within `max_iter` iterations, its ``relative_gap`` exceeds `tol`, and
+            there is a warning. A path that the callback stops ends early.
+
+        Raises
+        ------
+        ValueError
+            For bad data or parameters; the message names the argument.
+        """
+        self._check_parameters()
+        check_positive("tol", self.tol)
+        check_interval(C_min, C_max)
+        n_rows = check_rows_and_targets(clone(self), X, y, half=True)[0].shape[0]
+        for name, C in (("C_min", C_min), ("C_max", C_max)):
+            regularization_of(name, C, check_weights(sample_weight, np.empty((n_rows, 1))), n_rows)
+        model = clone(self).set_params(tol=0.5 * self.tol, warm_start=True, verbose=0)
+        model._quiet = True
+        stopped = False
+
+        def fit(C: float) -> LogisticRegression | None:
+            if not stopped:
+                model.set_params(C=C).fit(X, y, sample_weight)
+            return None if stopped else copy.copy(model)
+
+        with watch(self, is_fit=False) as callback:
+
+            def ends(*values: Any) -> bool:
+                nonlocal stopped
+                stopped = stopped or (callback is not None and bool(callback(*values)))
+                return stopped
+
+            model.callback = ends
+            found = list(logistic_pieces(fit, (C_min, C_max), self.tol))
+        if not stopped:
+            warn_of_pieces(found, self.tol, self._remedy)
+        return found
 
     def _start(self) -> tuple[FloatArray, FloatArray] | None:
         """Weights and intercepts of the previous fit, if the number of features is the same."""

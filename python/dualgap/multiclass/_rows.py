@@ -60,10 +60,11 @@ def undecided(
     model: tuple[FloatArray, FloatArray, float],
     radius: float,
     predicted: NDArray[np.intp],
+    offset: float = 0.0,
 ) -> NDArray[np.bool_]:
     """Return a mask of the rows whose class may differ in a model within `radius` of this one.
 
-    The difference of two scores changes by at most ``sqrt(2) * norm(x) * radius``
+    The difference of two scores changes by at most ``sqrt(2) * norm(x) * radius + offset``
     (docs/mathematics/cross-validation.md).
 
     Parameters
@@ -76,6 +77,8 @@ def undecided(
         Largest distance in the Frobenius norm, including the weights of the constant feature.
     predicted : ndarray of shape (n_samples,)
         Index of the predicted class of each row, with any rounding.
+    offset : float, default=0
+        Largest change of the difference of two intercepts, if they are not part of the radius.
 
     Returns
     -------
@@ -105,6 +108,7 @@ def undecided(
             norms = np.sqrt(sums + bias**2 + n_terms * _SMALLEST)
             reach = np.sqrt(2.0) * norms * (1.0 + n_terms * epsilon) * change
             lead = chosen[:, 0] - others.max(axis=1)
-            decided = np.isfinite(lead) & (lead > reach + 2.0 * n_terms * _SMALLEST)
+            reach += offset + 2.0 * n_terms * _SMALLEST
+            decided = np.isfinite(lead) & (lead > reach)
             found[block] = ~decided
     return found

@@ -76,23 +76,49 @@ def test_nothing_depends_on_the_number_of_threads(digits: Any) -> None:
             np.testing.assert_array_equal(one.coef_, other.coef_)
 
 
-def test_the_accuracy_of_the_optimum_is_within_its_bounds(digits: Any) -> None:
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss"])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 10])
+def test_the_score_of_the_optimum_is_within_its_bounds(
+    digits: Any, scoring: str, intercept: bool, n_classes: int
+) -> None:
     X, y = digits
-    common: dict[str, Any] = {"Cs": [0.01, 0.1, 1.0], "fit_intercept": False, "refit": False}
-    loose = LogisticRegressionCV(cv_tol=0.02, **common).fit(X, y)
-    tight = LogisticRegressionCV(cv_tol=1e-10, **common).fit(X, y)
-    lower, upper = np.moveaxis(loose.score_bounds_, 2, 0)
-    assert (lower <= tight.scores_).all()
-    assert (tight.scores_ <= upper).all()
-    width = upper - lower
-    assert width.max() > 0
-    assert width.min() < 0.5
-    np.testing.assert_array_equal(loose.cv_results_["n_undecided"] > 0, width > 0)
-    assert (np.diff(tight.score_bounds_)[..., 0] <= width).all()
-    for other in ({"fit_intercept": True}, {"scoring": "neg_log_loss"}):
-        model = LogisticRegressionCV(**{**common, **other}).fit(X, y)
-        assert np.isinf(model.score_bounds_).all()
-        np.testing.assert_array_equal(model.cv_results_["n_undecided"][0], [100] * 3)
+    y = y % n_classes
+    common: dict[str, Any] = {"Cs": [0.01, 0.1, 1.0], "cv": 3, "refit": False, "scoring": scoring}
+    common["fit_intercept"] = intercept
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    tight = LogisticRegressionCV(cv_tol=1e-11, **common).fit(X, y, weights)
+    widths = []
+    for cv_tol in (0.02, 1e-4, 1e-6):
+        loose = LogisticRegressionCV(cv_tol=cv_tol, **common).fit(X, y, weights)
+        lower, upper = np.moveaxis(loose.score_bounds_, 2, 0)
+        assert (lower <= tight.scores_).all()
+        assert (tight.scores_ <= upper).all()
+        assert (lower <= loose.scores_).all()
+        assert (loose.scores_ <= upper).all()
+        widths.append(upper - lower)
+        if scoring == "accuracy":
+            np.testing.assert_array_equal(loose.cv_results_["n_undecided"] > 0, widths[-1] > 0)
+    assert widths[0].max() > 0
+    assert (widths[1] <= widths[0]).all()
+    assert widths[2].max() < 0.3
+
+
+def test_scores_without_bounds_have_infinite_ones(digits: Any) -> None:
+    X, y = digits
+    model = LogisticRegressionCV(Cs=[0.1], cv=5, scoring="f1_macro", refit=False).fit(X, y)
+    assert np.isinf(model.score_bounds_).all()
+    np.testing.assert_array_equal(model.cv_results_["n_undecided"], [[100]] * 5)
+
+
+def test_gaps_that_do_not_bound_the_intercepts_leave_all_rows_undecided(digits: Any) -> None:
+    X, y = digits
+    common: dict[str, Any] = {"Cs": [10.0], "cv": 5, "cv_tol": 0.5, "refit": False}
+    model = LogisticRegressionCV(**common).fit(X, y)
+    np.testing.assert_array_equal(model.score_bounds_, [[[0.0, 1.0]]] * 5)
+    model = LogisticRegressionCV(scoring="neg_log_loss", **common).fit(X, y)
+    np.testing.assert_array_equal(model.score_bounds_, [[[-np.inf, 0.0]]] * 5)
 
 
 def test_weights_repeat_rows_of_the_folds() -> None:
