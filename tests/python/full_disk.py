@@ -32,6 +32,6 @@ def run_on_small_disk(script: str, folder: Path) -> subprocess.CompletedProcess[
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=250,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )

@@ -101,6 +101,8 @@ def test_the_progress_bar_of_scikit_learn(name: str, capsys: pytest.CaptureFixtu
     assert f"{type(estimator).__name__} - fit" in capsys.readouterr().out
 
 
+# A monitor scores the rows of the fit, and recommenders warn about it.
+@pytest.mark.filterwarnings("ignore:test. .* relevant pairs were in the ratings of the fit")
 @pytest.mark.parametrize("name", FITS)
 def test_the_scoring_monitor(name: str) -> None:
     estimator, X, y = FITS[name]

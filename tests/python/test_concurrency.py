@@ -113,7 +113,7 @@ print(repr(error))
 
 def test_an_import_in_a_sub_interpreter_explains_the_error() -> None:
     command = [sys.executable, "-c", SUB_INTERPRETER]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
     # The message is Python's, PyO3's or NumPy's, but it is an ImportError and not a crash.
     assert "ImportError" in done.stdout or "subinterpreter" in done.stdout, done.stdout

@@ -38,7 +38,7 @@ print(_core.SIMD, digest.hexdigest())
 def run(name, code=FITS):
     environment = {**os.environ, "DUALGAP_SIMD": name, "PYTHONWARNINGS": "ignore"}
     return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=250
     )
 
 
@@ -65,7 +65,7 @@ SHOW = "import os; print(os.environ['DUALGAP_SIMD'])"
 def each(*arguments):
     """Run a command for each instruction set; return its status, and (value, name) of each run."""
     command = [sys.executable, str(EACH), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     headed = re.findall(r"==> DUALGAP_SIMD=(\w+) \((\w+)\)\n\1$", done.stdout, re.M)
     assert len(headed) == done.stdout.count("==>")
     return done.returncode, headed

@@ -43,10 +43,11 @@ def test_certificates_hold_for_every_loss_and_solver(loss: Any, solver: Any) -> 
                 assert check(trial) == "holds"
 
 
-def test_certificates_hold_over_all_ranges() -> None:
-    random = np.random.default_rng(0)
-    results = [check(draw(random)) for _ in range(trials(1500))]
-    assert results.count("holds") > trials(1000)
+@pytest.mark.parametrize("seed", range(5))
+def test_certificates_hold_over_all_ranges(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    results = [check(draw(random)) for _ in range(trials(300))]
+    assert results.count("holds") > trials(200)
 
 
 def test_tiny_curvature() -> None:

@@ -93,7 +93,7 @@ def test_no_output_is_an_input(
 
 def shell(command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, shell=True, capture_output=True, text=True, check=False, timeout=60, **options
+        command, shell=True, capture_output=True, text=True, check=False, timeout=250, **options
     )
 
 
@@ -200,7 +200,7 @@ def run_with_streams(commands: list[str]) -> list[tuple[int, str]]:
     Streams that a command neither redirects nor closes (``>&-``) are files.
     """
     arguments = [sys.executable, "-c", FORKS, json.dumps(commands)]
-    result = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=100)
+    result = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=250)
     assert result.returncode == 0, result
     return [(status, notes) for status, notes in json.loads(result.stdout)]
 
