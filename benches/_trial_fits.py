@@ -171,7 +171,7 @@ def recommenders(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
     history = OrdinalRecommender(method=method, history_features=True, **own)
     yield "recommender, history", fit(history, ratings)
     who = Interactions(max_iter=method.max_iter, tol=0.0)
-    clicks = OrdinalRecommender(reduction="interactions", interactions=who, **own)
+    clicks = OrdinalRecommender(task="clicks", interactions=who, **own)
     yield "recommender, clicks", fit(clicks, (*ratings[:2], np.ones(len(kept))))
     gradient = OrdinalRecommender(bases, method=ConditionalGradient(radius=2000.0), **own)
     few = ratings[0] < 400

@@ -27,7 +27,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
     "ids": {},
     "history": {"history_features": True},
     "history of users only": {"history_features": "users"},
-    "single output": {"reduction": "regression"},
+    "single output": {"task": "regression"},
     "ids and times": {"time_features": True},
     "history and times": {"history_features": True, "time_features": True},
 }

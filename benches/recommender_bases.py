@@ -41,9 +41,9 @@ def recommender(train: pd.DataFrame, **settings: Any) -> Fit:
         method: Any = "variational"
         if settings.get("greedy", True):
             method = ConditionalGradient(radius=radius, reoptimize="output")
-        reduction = settings.get("reduction", "mcrank")
+        task = settings.get("task", "ordinal")
         model = OrdinalRecommender(
-            n_bases, method=method, reduction=reduction, interactions=False, random_state=0
+            n_bases, method=method, task=task, interactions=False, random_state=0
         ).fit(train)
         return model, lambda rows: model.predict(rows["user"], rows["item"], unknown="ignore")
 
@@ -122,7 +122,7 @@ def main(*only: str) -> None:
     methods: dict[str, tuple[Fit, tuple[float, ...]]] = {
         "variational": (recommender(train, greedy=False), (np.inf,)),
         "fm-mcrank": (recommender(train), RADII),
-        "fm-single": (recommender(train, reduction=single), RADII),
+        "fm-single": (recommender(train, task=single), RADII),
         "pn-single": (network(train), RADII),
     }
     for name, (fit, radii) in methods.items():

@@ -140,7 +140,7 @@ def ours(split: Split, **settings: Any) -> tuple[np.ndarray, float]:
     table = pd.DataFrame(dict(zip(("user", "item"), split.train.nonzero(), strict=True)))
     start = time.perf_counter()
     model = OrdinalRecommender(
-        reduction="interactions", interactions=Interactions(**settings), random_state=0
+        task="clicks", interactions=Interactions(**settings), random_state=0
     ).fit(table)
     seconds = time.perf_counter() - start
     if split.users is not None:

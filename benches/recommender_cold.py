@@ -62,7 +62,7 @@ def main() -> None:
         tests = {"cold": clicks[is_cold], "warm": clicks[~is_cold & held]}
         warm = np.setdiff1d(table.index, cold)
         for method, features in (("clicks and genres", table), ("clicks", None)):
-            model = OrdinalRecommender(reduction="interactions", random_state=0)
+            model = OrdinalRecommender(task="clicks", random_state=0)
             model.fit(train, item_features=features)
             row: dict[str, Any] = {}
             for name, items in (("cold", cold), ("warm", warm)):

@@ -252,7 +252,7 @@ def serving() -> None:
     short = Variational(max_iter=3)
     model = OrdinalRecommender(24, method=short, random_state=0, interactions=False).fit(ratings)
     likes = OrdinalRecommender(
-        reduction="interactions", interactions=Interactions(n_components=24), random_state=0
+        task="clicks", interactions=Interactions(n_components=24), random_state=0
     ).fit(ratings)
     users = model.user_ids_
 

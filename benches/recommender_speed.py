@@ -38,7 +38,7 @@ def fit() -> None:
         "ids, 3 models": {},
         "ids, 1 model": {"method": Variational(n_models=1)},
         "history, 3 models": {"history_features": True},
-        "single output, 3 models": {"reduction": "regression"},
+        "single output, 3 models": {"task": "regression"},
     }
     for name, parameters in settings.items():
         two, one, ratio = paired(

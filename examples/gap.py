@@ -58,8 +58,8 @@ plt.show()
 #
 # ``tol`` is relative: ``tol=0.001`` ends a fit whose objective is at most 0.1 % above the best one.
 # Accuracy stops changing long before that, but only the gap tells you so without a second, longer
-# fit. ``undecided`` turns the gap into a statement about single rows: it marks the rows whose class
-# may differ at the optimum. No further training can change the class of the other rows.
+# fit. ``prediction_may_change`` turns the gap into a statement about single rows: it marks the rows
+# whose class may differ at the optimum. No further training can change the class of the other rows.
 
 gaps, scores, decided = [], [], []
 for passes in range(1, 14):
@@ -67,7 +67,7 @@ for passes in range(1, 14):
     model.fit(X_train, y_train)
     gaps.append(model.relative_gap_)
     scores.append(model.score(X_test, y_test))
-    decided.append(1 - model.undecided(X_test).mean())
+    decided.append(1 - model.prediction_may_change(X_test).mean())
 
 figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
 axis.semilogx(gaps, scores, "o-", label="accuracy on test rows")

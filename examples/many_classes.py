@@ -40,19 +40,19 @@ for name, loss in losses.items():
     print(f"gap {model.relative_gap_:.1e} of the objective")
 
 # %%
-# A smaller gap takes more passes, and at some point makes no difference: ``undecided`` marks the
-# predictions that more training could still change. The plot shows the weights of five classes, and
-# rows that are undecided at a gap of 0.1 %.
+# A smaller gap takes more passes, and at some point makes no difference: ``prediction_may_change``
+# marks the predictions that more training could still change. The plot shows the weights of five
+# classes, and rows marked at a gap of 0.1 %.
 
 svm = models["Crammer-Singer"]
-undecided = svm.undecided(X_test)
-print(f"{undecided.sum()} of {len(X_test)} predictions might change with more training")
+unsure = svm.prediction_may_change(X_test)
+print(f"{unsure.sum()} of {len(X_test)} predictions might change with more training")
 
 figure, axes = plt.subplots(2, 5, figsize=(9, 4), layout="constrained")
 for axis, digit in zip(axes[0], range(5), strict=True):
     axis.imshow(svm.coef_[digit].reshape(8, 8), cmap="RdBu", vmin=-0.5, vmax=0.5)
     axis.set_title(f"weights of {digit}")
-for axis, row in zip(axes[1], undecided.nonzero()[0], strict=False):
+for axis, row in zip(axes[1], unsure.nonzero()[0], strict=False):
     first, second = svm.predict_top_k(X_test[[row]], 2)[0]
     axis.imshow(X_test[row].reshape(8, 8), cmap="gray_r")
     axis.set_title(f"{first} or {second}?")
@@ -61,8 +61,9 @@ for axis in axes.flat:
 plt.show()
 
 # %%
-# A person would look twice at these rows, too. With a smaller `tol`, fewer rows are undecided:
+# A person would look twice at these rows, too. With a smaller `tol`, fewer rows are marked:
 
 for tol in (1e-2, 1e-3, 1e-4, 1e-5):
     closer = MulticlassSVC("crammer-singer", C=0.1, tol=tol, random_state=0).fit(X_train, y_train)
-    print(f"gap {closer.relative_gap_:.0e}: {closer.undecided(X_test).sum():3} undecided")
+    n_unsure = closer.prediction_may_change(X_test).sum()
+    print(f"gap {closer.relative_gap_:.0e}: {n_unsure:3} may change")

@@ -78,6 +78,6 @@ axis.set(xlabel="pairs in the right order, of six", ylabel="examples")
 plt.show()
 
 # %%
-# For a decoder that is not exact, pass ``StructuredSVM(..., exact=False)``; the fit then has no
-# certificate. Otherwise the fit checks each result of the decoder against earlier ones, and an
-# error names the example whose result cannot be optimal.
+# For a decoder that is not exact, pass ``StructuredSVM(..., exact_decoder=False)``; the fit then
+# has no certificate. Otherwise the fit checks each result of the decoder against earlier ones, and
+# an error names the example whose result cannot be optimal.

@@ -46,7 +46,9 @@ def main() -> None:
     left.legend(frameon=False)
 
     gaps = [model.relative_gap_ for model in fits]
-    right.semilogx(gaps, [1 - model.undecided(X).mean() for model in fits], "o-", color="C2")
+    right.semilogx(
+        gaps, [1 - model.prediction_may_change(X).mean() for model in fits], "o-", color="C2"
+    )
     right.set(xlabel="duality gap, relative to the objective", ylabel="share of the rows")
     right.set(title="Rows whose class is certain")
     right.invert_xaxis()

@@ -52,7 +52,7 @@ Linear: TypeAlias = Literal["explicit", "augment"]
 Selection: TypeAlias = Literal[
     "refined", "power", "initial", "random-refined", "random", "best-row", "exact"
 ]
-Reduction: TypeAlias = Literal["mcrank", "regression", "interactions"]
+Task: TypeAlias = Literal["ordinal", "regression", "clicks"]
 Ranking: TypeAlias = Literal["like", "rating"]
 MethodName: TypeAlias = Literal["variational", "conditional-gradient"]
 

@@ -105,7 +105,7 @@ impl<P: Problem> Minimizer<P> {
                 let found = self.problem.sampled_vertex(share, &mut self.random);
                 Some(found.ok_or_else(|| {
                     let message = "\"randomized-away\" requires a set with a list of its vertices: Simplex, \
-                                   L1Ball, Hull, or a product of these";
+                                   L1Ball, ConvexHull, or a product of these";
                     Error::argument("method", message)
                 })?)
             }

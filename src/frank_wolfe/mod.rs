@@ -25,7 +25,7 @@ pub use function::{FunctionRounding, LeastSquares, LogisticSum, SmoothFunction};
 pub use method::FrankWolfeMethod;
 pub use minimize::{ActiveVertex, FrankWolfeOptions, LowRankMinimum, Minimum};
 pub use oracle::{
-    Birkhoff, Hull, KSparse, L1Ball, LinearOracle, NuclearNormBall, ProductSet, Simplex,
+    Birkhoff, ConvexHull, KSparse, L1Ball, LinearOracle, NuclearNormBall, ProductSet, Simplex,
 };
 pub use search::StepSize;
 pub use vertex::Vertex;

@@ -11,7 +11,7 @@ use super::session::{Session, guarded, run_session};
 use super::trace::trace_dict;
 use crate::error::{Error, Result};
 use crate::frank_wolfe::{
-    Birkhoff, FrankWolfeMethod, FrankWolfeOptions, Hull, KSparse, L1Ball, LeastSquares,
+    Birkhoff, ConvexHull, FrankWolfeMethod, FrankWolfeOptions, KSparse, L1Ball, LeastSquares,
     LinearOracle, LogisticSum, LowRankMinimum, MatrixCompletion, Minimum, NuclearNormBall,
     ProductSet, Simplex, SmoothFunction, StepSize, Vertex,
 };
@@ -145,7 +145,7 @@ enum SetRecord {
     KSparse(usize, usize, f64),
     Birkhoff(usize),
     Nuclear((usize, usize), f64),
-    Hull(Vec<f64>, usize),
+    ConvexHull(Vec<f64>, usize),
     Product(Vec<Self>),
     User(Py<PyAny>, usize, Option<f64>),
 }
@@ -168,7 +168,7 @@ impl SetRecord {
             "nuclear" => Self::Nuclear(first.extract()?, radius()?),
             "hull" => {
                 let points: Vector<'_, f64> = first.extract()?;
-                Self::Hull(slice(&points)?.to_vec(), tuple.get_item(2)?.extract()?)
+                Self::ConvexHull(slice(&points)?.to_vec(), tuple.get_item(2)?.extract()?)
             }
             _ => {
                 let factors: Vec<Bound<'_, PyAny>> = first.extract()?;
@@ -187,7 +187,7 @@ impl SetRecord {
             Self::Nuclear(shape, radius) => {
                 Box::new(NuclearNormBall::new(shape, radius)?.stopped_by(interrupt))
             }
-            Self::Hull(points, n) => Box::new(Hull::new(points, n)?),
+            Self::ConvexHull(points, n) => Box::new(ConvexHull::new(points, n)?),
             Self::Product(factors) => {
                 let factors = factors.into_iter().map(|factor| factor.build(interrupt, failure));
                 Box::new(ProductSet::new(factors.collect::<Result<_>>()?)?)

@@ -91,7 +91,7 @@ FITS: dict[str, tuple[Any, Any, Any]] = {
         None,
     ),
     "recommender-likes": (
-        OrdinalRecommender(reduction="interactions", random_state=0),
+        OrdinalRecommender(task="clicks", random_state=0),
         RATINGS,
         None,
     ),

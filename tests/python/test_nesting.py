@@ -82,13 +82,13 @@ class Recursive:
         return float(y_true != y)
 
     def loss_augmented_decode(self, x: Any, y_true: int, w: Any) -> int:
-        StructuredSVM(Recursive(), verify=False, n_jobs=2).fit(*CLASSES)
+        StructuredSVM(Recursive(), verify_decoder=False, n_jobs=2).fit(*CLASSES)
         return 0
 
 
 def test_a_model_that_fits_itself_ends() -> None:
     with pytest.raises(RecursionError, match=LIMIT):
-        StructuredSVM(Recursive(), verify=False).fit(*CLASSES)
+        StructuredSVM(Recursive(), verify_decoder=False).fit(*CLASSES)
 
 
 def test_fits_one_after_the_other_are_not_nested() -> None:

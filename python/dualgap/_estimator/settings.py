@@ -237,7 +237,7 @@ def structured_settings(
         "projection": estimator.projection,
         "radius": None if radius is None else float(radius),
         "signs": signs,
-        "exact": bool(estimator.exact),
+        "exact": bool(estimator.exact_decoder),
         "keep_dual": bool(estimator.warm_start),
         "start": None,
     }

@@ -218,7 +218,7 @@ def _fetch(chosen: _Options, notes: Console) -> Ratings:
 def _fit(train: pd.DataFrame, chosen: _Options) -> OrdinalRecommender:
     model = OrdinalRecommender(
         method=Variational(),
-        reduction="interactions" if chosen.likes else "mcrank",
+        task="clicks" if chosen.likes else "ordinal",
         history_features=chosen.history,
         time_features=chosen.time_features,
         random_state=chosen.seed,

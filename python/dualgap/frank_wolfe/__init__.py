@@ -5,7 +5,7 @@ from dualgap.frank_wolfe._minimize import minimize
 from dualgap.frank_wolfe._result import LowRankMatrix, Minimum
 from dualgap.frank_wolfe._sets import (
     Birkhoff,
-    Hull,
+    ConvexHull,
     KSparse,
     L1Ball,
     NuclearNormBall,
@@ -15,7 +15,7 @@ from dualgap.frank_wolfe._sets import (
 
 __all__ = [
     "Birkhoff",
-    "Hull",
+    "ConvexHull",
     "KSparse",
     "L1Ball",
     "LeastSquares",

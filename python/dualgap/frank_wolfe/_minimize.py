@@ -67,8 +67,8 @@ def minimize(
         1/iterations. "away" and "pairwise" also take weight from earlier vertices, and converge
         linearly for strongly convex functions on polytopes (Lacoste-Julien and Jaggi 2015).
         "randomized-away" searches the earlier vertices and a random share of all vertices
-        (Kerdreux, Pedregosa and d'Aspremont 2018), for `Simplex`, `L1Ball`, `Hull` and products of
-        these.
+        (Kerdreux, Pedregosa and d'Aspremont 2018), for `Simplex`, `L1Ball`, `ConvexHull` and
+        products of these.
     line_search : {"auto", "open-loop", "exact", "secant", "backtracking"}, default="auto"
         "exact" minimises a quadratic along the step, or calls the line search of `f`. "secant"
         finds the zero of the derivative; "backtracking" compares only values. "open-loop" takes

@@ -227,7 +227,7 @@ class NuclearNormBall(BuiltinSet):
         return ("nuclear", self.shape, float(self.radius))
 
 
-class Hull(BuiltinSet):
+class ConvexHull(BuiltinSet):
     """The convex hull of points.
 
     Parameters
@@ -249,7 +249,7 @@ class Hull(BuiltinSet):
 
     def __repr__(self) -> str:
         """Name with the shape of the points."""
-        return f"Hull(points of shape {self.points.shape})"
+        return f"ConvexHull(points of shape {self.points.shape})"
 
     def _record(self) -> tuple[Any, ...]:
         return ("hull", self.points.ravel(), self.points.shape[1])

@@ -89,7 +89,7 @@ class OptimumBall:
             offset = _largest_offset(model.duality_gap_, curvature, spread, rows)
         return cls(radius, offset, spread)
 
-    def undecided(self, model: Any, X: Any) -> NDArray[np.bool_]:
+    def prediction_may_change(self, model: Any, X: Any) -> NDArray[np.bool_]:
         """Return a mask of the rows whose class may differ at the optimum."""
         if not np.isfinite(self.offset):
             return np.ones(X.shape[0], dtype=bool)

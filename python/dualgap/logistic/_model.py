@@ -89,7 +89,7 @@ class LogisticClassifier(ScoringClassifier):
         """
         return np.asarray(log_softmax(self._scores(X), axis=1))
 
-    def undecided(self, X: MatrixLike) -> NDArray[np.bool_]:
+    def prediction_may_change(self, X: MatrixLike) -> NDArray[np.bool_]:
         """Return a mask of the predictions that further training might change.
 
         The duality gap bounds the distance of the weights from those of the exact optimum, and so
@@ -116,12 +116,12 @@ class LogisticClassifier(ScoringClassifier):
         X = check_rows(self, X, reset=False, half=True)
         if self.fit_intercept:
             msg = (
-                "undecided: the duality gap does not bound how far an intercept without "
-                "regularisation is from the optimum; fit with fit_intercept=False"
+                "prediction_may_change: the duality gap does not bound how far an intercept "
+                "without regularisation is from the optimum; fit with fit_intercept=False"
             )
             raise ValueError(msg)
         if self._lambda is None or not np.isfinite(self.dual_objective_):
-            msg = "undecided: the model has no certificate; fit it here"
+            msg = "prediction_may_change: the model has no certificate; fit it here"
             raise ValueError(msg)
         scores = self._scores(X)
         radius = optimum_radius(self.duality_gap_, self._lambda)

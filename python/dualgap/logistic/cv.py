@@ -317,7 +317,7 @@ class LogisticRegressionCV(LogisticClassifier):
             own = np.searchsorted(model.classes_, self.classes_[codes])
             lower, upper = ball.log_losses(model, rows, own)
             found |= {"lower": -upper, "upper": -lower}
-            found["n_undecided"] = int(ball.undecided(model, rows).sum())
+            found["n_undecided"] = int(ball.prediction_may_change(model, rows).sum())
         return found
 
     def _mean_log_probability(
@@ -351,7 +351,7 @@ def _undecided(
     """Return a mask of the rows whose class may differ at the optimum."""
     if training is None or not np.isfinite(model.dual_objective_):
         return np.ones(rows.shape[0], dtype=bool)
-    return OptimumBall.of(model, training).undecided(model, rows)
+    return OptimumBall.of(model, training).prediction_may_change(model, rows)
 
 
 def _record(model: LogisticRegression) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class LinearClassifier(ScoringClassifier):
         X = check_rows(self, X, reset=False, half=True)
         return linear_scores(X, self.coef_, self.intercept_)
 
-    def undecided(self, X: MatrixLike) -> NDArray[np.bool_]:
+    def prediction_may_change(self, X: MatrixLike) -> NDArray[np.bool_]:
         """Return a mask of the predictions that further training might change.
 
         The duality gap bounds the distance of the model from the exact optimum, and so the change
@@ -94,7 +94,7 @@ class LinearClassifier(ScoringClassifier):
         """
         scores = self._scores(X)
         if self._lambda is None or not np.isfinite(self.dual_objective_):
-            msg = "undecided: the model has no certificate; fit it with a built-in loss"
+            msg = "prediction_may_change: the model has no certificate; fit it with a built-in loss"
             raise ValueError(msg)
         radius = optimum_radius(self.duality_gap_, self._lambda)
         bias = float(self.intercept_scaling) if self.fit_intercept else 0.0

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dualgap._choices import Ranking, Reduction, check_choice
+from dualgap._choices import Ranking, Task, check_choice
 from dualgap._estimator import Estimator
 from dualgap._validation import FloatArray
 from dualgap.recommend._click_model import ClickModel
@@ -46,7 +46,7 @@ class RecommenderParts(Estimator):
     """
 
     n_components: int | None
-    reduction: Reduction
+    task: Task
     interactions: Interactions | bool
     history_features: bool | Literal["users"]
     time_features: bool | TimeFeatures
@@ -58,9 +58,9 @@ class RecommenderParts(Estimator):
     user_ids_: pd.Index[Any]
     item_ids_: pd.Index[Any]
     levels_: FloatArray
-    like_: float
+    like_threshold_: float
 
-    # None if the reduction predicts no ratings.
+    # None if the task predicts no ratings.
     _rating_model: RatingModel | None
     # None if the fit had no interactions.
     _click_model: ClickModel | None
@@ -79,12 +79,12 @@ class RecommenderParts(Estimator):
 
     def _columns(self) -> Columns:
         names = self.user_column, self.item_column, self.rating_column, self.timestamp_column
-        return Columns(*names, clicks=self.reduction == "interactions")
+        return Columns(*names, clicks=self.task == "clicks")
 
     @property
     def _counts(self) -> bool:
         """Whether values are counts of clicks."""
-        return self.reduction == "interactions" and self._interaction_settings().like is None
+        return self.task == "clicks" and self._interaction_settings().like_threshold is None
 
     def _like(self, table: pd.DataFrame, given: Any = None) -> pd.DataFrame:
         """Convert a result to the kind of `given`, or to that of the fit if it is no table."""
@@ -108,8 +108,8 @@ class RecommenderParts(Estimator):
 
     def _with_former(self, new: RatingTable, side: Literal["users", "items"]) -> RatingTable:
         """Return the former clicks of a table's users (or items), followed by the table."""
-        if self.reduction != "interactions" or self._click_model is None:
-            msg = 'add: a model of ratings keeps no ratings; only reduction="interactions" does'
+        if self.task != "clicks" or self._click_model is None:
+            msg = 'add: a model of ratings keeps no ratings; only task="clicks" does'
             raise ValueError(msg)
         users, items, targets = self._click_model.clicks()
         known, own, ids = self.user_ids_, users, new.users
@@ -119,7 +119,9 @@ class RecommenderParts(Estimator):
         # Values with the same targets as in the fit: one click, or a rating above or below `like`.
         values = np.ones(len(kept))
         if not self._counts:
-            values = np.where(targets[kept] >= 1.0, self.like_, self.like_ - 1.0)
+            values = np.where(
+                targets[kept] >= 1.0, self.like_threshold_, self.like_threshold_ - 1.0
+            )
         both = RatingTable(
             join_ids(self.user_ids_[users[kept]], new.users),
             join_ids(self.item_ids_[items[kept]], new.items),
@@ -132,7 +134,7 @@ class RecommenderParts(Estimator):
 
     def _interaction_settings(self) -> Interactions:
         given = self.interactions if isinstance(self.interactions, Interactions) else Interactions()
-        if self.reduction == "interactions" and given.n_components is None:
+        if self.task == "clicks" and given.n_components is None:
             return replace(given, n_components=self.n_components)
         return given
 
@@ -141,7 +143,7 @@ class RecommenderParts(Estimator):
         return given if isinstance(given, TimeFeatures) else TimeFeatures()
 
     def _default_ranking(self) -> Ranking:
-        return "like" if self.reduction == "interactions" else "rating"
+        return "like" if self.task == "clicks" else "rating"
 
     def _similarity(self) -> Ranking:
         """Return the ranking whose model has the vectors that compare items."""
@@ -151,8 +153,8 @@ class RecommenderParts(Estimator):
         if rank_by is None:
             return self._default_ranking()
         check_choice("rank_by", rank_by, Ranking)
-        if rank_by == "rating" and self.reduction == "interactions":
-            msg = 'rank_by: reduction="interactions" predicts no ratings; use "like"'
+        if rank_by == "rating" and self.task == "clicks":
+            msg = 'rank_by: task="clicks" predicts no ratings; use "like"'
             raise ValueError(msg)
         if rank_by == "like" and self._click_model is None:
             msg = 'rank_by: "like" needs interactions=True (or Interactions(...)) in the fit'

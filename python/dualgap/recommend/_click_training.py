@@ -114,7 +114,7 @@ def with_constant(features: sp.csr_array) -> sp.csr_array:
 
 
 def _targets(method: Interactions, values: FloatArray, like: float) -> FloatArray:
-    return np.where(values >= like, 1.0, float(method.other))
+    return np.where(values >= like, 1.0, float(method.other_target))
 
 
 def _resolved(method: Interactions, clicks: _Clicks) -> Interactions:
@@ -126,7 +126,7 @@ def _resolved(method: Interactions, clicks: _Clicks) -> Interactions:
     return replace(
         method,
         n_components=method.n_components or min(8 * round(grown / 8), 192),
-        unobserved=method.unobserved or min(3.0 * density, 0.5),
+        unobserved_weight=method.unobserved_weight or min(3.0 * density, 0.5),
     )
 
 
@@ -286,14 +286,14 @@ class _Trainer:
         # An unknown user gets the mean vector, which favours popular items; an unknown item gets 0.
         mean = users[users.any(axis=1)].mean(axis=0)
         users[~users.any(axis=1)] = mean
-        assert self.settings.unobserved is not None
+        assert self.settings.unobserved_weight is not None
         return ClickModel(
             users=np.vstack([users, mean]),
             items=np.vstack([items, np.zeros((1, items.shape[1]))]),
             history=clicks.matrix(),
             models=(),
             weights=(1.0,),
-            unobserved=self.settings.unobserved,
+            unobserved=self.settings.unobserved_weight,
             ridge=ridge,
             feature_weights=weights,
         )
@@ -305,12 +305,12 @@ class _Trainer:
     def _factors(self, clicks: _Clicks, ridge: float, max_iter: int, start: Any) -> Any:
         settings = self.settings
         assert settings.n_components is not None
-        assert settings.unobserved is not None
+        assert settings.unobserved_weight is not None
         parameters: InteractionParameters = {
             "n_users": clicks.shape[0],
             "n_items": clicks.shape[1],
             "n_components": int(settings.n_components),
-            "unobserved": float(settings.unobserved),
+            "unobserved": float(settings.unobserved_weight),
             "ridge": float(ridge),
             "tol": float(settings.tol),
             "max_iter": int(max_iter),

@@ -26,9 +26,9 @@ def count_clicks(table: RatingTable, name: str = "ratings") -> RatingTable:
         msg = (
             f"{name}: the value of user {user!r} and item {item!r} is "
             f"{table.values[negative[0]]:g}, but with "
-            'reduction="interactions" values count clicks; '
+            'task="clicks" values count clicks; '
             "leave out such pairs, or set the least value of a like with "
-            "interactions=Interactions(like=...)"
+            "interactions=Interactions(like_threshold=...)"
         )
         raise ValueError(msg)
     clicked = np.flatnonzero(table.values > 0.0)

@@ -25,22 +25,22 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
     divided by its standard deviation over the catalogue. The weights, and how strongly the graph
     favours popular items [4]_, are chosen on held-out clicks of a sample of the users.
 
-    The target is 1 for a rating that is a like, `other` for any other rating, and 0 for every pair
-    without a rating, which has the weight `unobserved`.
+    The target is 1 for a rating that is a like, `other_target` for any other rating, and 0 for
+    every pair without a rating, which has the weight `unobserved_weight`.
 
     Parameters
     ----------
     n_components : int, optional
         Length of the vectors of users and items. By default it grows with the number of users or
         items, whichever is smaller, from 64 to 192.
-    like : float, optional
+    like_threshold : float, optional
         Smallest rating that is a like. None means the upper quarter of the range of levels, such as
-        4 for levels from 1 to 5. With ``reduction="interactions"``, None means that values are
+        4 for levels from 1 to 5. With ``task="clicks"``, None means that values are
         counts, not ratings.
-    other : float, default=0.6
-        Target of ratings below `like`: less than a like, but more than a pair without a rating,
-        since users rate items that interest them.
-    unobserved : float, optional
+    other_target : float, default=0.6
+        Target of ratings below `like_threshold`: less than a like, but more than a pair without a
+        rating, since users rate items that interest them.
+    unobserved_weight : float, optional
         Weight of a pair without a rating, relative to a pair with one. By default three times the
         share of pairs that have a rating.
     ridge : float, optional
@@ -66,9 +66,9 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
     """
 
     n_components: int | None = None
-    like: float | None = None
-    other: float = 0.6
-    unobserved: float | None = None
+    like_threshold: float | None = None
+    other_target: float = 0.6
+    unobserved_weight: float | None = None
     ridge: float | None = None
     blend: bool = True
     max_iter: int = 15
@@ -79,18 +79,18 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
         check_positive("max_iter", self.max_iter, integer=True)
         if self.n_components is not None:
             check_positive("n_components", self.n_components, integer=True)
-        for name in ("unobserved", "ridge"):
+        for name in ("unobserved_weight", "ridge"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name))
-        for name in ("other", "tol"):
+        for name in ("other_target", "tol"):
             check_positive(name, getattr(self, name), zero=True)
         check_bool("blend", self.blend)
-        if self.like is not None and not np.isfinite(self.like):
-            msg = f"like: must be a finite number, got {self.like!r}"
+        if self.like_threshold is not None and not np.isfinite(self.like_threshold):
+            msg = f"like_threshold: must be a finite number, got {self.like_threshold!r}"
             raise ValueError(msg)
 
     def threshold(self, levels: FloatArray) -> float:
         """Return the smallest rating that is a like."""
-        if self.like is not None:
-            return float(self.like)
+        if self.like_threshold is not None:
+            return float(self.like_threshold)
         return float(levels[0] + 0.75 * (levels[-1] - levels[0]))

@@ -72,7 +72,7 @@ class FittedRecommender(RecommenderParts):
         Returns
         -------
         ndarray of shape (n_pairs,)
-            Within the range of the levels; for ``reduction="interactions"`` scores, about 1 for
+            Within the range of the levels; for ``task="clicks"`` scores, about 1 for
             items that the user chooses and 0 for the others.
 
         Raises
@@ -107,14 +107,11 @@ class FittedRecommender(RecommenderParts):
         Raises
         ------
         AttributeError
-            If the reduction is not "mcrank", because it then has no level probabilities.
+            If `task` is not "ordinal": other models have no level probabilities.
         """
         check_is_fitted(self)
-        if self.reduction != "mcrank":
-            msg = (
-                f'predict_proba: reduction="{self.reduction}" gives no level probabilities; '
-                'use "mcrank"'
-            )
+        if self.task != "ordinal":
+            msg = f'predict_proba: task="{self.task}" gives no level probabilities; use "ordinal"'
             raise AttributeError(msg)
         pairs = self._pairs(users, items, timestamps, unknown)
         assert self._rating_model is not None
@@ -150,7 +147,7 @@ class FittedRecommender(RecommenderParts):
             "like" ranks by how likely the user is to choose and like an item, by the interactions.
             "rating" ranks by the expected rating if the user were to rate the item, which favours
             little-known items. The default is "rating"; it is "like" for
-            ``reduction="interactions"``, and if no item that may be recommended has ratings. With
+            ``task="clicks"``, and if no item that may be recommended has ratings. With
             "like", items without both ratings and features are never recommended.
         exclude_seen : bool, default=True
             Whether to leave out items that the user has rated.
@@ -341,7 +338,7 @@ class FittedRecommender(RecommenderParts):
             need no ratings. Known ids without ratings in `ratings` do not change.
         add : bool, default=False
             Whether to add the clicks to the former clicks of known users (or items) instead of
-            replacing them. Only with ``reduction="interactions"``, since a rating model does not
+            replacing them. Only with ``task="clicks"``, since a rating model does not
             store its ratings. Each former click counts once.
 
         Returns
@@ -375,7 +372,7 @@ class FittedRecommender(RecommenderParts):
         if self._rating_model is not None:
             folded._rating_model = self._rating_model.fold_in(new, n_threads)
         if self._click_model is not None:
-            like = None if self._counts else self.like_
+            like = None if self._counts else self.like_threshold_
             clicks = (self._click_model, new, like, n_threads)
             folded._click_model = fold_in_clicks(self._interaction_settings(), *clicks)
         catalogue = new.extend(self._catalogue)
@@ -406,8 +403,8 @@ class FittedRecommender(RecommenderParts):
             Numbers of top ranks that the metrics consider.
         catalogue : bool, default=False
             Whether to also rank the whole catalogue, without the items that each user rated in
-            `fit`. Relevant are the test ratings of at least ``like_``; users without any are left
-            out.
+            `fit`. Relevant are the test ratings of at least ``like_threshold_``; users without any
+            are left out.
         confidence : float, optional
             Level of confidence intervals for the means over users of `catalogue`, for example 0.95.
             Adds "recall@k_low", "recall@k_high" and so on, from a normal approximation.
@@ -439,7 +436,7 @@ class FittedRecommender(RecommenderParts):
             predicted = self._rating_model.predict(self._timed(users, items, times))
             result = rating_metrics(table, predicted, ranks)
         if catalogue or self._rating_model is None:
-            liked = np.flatnonzero(table.values >= self.like_)
+            liked = np.flatnonzero(table.values >= self.like_threshold_)
             warn_of_seen(self._seen, users[liked], items[liked])
             model, threads = self._model(self._ranking(rank_by)), resolve_threads(self.n_jobs)
             candidates = Candidates(np.ones(len(self.item_ids_), dtype=bool), self._seen, threads)
@@ -450,7 +447,7 @@ class FittedRecommender(RecommenderParts):
     def score(self, ratings: RatingsLike, y: object = None) -> float:
         """Return a score for scikit-learn's searches, the larger the better: minus the RMSE.
 
-        For ``reduction="interactions"``, the score is recall@10 over the catalogue.
+        For ``task="clicks"``, the score is recall@10 over the catalogue.
 
         Parameters
         ----------
@@ -464,4 +461,4 @@ class FittedRecommender(RecommenderParts):
         float
         """
         found = self.evaluate(ratings, k=(10,), unknown="ignore")
-        return found["recall@10"] if self.reduction == "interactions" else -found["rmse"]
+        return found["recall@10"] if self.task == "clicks" else -found["rmse"]

@@ -14,7 +14,7 @@ from scipy.optimize import isotonic_regression
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
-from dualgap._choices import Reduction
+from dualgap._choices import Task
 from dualgap._estimator import Callback, History, RandomState, storable
 from dualgap._validation import FloatArray, check_positive, real_array
 from dualgap.recommend._features import FeatureTable, history_rows, unit_rows
@@ -93,9 +93,7 @@ class RatingScale:
         return np.clip(outputs[..., 0], self.levels[0], self.levels[-1])
 
 
-def find_levels(
-    values: FloatArray, given: Sequence[float] | None, reduction: Reduction
-) -> FloatArray:
+def find_levels(values: FloatArray, given: Sequence[float] | None, task: Task) -> FloatArray:
     """Return the rating levels in increasing order: the given ones, or those that occur."""
     found = np.unique(values)
     if given is None:
@@ -112,18 +110,18 @@ def find_levels(
             strange = found[~np.isin(found, levels)][0]
             msg = f"ratings: the rating {strange} is not one of the levels {levels.tolist()}"
             raise ValueError(msg)
-    if reduction == "interactions":
+    if task == "clicks":
         return np.asarray(levels)
     if len(found) < 2:
         msg = (
             f"ratings: all ratings are {found[0]}, which says nothing about preferences; for "
-            'clicks or purchases, use reduction="interactions"'
+            'clicks or purchases, use task="clicks"'
         )
         raise ValueError(msg)
-    if reduction == "mcrank" and len(levels) > _MAX_LEVELS:
+    if task == "ordinal" and len(levels) > _MAX_LEVELS:
         msg = (
             f"ratings: {len(levels)} different values are too many levels "
-            f'(at most {_MAX_LEVELS}); round them, or use reduction="regression"'
+            f'(at most {_MAX_LEVELS}); round them, or use task="regression"'
         )
         raise ValueError(msg)
     return np.asarray(levels)

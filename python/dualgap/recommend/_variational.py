@@ -55,7 +55,7 @@ class Variational(Method):
         1e-3, or 2e-3 with features, because their prior keeps improving the objective after
         predictions no longer change.
     tempering : float, default=1.0
-        Weight of the data relative to the prior (only for ``reduction="mcrank"``). Below 1 the
+        Weight of the data relative to the prior (only for ``task="ordinal"``). Below 1 the
         model is smoother. The thresholds of one rating are not independent evidence, so their terms
         have additional weights from 0.6 (lowest) to 1 (highest).
     popularity : bool, default=True
@@ -168,7 +168,7 @@ class Variational(Method):
         if scale.ordinal:
             tempering = _tempering(scale.n_outputs, self.tempering)
         else:
-            refuse_unused(self, ["tempering"], 'reduction="regression"')
+            refuse_unused(self, ["tempering"], 'task="regression"')
             tempering = None
         return {
             "tempering": tempering,

@@ -171,7 +171,7 @@ def compare(
         sizes, losses = history["n_components"].tolist(), history["validation_loss"].tolist()
         curves[penalty] = (sizes, losses)
     settings: dict[str, Any] = {"n_components": n_components}
-    fit("single-output FM, variational", reduction="regression", interactions=False, **settings)
+    fit("single-output FM, variational", task="regression", interactions=False, **settings)
     fit("McRank FM, variational", **settings)
     fit("McRank FM, variational, history", history_features=True, **settings)
     return Comparison(board.rows, curves)
@@ -365,7 +365,9 @@ def als(likes: Likes, setting: tuple[float, float] | None = None) -> Ranked:
 
     def scores(setting: tuple[float, float]) -> FloatArray:
         unobserved, ridge = setting
-        method = Interactions(n_components=64, unobserved=unobserved, ridge=ridge, blend=False)
+        method = Interactions(
+            n_components=64, unobserved_weight=unobserved, ridge=ridge, blend=False
+        )
         model, _ = fit_clicks(method, training, 1.0, RunOptions(random_state=0))
         return np.asarray(model.users[:-1] @ model.items[:-1].T)
 

@@ -11,7 +11,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from dualgap._choices import MethodName, Reduction, check_choice
+from dualgap._choices import MethodName, Task, check_choice
 from dualgap._estimator import ordered, relative_gap, require, restores_on_error, watch
 from dualgap._validation import FloatArray, check_positive
 from dualgap.recommend._click_model import ClickModel
@@ -78,11 +78,11 @@ class OrdinalRecommender(FittedRecommender):
         smaller number of rated users and rated items. By default it grows with the number n of
         ratings: 8 for up to 50,000 ratings, then ``8 * (n / 50000) ** 0.4``. With
         `history_features`, which keep more basis vectors useful, the exponent is 0.55, up to a
-        maximum of 64. With ``reduction="interactions"``, it is the length of the vectors, unless
+        maximum of 64. With ``task="clicks"``, it is the length of the vectors, unless
         `interactions` has its own `n_components`.
-    reduction : {"mcrank", "regression", "interactions"}, default="mcrank"
-        "mcrank": one output per threshold. "regression": a single output with squared loss (for
-        comparison). "interactions": no ratings are predicted, only which user chooses which item,
+    task : {"ordinal", "regression", "clicks"}, default="ordinal"
+        "ordinal": one output per threshold. "regression": a single output with squared loss (for
+        comparison). "clicks": no ratings are predicted, only which user chooses which item,
         for clicks, purchases and likes (see `Interactions`; the values matter only if they differ).
     method : {"variational", "conditional-gradient"}, Variational or ConditionalGradient, \
             default="variational"
@@ -127,7 +127,7 @@ class OrdinalRecommender(FittedRecommender):
         Known ids.
     levels_ : ndarray
         Rating levels in increasing order.
-    like_ : float
+    like_threshold_ : float
         Smallest rating that counts as a like.
     user_vectors_, item_vectors_ : ndarray of shape (n_users, n_factors) and (n_items, n_factors)
         Factors of ``user_ids_`` and ``item_ids_`` from clicks; only with `interactions`.
@@ -160,10 +160,10 @@ class OrdinalRecommender(FittedRecommender):
 
     If a user rated an item several times, the latest rating is used, with a warning.
 
-    With ``reduction="interactions"`` values count clicks: counts of the same user and item add up,
+    With ``task="clicks"`` values count clicks: counts of the same user and item add up,
     a count has the weight 1 + log10(count), and `evaluate` treats all test pairs as relevant. With
-    ``interactions=Interactions(like=...)``, values are ratings instead, and those of at least
-    `like` are likes.
+    ``interactions=Interactions(like_threshold=...)``, values are ratings instead, and those of at
+    least `like_threshold` are likes.
 
     Examples
     --------
@@ -177,7 +177,7 @@ class OrdinalRecommender(FittedRecommender):
     """
 
     n_components: int | None = field(default=None, kw_only=False)
-    reduction: Reduction = "mcrank"
+    task: Task = "ordinal"
     method: MethodName | Variational | ConditionalGradient = "variational"
     history_features: bool | Literal["users"] = False
     time_features: bool | TimeFeatures = False
@@ -191,7 +191,7 @@ class OrdinalRecommender(FittedRecommender):
     user_ids_: pd.Index[Any] = field(init=False)
     item_ids_: pd.Index[Any] = field(init=False)
     levels_: FloatArray = field(init=False)
-    like_: float = field(init=False)
+    like_threshold_: float = field(init=False)
     n_components_: int = field(init=False)
     dual_objective_: float | None = field(init=False)
     duality_gap_: float | None = field(init=False)
@@ -226,7 +226,7 @@ class OrdinalRecommender(FittedRecommender):
             polars or modin, or a pyarrow table; methods then return such tables. A sparse matrix
             has users as rows and items as columns; its weights and timestamps are in the order of
             the entries of ``ratings.tocoo()``, which is row by row for CSR and column by column for
-            CSC. With ``reduction="interactions"``,
+            CSC. With ``task="clicks"``,
             values are optional: a list of pairs, a tuple (users, items) or an array of shape (n, 2)
             is enough, and all rows and columns of a sparse matrix are known ids.
         y : ignored
@@ -281,15 +281,16 @@ class OrdinalRecommender(FittedRecommender):
         clicked = replace(training, features=described)
 
         clicks = self._interaction_settings()
-        self.like_ = 0.0 if self._counts else clicks.threshold(self.levels_)
-        clicks_only = self.reduction == "interactions"
+        like = 0.0 if self._counts else clicks.threshold(self.levels_)
+        self.like_threshold_ = like
+        clicks_only = self.task == "clicks"
         n_epochs = clicks.max_iter if clicks_only else method.n_epochs()
         # Ratings are also passed as targets, because `score` takes ratings alone.
         with watch(self, (n_epochs, None), data=(ratings, ratings, None)) as callback:
             options = RunOptions(self.random_state, self.n_jobs, callback)
             self._rating_model = self._click_model = None
             if clicks_only:
-                self._click_model, record = fit_clicks(clicks, clicked, self.like_, options)
+                self._click_model, record = fit_clicks(clicks, clicked, like, options)
             else:
                 n_components = self._n_components(len(encoded.values))
                 self._rating_model, record = method.run(
@@ -297,7 +298,7 @@ class OrdinalRecommender(FittedRecommender):
                 )
                 if self.interactions is not False:
                     quietly = replace(options, callback=None)
-                    self._click_model, _ = fit_clicks(clicks, clicked, self.like_, quietly)
+                    self._click_model, _ = fit_clicks(clicks, clicked, like, quietly)
             self._store(record)
         return self
 
@@ -325,17 +326,17 @@ class OrdinalRecommender(FittedRecommender):
 
     def _levels(self, values: FloatArray) -> FloatArray:
         if not self._counts:
-            return find_levels(values, self.levels, self.reduction)
+            return find_levels(values, self.levels, self.task)
         if self.levels is not None:
             msg = (
-                'levels: with reduction="interactions" values count clicks and have no levels; '
-                "interactions=Interactions(like=...) makes them ratings"
+                'levels: with task="clicks" values count clicks and have no levels; '
+                "interactions=Interactions(like_threshold=...) makes them ratings"
             )
             raise ValueError(msg)
         return np.ones(1)
 
     def _scale(self) -> RatingScale:
-        return RatingScale(self.levels_, self.reduction == "mcrank")
+        return RatingScale(self.levels_, self.task == "ordinal")
 
     def _n_components(self, n_ratings: int) -> int:
         if self.n_components is None:
@@ -357,7 +358,7 @@ class OrdinalRecommender(FittedRecommender):
         return SavedRecommender(
             catalogue=self._catalogue,
             scale=self._scale(),
-            like=self.like_,
+            like=self.like_threshold_,
             seen=self._seen,
             rating_model=self._rating_model,
             click_model=self._click_model,
@@ -370,10 +371,10 @@ class OrdinalRecommender(FittedRecommender):
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         saved = SavedRecommender.of_state(state)
-        require(saved.scale.ordinal is (self.reduction == "mcrank"))
-        require((saved.rating_model is None) is (self.reduction == "interactions"))
+        require(saved.scale.ordinal is (self.task == "ordinal"))
+        require((saved.rating_model is None) is (self.task == "clicks"))
         self.user_ids_, self.item_ids_ = saved.catalogue.users, saved.catalogue.items
-        self.levels_, self.like_ = saved.scale.levels, saved.like
+        self.levels_, self.like_threshold_ = saved.scale.levels, saved.like
         self._seen, self._encoders, self._tables = saved.seen, saved.encoders, saved.tables
         self._rating_model, self._click_model = saved.rating_model, saved.click_model
         self._store(saved.record)
@@ -416,7 +417,7 @@ class OrdinalRecommender(FittedRecommender):
     def _check_parameters(self) -> Method:
         if self.n_components is not None:
             check_positive("n_components", self.n_components, integer=True)
-        check_choice("reduction", self.reduction, Reduction)
+        check_choice("task", self.task, Task)
         if not isinstance(self.interactions, bool | Interactions):
             msg = f"interactions: must be a bool or Interactions(...), got {self.interactions!r}"
             raise ValueError(msg)
@@ -426,14 +427,14 @@ class OrdinalRecommender(FittedRecommender):
         self._interaction_settings().check()
         self._time_settings().check()
         check_choice("history_features", self.history_features, False, True, "users")
-        if self.history_features is not False and self.reduction == "interactions":
-            msg = 'history_features: reduction="interactions" learns from histories without them'
+        if self.history_features is not False and self.task == "clicks":
+            msg = 'history_features: task="clicks" learns from histories without them'
             raise ValueError(msg)
         method = self._method()
         method.check()
         if self.time_features is not False:
-            if self.reduction == "interactions":
-                msg = 'time_features: reduction="interactions" predicts no ratings that drift'
+            if self.task == "clicks":
+                msg = 'time_features: task="clicks" predicts no ratings that drift'
                 raise ValueError(msg)
             if not method.has_times:
                 msg = f'time_features: method="{method.name}" has none; use "variational"'

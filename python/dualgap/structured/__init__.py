@@ -6,7 +6,7 @@ from dualgap.structured.matching import MatchingModel
 from dualgap.structured.models import Model
 from dualgap.structured.multiclass import MulticlassModel
 from dualgap.structured.multilabel import MultilabelModel
-from dualgap.structured.path import PathPiece
+from dualgap.structured.path import StructuredPiece
 from dualgap.structured.svm import StructuredSVM
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "Model",
     "MulticlassModel",
     "MultilabelModel",
-    "PathPiece",
     "StructuredCV",
+    "StructuredPiece",
     "StructuredSVM",
 ]

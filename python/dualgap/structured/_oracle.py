@@ -26,7 +26,7 @@ class PythonOracle:
         if missing:
             msg = f"model: must be a built-in model or have the method(s) {', '.join(missing)}"
             if missing == ["decode"]:
-                msg += "; verify=False trains without, and cannot predict"
+                msg += "; verify_decoder=False trains without, and cannot predict"
             raise ValueError(msg)
         if any(hasattr(values, "columns") or isinstance(values, dict) for values in (X, y)):
             msg = "X: a custom model takes sequences of examples and labels, got a table"
@@ -104,7 +104,7 @@ class PythonOracle:
             msg = (
                 f"model: loss_augmented_decode returned a label for example {index} that scores "
                 f"{-margin:.3g} less than the true one; it must return a maximiser, or set "
-                "exact=False"
+                "exact_decoder=False"
             )
             raise ValueError(msg)
         return features, loss

@@ -23,11 +23,11 @@ class Model(Protocol):
     Examples ``x`` and labels ``y`` may be any objects. All methods must be deterministic. Calls
     hold Python's global lock; built-in models decode in parallel instead. Decoding must be exact,
     because a label that is not a maximiser makes the certificate wrong. For approximate decoding,
-    set ``StructuredSVM(exact=False)``.
+    set ``StructuredSVM(exact_decoder=False)``.
 
-    `StructuredSVM.predict` and ``verify`` call a further method, ``decode(x, w)``, which returns a
-    ``y`` that maximises ``w @ joint_features(x, y)``. Training with ``verify=False`` does not
-    require it.
+    `StructuredSVM.predict` and ``verify_decoder`` call a further method, ``decode(x, w)``, which
+    returns a ``y`` that maximises ``w @ joint_features(x, y)``. Training with
+    ``verify_decoder=False`` does not require it.
 
     Weights ``w`` are read-only. The optional method ``max_loss(y)`` returns the largest loss for a
     true label ``y`` (default 1), by which `StructuredSVM.score` divides. The optional method

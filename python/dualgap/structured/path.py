@@ -13,11 +13,11 @@ from dualgap._validation import FloatArray
 from dualgap.structured._arrays import Examples
 from dualgap.structured._predictor import Predictor
 
-__all__ = ["PathPiece"]
+__all__ = ["StructuredPiece"]
 
 
 @dataclass(frozen=True, eq=False)
-class PathPiece(Interval):
+class StructuredPiece(Interval):
     """An interval of C on which one dual point is certified.
 
     Attributes
@@ -60,6 +60,6 @@ class PathPiece(Interval):
 
 def path_pieces(
     pieces: Iterable[Any], interval: tuple[float, float], largest: float, predictor: Predictor
-) -> list[PathPiece]:
+) -> list[StructuredPiece]:
     """Return the pieces of the core, in lambda from `largest` down, as intervals of C."""
-    return [PathPiece(*piece, predictor) for piece in intervals(pieces, interval, largest)]
+    return [StructuredPiece(*piece, predictor) for piece in intervals(pieces, interval, largest)]

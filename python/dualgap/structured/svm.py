@@ -43,7 +43,7 @@ from dualgap.structured._arrays import Examples, count_examples, numpy_examples
 from dualgap.structured._oracle import PythonOracle
 from dualgap.structured._predictor import Predictor
 from dualgap.structured.models import BuiltinModel, Coding, Model
-from dualgap.structured.path import PathPiece, path_pieces
+from dualgap.structured.path import StructuredPiece, path_pieces
 
 __all__ = ["StructuredSVM"]
 
@@ -108,10 +108,10 @@ class StructuredSVM(CertifiedEstimator):
         Distance in which "extragradient" projects: "euclidean" or "entropic" for `MulticlassModel`
         and `MatchingModel` (default "euclidean"); "entropic" for `ChainModel` and
         `MultilabelModel`.
-    verify : bool, default=True
+    verify_decoder : bool, default=True
         Whether ``decode`` of a `Model` of your own is compared with its ``loss_augmented_decode``
         after the fit. Set to False if the two choose among different labels, as in ranking.
-    exact : bool, default=True
+    exact_decoder : bool, default=True
         Whether ``loss_augmented_decode`` of a `Model` of your own returns maximisers. If not (local
         search, graph cuts), there is no certificate; for "auto" and "block-frank-wolfe".
     tol : float, default=1e-2
@@ -181,9 +181,9 @@ class StructuredSVM(CertifiedEstimator):
     The certificate of a custom `Model` is as exact as its ``loss_augmented_decode``. A label that
     scores less than an earlier one raises an error. If ``decode`` finds a better label after the
     fit, or fails, the fit is kept without a certificate, and there is a warning. With
-    ``exact=False``, `objective_` depends on the decoder and may be too small, `dual_objective_` is
-    still a lower bound, `duality_gap_` and `relative_gap_` are None, and the fit ends
-    (`converged_`) when the gap appears to be small.
+    ``exact_decoder=False``, `objective_` depends on the decoder and may be too small,
+    `dual_objective_` is still a lower bound, `duality_gap_` and `relative_gap_` are None, and the
+    fit ends (`converged_`) when the gap appears to be small.
 
     Pickles hold the weights once, and not the state for ``warm_start``.
 
@@ -209,8 +209,8 @@ class StructuredSVM(CertifiedEstimator):
     projection: Projection | None = None
     radius: float | None = None
     signs: ArrayLike | None = None
-    verify: bool = True
-    exact: bool = True
+    verify_decoder: bool = True
+    exact_decoder: bool = True
     tol: float = 1e-2
     warm_start: bool = False
 
@@ -275,7 +275,7 @@ class StructuredSVM(CertifiedEstimator):
         return self
 
     def _store(self, result: Any, source: Any, coding: Coding | None, X: Any) -> None:
-        compared = coding is None and self.verify and self.exact
+        compared = coding is None and self.verify_decoder and self.exact_decoder
         doubt = source[0].doubt(result["weights"]) if compared else None
         self.coef_ = result["weights"]
         self._coding = coding
@@ -288,11 +288,11 @@ class StructuredSVM(CertifiedEstimator):
             self._store_run(result, X)
             if coding is None:
                 self.certificate_ = (
-                    f"exact if the decoder is{'' if self.verify else ', unverified'}"
+                    f"exact if the decoder is{'' if self.verify_decoder else ', unverified'}"
                 )
         else:
             self._store_uncertified(result, doubt)
-        if not self.exact:
+        if not self.exact_decoder:
             self.certificate_ = "none: the decoder is approximate"
             self.duality_gap_ = self.relative_gap_ = None  # type: ignore[assignment]
 
@@ -308,7 +308,7 @@ class StructuredSVM(CertifiedEstimator):
         self
             Fitted with each C in turn.
         """
-        kept, self.warm_start = self.warm_start, self.solver in BLOCKWISE and self.exact
+        kept, self.warm_start = self.warm_start, self.solver in BLOCKWISE and self.exact_decoder
         # All fits solve the same problem, which therefore needs no hash.
         self._series = object()
         try:
@@ -360,7 +360,7 @@ class StructuredSVM(CertifiedEstimator):
         C_min: float,
         C_max: float,
         sample_weight: ArrayLike | None = None,
-    ) -> list[PathPiece]:
+    ) -> list[StructuredPiece]:
         """Cover an interval of C with models whose gap is at most `tol` everywhere on it.
 
         Solves at the lower end to half of `tol`, finds the largest C up to which the solution,
@@ -378,7 +378,7 @@ class StructuredSVM(CertifiedEstimator):
 
         Returns
         -------
-        list of PathPiece
+        list of StructuredPiece
             Pieces in increasing order of C, without gaps between them. If a piece does not reach
             `tol` within `max_iter` passes, its ``relative_gap`` exceeds `tol`, and there is a
             warning. A path that the callback stops ends early.
@@ -389,8 +389,8 @@ class StructuredSVM(CertifiedEstimator):
             msg = 'solver: a path requires "auto" or "block-frank-wolfe" without averaging'
             raise ValueError(msg)
         check_interval(C_min, C_max)
-        if not self.exact:
-            msg = "exact: a path requires an exact decoder, got exact=False"
+        if not self.exact_decoder:
+            msg = "exact_decoder: a path requires an exact decoder, got exact_decoder=False"
             raise ValueError(msg)
         source, n_examples, coding = self._source(X, y)
         weights = example_weights(sample_weight, n_examples)
@@ -438,9 +438,13 @@ class StructuredSVM(CertifiedEstimator):
         super()._check_parameters()
         # The core checks the other parameters that a solver does not use.
         if self.solver not in BLOCKWISE:
-            refuse_unused(self, ["warm_start", "exact"], f'solver="{self.solver}"')
+            refuse_unused(self, ["warm_start", "exact_decoder"], f'solver="{self.solver}"')
         if isinstance(self.model, BuiltinModel):
-            refuse_unused(self, ["verify", "exact"], "a built-in model, whose decoder is exact,")
+            refuse_unused(
+                self,
+                ["verify_decoder", "exact_decoder"],
+                "a built-in model, whose decoder is exact,",
+            )
 
     def _source(self, X: Examples, y: Examples) -> tuple[Any, int, Coding | None]:
         """Return the training data of the core, the number of examples, and the coding if any."""
@@ -457,7 +461,13 @@ class StructuredSVM(CertifiedEstimator):
             examples = model.stack(X)
             coding = model.learn(examples, y)
             return coding.core(examples, y), n_examples, coding
-        oracle = PythonOracle(self.model, X, y, verify=self.verify and self.exact, exact=self.exact)
+        oracle = PythonOracle(
+            self.model,
+            X,
+            y,
+            verify=self.verify_decoder and self.exact_decoder,
+            exact=self.exact_decoder,
+        )
         return (oracle, n_examples, oracle.n_weights, oracle.norm), n_examples, None
 
     def _previous(self, identity: object, regularization: float) -> Any:

@@ -9,12 +9,12 @@ use crate::linalg::vectors::dot;
 
 /// The convex hull of a list of points.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hull {
+pub struct ConvexHull {
     points: Vec<f64>,
     n: usize,
 }
 
-impl Hull {
+impl ConvexHull {
     /// The hull of points with `n` coordinates each, point after point.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl Hull {
     }
 }
 
-impl LinearOracle for Hull {
+impl LinearOracle for ConvexHull {
     fn vertex(&self, gradient: &[f64]) -> Result<Vertex> {
         Ok(self.best(0..self.n_points(), gradient))
     }

@@ -7,7 +7,7 @@ mod nuclear;
 mod product;
 
 pub use birkhoff::Birkhoff;
-pub use hull::Hull;
+pub use hull::ConvexHull;
 pub use norm_balls::{KSparse, L1Ball, Simplex};
 pub use nuclear::NuclearNormBall;
 pub use product::ProductSet;

@@ -190,7 +190,7 @@ def test_likes_without_ratings(data: Path, tmp_path: Path) -> None:
     table.to_csv(tmp_path / "likes.csv", index=False)
     result = good("--data", tmp_path / "likes.csv", "--likes", "--user", 3, "--output", "csv")
     found = pd.read_csv(StringIO(result.stdout))
-    model = OrdinalRecommender(reduction="interactions", random_state=0)
+    model = OrdinalRecommender(task="clicks", random_state=0)
     model.fit((table["user"], table["item"], np.ones(len(table))))
     pd.testing.assert_frame_equal(found, model.recommend(3), atol=1e-5)
 
@@ -262,7 +262,7 @@ def test_data_that_cannot_be_used(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert result.stderr == (
         "error: ratings: all ratings are 3.0, which says nothing about preferences; for clicks "
-        'or purchases, use reduction="interactions"\n'
+        'or purchases, use task="clicks"\n'
     )
 
 

@@ -25,7 +25,7 @@ def test_a_margin_model_has_its_loss_its_labels_and_its_certificate() -> None:
     assert (model.objective_, model.dual_objective_, model.duality_gap_) == (0.75, 0.5, 0.25)
     assert model._lambda == pytest.approx(1 / 12)
     assert model.history_["seconds"].tolist() == [0.25]
-    assert model.undecided(ROWS).shape == (3,)
+    assert model.prediction_may_change(ROWS).shape == (3,)
 
 
 def test_a_logistic_model_of_two_classes_has_probabilities() -> None:

@@ -78,7 +78,7 @@ def answers(model: Any, X: Any) -> dict[str, Any]:
             return {"recommend": model.recommend(list(model.user_ids_)).to_numpy()}
         pairs = (model.user_ids_[:10], model.item_ids_[:10])
         return {"predict": model.predict(*pairs)}
-    names = ("predict", "decision_function", "predict_proba", "undecided")
+    names = ("predict", "decision_function", "predict_proba", "prediction_may_change")
     if getattr(model, "refit", True) is False:
         return {}
     found = {}
@@ -255,5 +255,7 @@ def test_a_loaded_model_still_knows_which_rows_are_decided(tmp_path: Path) -> No
     model = MulticlassSVC(tol=1e-6, random_state=0).fit(*CLASSES)
     model.save(tmp_path / "model.npz")
     loaded = MulticlassSVC.load(tmp_path / "model.npz")
-    np.testing.assert_array_equal(loaded.undecided(ROWS), model.undecided(ROWS))
-    assert not model.undecided(ROWS).all()
+    np.testing.assert_array_equal(
+        loaded.prediction_may_change(ROWS), model.prediction_may_change(ROWS)
+    )
+    assert not model.prediction_may_change(ROWS).all()

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dualgap.frank_wolfe import (
     Birkhoff,
-    Hull,
+    ConvexHull,
     KSparse,
     L1Ball,
     LeastSquares,
@@ -54,7 +54,7 @@ class Corners:
 
 def vertices_of(oracle: Any) -> Any:
     """All vertices of a set, as rows."""
-    if isinstance(oracle, Hull):
+    if isinstance(oracle, ConvexHull):
         return oracle.points
     if isinstance(oracle, Product):
         parts = itertools.product(*map(vertices_of, oracle.factors))
@@ -81,9 +81,9 @@ def sets(rng: np.random.Generator) -> list[Any]:
         L1Ball(4, rng.uniform(0.1, 3.0)),
         KSparse(4, 2, rng.uniform(0.1, 2.0)),
         Birkhoff(3),
-        Hull(rng.normal(size=(7, 4))),
+        ConvexHull(rng.normal(size=(7, 4))),
         Product(Simplex(2), L1Ball(3, 0.5)),
-        Product(Hull(rng.normal(size=(3, 2))), Simplex(3, 2.0)),
+        Product(ConvexHull(rng.normal(size=(3, 2))), Simplex(3, 2.0)),
         Corners(5),
     ]
 

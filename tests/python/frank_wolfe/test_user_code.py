@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dualgap.frank_wolfe import (
     Birkhoff,
-    Hull,
+    ConvexHull,
     KSparse,
     L1Ball,
     LeastSquares,
@@ -72,7 +72,7 @@ def test_one_dimension_and_one_point() -> None:
     found = minimize(f, L1Ball(1, 10.0))
     assert found.x[0] == pytest.approx(1.5)
     assert minimize(f, Simplex(1)).objective == 0.5
-    assert minimize(f, Hull([[1.0]])).gap <= 1e-12
+    assert minimize(f, ConvexHull([[1.0]])).gap <= 1e-12
     assert minimize(f, L1Ball(1, 1.0), max_iter=0, tol=10.0).n_iter == 0
     empty = np.empty((0, 2))
     assert minimize(LeastSquares(np.zeros((1, 2)), [0.0]), Simplex(2)).objective == 0.0
@@ -299,8 +299,8 @@ WRONG: Any = minimize  # Accepts arguments that type checkers reject.
         (lambda: L1Ball(3, -1.0), "radius: "),
         (lambda: KSparse(3, 4), "k: must be at most n=3, got 4"),
         (lambda: NuclearNormBall(cast("Any", (3,)), 1.0), "matrix_shape: "),
-        (lambda: Hull([[np.nan]]), "points: must be finite"),
-        (lambda: Hull([1.0]), "points: must have shape"),
+        (lambda: ConvexHull([[np.nan]]), "points: must be finite"),
+        (lambda: ConvexHull([1.0]), "points: must have shape"),
         (Product, "factors: must be at least one oracle"),
         (lambda: Product(Ball()), "factors: oracle 0 .Ball. must have an attribute shape"),
         (lambda: LeastSquares(np.eye(3), np.ones(2)), r"b: must have shape \(3,\)"),

@@ -208,11 +208,11 @@ def test_undecided_rows_are_those_that_the_optimum_may_move():
     X, y = table(300, 4, 3)
     rough = LogisticRegression(fit_intercept=False, tol=1e-2).fit(X, y)
     best = exact(fit_intercept=False).fit(X, y)
-    decided = ~rough.undecided(X)
+    decided = ~rough.prediction_may_change(X)
     assert (rough.predict(X)[decided] == best.predict(X)[decided]).all()
-    assert not best.undecided(X).any()
+    assert not best.prediction_may_change(X).any()
     with pytest.raises(ValueError, match="fit_intercept=False"):
-        LogisticRegression().fit(X, y).undecided(X)
+        LogisticRegression().fit(X, y).prediction_may_change(X)
 
 
 def test_a_callback_stops_the_fit_and_sees_its_objectives():

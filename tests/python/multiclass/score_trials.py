@@ -87,7 +87,10 @@ def _trial(rng: np.random.Generator) -> tuple[int, int, int, int, int]:
             exact = MulticlassSVC(C=C, **parameters, **EXACT).fit(X[train], y[train], own)
             rough = MulticlassSVC(C=C, tol=10 ** rng.uniform(-6, -1), **parameters)
             rough.fit(X[train], y[train], own)
-            settled, decided = ~exact.undecided(X[test]), ~rough.undecided(X[test])
+            settled, decided = (
+                ~exact.prediction_may_change(X[test]),
+                ~rough.prediction_may_change(X[test]),
+            )
             changed = rough.predict(X[test]) != exact.predict(X[test])
             found[2:] += len(test), decided.sum(), (changed & settled & decided).sum()
             if settled.all():

@@ -106,7 +106,7 @@ def test_two_classes_strings_and_groups() -> None:
     model.fit(X, names)
     assert set(model.predict(X)) <= {"a", "b"}
     assert model.score(X, names) > 0.9
-    assert model.undecided(X).shape == (150,)
+    assert model.prediction_may_change(X).shape == (150,)
 
 
 def test_an_error_in_a_scorer_ends_the_search(digits: Any) -> None:
@@ -157,8 +157,8 @@ def test_a_model_without_a_certificate_decides_nothing() -> None:
     X, y = load_iris(return_X_y=True)
     model = MulticlassSVC().fit(X, y)
     model._lambda = None
-    with pytest.raises(ValueError, match="undecided: the model has no certificate"):
-        model.undecided(X)
+    with pytest.raises(ValueError, match="prediction_may_change: the model has no certificate"):
+        model.prediction_may_change(X)
 
 
 def test_splitters_may_give_masks_and_numbers_from_the_end(digits: Any) -> None:
@@ -179,7 +179,7 @@ def test_a_search_without_a_final_fit_has_no_model(digits: Any) -> None:
     model = MulticlassSVCCV(Cs=[0.1], cv=3, random_state=0).fit(X, y)
     model.set_params(refit=False).fit(X, y % 3)
     assert model.best_score_ > 0.5
-    for ask in (model.predict, model.undecided):
+    for ask in (model.predict, model.prediction_may_change):
         with pytest.raises(NotFittedError):
             ask(X)
 
@@ -224,7 +224,7 @@ def test_rows_of_any_size_are_decided_only_if_their_scores_are(
     scaled = CLASSES[0] * 10.0**exponent
     # Scaling by a power of two is exact: these scores neither overflow nor underflow.
     exact = np.ldexp(scaled, round(-exponent * np.log2(10.0))) @ tight.coef_.T
-    undecided, found = tight.undecided(layout(scaled)), tight.predict(layout(scaled))
+    undecided, found = tight.prediction_may_change(layout(scaled)), tight.predict(layout(scaled))
     assert (found == tight.classes_[exact.argmax(axis=1)])[~undecided].all()
     finite = np.isfinite(tight.decision_function(layout(scaled))).all(axis=1)
     assert undecided[~finite].all()

@@ -207,7 +207,7 @@ def test_a_wrong_loss_found_at_the_end_gives_no_certificate() -> None:
     assert model.duality_gap_ is None
     assert not model.converged_
     with pytest.raises(ValueError, match="no certificate"):
-        model.undecided(problem()[0])
+        model.prediction_may_change(problem()[0])
 
 
 def test_other_estimators_reject_it() -> None:

@@ -31,7 +31,7 @@ def test_rows_of_float16_give_the_model_of_the_same_rows_of_float32(halves, solv
     assert half.dual_objective_ == single.dual_objective_
     assert np.array_equal(half.predict(X), single.predict(same))
     assert np.array_equal(half.decision_function(X), single.decision_function(same))
-    assert np.array_equal(half.undecided(X), half.undecided(same))
+    assert np.array_equal(half.prediction_may_change(X), half.prediction_may_change(same))
 
 
 def test_rows_of_float16_are_passed_to_the_core_as_float16(halves, monkeypatch):

@@ -34,7 +34,7 @@ def split(clicks: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def fit(table: pd.DataFrame, **settings: object) -> OrdinalRecommender:
-    parameters = {"random_state": 0, "n_jobs": 1, "reduction": "interactions", **settings}
+    parameters = {"random_state": 0, "n_jobs": 1, "task": "clicks", **settings}
     return OrdinalRecommender(**parameters).fit(table)
 
 
@@ -62,7 +62,7 @@ def test_the_share_of_clicks_weighs_the_other_pairs(clicks: pd.DataFrame) -> Non
         assert found is not None
         assert found.unobserved == pytest.approx(min(3 * density, 0.5))
         assert found.ridge in (0.1, 0.3)
-    given = fit(clicks, interactions=Interactions(unobserved=0.2, ridge=0.7, n_components=5))
+    given = fit(clicks, interactions=Interactions(unobserved_weight=0.2, ridge=0.7, n_components=5))
     assert given._click_model is not None
     assert (given._click_model.unobserved, given._click_model.ridge) == (0.2, 0.7)
     assert given._click_model.users.shape[1] == 5
@@ -144,7 +144,7 @@ def test_a_new_user_gets_the_lists_of_a_known_one(clicks: pd.DataFrame) -> None:
 
 def test_items_without_clicks_come_last(clicks: pd.DataFrame) -> None:
     names = pd.DataFrame({"size": 1.0}, index=range(N_ITEMS + 5))
-    model = OrdinalRecommender(reduction="interactions", random_state=0, n_jobs=1)
+    model = OrdinalRecommender(task="clicks", random_state=0, n_jobs=1)
     model.fit(clicks, item_features=names)
     for user in clicks["user"].iloc[[0, -1]]:
         assert (model.recommend(user, 30)["item"] < N_ITEMS).all()
@@ -153,7 +153,7 @@ def test_items_without_clicks_come_last(clicks: pd.DataFrame) -> None:
 
 def test_few_users_need_no_held_out_clicks() -> None:
     table = ([0, 0, 1, 1, 2], ["a", "b", "b", "c", "a"], [1.0] * 5)
-    model = OrdinalRecommender(reduction="interactions", random_state=0).fit(table)
+    model = OrdinalRecommender(task="clicks", random_state=0).fit(table)
     assert model.recommend(0, 1)["item"].tolist() == ["c"]
 
 
@@ -161,7 +161,7 @@ def test_few_users_need_no_held_out_clicks() -> None:
     ("settings", "text"),
     [
         ({"blend": 3}, "^blend: must be True or False, got 3"),
-        ({"unobserved": 0.0}, "^unobserved: "),
+        ({"unobserved_weight": 0.0}, "^unobserved_weight: "),
         ({"n_components": 0}, "^n_components: "),
     ],
 )
@@ -195,9 +195,9 @@ def test_neighbours_are_near_and_known(clicks: pd.DataFrame) -> None:
 
 
 def test_searches_reach_the_settings_of_clicks(clicks: pd.DataFrame) -> None:
-    model = OrdinalRecommender(7, reduction="interactions", random_state=0, n_jobs=1)
-    search = GridSearchCV(model, {"interactions__unobserved": [0.01, 0.3]}, cv=2).fit(clicks)
-    assert search.best_params_["interactions__unobserved"] in (0.01, 0.3)
+    model = OrdinalRecommender(7, task="clicks", random_state=0, n_jobs=1)
+    search = GridSearchCV(model, {"interactions__unobserved_weight": [0.01, 0.3]}, cv=2).fit(clicks)
+    assert search.best_params_["interactions__unobserved_weight"] in (0.01, 0.3)
     assert model.interactions is True
     assert model.fit(clicks).item_vectors_.shape[1] == 7
     given = fit(clicks, n_components=7, interactions=Interactions(n_components=3))
@@ -227,7 +227,7 @@ def test_new_clicks_are_added_to_former_ones(clicks: pd.DataFrame, like: float |
     table = clicks if like is None else clicks.assign(rating=2.0 + clicks["item"] % 3)
     user = table["user"].iloc[0]
     own = table[table["user"] == user]
-    model = fit(table.drop(own.index[-2:]), interactions=Interactions(like=like))
+    model = fit(table.drop(own.index[-2:]), interactions=Interactions(like_threshold=like))
     whole = model.fold_in(own)
     added = model.fold_in(own.iloc[-2:], add=True)
     np.testing.assert_allclose(added.user_vectors_, whole.user_vectors_, atol=1e-9)

@@ -20,7 +20,7 @@ def pairs() -> np.ndarray:
 
 
 def fit(clicks: object, **settings: object) -> OrdinalRecommender:
-    parameters = {"random_state": 0, "n_jobs": 1, "reduction": "interactions", **settings}
+    parameters = {"random_state": 0, "n_jobs": 1, "task": "clicks", **settings}
     return OrdinalRecommender(**parameters).fit(clicks)
 
 
@@ -59,11 +59,11 @@ def test_repeated_clicks_add_up(pairs: np.ndarray) -> None:
     others = np.array(sorted(set(map(tuple, others)) - set(map(tuple, pairs))))
     found = counted.evaluate((*others.T, 1 + others[:, 0] % 3), k=5)
     assert found == counted.evaluate(others, k=5)
-    assert counted.like_ == 0.0
+    assert counted.like_threshold_ == 0.0
     weighed = counted.predict(users, items)
     assert not np.allclose(weighed, fit(pairs).predict(users, items))
-    levels = fit((users, items, times), interactions=Interactions(like=3.0))
-    assert levels.like_ == 3.0
+    levels = fit((users, items, times), interactions=Interactions(like_threshold=3.0))
+    assert levels.like_threshold_ == 3.0
 
 
 def test_values_that_are_no_counts(pairs: np.ndarray) -> None:
@@ -78,7 +78,7 @@ def test_values_that_are_no_counts(pairs: np.ndarray) -> None:
         fit((users, items, values))
     with pytest.raises(ValueError, match=r"^ratings: all values are 0"):
         fit((users, items, np.zeros(len(users))))
-    with pytest.raises(ValueError, match=r"^levels: with reduction=\"interactions\""):
+    with pytest.raises(ValueError, match=r"^levels: with task=\"clicks\""):
         fit((users, items, np.ones(len(users))), levels=[1.0, 2.0])
 
 

@@ -32,7 +32,7 @@ def warm(clicks: pd.DataFrame) -> pd.DataFrame:
 
 
 def fit(table: pd.DataFrame, **features: object) -> OrdinalRecommender:
-    model = OrdinalRecommender(reduction="interactions", random_state=0, n_jobs=1)
+    model = OrdinalRecommender(task="clicks", random_state=0, n_jobs=1)
     return model.fit(table, **features)
 
 
@@ -72,9 +72,7 @@ def test_features_of_many_columns_are_learned_to_the_end(warm: pd.DataFrame) -> 
 def test_items_that_nothing_is_known_of_are_never_recommended(warm: pd.DataFrame) -> None:
     known = KINDS.drop(index=[5, 10])
     matrix = sp.csr_array((np.ones(len(warm)), (warm["user"], warm["item"])), (N_USERS, N_ITEMS))
-    model = OrdinalRecommender(reduction="interactions", random_state=0).fit(
-        matrix, item_features=known
-    )
+    model = OrdinalRecommender(task="clicks", random_state=0).fit(matrix, item_features=known)
     found = model.recommend(range(N_USERS), N_ITEMS, exclude_seen=False)
     assert set(range(N_ITEMS)) - set(found["item"]) == {5, 10}
     assert model.recommend(0, 3, items=[5, 10]).empty
@@ -92,7 +90,7 @@ def test_users_without_clicks(clicks: pd.DataFrame) -> None:
     assert share_of_own_kind(new.recommend(range(N_USERS, N_USERS + 12), 5)) > 0.9
     # A user with neither clicks nor features gets the list of an unknown user: popular items.
     matrix = sp.csr_array((np.ones(len(clicks)), (clicks["user"], clicks["item"])), (300, N_ITEMS))
-    empty = OrdinalRecommender(reduction="interactions", random_state=0).fit(matrix)
+    empty = OrdinalRecommender(task="clicks", random_state=0).fit(matrix)
     known, unknown = empty.recommend(299, 5), empty.recommend(-1, 5, unknown="ignore")
     assert known["item"].tolist() == unknown["item"].tolist()
     assert clicks["item"].isin(known["item"]).mean() > 5 / N_ITEMS
@@ -145,7 +143,7 @@ def test_features_that_cannot_be_used(model: OrdinalRecommender, warm: pd.DataFr
         model.fold_in(side="items", features=sp.csr_array(np.ones((N_ITEMS + 1, 2))))
     numbers = KINDS.assign(size=1.0 * np.arange(N_ITEMS))
     sized = OrdinalRecommender(
-        reduction="interactions", interactions=Interactions(blend=False), random_state=0
+        task="clicks", interactions=Interactions(blend=False), random_state=0
     ).fit(warm, item_features=numbers)
     with pytest.raises(ValueError, match="features: no numeric column 'size'"):
         sized.fold_in(side="items", features=KINDS.set_axis(range(N_ITEMS, 2 * N_ITEMS)))

@@ -32,7 +32,7 @@ def make_file(kind: str, small: pd.DataFrame) -> OrdinalRecommender:
     named = small.assign(user="u" + small["user"].astype(str), item=small["item"] - 30)
     users = pd.DataFrame({"x": np.arange(3.0)}, index=["u1", "u2", "new"])
     if kind == "regression":
-        return quick(reduction="regression", history_features=True).fit(named, user_features=users)
+        return quick(task="regression", history_features=True).fit(named, user_features=users)
     if kind == "conditional-gradient":
         return greedy(n_components=np.int64(2)).fit(named, user_features=users)
     return quick(levels=np.arange(0.5, 5.5, 0.5), tempering=np.float64(0.9)).fit(
@@ -41,7 +41,7 @@ def make_file(kind: str, small: pd.DataFrame) -> OrdinalRecommender:
 
 
 @pytest.mark.parametrize("how", ["save", "pickle"])
-@pytest.mark.parametrize("kind", ["mcrank", "regression", "conditional-gradient"])
+@pytest.mark.parametrize("kind", ["ordinal", "regression", "conditional-gradient"])
 def test_a_loaded_model_is_the_same(
     tmp_path: Path, small: pd.DataFrame, kind: str, how: str
 ) -> None:

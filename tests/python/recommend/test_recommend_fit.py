@@ -66,9 +66,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("reduction", ["mcrank", "regression"])
-def test_certificate(small: pd.DataFrame, penalty: str, reduction: str) -> None:
-    settings = {"penalty": penalty, "reduction": reduction, "radius": 20.0}
+@pytest.mark.parametrize("task", ["ordinal", "regression"])
+def test_certificate(small: pd.DataFrame, penalty: str, task: str) -> None:
+    settings = {"penalty": penalty, "task": task, "radius": 20.0}
     brief = greedy(n_components=2, **settings).fit(small)
     longer = greedy(n_components=8, **settings).fit(small)
     for fitted in (brief, longer):
@@ -178,8 +178,8 @@ def test_options_are_parameters(small: pd.DataFrame, kind: Any) -> None:
 def test_options_without_effect_are_rejected(small: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match=r"^penalty: radius=None does not use it, got 'l1'"):
         quick(penalty="l1").fit(small)
-    with pytest.raises(ValueError, match=r'^tempering: reduction="regression" does not use it'):
-        quick(tempering=0.9, reduction="regression").fit(small)
+    with pytest.raises(ValueError, match=r'^tempering: task="regression" does not use it'):
+        quick(tempering=0.9, task="regression").fit(small)
 
 
 def test_the_radius_is_that_of_unit_basis_vectors(small: pd.DataFrame) -> None:
@@ -223,15 +223,15 @@ def feature_tables(kind: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("n_users", [N_USERS, 12])
 @pytest.mark.parametrize("history", [False, "users", True])
-@pytest.mark.parametrize("reduction", ["mcrank", "regression"])
+@pytest.mark.parametrize("task", ["ordinal", "regression"])
 @pytest.mark.parametrize("kind", FEATURES)
 def test_the_objective_never_rises(
-    ratings: pd.DataFrame, kind: str, reduction: Any, history: Any, n_users: int
+    ratings: pd.DataFrame, kind: str, task: Any, history: Any, n_users: int
 ) -> None:
     # A third of the items have features, but no ratings.
     some = ratings[(ratings["item"] % 3 > 0) & (ratings["user"] < n_users)].iloc[:700]
     weights = np.random.default_rng(1).uniform(0.1, 3.0, len(some))
-    shared = {"reduction": reduction, "history_features": history, "max_iter": 12, "tol": 0.0}
+    shared = {"task": task, "history_features": history, "max_iter": 12, "tol": 0.0}
     settings = [(0.01, None), (1.0, 100.0), (1.0, None), (20.0, None)]
     for ridge, radius in settings[: trials(4)]:
         own = {"radius": radius, "feature_ridge": ridge, "n_models": 1, **shared}
@@ -246,7 +246,7 @@ def test_the_objective_never_rises(
 
 
 @pytest.mark.parametrize("make", [quick, greedy])
-@pytest.mark.parametrize("extra", [{}, {"history_features": True}, {"reduction": "regression"}])
+@pytest.mark.parametrize("extra", [{}, {"history_features": True}, {"task": "regression"}])
 def test_the_model_does_not_depend_on_the_threads(
     ratings: pd.DataFrame, small: pd.DataFrame, make: Any, extra: dict[str, Any]
 ) -> None:

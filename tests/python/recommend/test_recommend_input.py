@@ -98,7 +98,7 @@ def test_tuples_of_different_lengths_stay_apart() -> None:
         (
             lambda d: d.assign(rating=3.0),
             ValueError,
-            "ratings: all .* 3.0, .*interactions",
+            "ratings: all .* 3.0, .*task=",
         ),
         (lambda d: d.assign(rating=np.arange(len(d))), ValueError, "ratings: .*too many levels"),
         (lambda d: d.assign(user=[None, *d["user"][1:]]), ValueError, "users: .*missing"),
@@ -133,7 +133,7 @@ def test_ratings_that_cannot_be_used(
         ("radius", np.inf),
         ("tol", -1e-3),
         ("method", "exact"),
-        ("reduction", "ordinal"),
+        ("task", "mcrank"),
         ("reoptimize", "none"),
         ("penalty", "l2"),
         ("history_features", "items"),
@@ -229,11 +229,11 @@ def test_two_levels(small: pd.DataFrame) -> None:
     assert predicted[liked].mean() > predicted[~liked].mean() + 0.1
 
 
-@pytest.mark.parametrize("settings", [{"reduction": "regression"}, {"levels": [0.0, 1.0]}])
+@pytest.mark.parametrize("settings", [{"task": "regression"}, {"levels": [0.0, 1.0]}])
 def test_a_single_level_of_ratings_is_rejected(
     small: pd.DataFrame, settings: dict[str, Any]
 ) -> None:
-    with pytest.raises(ValueError, match=r'all ratings are 1.0, .*reduction="interactions"'):
+    with pytest.raises(ValueError, match=r'all ratings are 1.0, .*task="clicks"'):
         quick(**settings).fit(small.assign(rating=1.0))
 
 

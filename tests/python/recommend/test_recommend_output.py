@@ -64,8 +64,8 @@ def test_probabilities_agree_with_predictions(small: pd.DataFrame, make: Any) ->
 
 
 def test_regression_has_no_probabilities(small: pd.DataFrame) -> None:
-    fitted = quick(reduction="regression").fit(small)
-    with pytest.raises(AttributeError, match='use "mcrank"'):
+    fitted = quick(task="regression").fit(small)
+    with pytest.raises(AttributeError, match='use "ordinal"'):
         fitted.predict_proba(1, 1)
 
 
@@ -74,10 +74,10 @@ def test_regression_has_no_probabilities(small: pd.DataFrame) -> None:
     [
         {"max_iter": 15},
         {"max_iter": 15, "history_features": True},
-        {"max_iter": 15, "reduction": "regression"},
+        {"max_iter": 15, "task": "regression"},
         {"reoptimize": "full", "n_components": 4},
     ],
-    ids=["mcrank", "history", "regression", "conditional-gradient"],
+    ids=["ordinal", "history", "regression", "conditional-gradient"],
 )
 def test_planted_factors_are_learned(ratings: pd.DataFrame, parameters: dict[str, Any]) -> None:
     train, validation, test = split_ratings(ratings, 0, (0.7, 0.1))

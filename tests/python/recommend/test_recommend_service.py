@@ -21,7 +21,7 @@ def shop() -> OrdinalRecommender:
     rng = np.random.default_rng(0)
     pairs = np.unique(rng.integers(0, (60, 40), (900, 2)), axis=0)
     settings = Interactions(n_components=8, max_iter=4)
-    model = OrdinalRecommender(reduction="interactions", interactions=settings, random_state=0)
+    model = OrdinalRecommender(task="clicks", interactions=settings, random_state=0)
     return model.set_params(n_jobs=1).fit(pairs)
 
 

@@ -84,11 +84,11 @@ def test_the_latest_rating_of_a_pair_counts(small: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("history", [False, True])
-@pytest.mark.parametrize("reduction", ["mcrank", "regression"])
+@pytest.mark.parametrize("task", ["ordinal", "regression"])
 def test_new_users_are_nearly_those_of_a_refit(
-    ratings: pd.DataFrame, history: bool, reduction: Any
+    ratings: pd.DataFrame, history: bool, task: Any
 ) -> None:
-    settings = {"history_features": history, "reduction": reduction, "max_iter": 20}
+    settings = {"history_features": history, "task": task, "max_iter": 20}
     is_new = ratings["user"] % 20 == 3
     held = is_new & (np.arange(len(ratings)) % 3 == 0)
     before, mine, test = ratings[~is_new], ratings[is_new & ~held], ratings[held]
@@ -210,7 +210,7 @@ def halves() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def test_likes_without_ratings() -> None:
     train, test = halves()
-    fitted = OrdinalRecommender(reduction="interactions", random_state=0, n_jobs=1).fit(train)
+    fitted = OrdinalRecommender(task="clicks", random_state=0, n_jobs=1).fit(train)
     found = fitted.evaluate(test)
     assert set(found) == {
         f"{name}@{k}"
@@ -241,7 +241,7 @@ def test_likes_without_ratings() -> None:
 def test_ranking_by_likes_and_by_ratings(ratings: pd.DataFrame) -> None:
     train, test = ratings.iloc[:2400], ratings.iloc[2400:]
     fitted = quick().fit(train)
-    assert fitted.like_ == 4.0
+    assert fitted.like_threshold_ == 4.0
     popular = train[train["rating"] >= 4.0]["item"].value_counts()
     liked = fitted.evaluate(test, k=(10,), catalogue=True, rank_by="like")
     rated = fitted.evaluate(test, k=(10,), catalogue=True)
@@ -257,13 +257,15 @@ def test_ranking_by_likes_and_by_ratings(ratings: pd.DataFrame) -> None:
     for bad in (
         Interactions(n_components=0),
         Interactions(ridge=-1.0),
-        Interactions(like=np.nan),
+        Interactions(like_threshold=np.nan),
         3,
     ):
-        with pytest.raises(ValueError, match=r"^(n_components|ridge|like|interactions): "):
+        with pytest.raises(
+            ValueError, match=r"^(n_components|ridge|like_threshold|interactions): "
+        ):
             quick(interactions=bad).fit(train)
-    other = quick(interactions=Interactions(like=5.0, n_components=3)).fit(train)
-    assert other.like_ == 5.0
+    other = quick(interactions=Interactions(like_threshold=5.0, n_components=3)).fit(train)
+    assert other.like_threshold_ == 5.0
     assert other.get_params()["interactions__n_components"] == 3
 
 

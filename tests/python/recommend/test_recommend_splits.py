@@ -83,11 +83,11 @@ def test_splits_of_other_tables_have_their_type(table: pd.DataFrame, library: st
 
 def test_several_recommenders_are_compared_in_one_call(table: pd.DataFrame) -> None:
     train, given, test = splits.by_user(table, 0.2, random_state=0)
-    clicks = OrdinalRecommender(reduction="interactions", random_state=0)
+    clicks = OrdinalRecommender(task="clicks", random_state=0)
     models = {
         "blend": clicks,
         "factors": OrdinalRecommender(
-            reduction="interactions", interactions=Interactions(blend=False), random_state=0
+            task="clicks", interactions=Interactions(blend=False), random_state=0
         ),
         "ratings": OrdinalRecommender(2, random_state=0),
     }

@@ -29,7 +29,7 @@ def clicks() -> pd.DataFrame:
 
 def fit(table: Any, **settings: Any) -> OrdinalRecommender:
     model = OrdinalRecommender(
-        reduction="interactions",
+        task="clicks",
         interactions=Interactions(n_components=8, max_iter=4),
         user_column="who",
         item_column="what",

@@ -51,7 +51,7 @@ def test_time_features_help_if_tastes_drift(drifting: pd.DataFrame) -> None:
     assert users < 0.98 * without
     assert items < 0.97 * without
     assert both < 0.97 * min(users, items)
-    assert rmse_with(drifting, time_features=DAYS, reduction="regression") < 0.96 * without
+    assert rmse_with(drifting, time_features=DAYS, task="regression") < 0.96 * without
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_time_features_do_little_harm_without_drift(ratings: pd.DataFrame) -> No
     assert found[1] < 1.01 * found[0]
 
 
-@pytest.mark.parametrize("reduction", ["mcrank", "regression"])
-def test_the_objective_never_rises_with_them(drifting: pd.DataFrame, reduction: Any) -> None:
+@pytest.mark.parametrize("task", ["ordinal", "regression"])
+def test_the_objective_never_rises_with_them(drifting: pd.DataFrame, task: Any) -> None:
     for extra in ({}, {"history_features": True}, {"radius": 500.0}):
-        model = quick(max_iter=25, tol=0.0, reduction=reduction, time_features=DAYS, **extra).fit(
+        model = quick(max_iter=25, tol=0.0, task=task, time_features=DAYS, **extra).fit(
             drifting.iloc[:1500]
         )
         objective, number = model.history_["objective"], model.history_["model"]
@@ -213,8 +213,8 @@ def test_times_that_cannot_be_used_are_rejected(
         quick(time_features=TimeFeatures(user_days=0.0)).fit(drifting)
     with pytest.raises(ValueError, match=r'^time_features: method="conditional-gradient" has none'):
         greedy(time_features=True).fit(drifting)
-    with pytest.raises(ValueError, match=r'^time_features: reduction="interactions"'):
-        quick(time_features=True, reduction="interactions").fit(drifting)
+    with pytest.raises(ValueError, match=r'^time_features: task="clicks"'):
+        quick(time_features=True, task="clicks").fit(drifting)
     with pytest.raises(ValueError, match=r"^timestamps: this recommender was fitted without"):
         quick().fit(drifting).predict(0, [1, 2], timestamps=0)
     with pytest.raises(ValueError, match=r"^timestamps: must be 2 times, one for each pair"):

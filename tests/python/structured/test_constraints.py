@@ -125,8 +125,8 @@ def test_a_warm_start_and_a_path_obey_the_signs():
         ({"signs": SIGNS[0], "averaging": True}, "signs: .*without averaging"),
         ({"signs": SIGNS[0], "solver": "frank-wolfe"}, "signs: only"),
         ({"signs": SIGNS[0], "solver": "extragradient"}, "signs: "),
-        ({"exact": False}, "exact: a built-in model"),
-        ({"verify": False}, "verify: a built-in model"),
+        ({"exact_decoder": False}, "exact_decoder: a built-in model"),
+        ({"verify_decoder": False}, "verify_decoder: a built-in model"),
     ],
 )
 def test_incompatible_options_are_rejected(parameters, message):
@@ -143,9 +143,11 @@ class Hasty(OwnMulticlass):
 
 
 def test_an_approximate_decoder_trains_without_a_certificate():
-    with pytest.raises(ValueError, match="exact=False"):
+    with pytest.raises(ValueError, match="exact_decoder=False"):
         StructuredSVM(Hasty(), C=2.0, random_state=0, tol=1e-3).fit(ROWS, CLASSES)
-    svm = StructuredSVM(Hasty(), exact=False, C=2.0, random_state=0, tol=1e-3, max_iter=5000)
+    svm = StructuredSVM(
+        Hasty(), exact_decoder=False, C=2.0, random_state=0, tol=1e-3, max_iter=5000
+    )
     svm.fit(ROWS, CLASSES)
     assert svm.converged_
     assert svm.certificate_ == "none: the decoder is approximate"
@@ -156,9 +158,9 @@ def test_an_approximate_decoder_trains_without_a_certificate():
     assert svm.dual_objective_ <= exact
     assert svm.dual_objective_ <= svm.objective_
     assert svm.score(ROWS, CLASSES) > 0.5
-    with pytest.raises(ValueError, match="exact: a path"):
+    with pytest.raises(ValueError, match="exact_decoder: a path"):
         svm.path(ROWS, CLASSES, 0.1, 1.0)
-    with pytest.raises(ValueError, match="exact: solver="):
+    with pytest.raises(ValueError, match="exact_decoder: solver="):
         svm.set_params(solver="subgradient").fit(ROWS, CLASSES)
 
 
@@ -187,15 +189,15 @@ def test_a_ranking_need_not_decode_into_its_labels():
 
     with pytest.warns(ConvergenceWarning, match="model failed when its decodings were compared"):
         StructuredSVM(Scoring(), random_state=0).fit(X, Y)
-    svm = StructuredSVM(Scoring(), verify=False, random_state=0).fit(X, Y)
+    svm = StructuredSVM(Scoring(), verify_decoder=False, random_state=0).fit(X, Y)
     assert svm.converged_
     assert svm.certificate_ == "exact if the decoder is, unverified"
     assert svm.duality_gap_ <= 1e-2 * svm.objective_
     assert all(tuple(np.argsort(-s)) == y for s, y in zip(svm.predict(X), Y, strict=True))
     # A model without `decode` cannot predict.
-    with pytest.raises(ValueError, match=r"the method\(s\) decode; verify=False trains without"):
+    with pytest.raises(ValueError, match=r"decode; verify_decoder=False trains without"):
         StructuredSVM(Ranking()).fit(X, Y)
-    svm = StructuredSVM(Ranking(), verify=False, random_state=0).fit(X, Y)
+    svm = StructuredSVM(Ranking(), verify_decoder=False, random_state=0).fit(X, Y)
     with pytest.raises(ValueError, match="model: has no method decode"):
         svm.predict(X)
 
