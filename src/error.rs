@@ -2,11 +2,11 @@
 
 use thiserror::Error as ThisError;
 
-/// Reason why a fit or a prediction failed.
+/// The reason why a fit or a prediction failed.
 #[derive(Debug, Clone, PartialEq, ThisError)]
 #[non_exhaustive]
 pub enum Error {
-    /// An argument is invalid; the message names it and says what to do.
+    /// An argument is invalid. The message names it and says what to do.
     #[error("{argument}: {message}")]
     InvalidArgument {
         /// Name of the argument, as the user wrote it.
@@ -14,10 +14,10 @@ pub enum Error {
         /// The problem and its remedy.
         message: String,
     },
-    /// The large buffers of a fit do not fit into memory; the message names them and the remedy.
+    /// The large buffers of a fit do not fit into memory. The message names them and the remedy.
     #[error("{0}")]
     Memory(String),
-    /// Memory ran out during the run, outside its large buffers.
+    /// Memory ran out during the run, in an allocation other than its large buffers.
     #[error("memory ran out")]
     MemoryRanOut,
     /// The run was interrupted from outside (a signal, or an error in a callback).
@@ -26,18 +26,18 @@ pub enum Error {
     /// The computation reached NaN or infinity.
     #[error("{0}")]
     Numerical(String),
-    /// A file cannot be written; the message says why.
+    /// A file cannot be written. The message says why.
     #[error("{0}")]
     File(String),
 }
 
 impl Error {
-    /// An [`Error::InvalidArgument`].
+    /// Creates an [`Error::InvalidArgument`].
     pub fn argument(argument: &'static str, message: impl Into<String>) -> Self {
         Self::InvalidArgument { argument, message: message.into() }
     }
 
-    /// An [`Error::Numerical`] with its remedy.
+    /// Creates an [`Error::Numerical`] and adds the remedy.
     pub fn numerical(problem: impl std::fmt::Display) -> Self {
         Self::Numerical(format!("{problem}; scale the data or regularise more"))
     }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 
-/// Looks up `name` in the table of all values of `argument`.
+/// Looks up `name` in the table that lists all values of `argument`.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] with the known names, in the order of the table.
@@ -18,7 +18,7 @@ pub(crate) fn find<T: Copy>(
     }
 }
 
-/// Checks that a name is known, for values that need more than their name to be built.
+/// Checks that a name is known. For values that cannot be built from their name alone.
 ///
 /// # Errors
 /// As [`find`].
@@ -26,7 +26,7 @@ pub(crate) fn check(argument: &'static str, name: &str, known: &[&str]) -> Resul
     if known.contains(&name) { Ok(()) } else { Err(unknown(argument, name, known)) }
 }
 
-/// The names of a table, in its order.
+/// The names in a table, in the order of the table.
 pub(crate) fn names<T>(table: &[(&'static str, T)]) -> Vec<&'static str> {
     table.iter().map(|(name, _)| *name).collect()
 }

@@ -57,7 +57,7 @@ impl Penalty for L1L2 {
     }
 
     fn smoothed_dual(&self, gradient: &[f64], _smoothing: f64, weights: &mut [f64]) -> f64 {
-        // The norm is smooth except at 0, so no smoothing is needed.
+        // The norm is smooth everywhere except at 0, so it needs no smoothing.
         self.atom_row(gradient, weights);
         norm(gradient)
     }

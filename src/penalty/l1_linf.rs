@@ -5,7 +5,7 @@ use ndarray::ArrayViewMut2;
 use super::{Penalty, Refinement};
 use crate::error::{Error, Result};
 
-/// Largest number of outputs for which all sign patterns are enumerated.
+/// Maximum number of outputs for which all sign patterns are enumerated.
 const MAX_EXACT_OUTPUTS: usize = 16;
 
 /// Ω(U) = Σ_r max_c |u_rc| (Blondel et al. 2017, Table 1).
@@ -27,10 +27,11 @@ impl Penalty for L1LInf {
         }
     }
 
-    /// Caps each row r at a value μ_r such that Σ μ_r = radius. The total amount θ cut off is the
-    /// same for all rows that are not cut to 0
+    /// Caps the absolute values in each row r at μ_r such that Σ μ_r = radius. In every row that
+    /// does not become 0, the same total amount θ is cut off
     /// (docs/mathematics/polynomial-networks.md#projections-onto-the-balls). Σ μ_r(θ) is piecewise
-    /// linear and decreasing: bisect on its breakpoints, then interpolate.
+    /// linear and decreasing, so θ is found by bisection on the breakpoints, followed by
+    /// interpolation.
     fn project(&self, mut output: ArrayViewMut2<'_, f64>, radius: f64) {
         if self.value(output.view()) <= radius {
             return;
@@ -78,7 +79,7 @@ impl Penalty for L1LInf {
             );
             return Err(Error::argument("selection", message));
         }
-        // The last sign is always positive, because u and −u are a pair.
+        // The last sign is always positive: of each pair u and −u, only one is listed.
         let sign = |pattern: usize, c: usize| if pattern >> c & 1 == 1 { -1.0 } else { 1.0 };
         let patterns = 0..1usize << n_outputs.saturating_sub(1);
         Ok(patterns.map(|p| (0..n_outputs).map(|c| sign(p, c)).collect()).collect())
@@ -97,7 +98,7 @@ impl Penalty for L1LInf {
     }
 }
 
-/// For one row, the cap μ(θ) as a function of the amount cut off, θ = Σ_c max(|v_c| − μ, 0).
+/// The cap μ(θ) of one row as a function of the amount that it cuts off, θ = Σ_c max(|v_c| − μ, 0).
 struct CapCurve {
     /// A_1, A_2, ...: A_j is the sum of the j largest absolute values.
     sums: Vec<f64>,

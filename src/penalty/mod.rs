@@ -1,8 +1,9 @@
 //! Penalties Ω on the output layer, which has one row per basis vector (Blondel et al. 2017, Table
 //! 1; docs/mathematics/polynomial-networks.md#penalties).
 //!
-//! A penalty provides its value, the dual norm of a row, the row of its conditional-gradient atom,
-//! and the projection onto its ball. Each penalty has its own file; [`REGISTRY`] lists the names.
+//! A penalty provides its value, the dual norm of a row, the atom that attains this dual norm (the
+//! step of conditional gradient), and the projection onto its ball. Each penalty has its own file;
+//! [`REGISTRY`] lists the names.
 
 mod l1;
 mod l1_l2;
@@ -34,19 +35,18 @@ pub trait Penalty: Send + Sync + fmt::Debug {
     /// Projects `output` onto {Ω ≤ radius}; leaves it unchanged if it is already inside.
     fn project(&self, output: ArrayViewMut2<'_, f64>, radius: f64);
 
-    /// The refinement of the start vector of basis selection, the vector that maximises max_c
-    /// |g_c|.
+    /// How basis selection refines its start, the vector that maximises max_c |g_c|.
     fn refinement(&self, start_gradient: &[f64]) -> Refinement;
 
-    /// A smooth version of ω*(g), which is exact unless |g_c| ≤ smoothing for some c. Writes its
-    /// gradient to `weights`.
+    /// A smooth version of ω*(g). It equals ω*(g) if all |g_c| > smoothing. Writes its gradient to
+    /// `weights`.
     fn smoothed_dual(&self, gradient: &[f64], smoothing: f64, weights: &mut [f64]) -> f64;
 
-    /// The vertices of {ω ≤ 1}, one from each pair ±u. Exact basis selection tries each of them.
+    /// The vertices of {ω ≤ 1}, one from each pair ±u. Exact basis selection tries all of them.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::Error::InvalidArgument) if there are infinitely many, or too
-    /// many.
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) if there are infinitely many, or too many
+    /// to enumerate.
     fn half_of_vertices(&self, n_outputs: usize) -> Result<Vec<Vec<f64>>>;
 
     /// Ω(U).
@@ -55,14 +55,14 @@ pub trait Penalty: Send + Sync + fmt::Debug {
     }
 }
 
-/// Refinement of a basis vector (docs/mathematics/polynomial-networks.md#refinement).
+/// A way to refine a basis vector (docs/mathematics/polynomial-networks.md#refinement).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Refinement {
     /// No refinement: the start vector is already optimal.
     None,
     /// Conditional gradient ascent on the dual norm.
     Ascent {
-        /// Half-width of the interval around 0 in which the kink is smoothed, in units of the
+        /// Half the width of the interval around 0 in which the kink is smoothed, relative to the
         /// gradient.
         smoothing: f64,
     },
@@ -82,9 +82,9 @@ pub fn parse(name: &str) -> Result<Box<dyn Penalty>> {
     Ok(find("penalty", name, REGISTRY)?())
 }
 
-/// Shrinks U just enough that Ω(U) ≤ radius holds in exact arithmetic. `n_roundings` counts the
-/// rounding errors made in computing U, or in factors that multiply it. U is left unchanged if it
-/// is outside by at most `tolerance`, relative to the radius.
+/// Shrinks U just enough that Ω(U) ≤ radius holds in exact arithmetic. `n_roundings` is the number
+/// of rounding errors in the computation of U, or of factors that multiply it. Leaves U unchanged
+/// if Ω(U) exceeds the radius by at most `tolerance` times the radius.
 pub(super) fn pull_inside(
     penalty: &dyn Penalty,
     mut output: ArrayViewMut2<'_, f64>,
@@ -97,7 +97,7 @@ pub(super) fn pull_inside(
         if value <= radius * (1.0 + tolerance) || value.is_nan() {
             return;
         }
-        // If the norm has overflowed, scale by a small factor first.
+        // If the norm has overflowed, scale down first.
         let scale = if value.is_finite() {
             radius / value * (1.0 - 4.0 * f64::EPSILON)
         } else {
@@ -109,8 +109,8 @@ pub(super) fn pull_inside(
 
 /// The level θ ≥ 0 at which Σ max(a_i − θ, 0) = radius, given a ≥ 0 with Σ a_i > radius.
 ///
-/// Takes expected linear time: partitions around a pivot, and keeps the side that contains the
-/// level.
+/// Takes linear time on average: partitions the values around a pivot, and continues with the side
+/// that contains the level.
 fn soft_threshold_level(a: &mut [f64], radius: f64) -> f64 {
     let (mut start, mut end) = (0, a.len());
     // The number and the sum of the entries known to be above the level.
@@ -200,7 +200,7 @@ mod tests {
             }
         }
 
-        /// Tests points far outside the ball, and projections with few correct digits.
+        /// Also tests points far outside the ball, whose projections have few correct digits.
         #[test]
         fn points_pulled_inside_a_set_are_feasible(v in matrix(), radius in 0.1..12.0f64, exponent in 0..20) {
             for (name, build) in REGISTRY {

@@ -46,8 +46,8 @@ impl<'py, T: Element, D: Dimension + 'static> FromPyObject<'_, 'py> for Array<'p
     }
 }
 
-/// A matrix that the Python side has already normalised: C order, sorted unique int32 columns,
-/// int64 offsets.
+/// A matrix in the form that the Python package prepares: C order, or CSR with sorted and unique
+/// int32 columns and int64 offsets.
 #[derive(FromPyObject)]
 pub(super) enum Matrix<'py> {
     #[pyo3(transparent)]

@@ -65,7 +65,7 @@ impl InteractionRecord<'_> {
     }
 }
 
-/// Fits factors to the pairs of users and items that were observed.
+/// Fits factors to the observed pairs of users and items.
 #[pyfunction]
 pub(super) fn fit_interactions<'py>(
     py: Python<'py>,
@@ -111,7 +111,7 @@ pub(super) fn fit_interactions<'py>(
     })
 }
 
-/// Σ b bᵀ over the rows b of a table of factors.
+/// The Gram matrix Σ b bᵀ over the rows b of a table of factors.
 #[pyfunction]
 pub(super) fn factor_gram<'py>(
     py: Python<'py>,
@@ -126,7 +126,7 @@ pub(super) fn factor_gram<'py>(
     })
 }
 
-/// Factors of new users, given those of the items with their gram, and prior means.
+/// Factors of new users, given the items' factors with their Gram matrix, and prior means.
 #[pyfunction(name = "fold_in_interactions")]
 pub(super) fn new_interactions<'py>(
     py: Python<'py>,
@@ -146,7 +146,7 @@ pub(super) fn new_interactions<'py>(
     })
 }
 
-/// The clicks from which item-item weights are computed.
+/// The clicks that determine the item-item weights.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct ClicksRecord<'py> {
@@ -190,7 +190,7 @@ pub(super) fn item_graph<'py>(
     })
 }
 
-/// Regresses each item on the other items.
+/// Computes the weights of a regression of each item on the other items.
 #[pyfunction]
 pub(super) fn item_regression<'py>(
     py: Python<'py>,
@@ -227,7 +227,7 @@ impl ListsRecord<'_> {
     }
 }
 
-/// The recommenders whose scores are blended for some users, and the weight of each.
+/// The recommenders whose scores are blended for given users, and the weight of each.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct BlendRecord<'py> {
@@ -251,7 +251,7 @@ impl BlendRecord<'_> {
     }
 }
 
-/// The best items of each user by a blend, with their scores.
+/// The highest-scoring items of each user in a blend, with their scores.
 #[pyfunction]
 pub(super) fn best_of_blend<'py>(
     py: Python<'py>,
@@ -281,7 +281,7 @@ pub(super) fn scores_of_blend<'py>(
     })
 }
 
-/// Measures how well each choice of weights ranks held-out items.
+/// Measures how well a blend ranks held-out items, for each choice of its weights.
 #[pyfunction]
 pub(super) fn compare_blends(
     py: Python<'_>,

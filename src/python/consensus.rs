@@ -1,4 +1,4 @@
-//! The sub-problem of one partition in a round of consensus training.
+//! Subproblems of consensus training: the computation of one partition in one round.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +15,7 @@ use crate::multiclass::{MulticlassMethod, Order};
 use crate::run::Stopping;
 use crate::solver;
 
-/// The settings of a sub-problem.
+/// The settings of a subproblem.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct RoundRecord<'py> {
@@ -55,12 +55,12 @@ impl RoundRecord<'_> {
     }
 }
 
-/// Solves the sub-problem of one partition in a round; see `dualgap.distributed`. `settings` has
-/// the items of the problem's records and of this sub-problem's record.
+/// Solves the subproblem of one partition in a round; see `dualgap.distributed`. `settings` is a
+/// dictionary with the fields of the problem's records and of this subproblem's record.
 ///
 /// Nothing is stored between calls: β is passed in (None for 0) and returned, so that the caller
-/// can move it to another machine or save it. `callback` is as in other fits; if it returns a true
-/// value, the sub-problem ends early.
+/// can move it to another machine or save it. `callback` is called as in other fits; if it returns
+/// a true value, the subproblem ends early.
 #[pyfunction]
 pub(super) fn consensus_round<'py>(
     py: Python<'py>,
@@ -73,7 +73,7 @@ pub(super) fn consensus_round<'py>(
         let shares: SharesRecord<'py> = settings.extract()?;
         let round: RoundRecord<'py> = settings.extract()?;
         let data = rows.rows()?;
-        // A round is a block descent fit that returns its dual point.
+        // A subproblem is a block descent fit that returns its dual point.
         let size = record.size(data, true, shares.regularization);
         size.require(MulticlassMethod::BlockDescent(round.seed), 1)?;
         let rows = (data, slice(&labels)?);
@@ -110,8 +110,8 @@ struct ExpansionRecord<'py> {
     callback: Option<Py<PyAny>>,
 }
 
-/// Evaluates one partition at given weights, for a Newton step; see `dualgap.distributed`. `settings` has the items of
-/// the problem's records and of this round's record.
+/// Evaluates one partition at given weights, for a Newton step; see `dualgap.distributed`.
+/// `settings` is a dictionary with the fields of the problem's records and of this round's record.
 #[pyfunction]
 pub(super) fn newton_round<'py>(
     py: Python<'py>,
@@ -147,7 +147,7 @@ pub(super) fn newton_round<'py>(
     })
 }
 
-/// The Newton direction for the sums of all partitions, after division by λ and the curvature.
+/// Computes the Newton direction from sums over all partitions.
 #[pyfunction]
 pub(super) fn newton_direction<'py>(
     py: Python<'py>,

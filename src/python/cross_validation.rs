@@ -23,13 +23,14 @@ use crate::run::Epoch;
 struct SearchRecord<'py> {
     #[pyo3(item("Cs"))]
     grid: Vec<f64>,
-    /// Folds × rows; 0 for held-out rows.
+    /// Weights of shape folds × rows; 0 for held-out rows.
     fold_weights: Table<'py, f64>,
     held_out: Vec<Vector<'py, u32>>,
-    /// The name of a metric; None if `score` computes the scores.
+    /// The name of a metric. None if `score` computes the scores.
     measure: Option<String>,
     top_k: usize,
-    /// A function called with the fold, the index of C, and weights of shape (classes, features).
+    /// A function that is called with the fold, the index of C, and the weights, of shape (classes,
+    /// features).
     score: Option<Py<PyAny>>,
     width: Option<f64>,
     seed: u64,
@@ -91,8 +92,8 @@ impl Scorer {
         })
     }
 
-    /// Raises the scorer's exception unchanged if there is one. Otherwise returns the result of the
-    /// computation.
+    /// Raises the scorer's exception unchanged, if there is one. Otherwise returns the result of
+    /// the computation.
     fn raise<T>(self, result: PyResult<T>) -> PyResult<T> {
         match self.failure.into_inner() {
             Ok(Some(error)) => Err(error),
@@ -101,9 +102,9 @@ impl Scorer {
     }
 }
 
-/// Fits and scores a model for each fold and each C. `settings` has the items of the records above
-/// and in `records`. After each fit, the callback is called with the number of fits so far, the
-/// seconds since the first one began, the objective and its bound.
+/// Fits and scores a model for each fold and each C. `settings` is a dictionary with the fields of
+/// the records above and in `records`. After each fit, the callback is called with the number of
+/// fits so far, the seconds since the first one began, the objective and its lower bound.
 #[pyfunction]
 pub(super) fn cross_validate<'py>(
     py: Python<'py>,
@@ -117,7 +118,8 @@ pub(super) fn cross_validate<'py>(
         let run: RunRecord = settings.extract()?;
         let (data, labels) = (rows.rows()?, slice(&labels)?);
         let at_once = run.n_threads.clamp(1, search.held_out.len().max(1));
-        // The λ of each fold's first fit. The fits for larger C start from the previous solution.
+        // The λ of each fold's first fit, which has the smallest C. Each fit for a larger C starts
+        // from the previous solution.
         let largest = search.grid.first().map_or(1.0, |first| 1.0 / (first * data.n_rows() as f64));
         let size = record.size(data, false, largest);
         let method = size.projecting_method(search.seed, at_once);
@@ -153,7 +155,7 @@ pub(super) fn cross_validate<'py>(
                     objective: Some(candidate.certificate.primal),
                     certificate: Some(candidate.certificate),
                 };
-                // Before its end, a search has no model to return, so a stop request is ignored.
+                // An unfinished search has no model to return, so a callback cannot stop it.
                 let _ = session.observe(&epoch);
             };
             wanted.run(session.interrupt, &observe)
@@ -165,7 +167,7 @@ pub(super) fn cross_validate<'py>(
     })
 }
 
-/// Arrays of shape folds × Cs, one for each number of a candidate.
+/// Arrays of shape folds × Cs, one for each field of a candidate.
 fn table<'py>(py: Python<'py>, found: &[Vec<Candidate>]) -> PyResult<Bound<'py, PyDict>> {
     let shape = [found.len(), found.first().map_or(0, Vec::len)];
     let result = PyDict::new(py);

@@ -38,7 +38,7 @@ fn raise<T>(failure: &Failure, result: PyResult<T>) -> PyResult<T> {
 }
 
 /// A function written in Python: an object with `size`, `value_and_gradient(x)` and `line_search(x,
-/// direction, longest)`. `_user.py` checks the returned values.
+/// direction, longest)`. `_user.py` checks the values that it returns.
 struct UserFunction {
     object: Py<PyAny>,
     n: usize,
@@ -71,7 +71,7 @@ impl SmoothFunction for UserFunction {
 }
 
 /// A set written in Python: an object with `size`, `radius` and `vertex(gradient)`. `_user.py`
-/// checks the returned values.
+/// checks the values that it returns.
 struct UserSet {
     object: Py<PyAny>,
     n: usize,
@@ -99,7 +99,7 @@ impl LinearOracle for UserSet {
     }
 }
 
-/// A function in the form that the core needs.
+/// A function, built in or written in Python.
 enum Function {
     Vector(Box<dyn SmoothFunction>),
     Completion(MatrixCompletion),
@@ -138,7 +138,7 @@ impl Function {
     }
 }
 
-/// A set as Python describes it, from which each run builds its own oracle.
+/// A set, as described by Python. Each run builds its own oracle from it.
 enum SetRecord {
     Simplex(usize, f64),
     L1Ball(usize, f64),
@@ -231,7 +231,7 @@ impl FrankWolfeRecord {
     }
 }
 
-/// For each parameter with named choices, the names.
+/// The names of all choices, for each parameter that has named choices.
 pub(super) fn choices(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let choices = PyDict::new(py);
     choices.set_item("method", names(&FrankWolfeMethod::NAMES))?;
@@ -245,9 +245,8 @@ enum Found {
     LowRank(LowRankMinimum),
 }
 
-/// Minimises a function over a set. Starts at `start`, a point of the set, or at a vertex if there
-/// is no `start`. Matrix completion over the nuclear norm ball returns factors if there is no
-/// `start`.
+/// Minimises a function over a set. Starts at `start`, a point of the set, or at a vertex if
+/// `start` is None. Matrix completion over the nuclear norm ball then returns factors.
 #[pyfunction]
 pub(super) fn minimize_frank_wolfe<'py>(
     py: Python<'py>,
@@ -319,7 +318,7 @@ fn found_dict(py: Python<'_>, found: Found) -> PyResult<Bound<'_, PyDict>> {
 
 type VertexPair<'py> = (Option<Bound<'py, PyArray1<u32>>>, Bound<'py, PyArray1<f64>>);
 
-/// A vertex as (indices, values). The indices are None if the values are those of all coordinates.
+/// A vertex as (indices, values). If the indices are None, there is a value for every coordinate.
 fn vertex_pair(py: Python<'_>, vertex: Vertex) -> VertexPair<'_> {
     match vertex {
         Vertex::Dense(values) => (None, PyArray1::from_vec(py, values)),
@@ -330,7 +329,7 @@ fn vertex_pair(py: Python<'_>, vertex: Vertex) -> VertexPair<'_> {
     }
 }
 
-/// The vertex v of a set that minimises ⟨gradient, v⟩.
+/// Finds the vertex v of a set that minimises ⟨gradient, v⟩.
 #[pyfunction]
 pub(super) fn linear_vertex<'py>(
     py: Python<'py>,
@@ -348,7 +347,7 @@ pub(super) fn linear_vertex<'py>(
     })
 }
 
-/// Value and gradient of a built-in function.
+/// Evaluates a built-in function and its gradient.
 #[pyfunction]
 pub(super) fn smooth_value<'py>(
     py: Python<'py>,

@@ -7,8 +7,8 @@ use pyo3::types::PyBytes;
 use super::session::{guarded, run_session};
 use crate::data::LibsvmRows;
 
-/// Number of bytes read at a time: enough pieces for 16 threads. The text and the rows of one block
-/// are held in memory in addition to the matrix.
+/// Number of bytes that are read at a time: enough to occupy 16 threads. In addition to the matrix,
+/// only the text and the rows of one such block are held in memory.
 const BLOCK_BYTES: usize = 1 << 22;
 
 type Arrays<'py> = (
@@ -18,8 +18,8 @@ type Arrays<'py> = (
     Bound<'py, PyArray1<f64>>,
 );
 
-/// Parses the text that `read(n_bytes)` returns until it returns an empty result. Returns the
-/// labels, and the offsets, indices and values of the rows.
+/// Calls `read(n_bytes)` until it returns nothing, and parses the text. Returns the labels, and the
+/// offsets, indices and values of the rows.
 #[pyfunction]
 pub(super) fn read_libsvm<'py>(
     py: Python<'py>,

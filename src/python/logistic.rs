@@ -12,7 +12,7 @@ use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::logistic::{LogisticFit, LogisticMethod, LogisticModel, LogisticProblem, fit_logistic};
 
-/// A problem without its rows and labels, and the model from which its fit starts.
+/// The settings of a problem, and the model from which its fit starts.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct LogisticRecord<'py> {
@@ -27,7 +27,7 @@ struct LogisticRecord<'py> {
 }
 
 impl LogisticRecord<'_> {
-    /// For each row, C times its weight.
+    /// C times the weight of each row.
     fn weights(&self, n_rows: usize) -> Result<Vec<f64>> {
         Ok(match &self.sample_weight {
             None => vec![self.c; n_rows],
@@ -47,7 +47,7 @@ impl LogisticRecord<'_> {
     }
 }
 
-/// Fits a model. `settings` has the items of the record above and of `RunRecord`.
+/// Fits a model. `settings` is a dictionary with the fields of the record above and of `RunRecord`.
 #[pyfunction]
 pub(super) fn fit_logistic_regression<'py>(
     py: Python<'py>,

@@ -1,4 +1,4 @@
-//! The losses that Python can choose by name, and their parameters.
+//! The losses that Python can select by name, and their parameters.
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
@@ -8,12 +8,12 @@ use super::session::guarded;
 use crate::polynomial::loss;
 use crate::polytope::{self, Parameters};
 
-/// The parameters of every margin loss, with the loss's name as key.
+/// A dictionary from the name of each margin loss to its parameters.
 pub(super) fn margin_losses(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     polytope::REGISTRY.iter().map(|(name, build)| (*name, build.parameters())).into_py_dict(py)
 }
 
-/// The kind of targets of every loss on outputs, with the loss's name as key.
+/// A dictionary from the name of each loss of outputs to its kind of targets.
 pub(super) fn output_losses(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     loss::REGISTRY
         .iter()
@@ -21,7 +21,7 @@ pub(super) fn output_losses(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         .into_py_dict(py)
 }
 
-/// Raises ValueError unless there is a margin loss of this name that takes these parameters.
+/// Raises ValueError unless a margin loss of this name takes these parameters.
 #[pyfunction]
 pub(super) fn check_loss(loss: &str, k: Option<usize>, weights: Option<Vec<f64>>) -> PyResult<()> {
     guarded(|| {

@@ -1,4 +1,5 @@
-//! The PyO3 module `dualgap._core`: arrays in, GIL released, signals polled, errors mapped.
+//! The PyO3 module `dualgap._core`. It borrows arrays, releases the GIL, polls for signals, and
+//! converts errors.
 
 use pyo3::prelude::*;
 
@@ -29,8 +30,8 @@ mod structured_models;
 mod tagger;
 mod trace;
 
-/// Makes all allocations of the module. If memory runs out, the call raises MemoryError instead of
-/// ending the Python process.
+/// The allocator of the module. If memory runs out, the call raises MemoryError instead of ending
+/// the Python process.
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 

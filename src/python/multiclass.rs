@@ -25,7 +25,7 @@ struct StartRecord<'py> {
     beta: Table<'py, f64>,
 }
 
-/// The start of a fit, and whether to return its final state.
+/// The state from which a fit starts, and whether to return its final state.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct WarmStart<'py> {
@@ -33,7 +33,8 @@ struct WarmStart<'py> {
     start: Option<StartRecord<'py>>,
 }
 
-/// Fits a linear model. `settings` has the items of the records above and in `records`.
+/// Fits a linear model. `settings` is a dictionary with the fields of the records above and in
+/// `records`.
 #[pyfunction]
 pub(super) fn fit_multiclass<'py>(
     py: Python<'py>,
@@ -74,7 +75,7 @@ pub(super) fn fit_multiclass<'py>(
     })
 }
 
-/// The solver that a fit with these settings uses, and an upper bound on the bytes of its weights
+/// The solver that a fit with these settings uses, and the maximum number of bytes of its weights
 /// and dual variables.
 #[pyfunction]
 pub(super) fn plan_multiclass(
@@ -141,9 +142,9 @@ fn fit_dict<'py>(
     Ok(result)
 }
 
-/// Computes a path over λ with the solver of a fit at `until`, from the `regularization` in `settings` down to `until`.
-/// `settings` has the items of the records in `records`. Returns (λ, until, weights, gap, relative gap, epochs) for each
-/// piece.
+/// Computes a path over λ, from the `regularization` in `settings` down to `until`, with the solver
+/// that a fit at `until` would use. `settings` is a dictionary with the fields of the records in
+/// `records`. Returns (λ, until, weights, gap, relative gap, epochs) for each piece.
 #[pyfunction]
 pub(super) fn multiclass_path<'py>(
     py: Python<'py>,

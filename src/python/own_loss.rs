@@ -15,7 +15,7 @@ use crate::polytope::{Polytope, Scratch};
 const MAX_PROJECTIONS: usize = 100;
 
 /// A Python object with `vertex(margins, label)` and, if `projects` is true, `project(point,
-/// label)`. Both methods return a point of the loss's set; `_own_loss.py` checks these points.
+/// label)`. Both methods return a point of the loss's set, which `_own_loss.py` checks.
 #[derive(Debug)]
 pub(super) struct OwnLoss {
     object: Py<PyAny>,
@@ -23,7 +23,7 @@ pub(super) struct OwnLoss {
     radius: f64,
     /// The object's exception, kept until the computation ends.
     failure: Mutex<Option<PyErr>>,
-    /// The interrupt to raise after an exception, so that the computation ends.
+    /// The interrupt that ends the computation after an exception.
     interrupt: OnceLock<Interrupt>,
 }
 
@@ -43,8 +43,8 @@ impl<'py> FromPyObject<'_, 'py> for OwnLoss {
 }
 
 impl OwnLoss {
-    /// Sets the interrupt to raise when a method of the object raises an exception, which ends the
-    /// session. If one has already occurred, raises the interrupt now.
+    /// Sets the interrupt that ends the session once a method of the object raises an exception.
+    /// Triggers it now if that has already happened.
     pub fn stops(&self, interrupt: &Interrupt) {
         let watched = self.interrupt.get_or_init(|| interrupt.clone());
         if self.failure.lock().is_ok_and(|failure| failure.is_some()) {
@@ -92,8 +92,8 @@ impl OwnLoss {
     }
 
     /// The projection with a rank-one term, b = P(v − θ), where θ solves θ = bias · 1ᵀP(v − θ). The
-    /// right-hand side decreases in θ. The root is found by secants inside a bracket. For any final
-    /// θ, b is in the set.
+    /// right-hand side decreases in θ. The root is found by the secant method inside a bracket. For
+    /// any final θ, b is in the set.
     fn biased(&self, v: &[f64], label: usize, bias: f64, guess: f64) -> Option<(Vec<f64>, f64)> {
         let (mut low, mut high) = (0.0, bias * self.radius);
         let mut theta = guess.clamp(low, high);
@@ -112,11 +112,11 @@ impl OwnLoss {
             let secant =
                 last.map(|(before, other)| theta - excess * (theta - before) / (excess - other));
             last = Some((theta, excess));
-            // There is no second point for a secant yet. The excess decreases at least as fast as θ
-            // increases.
+            // The first step has no second point for a secant. It is safe because the excess
+            // decreases at least as fast as θ increases.
             let next = secant.unwrap_or(theta + 0.5 * excess);
-            let creeps = step % 4 == 0;
-            theta = if low < next && next < high && !creeps { next } else { 0.5 * (low + high) };
+            let bisect = step % 4 == 0;
+            theta = if low < next && next < high && !bisect { next } else { 0.5 * (low + high) };
             if !(low < theta && theta < high) {
                 break;
             }
@@ -150,7 +150,8 @@ impl Polytope for OwnPolytope {
         vertex.clear();
         let point = self.0.point("vertex", v, label).unwrap_or_default();
         let value: f64 = point.iter().zip(v).map(|(beta, v)| beta * v).sum();
-        // Every loss's set contains 0, so the value is never negative, whatever the object returns.
+        // The set of every loss contains 0, so the value is never negative, whatever the object
+        // returns.
         if value > 0.0 {
             let entries = (0..).zip(point).filter(|(_, beta)| *beta != 0.0);
             vertex.extend(entries);

@@ -167,19 +167,19 @@ pub(super) fn fit_polynomial<'py>(
     })
 }
 
-/// Number of vectors as long as the first layers that a refit stores, in addition to the pairs of
+/// Number of vectors of the size of the first layers that a refit stores, besides the pairs of
 /// steps and gradient changes.
 const COPIES: usize = 10;
 
 /// Returns an error if the outputs or first layers of a fit do not fit into memory. The estimate
 /// includes:
 /// - the outputs of all rows and their residuals;
-/// - the linear weights, in all copies of quasi-Newton steps without a metric: pairs of steps and
-///   gradient changes including the newest, points, gradients and a direction;
+/// - the linear weights in all copies that quasi-Newton steps without a metric make: pairs of steps
+///   and gradient changes, points, gradients and a direction;
 /// - the vectors that bound the eigenvalues of gradient matrices;
 /// - wide rows stored by columns, with their factors.
 ///
-/// It does not include later growth of the basis.
+/// It does not include memory for basis vectors that the fit adds later.
 fn require_memory(rows: &Chunked<'_>, m: usize, n_threads: usize) -> Result<()> {
     let (n, d) = (rows.n_rows(), rows.n_cols());
     let what = || {
@@ -205,7 +205,7 @@ fn fit(
     let null_objective = solver.null_objective(interrupt)?;
     let scale = null_objective.upper();
     let mut stopping = Target { tol: settings.tol, max_epochs }.stopping(null_objective);
-    // With validation data, the validation score chooses the model instead of the objective.
+    // With validation data, the model is chosen by its validation score instead of its objective.
     stopping.null_objective = stopping.null_objective.filter(|_| validation.is_none());
     if settings.tol > 0.0 {
         stopping.floor = stopping.floor.max(solver.smallest_gap());
@@ -283,8 +283,8 @@ pub(super) struct SelectionRecord {
     n_threads: usize,
 }
 
-/// Selects one basis vector for given gradients −∂F/∂o (n × m). Returns the vector, g_h and the
-/// bound on ω*(g).
+/// Selects one basis vector h for given gradients −∂F/∂o (n × m). Returns h, g_h and the bound on
+/// ω*(g).
 #[pyfunction]
 pub(super) fn select_basis<'py>(
     py: Python<'py>,

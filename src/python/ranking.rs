@@ -15,7 +15,7 @@ use crate::recommend::{
     Ratings, Scorer, best_items, fold_in,
 };
 
-/// A fitted model, as needed to fold in new users or new items.
+/// The parameters of a fitted model that are needed to fold in new users or items.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct FoldInRecord<'py> {
@@ -31,7 +31,8 @@ pub(super) struct FoldInRecord<'py> {
     n_threads: usize,
 }
 
-/// Computes the blocks of new ids on one side, given the blocks of the other side.
+/// Computes the parameters of new users given those of the items, or of new items given those of
+/// the users.
 #[pyfunction(name = "fold_in")]
 pub(super) fn new_blocks<'py>(
     py: Python<'py>,
@@ -71,7 +72,7 @@ fn owned(table: &Table<'_, f64>) -> Array2<f64> {
     table.as_array().as_standard_layout().into_owned()
 }
 
-/// Item vectors in the layout of the core's products, packed once for many calls.
+/// Item vectors in the memory layout of matrix products, packed once for many calls.
 #[pyclass(frozen)]
 pub(super) struct PackedItems(Arc<ItemPanels>);
 
@@ -91,7 +92,7 @@ fn packed(items: &PyReadonlyArrayDyn<'_, f32>) -> PyResult<Arc<ItemPanels>> {
     Ok(Arc::new(ItemPanels::new(items.as_slice()?, n_items, length)?))
 }
 
-/// Item vectors: a table, or already packed.
+/// Item vectors, as a table or already packed.
 #[derive(FromPyObject)]
 pub(super) enum Items<'py> {
     #[pyo3(transparent)]
@@ -100,13 +101,14 @@ pub(super) enum Items<'py> {
     Table(PyReadonlyArrayDyn<'py, f32>),
 }
 
-/// One part of the scores: users (n_users, n_outputs, width + 1), items (n_items, width + n_outputs).
+/// One term of the scores, with users of shape (n_users, n_outputs, width + 1) and items of shape
+/// (n_items, width + n_outputs).
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct PartRecord<'py> {
     users: PyReadonlyArrayDyn<'py, f32>,
     items: Items<'py>,
-    /// Gaps between the levels; None for an output that is the score itself.
+    /// Gaps between the levels. None if the output itself is the score.
     gaps: Option<Vec<f32>>,
     weight: f32,
 }
@@ -138,7 +140,7 @@ pub(super) struct ExclusionRecord<'py> {
     n_threads: usize,
 }
 
-/// Items and their scores, one row per user.
+/// The items of each user with their scores, one row per user.
 pub(super) type ListsFound<'py> = (Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<f32>>);
 
 /// Finds the best items of each user, with their scores.
@@ -155,7 +157,7 @@ pub(super) fn best<'py>(
     })
 }
 
-/// Finds the best items of each user, given any scorer.
+/// Finds the best items of each user by any scorer.
 pub(super) fn ranked<'py>(
     py: Python<'py>,
     scorer: &impl Scorer,

@@ -41,13 +41,13 @@ pub(super) struct VariationalRecord<'py> {
     item_features: Option<Matrix<'py>>,
     /// One weight per rating, or None.
     weights: Option<Vector<'py, f64>>,
-    /// For each rating, its group among the user's ratings and its group among the item's ratings,
-    /// each with the number of groups.
+    /// The group of each rating among the user's ratings and among the item's ratings, each with
+    /// the number of groups.
     groups: Option<[(Vector<'py, u32>, usize); 2]>,
     callback: Option<Py<PyAny>>,
 }
 
-/// Fits the blocks of users and items to ratings.
+/// Fits the parameters of users and items to ratings.
 #[pyfunction]
 pub(super) fn fit_variational<'py>(
     py: Python<'py>,
@@ -112,7 +112,7 @@ pub(super) fn fit_variational<'py>(
 
 type Fit = ((Factors, [Option<Array2<f64>>; 2]), [(LearnedPrior, Spread); 2], f64);
 
-/// Adds the fitted parameters to the dictionary that describes the run.
+/// Adds the fitted parameters to the dictionary with the record of the run.
 fn describe(result: &Bound<'_, PyDict>, (fitted, learned, precision): Fit) -> PyResult<()> {
     let (py, (factors, effects)) = (result.py(), fitted);
     for (side, effects) in ["user", "item"].into_iter().zip(effects) {

@@ -1,4 +1,4 @@
-//! The options of fits as records; each is read from the items of a dictionary.
+//! The options of fits as records. The fields of each are read from a dictionary.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ impl MarginRecord<'_> {
         run_session(py, n_threads, None, make)
     }
 
-    /// The parts of the problem, from which several problems can be built on any thread.
+    /// The parts of the problem. Several problems can be built from them, on any thread.
     pub fn parts(&self) -> MarginParts {
         MarginParts {
             n_classes: self.n_classes,
@@ -100,11 +100,11 @@ impl MarginRecord<'_> {
         }
     }
 
-    /// The sizes that determine how much memory the problem needs.
+    /// The sizes that determine the memory of the problem.
     pub fn size(&self, rows: Data<'_>, keep_dual: bool, lambda: f64) -> Size {
         let size = Size::of(rows, self.n_classes, self.smoothing > 0.0, keep_dual);
-        // Newton's method is not considered for a loss written in Python: it projects far more
-        // often, which is slow there.
+        // A loss written in Python never uses Newton's method, which calls the slow projection far
+        // more often.
         match self.loss {
             LossRecord::Named(_) => size.with_newton(rows, self.bias, lambda),
             LossRecord::Own(_) => size,
@@ -171,7 +171,7 @@ impl MarginParts {
     }
 }
 
-/// λ and the sample weights.
+/// λ and the weights of the examples.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct SharesRecord<'py> {
@@ -189,7 +189,7 @@ impl SharesRecord<'_> {
     }
 }
 
-/// A solver and its options by name. Options that an estimator does not offer may be missing.
+/// A solver and its options, by name. Options that an estimator does not have may be missing.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct MethodRecord {

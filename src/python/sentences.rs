@@ -17,14 +17,14 @@ const MAX_DEPTH: usize = 32;
 /// Number of tokens between two checks for signals.
 const TOKENS_PER_CHECK: i64 = 1 << 14;
 
-/// Number of tokens that are read before their feature names are looked up.
+/// Number of tokens that are read before the names of their features are looked up together.
 const CHUNK_TOKENS: usize = 1 << 10;
 
 /// Reads tokens into rows of feature names.
 #[derive(Default)]
 pub(super) struct Reader {
     pub rows: NamedRows,
-    /// Buffer in which "name=value" is built.
+    /// Buffer for text of the form "name=value".
     text: String,
 }
 
@@ -33,8 +33,8 @@ impl Reader {
         self.rows.add(name.as_bytes(), value);
     }
 
-    /// Reads a sentence and returns its number of tokens. Error messages identify the sentence by
-    /// `place`.
+    /// Reads a sentence and returns its number of tokens. `place` is the index of the sentence in
+    /// error messages.
     pub fn sentence(&mut self, sentence: &Bound<'_, PyAny>, place: usize) -> PyResult<usize> {
         let before = self.rows.n_rows();
         if let Ok(tokens) = sentence.cast::<PyList>() {
@@ -57,7 +57,7 @@ impl Reader {
         Ok(self.rows.n_rows() - before)
     }
 
-    /// Adds the place of a token to an error.
+    /// Adds the index of a token to an error.
     fn located(
         &self,
         sentence: &Bound<'_, PyAny>,
@@ -165,7 +165,7 @@ fn name<'a, 'py>(value: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyStri
     })
 }
 
-/// (offsets of the sentences, offsets of the rows, columns, values).
+/// Rows as (offsets of the sentences, offsets of the rows, columns, values).
 type ReadRows<'py> = (
     Bound<'py, PyArray1<i64>>,
     Bound<'py, PyArray1<i64>>,
@@ -208,12 +208,12 @@ impl PyVocabulary {
         self.0.len()
     }
 
-    /// The column of a name; None if the name is unknown.
+    /// The column of a name, or None if the name is unknown.
     fn find(&self, name: &str) -> Option<u32> {
         self.0.find(name.as_bytes())
     }
 
-    /// All names in the order of their columns; None if columns are hashes.
+    /// All names in the order of their columns, or None if columns are hashes.
     fn names(&self) -> Vec<String> {
         let name = |number| String::from_utf8_lossy(self.0.name(number)).into_owned();
         (0..self.0.names().1.len()).map(name).collect()
@@ -267,7 +267,7 @@ impl PyVocabulary {
     }
 }
 
-/// Reads sentences and passes their rows on; returns the offsets of the sentences.
+/// Reads sentences and passes their rows to a function. Returns the offsets of the sentences.
 fn read(
     sentences: &Bound<'_, PyAny>,
     mut take: impl FnMut(&mut NamedRows) -> error::Result<()>,
@@ -299,14 +299,15 @@ fn arrays(py: Python<'_>, offsets: Vec<i64>, rows: FeatureRows) -> ReadRows<'_> 
     )
 }
 
-/// Labels, their concatenated indices, and the offsets of the sentences.
+/// Distinct labels, the index of the label of each token, and the offsets of the sentences.
 type ReadLabels<'py> = (Vec<String>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<i64>>);
 
-/// The index that stands for None, an unknown label.
+/// The index that represents None, an unknown label.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Converts string labels to indices. Returns the labels in order of first use, the concatenated
-/// indices, and the offsets of the sentences; None if a label is neither a string nor None.
+/// Converts string labels to indices. Returns the labels in order of first use, the index of the
+/// label of each token, and the offsets of the sentences. Returns None if a label is neither a
+/// string nor None.
 #[pyfunction]
 pub(super) fn read_labels<'py>(
     py: Python<'py>,

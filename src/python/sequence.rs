@@ -28,16 +28,16 @@ pub(super) struct SequencePoint(Point);
 
 #[pymethods]
 impl SequencePoint {
-    /// Creates the start of a logistic-loss fit from these weights.
+    /// Creates a state from which a fit with logistic loss starts at these weights.
     #[staticmethod]
     fn of_weights(weights: Vec<f64>) -> Self {
         SequencePoint(Point::Weights(weights))
     }
 
-    /// Moves the dual point to the sentences of another problem. Sentence i gets the dual point of
-    /// the old sentence `places[i]`, or none if that is -1. `numbers` has the new number of each
-    /// label, or -1 for a removed label. Also returns how many sentences have a dual point. Returns
-    /// None if this state consists of weights.
+    /// Transfers the dual point to the sentences of another problem. Sentence i gets the dual
+    /// variables of the old sentence `places[i]`, or none if that is -1. `numbers` has the new
+    /// index of each label, or -1 for a removed label. Also returns how many sentences have dual
+    /// variables. Returns None if this state consists of weights.
     fn moved(
         &self,
         problem: &SequenceProblem,
@@ -64,14 +64,15 @@ impl SequencePoint {
     }
 }
 
-/// The start of a later fit: a dual point for the hinge loss, or weights for the logistic loss.
+/// A state from which a later fit starts: a dual point for the hinge loss, or weights for the
+/// logistic loss.
 #[derive(Clone)]
 enum Point {
     Dual(ChainPoint),
     Weights(Vec<f64>),
 }
 
-/// The links between labels in a chain, and the costs of errors.
+/// The allowed transitions between labels, and the costs of errors.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct ChainRecord<'py> {
@@ -81,7 +82,7 @@ struct ChainRecord<'py> {
     links: Vector<'py, u8>,
     seen_pairs: bool,
     token_weight: Option<Vector<'py, f64>>,
-    /// For each row, 1 if its label is known, or 0; None if all labels are known.
+    /// 1 for each row whose label is known, 0 for others. None if all labels are known.
     known: Option<Vector<'py, u8>>,
     edges: Option<Matrix<'py>>,
 }
@@ -113,10 +114,10 @@ impl ChainRecord<'_> {
     }
 }
 
-/// The ends of each column's labels, and the labels.
+/// The end of each column's list of labels, and the concatenated lists.
 type PairArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u16>>);
 
-/// Labelled sentences. They are copied, so that Python can free its own copy before the fit.
+/// Labelled sentences, copied so that Python can free its own copy before the fit.
 #[pyclass(frozen)]
 pub(super) struct SequenceProblem {
     chain: Chain,
@@ -126,7 +127,8 @@ pub(super) struct SequenceProblem {
 #[pymethods]
 impl SequenceProblem {
     /// Creates a problem from the rows of all sentences and the index of each row's label. Sentence
-    /// i is between two successive offsets. `settings` has the items of [`ChainRecord`].
+    /// i has the rows from offset i to offset i + 1. `settings` is a dictionary with the fields of
+    /// [`ChainRecord`].
     #[new]
     fn new(
         rows: Matrix<'_>,
@@ -147,8 +149,8 @@ impl SequenceProblem {
         guarded(|| Ok(Chain::check_states(n_labels)?))
     }
 
-    /// A hinge-loss problem in which unknown labels are replaced by the best ones at the given
-    /// weights. Also returns the labels of all rows.
+    /// A problem with hinge loss in which the best labels at the given weights replace unknown
+    /// ones. Also returns the labels of all rows.
     fn complete<'py>(
         &self,
         py: Python<'py>,
@@ -173,8 +175,8 @@ impl SequenceProblem {
         })
     }
 
-    /// The (column, label) pairs that have a weight, sorted by column: the end of each column's
-    /// labels, and the labels. None if all pairs have a weight.
+    /// The (column, label) pairs that have a weight, sorted by column, as the end of each column's
+    /// list of labels and the concatenated lists. None if all pairs have a weight.
     fn pairs<'py>(&self, py: Python<'py>) -> Option<PairArrays<'py>> {
         let pairs = self.chain.pairs()?;
         let ends = PyArray1::from_iter(py, pairs.ends.iter().map(|end| *end as i64));
@@ -201,7 +203,7 @@ impl FitRecord {
         Ok(Plan { log: problem.log, options, penalty, start: self.start(problem) })
     }
 
-    /// The start, if it matches these sentences and this loss.
+    /// The state to start from, if it matches these sentences and this loss.
     fn start(&self, problem: &SequenceProblem) -> Option<Point> {
         let point = self.start.as_ref()?.get();
         point.fits(problem).then(|| point.0.clone())
@@ -221,7 +223,7 @@ struct Fitted {
     trace: Trace,
     null_objective: f64,
     weights: Vec<f64>,
-    /// The dual point, if a later fit needs it in addition to the weights.
+    /// The dual point, if a later fit needs it besides the weights.
     point: Option<ChainPoint>,
 }
 
@@ -256,7 +258,8 @@ impl Plan {
     }
 }
 
-/// Fits a tagger; `settings` has the items of [`FitRecord`], [`RunRecord`] and [`SharesRecord`].
+/// Fits a tagger. `settings` is a dictionary with the fields of [`FitRecord`], [`RunRecord`] and
+/// [`SharesRecord`].
 #[pyfunction]
 pub(super) fn fit_sequences<'py>(
     py: Python<'py>,

@@ -1,5 +1,5 @@
-//! Calls from Python into a computation, which runs on its own thread pool without the GIL while
-//! signals are polled.
+//! Runs computations that Python calls: on a separate thread pool, without the GIL, while the calling
+//! thread polls for signals.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -36,9 +36,9 @@ impl From<Error> for PyErr {
     }
 }
 
-/// Calls `body`, and raises RuntimeError if it panics. A panic is a bug of this crate. PyO3 would
-/// turn it into a `BaseException`, which `except Exception` does not catch. During the call, the
-/// memory reserve backs allocations.
+/// Calls `body`, and raises RuntimeError if it panics, which is a bug of this crate. PyO3 would
+/// raise a `BaseException`, which `except Exception` does not catch. During the call, allocations
+/// that fail can use the memory reserve.
 pub(super) fn guarded<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     if !reserve::fill() {
         let text = "less memory is left than the reserve of 138 MB, which is kept so that a lack of memory raises an error";
@@ -58,7 +58,7 @@ fn caught<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
 }
 
 /// Runs `fit`, which reads arrays in place, and returns its result. If the arrays have changed
-/// meanwhile, raises an error that says so, even if the change made the fit panic or end with
+/// meanwhile, raises an error that says so, even if the change made the fit panic or produce
 /// infinite numbers.
 pub(super) fn unchanged<T>(
     py: Python<'_>,
@@ -69,7 +69,7 @@ pub(super) fn unchanged<T>(
     unchanged_since(py, (borrowed, &before), fit)
 }
 
-/// Like [`unchanged`], for arrays whose earlier digests are given.
+/// Like [`unchanged`], but for arrays whose digests were computed earlier.
 pub(super) fn unchanged_since<T>(
     py: Python<'_>,
     (borrowed, before): (&[Data<'_>], &[u64]),
@@ -79,25 +79,25 @@ pub(super) fn unchanged_since<T>(
     unchanged_between(py, (borrowed, &known), fit)
 }
 
-/// Digests that a fit computes itself, on its threads.
+/// Digests of the arrays, which a fit computes itself on its own threads.
 #[derive(Default)]
 pub(super) struct Digests {
-    /// Before the fit reads the arrays otherwise.
+    /// Digests from before the fit reads the arrays.
     pub before: OnceLock<Vec<u64>>,
-    /// After the fit.
+    /// Digests from after the fit.
     pub after: OnceLock<Vec<u64>>,
 }
 
-/// Like [`unchanged`], for a fit that sets digests.
+/// Like [`unchanged`], but for a fit that computes the digests itself.
 pub(super) fn unchanged_between<T>(
     py: Python<'_>,
     (borrowed, known): (&[Data<'_>], &Digests),
     fit: impl FnOnce() -> PyResult<T>,
 ) -> PyResult<T> {
     let ended = caught(fit);
-    let told = ended.as_ref().is_err_and(|error| !error.is_instance_of::<PyRuntimeError>(py));
+    let raised = ended.as_ref().is_err_and(|error| !error.is_instance_of::<PyRuntimeError>(py));
     let Some(before) = known.before.get() else { return ended };
-    if told {
+    if raised {
         return ended;
     }
     let after = match known.after.get() {
@@ -120,12 +120,12 @@ pub(super) fn digests(py: Python<'_>, borrowed: &[Data<'_>]) -> PyResult<Vec<u64
     py.detach(|| borrowed.iter().map(|data| data.digest(&mut go_on)).collect())
 }
 
-/// Maximum number of threads of a call per core that this process may use. More threads than cores
-/// are never faster, but some more are allowed, so that users can check that results do not depend
-/// on the number of threads. Hundreds would exhaust the system.
+/// Maximum number of threads of a call for each core that this process may use. More threads than
+/// cores are never faster. Some more are allowed, so that users can check that results do not
+/// depend on the number of threads. Hundreds would exhaust the system.
 pub(super) const THREADS_PER_CORE: usize = 4;
 
-/// The part of a session that the computation uses.
+/// The side of a session that the computation uses.
 pub(super) struct Session<'a> {
     /// Set when the user interrupts the call.
     pub interrupt: &'a Interrupt,
@@ -149,16 +149,16 @@ impl Session<'_> {
     }
 }
 
-/// Maximum number of nested fits. A callback may fit another model, but one that fits its own model
-/// again would start threads without end.
+/// Maximum number of nested fits. A callback may fit another model, but a callback that fits its
+/// own model again would start ever more threads.
 const MAX_NESTING: usize = 8;
 
 thread_local! {
-    /// Number of sessions that surround the code running on this thread.
+    /// Number of sessions within which this thread runs.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A session that may be nested in others.
+/// Counts a session, which may be nested in others.
 struct Nesting {
     depth: usize,
 }
@@ -224,7 +224,7 @@ pub(super) fn run_session<T: Send>(
             scope.spawn(move |_| {
                 let report = |epoch: &Epoch, model: Option<ModelArrays>| {
                     let outbox = outbox.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    // A closed channel means that the calling thread has ended, so stop.
+                    // The channel is closed if the calling thread has ended, so stop.
                     if !watched {
                         ControlFlow::Continue(())
                     } else if events.send((*epoch, model)).is_ok() {
@@ -284,7 +284,7 @@ fn watch(
         });
         if is_epoch {
             let flow = if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-            // If the computation has ended meanwhile, there is no receiver.
+            // The receiver is gone if the computation has ended meanwhile.
             let _ = answers.send(flow);
         }
     }

@@ -45,7 +45,7 @@ struct ExtragradientRecord {
     radius: Option<f64>,
 }
 
-/// The start of a fit, and whether to return its final state.
+/// The state from which a fit starts, and whether to return its final state.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct WarmStart<'py> {
@@ -53,7 +53,7 @@ struct WarmStart<'py> {
     start: Option<Start<'py>>,
 }
 
-/// A dual point: for each block, the weights of its vertices, and the entries of each vertex.
+/// A dual point: the weights of the vertices in each block, and the entries of each vertex.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Start<'py> {
@@ -157,7 +157,8 @@ impl Start<'_> {
         Ok(DualPoint::Blocks { weights: slice(&self.weights)?.to_vec(), blocks })
     }
 
-    /// Checks that each example has a convex combination of points whose parts are valid.
+    /// Checks that the dual point of each example is a convex combination of vertices with valid
+    /// parts.
     fn fits(&self, shape: &Shape<'_>) -> Result<bool> {
         let (atoms, shares) = (slice(&self.atoms)?, slice(&self.shares)?);
         let (lengths, parts) = (slice(&self.lengths)?, slice(&self.parts)?);
@@ -200,7 +201,8 @@ pub(super) enum Source<'py> {
     /// A built-in model.
     #[pyo3(transparent)]
     Builtin(Bound<'py, StructuredModel>),
-    /// A model written in Python: (oracle, number of examples, number of weights, largest norm of features).
+    /// A model written in Python: (oracle, number of examples, number of weights, maximum norm of
+    /// the features).
     #[pyo3(transparent)]
     Oracle((Py<PyAny>, usize, usize, f64)),
 }
@@ -244,8 +246,8 @@ pub(super) fn fit_structured<'py>(
     })
 }
 
-/// Computes a certified regularisation path from `settings.regularization` down to `until`. Returns a list of (lambda,
-/// until, weights, gap, relative gap, epochs).
+/// Computes a certified regularisation path from `settings.regularization` down to `until`. Returns
+/// a list of pieces (lambda, until, weights, gap, relative gap, epochs).
 #[pyfunction]
 pub(super) fn structured_path<'py>(
     py: Python<'py>,
@@ -307,7 +309,7 @@ fn fit_dict<'py>(py: Python<'py>, ended: &Fit, keep_dual: bool) -> PyResult<Boun
     Ok(result)
 }
 
-/// Converts a dual point to a Python dict that [`Start`] can be read from.
+/// Converts a dual point to a Python dictionary, from which [`Start`] can be read.
 fn dual_dict<'py>(
     py: Python<'py>,
     weights: &[f64],

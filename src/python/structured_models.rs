@@ -25,7 +25,7 @@ impl StructuredModel {
         Self(Box::new(model))
     }
 
-    /// Applies `look` to the best label of each example, and returns the results.
+    /// Calls `look` with the best label of each example, and returns the results.
     fn decoded<R: Default + Clone + Send>(
         &self,
         py: Python<'_>,
@@ -62,7 +62,7 @@ impl StructuredModel {
 /// Lists of different lengths as (offsets, concatenated values).
 type Ragged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
 
-/// Maximum number of labels of a graph, because a tree is chosen among all pairs of labels.
+/// Maximum number of labels in a graph. The choice of a tree considers all pairs of labels.
 const MAX_LABELS: usize = 1 << 13;
 
 /// The graph of a multi-label model, as pairs of labels or by name.
@@ -96,8 +96,8 @@ fn read(offsets: &Vector<'_, i64>) -> Result<Vec<usize>> {
 
 #[pymethods]
 impl StructuredModel {
-    /// Chains. `rows` are the concatenated rows of all sequences; sequence i is between two
-    /// successive offsets.
+    /// Chains. `rows` are the concatenated rows of all sequences; sequence i has the rows from
+    /// offset i to offset i + 1.
     #[staticmethod]
     #[pyo3(signature = (rows, offsets, labels, *, n_states, boundaries, loss))]
     fn chain(
@@ -150,8 +150,8 @@ impl StructuredModel {
         })
     }
 
-    /// A matching per example, given by its size, the concatenated features of all its pairs, and
-    /// its correct pairs, which are between two successive offsets.
+    /// A matching for each example. An example is given by its size, the concatenated features of
+    /// its pairs, and its correct pairs, from offset i to offset i + 1.
     #[staticmethod]
     #[pyo3(signature = (rows, sizes, truth, *, costs, max_links))]
     fn matching(

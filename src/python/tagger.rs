@@ -18,7 +18,7 @@ use crate::sequence::{
 };
 use crate::structured::Links;
 
-/// Number of tokens that are tagged together while the following tokens are read.
+/// Number of tokens in a chunk. One chunk is tagged while the next one is read.
 const CHUNK_TOKENS: usize = 1024;
 
 /// The weights of a tagger as Python arrays.
@@ -27,7 +27,7 @@ const CHUNK_TOKENS: usize = 1024;
 struct TaggerRecord<'py> {
     n_states: usize,
     links: Vector<'py, u8>,
-    /// For each feature, the offset of its entries in `labels` and `values`.
+    /// The offset of each feature's entries in `labels` and `values`.
     offsets: Vector<'py, i64>,
     labels: Vector<'py, u16>,
     values: Vector<'py, f64>,
@@ -39,13 +39,14 @@ struct TaggerRecord<'py> {
 #[pyclass(frozen, name = "Tagger")]
 pub(super) struct PyTagger(Tagger);
 
-/// Rows, offsets of the sentences, rows of features for the transitions, and known labels.
+/// Sentences as rows, offsets of the sentences, rows of features for the transitions, and known
+/// labels.
 type Input<'py> = (Matrix<'py>, Vector<'py, i64>, Option<Matrix<'py>>, Option<Vector<'py, i32>>);
 
-/// Offsets of the sentences, and concatenated labels.
+/// Predictions as offsets of the sentences and concatenated labels.
 type Tagged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
 
-/// For each sentence, its best label sequences with their scores, best first.
+/// The best label sequences of each sentence with their scores, best first.
 type RankedLists = Vec<Vec<(Vec<u32>, f64)>>;
 
 impl PyTagger {
@@ -102,7 +103,7 @@ impl PyTagger {
     }
 
     /// Predicts labels for sentences of strings, as (offsets, labels). This thread holds the GIL
-    /// and reads sentences, while other threads tag the ones already read.
+    /// and reads sentences, while other threads tag those already read.
     fn tag<'py>(
         &self,
         py: Python<'py>,
@@ -154,7 +155,7 @@ impl PyTagger {
         })
     }
 
-    /// The scores, or log probabilities, of given labels for each sentence.
+    /// The score, or log probability, of the given labels of each sentence.
     fn scores<'py>(
         &self,
         py: Python<'py>,
@@ -238,8 +239,7 @@ impl Source {
         py.check_signals()?;
         let (mut reader, start) = (Reader::default(), self.sizes.len());
         let mut sentences = self.sentences.bind(py).clone();
-        // The loop also ends after a number of empty sentences, because signals are checked between
-        // chunks.
+        // Empty sentences count too, because signals are checked only between chunks.
         while !self.ended
             && reader.rows.n_rows() < CHUNK_TOKENS
             && self.sizes.len() < start + CHUNK_TOKENS
@@ -277,9 +277,9 @@ fn tag_here(
     Ok(found)
 }
 
-/// Tags chunks on other threads while this one reads the next chunks; if too many chunks are
-/// waiting, this thread helps. Reading stops once a chunk has failed. If several chunks fail, the
-/// error of the earliest one is returned. Returns the results in the order of the chunks.
+/// Tags chunks on other threads while this one reads further chunks. If too many chunks are
+/// waiting, this thread tags one itself. Reading stops once a chunk has failed. Returns the results
+/// in the order of the chunks, or the error of the earliest chunk that failed.
 fn tag_beside(
     py: Python<'_>,
     first: Option<Chunk>,
@@ -304,7 +304,7 @@ fn tag_beside(
                 let send = move |chunk| {
                     let labels = tag(chunk);
                     failed.fetch_or(labels.is_err(), Ordering::Relaxed);
-                    // The receiver is gone only if the call has failed.
+                    // If the receiver is gone, the call has already failed.
                     drop(sender.send((number, labels)));
                     waiting.fetch_sub(1, Ordering::Relaxed);
                 };
