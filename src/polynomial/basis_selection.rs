@@ -16,7 +16,7 @@ use crate::polynomial::spectral::side_by_side::VECTORS_PER_PASS;
 use crate::polynomial::spectral::spectrum::{Chance, norm_bound};
 use crate::polynomial::spectral::values::extreme_values;
 
-/// A selected basis vector, with the bound that makes the duality gap a certificate.
+/// A selected basis vector, with the bound that the duality gap needs.
 #[derive(Debug, Clone)]
 pub struct Selection {
     /// The unit vector ĥ.
@@ -29,21 +29,22 @@ pub struct Selection {
     pub bound: f64,
 }
 
-/// Options of the bound, used if there are too many features for a factorisation.
+/// Options of the bound. Used only if there are too many features for a factorisation.
 #[derive(Clone, Copy)]
 pub struct Bounding<'a> {
-    /// Returns the relative looseness that is acceptable, given the approximate size of the bound.
+    /// Given the approximate size of the bound, returns the relative error that is acceptable.
     pub accuracy: &'a (dyn Fn(f64) -> f64 + Sync),
-    /// Probability that the bound is too small.
+    /// Maximum probability that the bound is too small.
     pub failure: f64,
 }
 
-/// Method to select a basis vector. All except [`SelectionMethod::Refined`] exist for comparison
-/// (Blondel et al. 2017, section 6.2 and Figure 2).
+/// A method that selects a basis vector. [`SelectionMethod::Refined`] is the best; the others serve
+/// for comparison (Blondel et al. 2017, section 6.2 and Figure 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SelectionMethod {
-    /// The best extreme eigenvector (14), refined (16); if the matrices are formed, the best of the
-    /// refined eigenvectors of all outputs (docs/mathematics/polynomial-networks.md#refinement).
+    /// The best extreme eigenvector (14), refined (16). If the matrices are formed, the
+    /// eigenvectors of all outputs are refined and the best is taken
+    /// (docs/mathematics/polynomial-networks.md#refinement).
     Refined,
     /// The best extreme eigenvector by the power method, refined (Blondel et al. 2017, section 4).
     Power,
@@ -53,7 +54,7 @@ pub enum SelectionMethod {
     RandomRefined,
     /// A random unit vector.
     Random,
-    /// The best row of X, scaled to unit length; takes n² products of rows.
+    /// The best row of X, scaled to unit length. Takes n² products of rows.
     BestRow,
     /// The exact maximiser, with a tight bound. Solves one eigenvalue problem for each pair of
     /// opposite vertices of the unit ball of ω: 2^(m−1) problems for ℓ1/ℓ∞ (Blondel et al. 2017,
@@ -82,7 +83,8 @@ impl SelectionMethod {
     }
 }
 
-/// Armijo's constant: a step must achieve this share of the gain that the slope predicts.
+/// Armijo's constant: the minimum share that a step must achieve of the gain that the slope
+/// predicts.
 const SUFFICIENT_INCREASE: f64 = 1e-4;
 
 /// Maximum number of refinement steps.
@@ -113,7 +115,7 @@ pub fn select<R: Rows>(
     if method == SelectionMethod::Exact {
         return exact(gamma, penalty, tol.min(EXACT_TOL), seed);
     }
-    // Sharing passes over the rows helps only if there are several outputs.
+    // Shared passes over the rows help only if there are several outputs.
     let apart = gamma.is_formed() || gamma.n_outputs() == 1 || method == SelectionMethod::Power;
     let (guesses, extremes) =
         if apart { each_extreme(gamma, method, tol, seed)? } else { together(gamma, tol, seed)? };
@@ -163,12 +165,12 @@ fn each_extreme<R: Rows>(
         .into_par_iter()
         .map(|c| solve(gamma.size(), tol, mixed(seed, c), &mut |v| gamma.product(c, v)))
         .collect::<Result<Vec<_>>>()?;
-    // *Some* eigenvalue is within the residual of the Ritz value.
+    // Only *some* eigenvalue is sure to be within the residual of the Ritz value.
     Ok((extremes.iter().map(|e| e.value.abs() + e.residual).collect(), extremes))
 }
 
-/// Approximates |λ|max for all outputs in shared passes over the rows, then computes the eigenpair
-/// of only the output with the largest one.
+/// Approximates |λ|max for all outputs in shared passes over the rows. Then computes the eigenpair
+/// of one output, the one with the largest |λ|max.
 fn together<R: Rows>(gamma: &GradientMatrices<'_, R>, tol: f64, seed: u64) -> Result<Extremes> {
     let outputs: Vec<usize> = (0..gamma.n_outputs()).collect();
     let mut guesses = Vec::new();
@@ -189,7 +191,7 @@ fn together<R: Rows>(gamma: &GradientMatrices<'_, R>, tol: f64, seed: u64) -> Re
     Ok((guesses, vec![extreme]))
 }
 
-/// Function that multiplies a matrix by a vector.
+/// A function that multiplies a matrix by a vector.
 type MatrixProduct<'a> = dyn FnMut(&[f64]) -> Result<Vec<f64>> + 'a;
 
 fn lanczos(size: usize, tol: f64, seed: u64, product: &mut MatrixProduct<'_>) -> Result<Extreme> {
@@ -205,7 +207,7 @@ fn power_method(
     power_eigenpair(size, tol, seed, product)
 }
 
-/// A norm of `n` values plus a bound on its rounding error; NaN stays NaN.
+/// The norm of `n` values, plus a bound on its rounding error. NaN stays NaN.
 fn rounded_up(norm: f64, n: usize) -> f64 {
     norm * (1.0 + 2.0 * higham_gamma(n + 8))
 }
@@ -227,7 +229,7 @@ fn exact<R: Rows>(
         );
         return Err(Error::argument("selection", message));
     }
-    // Forming the matrices pays off, because each is multiplied many times.
+    // The matrices are formed because each is multiplied many times.
     let matrices = (0..m)
         .into_par_iter()
         .map(|c| {
@@ -264,12 +266,12 @@ fn exact<R: Rows>(
     Ok(Selection { vector, gradient, bound })
 }
 
-/// Derives a seed for eigenvalue problem number `index`.
+/// Derives the seed of eigenvalue problem number `index`.
 fn mixed(seed: u64, index: usize) -> u64 {
     seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(index as u64)
 }
 
-/// The pair with the largest |eigenvalue|; ties go to the first.
+/// The pair with the largest |eigenvalue|; the first one in a tie.
 fn dominant(extremes: Vec<Extreme>) -> Extreme {
     let none = Extreme { value: 0.0, vector: Vec::new(), residual: 0.0 };
     let larger = |best: Extreme, next: Extreme| {
@@ -279,7 +281,7 @@ fn dominant(extremes: Vec<Extreme>) -> Extreme {
     extremes.into_iter().fold(none, larger)
 }
 
-/// Pairs h with g_h.
+/// Computes g_h and returns it with h.
 fn evaluated<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     h: Vec<f64>,
@@ -324,8 +326,8 @@ fn refine<R: Rows>(
             break;
         }
     }
-    // The smoothed ascent may slightly decrease the true norm. The start (15) is returned in that
-    // case.
+    // The ascent on the smoothed norm may slightly decrease the true norm. In that case, the start
+    // (15) is returned.
     if penalty.dual_row_norm(&ascent.g) >= penalty.dual_row_norm(&start.1) {
         Ok((ascent.h, ascent.g))
     } else {
@@ -349,8 +351,8 @@ struct Ascent<'a, 'r, R> {
 }
 
 impl<R: Rows> Ascent<'_, '_, R> {
-    /// Makes a step towards the vertex of the unit ball along the gradient; returns false if no
-    /// further gain is expected.
+    /// Makes a step towards the point of the unit ball that is furthest along the gradient. Returns
+    /// false if no further gain is expected.
     fn step(&mut self) -> Result<bool> {
         let gamma = self.gamma;
         let value = self.penalty.smoothed_dual(&self.g, self.smoothing, &mut self.w);
@@ -378,15 +380,16 @@ impl<R: Rows> Ascent<'_, '_, R> {
         g.iter_mut().for_each(|g| *g /= length * length);
         let gain = self.penalty.smoothed_dual(&g, self.smoothing, &mut self.w) - value;
         self.g = g;
-        // With NaN, steps continue to their maximum number; the check of the certificate then
-        // fails.
+        // If there is NaN, the steps continue to their maximum number, and the check of the
+        // certificate then fails.
         Ok(gain.is_nan() || gain > 1e-6 * value.abs())
     }
 
-    /// Finds a step that increases f enough, and returns it with the new g; None if there is none.
+    /// Finds a step that increases f enough, and returns it with the new g. Returns None if there
+    /// is no such step.
     ///
-    /// g along the segment h + γ(h̄ − h) is a quadratic in γ. Its three coefficients cost one
-    /// product with X; each trial step then costs no product.
+    /// On the segment h + γ(h̄ − h), g is quadratic in γ. Its three coefficients cost one product
+    /// with X; the trial steps then need none.
     fn line_search(
         &mut self,
         value: f64,

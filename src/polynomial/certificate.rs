@@ -16,17 +16,17 @@ use crate::parallel::sum_rows;
 pub(super) struct Rounding {
     /// The error of the objective at the model.
     pub objective: f64,
-    /// The error of ⟨O, R⟩, where O are the outputs.
+    /// The error of ⟨O, R⟩, where O denotes the outputs.
     pub inner: f64,
     /// The error of ‖∂F/∂W‖.
     pub linear: f64,
-    /// Σ_i a_i ‖x_i‖², times the rounding of R: the error of ‖Γ_c‖₂ from R.
+    /// The error of ‖Γ_c‖₂ that rounding in R causes: Σ_i a_i ‖x_i‖² times the relative error of R.
     pub matrices: f64,
 }
 
 impl Rounding {
     /// Sums the sizes of all terms in one pass. For unit vectors h, |x_ij h_j| ≤ ‖x_i‖ and |K(h,
-    /// x_i)| ≤ ‖x_i‖² bound the numbers that the model computes with.
+    /// x_i)| ≤ ‖x_i‖² bound all intermediate numbers.
     pub fn new<R: Rows + Copy>(
         problem: &PolynomialProblem<'_, R>,
         model: &PolynomialModel,
@@ -36,16 +36,16 @@ impl Rounding {
     ) -> Result<Self> {
         let (m, n) = (model.n_outputs, problem.rows.n_rows());
         let LayerSizes { basis, linear, intercepts } = LayerSizes::of(model);
-        // The residual of the squared loss is a difference, with only its own rounding error. Other
-        // losses have rounding errors proportional to the size of the outputs.
+        // The residual of the squared loss is a difference, so only this subtraction rounds. The
+        // rounding errors of other losses are proportional to the outputs.
         let of_classes = problem.objective.loss.target_kind() != TargetKind::Values;
         let extra = if problem.objective.augmented { 1.0 } else { 0.0 };
         let sums = sum_rows(n, 3 * m + 2, interrupt, |range, sums| {
             for row in range {
                 let mut square = 0.0;
                 problem.rows.visit_row(row, |_, value| square += value * value);
-                // The error of a product that underflows exceeds any relative bound, so a constant
-                // is added.
+                // No relative bound covers the error of a product that underflows, so a constant is
+                // added.
                 let in_basis = square + extra + f64::MIN_POSITIVE;
                 let in_linear = square.sqrt() + f64::MIN_POSITIVE;
                 let size = 1.0 + output_sizes[row];
@@ -83,21 +83,21 @@ impl Rounding {
     }
 }
 
-/// Bounds the error that underflowing squares and products cause in an objective.
+/// A bound on the error of an objective in which squares and products underflow.
 pub(super) fn underflow<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>) -> f64 {
     let weights: f64 = (0..problem.rows.n_rows()).map(|row| problem.weight(row)).sum();
     let ridge = problem.objective.ridge.unwrap_or(0.0);
     f64::MIN_POSITIVE * problem.objective.n_outputs as f64 * (1.0 + weights + ridge)
 }
 
-/// Norms of each output's part of the layers.
+/// Norms of the layers, for each output.
 struct LayerSizes {
     /// Σ_r |u_rc|
     basis: Vec<f64>,
     /// ‖w_c‖
     linear: Vec<f64>,
-    /// |b_c|, kept apart from the weights, because otherwise the bound would multiply it by the
-    /// norms of rows, which may reach 1e20.
+    /// |b_c|, stored separately from the weights: the bound multiplies weights by the norms of
+    /// rows, which may reach 1e20.
     intercepts: Vec<f64>,
 }
 
@@ -123,7 +123,7 @@ impl LayerSizes {
     }
 }
 
-/// a b, or 0 if either is 0, even if the other has overflowed.
+/// a b; or 0 if one of them is 0, even if the other has overflowed.
 fn times(a: f64, b: f64) -> f64 {
     if a == 0.0 || b == 0.0 { 0.0 } else { a * b }
 }

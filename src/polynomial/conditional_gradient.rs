@@ -22,20 +22,20 @@ use crate::run::{Certificate, Progress, Solver};
 pub struct ConditionalGradientSettings {
     /// Maximum number of basis vectors.
     pub n_components: usize,
-    /// The layers that are refitted.
+    /// The layers that are optimised after each new basis vector.
     pub refit: Refit,
     /// The method that selects basis vectors.
     pub selection: SelectionMethod,
     /// Relative tolerance of the eigenvalue solver in basis selection.
     pub selection_tol: f64,
-    /// Duality gap at which the caller stops the fit, relative to the null model's objective.
+    /// Duality gap at which the fit stops, relative to the null model's objective.
     pub tol: f64,
     /// Seed of the start vectors of basis selection.
     pub seed: u64,
 }
 
-/// Effort of the refit after each new basis vector; tolerance and seed are set later. It is low
-/// because adding the next vector gains more than a more accurate refit.
+/// Effort of the refit after each new basis vector. It is low because the next vector gains more
+/// than a more accurate refit. Tolerance and seed are set later.
 const CORRECTIVE: Effort = Effort {
     tol: 0.0,
     share: 0.02,
@@ -45,7 +45,7 @@ const CORRECTIVE: Effort = Effort {
     in_metric: 8,
 };
 
-/// Effort of a refit when no further vector can follow.
+/// Effort of the refit after the last basis vector.
 const LAST: Effort = Effort {
     tol: 0.0,
     share: 0.002,
@@ -55,18 +55,18 @@ const LAST: Effort = Effort {
     in_metric: 100,
 };
 
-/// Mean gain of the latest epochs, relative to the null model's objective, below which refits run
-/// to convergence: their tolerance is reduced by the same factor, and only the last refit uses
-/// batches. Near the optimum, refits that stop early keep vectors that converged refits would drop,
-/// and leave a gradient that loosens the bound.
+/// If the mean gain of the latest epochs, relative to the null model's objective, falls below this
+/// value, refits run to convergence: their tolerance is multiplied by the same value, and only the
+/// last refit uses batches. Near the optimum, refits that stop early keep vectors that converged
+/// refits would drop, and leave a gradient that loosens the bound.
 const FINISHING: f64 = 1e-3;
 
 /// Maximum number of epochs whose gains are compared with [`FINISHING`].
 const MAX_DECIDING: usize = 3;
 
 /// The number of epochs whose gains are compared with [`FINISHING`]. With output refits, one vector
-/// may gain little by chance, so several epochs count. With full refits, a small gain means that
-/// the passes in batches have converged.
+/// may gain little by chance, so the mean of several epochs counts. With full refits, one small
+/// gain is enough: it means that the passes in batches have converged.
 fn n_deciding(refit: Refit) -> usize {
     match refit {
         Refit::Output => MAX_DECIDING,
@@ -74,26 +74,26 @@ fn n_deciding(refit: Refit) -> usize {
     }
 }
 
-/// Number of consecutive epochs without a gain after which the fit ends. Each of them has tried a
+/// Number of consecutive epochs without a gain after which the fit ends. Each of them tries a
 /// different start vector.
 const MAX_IDLE_EPOCHS: usize = 5;
 
-/// Upper bound on the probability that any lower bound reported during a fit is too large. Applies
-/// to fits with more than [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED) features.
+/// Upper bound on the probability that a fit reports any lower bound that is too large. Applies to
+/// fits with more than [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED) features.
 pub const FAILURE: f64 = 1e-9;
 
-/// One epoch's share of [`FAILURE`]. The shares of all epochs sum to it, because Σ_t 1 / (t (t +
-/// 1)) = 1.
+/// One epoch's share of [`FAILURE`]. The shares of all epochs sum to [`FAILURE`], because Σ_t 1 /
+/// (t (t + 1)) = 1.
 fn failure(epoch: u64) -> f64 {
     FAILURE / ((epoch + 1) as f64 * (epoch + 2) as f64)
 }
 
-/// Number of vectors and validation score of one epoch's model.
+/// Number of basis vectors and validation score of the model after one epoch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PathPoint {
     /// Number of basis vectors.
     pub n_bases: usize,
-    /// Score on the validation rows; None without validation.
+    /// Score on the validation rows; None if there are none.
     pub validation: Option<Score>,
 }
 
@@ -102,29 +102,29 @@ pub struct PathPoint {
 pub struct ConditionalGradient<'a, R> {
     validation: Option<&'a Validation<'a>>,
     path: Vec<PathPoint>,
-    /// The best validation score so far, and its model (the smallest one if scores are equal).
+    /// The best validation score so far and its model; the smallest model in a tie.
     best: Option<(f64, PolynomialModel)>,
     problem: PolynomialProblem<'a, R>,
     settings: ConditionalGradientSettings,
     model: PolynomialModel,
     objective: f64,
     selection: Option<Selection>,
-    /// Objective of the null model, to which all tolerances are relative.
+    /// Objective of the null model. All tolerances are relative to it.
     scale: f64,
     iteration: u64,
-    /// The gains of the latest epochs, the last one first.
+    /// The gains of the latest epochs, the latest first.
     gains: [Option<f64>; MAX_DECIDING],
-    /// Whether these gains are small enough to run refits to convergence; see [`FINISHING`].
+    /// Whether these gains are so small that refits run to convergence; see [`FINISHING`].
     finishing: bool,
-    /// Information from the previous refit, used to start the next one.
+    /// Information from the previous refit, which speeds up the next one.
     knowledge: Knowledge,
     /// Number of consecutive epochs that gained nothing.
     idle: usize,
 }
 
 impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
-    /// Starts from `model` (the null model, or the model of an earlier fit). With `validation`, the
-    /// result is the model with the best validation score.
+    /// Creates a solver that starts from `model` (the null model, or the model of an earlier fit).
+    /// With `validation`, the result is the model with the best validation score.
     pub fn new(
         mut problem: PolynomialProblem<'a, R>,
         settings: ConditionalGradientSettings,
@@ -166,8 +166,8 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         &self.model
     }
 
-    /// The final model and the path. With validation rows, the model is the one that scored best on
-    /// them.
+    /// The final model and the path of scores. With validation rows, the model is the one that
+    /// scored best on them.
     pub fn into_result(self) -> (PolynomialModel, Vec<PathPoint>) {
         (self.best.map_or(self.model, |(_, model)| model), self.path)
     }
@@ -194,7 +194,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         Ok(Bounded::new(self.scale, rounding.objective))
     }
 
-    /// The smallest gap that can be certified, given that terms of the objective may underflow.
+    /// The smallest gap that can be certified, since terms of the objective may underflow.
     pub fn smallest_gap(&self) -> f64 {
         2.0 * underflow(&self.problem)
     }
@@ -202,9 +202,9 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
     /// Selects the next basis vector and, with its bound, evaluates the duality gap: ⟨O_U, R⟩ + τ
     /// max_h ω*(g_h) + ‖∂F/∂W‖²/(2α).
     ///
-    /// The last term is the gap of the strongly convex linear part (Fenchel; zero at its optimum).
-    /// The selected vector both gives the bound and is added next, so the gap needs no separate
-    /// search.
+    /// The last term is the gap of the strongly convex linear part (Fenchel duality; zero at its
+    /// optimum). One search serves two purposes: it gives the bound, and the vector that is added
+    /// next.
     fn look_ahead(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let problem = &self.problem;
         let model = &self.model;
@@ -224,8 +224,8 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
             Some(ridge) => (norm(&gradient.linear) + 2.0 * rounding.linear).powi(2) / (2.0 * ridge),
             None => 0.0,
         };
-        // A looser bound costs fewer products. An error below a tenth of the gap is not worth its
-        // cost.
+        // A looser bound costs fewer products. An error below a tenth of the gap would not be worth
+        // the cost.
         let accuracy = |about: f64| {
             let gap = inner + radius * about + linear_gap;
             selection_tol.max(0.1 * gap / (radius * about)).min(0.5)
@@ -298,7 +298,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
 impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         self.iteration += 1;
-        // The first epoch fits only the linear terms, so that the first basis vector does not model
+        // The first epoch fits only the linear terms, so that the first basis vector need not model
         // linear effects.
         if let Some(selection) = self.selection.take() {
             let model = &self.model;
@@ -309,7 +309,8 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
                 self.refit(interrupt)?;
                 let gain = before - self.objective;
                 let certificate = self.look_ahead(interrupt)?;
-                // If no vector can be added, only a refit that has not converged can still gain.
+                // If no vector can be added, only a refit that has not converged can still improve
+                // the model.
                 let stuck = full || gain <= 1e-9 * self.scale;
                 return Ok(if stuck {
                     Progress::Exhausted(certificate)
@@ -317,7 +318,8 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
                     Progress::Epoch(certificate)
                 });
             }
-            // A zero row of U leaves the outputs unchanged; the refit sets the vector's weights.
+            // The new vector's row of U is zero, so the outputs do not change yet. The refit sets
+            // its weights.
             self.model.push(&selection.vector, &vec![0.0; self.problem.objective.n_outputs]);
             if let Some(evaluation) = &mut self.knowledge.evaluation {
                 evaluation.output.extend(selection.gradient.iter().map(|g| -g));
@@ -326,7 +328,7 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
         let before = self.objective;
         self.refit(interrupt)?;
         let gain = before - self.objective;
-        // Because selection is approximate, the gap can stay above the tolerance at the best model
+        // Selection is approximate, so the gap can stay above the tolerance at the best model
         // found.
         let negligible = (1e-4 * self.settings.tol).max(1e-12) * self.scale;
         self.idle = if gain <= negligible { self.idle + 1 } else { 0 };
@@ -352,10 +354,10 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
     }
 }
 
-/// Marks the rows of the output layer that exceed rounding error relative to the largest weight.
-/// The threshold is relative because values of X of about 1e8 lead to weights of about 1e-16:
-/// activations are quadratic in X. With infinite or NaN weights, all rows are kept; the objective
-/// then reports the problem.
+/// Marks the rows of the output layer whose norm exceeds rounding error, relative to the largest
+/// weight. The threshold is relative because activations are quadratic in X: if the values of X are
+/// about 1e8, the weights are about 1e-16. If weights are infinite or NaN, all rows are kept, and
+/// the objective then reports the problem.
 fn rows_to_keep(output: &[f64], n_outputs: usize) -> Vec<bool> {
     let largest = output.iter().map(|u| u.abs()).fold(0.0, f64::max);
     let small = if largest.is_finite() { 1e-12 * largest } else { -1.0 };

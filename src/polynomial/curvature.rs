@@ -1,4 +1,4 @@
-//! The curvature that projected quasi-Newton steps accumulate, and the quadratic model that they
+//! The curvature that projected quasi-Newton steps estimate, and the quadratic model that they
 //! minimise.
 
 use std::collections::VecDeque;
@@ -16,17 +16,18 @@ pub trait Constrained {
     /// f(x), with ∇f(x) written to `gradient`.
     fn evaluate(&mut self, x: &[f64], gradient: &mut Vec<f64>) -> Result<f64>;
 
-    /// Projects x onto the set. Changes only the confined coordinates.
+    /// Projects x onto the set. Only the confined coordinates change.
     fn project(&self, x: &mut [f64]) -> Result<()>;
 
-    /// How many of the `n` coordinates are confined to the set. They come first; the others are
+    /// Number of the `n` coordinates that are confined to the set. These come first; the others are
     /// free.
     fn n_confined(&self, n: usize) -> usize {
         n
     }
 
-    /// P v, where P is the initial model of the curvature up to a factor. P is an arbitrary matrix
-    /// on the confined coordinates and the identity on the free ones, and does not couple the two.
+    /// P v, where P is the initial model of the curvature, up to a factor. P does not couple
+    /// confined and free coordinates: it is any positive definite matrix on the former, and the
+    /// identity on the latter.
     fn metric(&self, v: &[f64]) -> Vec<f64> {
         v.to_vec()
     }
@@ -42,7 +43,7 @@ const MAX_PAIRS: usize = 10;
 const MIN_PAIRS: usize = 2;
 
 /// Maximum total number of values in the remembered steps (two steps are always allowed). The
-/// gradient changes take the same memory again.
+/// gradient changes take as much memory again.
 const MEMORY_SIZE: usize = 1 << 23;
 
 /// The number of remembered pairs for points of `size` coordinates.
@@ -54,16 +55,16 @@ pub(crate) fn n_remembered(size: usize) -> usize {
 const MODEL_STEPS: usize = 30;
 
 /// The search for the model's minimiser ends when a step gains less than this share of the total
-/// decrease.
+/// gain.
 const MODEL_TOL: f64 = 1e-2;
 
 /// The L-BFGS approximation of the Hessian in its compact form (Byrd, Nocedal and Schnabel 1994, Theorem 2.3),
 ///
 /// B = σ P + Q N Qᵀ, Q = \[σ P S, Y\], N⁻¹ = −\[σ SᵀP S, L; Lᵀ, −D\],
 ///
-/// where L is the part of SᵀY below its diagonal D. The set confines the first coordinates C and
-/// leaves the others F free. The minimum of the model over F is known in closed form, so all steps
-/// of a search except the last one change only C
+/// where L is the part of SᵀY below its diagonal D. The set confines the first coordinates, C, and
+/// leaves the others, F, free. The minimum of the model over F has a closed form, so all steps of a
+/// search except the last one change only C
 /// (docs/mathematics/polynomial-networks.md#free-coordinates).
 pub(super) struct Hessian {
     sigma: f64,
@@ -87,7 +88,8 @@ impl Hessian {
         !self.memory.pairs().is_empty()
     }
 
-    /// Adds a step and the resulting change of the gradient, unless f is not convex along the step.
+    /// Adds a step and the resulting change of the gradient. Ignores them if f is not convex along
+    /// the step.
     pub fn push(&mut self, problem: &impl Constrained, s: Vec<f64>, y: Vec<f64>) {
         let capacity = n_remembered(s.len());
         if !self.memory.push(s, y, capacity) {
@@ -108,7 +110,7 @@ impl Hessian {
         self.add_products();
     }
 
-    /// Adds the products of the last pair with every pair.
+    /// Adds the inner products of the last pair with every pair.
     fn add_products(&mut self) {
         let at = self.n_confined;
         let pairs = self.memory.pairs();
@@ -135,8 +137,8 @@ impl Hessian {
         }
     }
 
-    /// Adds a step of an earlier search and its change of the gradient. The change is not known at
-    /// the coordinates `unknown`; it is estimated there from the metric.
+    /// Adds a step of an earlier search and its change of the gradient. At the coordinates
+    /// `unknown`, the change is not known and is estimated from the metric.
     pub fn recall(
         &mut self,
         problem: &impl Constrained,
@@ -172,8 +174,8 @@ impl Hessian {
         })
     }
 
-    /// The step d from x that minimises gᵀd + dᵀB d/2 over the set; None if the model is not convex
-    /// because of rounding.
+    /// The step d from x that minimises gᵀd + dᵀB d/2 over the set. None if rounding has made the
+    /// model non-convex.
     pub fn model_step(
         &self,
         problem: &impl Constrained,
@@ -260,8 +262,8 @@ impl Hessian {
         d
     }
 
-    /// Calls `numbers(pair, P s)` for every pair; returns the first numbers of all pairs, then the
-    /// second ones.
+    /// Calls `numbers(pair, P s)`, which returns two numbers, for every pair. Returns the first
+    /// numbers of all pairs, followed by the second ones.
     fn stacked(&self, numbers: impl Fn(&Pair, &[f64]) -> (f64, f64)) -> Array1<f64> {
         let pairs = self.memory.pairs().iter().zip(&self.metrics);
         let (first, second): (Vec<f64>, Vec<f64>) =
@@ -332,8 +334,7 @@ impl Middle {
 mod tests {
     use super::*;
 
-    /// The whole space, with a metric that differs from the identity in the first three
-    /// coordinates.
+    /// The whole space, with a metric that is not the identity in the first three coordinates.
     struct Space;
 
     const METRIC: [f64; 7] = [2.0, 0.5, 3.0, 1.0, 1.0, 1.0, 1.0];
@@ -344,7 +345,7 @@ mod tests {
         }
 
         fn project(&self, x: &mut [f64]) -> Result<()> {
-            // Confined to a large box.
+            // A set that confines coordinates to a large box.
             x.iter_mut().for_each(|x| *x = x.clamp(-1e3, 1e3));
             Ok(())
         }
@@ -362,7 +363,7 @@ mod tests {
         (0..7).map(|i| ((i * 5 + seed * 11 + i * i * seed) % 13) as f64 - 6.0).collect()
     }
 
-    /// A memory of `n` pairs, and the dense B of the recursion B + yyᵀ/yᵀs − Bs(Bs)ᵀ/sᵀBs.
+    /// A memory of `n` pairs, and the dense matrix B of the recursion B + yyᵀ/yᵀs − Bs(Bs)ᵀ/sᵀBs.
     fn remembered(n: usize) -> (Hessian, Array2<f64>) {
         let mut hessian = Hessian::new(1.0, 3);
         let pairs: Vec<_> = (1..=n)
@@ -422,7 +423,8 @@ mod tests {
             hessian.add_terms(&mut bent, &middle.solve(&hessian.terms(&v)));
             let wanted = schur.dot(&Array1::from_iter(v));
             assert!(close(&bent, wanted.as_slice().unwrap()), "{n} {bent:?} {wanted}");
-            // A step outwards from the boundary stays in the set, and F is optimal for it.
+            // Even if the gradient points out of the set, the step stays in the set, and F is
+            // optimal for it.
             let edge = |g: &f64| -1e3 * g.signum();
             let x: Vec<f64> = gradient.iter().map(edge).collect();
             let step = hessian.model_step(&Space, &x, &gradient).unwrap().unwrap();

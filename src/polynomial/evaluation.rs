@@ -1,8 +1,8 @@
-//! Passes over the rows: outputs, objective and gradient, without storage per row.
+//! Passes over the rows that compute outputs, objective and gradient, without storage per row.
 //!
-//! A block of rows passes through [H, W] as one matrix on [x, 1], then through U, and back. Its
-//! products stay in the caches, and memory does not grow with the number of rows. Letters, as in
-//! docs/mathematics/polynomial-networks.md:
+//! A block of rows [x, 1] is multiplied by [H, W], then by U, and the residuals pass back through
+//! both. The products of a block stay in the caches, and memory does not grow with the number of
+//! rows. The letters are those of docs/mathematics/polynomial-networks.md:
 //!
 //! | letter | in the code | meaning |
 //! |---|---|---|
@@ -27,8 +27,8 @@ use crate::linalg::vectors::axpy;
 use crate::linalg::{Element, Panels};
 use crate::parallel::{fill_and_sum, fill_blocks, sum_rows};
 
-/// o(x) of every row, n × m. Products are computed in the precision of the rows, or in double
-/// precision if the model or its outputs require it.
+/// The outputs o(x) of every row, n × m. Products are computed in the precision of the rows, or in
+/// double precision if the model or its outputs require it.
 ///
 /// # Errors
 /// [`Error::Numerical`] if an output is not finite.
@@ -49,18 +49,18 @@ pub fn predict(model: &PolynomialModel, data: Data<'_>, interrupt: &Interrupt) -
     if finite(&outputs) {
         return Ok(outputs);
     }
-    let message = "an output is beyond the largest double-precision number; scale the rows";
+    let message = "an output exceeds the largest double-precision number; scale the rows";
     Err(Error::Numerical(message.into()))
 }
 
-/// Whether single precision is accurate enough for these weights and cannot overflow.
+/// Whether single precision is accurate enough for these weights and does not overflow.
 fn fits_single(model: &PolynomialModel) -> bool {
     let layers = [Some(&model.output), model.linear.as_ref()];
     let largest = |layer: &Vec<f64>| layer.iter().map(|w| w.abs()).fold(0.0, f64::max);
     layers.into_iter().flatten().map(largest).all(|w| w == 0.0 || (1e-25..1e25).contains(&w))
 }
 
-/// o(x) of every row, n × m, with products in the precision of `T`.
+/// The outputs o(x) of every row, n × m, with products in the precision of `T`.
 pub fn outputs<T: Element>(
     model: &PolynomialModel,
     rows: &impl Rows,
@@ -113,7 +113,7 @@ pub fn residuals<R: Rows + Copy>(
 pub struct Evaluation {
     /// Σ_i s_i ℓ(y_i, o_i) + α/2 ‖W‖².
     pub objective: f64,
-    /// ∂F/∂H by features, like the basis; empty unless requested.
+    /// ∂F/∂H, with a row per feature like the basis; empty unless requested.
     pub basis: Vec<f64>,
     /// ∂F/∂U = Zᵀ R, k × m.
     pub output: Vec<f64>,
@@ -121,8 +121,8 @@ pub struct Evaluation {
     pub linear: Vec<f64>,
 }
 
-/// Evaluates `model`. If `basis`, also computes ∂F/∂H: Σ_i x_ij t_ir 2 p_ir for the square kernel
-/// and Σ_i x_ij t_ir (p_ir − x_ij h_jr) for ANOVA, with p = X H and t = R Uᵀ
+/// Evaluates `model`. If `basis` is true, also computes ∂F/∂H: Σ_i x_ij t_ir 2 p_ir for the square
+/// kernel and Σ_i x_ij t_ir (p_ir − x_ij h_jr) for ANOVA, with p = X H and t = R Uᵀ
 /// (docs/mathematics/polynomial-networks.md#gradient-matrices).
 pub fn evaluate<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
@@ -178,10 +178,10 @@ struct Pass<'a, R> {
     transposed: Panels<f64>,
     /// Whether to compute ∂F/∂H.
     basis: bool,
-    /// Number of columns of [∂H, ∂W]; ∂H counts only if requested.
+    /// Number of columns of [∂H, ∂W], without ∂H unless it is requested.
     first_width: usize,
-    /// Lengths of the sums: [∂H, ∂W]; Σ_i x_ij² t_ir (only for ANOVA); ∂U followed by the total
-    /// loss.
+    /// Lengths of the three sums: [∂H, ∂W]; Σ_i x_ij² t_ir (only for ANOVA); and ∂U followed by the
+    /// total loss.
     sizes: [usize; 3],
 }
 
@@ -197,13 +197,13 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         Self { problem, model, layers, transposed, basis, first_width, sizes }
     }
 
-    /// Number of values per row in [∂H, ∂W] plus, for ANOVA, in Σ_i x_ij² t_ir.
+    /// Number of factors per row: those of [∂H, ∂W] and, for ANOVA, of Σ_i x_ij² t_ir.
     fn stride(&self) -> usize {
         self.first_width + if self.sizes[1] > 0 { self.layers.k } else { 0 }
     }
 
-    /// Adds blocks of rows to the sums, whose lengths are `sizes`. Also writes each row's factors
-    /// to `changes`, unless that is empty.
+    /// Adds blocks of rows to the sums, whose lengths are `sizes`. Also writes the factors of each
+    /// row to `changes`, unless that is empty.
     fn add_blocks<I>(
         &self,
         blocks: impl Iterator<Item = I>,
@@ -274,7 +274,7 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         to_linear.copy_from_slice(&residuals[row * m..][..to_linear.len()]);
     }
 
-    /// Builds the evaluation from the sums, adding the terms that do not belong to a row.
+    /// Builds the evaluation from the sums, and adds the terms that do not depend on rows.
     fn evaluation(&self, first: &[f64], rest: &[f64]) -> Evaluation {
         let (problem, model) = (self.problem, self.model);
         let (squares, rest) = rest.split_at(self.sizes[1]);

@@ -31,7 +31,7 @@ pub struct GradientMatrices<'a, R> {
     n_outputs: usize,
     /// (X²)ᵀ D, n_cols × m: the diagonals, for the ANOVA kernel.
     diagonals: Vec<f64>,
-    /// The matrices, if they are small; otherwise products read the rows.
+    /// The matrices, if there are few features. Otherwise products read the rows.
     formed: Option<Formed>,
     /// X stored by columns, if its rows are wide.
     columns: Option<&'a SparseColumns>,
@@ -43,13 +43,14 @@ pub struct GradientMatrices<'a, R> {
 struct Formed {
     /// The matrices, one after another.
     each: Vec<f64>,
-    /// All matrices interleaved: their entries (j, i) start at (j d + i) m. Multiplying all of them
-    /// by a vector is then one product with a matrix of d rows.
+    /// All matrices interleaved: their entries (j, i) start at (j d + i) m. A product of all
+    /// matrices with a vector is then one product with a matrix of d rows.
     together: Vec<f64>,
 }
 
-/// Maximum number of features for which the matrices are formed. Forming them costs as much as a
-/// few products; selection then computes tens of cheap ones.
+/// Maximum number of features for which the matrices are formed. To form them costs as much as a
+/// few products with the rows, and selection then computes tens of products with the small
+/// matrices.
 const MAX_FORMED: usize = 64;
 
 impl<'a, R: Rows> GradientMatrices<'a, R> {
@@ -88,7 +89,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok(matrices)
     }
 
-    /// Uses X stored by columns, if given.
+    /// Uses X stored by columns, if it is given.
     pub(super) fn with_columns(self, columns: Option<&'a SparseColumns>) -> Self {
         Self { columns, ..self }
     }
@@ -132,7 +133,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok(Formed { each, together })
     }
 
-    /// Whether the matrices are formed, so that products need no pass over the rows.
+    /// Whether the matrices are formed. Products then need no pass over the rows.
     pub fn is_formed(&self) -> bool {
         self.formed.is_some()
     }
@@ -175,7 +176,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         self.weights[row * self.n_outputs + c]
     }
 
-    /// Σ_i |D_c,ii| ‖x_i‖² for every c, and the largest number of entries of a row.
+    /// Σ_i |D_c,ii| ‖x_i‖² for every c, and the maximum number of entries of a row.
     pub(super) fn weighted_squares(&self) -> Result<(Vec<f64>, usize)> {
         let m = self.n_outputs;
         let longest = AtomicUsize::new(0);
@@ -198,7 +199,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok((sums, longest.into_inner()))
     }
 
-    /// The flag that ends a product early.
+    /// The flag that interrupts a product.
     pub fn interrupt(&self) -> &Interrupt {
         self.interrupt
     }
@@ -208,7 +209,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         self.rows.n_rows()
     }
 
-    /// A row at unit length; zero if the row is zero.
+    /// A row scaled to unit length, or zero if the row is zero.
     pub fn unit_row(&self, row: usize) -> Vec<f64> {
         let mut unit = vec![0.0; self.rows.n_cols()];
         self.rows.visit_row(row, |column, value| unit[column] = value);
@@ -216,7 +217,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         unit
     }
 
-    /// The intermediate result that several products with h share. It is linear in h: X h or, if
+    /// The intermediate result that several products with h share, which is linear in h: X h or, if
     /// the matrices are formed, (Γ_c h)_j at index j m + c.
     pub fn scores(&self, h: &[f64]) -> Result<Vec<f64>> {
         if let Some(Formed { together, .. }) = &self.formed {
@@ -276,7 +277,8 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok(product)
     }
 
-    /// Γ_c v for several interleaved vectors v; `owners` holds the index c for each vector.
+    /// Γ_c v for several interleaved vectors v. `owners` has the index c of the matrix for each
+    /// vector.
     pub(super) fn products(&self, owners: &[usize], v: &[f64]) -> Result<Vec<f64>> {
         let (m, width) = (self.n_outputs, owners.len());
         let mut scores = vec![0.0; self.n_rows() * width];
@@ -328,8 +330,8 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
     }
 }
 
-/// D_c X v for some rows and several vectors. A type rather than a function, because only code
-/// inlined into its `with_simd` is compiled for the vector instructions of this processor.
+/// D_c X v for some rows and several vectors. It is a type because only code inlined into its
+/// method `with_simd` is compiled for the vector instructions of this processor.
 struct ScaledProducts<'a, 'r, R> {
     matrices: &'a GradientMatrices<'r, R>,
     range: Range<usize>,

@@ -29,21 +29,21 @@ pub(super) fn pull_in<R: Rows + Copy>(
     }
 }
 
-/// Largest distance of U from its ball that is allowed between steps, relative to the radius. It is
-/// far below any tolerance, and far above the rounding error of projecting a nearby point.
+/// Maximum distance of U from its ball between steps, relative to the radius. It is far below any
+/// tolerance, and far above the rounding error of a projection of a nearby point.
 const OUTSIDE: f64 = 1e-12;
 
-/// Number of features whose weights one task scales; small enough to occupy all threads.
+/// Number of features whose weights one task scales, small enough that tasks occupy all threads.
 const FEATURES: usize = 512;
 
-/// Creates the variables of a search: U and W and, if `basis`, H.
+/// Creates the variables of a search: U and W and, if `basis` is true, H.
 pub(super) fn variables<'a, R: Rows + Copy>(
     problem: &'a PolynomialProblem<'a, R>,
     model: &mut PolynomialModel,
     basis: bool,
     interrupt: &'a Interrupt,
 ) -> Result<LayerVariables<'a, R>> {
-    // Steps from a point outside the set would stay outside.
+    // Start inside the set, because steps from a point outside may stay outside.
     pull_in(problem, model, OUTSIDE);
     let scales = LayerScales::new(problem, model, interrupt)?;
     let metric = if !basis && fits_metric(problem, model) {
@@ -62,20 +62,21 @@ pub(super) fn variables<'a, R: Rows + Copy>(
     })
 }
 
-/// Factors that multiply each coordinate, so that the curvature along all of them is about equal.
+/// Factors for each coordinate. After multiplication, the curvature along all coordinates is about
+/// equal.
 struct LayerScales {
     basis: f64,
     output: f64,
-    /// One per feature, so that the weights of rare features can change as much as those of
+    /// One factor per feature, so that the weights of rare features can change as fast as those of
     /// frequent ones.
     linear: Vec<f64>,
 }
 
 impl LayerScales {
     /// The scale of U is the square root of L Σ_i s_i E z_i², with activations z of random
-    /// directions. The scale of W is the square root of L Σ_i s_i x_ij² + α. The scale of H is the
-    /// scale of U times τ/k, the mean length of a row of U, halved because that was fastest in
-    /// measurements.
+    /// directions. The scale of W is the square root of L Σ_i s_i x_ij² + α. The scale of H is half
+    /// the scale of U times τ/k, the mean length of a row of U; the factor of one half was fastest
+    /// in measurements.
     fn new<R: Rows + Copy>(
         problem: &PolynomialProblem<'_, R>,
         model: &PolynomialModel,
@@ -95,7 +96,7 @@ impl LayerScales {
         })?;
         let smoothness = problem.objective.loss.smoothness(problem.objective.n_outputs);
         let output = (smoothness * 3.0 * sums[d] / (d * (d + 2)) as f64).sqrt();
-        // Keeps the scale finite if fourth powers of the features overflow.
+        // The scale stays finite even if fourth powers of the features overflow.
         let output = output.clamp(f64::MIN_POSITIVE, 1e150);
         let basis = 0.5 * output * mean_row(problem, model);
         sums.truncate(d);
@@ -139,15 +140,15 @@ fn mean_row<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>, model: &Polynomi
     norm / model.n_bases.max(1) as f64
 }
 
-/// The layers as one point: \[H,\] U, W, each multiplied by its scale.
+/// The layers as one point: \[H,\] U and W, each multiplied by its scale.
 pub(super) struct LayerVariables<'a, R> {
     pub(super) problem: &'a PolynomialProblem<'a, R>,
     pub(super) model: PolynomialModel,
     pub(super) basis: bool,
     scales: LayerScales,
-    /// If present, the linear weights in a point are W + A U instead of W.
+    /// A metric. If there is one, points contain W + A U in place of the linear weights W.
     metric: Option<Metric>,
-    /// Objective and gradient at the model, if known; the first evaluation returns them.
+    /// Objective and gradient at the model, if known. The first evaluation returns them.
     pub(super) known: Option<Evaluation>,
     interrupt: &'a Interrupt,
 }
@@ -160,7 +161,7 @@ impl<R: Rows + Copy> LayerVariables<'_, R> {
         (output, output + k * m)
     }
 
-    /// For each coordinate, the scaled change that changes the outputs by about 1.
+    /// The scaled change of each coordinate that changes the outputs by about 1.
     pub(super) fn step_lengths(&self) -> Vec<f64> {
         let n = self.problem.rows.n_rows() as f64;
         let Objective { loss, n_outputs, .. } = self.problem.objective;
@@ -172,7 +173,8 @@ impl<R: Rows + Copy> LayerVariables<'_, R> {
         lengths
     }
 
-    /// Moves a point back to the set after a step: basis vectors to the sphere, U into its ball.
+    /// Moves a point back into the set after a step: scales basis vectors to the sphere, and moves
+    /// U into its ball.
     pub(super) fn to_set(&self, x: &mut [f64]) -> Result<()> {
         if self.basis {
             let basis = &mut x[..self.model.basis.len()];
@@ -264,9 +266,9 @@ impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
         Ok(objective)
     }
 
-    /// With a metric, which exists only for few weights, all weights count as confined: searches
-    /// that end early then reach a lower objective (measured on letter), at a cost that is
-    /// negligible compared with an evaluation.
+    /// If there is a metric (only for few weights), all weights count as confined: searches that
+    /// end early then reach a lower objective (measured on letter), and the cost is negligible
+    /// compared with an evaluation.
     fn n_confined(&self, n: usize) -> usize {
         if self.metric.is_some() { n } else { self.starts().1 }
     }
@@ -295,8 +297,8 @@ impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
             let radius = radius * self.scales.output;
             let mut output = output;
             penalty.project(output.view_mut(), radius);
-            // When projecting a distant point to a small ball, cancellation leaves few accurate
-            // digits.
+            // The projection of a distant point onto a small ball has few accurate digits, because
+            // of cancellation.
             pull_inside(penalty, output, radius, (0, OUTSIDE));
         }
         Ok(())

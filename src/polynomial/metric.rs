@@ -1,4 +1,4 @@
-//! The curvature of the convex layers up to a constant factor, used as a metric for their steps
+//! The curvature of the convex layers, up to a constant factor, used as a metric for their steps
 //! (docs/mathematics/polynomial-networks.md#metric-of-the-convex-refit).
 
 use std::ops::Range;
@@ -19,15 +19,15 @@ use crate::parallel::sum_rows;
 /// costs about as much as a few evaluations.
 const MAX_SIZE: usize = 192;
 
-/// Amount added to the diagonal, relative to its mean, because activations may be linearly
-/// dependent.
+/// Amount added to the diagonal, relative to the mean of the diagonal, because activations may be
+/// linearly dependent.
 const DIAGONAL_RAISE: f64 = 1e-9;
 
-/// The metric is not used if an entry is larger than this: at that scale of the rows it has no
-/// accurate digits.
+/// Maximum size of an entry. With larger entries, at that scale of the rows, the metric has no
+/// accurate digits and is not used.
 const MAX_ENTRY: f64 = 1e50;
 
-/// Whether the number of activations and features is small enough.
+/// Whether the number of activations and features is small enough for a metric.
 pub(super) fn fits_metric<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,
@@ -37,8 +37,8 @@ pub(super) fn fits_metric<R: Rows + Copy>(
 }
 
 /// P = L Σ_i s_i f_i f_iᵀ, plus α on the diagonal of the linear part, with f = (z − Aᵀ[x, 1], [x,
-/// 1]). Here A regresses the activations z on the features. In these coordinates the linear weights
-/// are W + A U, so that U and W are not coupled.
+/// 1]). Here A holds the coefficients of a regression of the activations z on the features. With W
+/// + A U in place of the linear weights W, the metric does not couple the two layers.
 pub(super) struct Metric {
     /// A, (d + 1) × k; None without linear terms.
     pub explained: Option<Array2<f64>>,
@@ -82,7 +82,7 @@ impl Metric {
         Ok(metric.filter(Self::is_moderate))
     }
 
-    /// Whether the entries are small enough that products with weights stay far from overflow.
+    /// Whether the entries are so small that products with weights stay far from overflow.
     fn is_moderate(&self) -> bool {
         let arrays = [Some(&self.matrix), Some(&self.inverse), self.explained.as_ref()];
         arrays.into_iter().flatten().flatten().all(|entry| entry.abs() < MAX_ENTRY)

@@ -12,10 +12,10 @@ use crate::linalg::vectors::axpy;
 pub struct PolynomialModel {
     /// The kernel between a basis vector and a row.
     pub kernel: PolynomialKernel,
-    /// Whether the basis vectors have an entry for an extra feature that is always 1
+    /// Whether the basis vectors have an entry for an additional feature that is always 1
     /// (docs/mathematics/polynomial-networks.md#linear-terms).
     pub augmented: bool,
-    /// Number of features, without the extra one.
+    /// Number of features, without the additional one.
     pub n_features: usize,
     /// Number of outputs m.
     pub n_outputs: usize,
@@ -120,8 +120,8 @@ impl PolynomialModel {
     }
 }
 
-/// The largest |⟨h_r, b⟩| over the columns h_r of a feature-major basis, for a unit vector b. A
-/// value of 1 means that b is a duplicate.
+/// The largest |⟨h_r, b⟩| over the basis vectors h_r, for a unit vector b. A value of 1 means that
+/// b is a duplicate. The basis is feature-major: each h_r is a column.
 pub(super) fn largest_overlap(basis: &[f64], k: usize, vector: &[f64]) -> f64 {
     if k == 0 {
         return 0.0;

@@ -73,7 +73,7 @@ impl<'a> Targets<'a> {
     }
 }
 
-/// The parts of the objective that the caller chooses.
+/// The choices that define the objective.
 #[derive(Debug, Clone, Copy)]
 pub struct Objective<'a> {
     /// Number of outputs m.
@@ -92,8 +92,8 @@ pub struct Objective<'a> {
     pub radius: f64,
 }
 
-/// Number of bytes for a copy of the rows by columns and for one factor per row and output, if a
-/// problem stores them.
+/// Number of bytes for a copy of the rows by columns and one factor per row and output; 0 if a
+/// problem does not store them.
 #[cfg(feature = "python")]
 pub(crate) fn column_memory(rows: impl Rows, n_outputs: usize) -> u128 {
     let rows = Augmented { rows, ones: true };
@@ -109,7 +109,7 @@ pub(crate) fn column_memory(rows: impl Rows, n_outputs: usize) -> u128 {
 #[derive(Debug, Clone)]
 pub struct PolynomialProblem<'a, R> {
     pub(super) rows: R,
-    /// A copy of the rows by columns, with a last column of ones. Present if per-thread sums over
+    /// A copy of the rows by columns, with a last column of ones. It exists if per-thread sums over
     /// the rows would take more memory.
     pub(super) columns: Option<SparseColumns>,
     targets: Targets<'a>,
@@ -153,8 +153,7 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
         Ok(Self { rows, columns: None, targets, weights, objective })
     }
 
-    /// Stores a copy of the rows by columns if per-thread sums over the rows would take more
-    /// memory.
+    /// Adds a copy of the rows by columns if per-thread sums over the rows would take more memory.
     pub(super) fn keep_columns(&mut self, interrupt: &Interrupt) -> Result<()> {
         let rows = self.linear_rows();
         if self.columns.is_none() && is_wide(&rows, self.objective.n_outputs) {

@@ -6,14 +6,14 @@ use crate::error::Result;
 use crate::linalg::vectors::long_dot;
 use crate::solver::shorter_step;
 
-/// Number of consecutive small gains after which the search ends. Several are allowed, because the
-/// first steps without remembered pairs are often small.
+/// Number of consecutive small gains after which the search ends. It is above 1 because the first
+/// steps, without remembered pairs, often gain little.
 const MAX_SMALL_GAINS: usize = 10;
 
 /// Stopping rule of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// A step's gain is small if it is at most this.
+    /// A step's gain counts as small if it is at most this.
     pub tol: f64,
     /// The same limit, as a share of the total gain so far.
     pub share: f64,
@@ -21,14 +21,14 @@ pub struct Limits {
     pub max_steps: usize,
 }
 
-/// Number of consecutive steps that gain only a small share of the total, after which the search
-/// ends because the minimum is roughly reached.
+/// Number of consecutive steps, each with only a small share of the total gain, after which the
+/// search ends: it is then close to the minimum.
 const MAX_SMALL_SHARES: usize = 3;
 
 /// Initial curvature of a search, in units of the metric.
 pub(super) const FIRST_CURVATURE: f64 = 1.0;
 
-/// Decreases f from a point x of the set until steps gain too little; returns f(x), which never
+/// Decreases f from a point x of the set until steps gain too little. Returns f(x), which never
 /// increases.
 ///
 /// Each step minimises a quadratic model, with the L-BFGS approximation of the Hessian, over the
@@ -51,7 +51,7 @@ pub fn minimise(
         let slope = long_dot(&direction, &gradient);
         let line = Line { x, direction: &direction, value, slope };
         let Some(next) = line.search(problem, &mut trial, &mut trial_gradient)? else {
-            // After the remembered pairs are removed, a descent step may still be found.
+            // Without the remembered pairs, there may still be a step that decreases f.
             if !hessian.has_memory() {
                 break;
             }
@@ -83,8 +83,9 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Tries step length 1 and then smaller ones until f decreases enough. Returns the new value
-    /// and leaves the new point and gradient in `trial` and `gradient`; None if no length works.
+    /// Tries step length 1 and then smaller ones until f decreases enough. Returns the new value,
+    /// and leaves the new point and gradient in `trial` and `gradient`. Returns None if no length
+    /// works.
     fn search(
         &self,
         problem: &mut impl Constrained,
@@ -114,7 +115,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { tol: 0.0, share: 0.0, max_steps: 500 };
 
-    /// Rosenbrock's function on the unit disc, where a fine grid gives its minimum.
+    /// Rosenbrock's function on the unit disc. The test finds its minimum on a fine grid.
     struct Valley;
 
     impl Constrained for Valley {

@@ -21,7 +21,8 @@ use crate::names::find;
 pub enum Refit {
     /// The output layer and the linear terms: convex.
     Output,
-    /// The basis too. This is not convex; the certificate is still computed for the convex problem.
+    /// The basis too. This problem is not convex; the certificate is still that of the convex
+    /// problem.
     Full,
 }
 
@@ -45,8 +46,8 @@ pub struct Effort {
     pub tol: f64,
     /// The same limit, as a share of the refit's total gain so far.
     pub share: f64,
-    /// Passes in batches, made only if they are worthwhile. They bring all layers near a minimum at
-    /// a fraction of the cost of quasi-Newton steps.
+    /// Passes in batches, which are made only if they are worthwhile. They bring all layers near a
+    /// minimum at a fraction of the cost of quasi-Newton steps.
     pub passes: Passes,
     /// Maximum number of quasi-Newton steps on all layers after such passes, and of the convex
     /// steps that follow.
@@ -69,15 +70,16 @@ impl Effort {
 pub struct Knowledge {
     /// Objective and gradient at the model.
     pub evaluation: Option<Evaluation>,
-    /// Steps and the resulting changes of the gradient, each with rows for U and for W.
+    /// Steps and the resulting changes of the gradient. Each has rows for U, followed by rows for
+    /// W.
     pairs: Vec<(Vec<f64>, Vec<f64>)>,
     /// Number of rows of U in `pairs`.
     n_bases: usize,
 }
 
 impl Knowledge {
-    /// Removes the rows of dropped basis vectors from steps and gradient changes. The information
-    /// about how they affect the other rows is lost, but the pairs are still better than none.
+    /// Removes the rows of dropped basis vectors from steps and gradient changes. The pairs no
+    /// longer show how these rows affect the others, but are still better than none.
     pub fn retain(&mut self, keep: &[bool], n_outputs: usize) {
         if keep.len() != self.n_bases {
             self.pairs.clear();
@@ -92,7 +94,7 @@ impl Knowledge {
         self.n_bases = keep.iter().filter(|keep| **keep).count();
     }
 
-    /// Adds the pairs to `hessian`, after inserting rows for new basis vectors.
+    /// Inserts rows for new basis vectors into the pairs, and adds the pairs to `hessian`.
     fn recall<R: Rows + Copy>(&mut self, layers: &LayerVariables<'_, R>, hessian: &mut Hessian) {
         let (k, m) = (layers.model.n_bases, layers.model.n_outputs);
         let added = self.n_bases * m..k * m;
@@ -113,16 +115,16 @@ fn grown(mut values: Vec<f64>, added: &Range<usize>) -> Vec<f64> {
     values
 }
 
-/// Number of convex steps before the basis changes: they give a new vector its row of U, which
-/// scales the steps of that vector. Also the number of steps after passes in batches that gained
+/// Number of convex steps before the basis changes. They give a new vector its row of U, which sets
+/// the scale of that vector's steps. The same number of steps follows passes in batches that gained
 /// nothing.
 const FIRST_STEPS: usize = 10;
 
 /// Improves `model` until ten consecutive steps gain at most the effort's `tol`, or until the
 /// effort's limits are reached. Returns the objective, which never increases.
 ///
-/// The full refit minimises over all layers together, with ‖h_r‖ ≤ 1. Then it moves the basis back
-/// to the sphere, which reduces Ω(U), and ends with the convex refit.
+/// The full refit minimises over all layers together, with ‖h_r‖ ≤ 1. It then scales the basis
+/// vectors to unit length, which reduces Ω(U), and ends with the convex refit.
 pub fn refit<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &mut PolynomialModel,
@@ -154,12 +156,13 @@ pub fn refit<R: Rows + Copy>(
         false => effort.max_steps,
     };
     let objective = improve(problem, model, false, effort.limits(steps), knowledge, interrupt)?;
-    // Makes the model feasible in exact arithmetic, including the lengths of its basis vectors.
+    // Moves U into its ball in exact arithmetic, which takes the lengths of the basis vectors into
+    // account.
     pull_in(problem, model, 0.0);
     Ok(objective)
 }
 
-/// Minimises over U and W, and over H if `basis`.
+/// Minimises over U and W and, if `basis` is true, over H.
 fn improve<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &mut PolynomialModel,
@@ -189,8 +192,8 @@ fn improve<R: Rows + Copy>(
     Ok(objective)
 }
 
-/// Moves every basis vector to the sphere and multiplies its row of U by the square of its length:
-/// the outputs do not change, and Ω decreases.
+/// Scales every basis vector to unit length, and multiplies its row of U by the square of its
+/// former length: the outputs do not change, and Ω decreases.
 fn spread_to_sphere(model: &mut PolynomialModel) {
     let lengths = lengths(&model.basis, model.n_bases);
     let factors: Vec<f64> =
@@ -215,7 +218,7 @@ mod tests {
         let kept = vec![1.0, 2.0, 5.0, 6.0, 7.0, 8.0];
         assert_eq!((&knowledge.pairs, knowledge.n_bases), (&vec![(kept.clone(), kept.clone())], 2));
         assert_eq!(grown(kept, &(4..6)), [1.0, 2.0, 5.0, 6.0, 0.0, 0.0, 7.0, 8.0]);
-        // Pairs of another model are removed.
+        // Pairs that belong to another model are removed.
         knowledge.retain(&[true], 2);
         assert!(knowledge.pairs.is_empty());
     }

@@ -1,4 +1,5 @@
-//! A block of rows, its product with weights, and its sum of outer products with changes.
+//! A block of rows: its product with weights, and the sum of outer products of its rows with
+//! factors.
 
 use std::ops::Range;
 
@@ -7,14 +8,14 @@ use crate::linalg::vectors::axpy;
 use crate::linalg::{Element, PanelWeights, Panels, Update};
 
 /// Number of rows that pass through all layers together. Their intermediate values stay in the
-/// caches, and the weights are loaded once per block.
+/// caches, and the weights are loaded only once per block.
 pub(super) const BLOCK_ROWS: usize = 64;
 
-/// Share of stored entries at or above which rows are multiplied as dense: multiplying zeros in
-/// vectors of eight then costs less than looking up a column for each entry.
+/// Minimum share of stored entries for which rows are multiplied as dense. To multiply zeros in
+/// vectors of eight then costs less than to look up the column of each entry.
 const DENSE: f64 = 0.25;
 
-/// Consecutive rows [x, 1] in the precision of the products.
+/// Consecutive rows [x, 1], in the precision of the products.
 #[derive(Debug)]
 pub(super) enum RowBlock<T> {
     /// `n_inputs` values per row.
@@ -34,7 +35,7 @@ impl<T: Element> RowBlock<T> {
         }
     }
 
-    /// Loads some rows, in order.
+    /// Loads a range of rows, in order.
     pub fn load(&mut self, rows: &impl Rows, wanted: impl ExactSizeIterator<Item = usize>) {
         let last = rows.n_cols();
         match self {
@@ -97,7 +98,7 @@ impl<T: Element> RowBlock<T> {
 pub(super) struct OuterSum<'a> {
     total: &'a mut [f64],
     width: usize,
-    /// Sums for dense rows, with room for the changes of a block.
+    /// Sums for dense rows, with memory for the factors of a block.
     dense: Option<(PanelWeights<f64>, Vec<f64>)>,
     change: Vec<f64>,
 }
@@ -108,7 +109,7 @@ impl<'a> OuterSum<'a> {
         Self { total, width, dense: None, change: vec![0.0; width] }
     }
 
-    /// Adds the outer product of each row of `block` with the change that `change(row, values)`
+    /// Adds the outer product of each row of `block` with the factors that `change(row, values)`
     /// writes.
     pub fn add(&mut self, block: &RowBlock<f64>, mut change: impl FnMut(usize, &mut [f64])) {
         if self.total.is_empty() {
@@ -155,9 +156,9 @@ impl<'a> OuterSum<'a> {
 }
 
 impl Drop for OuterSum<'_> {
-    /// Adds the sum of the dense rows to `total`. This happens once at the end, because the panels
-    /// that hold this sum have a different memory order. It is in `drop`, because forgetting to
-    /// call a method would silently lose the sum.
+    /// Adds the sum of the dense rows to `total`. This happens once, at the end, because the sum is
+    /// kept in panels with a different memory order. It happens in `drop` because a caller that
+    /// forgot to call a method would silently lose the sum.
     fn drop(&mut self) {
         if let Some((panels, _)) = &self.dense {
             for (input, sums) in self.total.chunks_exact_mut(self.width).enumerate() {

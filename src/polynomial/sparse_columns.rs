@@ -13,11 +13,11 @@ use crate::parallel::n_parts;
 /// Rows between interrupt checks.
 const ROWS: usize = 1024;
 
-/// Number of columns that one task sums; small enough to occupy all threads.
+/// Number of columns that one task sums, small enough that tasks occupy all threads.
 const COLUMNS: usize = 64;
 
-/// A copy of sparse rows by columns. Xᵀ S is then a separate sum per column, so threads do not each
-/// need sums over all columns.
+/// A copy of sparse rows, stored by columns. Xᵀ S is then a separate sum for each column, so
+/// threads do not each need sums over all columns.
 #[derive(Debug, Clone)]
 pub(crate) struct SparseColumns {
     bounds: Vec<usize>,
@@ -39,11 +39,11 @@ pub(crate) struct ColumnBlock<'a> {
 }
 
 /// Whether per-thread sums over the rows would take more memory than a copy of the rows by columns
-/// plus `width` values per row.
+/// and `width` values per row.
 pub(crate) fn is_wide(rows: &impl Rows, width: usize) -> bool {
     let (n, d) = (rows.n_rows(), rows.n_cols());
     let sums = n_parts(n).saturating_mul(d).saturating_mul(width);
-    // The stored index and value of an entry take the space of one and a half doubles.
+    // The index and value of an entry take the space of one and a half doubles.
     sums > 2 * rows.n_stored() + n.saturating_mul(width)
 }
 
@@ -55,8 +55,8 @@ impl SparseColumns {
         12 * rows.n_stored() as u128 + 16 * (rows.n_cols() as u128 + 1)
     }
 
-    /// Copies the entries of `rows` by columns; None if there are more rows than the index type can
-    /// hold.
+    /// Copies the entries of `rows` by columns. Returns None if there are more rows than the index
+    /// type can hold.
     pub fn new(rows: &impl Rows, interrupt: &Interrupt) -> Result<Option<Self>> {
         let Ok(n_rows) = u32::try_from(rows.n_rows()) else { return Ok(None) };
         let mut bounds = vec![0; rows.n_cols() + 1];
@@ -109,8 +109,8 @@ impl SparseColumns {
     }
 }
 
-/// The sums of some columns. A type rather than a function, because only code inlined into its
-/// `with_simd` is compiled for the vector instructions of this processor.
+/// The sums of some columns. It is a type because only code inlined into its method `with_simd` is
+/// compiled for the vector instructions of this processor.
 struct Columns<'a> {
     columns: &'a SparseColumns,
     first: usize,

@@ -17,15 +17,15 @@ use crate::polynomial::spectral::spectrum::{
     Chance, bounds_at_a_time, norm_bound, probable_norm_bound,
 };
 
-/// Maximum number of features for which each matrix is factorised, so that the bound always holds.
-/// For more features the bound holds with probability 1 − 1e-9.
+/// Maximum number of features for which each matrix is factorised. The bound then always holds; for
+/// more features, it holds with probability 1 − 1e-9.
 pub const MAX_FACTORISED: usize = 1024;
 
 /// Number of data rows that are multiplied at a time, and number of matrix rows that are formed
 /// together.
 const PANEL_ROWS: usize = 128;
 
-/// Rows are multiplied as dense if at least one in this many values is nonzero.
+/// Rows are multiplied as dense if at least one value in ten is nonzero.
 const DENSE: usize = 10;
 
 impl<R: Rows> GradientMatrices<'_, R> {
@@ -47,11 +47,10 @@ impl<R: Rows> GradientMatrices<'_, R> {
         Ok(bounds.into_iter().zip(errors).map(rounded).collect())
     }
 
-    /// The bounds that hold with the probability given by `chance`, computed for several c at a
-    /// time.
+    /// Bounds that hold with the probability given by `chance`, computed for several c at a time.
     fn probable_bounds(&self, guesses: &[f64], errors: &[f64], chance: Chance) -> Result<Vec<f64>> {
-        // The random vectors of the first method decide which of two methods bounds a matrix. The
-        // failure probability is therefore shared between both.
+        // The random vectors of the first method decide which of the two methods bounds a matrix,
+        // so the two share the failure probability.
         let chance = Chance { failure: chance.failure / (2.0 * guesses.len() as f64), ..chance };
         let known: Vec<NormEstimate> = guesses
             .iter()

@@ -13,13 +13,13 @@ use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
-/// Passes over the rows in batches, with the seed of their order.
+/// Settings of passes over the rows in batches.
 #[derive(Debug, Clone, Copy)]
 pub struct Passes {
     /// Number of passes.
     pub count: usize,
-    /// Length of the first step along each coordinate, in that coordinate's scale. The lengths
-    /// decrease linearly to 0.
+    /// Length of the first step along each coordinate, in units of that coordinate's scale. The
+    /// length decreases linearly to 0.
     pub length: f64,
     /// Seed of the order of the rows.
     pub seed: u64,
@@ -29,12 +29,12 @@ pub struct Passes {
 /// almost no time.
 const MIN_ROWS: usize = 2048;
 
-/// Decay rates of the running means of gradients and of their squares, per batch.
+/// Decay of the running means of gradients and of their squares, for each batch.
 const MEAN_KEPT: f64 = 0.9;
 const SQUARE_KEPT: f64 = 0.99;
 
-/// Whether a step on a batch costs no more than the batch's gradient. Every step updates all
-/// weights, but wide sparse rows have nonzero gradients for only a few of them.
+/// Whether a step on a batch costs at most as much as the batch's gradient. It does not for wide
+/// sparse rows: a step updates all weights, but the gradient is nonzero for only a few.
 pub(super) fn worthwhile<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,
@@ -45,8 +45,8 @@ pub(super) fn worthwhile<R: Rows + Copy>(
     n >= MIN_ROWS && n_weights as f64 <= BLOCK_ROWS as f64 * per_row * width as f64
 }
 
-/// Moves the layers of `model` by `passes` over the rows. Returns whether that has lowered the
-/// objective; if not, leaves the layers unchanged.
+/// Optimises the layers of `model` by `passes` over the rows. Returns whether that has lowered the
+/// objective. If not, leaves the layers unchanged.
 pub(super) fn descend<R: Rows + Copy>(
     mut variables: LayerVariables<'_, R>,
     passes: Passes,

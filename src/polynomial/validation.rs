@@ -1,5 +1,5 @@
-//! Scores every model of a fit on held-out rows, so that one fit gives the whole curve over the
-//! number of basis vectors (Blondel et al. 2017, section 6.1).
+//! Scores of every model of a fit on held-out rows: one fit gives the whole curve over the number
+//! of basis vectors (Blondel et al. 2017, section 6.1).
 
 use super::evaluation::outputs;
 use super::loss::OutputLoss;

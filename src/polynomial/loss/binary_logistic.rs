@@ -27,8 +27,8 @@ impl OutputLoss for BinaryLogistic {
 
     fn value(&self, target: LossTarget<'_>, outputs: &[f64]) -> f64 {
         let mut value = 0.0;
-        // Takes one logarithm of a product instead of many. A product of 512 factors of at most 2
-        // cannot overflow.
+        // One logarithm of a product replaces many logarithms. A product of 512 factors of at most
+        // 2 cannot overflow.
         for (outputs, targets) in outputs.chunks(512).zip(target.values().chunks(512)) {
             let mut product = 1.0;
             for (output, target) in outputs.iter().zip(targets) {

@@ -18,7 +18,7 @@ impl OutputLoss for Logistic {
         gradient.copy_from_slice(outputs);
         let value = softmax(gradient) - outputs[label];
         gradient[label] -= 1.0;
-        // Rounding may leave a tiny negative value if the loss is 0.
+        // Rounding may make a loss of 0 slightly negative.
         value.max(0.0)
     }
 

@@ -18,7 +18,7 @@ use std::fmt;
 use crate::error::Result;
 use crate::names::find;
 
-/// The target of one row.
+/// The target that a loss compares with the outputs of one row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LossTarget<'a> {
     /// The index of the correct output.
@@ -27,7 +27,7 @@ pub enum LossTarget<'a> {
     Values(&'a [f64]),
 }
 
-/// The kind of target that a loss compares with the outputs.
+/// The kind of target of a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetKind {
     /// The class of the row: [`LossTarget::Class`].
@@ -97,7 +97,7 @@ impl LossTarget<'_> {
     fn class(self) -> usize {
         match self {
             Self::Class(class) => class,
-            Self::Values(_) => unreachable!("targets are checked against OutputLoss::targets"),
+            Self::Values(_) => unreachable!("targets are checked against OutputLoss::target_kind"),
         }
     }
 }
@@ -106,7 +106,7 @@ impl<'a> LossTarget<'a> {
     fn values(self) -> &'a [f64] {
         match self {
             Self::Values(values) => values,
-            Self::Class(_) => unreachable!("targets are checked against OutputLoss::targets"),
+            Self::Class(_) => unreachable!("targets are checked against OutputLoss::target_kind"),
         }
     }
 }
@@ -149,8 +149,8 @@ mod tests {
                     low[c] -= step;
                     let slope =
                         (loss.value(target, &high) - loss.value(target, &low)) / (2.0 * step);
-                    // The second derivative of the squared hinge is discontinuous; the tolerance
-                    // allows for one kink.
+                    // The second derivative of the squared hinge is discontinuous. The tolerance
+                    // allows for one such jump.
                     prop_assert!((slope - gradient[c]).abs() < 1e-4, "{name} {slope} {}", gradient[c]);
                 }
                 if loss.takes_classes() {

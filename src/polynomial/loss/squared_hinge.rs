@@ -29,7 +29,7 @@ impl OutputLoss for SquaredHinge {
     fn value(&self, target: LossTarget<'_>, outputs: &[f64]) -> f64 {
         let label = target.class();
         let margins = outputs.iter().map(|o| (1.0 + o - outputs[label]).max(0.0).powi(2));
-        // The sum includes the label's own margin, which contributes 1.
+        // The sum includes the label itself, which contributes 1.
         margins.sum::<f64>() - 1.0
     }
 

@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::larger_or_nan;
 
-/// Number of random vectors per matrix. With this many, the longest one has a component along the
-/// top eigenvector that is far above rounding error.
+/// Number of random vectors per matrix. Of this number, the longest has a component along the top
+/// eigenvector that is far above rounding error.
 pub(crate) const STARTS: usize = 3;
 
 /// Maximum number of steps.
@@ -22,7 +22,7 @@ const MAX_STEPS: usize = 320;
 /// Unit roundoff.
 const U: f64 = 0.5 * f64::EPSILON;
 
-/// Prior estimates for a matrix.
+/// Estimates for a matrix, known in advance.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NormEstimate {
     /// Approximate norm.
@@ -31,9 +31,8 @@ pub(crate) struct NormEstimate {
     pub rounding: f64,
 }
 
-/// Upper bounds on the norms of several matrices; `known` holds an estimate for each. Each bound is
-/// too small with at most the given probability. It is None if rounding or a poor guess makes a
-/// bound impossible.
+/// Upper bounds on the norms of several matrices, given estimates `known`. Each bound is too small
+/// with at most the given probability. It is None if rounding or a poor estimate prevents a bound.
 ///
 /// Let b ≈ ‖A‖, let v be the top eigenvector of A, g a random unit vector, and y_k = T_k(A/b) g
 /// with the Chebyshev polynomials T_k. Then ‖y_k‖ ≥ T_k(‖A‖/b) |⟨v, g⟩|, and |⟨v, g⟩| < t with
@@ -90,7 +89,7 @@ pub(crate) fn probable_norm_bounds(
     Ok(bounds)
 }
 
-/// One value per matrix, repeated for each of the matrix's vectors.
+/// Repeats the value of each matrix for all vectors of the matrix.
 fn columns<T: Copy>(active: &[Growth], of: impl Fn(&Growth) -> T) -> Vec<T> {
     active.iter().flat_map(|growth| [of(growth); STARTS]).collect()
 }
@@ -125,7 +124,7 @@ impl Growth {
         Self { matrix, scale, rounding, share, lengths: vec![1.0], bound: None }
     }
 
-    /// Raises the scale to the largest entry of A g, which is a lower bound on the norm.
+    /// Raises the scale b to the largest entry of A g, a lower bound on the norm.
     fn start(&mut self, largest: f64) {
         self.scale = self.scale.max(largest);
         if largest == 0.0 && self.scale == 0.0 {
@@ -133,26 +132,25 @@ impl Growth {
         }
     }
 
-    /// Records ‖y_k‖² of the matrix's vectors. Returns whether the bound is tight enough or cannot
-    /// improve.
+    /// Records ‖y_k‖² of the matrix's vectors. Returns whether the bound is tight enough or can no
+    /// longer improve.
     fn take(&mut self, squares: &[f64], accuracy: f64) -> bool {
         if self.scale == 0.0 {
             return true;
         }
         let square = squares.iter().copied().fold(0.0, larger_or_nan);
-        // The factor covers the rounding error of the sum of squares.
+        // This factor covers the rounding error of the sum of squares.
         self.lengths.push(square.sqrt() * (1.0 + 1e-10));
         let steps = (self.lengths.len() - 1) as f64;
         let length = self.lengths[self.lengths.len() - 1];
         let angle = (2.0 * length / self.share).max(1.0).acosh() / steps;
-        // The guess was far too small; the bound found so far is used.
+        // The estimate was far too small, so the bound found so far is used.
         if length > 1e100 {
             return true;
         }
         let is_clear = self.noise(angle) <= 0.5 * self.share;
         if length.is_nan() || !is_clear {
-            // The bound found so far holds but is loose. The products of another method are worth
-            // their cost.
+            // The bound found so far holds but is loose, so another method is worth its products.
             self.bound = None;
             return true;
         }
@@ -208,7 +206,7 @@ mod tests {
     fn several_spectra_are_bounded_with_any_guess() {
         let size = 3000;
         let below: Vec<f64> = (0..size).map(|i| (i as f64 / size as f64) - 0.7).collect();
-        // One large entry, which the products find only from random starts.
+        // One large entry, which only products with random vectors find.
         let mut peak = vec![1e-3; size];
         peak[17] = 5.0;
         let spectra = [below, peak, vec![0.0; size]];
@@ -236,7 +234,7 @@ mod tests {
         for guess in [0.0, 1.0] {
             assert_eq!(bounds(std::slice::from_ref(&unknown), &[known(guess)], 1e-2), [None]);
         }
-        // The scale is then taken from the products.
+        // The products then determine the scale.
         let unknown = NormEstimate { guess: f64::NAN, rounding: 1e-15 };
         assert!(bounds(&[spectrum], &[unknown], 1e-2)[0].is_some_and(|bound| bound >= 1.0));
     }

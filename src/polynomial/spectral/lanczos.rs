@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::linalg::vectors::{axpy, dot, normalise, random_unit};
 
-/// An approximate eigenpair of largest |eigenvalue|, with its accuracy.
+/// An approximation of the eigenpair of largest |eigenvalue|, with its accuracy.
 #[derive(Debug, Clone)]
 pub struct Extreme {
     /// The Ritz value θ.
@@ -15,10 +15,10 @@ pub struct Extreme {
     pub residual: f64,
 }
 
-/// Maximum dimension of the Krylov space before a restart.
+/// Dimension of the Krylov space at which the iteration restarts.
 const MAX_SPACE: usize = 32;
 
-/// Number of restarts after which the best pair found is returned.
+/// Maximum number of restarts. The best pair found is then returned.
 const MAX_RESTARTS: usize = 8;
 
 /// The eigenpair of largest |eigenvalue| of the `size` × `size` matrix behind `product`.
@@ -57,11 +57,11 @@ pub fn extreme_eigenpair_from(
             break;
         }
     }
-    // At least one pass has run.
+    // The loop runs at least once.
     Ok(best.unwrap_or(Extreme { value: 0.0, vector: vec![0.0; size], residual: 0.0 }))
 }
 
-/// Extends one Krylov space from `start` until its dominant pair is accurate enough.
+/// Extends a Krylov space from `start` until its pair of largest |eigenvalue| is accurate enough.
 fn lanczos(
     start: Vec<f64>,
     tol: f64,
@@ -106,7 +106,7 @@ fn lanczos(
     }
 }
 
-/// Removes the components in the orthonormal `space` from a vector.
+/// Subtracts from a vector its components in the space with the orthonormal basis `space`.
 pub(super) fn orthogonalise(vector: &mut [f64], space: &[Vec<f64>]) {
     // After two passes the vector is orthogonal up to rounding.
     for _ in 0..2 {

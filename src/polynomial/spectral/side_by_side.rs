@@ -11,8 +11,8 @@ use crate::parallel::min_len;
 /// vectors, and each entry needs only a few cache lines of the vectors.
 pub(crate) const VECTORS_PER_PASS: usize = 32;
 
-/// Function `product(owners, vectors)` that multiplies matrices by interleaved vectors; `owners`
-/// holds the index of the matrix for each vector.
+/// A function `product(owners, vectors)` that multiplies matrices by interleaved vectors. `owners`
+/// has the index of the matrix for each vector.
 pub(crate) type MatrixProducts<'a> = dyn FnMut(&[usize], &[f64]) -> Result<Vec<f64>> + 'a;
 
 /// Random unit vectors, one for each seed.
@@ -66,7 +66,7 @@ pub(super) fn change<const N: usize>(
     });
 }
 
-/// The vectors marked in `keep`.
+/// Keeps only the vectors marked in `keep`.
 pub(super) fn kept(vectors: &[f64], keep: &[bool]) -> Vec<f64> {
     let rows = vectors.chunks_exact(keep.len().max(1));
     rows.flat_map(|row| row.iter().zip(keep).filter(|(_, keep)| **keep).map(|(v, _)| *v)).collect()

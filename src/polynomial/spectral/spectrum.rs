@@ -85,15 +85,15 @@ fn shifted_is_definite(
     Some(theta + 2.0 * error * trace * (1.0 + higham_gamma(size + 1)) + 8.0 * f64::EPSILON * theta)
 }
 
-/// Overwrites the lower triangle of A with L, where A = L Lᵀ. Returns false if a pivot is not
-/// positive.
+/// Overwrites the lower triangle of A with its Cholesky factor L, where A = L Lᵀ. Returns false if
+/// a pivot is not positive.
 struct Factorise<'a> {
     factor: &'a mut [f64],
     size: usize,
     interrupt: &'a Interrupt,
 }
 
-/// Number of rows that are factorised together: each row above them is read once per group.
+/// Number of rows that are factorised as a group: each row above them is read only once per group.
 const ROWS: usize = 32;
 
 impl WithSimd for Factorise<'_> {
@@ -133,7 +133,7 @@ impl WithSimd for Factorise<'_> {
 /// Accuracy and probability of a bound.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chance {
-    /// Relative looseness at which the bound is accurate enough and no further products are
+    /// Relative error at which the bound is accurate enough, so that no further products are
     /// computed.
     pub accuracy: f64,
     /// Probability that the bound is too small.
@@ -142,15 +142,16 @@ pub(crate) struct Chance {
     pub seed: u64,
 }
 
-/// Maximum number of products of [`probable_norm_bound`], and the number that is always allowed.
+/// Maximum number of products of [`probable_norm_bound`], and the number that is allowed whatever
+/// their memory.
 const MAX_STEPS: usize = 320;
 const MIN_STEPS: usize = 48;
 
 /// Maximum number of values in all vectors of [`probable_norm_bound`].
 const MAX_SPACE: usize = 1 << 25;
 
-/// Number of simultaneous calls of [`probable_norm_bound`] whose vectors fit in memory. For larger
-/// matrices fewer calls fit, but each product then uses all threads better.
+/// Number of simultaneous calls of [`probable_norm_bound`] whose vectors fit in memory. Fewer calls
+/// fit for larger matrices, but then each product keeps more threads busy.
 pub(crate) fn bounds_at_a_time(size: usize) -> usize {
     (MAX_SPACE / size.saturating_mul(MAX_STEPS).max(1)).max(1)
 }
@@ -203,7 +204,7 @@ pub(crate) fn probable_norm_bound(
                 return Ok(f64::NAN);
             }
             if steps == limit {
-                // There were too few steps for a probability this small. Infinity is always a valid
+                // There were too few steps for so small a probability. Infinity is always a valid
                 // bound.
                 return Ok(f64::INFINITY);
             }
@@ -211,7 +212,7 @@ pub(crate) fn probable_norm_bound(
         orthogonalise(&mut next, &space);
         let mut coupling = normalise(&mut next);
         if coupling == 0.0 {
-            // The space is invariant, so only a new random direction can enlarge it.
+            // The Krylov space is invariant, so only a new random direction can enlarge it.
             next = random_direction(size, &mut rng);
             orthogonalise(&mut next, &space);
             normalise(&mut next);
@@ -309,7 +310,7 @@ mod tests {
             let matrix = reflected(&scaled);
             let norm = scaled.iter().map(|l| l.abs()).fold(0.0, f64::max);
             let interrupt = Interrupt::default();
-            // For any guess, the bound is at least the norm.
+            // The bound is at least the norm, for any guess.
             let bound = norm_bound(&matrix, size, share * norm, &interrupt).unwrap();
             prop_assert!(bound >= norm * (1.0 - 1e-12), "{bound} {norm}");
             let bound = norm_bound(&matrix, size, norm, &interrupt).unwrap();
@@ -323,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_missed_eigenvalue_is_found_by_the_factorisation() {
-        // One entry in a thousand is larger: Lanczos converges to the others.
+        // One entry in a thousand is larger, and Lanczos' method converges to the others first.
         let size = 1000;
         let mut matrix = vec![0.0; size * size];
         for i in 0..size {

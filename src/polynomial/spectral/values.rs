@@ -11,8 +11,8 @@ const VALUE_STEPS: (usize, usize) = (8, 96);
 /// Lower bounds, with a relative error of about `tol`, on the largest |eigenvalue| of several
 /// `size` × `size` matrices, one per seed. `product` multiplies interleaved vectors.
 ///
-/// Lanczos steps are made without storing the basis. The resulting loss of orthogonality only
-/// repeats values already found; it moves none out of the spectrum (Paige 1976).
+/// The Lanczos steps do not store the basis. The resulting loss of orthogonality only repeats
+/// values that were already found, and moves none out of the spectrum (Paige 1976).
 pub(crate) fn extreme_values(
     size: usize,
     tol: f64,
@@ -40,7 +40,7 @@ pub(crate) fn extreme_values(
             let ends = step % 4 == 0 || square == 0.0 || !square.is_finite();
             let (low, high) = if ends { tridiagonal_range(own, beside) } else { (0.0, 0.0) };
             let value = high.max(-low);
-            // The remaining growth of a value is about the square of its residual.
+            // A value still grows by about the square of its residual.
             let settled = step >= VALUE_STEPS.0 && value <= values[*at] * (1.0 + 0.1 * tol);
             values[*at] = values[*at].max(value);
             keep.push(!(square == 0.0 || !square.is_finite() || ends && settled));
