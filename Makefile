@@ -23,6 +23,9 @@ EXAMPLES := README.md $(shell find docs examples -name '*.md' -o -name '*.py' -n
 JOBS ?= 3
 PYTEST := env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+# `stranger` runs the same examples on the wheel, so `make test` does not run them twice.
+RUN_ON_WHEEL := --deselect tests/python/test_readme.py::test_every_number_that_a_page_prints \
+	--deselect tests/python/test_examples.py::test_a_tutorial_runs_and_draws
 # Runs two targets at a time. Make 4.0 and newer prints the output of a target when it ends.
 IN_PARALLEL := $(MAKE) --no-print-directory --jobs=2
 CHECK_IN_PARALLEL := $(IN_PARALLEL) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
@@ -54,7 +57,8 @@ demo: build ## Train a recommender on MovieLens 100k: metrics, recommendations, 
 test: rust ## Run all checks and tests, and the numerical tests under every instruction set
 	@$(IN_PARALLEL) $(COMPILED) $(DEPENDENCIES)
 	@$(CHECK_IN_PARALLEL) check-rust lint-python docs stranger
-	@$(MAKE) --no-print-directory test-python test-simd
+	@$(MAKE) --no-print-directory test-python SELECT="$(RUN_ON_WHEEL)"
+	@$(MAKE) --no-print-directory test-simd
 	$(say) "All checks and tests passed"
 
 # Sequential, because both lock target/debug.
@@ -193,7 +197,7 @@ test-rust: rust ## Run the Rust tests
 
 test-python: $(EXTENSION) $(DEPENDENCIES) ## Run the Python tests
 	$(say) "Python tests"
-	$(PYTEST)
+	$(PYTEST) $(SELECT)
 
 # test-python and test-rust use the widest instruction set, unless DUALGAP_SIMD selects another.
 test-simd: $(EXTENSION) $(DEPENDENCIES) | rust ## Run the numerical tests under the other instruction sets of the processor

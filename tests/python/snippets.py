@@ -92,6 +92,14 @@ def run(examples: list[str]) -> tuple[int, list[str]]:
     return compared, wrong
 
 
+def page_failures(page: Path) -> list[str]:
+    """Run the examples of a page; return what differs, and whether output was not compared."""
+    examples = blocks(page.read_text("utf-8"))
+    compared, wrong = run(examples)
+    n_prints = sum(example.count("print(") > 0 for example in examples)
+    return wrong if compared >= n_prints else [*wrong, f"{compared} outputs of {n_prints} compared"]
+
+
 @contextlib.contextmanager
 def no_network() -> Iterator[None]:
     """Raise an error for connections to other machines."""

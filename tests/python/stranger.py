@@ -17,14 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib as mpl
-from snippets import ROOT, blocks, no_network, pages, run
+from snippets import ROOT, no_network, page_failures, pages
 
 import dualgap
-
-
-def page_runs(page: Path) -> list[str]:
-    """Return the failures of the examples of a page."""
-    return run(blocks(page.read_text("utf-8")))[1]
 
 
 def tutorial_runs(script: Path) -> list[str]:
@@ -57,7 +52,7 @@ def main() -> int:
     here = Path(dualgap.__file__)
     assert "site-packages" in here.parts, f"not the installed package: {here}"
     mpl.use("agg")
-    jobs = [(page_runs, page) for page in pages()]
+    jobs = [(page_failures, page) for page in pages()]
     jobs += [(tutorial_runs, script) for script in sorted((ROOT / "examples").glob("*.py"))]
     done = [failed(str(path.relative_to(ROOT)), check, path) for check, path in jobs]
     print(f"{len(done)} pages and tutorials, {sum(done)} failed")
