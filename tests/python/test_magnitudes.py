@@ -72,6 +72,20 @@ def test_rows_whose_squares_overflow_are_rejected(
             assert np.isfinite(getattr(model, "objective_", 0.0))
 
 
+@pytest.mark.parametrize("name", ["fm-regressor", "pn-regressor"])
+@pytest.mark.parametrize("exponent", [100.0, 150.0, 153.0, 154.0, 160.0, 300.0])
+def test_targets_whose_squares_overflow_are_rejected(name: str, exponent: float) -> None:
+    estimator, X, y = ESTIMATORS[name]
+    large, model = y * 10.0**exponent, clone(estimator).set_params(max_iter=5)
+    if overflows(large):
+        with pytest.raises(ValueError, match=r"^y: values up to .* are too large for float64"):
+            model.fit(X, large)
+        with pytest.raises(ValueError, match=r"^y: values up to .* are too large for float64"):
+            model.fit(X, y, validation_data=(X, large))
+    else:
+        assert 0.0 <= model.fit(X, large).dual_objective_ <= model.objective_ < np.inf
+
+
 TOO_FAR = r"^C: times the total weight is .*squared norm of an example's features .*at most 1e280"
 REGULARIZED = {name: fit for name, fit in FITS.items() if "C" in fit[0].get_params()}
 STRUCTURED = ["block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "projected-gradient"]

@@ -85,8 +85,6 @@ default="refined"
         Number of threads; None and -1 mean all cores. The model does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the eigenvalue solver's start vectors and of the validation split.
-    random_state : int, RandomState or None, default=None
-        Seed of the eigenvalue solver's start vectors and of the validation split.
     verbose : int, optional
         Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on
         a terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per

@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 
 from dualgap._estimator import ordered
 from dualgap._validation import FloatArray, MatrixLike, check_rows, check_weights, real_array
+from dualgap._validation.magnitudes import check_magnitude
 from dualgap.polynomial._base import FittedPolynomial, Training, check_training, documented
 
 __all__ = ["FactorizationMachineRegressor", "PolynomialNetworkRegressor"]
@@ -49,6 +50,7 @@ class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
     def _targets(y: ArrayLike) -> FloatArray:
         # Copied, because the core reads the values in place and the caller may modify the original.
         values = real_array("y", y).copy()
+        check_magnitude("y", values)
         return values.reshape(len(values), -1)
 
     def predict(self, X: MatrixLike) -> FloatArray:
