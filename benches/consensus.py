@@ -1,7 +1,8 @@
 """Consensus training compared with one machine: optimum, rounds, processes, lost workers.
 
     python benches/consensus.py optimum [letter news20 aloi mnist] [--plot FILE]
-    python benches/consensus.py {penalty,processes,memory,killed,model,solvers,speedup,accuracy}
+    python benches/consensus.py {penalty,processes,memory,killed,model,pays}
+    python benches/consensus.py {solvers,speedup,accuracy}
 
 "optimum", "penalty" and the last three commands need the data sets of benches/block_descent.py.
 """
@@ -131,6 +132,35 @@ def speedup():
             rounds=model.n_iter_,
             **row,
             speedup=row["seconds_1"] / row["seconds_2"],
+        )
+
+
+def pays():
+    """Compare the processor time of consensus training with that of one machine."""
+    table = Table("consensus-pays", "rows", "features", "classes", "partitions")
+    sizes = [(5_000, 50, 5), (100_000, 50, 5), (20_000, 300, 30), (20_000, 100, 100)]
+    for (n, d, m), n_partitions in itertools.product(sizes, (2, 8)):
+        X, y = generated(n, d, m)
+        shared = {"C": 0.1, "tol": 1e-3, "random_state": 0, "n_jobs": 1}
+        consensus = ConsensusSVC(n_partitions=n_partitions, **shared)
+        seconds = []
+        for model in (MulticlassSVC(**shared), consensus):
+            times = []
+            for _ in range(3):
+                started = time.process_time()
+                fit(model, X, y)
+                times.append(time.process_time() - started)
+            seconds.append(min(times))
+        table.add(
+            rows=n,
+            features=d,
+            classes=m,
+            partitions=n_partitions,
+            rows_mb=X.nbytes / 2**20,
+            plain=seconds[0],
+            consensus=seconds[1],
+            rounds=consensus.n_iter_,
+            ratio=seconds[1] / seconds[0],
         )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dualgap._libsvm import read_libsvm
 from dualgap._validation import FloatArray, check_matrix, real_array
 from dualgap._validation.labels import read_labels, sorted_classes
+from dualgap.distributed._storage import open_binary, parquet_source
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def read_files(paths: Sequence[str], target: Any, weight: Any, n_features: int |
 
 
 def _read_libsvm(path: str, n_features: int | None) -> tuple[Any, Any]:
-    with open(path, "rb") as file:
+    with open_binary(path) as file:
         X, y, _ = read_libsvm(file, 1)
     if n_features is not None and X.shape[1] > n_features:
         msg = f"{path}: the file has {X.shape[1]} features, more than n_features={n_features}"
@@ -120,7 +121,7 @@ def _read_tables(paths: Sequence[str], target: Any, weight: Any, where: str) -> 
     from pyarrow import types
     from pyarrow.parquet import ParquetFile
 
-    files = [ParquetFile(path) for path in paths]
+    files = [ParquetFile(parquet_source(path)) for path in paths]
     schema = files[0].schema_arrow
     about: dict[str, Any] = schema.pandas_metadata or {}
     left_out = {target, weight, *map(str, about.get("index_columns", []))}

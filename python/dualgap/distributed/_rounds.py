@@ -10,7 +10,6 @@ import os
 import time
 import warnings
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,20 @@ import numpy as np
 from dualgap import _core
 from dualgap._estimator import Callback, depth
 from dualgap._estimator.settings import round_settings
-from dualgap._files import check_writable
-from dualgap._npz import read_meta, read_npz, refused_as, write_npz
+from dualgap._npz import read_meta, refused_as
 from dualgap._validation import FloatArray
 from dualgap.distributed._engine import Engine
 from dualgap.distributed._newton import MAX_WEIGHTS, Newton
 from dualgap.distributed._plan import NewtonOrder, Order, Plan, Solution
+from dualgap.distributed._storage import (
+    absolute,
+    check_folder,
+    exists,
+    join,
+    read_arrays,
+    remove_all,
+    write_arrays,
+)
 from dualgap.distributed._worker import inner
 
 COLUMNS = (
@@ -402,29 +409,31 @@ def _write(run: Run, plan: Plan, settings: Settings, copy: int) -> None:
     arrays = {"consensus": run.consensus, "rows": np.array(run.rows)}
     if run.absent is not None:
         arrays["absent"] = run.absent.multiplier
-    write_npz(Path(plan.folder) / "consensus.npz", meta, arrays)
+    write_arrays(join(plan.folder, _FILE), meta, arrays)
+
+
+_FILE = "consensus.npz"
+"""Name of the coordinator's file in a checkpoint."""
 
 
 def checkpoint_folders(
     checkpoint: str | os.PathLike[str] | None, resumed: str | os.PathLike[str] | None
 ) -> tuple[str | None, str | None]:
     """Return the folder for new checkpoints, and that of the resumed run."""
-    source = None if resumed is None else os.path.realpath(resumed)
-    folder = source if checkpoint is None else os.path.realpath(checkpoint)
-    if folder is not None and folder != source:
-        os.makedirs(folder, exist_ok=True)
-        if (Path(folder) / "consensus.npz").exists():
-            msg = (
-                f"checkpoint: {folder} has files of another fit; pass it as resume, or choose an "
-                "empty folder"
-            )
-            raise ValueError(msg)
-        # A run that ended before its first complete checkpoint leaves unusable files.
-        for path in Path(folder).glob("partition-*.npz"):
-            path.unlink()
+    source = None if resumed is None else absolute(resumed)
+    folder = source if checkpoint is None else absolute(checkpoint)
     if folder is not None:
         # Checked now, because later failures only warn.
-        check_writable(Path(folder) / "consensus.npz")
+        check_folder(folder, _FILE)
+        if folder != source:
+            if exists(join(folder, _FILE)):
+                msg = (
+                    f"checkpoint: {folder} has files of another fit; pass it as resume, or choose "
+                    "an empty folder"
+                )
+                raise ValueError(msg)
+            # A run that ended before its first complete checkpoint leaves unusable files.
+            remove_all(folder, "partition-")
     return folder, source
 
 
@@ -433,12 +442,12 @@ def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
 
     Objective and bound are not read: the next round evaluates its own consensus and dual point.
     """
-    path = Path(folder) / "consensus.npz"
-    if not path.exists():
-        msg = f"resume: no checkpoint in {os.fspath(folder)}"
+    path = join(folder, _FILE)
+    if not exists(path):
+        msg = f"resume: no checkpoint in {folder}"
         raise ValueError(msg)
     with refused_as(path, "a checkpoint of this fit"):
-        arrays = read_npz(path)
+        arrays = read_arrays(path)
         meta = read_meta(arrays, identity=identity)
         run.consensus = _like(arrays["consensus"], run.consensus)
         if run.absent is not None:

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._estimator.settings import newton_settings, round_settings
-from dualgap._npz import read_meta, read_npz, refused_as, write_npz
+from dualgap._npz import read_meta, refused_as
 from dualgap._validation import FloatArray, core_rows
 from dualgap._validation.labels import class_codes
 from dualgap.distributed._partition import Part
 from dualgap.distributed._plan import VERSION, Order, Plan, Solution
 from dualgap.distributed._scales import divided
+from dualgap.distributed._storage import exists, join, read_arrays, write_arrays
 
 
 @dataclass
@@ -286,14 +287,14 @@ def _keep(number: int, state: _State, arrays: dict[str, NDArray[Any]], plan: Pla
     kept = (array.nbytes for state in _STATES.values() for array in state.arrays.values())
     if sum(kept) > _SHARE * limit:
         path = Path(worker.local_directory) / f"dualgap-{plan.run}-{number}.npz"
-        _save(path, state, arrays, plan)
+        _save(str(path), state, arrays, plan)
         state.arrays, state.file = {}, path
 
 
 def _arrays(state: _State) -> dict[str, NDArray[Any]]:
     if state.file is None:
         return state.arrays
-    arrays = read_npz(state.file)
+    arrays = read_arrays(str(state.file))
     return {name: arrays[name] for name in arrays if name != "meta"}
 
 
@@ -358,7 +359,7 @@ def _begin(part: Part, number: int, plan: Plan, at: int) -> _State:
     if folders:
         every = itertools.product(sorted(folders), range(_COPIES))
         paths = (_path(folder, number, copy) for folder, copy in every)
-        copies = [_restored(state, path, plan) for path in paths if path.exists()]
+        copies = [_restored(state, path, plan) for path in paths if exists(path)]
         # If a run was interrupted while writing a round, the other copy has the round before.
         return max(copies, key=lambda copy: _worth(copy.round, at), default=state)
     return state
@@ -373,13 +374,13 @@ def _worth(kept: int, at: int) -> tuple[bool, bool, bool, int]:
     return kept == at - 1, kept == at, kept < at, kept
 
 
-def _path(folder: str, number: int, copy: int) -> Path:
-    return Path(folder) / f"partition-{number}-{copy}.npz"
+def _path(folder: str, number: int, copy: int) -> str:
+    return join(folder, f"partition-{number}-{copy}.npz")
 
 
-def _save(path: Path, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
+def _save(path: str, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
     """Write a state to a file."""
-    write_npz(path, {"run": plan.kept, "round": state.round, "rho": state.rho}, arrays)
+    write_arrays(path, {"run": plan.kept, "round": state.round, "rho": state.rho}, arrays)
 
 
 def _keep_copy(
@@ -395,11 +396,11 @@ def _keep_copy(
     return None
 
 
-def _restored(begun: _State, path: Path, plan: Plan) -> _State:
+def _restored(begun: _State, path: str, plan: Plan) -> _State:
     """Return a state with the arrays of a checkpoint."""
     state = replace(begun)
     with refused_as(path, "a checkpoint of a partition of this run"):
-        arrays = read_npz(path)
+        arrays = read_arrays(path)
         meta = read_meta(arrays, run=plan.kept)
         del arrays["meta"]
         beta = _unpacked(arrays)

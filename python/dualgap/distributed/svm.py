@@ -1,8 +1,9 @@
-"""Multi-category SVMs for data larger than one machine's memory: consensus training on Dask.
+"""Multi-category SVMs for data larger than one machine's memory: consensus training.
 
 `ConsensusSVC` uses the alternating direction method of multipliers (Boyd et al. 2011, section 7.1).
 Each partition solves a sub-problem with block descent, warm-started from the previous round, and
-has a multiplier that drives its weights to the consensus. Dask needs the extra ``distributed``.
+has a multiplier that drives its weights to the consensus. Dask needs the extra ``distributed``, Ray
+the extra ``ray``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
@@ -28,15 +28,12 @@ from dualgap._validation import (
     FloatArray,
     check_class_weight,
     check_classes,
-    check_rows_and_targets,
-    check_weights,
     regularization_of,
     resolve_seed,
-    resolve_threads,
 )
 from dualgap._validation.labels import class_codes, read_sequences, sorted_classes
-from dualgap.distributed._dask import Cluster
 from dualgap.distributed._engine import Engine
+from dualgap.distributed._engines import engine_for
 from dualgap.distributed._partition import Summary
 from dualgap.distributed._plan import VERSION, Plan
 from dualgap.distributed._rounds import (
@@ -50,16 +47,7 @@ from dualgap.distributed._rounds import (
     train,
 )
 from dualgap.distributed._scales import column_scales
-from dualgap.distributed._sources import (
-    as_paths,
-    dask_blocks,
-    file_sources,
-    is_dask,
-    part_of,
-    same,
-    split,
-)
-from dualgap.distributed._threads import Threads
+from dualgap.distributed._sources import is_dask
 from dualgap.losses import core_loss
 from dualgap.multiclass._linear import LinearClassifier
 from dualgap.multiclass.svm import MulticlassSVC
@@ -73,7 +61,7 @@ _PENALTY = 10.0
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConsensusSVC(LinearClassifier):
-    """`MulticlassSVC` trained on partitions, on the workers of a Dask cluster or on threads.
+    """`MulticlassSVC` trained on partitions, on the workers of a cluster or on threads.
 
     The objective is that of `MulticlassSVC`. A partition with a share S of the total weight has
     the regulariser ``S lambda/2 ||w||^2`` and the penalty ``S rho/2 ||w - w_bar||^2``. The scale of
@@ -102,8 +90,9 @@ class ConsensusSVC(LinearClassifier):
         Number of partitions of arrays in memory (by default one per thread) or of files (by default
         one per file). Dask collections keep their own partitions.
     client : distributed.Client or str, optional
-        Client of a cluster, or the address of its scheduler. None uses the current client for Dask
-        collections, and threads of this process for other data.
+        Client of a Dask cluster, or the address of its scheduler; "ray" for the Ray cluster of this
+        process. None uses the current client for Dask collections, and threads of this process for
+        other data.
     max_passes : int, default=20
         Maximum number of solver epochs per round (or of passes, for "sequential-dual").
     tol : float, default=1e-3
@@ -113,12 +102,12 @@ class ConsensusSVC(LinearClassifier):
     max_iter : int, default=1000
         Maximum number of rounds. A resumed fit that has reached it still runs one round, because
         its certificate is computed, never read from a file.
-    checkpoint : path, optional
+    checkpoint : path or URL, optional
         Folder for checkpoints, shared by all workers. It must not contain the checkpoint of another
         fit. If a round cannot be written, a RuntimeWarning is issued and the fit continues.
     checkpoint_interval : float, default=30.0
         Minimum number of seconds between two checkpoints.
-    resume : path, optional
+    resume : path or URL, optional
         Folder with the checkpoint of an earlier fit of the same data and parameters, to continue.
     n_jobs : int, optional
         Number of threads if there is no client; None and -1 mean all cores. The model depends on
@@ -190,7 +179,8 @@ class ConsensusSVC(LinearClassifier):
         Parameters
         ----------
         X : array-like, CSR matrix, Dask array or dataframe, or paths
-            Training rows, or Parquet or LIBSVM (1-based) files that every worker can read.
+            Training rows, or Parquet or LIBSVM (1-based) files that every worker can read, also in
+            object stores (``s3://...``).
         y : array-like, Dask collection or str, optional
             Class labels of any type, partitioned like `X`; the name of a column if `X` is a
             dataframe or Parquet files; None for LIBSVM files.
@@ -210,7 +200,7 @@ class ConsensusSVC(LinearClassifier):
         """
         self._check_consensus_parameters()
         seed = resolve_seed(self.random_state)
-        engine = self._engine(X, y, sample_weight)
+        engine = engine_for(self, X, y, sample_weight)
         run_id, cancel = uuid.uuid4().hex, True
         try:
             # A resumed run continues counting rounds.
@@ -307,51 +297,6 @@ class ConsensusSVC(LinearClassifier):
         if core_loss(self.loss)["costs_per_row"]:
             msg = "loss: ConsensusSVC does not support costs per row; use costs per label"
             raise ValueError(msg)
-
-    def _engine(self, X: Any, y: Any, sample_weight: Any) -> Engine:
-        """Return the engine for this kind of data."""
-        client = self._client(wanted=is_dask(X))
-        if is_dask(X):
-            self._forget_names()
-            blocks = dask_blocks(X, y, sample_weight)
-            return Cluster(client, [partial(_compute, client, *b, n) for n, b in enumerate(blocks)])
-        paths = as_paths(X)
-        sources: list[Callable[[], Any]]
-        if paths is not None:
-            self._forget_names()
-            sources = [*file_sources(paths, y, sample_weight, self.n_partitions, None)]
-            if client is None:
-                return Threads(sources, resolve_threads(self.n_jobs))
-            return Cluster(client, [partial(client.submit, s, pure=False) for s in sources])
-        X, y = check_rows_and_targets(self, X, y, single=True)
-        check_classification_targets(y)
-        weights = check_weights(sample_weight, X)
-        cores = resolve_threads(self.n_jobs)
-        if client is not None:
-            cores = sum(client.nthreads().values())
-        parts = split(X, y, weights, min(self.n_partitions or max(cores, 1), X.shape[0]))
-        if client is None:
-            return Threads([partial(same, part) for part in parts], cores)
-        return Cluster(client, [partial(client.scatter, part, hash=False) for part in parts])
-
-    def _client(self, *, wanted: bool) -> Any:
-        if self.client is None and not wanted:
-            return None
-        try:
-            import distributed
-        except ImportError as error:
-            msg = 'client: Dask is not installed; pip install "dualgap[distributed]"'
-            raise ImportError(msg) from error
-        if self.client is None:
-            try:
-                return distributed.get_client()
-            except ValueError as error:
-                msg = "client: no cluster is running; start one with distributed.Client(...)"
-                raise ValueError(msg) from error
-        if isinstance(self.client, str):
-            connect: Any = distributed.Client
-            return connect(self.client, set_as_default=False)
-        return self.client
 
     def _forget_names(self) -> None:
         for name in ("n_features_in_", "feature_names_in_"):
@@ -481,13 +426,6 @@ class ConsensusSVC(LinearClassifier):
         kind: Any = partial(pd.DataFrame, columns=range(width)) if width else pd.Series
         meta = kind(nothing)
         return X.map_partitions(partial(_call_table, call, kind), meta=meta)
-
-
-def _compute(client: Any, X: Any, y: Any, weights: Any, number: int) -> Any:
-    """Start the computation of a block of Dask collections."""
-    from dask.delayed import delayed
-
-    return client.compute(delayed(part_of, pure=False)(X, y, weights, number))
 
 
 def _call(

@@ -169,8 +169,8 @@ def test_a_run_killed_while_writing_a_round_loses_nothing(
     for _ in range(1 + again):
         files = iter(range(100))
         with monkeypatch.context() as patch:
-            patch.setattr("dualgap.distributed._worker.write_npz", ended)
-            patch.setattr("dualgap.distributed._rounds.write_npz", ended)
+            patch.setattr("dualgap.distributed._worker.write_arrays", ended)
+            patch.setattr("dualgap.distributed._rounds.write_arrays", ended)
             with pytest.raises(InterruptedRunError):
                 ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
     rounds = [json.loads(read_npz(path)["meta"].tobytes())["round"] for path in folder.glob("p*")]

@@ -1,0 +1,128 @@
+"""`ConsensusSVC` on two real processes of a Ray cluster."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+
+from dualgap.distributed import ConsensusSVC
+from dualgap.distributed import _ray as engine
+
+ray = pytest.importorskip("ray", reason="Ray is not installed")
+
+SETTINGS = {"C": 0.05, "tol": 5e-3, "random_state": 0, "n_partitions": 3}
+
+pytestmark = [
+    # Ray leaves sockets and pipes of its processes open.
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.timeout(900),
+]
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = load_digits(return_X_y=True)
+    return X[:300] / 16.0, y[:300]
+
+
+@pytest.fixture(scope="module")
+def whole(data):
+    return ConsensusSVC(**SETTINGS).fit(*data)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 * 2**20)
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture
+def engines(cluster, monkeypatch):
+    """Engines of the fits in this test, in order."""
+    found = []
+
+    class Recorded(engine.Actors):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            found.append(self)
+
+    monkeypatch.setattr("dualgap.distributed._engines.Actors", Recorded)
+    return found
+
+
+def test_without_a_cluster_the_fit_says_what_to_call(data):
+    if not ray.is_initialized():
+        with pytest.raises(ValueError, match=r"client: .* call ray\.init"):
+            ConsensusSVC(client="ray", **SETTINGS).fit(*data)
+
+
+def test_two_actors_give_the_model_of_threads(data, whole, engines):
+    counts = []
+    model = ConsensusSVC(
+        client="ray", callback=lambda *_: counts.append(len(engines[0]._actors)), **SETTINGS
+    )
+    model.fit(*data)
+    assert np.array_equal(model.coef_, whole.coef_)
+    assert model.dual_objective_ == whole.dual_objective_
+    assert set(counts) == {2}
+
+
+def test_a_killed_actor_costs_only_time(data, whole, engines):
+    def kill(round_, *_):
+        if round_ == 3:
+            ray.kill(engines[0]._actors[0])
+
+    model = ConsensusSVC(client="ray", callback=kill, **SETTINGS).fit(*data)
+    assert model.converged_
+    assert model.objective_ == pytest.approx(whole.objective_, rel=2 * SETTINGS["tol"])
+
+
+def test_a_killed_actor_continues_from_its_checkpoint(data, whole, engines, tmp_path):
+    def kill(round_, *_):
+        if round_ == 3:
+            ray.kill(engines[0]._actors[1])
+
+    model = ConsensusSVC(
+        client="ray", callback=kill, checkpoint=tmp_path, checkpoint_interval=0.0, **SETTINGS
+    )
+    assert np.array_equal(model.fit(*data).coef_, whole.coef_)
+
+
+def test_a_run_resumes_after_the_loss_of_all_actors(data, whole, cluster, tmp_path):
+    kept = {**SETTINGS, "checkpoint_interval": 0.0, "client": "ray"}
+    ConsensusSVC(checkpoint=tmp_path, callback=lambda n, *_: n == 4, **kept).fit(*data)
+    resumed = ConsensusSVC(resume=tmp_path, **kept).fit(*data)
+    assert np.array_equal(resumed.coef_, whole.coef_)
+    assert resumed.n_iter_ == whole.n_iter_
+
+
+def test_actors_that_are_always_lost_end_the_fit(data, engines, monkeypatch):
+    monkeypatch.setattr(engine.Actors, "_ATTEMPTS", 2)
+    monkeypatch.setattr(engine.Actors, "_replace_lost_actors", lambda self: None)
+
+    def kill(*_):
+        for actor in engines[0]._actors:
+            ray.kill(actor)
+
+    with pytest.raises(RuntimeError, match="actors were lost 2 times in a row"):
+        ConsensusSVC(client="ray", callback=kill, **SETTINGS).fit(*data)
+
+
+def test_errors_of_actors_are_those_of_threads(cluster, tmp_path):
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"a": [1.0, np.nan], "label": [0, 1]}).to_parquet(path)
+    with pytest.raises(ValueError, match=r"NaN.*rows\.parquet"):
+        ConsensusSVC(client="ray").fit(path, "label")
+    with pytest.raises(FileNotFoundError, match="missing"):
+        ConsensusSVC(client="ray").fit(tmp_path / "missing.parquet", "label")
+    # The actors of failed fits are gone.
+    X, y = load_digits(return_X_y=True)
+    assert ConsensusSVC(client="ray", C=0.01, tol=0.1).fit(X[:100], y[:100]).converged_
+
+
+def test_dask_collections_need_dask(data):
+    array = pytest.importorskip("dask.array")
+    X, y = (array.from_array(value) for value in data)
+    with pytest.raises(ValueError, match="client: Dask collections need a Dask client"):
+        ConsensusSVC(client="ray").fit(X, y)
