@@ -1,6 +1,8 @@
-"""Write the project's address into pyproject.toml and Cargo.toml, for a release.
+"""Write the project's address into pyproject.toml, Cargo.toml and the links of README.md.
 
 Usage: python scripts/project_urls.py https://host/owner/name
+
+For a release: a package index shows README.md without the files to which its links lead.
 """
 
 from __future__ import annotations
@@ -34,11 +36,26 @@ def with_repository(cargo: str, address: str) -> str:
     )
 
 
+def with_absolute_links(readme: str, address: str) -> str:
+    """Return the text of README.md with addresses instead of paths."""
+
+    def absolute(match: re.Match[str]) -> str:
+        kind = "raw" if match[2].endswith((".svg", ".png")) else "blob"
+        return f"{match[1]}({address}/{kind}/main/{match[2]})"
+
+    return re.sub(r"(\])\((?!https?://|#)([^()\s]+)\)", absolute, readme)
+
+
 def main() -> None:
     address = sys.argv[1].rstrip("/")
     if not re.fullmatch(r"https://[\w.-]+(/[\w.-]+)+", address):
         sys.exit(f"not an https address: {address}")
-    for name, change in (("pyproject.toml", with_urls), ("Cargo.toml", with_repository)):
+    changes = {
+        "pyproject.toml": with_urls,
+        "Cargo.toml": with_repository,
+        "README.md": with_absolute_links,
+    }
+    for name, change in changes.items():
         path = ROOT / name
         path.write_text(change(path.read_text("utf-8"), address), "utf-8")
 

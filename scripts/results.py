@@ -58,6 +58,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from speed_chart import speed_chart
 from typed_numbers import typed_numbers
 
 MARKER = re.compile(
@@ -329,15 +330,34 @@ def faults(root: Path, path: Path, text: str) -> Iterator[str]:
         yield f"{name}:{line}: {number!r} is typed: fill it from benches/results"
 
 
+def chart(folder: Path) -> str:
+    """Draw the chart of speed."""
+
+    def value(expression: str, spec: str) -> str:
+        match = EXPRESSION.fullmatch(f"{{= {expression} :{spec}}}")
+        assert match is not None
+        return sentence(folder, match)
+
+    return speed_chart(value)
+
+
+def drawn_and_filled(root: Path) -> Iterator[tuple[Path, str, str]]:
+    """Yield path, content and filled content of the chart and of all pages."""
+    folder, picture = root / "benches" / "results", root / "docs" / "pictures" / "speed.svg"
+    if picture.exists():
+        yield picture, picture.read_text("utf-8"), chart(folder)
+    for path in pages(root):
+        text = path.read_text("utf-8")
+        yield path, text, fill(text, folder)
+
+
 def main() -> int:
     """Fill or check all pages."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--check"]
     root = Path(arguments[0]) if arguments else Path(__file__).parents[1]
     found: list[str] = []
-    for path in pages(root):
-        text = path.read_text("utf-8")
-        filled = fill(text, root / "benches" / "results")
-        found += faults(root, path, filled)
+    for path, text, filled in drawn_and_filled(root):
+        found += faults(root, path, filled) if path.suffix == ".md" else []
         if "--check" not in sys.argv:
             path.write_text(filled, "utf-8")
         elif filled != text:

@@ -99,3 +99,7 @@ def test_the_releasing_repository_is_that_of_the_project() -> None:
         urls.with_urls(urls.with_urls(before, address), address)
     cargo = urls.with_repository((ROOT / "Cargo.toml").read_text("utf-8"), address)
     assert tomllib.loads(cargo)["package"]["repository"] == address
+    readme = urls.with_absolute_links((ROOT / "README.md").read_text("utf-8"), address)
+    assert f"{address}/raw/main/docs/pictures/speed.svg)" in readme
+    assert f"]({address}/blob/main/docs/choosing.md)" in readme
+    assert re.search(r"\]\((?!https://)", readme) is None
