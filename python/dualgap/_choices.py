@@ -1,7 +1,7 @@
-"""Literal types of the parameters that take a name, for type checkers.
+"""Literal types for parameters whose value is a name.
 
-`make fmt` derives them from the core's registries (`scripts/choices.py`). A test compares all of
-them with the core, including those without a registry.
+`make fmt` generates those that have a registry in the core (`scripts/choices.py`). A test compares
+all of them with the core.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MethodName: TypeAlias = Literal["variational", "conditional-gradient"]
 
 
 def check_choice(name: str, value: Any, *kinds: Any) -> None:
-    """Raise an error unless `value` is one of the literals (or other values) in `kinds`."""
+    """Raise a ValueError unless `value` is one of the literals or values in `kinds`."""
     known = [choice for kind in kinds for choice in (get_args(kind) or (kind,))]
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in known):
         options = ", ".join(map(repr, known))

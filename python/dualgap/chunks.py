@@ -18,7 +18,7 @@ __all__ = ["Chunks"]
 
 
 class Chunks:
-    """Training rows split into chunks, accepted as ``X`` by the polynomial estimators.
+    """Training rows split into chunks. The polynomial estimators accept it as ``X``.
 
     Every pass of a fit reads the chunks in place; arrays are not copied. Memory-mapped files
     (``np.load(file, mmap_mode="r")``) stay on disk, and the operating system's page cache decides
@@ -27,12 +27,12 @@ class Chunks:
     Parameters
     ----------
     chunks : iterable of array-like or CSR matrix
-        At least one chunk, all with the same number of columns. float32 and float64 are read in
-        place. The iterable is consumed once.
+        At least one chunk, all with the same number of columns. Chunks of float32 and float64 are
+        read in place. The iterable is consumed once.
     spill : path, optional
         A folder on a disk. Each chunk is written to an anonymous temporary file in this folder and
-        memory-mapped, so a generator may yield more data than fits in memory. The files are
-        deleted with this object.
+        memory-mapped, so a generator may yield more data than fit in memory. The files are deleted
+        with this object.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Chunks:
         self, chunks: Iterable[Any], *, spill: str | os.PathLike[str] | None = None
     ) -> None:
         self.chunks: list[Any] = []
-        # Spilled chunks are copies, so the caller may refill the same array.
+        # Chunks in files are copies, so the caller may reuse the array.
         for chunk in refuse_refilled("chunks", chunks) if spill is None else chunks:
             rows = check_matrix(chunk)
             if self.chunks and rows.shape[1] != self.chunks[0].shape[1]:
@@ -72,7 +72,8 @@ class Chunks:
         return f"<Chunks: {n_rows} rows and {n_columns} columns in {len(self.chunks)} chunks>"
 
     def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
-        # Other estimators call this to convert X; without it, NumPy's error would be misleading.
+        # Other estimators call this method to convert X. Without it, NumPy's error would be
+        # misleading.
         msg = (
             "X: Chunks are supported only by polynomial networks and factorization machines; pass "
             "an array or a CSR matrix instead, such as numpy.concatenate(X.chunks)"
@@ -91,14 +92,14 @@ class Chunks:
         Raises
         ------
         ValueError
-            If a pair does not have one target per row; the message gives its number, from 0.
+            If a pair does not have one target per row. The message gives its index.
         """
         targets: list[NDArray[Any]] = []
 
         def rows() -> Iterator[Any]:
             for number, (X, y) in enumerate(pairs):
                 n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-                # Copied, because the iterator may refill the same array.
+                # Copied, because the iterator may reuse the array.
                 targets.append(np.array(y))
                 if targets[-1].ndim == 0 or len(targets[-1]) != n_rows:
                     msg = (

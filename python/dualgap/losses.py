@@ -1,8 +1,8 @@
 """Multi-category losses: the support functions of polytopes (Tajima et al., arXiv:2008.08894).
 
-For scores ``s`` and the label ``y``, let ``v_j = cost_j + s_j - s_y`` and let
-``v_(1) >= v_(2) >= ...`` be its sorted entries. The cost is 1 for every class but the label, unless
-other costs are given.
+For scores ``s`` and the label ``y``, let ``v_j = cost_j + s_j - s_y`` be the margins, with ``v_y =
+0``, and let ``v_(1) >= v_(2) >= ...`` be the sorted margins. The cost is 1 for every class other
+than the label, unless other costs are given.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 LOSSES = _core.LOSSES
-"""Maps the name of each loss to the names of its parameters."""
+"""A dictionary from the name of each loss to the names of its parameters."""
 
 
 @storable
@@ -45,10 +45,10 @@ class Loss:
     name : str
         One of `LOSSES`.
     k : int, optional
-        Number of largest margins that the loss averages; less than ``n_classes``.
+        Number of largest margins that the loss averages, less than ``n_classes``.
     weights : sequence of float, optional
-        One weight per sorted margin: non-negative and non-increasing, the last one 0.
-    costs : array-like of shape (n_classes, n_classes) or (n_samples, n_classes), optional
+        One weight per sorted margin: non-negative and non-increasing, the last one 0. costs :
+        array-like of shape (n_classes, n_classes) or (n_samples, n_classes), optional
         Non-negative costs of predicting each class (column) instead of the true one; by default 1.
         One row per label in the order of ``classes_``, or one per training row. The cost of the
         true class is 0.
@@ -70,7 +70,7 @@ class Loss:
 
     def __post_init__(self) -> None:
         if self.weights is not None:
-            # A tuple compares and hashes by value.
+            # Stored as a tuple, because tuples compare and hash by value.
             weights = tuple(real_array("weights", self.weights).tolist())
             object.__setattr__(self, "weights", weights)
 
@@ -88,7 +88,7 @@ class Loss:
         own = {
             name: value for name, value in given.items() if value is not None and value is not False
         }
-        # Equal losses must print alike, but a loss from a model file has the class Loss.
+        # Equal losses must have equal reprs, but a loss from a model file has the class Loss.
         usual = set(own) - {"costs", "per_row"} == set(LOSSES.get(self.name, ()))
         kind = _CLASSES.get((self.name, self.costs is not None), "Loss") if usual else "Loss"
         shown = [repr(self.name)] if kind == "Loss" else []
@@ -115,12 +115,12 @@ class Loss:
 
 
 def _short(value: Any) -> str:
-    """Return the repr of a value; of a large matrix, its shape."""
+    """Return the repr of a value, or the shape of a large matrix."""
     shape = np.shape(value)
     return f"<array of shape {shape}>" if np.prod(shape) > 16 else repr(value)
 
 
-# The class of each loss, by its name and whether it has costs.
+# The class of each loss, by the loss's name and whether it has costs.
 _CLASSES = {
     ("max-hinge", False): "MaxHinge",
     ("max-hinge", True): "StructuredHinge",
@@ -221,8 +221,8 @@ class MarginLoss(Protocol):
 
     The loss of a row with the label ``y`` is the support function of a polytope B_y at the margins,
     ``max over b in B_y of b @ margins``, with ``margins[j] = cost_j + s_j - s_y`` and
-    ``margins[y] = 0``. B_y must contain 0, and the coordinates of its points must be non-negative,
-    and 0 at ``y``. The loss is therefore non-negative, and non-decreasing in each margin.
+    ``margins[y] = 0``. B_y must contain 0. The coordinates of its points must be non-negative, and
+    0 at ``y``. The loss is therefore non-negative, and non-decreasing in each margin.
 
     The methods must be deterministic and must not modify ``margins``. ``label`` is an index into
     ``classes_``. Each pass calls them at least once per row, and holds Python's global interpreter
@@ -235,12 +235,12 @@ class MarginLoss(Protocol):
 
     See Also
     --------
-    MulticlassSVC : Checks that the methods agree with each other; ``certificate_`` states which
-        assumptions the bound then depends on.
+    MulticlassSVC : Checks that the methods agree with each other. ``certificate_`` states on which
+    assumptions the bound depends.
     """
 
     def support(self, margins: NDArray[np.float64], label: int) -> float:
-        """Return the loss: the maximum of ``b @ margins`` over B_y."""
+        """Return the loss, the maximum of ``b @ margins`` over B_y."""
         ...
 
     def vertex(self, margins: NDArray[np.float64], label: int) -> ArrayLike:
@@ -249,7 +249,7 @@ class MarginLoss(Protocol):
 
 
 def core_loss(loss: object) -> _core._Loss:
-    """Convert a loss, given by name or as an object, to the arguments of the core."""
+    """Convert a loss, given as a name or an object, to the arguments of the core."""
     if isinstance(loss, str):
         if LOSSES.get(loss):
             given = ", ".join(f"{name}=..." for name in LOSSES[loss])

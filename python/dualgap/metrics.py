@@ -84,15 +84,15 @@ def ndcg_at_k(
     y_true : array-like of shape (n_samples,)
         Relevance of each row: any finite non-negative number, not necessarily an integer.
     y_score : array-like of shape (n_samples,)
-        Score of each row; only the order within a group matters. Infinite scores are allowed.
+        Score of each row. Only the order within a group matters. Infinite scores are allowed.
     k : int
-        Number of ranks that count. In smaller groups all rows count.
+        Number of ranks that count. In a smaller group, all rows count.
     groups : array-like of shape (n_samples,)
         Group (user) of each row, in any order; integers, strings or other hashable objects.
     gain : {"exponential", "linear"}, default="exponential"
         Gain of a row: ``2 ** rel - 1`` or ``rel``.
     ties : {"average", "random", "stable"}, default="average"
-        Treatment of equal scores: the expectation of DCG over their orders, as in
+        Treatment of equal scores: the mean of DCG over all their orders, as in
         ``sklearn.metrics.ndcg_score(ignore_ties=False)`` [2]_; a random order; or the order of the
         input.
     random_state : int, numpy.random.Generator or None, default=None
@@ -110,10 +110,10 @@ def ndcg_at_k(
 
     Notes
     -----
-    A group whose relevances are all 0 has an ideal DCG of 0 and counts as 0, as in
-    scikit-learn. The mean is therefore defined for any input and always covers the same groups,
-    whatever the model, `k` and `gain`. Such groups do not affect the difference between two
-    models. They do not occur if all ratings are positive.
+    A group in which all relevances are 0 counts as 0, as in scikit-learn. The mean is therefore
+    defined for any input and always covers the same groups, whatever the model, `k` and `gain`.
+    Such groups do not affect the difference between two models. They do not occur if all ratings
+    are positive.
 
     References
     ----------
@@ -142,7 +142,7 @@ def ndcg_at_k(
     gains = _gains(relevance, gain)
     n = len(gains)
     starts = np.concatenate(([0], np.cumsum(np.bincount(group))[:-1]))
-    # Rank of each row within its group, independent of the order of rows in the input.
+    # Rank of each row within its group, whatever the order of the input.
     rank = np.arange(n) - starts[np.sort(group)]
     discount = np.where(rank < k, 1.0 / np.log2(rank + 2.0), 0.0)
 
@@ -163,8 +163,8 @@ def ndcg_at_k(
 def recall_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -> float:
     """Mean share of a user's relevant items among the first `k` recommended items.
 
-    Recall is relative to the largest possible number of hits in `k` places:
-    ``hits / min(k, number of relevant items)`` [1]_. Users without relevant items are skipped.
+    Recall is relative to the maximum number of hits in `k` places: ``hits / min(k, number of
+    relevant items)`` [1]_. Users without relevant items are skipped.
 
     Parameters
     ----------
@@ -228,10 +228,10 @@ def hit_ndcg_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int)
 
 
 def average_precision_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -> float:
-    """Mean average precision (MAP@k): precisions at the ranks of the hits, averaged per user.
+    """Mean average precision (MAP@k): the mean of the precisions at the ranks of a user's hits.
 
-    The sum of a user's precisions is divided by ``min(k, number of relevant items)``. The function
-    raises the same errors as `recall_at_k`.
+    A user's mean is their sum divided by ``min(k, number of relevant items)``. The result is the
+    mean over users. The function raises the same errors as `recall_at_k`.
 
     Parameters
     ----------
@@ -285,10 +285,10 @@ def calibration_error(
 ) -> float:
     """Expected calibration error of predicted probabilities of rating levels.
 
-    For each level but the highest, rows are binned by the predicted probability that the rating is
-    at most this level, in bins of equal width. The error of a bin is the distance between its mean
-    prediction and the observed share of such ratings. The result is the mean error, weighted by bin
-    size [1]_ and averaged over levels.
+    For each level except the highest, rows are binned by the predicted probability that the rating
+    is at most this level, in bins of equal width. The error of a bin is the absolute difference
+    between its mean prediction and the observed share of such ratings. The result is the mean error
+    over bins, weighted by their size [1]_, averaged over levels.
 
     Parameters
     ----------
@@ -351,7 +351,7 @@ def _lists(recommended: Any) -> NDArray[Any]:
 def _hits(
     relevant: Sequence[Collection[Any]], recommended: Any, k: int
 ) -> tuple[_Floats, NDArray[np.intp]]:
-    """Return which of the first `k` places are hits, and each user's number of relevant items."""
+    """Return the hits among the first `k` places, and the number of each user's relevant items."""
     _check_depth(k)
     lists = _lists(recommended)[:, :k]
     if len(relevant) != len(lists):
@@ -386,7 +386,7 @@ def _gains(relevance: _Floats, gain: str) -> _Floats:
 
 
 def _mean_of_runs(values: _Floats, score: _Floats, first: NDArray[np.bool_]) -> _Floats:
-    """Replace each value by the mean over its run of equal scores; `first` marks group starts."""
+    """Replace each value by the mean over rows with equal scores; `first` marks group starts."""
     first = first.copy()
     first[1:] |= score[1:] != score[:-1]
     starts = np.flatnonzero(first)
@@ -395,7 +395,7 @@ def _mean_of_runs(values: _Floats, score: _Floats, first: NDArray[np.bool_]) -> 
 
 
 def _codes(groups: ArrayLike) -> NDArray[np.intp]:
-    """Replace the labels by 0, 1, ... in any order."""
+    """Replace the labels by the numbers 0, 1, ..., in any order."""
     # An array made from a list would strip trailing NULs from strings, and turn 1 into a string.
     labels = np.asarray(groups, dtype=None if hasattr(groups, "__array__") else object)
     if labels.ndim != 1:

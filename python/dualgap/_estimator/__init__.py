@@ -1,4 +1,4 @@
-"""Base classes of all estimators: shared parameters, run record, model files and HTML."""
+"""Base classes of all estimators: shared parameters, record of a fit, model files and HTML."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class CertifiedEstimator(Estimator):
     # Parameters to increase if a fit did not converge.
     _remedy: ClassVar[str] = "max_iter or tol"
 
-    # True for a fit inside another one, which warns for both. A filter of `warnings` would affect
-    # all threads.
+    # True for a fit that another fit runs and warns for. A filter of `warnings` would affect all
+    # threads.
     _quiet = False
 
     def _check_parameters(self) -> None:
@@ -112,7 +112,7 @@ class CertifiedEstimator(Estimator):
         check_numbers(self)
 
     def _store_run(self, result: Mapping[str, Any], X: Any = None) -> None:
-        """Store the record of a certified run; warn if it did not reach `tol`.
+        """Store the record of a certified fit; warn if it did not reach `tol`.
 
         If the scales of the columns of `X` explain the slow convergence, the warning says so.
         """
@@ -135,7 +135,7 @@ class CertifiedEstimator(Estimator):
         return self.tol
 
     def _advice(self, X: Any) -> str:
-        """Return advice for a fit that did not converge."""
+        """Return the advice in the warning of a fit that did not converge."""
         parameters = type(self).__dataclass_fields__
         constant = getattr(self, "intercept_scaling", 1.0) if "fit_intercept" in parameters else 0.0
         cause = scale_cause(X, constant if getattr(self, "fit_intercept", False) else 0.0)
@@ -252,7 +252,7 @@ _REASONS = {
     "exhausted": " (no further progress is possible in floating point)",
     "stalled": " (the last rounds made no progress)",
 }
-"""Reasons for the end of a fit before `max_iter`, by its outcome."""
+"""Text for each outcome that ends a fit before `max_iter`."""
 
 
 def warn_of_gap(
@@ -271,11 +271,11 @@ def warn_of_gap(
 
 
 def warn_user(text: str) -> None:
-    """Warn, at the line of the user's call, that a certificate falls short."""
+    """Issue a ConvergenceWarning at the line of the user's call."""
     warnings.warn(text, ConvergenceWarning, stacklevel=depth())
 
 
-# Prefixes of the modules between a user's call and a warning.
+# Prefixes of the modules whose frames lie between a user's call and a warning.
 _OURS = ("dualgap.", "sklearn.callback.")
 
 

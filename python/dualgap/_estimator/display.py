@@ -16,16 +16,16 @@ from dualgap._validation import check_verbose
 
 # Seconds after which a fit with verbose=None shows a bar.
 _BAR_DELAY = 2.0
-# Seconds between two lines.
+# Minimum seconds between two lines.
 _LINE_INTERVAL = 1.0
 
 
 class Forecast:
     """Estimate of the time that a fit still needs.
 
-    Assumes linear convergence: the relative gap keeps falling at the rate of the second half of the
-    run until it reaches `tol`. The time for the remaining epochs is a second estimate; the smaller
-    of the two is returned.
+    Assumes that the relative gap keeps falling at the rate of the second half of the run until it
+    reaches `tol`. The time for the remaining epochs is a second estimate; `left` returns the
+    smaller of the two.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Forecast:
         self._gaps: list[tuple[float, float]] = []
 
     def left(self, epoch: int, seconds: float, relative: float) -> float | None:
-        """Return the estimated seconds left after an epoch; None if there is no estimate yet."""
+        """Return the estimated seconds left after an epoch, or None if there is no estimate yet."""
         found = []
         if self._n_epochs is not None:
             found.append(seconds / epoch * max(self._n_epochs - epoch, 0))
@@ -144,7 +144,7 @@ class Bar(AbstractContextManager["Bar"]):
 
 
 def note(text: str) -> None:
-    """Print a line on standard error, if the process has one."""
+    """Print a line on standard error, if the process has a standard error."""
     # With file=None, print would write to standard output.
     if sys.stderr is not None:
         print(text, file=sys.stderr)
@@ -161,7 +161,7 @@ def display(
         return Lines(unit) if verbose else None
     if verbose:
         return Bar(title, unit, forecast, 0.0)
-    # Without verbose=1, only the main thread of the main process shows a bar: bars must not
+    # Unless verbose=1, only the main thread of the main process shows a bar, so that bars do not
     # overlap.
     main_thread = threading.current_thread() is threading.main_thread()
     main_process = multiprocessing.current_process().name == "MainProcess"

@@ -30,8 +30,8 @@ FORMAT = "dualgap model 1"
 
 Arrays = dict[str, NDArray[Any]]
 
-# Parameters that are left out of the file if they cannot be stored: they affect only the run of a
-# fit, and may hold objects that exist only in the running process.
+# Parameters that are left out of the file if they cannot be stored. They affect only how a fit
+# runs, and may hold objects that exist only in the running process.
 _OF_THE_PROCESS = {"callback", "checkpoint", "client", "cv", "random_state", "resume", "scoring"}
 
 _Class = TypeVar("_Class", bound=type)
@@ -40,13 +40,13 @@ _STORABLE: dict[str, type] = {}
 
 
 def storable(cls: _Class) -> _Class:
-    """Allow model files to contain objects of a class, a dataclass of storable values."""
+    """Allow model files to contain objects of this dataclass of storable values."""
     _STORABLE[cls.__name__] = cls
     return cls
 
 
 def require(condition: object, text: str = "the arrays do not fit together") -> None:
-    """Raise a ValueError unless the condition holds; `load` adds the name of the file."""
+    """Raise a ValueError unless the condition holds. `load` adds the name of the file."""
     if not condition:
         raise ValueError(text)
 
@@ -54,7 +54,7 @@ def require(condition: object, text: str = "the arrays do not fit together") -> 
 class SavedEstimator:
     """Provides the methods `save` and `load`."""
 
-    # Fitted attributes to save although their names do not end with an underscore.
+    # Further attributes to save, whose names do not end with an underscore.
     _saved: ClassVar[tuple[str, ...]] = ()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -126,7 +126,7 @@ class SavedEstimator:
         self._check_restored()
 
     def _check_restored(self) -> None:
-        """Raise a ValueError, or another of `UNREADABLE`, if attributes do not fit together."""
+        """Raise an error of `UNREADABLE` if attributes contradict each other."""
 
 
 def pack(
@@ -217,7 +217,7 @@ def _describe(estimator: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
 
 
 def _build(cls: Any, meta: Mapping[str, Any], arrays: Arrays) -> Any:
-    """Return the estimator from the result of `_describe`."""
+    """Rebuild the estimator from the result of `_describe`."""
     parameters = {name: _decode(value, arrays) for name, value in meta["parameters"].items()}
     missing = set(cls._get_param_names()) - set(parameters) - _OF_THE_PROCESS
     require(not missing, f"the parameters {sorted(missing)} are missing")
@@ -231,7 +231,7 @@ def _build(cls: Any, meta: Mapping[str, Any], arrays: Arrays) -> Any:
 
 
 def _encode(value: Any, path: str, arrays: Arrays) -> Any:
-    """Return a value in terms of JSON; arrays go to `arrays` under names that begin with `path`."""
+    """Convert a value to JSON; arrays go to `arrays` under names that begin with `path`."""
     if isinstance(value, np.generic) and value.dtype.kind in "biufU":
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -309,7 +309,7 @@ _ENCODERS: list[tuple[Any, Callable[[Any, str, Arrays], Any]]] = [
 
 
 def _decode(value: Any, arrays: Arrays) -> Any:
-    """Return the value from the result of `_encode`."""
+    """Rebuild the value from the result of `_encode`."""
     if isinstance(value, list):
         return [_decode(each, arrays) for each in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Column scales as the cause of a slow fit."""
+"""Detection of column scales that explain a slow fit."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from dualgap._validation import FloatArray
 
 __all__ = ["scale_cause"]
 
-# Ratio of two columns' scales, or of a column's mean to its deviation, that slows solvers down.
+# Ratio of two columns' scales, or of a column's mean to its standard deviation, from which solvers
+# become slow.
 _SPREAD = 1e3
-# Maximum number of rows or arrays to inspect: a warning must not copy all data.
+# Maximum number of rows or arrays to inspect, because a warning must not copy all data.
 _SAMPLED = 1000
 
 
@@ -61,7 +62,7 @@ def scale_cause(X: Any, constant: float = 0.0) -> str | None:
 
 
 def _blocks(X: Any) -> list[Any]:
-    """Return a sample of the rows as matrices; an empty list if they are not numeric columns."""
+    """Return a sample of the rows as matrices, or an empty list if the columns are not numeric."""
     blocks = list(X[:: -(-len(X) // _SAMPLED) or 1]) if isinstance(X, (list, tuple)) else [X]
     if not all(isinstance(block, np.ndarray) or sp.issparse(block) for block in blocks):
         return []

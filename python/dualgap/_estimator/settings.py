@@ -1,8 +1,8 @@
 """Settings of every fit: the parameters of an estimator in the format of the core.
 
-There is a function for each record of the core (`_core.pyi`), and one for the settings of each kind
-of fit, which combine records. The functions read parameters from the estimator; values that a fit
-computes are arguments. Numeric parameters are checked here as well, before a fit reads its data.
+There is a function for each record of the core (`_core.pyi`), and a function for each kind of fit,
+which combines records. The functions read parameters from the estimator; values that a fit computes
+are arguments. `check_numbers` checks numeric parameters before a fit reads its data.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ _SMOOTHEST = 1e100
 
 
 def check_numbers(estimator: Any) -> None:
-    """Raise a ValueError for a parameter of the wrong kind or range; None is valid as a default."""
+    """Raise a ValueError for a parameter of the wrong kind or range.
+
+    None is valid if it is the default.
+    """
     parameters = type(estimator).__dataclass_fields__
     for names in (_POSITIVE, _NOT_NEGATIVE, _COUNTS):
         for name in names:
@@ -96,7 +99,10 @@ def run_record(estimator: Any) -> _core._RunRecord:
 def shares_record(
     name: str, C: float, weights: FloatArray | None, n_rows: int
 ) -> _core._SharesRecord:
-    """Return the regularisation and the row weights; ``name`` is the argument that gave ``C``."""
+    """Return the regularisation and the row weights.
+
+    ``name`` is the argument with the value ``C``.
+    """
     regularization = regularization_of(name, C, weights, n_rows)
     return {"regularization": regularization, "sample_weight": weights}
 

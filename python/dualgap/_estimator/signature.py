@@ -95,8 +95,8 @@ _Class = TypeVar("_Class", bound=type)
 def ordered(cls: _Class) -> _Class:
     """Show the keyword parameters of a dataclass in the order of `ORDER`.
 
-    A dataclass lists the fields of its base classes first, so that every signature would begin
-    with the parameters that matter least. Only the signature changes, not the fields.
+    A dataclass lists the fields of its base classes first, so every signature would begin with the
+    least important parameters. This changes only the signature, not the fields.
     """
     init: Any = vars(cls)["__init__"]
     signature = inspect.signature(init)

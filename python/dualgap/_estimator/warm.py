@@ -1,4 +1,4 @@
-"""Hash of a problem: a warm start continues only a fit of the same problem."""
+"""Hashes of problems: a warm start continues only a fit of the same problem."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import joblib
 
 
 def problem_hash(argument: str, own: object, *data: Any) -> str:
-    """Return a hash of a model or loss and of the data; equal problems have equal hashes.
+    """Return a hash of a model or loss and its data; equal problems have equal hashes.
 
     Parameters
     ----------
@@ -28,7 +28,8 @@ def problem_hash(argument: str, own: object, *data: Any) -> str:
         return str(joblib.hash((own, *data)))
     except Exception:
         subject = f"{argument}: {type(own).__name__} cannot" if _fails(own) else "X and y cannot"
-    # Raised outside the handler, because the error of joblib prints all data.
+    # Raised outside the handler: inside, the error would show joblib's message, which contains all
+    # data.
     msg = (
         f"{subject} be pickled, which warm_start=True requires to recognise the problem; "
         "remove lambdas, locks and open files from it, or set warm_start=False"

@@ -1,4 +1,4 @@
-"""Per-epoch callbacks of a fit: the user's, scikit-learn's, and the progress display."""
+"""Callbacks after each epoch of a fit: the user's, scikit-learn's, and the progress display."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Stopping: TypeAlias = tuple[int | None, float | None]
 """Maximum number of epochs, and the relative gap at which the fit ends."""
 
 Data: TypeAlias = tuple[Any, Any, Any]
-"""X, y and the row weights."""
+"""X, y and the sample weights."""
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -56,7 +56,7 @@ def restores_on_error(method: _Method) -> _Method:
     """Decorate a `fit` that leaves the estimator unchanged if it raises.
 
     Otherwise an interrupted fit could combine the classes of new rows with the weights of an
-    earlier fit. scikit-learn's callbacks are torn down in every case.
+    earlier fit. The teardown of scikit-learn's callbacks runs in every case.
     """
     fit = with_callbacks(method)
 
@@ -75,7 +75,7 @@ def restores_on_error(method: _Method) -> _Method:
 
 @dataclass(frozen=True)
 class EpochModels:
-    """Access to the model that a fit would return if it ended with a given epoch.
+    """The model that a fit would return if it ended with a given epoch.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ class EpochModels:
     store : callable
         Called as ``store(estimator, result)``; sets the fitted attributes.
     model_of_epoch : callable
-        Returns the entries of the result that describe the model, without the record of the epochs,
-        from the arrays that the core passes to a callback. Called once per epoch, in order.
+        Converts the arrays that the core passes to a callback to the entries of the result that
+        describe the model, without the record of the epochs. Called once per epoch, in order.
     """
 
     core: Callable[[Any], Any]
@@ -98,7 +98,7 @@ class EpochModels:
     def attributes(self, estimator: Any, result: dict[str, Any]) -> dict[str, Any]:
         """Return the attributes of the estimator after a fit with this result."""
         fitted = copy.copy(estimator)
-        # A model of an early epoch has not converged, which needs no warning.
+        # No warning, because the model of an early epoch is not expected to have converged.
         fitted._quiet = True
         self.store(fitted, result)
         return {name: value for name, value in vars(fitted).items() if name != "_quiet"}
@@ -106,8 +106,8 @@ class EpochModels:
     def shorter_fit(self, n_epochs: int) -> Any:
         """Return the result of a fit of at most `n_epochs` epochs.
 
-        It takes the same steps, except that block descent may approach a large C over smaller ones:
-        these take at most half of `max_iter`, so they depend on it.
+        It takes the same steps as the original fit, with one exception: block descent may first
+        solve for smaller C, for at most half of `max_iter`, so these steps depend on `max_iter`.
         """
         return self.core({**self.settings, "max_iter": n_epochs, "callback": None})
 
@@ -123,10 +123,10 @@ def watch(
     notifies_user: bool = True,
     is_fit: bool = True,
 ) -> Iterator[Callback | None]:
-    """Yield the callback that the core calls after each epoch of the fit in the block.
+    """Yield the callback that the core calls after each epoch of the fit inside the `with` block.
 
-    The block also stores the fitted attributes, because scikit-learn's callbacks read them when it
-    ends.
+    The block must also store the fitted attributes, because scikit-learn's callbacks read them at
+    its end.
 
     Parameters
     ----------
@@ -135,15 +135,15 @@ def watch(
     stopping : tuple (n_epochs, tol)
         Maximum number of epochs, and the relative gap at which the fit ends; None for no limit.
     data : tuple (X, y, sample_weight)
-        Data for scikit-learn's scorers; None for data that can be read only once.
+        Data for scikit-learn's scorers. None if the data can be read only once.
     models : EpochModels, optional
         Models of the epochs, if callbacks may read them.
     unit : str, default="epoch"
-        Name of the unit that is counted.
+        Name of the unit that the display counts.
     notifies_user : bool, default=True
         Whether the user's callback is called.
     is_fit : bool, default=True
-        Whether scikit-learn's callbacks are called; they expect the method to be `fit`.
+        Whether scikit-learn's callbacks are called. They require that the method is `fit`.
     """
     if estimator.callback is not None and not callable(estimator.callback):
         msg = f"callback: must be callable, got {estimator.callback!r}"
@@ -174,7 +174,7 @@ def _all(observers: list[Callback]) -> Callback | None:
 
 
 class _Several:
-    """Several observers as one callback; some of them may read the model."""
+    """Several observers combined in one callback. Some of them may read the model."""
 
     def __init__(self, observers: list[Callback]) -> None:
         self._observers = [(each, _wants_model(each)) for each in observers]
@@ -187,8 +187,8 @@ class _Several:
 
 
 def _wants_model(callback: object) -> bool:
-    """Whether a callback wants the arrays of each epoch's model; the core has the same test."""
-    # Compared with True, because a mock or a proxy has every attribute, and all are truthy.
+    """Whether a callback needs the arrays of each epoch's model. The core makes the same test."""
+    # Compared with True, because mocks and proxies have every attribute, with truthy values.
     return getattr(callback, "_wants_model", False) is True
 
 
@@ -233,7 +233,7 @@ class _Tasks(AbstractContextManager["_Tasks"]):
         dual_objective: float,
         arrays: list[FloatArray] | None = None,
     ) -> object:
-        """End the task of an epoch; return whether a callback stops the fit."""
+        """End the task of an epoch, and return whether a callback stops the fit."""
         self._epochs.append((epoch, seconds, objective, dual_objective))
         model = None
         if arrays is not None and self._models is not None:
@@ -258,7 +258,7 @@ class _Tasks(AbstractContextManager["_Tasks"]):
         return self._models.attributes(self._estimator, found)
 
     def _record(self) -> dict[str, Any]:
-        """Return the epochs so far in the form of a result; NaN for values not evaluated."""
+        """Return the record of the epochs so far, with NaN for values that were not evaluated."""
         epochs, seconds, objectives, duals = np.array(self._epochs).T
         history: History = {
             "epoch": epochs.astype(np.int64),

@@ -1,4 +1,4 @@
-"""Series of fits on several threads; the core releases Python's global interpreter lock."""
+"""Series of fits on several threads, which the core makes possible by releasing the GIL."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _Result = TypeVar("_Result")
 def in_threads(
     series: Callable[[_Item, Event], Iterator[_Result]], items: Sequence[_Item], n_threads: int
 ) -> Generator[_Result, None, None]:
-    """Yield the results of a generator for each item, as soon as they are ready.
+    """Yield the results of `series` for all items, each as soon as it is ready.
 
     Parameters
     ----------
     series : callable
-        Called as ``series(item, stop)``; returns an iterator. It should end soon after the event
-        `stop` is set, because the caller was interrupted or another item raised an exception.
+        Called as ``series(item, stop)``; returns an iterator. The event `stop` is set if the caller
+        was interrupted or another item raised an exception; the iterator should then end soon.
     items : sequence
         Items, started in this order.
     n_threads : int

@@ -1,4 +1,4 @@
-"""Intervals of C that a path covers, for every kind of model."""
+"""The intervals of C that a path covers, for every kind of model."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dualgap._validation import FloatArray, check_positive, check_range
 
 
 class Interval:
-    """An interval of C with the weights at its lower end."""
+    """An interval of C, with the weights at its lower end."""
 
     C_min: float
     C_max: float
     coef: FloatArray
 
     def coef_at(self, C: float) -> FloatArray:
-        """Return the weights of the certified model for a C of the interval.
+        """Return the weights of the certified model for a C in the interval.
 
         Raises
         ------
@@ -61,7 +61,7 @@ def intervals(
     """Convert the core's pieces, given in lambda from `largest` down, to intervals of C."""
     start, last = map(float, interval)
     for _, until, weights, gap, relative, n_iter in pieces:
-        # The ends are set so that rounding leaves no gap between two pieces, or at the end.
+        # Each end is set to the start of the next interval, so that rounding leaves no gaps.
         end = min(last, interval[0] * largest / until)
         end = last if end > last * (1 - 1e-12) else end
         yield start, end, weights, gap, relative, n_iter

@@ -1,4 +1,4 @@
-"""Grids, folds and selection rules for searches for C, for every kind of model."""
+"""Grids, folds and selection rules of searches for C, for every kind of model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDING = 1e-12
 
 
 def grid(Cs: int | ArrayLike) -> FloatArray:
-    """Return the values of C in increasing order: the given ones, or `Cs` from 1e-3 to 1e3."""
+    """Return the given values of C in increasing order, or `Cs` values from 1e-3 to 1e3."""
     if isinstance(Cs, int | np.integer) and not isinstance(Cs, bool):
         check_positive("Cs", Cs, integer=True)
         return np.logspace(-3.0, 3.0, int(Cs)) if Cs > 1 else np.ones(1)
@@ -45,7 +45,7 @@ def folds_of(
         msg = f"cv: {error}"
         raise ValueError(msg) from error
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    # scikit-learn keeps an iterable of folds in this attribute, and unpacks the pairs unchecked.
+    # This attribute of scikit-learn holds an iterable of folds, whose pairs it unpacks unchecked.
     for pair in getattr(splitter, "cv", ()):
         if not isinstance(pair, tuple | list | np.ndarray) or len(pair) != 2:
             msg = f"cv: a fold must be a pair of arrays (training, held-out rows), got {pair!r:.80}"
@@ -64,7 +64,7 @@ def rows_of_fold(chosen: Any, n_rows: int) -> NDArray[np.intp]:
     try:
         return np.asarray(np.arange(n_rows)[chosen])
     except IndexError as error:
-        msg = f"cv: a fold names rows that do not exist ({error})"
+        msg = f"cv: a fold contains rows that do not exist ({error})"
         raise ValueError(msg) from error
 
 
@@ -87,7 +87,7 @@ def check_scores(scores: FloatArray, scoring: Any) -> None:
 
 
 def store_scores(model: Any, Cs: FloatArray, found: dict[str, Any]) -> None:
-    """Set the attributes of a search for C, and choose C.
+    """Choose C, and set the attributes of the search.
 
     Raises a ValueError for scores that cannot be compared.
     """

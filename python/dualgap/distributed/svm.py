@@ -117,7 +117,7 @@ class ConsensusSVC(LinearClassifier):
     verbose : int, optional
         Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on a
         terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per
-        round, at most five per second.
+        round, at most one per second.
     callback : callable, optional
         Called after each round as ``callback(epoch, seconds, objective, dual_objective)``. The fit
         stops if it returns a true value.

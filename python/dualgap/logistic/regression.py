@@ -82,7 +82,7 @@ class LogisticRegression(LogisticClassifier):
     verbose : int, optional
         Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on a
         terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per
-        iteration, at most five per second.
+        iteration, at most one per second.
     callback : callable, optional
         Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``.
         Values that were not evaluated are NaN: only the last iterations have a certificate. A true

@@ -126,7 +126,7 @@ class MulticlassSVC(LinearClassifier):
     verbose : int, optional
         Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on a
         terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per
-        iteration, at most five per second. 1 also reports the chosen solver, its memory in addition
+        iteration, at most one per second. 1 also reports the chosen solver, its memory in addition
         to the rows, and the work of the threads before the fit.
     callback : callable, optional
         Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``.

@@ -41,33 +41,33 @@ _PARAMETERS = """
     Parameters
     ----------
     n_components : int, default=30
-        Maximum number of basis vectors. The method adds one at a time and drops those that the
-        refit sets to zero.
+        Maximum number of basis vectors. The fit adds one at a time, and drops those whose output
+        weights become zero.
     penalty : {"l1/l2", "l1/linf", "l1"}, default="l1/l2"
-        Norm of the output layer that `radius` bounds: an inner norm over outputs, summed over
-        basis vectors (paper, Table 1).
+        Norm of the output layer that `radius` bounds: a norm over the outputs of each basis vector,
+        summed over basis vectors (paper, Table 1).
     radius : float, default=100.0
-        Bound tau on the norm, in units of the outputs (basis vectors have unit length). The
-        objective is a sum over rows, not a mean.
+        Bound on the norm, in units of the outputs (basis vectors have unit length). The objective
+        is a sum over rows, not a mean.
     alpha : float, default=1.0
         Ridge penalty on the explicit linear weights and intercepts: the objective includes
         alpha/2 times their squared norm.
     linear : {"explicit", "augment", None}, default="explicit"
         Linear terms. "explicit": weights and intercepts with a ridge penalty, not bounded by
-        `radius`. "augment": a constant feature 1 appended to the basis vectors (no intercept in a
-        factorization machine, because the square of that feature drops out). None: no linear
-        terms.
+        `radius`. "augment": basis vectors have an entry for a constant feature 1. This gives a
+        factorization machine no intercept, because it leaves out the square of that feature. None:
+        no linear terms.
     reoptimize : {"full", "output"}, default="full"
-        Parameters re-optimised after each new basis vector: the basis and the output layer (not
-        convex), or only the output layer (convex).
+        Layers that are optimised again after each new basis vector: the basis and the output layer
+        (not convex), or only the output layer (convex).
     selection : {"refined", "power", "initial", "random-refined", "random", "best-row", "exact"}, \
 default="refined"
         How basis vectors are selected. "refined" takes the eigenvector with the largest absolute
         eigenvalue and refines it; with up to 64 features it refines the eigenvectors of all
-        outputs and takes the best. The other values serve comparison (paper, section 6.2):
-        "power" finds that eigenvector by the power method and refines it; "exact" solves
-        2^(m - 1) eigenvalue problems for "l1/linf" with m <= 16 outputs (at most 512 features),
-        which makes the duality gap tight.
+        outputs and takes the best. The other values serve for comparison (paper, section 6.2):
+        "power" finds that eigenvector by the power method and refines it; "exact" solves 2^(m - 1)
+        eigenvalue problems for "l1/linf" with m <= 16 outputs (at most 512 features), which makes
+        the duality gap tight.
     selection_tol : float, default=1e-2
         Relative tolerance of the eigenvalue solver that selects basis vectors.
     validation_fraction : float, optional
@@ -80,15 +80,16 @@ default="refined"
     max_iter : int, default=1000
         Maximum number of iterations (each adds at most one basis vector).
     warm_start : bool, default=False
-        Start from the basis of the previous fit, for example to continue an interrupted fit.
+        Whether to start from the basis of the previous fit, for example to continue an interrupted
+        fit.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the eigenvalue solver's start vectors and of the validation split.
     verbose : int, optional
-        Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on
-        a terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per
-        iteration, at most five per second.
+        Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on a
+        terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per
+        iteration, at most one per second.
     callback : callable, optional
         Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``.
         The fit stops if it returns a true value.
@@ -107,9 +108,9 @@ default="refined"
         Linear terms; zero unless ``linear="explicit"``.
     objective_, dual_objective_, duality_gap_ : float
         Objective of the model, a lower bound on the objective of any model within ``radius``, and
-        their difference. For "l1" the bound is tight up to the tolerance of the eigenvalue
-        solver. For the group penalties the gap also includes an allowance for a better basis
-        vector that selection may have missed.
+        their difference. For "l1" the bound is tight up to the tolerance of the eigenvalue solver.
+        For the other penalties the gap is larger, because it allows for a better basis vector that
+        selection may have missed.
     relative_gap_ : float
         ``duality_gap_ / objective_``, which the fit compares with ``tol``.
     null_objective_ : float
@@ -135,9 +136,9 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def documented(own: str = "", notes: str = "", labels: str = "") -> Callable[[_Class], _Class]:
-    """Insert parameters, attributes and `notes` before the examples of a class's docstring.
+    """Insert the sections on parameters and attributes, and `notes`, before a docstring's examples.
 
-    `own` and `labels` describe the parameters and the attributes that only this class has.
+    `own` describes the parameters and `labels` the attributes that only this class has.
     """
 
     def append(cls: _Class) -> _Class:
@@ -160,7 +161,7 @@ def check_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any,
     if not isinstance(X, Chunks):
         return check_rows_and_targets(estimator, X, y, **options)
     y = check_targets(y, numeric=options.get("y_numeric", False))
-    # A placeholder column of zeros, so that scikit-learn checks y against the number of rows.
+    # A column of zeros as a placeholder, so that scikit-learn compares y with the number of rows.
     _, y = check_X_y(np.zeros((X.shape[0], 1), dtype=np.int8), y, **options)
     estimator.n_features_in_ = X.shape[1]
     return X, y
@@ -302,8 +303,7 @@ class FittedPolynomial(PolynomialModel):
             For a classifier, one class label per row, of any type; for a regressor, target
             values. All targets share the basis.
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row's loss.
-        validation_data : tuple (X, y), optional
+            Weight of each row's loss. validation_data : tuple (X, y), optional
             Rows used to choose the number of basis vectors, instead of
             ``validation_fraction``.
 
@@ -387,18 +387,18 @@ class FittedPolynomial(PolynomialModel):
 
 
 def certificate(result: Any) -> str:
-    """Describe which quantity the dual value bounds from below, and with what probability."""
+    """Describe the quantity that the dual value bounds from below, and the probability."""
     bound = "optimum over all bases and output layers within the radius"
     return bound if result["certain"] else f"{bound}, with probability 1 - 1e-9"
 
 
 def certified(result: Any, tol: float) -> dict[str, Any]:
-    """Return a core result with the certificate of the model that the fit returns."""
+    """Return the core's result with the certificate of the model that the fit returns."""
     history = {**result["history"], **result["path"]}
     run = {**result, "history": history, "null_objective": result["scale"]}
     if "validation_score" in history:
-        # The validation score may choose an earlier model, which has its own certificate. Choosing
-        # it is deliberate, like a stop by the callback, so it does not count as non-convergence.
+        # The validation score may choose an earlier model, which has its own certificate. This is a
+        # choice, like a stop by the callback, so it does not count as non-convergence.
         best = int(np.argmax(history["validation_score"]))
         for name in ("objective", "dual_objective"):
             run[name] = float(history[name][best])

@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 from dualgap._validation import FloatArray
 
 _SHARE = 0.5
-"""Largest fraction of columns kept for which dropping the others pays: it copies the indices."""
+"""Columns are dropped only if at most this fraction is kept, because the indices are then
+copied."""
 _LARGEST = 2**31
-"""Bytes of a full-width model above which no column is dropped: the result would need that memory
-anyway, and the core then raises an error if it is not available."""
+"""If a model of all columns takes more bytes than this, no column is dropped: the result needs that
+memory anyway, and the core raises an error if it is not available."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that a fit keeps, out of `n_features`.
+    """The columns that a fit keeps, of `n_features` in total.
 
     A column without entries affects the objective only through penalties, which are smallest if its
     weight is 0. So the optimum over the other columns is the optimum over all, and bounds remain
@@ -36,7 +37,7 @@ class Columns:
     def of(cls, X: Any, init: Mapping[str, Any] | None, n_vectors: int) -> Self:
         """Choose the columns with entries in `X` or in the model `init`.
 
-        If most columns have entries, all are kept. A model has `n_vectors` numbers for each column.
+        If most columns have entries, all are kept. `n_vectors` is the number of weights per column.
         """
         n_features = X.shape[1]
         if not scipy.sparse.issparse(X) or 8 * n_vectors * (n_features + 1) > _LARGEST:
@@ -70,7 +71,7 @@ class Columns:
         place[self.kept] = np.arange(len(self.kept), dtype=X.indices.dtype)
         indices = place[X.indices]
         if (indices < 0).any():
-            # Only validation rows have entries in dropped columns.
+            # These are validation rows: only they have entries in dropped columns.
             return X[:, self.kept]
         return type(X)((X.data, indices, X.indptr), shape=(X.shape[0], len(self.kept)), copy=False)
 
@@ -97,6 +98,6 @@ class Columns:
         return {**model, "basis": wide, "linear": linear}
 
     def _with_constant(self, width: int) -> NDArray[np.intp]:
-        """Indices of the kept columns, and of the constant feature if the width includes it."""
+        """Indices of the kept columns, and of the constant feature if the width includes one."""
         assert self.kept is not None
         return np.concatenate([self.kept, np.arange(self.n_features, width)])

@@ -77,7 +77,7 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
         return self._outputs(X)
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Class probabilities, for the losses that model them.
+        """Return class probabilities. Only the logistic losses model them.
 
         "logistic": softmax of the outputs; "binary-logistic": one-vs-rest probabilities,
         normalised.
@@ -94,7 +94,7 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
         return np.asarray(softmax(self._logits("predict_proba", X), axis=1))
 
     def predict_log_proba(self, X: ArrayLike) -> FloatArray:
-        """Logarithms of the class probabilities, finite where :meth:`predict_proba` rounds to 0.
+        """Return logarithms of class probabilities, finite where :meth:`predict_proba` rounds to 0.
 
         Returns
         -------
@@ -116,7 +116,7 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
         return outputs if self.loss == "logistic" else np.asarray(log_expit(outputs))
 
     def _targets(self, labels: NDArray[np.intp]) -> NDArray[Any]:
-        """Encode classes in the form that the loss needs: indices, or a sign per class."""
+        """Encode classes as the loss needs them: as indices, or as one sign per class."""
         if _core.OUTPUT_LOSSES[self.loss] != "signs":
             return np.ascontiguousarray(labels, dtype=np.uint32)
         signs = np.full((len(labels), len(self.classes_)), -1.0)
@@ -140,7 +140,7 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
             ),
             loss=self.loss,
             validation=validation,
-            # train_test_split stratifies by labels, not by rows of signs.
+            # Passes labels, because train_test_split cannot stratify by rows of signs.
             stratify=targets.ndim == 1,
         )
 

@@ -45,11 +45,11 @@ _FINAL = [
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class PolynomialNetworkClassifierCV(PolynomialClassifier):
-    """Polynomial network classifier with cross-validated radius and number of bases.
+    """Polynomial network classifier whose radius and number of bases cross-validation chooses.
 
     A fit adds basis vectors one at a time, so a single fit per fold and radius gives the held-out
-    accuracy for every number of bases. Each radius is fitted from scratch, because this curve needs
-    a fit that starts with an empty basis. The final model is fitted on all rows.
+    accuracy for every number of bases. Each radius is fitted from scratch, because this curve
+    requires an empty basis at the start. The final model is fitted on all rows.
 
     Parameters
     ----------
@@ -62,15 +62,15 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
     cv : int, splitter or iterable, optional
         As in scikit-learn; None uses five stratified folds.
     scoring : str or callable, optional
-        None scores every number of bases by accuracy. A scikit-learn scorer is applied only to each
-        fold's final model, so the search then chooses only the radius.
+        None scores every number of bases by accuracy. A scikit-learn scorer scores only the final
+        model of each fold, so the search then chooses only the radius.
     refit : bool, default=True
         Whether to fit a model with the chosen radius and number of bases on all rows.
     penalty, alpha, linear, reoptimize, class_weight, selection, selection_tol, tol, max_iter
         As in :class:`PolynomialNetworkClassifier`.
     n_jobs : int, optional
-        Number of fits that the search runs in parallel, and number of threads of the final fit;
-        None and -1 mean all cores. The model does not depend on it.
+        Number of fits that run in parallel during the search, and number of threads of the final
+        fit; None and -1 mean all cores. The model does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed; all fits use the same one.
     verbose : int, optional
@@ -92,8 +92,8 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
     components_, output_, n_nonzero_bases_, coef_, intercept_, classes_, objective_, \
             dual_objective_, duality_gap_, relative_gap_, null_objective_, converged_, \
             certificate_, n_iter_, history_, n_features_in_, feature_names_in_
-        As in :class:`PolynomialNetworkClassifier`, for the final fit. No ``ConvergenceWarning`` is
-        issued if the scores chose fewer bases than ``n_components``.
+        As in :class:`PolynomialNetworkClassifier`, for the final fit. If the scores chose fewer
+        bases than ``n_components``, no ``ConvergenceWarning`` is issued.
 
     Examples
     --------
@@ -188,7 +188,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         return self
 
     def _choose(self, radii: FloatArray, scores: FloatArray) -> None:
-        """Choose by scores of shape (n_radii, n_folds, n_sizes), NaN for fits that did not run."""
+        """Choose by scores of shape (n_radii, n_folds, n_sizes); NaN for fits that did not run."""
         scores = scores.transpose(0, 2, 1)
         mean = scores.mean(axis=2).T
         # With sizes on the first axis, argmax breaks ties in favour of the smallest size.
@@ -208,7 +208,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
             setattr(self, name, getattr(final, name))
 
     def _curve(self, model: PolynomialNetworkClassifier, training: Any, test: Any) -> FloatArray:
-        """Return the scores on held-out rows: a single one, or one per number of bases."""
+        """Return held-out scores: one per number of bases, or a single one with `scoring`."""
         if self.scoring is not None:
             model.fit(*training)
             scores = np.array([check_scoring(model, self.scoring)(model, *test)], dtype=float)
@@ -233,7 +233,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
 
 @contextmanager
 def _unchanged(rows: Any) -> Iterator[None]:
-    """Raise an error if the rows change inside the block, where all fits must use the same data."""
+    """Raise an error if the rows change in the `with` block: all fits must use the same data."""
     before = _checksum(rows)
     try:
         yield

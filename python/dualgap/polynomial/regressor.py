@@ -19,7 +19,7 @@ __all__ = ["FactorizationMachineRegressor", "PolynomialNetworkRegressor"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
-    """A polynomial model with one output per target; its loss is half the squared error."""
+    """A polynomial model with one output per target. Its loss is half the squared error."""
 
     _saved: ClassVar[tuple[str, ...]] = ("_one_output",)
 
@@ -54,7 +54,7 @@ class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
         return values.reshape(len(values), -1)
 
     def predict(self, X: MatrixLike) -> FloatArray:
-        """Predicted values.
+        """Return the predicted values.
 
         Returns
         -------

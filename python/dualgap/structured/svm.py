@@ -130,7 +130,7 @@ class StructuredSVM(CertifiedEstimator):
     verbose : int, optional
         Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on a
         terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per pass,
-        at most five per second.
+        at most one per second.
     callback : callable, optional
         Called after each pass as ``callback(epoch, seconds, objective, dual_objective)``. Values
         that were not evaluated are NaN. A true return value stops the fit.
