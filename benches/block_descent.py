@@ -55,7 +55,7 @@ def load(name: str) -> tuple[Any, Any]:
 
 
 def wide() -> tuple[Any, Any]:
-    """Generate 20,000 rows of 100 entries among 200,000 features; 200 classes with own features."""
+    """Generate 20,000 rows of 100 entries among 200,000 features; 200 classes."""
     rng = np.random.default_rng(0)
     n, d, m, k = 20_000, 200_000, 200, 100
     own, y = rng.integers(d, size=(m, 500)), np.arange(n) % m
@@ -69,7 +69,7 @@ def wide() -> tuple[Any, Any]:
 
 
 def noisy() -> tuple[Any, Any]:
-    """Generate 50,000 rows of 10 numbers and 44 indicators; a logistic model draws 7 classes."""
+    """Generate 50,000 rows of 10 numbers and 44 indicators; a logistic model draws classes."""
     rng = np.random.default_rng(2)
     n, weights = 50_000, rng.normal(size=(54, 7))
     X = np.hstack([rng.random((n, 10)), rng.random((n, 44)) < 0.05])
@@ -81,7 +81,7 @@ def svm(loss: Any, **parameters: Any) -> MulticlassSVC:
 
 
 def core_seconds(X: Any, y: Any, **parameters: Any) -> tuple[float, MulticlassSVC]:
-    """Return the median seconds in the core, without validation."""
+    """Return the median seconds that the core takes, without Python's validation."""
     times = []
     for _ in range(REPEATS):
         model = svm(**parameters).fit(X, y)
@@ -90,7 +90,7 @@ def core_seconds(X: Any, y: Any, **parameters: Any) -> tuple[float, MulticlassSV
 
 
 def weston_watkins(names: list[str]) -> None:
-    """Measure seconds to 0.01 times the gap after the first epoch."""
+    """Measure seconds until the gap is 0.01 times the gap after the first epoch."""
     table = Table("block-descent-weston-watkins", "data", "C")
     for name in names:
         X, y = load(name)
@@ -163,7 +163,7 @@ def _number(text: str | None) -> float | None:
 
 
 def frank_wolfe(names: list[str]) -> None:
-    """Compare seconds to relative gaps with batch and block Frank-Wolfe, limited to `LIMIT`."""
+    """Compare seconds to relative gaps with batch and block Frank-Wolfe, up to `LIMIT`."""
     levels = [1e-2, 1e-3, 1e-4]
     columns = ["to_1e_2", "to_1e_3", "to_1e_4"]
     table = Table("block-descent-frank-wolfe", "data", "loss", "solver")

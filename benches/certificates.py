@@ -2,9 +2,9 @@
 
 python benches/certificates.py [--minutes 3] [--seed 1] [KIND ...]
 
-Without a KIND, linear fits run for the given minutes, then all other kinds together for the same
-time. The column `refused` counts fits that raised an error with a remedy, `failed` counts wrong
-certificates.
+Without a KIND, linear fits run for the given number of minutes, then all other kinds together for
+the same time. The column `refused` counts fits that raised an error with a remedy, `failed` counts
+wrong certificates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAMES = ("holds", "refused", "failed")  # words: allow
 
 
 def group(trial: Trial) -> str:
-    """Return the name of the range of a trial's rows."""
+    """Return the name of the range from which a trial's rows are drawn."""
     for bound, name in ((1e-30, "up to 1e-30"), (1e-3, "1e-9 to 1e-3"), (1e3, "1 to 1e3")):
         if trial.scale <= bound:
             return name
@@ -38,7 +38,7 @@ def group(trial: Trial) -> str:
 
 
 def linear(table: Table, random: Random, minutes: float) -> None:
-    """Verify objective and dual point of `MulticlassSVC` with every solver."""
+    """Verify the objective and the dual point of `MulticlassSVC` with every solver."""
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     end = time.monotonic() + 60.0 * minutes
     while time.monotonic() < end:

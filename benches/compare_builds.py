@@ -3,7 +3,7 @@
     python benches/compare_builds.py --old PYTHON --new PYTHON [--repeats 7] [names]
 
 PYTHON is the interpreter of an environment with a build. Each measurement runs in a separate
-process; the builds alternate, and a ratio is the median of the ratios of neighbouring measurements.
+process. The builds alternate, and a ratio is the median of the ratios of neighbouring measurements.
 Seconds are those of the fastest of at least three fits in a process. Processor seconds, summed over
 threads, are less affected by other work on the machine. Memory is the peak of the process. Data are
 generated.
@@ -23,7 +23,7 @@ CASES = HERE / "support/build_cases.py"
 
 
 def measure(python: str, case: str) -> tuple[float, float, float]:
-    """Return seconds and processor seconds of a fit, and megabytes of its process."""
+    """Return the seconds and processor seconds of a fit, and the megabytes of its process."""
     done = subprocess.run(
         [python, str(CASES), case], capture_output=True, text=True, check=True, cwd=CASES.parent
     )

@@ -87,7 +87,7 @@ def optimum(*arguments):
 
 
 def solvers():
-    """Compare block descent with the sequential dual method as solver of four partitions."""
+    """Compare block descent with the sequential dual method, on four partitions."""
     table = Table("consensus-solvers", "data", "solver")
     for name in ("letter", "satimage", "news20"):
         X, y = load(name)
@@ -199,7 +199,7 @@ class Goals:
 
 
 def first(history, mask):
-    """Return number and seconds of the first round that satisfies a condition."""
+    """Return the number and the seconds of the first round that satisfies a condition."""
     rounds = np.flatnonzero(mask)
     if not len(rounds):
         return None, None
@@ -274,7 +274,8 @@ def processes(n_rows="100000"):
                 model = ConsensusSVC(C=0.05, tol=1e-3, n_partitions=2, client=client)
                 whole.append(fit(model, X, y))
                 seconds.append(model.history_["seconds"][-1])
-            # One worker solves two partitions in sequence, which take about equally long.
+            # One worker solves two partitions one after the other, and both take about equally
+            # long.
             busy = model.history_["solve_seconds"].sum() * 2 / n_workers
             table.add(
                 workers=n_workers,
@@ -401,12 +402,12 @@ def peak_memory():
 
 
 def killed(n_runs="20"):
-    """Kill a worker at random moments, alternating scattered arrays and Parquet files."""
+    """Kill a worker at random moments, with scattered arrays and with Parquet files."""
     import dask
     import distributed
     import pandas as pd
 
-    # A LocalCluster gives up on a lost worker after 15 s, even if it is just restarting.
+    # A LocalCluster gives up on a lost worker after 15 s, even if the worker is restarting.
     dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
     X, y = load_digits(return_X_y=True)
     X = X / 16.0

@@ -18,7 +18,7 @@ limit; it skips scores that are already recorded.
 
 `bounds --alone` fits only the chosen C of earlier rows.
 
-`trials` compares bounds and decided rows with fits to 1e-11 on small random problems.
+`trials` checks bounds and decided rows on small random problems, by fits to a gap of 1e-11.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NAMES = ["dna", "satimage", "news20", "letter", "mnist"]
 CS = np.logspace(-3, 3, 13)
 REPEATS = {"dualgap": 3, "liblinear": 1, "logistic": 1}
 
-# The best C, and the mean score by C.
+# The best C, and the mean score for each C.
 Found = tuple[float, Any]
 
 
@@ -92,7 +92,7 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Found]] = {
 
 
 def timed(work: Callable[[Any, Any, Any], Found], *data: Any) -> tuple[float, float, Found]:
-    """Return seconds, processor seconds and the result; worker processes are started before."""
+    """Return seconds, processor seconds and result of a search with started workers."""
     Parallel(n_jobs=2)(delayed(time.sleep)(0.5) for _ in range(2))
 
     def processor() -> float:
@@ -107,7 +107,7 @@ def timed(work: Callable[[Any, Any, Any], Found], *data: Any) -> tuple[float, fl
 
 
 def limited(name: str, program: str, limit: float) -> dict[str, Any]:
-    """Run a search in a separate process; stop it at the limit of processor seconds."""
+    """Run a search in a separate process, and stop it at the limit of processor seconds."""
     command = [sys.executable, __file__, "run", name, "--programs", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         process = psutil.Process(child.pid)
@@ -179,7 +179,7 @@ def bounds(names: list[str], alone: bool) -> None:
 
 
 def bounded(name: str, data: Any, asked: float | None, Cs: Any) -> dict[str, Any]:
-    """Run one search; return its bounds at the chosen C."""
+    """Run one search, and return its bounds at the chosen C."""
     X, y, folds = data
     start = time.perf_counter()
     model = MulticlassSVCCV(
@@ -207,7 +207,7 @@ LIMITS = {"satimage": 1000, "dna": 1000, "news20": 25}
 
 
 def trials(count: int) -> None:
-    """Check bounds on random problems with known optimum."""
+    """Check the bounds on random problems whose optimum is known."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests/python/multiclass"))
     from score_trials import trial
 

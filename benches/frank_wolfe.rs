@@ -1,5 +1,5 @@
-//! Cost of each line of batch Frank-Wolfe (Tajima et al. 2020, Table 3), on one thread with dense
-//! rows.
+//! Benchmarks of each line of batch Frank-Wolfe (Tajima et al. 2020, Table 3), on one thread with
+//! dense rows.
 
 use std::hint::black_box;
 
@@ -19,10 +19,10 @@ use rand_pcg::Pcg64;
 const N: usize = 2000;
 const D: usize = 1024;
 const M: usize = 100;
-/// Rows that are scored together.
+/// Number of rows that are scored together.
 const BLOCK: usize = 64;
 
-/// Whole iterations, with scheduled steps and with line search.
+/// Benchmarks whole iterations, with scheduled steps and with line search.
 fn iterations(group: &mut BenchmarkGroup<'_, WallTime>, mut problem: MarginProblem<'_>) {
     for (rule, name) in [(StepRule::Scheduled, "scheduled"), (StepRule::FrankWolfe, "searched")] {
         let mut dual = MarginDual::new(&mut problem);

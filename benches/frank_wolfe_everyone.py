@@ -3,11 +3,11 @@
     python benches/frank_wolfe_everyone.py [--data FOLDER]
 
 Lasso problems (dense and sparse) by batch and pairwise steps, and matrix completion by batch steps,
-with exact line searches. Both programs use one thread and end at the same gap. The loop for the
-lasso keeps the residuals, so that a step costs one product with A.T; the one for matrix completion
-keeps the entries and calls `svds` on a sparse matrix. Ratings are those of MovieLens 1M
-(`movielens_1m.npz` in the folder of `--data` or DUALGAP_DATA); without the file, a generated matrix
-of 1,000 rows is used instead.
+with exact line searches. Both programs use one thread and end at the same gap. The NumPy loop for
+the lasso updates the residuals, so that a step costs one product with A.T. The loop for matrix
+completion updates the observed entries and calls `svds` on a sparse matrix. Ratings are those of
+MovieLens 1M (`movielens_1m.npz` in the folder of `--data` or DUALGAP_DATA); without the file, a
+generated matrix of 1,000 rows is used instead.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_ITER = 20_000
 
 
 def numpy_lasso(A: Any, b: Any, radius: float, method: str, tol: float) -> tuple[float, int]:
-    """Batch or pairwise Frank-Wolfe on the l1 ball; return the gap and the number of steps."""
+    """Run batch or pairwise Frank-Wolfe on the l1 ball; return the gap and the number of steps."""
     n = A.shape[1]
     by_column: Any = A.T.tocsr().T if sp.issparse(A) else np.asfortranarray(A)
     transposed = A.T.tocsr() if sp.issparse(A) else A.T
@@ -82,7 +82,7 @@ def numpy_lasso(A: Any, b: Any, radius: float, method: str, tol: float) -> tuple
 def numpy_completion(
     rows: Any, columns: Any, values: Any, shape: tuple[int, int], radius: float, tol: float
 ) -> tuple[float, int]:
-    """Batch Frank-Wolfe on the ball of the nuclear norm; return the gap and the number of steps."""
+    """Run batch Frank-Wolfe on the nuclear norm ball; return the gap and the number of steps."""
     pattern = sp.csr_array((np.arange(1, len(rows) + 1), (rows, columns)), shape=shape)
     order, columns = pattern.data - 1, pattern.indices
     rows = np.repeat(np.arange(shape[0]), np.diff(pattern.indptr))
@@ -105,7 +105,7 @@ def numpy_completion(
 def compare(
     table: Table, cells: dict[str, Any], ours: Callable[[], Any], loop: Callable[[], Any]
 ) -> None:
-    """Measure the processor time of both alternately, three times; store the medians."""
+    """Measure the processor time of both programs alternately, three times; store the medians."""
     times, found = [], []
     for _ in range(3):
         start = time.process_time()

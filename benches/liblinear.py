@@ -2,12 +2,12 @@
 
     python benches/liblinear.py [data sets] [--C 0.05 1 10] [--level 1e-4 1e-6] [--repeats 5]
 
-Tolerances of different programs are not comparable. So each program gets the loosest tolerance of a
-fine grid with which its weights are good enough: their primal objective, computed by the same
-function for all programs, is at most 1 + level times a certified lower bound on the optimum. Timed
-fits alternate between programs and include the conversion of the rows. Seconds are medians; ratios
-are medians of the ratios of neighbouring fits. The rows "float64" and "float32" give the faster of
-one and two threads. Data sets: those of block_descent.py.
+Tolerances of different programs are not comparable. Each program therefore gets the loosest
+tolerance, on a fine grid, for which its weights are good enough: their primal objective, computed
+by the same function for all programs, is at most 1 + level times a certified lower bound on the
+optimum. Timed fits alternate between programs and include the conversion of the rows. Seconds are
+medians; ratios are medians of the ratios of neighbouring fits. The rows "float64" and "float32"
+give the faster of one and two threads. Data sets: those of block_descent.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sklearn.svm import LinearSVC
 
 NAMES = ["letter", "satimage", "dna", "news20"]
 CS, LEVELS = [0.05, 1.0, 10.0], [1e-4, 1e-6]
-# Grids of tolerances: LIBLINEAR's are absolute, ours are multiples of the level.
+# Grids of tolerances. Those of LIBLINEAR are absolute, those of dualgap are multiples of the level.
 PEER_GRID = [2.0 * 0.7**step for step in range(60)]
 OUR_GRID = [8.0 * 0.75**step for step in range(60)]
 DTYPES = ("float64", "float32")
@@ -44,7 +44,7 @@ def primal(X: Any, y: Any, coef: Any, C: float) -> float:
 
 
 def programs(X: Any, y: Any, C: float) -> dict[str, Fit]:
-    """Return the compared programs: a fit to a tolerance, by name."""
+    """Return the compared programs: functions that fit to a tolerance, by name."""
 
     def liblinear(tol: float) -> Any:
         peer = LinearSVC(
@@ -67,10 +67,10 @@ def programs(X: Any, y: Any, C: float) -> dict[str, Fit]:
 def loosest(
     fit: Fit, grid: list[float], excess: Callable[[Any], float], level: float
 ) -> tuple[float, Any] | None:
-    """Return the loosest tolerance of the grid with a good enough model, and that model.
+    """Return the loosest tolerance of the grid for which the model is good enough, and that model.
 
-    Tries every fourth tolerance first, then those just before the first success. Fits of LIBLINEAR
-    with unsuitable tolerances would take most of the time of the benchmark.
+    Tries every fourth tolerance first, then those just before the first success. Otherwise the
+    benchmark would spend most of its time on fits of LIBLINEAR with unsuitable tolerances.
     """
     for last in range(STRIDE - 1, len(grid), STRIDE):
         if excess(fit(grid[last])) > level:
@@ -98,7 +98,7 @@ def compare(name: str, C: float, level: float, repeats: int) -> None:
     chosen = {"liblinear": peer}
     grid = [level * factor for factor in OUR_GRID]
     for dtype in DTYPES:
-        # The tolerance also holds for two threads, which give the same model.
+        # The same tolerance serves for two threads, which give the same model.
         found = loosest(fits[f"{dtype}-1"], grid, excess, level)
         if found is None:
             print(f"{name}, C = {C:g}: {dtype} rows do not reach {level:g}")

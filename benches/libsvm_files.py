@@ -36,7 +36,7 @@ def generate(path: Path, megabytes: float) -> None:
 
 
 def read_alone(path: str, reader: str) -> None:
-    """Read the file in this process; print seconds and memory."""
+    """Read the file in this process, and print seconds and memory."""
     from sklearn.datasets import load_svmlight_file
 
     from dualgap._libsvm import read_libsvm

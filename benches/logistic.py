@@ -4,13 +4,13 @@
     python benches/logistic.py defaults [data sets] [--again]
     python benches/logistic.py busy [data sets] [--again]
 
-Each other program gets the loosest tolerance of a grid with which its weights are good enough:
+Each other program gets the loosest tolerance, on a grid, for which its weights are good enough:
 their primal objective, computed by the same function for all programs, is at most 1 + level times a
-certified lower bound on the optimum. `other` is the fastest of them. "certified" is a fit of ours
-to a certified gap of `level`, "loosest" one to the loosest tolerance that is good enough.
-"defaults" compares both programs as they come. "busy" repeats a fit while as many other processes
-as there are cores keep them busy. Seconds are medians of alternating fits on all cores, ratios are
-medians of the ratios of neighbouring fits.
+certified lower bound on the optimum. `other` is the fastest of them. "certified" is a fit of
+dualgap to a certified gap of `level`, "loosest" a fit of dualgap to the loosest tolerance that is
+good enough. "defaults" compares fits with default settings. "busy" measures a fit again while one
+other process per core keeps the machine busy. Seconds are medians of alternating fits on all cores,
+ratios are medians of the ratios of neighbouring fits.
 
 A measurement whose row exists for this commit and instruction set is skipped, so an interrupted run
 continues where it stopped; --again repeats it. A second run with another DUALGAP_SIMD takes the
@@ -51,17 +51,17 @@ except ImportError:
 REAL = ["letter", "satimage", "dna", "segment", "news20"]
 GENERATED = ["unscaled", "shifted", "binary", "thousand", "pixels"]
 CS = [0.1, 1.0, 10.0]
-# Levels, and whether there is an intercept.
+# Each level, and whether its fits have an intercept.
 CASES = [(1e-4, False), (1e-6, False), (1e-4, True)]
 SOLVERS = ["newton-cg", "newton-cholesky", "lbfgs", "saga", "cyanure"]
 OTHER_GRID = [0.3 * 0.3162**step for step in range(14)]
 OUR_GRID = [300.0 * 0.7**step for step in range(40)]
-# The search for the tolerance of a program ends when a fit takes this many seconds, or this many
-# times the seconds of the fastest program so far: it cannot be the fastest.
+# A program is given up if a fit takes this many seconds, or this many times the seconds of the
+# fastest program so far, since it cannot be the fastest.
 LONGEST, SLOWER = 60.0, 3.0
-# Programs within this factor of the fastest one are timed again, in pairs with ours.
+# Programs within this factor of the fastest one are timed again, alternating with dualgap.
 CLOSE = 1.3
-# Seconds of all fits of a comparison, after which fewer of them are repeated.
+# Seconds of all fits of a comparison above which there are fewer repeats.
 BUDGET = 60.0
 REPEATS = 7
 
@@ -102,7 +102,7 @@ def primal(model: Any, X: Any, y: Any, C: float) -> float:
     """Return 1/2 ||W||^2 + C sum of losses."""
     coef = model.coef_ if isinstance(model, LogisticRegression | Peer) else model.coef_.T
     coef = coef.reshape(-1, X.shape[1])
-    # Without an intercept, models of cyanure have no such attribute.
+    # Without an intercept, models of cyanure do not have this attribute.
     scores = np.asarray(X @ coef.T) + getattr(model, "intercept_", 0.0)
     if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
@@ -112,7 +112,7 @@ def primal(model: Any, X: Any, y: Any, C: float) -> float:
 
 
 def fits(X: Any, y: Any, C: float, intercept: bool) -> dict[str, Fit]:
-    """Return the compared programs: a fit to a tolerance, by name."""
+    """Return the compared programs: functions that fit to a tolerance, by name."""
 
     def ours(tol: float) -> Any:
         model = LogisticRegression(C, fit_intercept=intercept, tol=tol, random_state=0)
@@ -134,7 +134,7 @@ def fits(X: Any, y: Any, C: float, intercept: bool) -> dict[str, Fit]:
     found: dict[str, Fit] = {"dualgap": ours}
     found |= {solver: sklearn(solver) for solver in SOLVERS[:-1]}
     if sp.issparse(X) or X.shape[1] * (y.max() + 1) > 10_000:
-        # Its Hessian would take gigabytes.
+        # Left out, because its Hessian would take gigabytes.
         del found["newton-cholesky"]
     return found if Classifier is None else {**found, "cyanure": cyanure}
 
@@ -142,7 +142,7 @@ def fits(X: Any, y: Any, C: float, intercept: bool) -> dict[str, Fit]:
 def good_enough(
     fit: Fit, grid: list[float], accept: Callable[[Any], bool], longest: float
 ) -> tuple[float, Any, float] | None:
-    """Return the loosest good enough tolerance of a grid, the model and its seconds."""
+    """Return the loosest tolerance that is good enough, the model, and the seconds of the fit."""
     for tol in grid:
         models: list[Any] = []
         spent = seconds(lambda tol=tol, models=models: models.append(fit(tol)))
@@ -156,7 +156,7 @@ def good_enough(
 def others(
     case: dict[str, Any], programs: dict[str, Fit], excess: Callable[[Any], float], again: bool
 ) -> dict[str, float]:
-    """Return the fastest other programs and their tolerances; measure them unless rows exist."""
+    """Return the fastest other programs and their tolerances, from rows or measured."""
     table = Table("logistic-others", *case, "program")
     rows = [] if again else matching(table, case)
     if not rows:
@@ -173,7 +173,7 @@ def others(
             if found is None:
                 continue
             tol, model, spent = found
-            # The first fit of a program may load libraries.
+            # This fit is not timed: the first fit of a program may load libraries.
             spent = min(spent, seconds(lambda name=name, tol=tol: programs[name](tol)))
             best = min(best, spent)
             table.add(
@@ -183,7 +183,7 @@ def others(
         rows = matching(table, case)
     rows = [row for row in rows if row["program"] in programs]
     best = min((float(row["seconds"]) for row in rows), default=0.0)
-    # These seconds are of single fits.
+    # These are the seconds of single fits.
     near = [row for row in rows if float(row["seconds"]) <= CLOSE * best]
     return {row["program"]: float(row["tol"]) for row in near}
 
@@ -201,7 +201,7 @@ def matching(table: Table, case: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def compare(case: dict[str, Any], again: bool) -> None:
-    """Measure ours against the fastest other program."""
+    """Compare dualgap with the fastest other program."""
     table = Table("logistic", *case, "program")
     if not again and matching(table, case):
         return

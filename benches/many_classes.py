@@ -59,9 +59,7 @@ def fit_alone(n_rows: int, dtype: str, n_jobs: int) -> None:
     model = MulticlassSVC(
         "crammer-singer", fit_intercept=False, tol=1e-3, random_state=0, n_jobs=n_jobs
     )
-    model.set_params(max_iter=1).fit(
-        X[:100], y[:100]
-    )  # warm-up: loads and caches whatever the first call needs
+    model.set_params(max_iter=1).fit(X[:100], y[:100])  # warm-up: loads libraries and fills caches
     model.set_params(max_iter=1000)
     settings, _ = model._settings(X, y.astype(np.uint32), None)
     plan = _core.plan_multiclass(core_rows(X), {**settings, "n_classes": CLASSES})

@@ -1,4 +1,5 @@
-"""Accuracy of the recommender on MovieLens 100k: settings by validation, test over ten seeds.
+"""Accuracy of the recommender on MovieLens 100k: settings chosen by validation, tests over ten
+seeds.
 
 python benches/movielens.py grid        # validation metrics of the whole grid, seeds 0-2
 python benches/movielens.py test [NAME] # test metrics of the chosen settings, seeds 0-9
@@ -56,7 +57,7 @@ def record(table: Table, scores: list[np.ndarray], seconds: list[float], **row: 
 def run(
     ratings: pd.DataFrame, n_seeds: int, part: int, **parameters: Any
 ) -> tuple[list[np.ndarray], list[float]]:
-    """Return scores on one part (1: validation, 2: test) and seconds for each seed."""
+    """Return the scores on one part (1: validation, 2: test) and the seconds for each seed."""
     scores, seconds = [], []
     for seed in range(n_seeds):
         parts = split_ratings(ratings, seed)

@@ -1,4 +1,5 @@
-"""MulticlassSVC with Frank-Wolfe: iterations, threads, memory, certificates, the paper's runs.
+"""MulticlassSVC with Frank-Wolfe: iterations, threads, memory, certificates, and the runs of Tajima
+et al. 2020.
 
     python benches/multiclass.py steps         # seconds of PG, scheduled steps, line search
     python benches/multiclass.py product       # an iteration compared with its matrix product
@@ -63,7 +64,7 @@ def fit(X: Any, y: Any, loss: Any = "max-hinge", **parameters: Any) -> Multiclas
 
 
 def per_iteration(X: Any, y: Any, loss: Any, n: int = 6, **parameters: Any) -> float:
-    """Return the median seconds of an iteration, except the first, which makes two passes."""
+    """Return the median seconds of an iteration, without the first one, which makes two passes."""
     model = fit(X, y, loss, max_iter=n + 1, **parameters)
     return float(np.median(np.diff(model.history_["seconds"])))
 
@@ -248,7 +249,7 @@ def paper_sets(arguments: Any) -> Any:
         yield name, X, y
 
 
-# Names and parameters. lambda = 1/n corresponds to C = 1.
+# Names and parameters of the runs. lambda = 1/n corresponds to C = 1.
 METHODS: list[tuple[str, dict[str, Any]]] = [
     ("PG", {"solver": "projected-gradient"}),
     ("Pegasos", {"solver": "subgradient"}),
@@ -319,14 +320,15 @@ def report_errors(name: str, errors: dict[str, list[Any]]) -> None:
 
 
 def passes(method: str, arguments: Any) -> int:
-    """Return the number of passes: a tenth for Pegasos, which makes one step per row."""
+    """Return the number of passes. For Pegasos, which makes one step per row, it is a tenth."""
     return int(arguments.max_iter) // (10 if method.startswith("Pegasos") else 1)
 
 
 def report(name: str, n: int, fitted: dict[str, MulticlassSVC], optima: dict[float, float]) -> None:
-    """Store gap and objective error after 10, 100 and 1000 iterations, over the null objective.
+    """Store gap and objective error after 10, 100 and 1000 iterations, relative to the null
+    objective.
 
-    Also the median error of the last hundred iterates, and the smallest error.
+    Also store the median error of the last hundred iterates, and the smallest error.
     """
     table = Table("frank-wolfe-paper", "data", "method", "smoothing")
     for method, model in fitted.items():

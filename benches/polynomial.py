@@ -1,4 +1,5 @@
-"""Polynomial networks as classifiers: the paper's Table 2 and Figure 3, seconds, prediction.
+"""Polynomial networks as classifiers: Table 2 and Figure 3 of Blondel et al. 2017, seconds,
+prediction.
 
     python benches/polynomial.py table [data sets] [--seeds 5]
     python benches/polynomial.py figure [data sets] [--seeds 5]
@@ -81,7 +82,7 @@ def multi_output(name: str, split: Any, penalty: str, refit: str) -> tuple[float
 
 
 def one_vs_rest(name: str, split: Any) -> tuple[float, int]:
-    """Fit a single-output network per class, all with the same radius and number of bases."""
+    """Fit a single-output network for each class, all with one radius and number of bases."""
     (X, y), held_out, test = split
     n_classes = int(y.max()) + 1
     each = max(1, round(BASES / n_classes))
@@ -163,7 +164,7 @@ def table(names: list[str], seeds: int) -> None:
 
 
 def curve(name: str, split: Any, penalty: str) -> Any:
-    """Return the test accuracy per number of bases, at the best radius on validation rows."""
+    """Return the test accuracy for each number of bases, at the best radius on validation rows."""
     train, held_out, test = split
     validation, tested = [], []
     for radius in radii(name):
@@ -235,7 +236,7 @@ def seconds() -> None:
         start = time.perf_counter()
         model.fit(X, y)
         fitted = time.perf_counter()
-        # The kernel SVM is timed on fewer rows.
+        # Fewer rows for the kernel SVM, which is slow.
         rows = many[:10_000] if isinstance(model, SVC) else many[:1_000_000]
         model.predict(rows)
         rate = len(rows) / (time.perf_counter() - fitted)
@@ -328,7 +329,7 @@ def speed(names: list[str]) -> None:
 
 
 def speed_models(bases: int, d: int, m: int) -> dict[str, Callable[[float], Any]]:
-    """Return the fits at a radius, by name."""
+    """Return a dictionary of the fits at a radius."""
     models: dict[str, Callable[[float], Any]] = {}
     for short, kind in [
         ("factorization machine", FactorizationMachineClassifier),
@@ -350,7 +351,7 @@ def speed_models(bases: int, d: int, m: int) -> dict[str, Callable[[float], Any]
 
 
 def memory(n: int = 2_000_000) -> None:
-    """Measure the peak anonymous memory of a fit on rows spilled to a folder."""
+    """Measure the peak anonymous memory of a fit on rows in temporary files."""
     rng = np.random.default_rng(0)
     most = 0
 

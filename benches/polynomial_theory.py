@@ -1,4 +1,4 @@
-"""Measurements of theorems on polynomial networks: support, rate, and seconds of refits.
+"""Measurements that test theorems on polynomial networks, and seconds of refits.
 
     python benches/polynomial_theory.py rate
     python benches/polynomial_theory.py refits [data sets]
@@ -28,7 +28,7 @@ def load(name: str) -> tuple[Any, Any, Any, Any]:
 
 
 def rate() -> None:
-    """Compare the error with 8 beta tau^2 / (t + 2) and with the best model of radius nu tau."""
+    """Compare the error with its bound 8 beta tau^2 / (t + 2), and with radius nu tau."""
     X, y = load("vowel")[:2]
     m, radius = len(np.unique(y)), 1.0
     factors = {"l1": 1.0, "l1/l2": m**-0.5, "l1/linf": 1.0 / m}
@@ -45,7 +45,7 @@ def rate() -> None:
         smoothness = 0.5 * times * (np.linalg.norm(X, axis=1) ** 4).sum()
         bounds = 8.0 * smoothness * radius**2 / (np.arange(len(errors)) + 2)
         own = fit.history_["objective"] - fit.history_["objective"][-1]
-        # A fit may end early, with all further errors 0.
+        # If a fit ends early, all further errors are 0.
         steps = [(t, min(t, len(own) - 1)) for t in (1, 5, 10, 20)]
         row = {f"own_{t}": own[at] for t, at in steps}
         row |= {f"bound_{t}": bounds[at] for t, at in steps}
@@ -53,7 +53,7 @@ def rate() -> None:
 
 
 def refits(names: list[str]) -> None:
-    """Record seconds, objective and test accuracy by number of bases, for both refits."""
+    """Record seconds, objective and test accuracy for each number of bases, for both refits."""
     table = Table("polynomial-convergence", "data", "refit", "bases")
     for name in names:
         X, y, X_test, y_test = load(name)

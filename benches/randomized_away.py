@@ -24,7 +24,7 @@ LEVELS = (1e-2, 1e-4, 1e-6, 1e-8)
 
 
 class Quadratic:
-    """Generate 1/2 ||B x - c||^2 with its minimum over the hull of the atoms inside a face."""
+    """Generate 1/2 ||B x - c||^2 whose minimum over the atoms' hull is inside a face."""
 
     def __init__(self, domain: str, d: int = 60) -> None:
         rng = np.random.default_rng(0)
@@ -78,7 +78,7 @@ def run(f: Quadratic, share: float, iterations: int, seed: int = 0) -> tuple[Any
 
 
 def summary(errors: Any, work: Any) -> dict[str, Any]:
-    """Return when the errors fall below the levels, and their rate."""
+    """Return the iterations at which the errors fall below the levels, and the rate."""
     relative = errors / errors[0]
     cells: dict[str, Any] = {}
     for level in LEVELS:
@@ -125,7 +125,7 @@ def examples(table: Table) -> None:
         epochs = np.r_[0, history["epoch"][known]]
         work = epochs * max(1, round(share * len(y)))
         row = summary(np.maximum(errors, 1e-300), work)
-        # Errors are known only at certificates, which are computed at intervals.
+        # Errors are known only where certificates are computed, at intervals.
         inside = (errors[1:] / errors[0] < 1e-3) & (errors[1:] / errors[0] > 1e-9)
         if inside.sum() > 1:
             at = np.flatnonzero(inside) + 1

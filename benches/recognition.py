@@ -3,11 +3,12 @@
     python benches/recognition.py [data sets] [--halves 20]
 
 The paper's protocol: train on a random half of the rows and test on the other, 20 times; 1000
-iterations of each method; weighted Usunier loss; C = 1/(n lambda) chosen per method by two-fold
-cross-validation of the top-1 error on the first half, and used for all halves. "optimum" is block
-descent to a gap of 1e-4, with C chosen in the same way. Data sets: those of block_descent.py, and
-fashion, Fashion-MNIST (the .gz files of Debian's dataset-fashion-mnist in the folder fashion).
-Image sets are reduced to 10,000 random rows. Rows of images and news20 have unit length.
+iterations of each method; weighted Usunier loss; for each method, C = 1/(n lambda) is chosen by
+two-fold cross-validation of the top-1 error on the first half, and used for all halves. "optimum"
+is block descent to a gap of 1e-4, with C chosen in the same way. Data sets: those of
+block_descent.py, and fashion, Fashion-MNIST (the .gz files of Debian's dataset-fashion-mnist in the
+folder fashion). Image sets are reduced to 10,000 random rows. Rows of images and news20 have unit
+length.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def fitted(X: Any, y: Any, C: float, method: str) -> MulticlassSVC:
 
 
 def best_parameter(X: Any, y: Any, method: str) -> float:
-    """Choose the C with the best top-1 error in two folds; ties go to the smallest."""
+    """Choose the C with the lowest top-1 error in two folds; the smallest in a tie."""
     folds = np.arange(len(y)) % 2
     errors = [
         sum(

@@ -37,7 +37,7 @@ Fit = Callable[[int, float], tuple[Any, Callable[[pd.DataFrame], np.ndarray]]]
 
 def recommender(train: pd.DataFrame, **settings: Any) -> Fit:
     def fit(n_bases: int, radius: float) -> Any:
-        # By default, the variational fit has no radius.
+        # The variational fit has no radius by default.
         method: Any = "variational"
         if settings.get("greedy", True):
             method = ConditionalGradient(radius=radius, reoptimize="output")

@@ -4,13 +4,13 @@ DUALGAP_DATA=folder python benches/recommender_clicks.py [NAME ...]
 
 Each file clicks_NAME.npz of the folder has arrays train and test of pairs (user, item). From
 movielens_1m.npz, ratings of at least 4 are clicks, and a fifth of the users are new: four fifths of
-their clicks are given after the fit, the others are held out. Two further sets are made here from
-topics, because settings chosen on the others could fit only these.
+their clicks are given after the fit, the others are held out. Two further sets are generated from
+topics, because settings that were chosen on the other sets might fit only those.
 
-References, each written in about ten lines: GF-CF (Shen et al., CIKM 2021), item kNN by cosine,
-EASE (Steck, WWW 2019), EDLAE (Steck, NeurIPS 2020) and iALS (Hu et al., ICDM 2008). EASE and EDLAE
-get the ridge, of four, that is best on the test clicks, which favours them. Recall@20 is a user's
-share of held-out items among 20 recommended ones, as a mean over at most 6,000 users.
+The reference methods, each written in about ten lines, are GF-CF (Shen et al., CIKM 2021), item kNN
+by cosine, EASE (Steck, WWW 2019), EDLAE (Steck, NeurIPS 2020) and iALS (Hu et al., ICDM 2008). Of
+four ridges, EASE and EDLAE get the best on the test clicks, which favours them. Recall@20 is the
+share of a user's held-out items among 20 recommended items, averaged over at most 6,000 users.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from dualgap.recommend import Interactions, OrdinalRecommender
 K = 20
 USERS = 6000
 RIDGES = (30.0, 100.0, 300.0, 1000.0)
-# Maximum number of items of which the matrix of all products is inverted.
+# Maximum number of items for which the matrix of their products is inverted.
 DENSE_ITEMS = 10_000
 
 Scores = Callable[[Any], np.ndarray]
-"""Scores of all items for users, given their clicks."""
+"""A function that scores all items for users, given their clicks."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """Clicks of a fit, and the given and held-out clicks of test users."""
+    """Clicks for the fit, and the given and held-out clicks of test users."""
 
     name: str
     train: Any
     given: Any
     test: Any
-    # The rows of the test users in `train`; None for new users.
+    # The rows of the test users in `train`, or None if they are new.
     users: np.ndarray | None
 
 
 def gf_cf(clicks: Any, rank: int = 256, alpha: float = 0.3) -> Scores:
-    """The item graph plus its smoothest signals."""
+    """Score by the item graph and by its smoothest signals."""
     of_users = np.maximum(np.asarray(clicks.sum(axis=1)).ravel(), 1.0)
     of_items = np.maximum(np.asarray(clicks.sum(axis=0)).ravel(), 1.0)
     walk = sp.diags_array(of_users**-0.5) @ clicks @ sp.diags_array(of_items**-0.5)
@@ -70,7 +70,7 @@ def gf_cf(clicks: Any, rank: int = 256, alpha: float = 0.3) -> Scores:
 
 
 def item_knn(clicks: Any) -> Scores:
-    """Cosines between the columns of items."""
+    """Score by the cosines between the columns of items."""
     lengths = np.maximum(np.sqrt(np.asarray(clicks.sum(axis=0)).ravel()), 1.0)
     columns = clicks @ sp.diags_array(1.0 / lengths)
     graph = sp.csr_array(columns.T @ columns)
@@ -79,7 +79,7 @@ def item_knn(clicks: Any) -> Scores:
 
 
 def ease(clicks: Any, ridge: float, dropout: float = 0.0) -> Scores:
-    """Each item regressed on all others; with dropout, EDLAE."""
+    """Regress each item on all others (EASE); with dropout, EDLAE."""
     gram = (clicks.T @ clicks).toarray()
     diagonal = np.diag_indices(len(gram))
     gram[diagonal] += ridge + dropout / (1.0 - dropout) * gram[diagonal]
@@ -90,7 +90,7 @@ def ease(clicks: Any, ridge: float, dropout: float = 0.0) -> Scores:
 
 
 def ials(clicks: Any, width: int = 64, n_sweeps: int = 8, ridge: float = 0.1) -> Scores:
-    """Factors from alternating least squares over all pairs."""
+    """Fit factors by alternating least squares over all pairs."""
     weight = min(0.5, 3.0 * clicks.nnz / clicks.shape[0] / clicks.shape[1])
     items = np.random.default_rng(0).standard_normal((clicks.shape[1], width)) / width
 
@@ -129,14 +129,14 @@ def best(scores: Scores, given: Any) -> np.ndarray:
 
 
 def recall(lists: np.ndarray, test: Any) -> float:
-    """Mean share of all held-out items of a user."""
+    """Return the mean share of a user's held-out items that is found."""
     held_out = np.split(test.indices, test.indptr[1:-1])
     pairs = zip(lists, held_out, strict=True)
     return float(np.mean([np.isin(wanted, found).mean() for found, wanted in pairs]))
 
 
 def ours(split: Split, **settings: Any) -> tuple[np.ndarray, float]:
-    """Lists for the test users, and seconds of the fit."""
+    """Return the lists for the test users, and the seconds of the fit."""
     table = pd.DataFrame(dict(zip(("user", "item"), split.train.nonzero(), strict=True)))
     start = time.perf_counter()
     model = OrdinalRecommender(
@@ -153,7 +153,7 @@ def ours(split: Split, **settings: Any) -> tuple[np.ndarray, float]:
 
 
 def from_pairs(name: str, train: np.ndarray, test: np.ndarray) -> Split:
-    """Clicks of users who also have clicks in the fit."""
+    """Read clicks for test users who also have clicks in the fit."""
     shape = tuple(np.maximum(train.max(axis=0), test.max(axis=0)) + 1)
     clicks, held_out = (
         sp.csr_array((np.ones(len(pairs)), tuple(pairs.T)), shape) for pairs in (train, test)
@@ -164,7 +164,7 @@ def from_pairs(name: str, train: np.ndarray, test: np.ndarray) -> Split:
 
 
 def new_users(arrays: Any) -> Split:
-    """Likes of MovieLens, with a fifth of the users held out."""
+    """Read the likes of MovieLens, and hold out a fifth of the users."""
     liked = arrays["rating"] >= 4
     users, items = arrays["user"][liked], np.unique(arrays["item"][liked], return_inverse=True)[1]
     rng = np.random.default_rng(0)
@@ -184,7 +184,7 @@ def new_users(arrays: Any) -> Split:
 
 
 def made(name: str, n_users: int, n_items: int, n_clicks: int, seed: int) -> Split:
-    """Clicks drawn from topics, each of which prefers other items."""
+    """Generate clicks from topics, each of which prefers other items."""
     rng = np.random.default_rng(seed)
     n_topics = 40
     popularity = 1.0 / np.arange(1, n_items + 1)
@@ -199,7 +199,7 @@ def made(name: str, n_users: int, n_items: int, n_clicks: int, seed: int) -> Spl
 
 
 def splits() -> Iterator[tuple[str, Callable[[], Split]]]:
-    """Names of the splits, and functions that read or make them."""
+    """A dictionary from the names of the splits to functions that read or generate them."""
     folder = data_folder()
     if folder is None:
         sys.exit("set DUALGAP_DATA to the folder of clicks_NAME.npz and movielens_1m.npz")

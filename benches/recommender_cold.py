@@ -3,9 +3,9 @@
 python benches/recommender_cold.py
 
 MovieLens 100k, ratings of at least 4 as clicks. 30 % of the items have no clicks in training, and a
-fifth of the clicks on the others is held out, too. Recall@20 is a user's share of held-out clicks
-among 20 recommended items: of the items without clicks (cold), and of the others (warm). The
-profile ranks by the mean genres of a user's items.
+fifth of the clicks on the others is held out, too. Recall@20 is the share of a user's held-out
+clicks among 20 recommended items, for items without clicks (cold) and for the others (warm). The
+method "profile" ranks items by their similarity to the mean genres of a user's items.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def genres(items: pd.DataFrame) -> pd.DataFrame:
 
 
 def recall(found: pd.DataFrame, test: pd.DataFrame) -> float:
-    """Return the share of held-out clicks that is found, as a mean over users."""
+    """Return the share of held-out clicks that is found, averaged over users."""
     hits = test.merge(found, on=["user", "item"])
     of_users = hits.groupby("user").size() / test.groupby("user").size()
     return float(of_users.fillna(0.0).mean())

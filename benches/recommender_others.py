@@ -4,7 +4,8 @@ python benches/recommender_others.py official [N]    # ours on u1 to u5, or on t
 python benches/recommender_others.py surprise [N]    # also SVD and SVD++, Surprise's folds
 python benches/recommender_others.py myfm [SEED]     # also myFM and libFM, splits of movielens.py
 python benches/recommender_others.py million [NAME]  # the same on MovieLens 1M, 90/10
-python benches/recommender_others.py means           # means over folds and seeds measured so far
+python benches/recommender_others.py means           # means over all folds and seeds measured so
+far
 
 Install the packages with `pip install scikit-surprise myfm`. libFM 1.4.2 is part of pywFM 0.9.0 on
 PyPI, as a program for musl. The environment variable LIBFM is the command that runs it, for example
@@ -74,7 +75,7 @@ def measure(
 
 
 def official(only: str | None = None) -> None:
-    """Return fold i, which tests on the ith fifth of the file, like mku.sh of the data set."""
+    """Return fold i: its test ratings are the ith fifth of the file, as in mku.sh."""
     data = fetch_movielens("100k")
     assert data.items is not None
     assert data.users is not None
@@ -159,7 +160,7 @@ def myfm_predict(history: bool) -> Predict:
             if history:
                 parts.append(sp.diags_array(1.0 / np.sqrt(own.sum(axis=1))) @ own)
             block = sp.hstack(parts)
-            # The last row is for unknown ids.
+            # The last row belongs to unknown ids.
             block = sp.vstack([block, sp.csr_array((1, block.shape[1]))])
             sides.append((sp.csr_matrix(block), [part.shape[1] for part in parts]))
 
@@ -246,7 +247,7 @@ def means() -> None:
                 metric: np.mean([float(row[metric]) for row in own])
                 for metric in ("rmse", "mae", "ndcg5")
             }
-            # The fastest fold, because other work ran during some measurements.
+            # The fastest fold counts, because other work ran during some measurements.
             seconds = min(float(row["seconds"]) for row in own)
             table.add(method=method, fold=MEAN, **cells, seconds=seconds)
 

@@ -1,4 +1,5 @@
-"""Rankings of a catalogue, larger data, new users, calibration and serving.
+"""Benchmarks of the recommender: rankings of a catalogue, larger data, new users, calibration,
+serving.
 
 python benches/recommender_ranking.py ranking [DATA]  # recall@10, also of EASE, ALS, BPR
 python benches/recommender_ranking.py million [ROW]   # RMSE and nDCG on MovieLens 1M, 90/10
@@ -195,7 +196,7 @@ def choice() -> None:
 
 
 def new_users() -> None:
-    """Make every twentieth user new, ten times: their training ratings arrive after the fit."""
+    """Add the training ratings of every twentieth user after the fit, ten times."""
     table = Table("recommender-new-users", "settings")
     train, _, test = split_ratings(data_sets()["ML-100k"], 0, (0.8, 0.0))
     users = np.unique(train["user"])
@@ -248,7 +249,7 @@ def serving() -> None:
     ratings = data_sets().get("ML-1M")
     if ratings is None:
         return
-    # A short fit suffices, because its scores take as long to compute as those of a long fit.
+    # A short fit suffices: its scores take as long to compute as those of a long fit.
     short = Variational(max_iter=3)
     model = OrdinalRecommender(24, method=short, random_state=0, interactions=False).fit(ratings)
     likes = OrdinalRecommender(
@@ -277,7 +278,7 @@ def serving() -> None:
 
 
 def implicit_recommender(model: OrdinalRecommender) -> Any:
-    """Put the same factors into implicit's class, so that both rank the same scores."""
+    """Put the factors into implicit's class, so that both packages rank the same scores."""
     from implicit.cpu.als import AlternatingLeastSquares
 
     factors = model._click_model

@@ -1,4 +1,4 @@
-"""Estimators with a certificate, with default settings, on columns of two scales.
+"""Estimators with a certificate on columns of two scales, with default settings.
 
     python benches/scales.py [estimators] [--repeats 3]
 

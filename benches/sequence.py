@@ -93,7 +93,7 @@ def f1(right: Labels, predicted: Labels) -> float:
 
 
 def timed(predict: Callable[[], Any]) -> dict[str, Any]:
-    """Return predictions, and the median seconds of a prediction."""
+    """Return the predictions, and the median seconds to compute them."""
     seconds = []
     for _ in range(5):
         gc.collect()
@@ -181,7 +181,8 @@ def crfsuite(algorithm: str, **options: Any) -> Callable[..., dict[str, Any]]:
         found |= timed(lambda: [tagger.tag(tokens) for tokens in test])
         losses = [line for line in lines if line.startswith("Loss:")]
         found["passes"] = len(losses)
-        # CRFsuite minimises c2 ||w||^2 + sum of losses: our objective / C, with C = 1 / (2 c2).
+        # CRFsuite minimises c2 ||w||^2 + sum of losses, the objective of dualgap divided by C = 1 /
+        # (2 c2).
         if algorithm == "lbfgs":
             scale = 1 / (2 * float(options["c2"]))
             found["objective"] = float(losses[-1].split()[1]) * scale
@@ -214,7 +215,7 @@ SYSTEMS: dict[str, Callable[..., dict[str, Any]]] = {
     "CRFsuite ap, 10 passes": crfsuite("ap", max_iterations=10),
     "sklearn-crfsuite pa, 10 passes": sklearn_crfsuite("pa", max_iterations=10),
 }
-# Slower and less accurate than the systems above.
+# These are slower and less accurate than the systems above.
 OTHERS = {
     "CRFsuite l2sgd": crfsuite("l2sgd", c2=1.0),
     "CRFsuite ap": crfsuite("ap"),

@@ -1,4 +1,4 @@
-"""Suboptimality over time of multi-class SVM solvers on the same problem.
+"""Suboptimality of multi-class SVM solvers over time, on the same problem.
 
     python benches/solvers.py [--data digits] [--loss crammer-singer] [--C 1] [--solver NAME ...]
 
@@ -10,8 +10,8 @@ that gives its name and the losses it minimises::
     def mine(X, y, C, budget):
         return fit_something(X, y, C, max_iter=budget)
 
-It is called with budgets 1, 2, 4, ... until it takes `--seconds` or its objective is within 1e-6 of
-the lower bound of a fit with `tol=1e-8`. The time includes everything from data to weights. The
+It is called with budgets 1, 2, 4, ... until it takes `--seconds`, or its objective is within 1e-6
+of a lower bound, from a fit with `tol=1e-8`. The time includes all steps from data to weights. The
 script computes the objective ``1/2 ||W||^2 + C sum_i loss_i`` for all solvers.
 """
 
@@ -96,7 +96,7 @@ def liblinear(X: Any, y: Any, C: float, budget: int) -> Weights:
 
 @solver("subgradient, 1/t", losses=list(LOSSES))
 def subgradient(X: Any, y: Any, C: float, budget: int) -> Weights:
-    """Run full-batch Pegasos in NumPy, as an example of a custom solver."""
+    """Run Pegasos on full batches in NumPy, as an example of a custom solver."""
     n, m = len(X), int(y.max()) + 1
     W = np.zeros((m, X.shape[1]))
     rows = np.arange(n)
@@ -175,7 +175,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="maximum seconds of a run")
     chosen = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    # Ignore LIBLINEAR's convergence warnings, and scikit-learn's deprecation of the option.
+    # Ignore LIBLINEAR's convergence warnings, and the warning that scikit-learn deprecates an
+    # option.
     warnings.simplefilter("ignore", FutureWarning)
     for name in chosen.data:
         for loss in chosen.loss:

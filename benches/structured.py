@@ -1,4 +1,4 @@
-"""StructuredSVM: passes and seconds to a certificate, threads, memory, the papers' comparisons.
+"""StructuredSVM: passes and seconds to a certificate, threads, memory, and comparisons of papers.
 
     python benches/structured.py ocr [--method NAME] [--max-iter N] [--plot FILE]
                                                       # all solvers on one fold, C = 1
@@ -55,7 +55,7 @@ LEVELS = (3, 1, 0.3, 0.1, 0.03, 0.01)
 
 
 def words(folder: Path | None, chosen: Any) -> tuple[list[Any], list[Any]]:
-    """Return pixels and letters of the words in the given folds."""
+    """Return the pixels and letters of the words in the given folds."""
     path = path_of("ocr_letters", folder)
     with np.load(path) if path else contextlib.nullcontext(made_words()) as file:
         bounds, pixels, letters = file["offsets"], file["pixels"].astype(float), file["labels"]
@@ -70,7 +70,7 @@ def fit(X: Any, Y: Any, model: Any = None, **parameters: Any) -> StructuredSVM:
 
 
 def within(relative: float) -> Any:
-    """Return a callback that stops a fit at a gap of `relative` times the dual value or less."""
+    """Return a callback that stops a fit at a gap of `relative` times the dual value."""
     return lambda _epoch, _seconds, primal, dual: primal - dual <= relative * dual
 
 
@@ -89,7 +89,7 @@ def ocr(arguments: Any) -> None:
     for name in [arguments.method] if arguments.method else METHODS:
         svm = fit(X, Y, **METHODS[name], max_iter=arguments.max_iter, callback=within(1e-3))
         history = svm.history_
-        with np.errstate(divide="ignore"):  # the dual value can be 0 at first
+        with np.errstate(divide="ignore"):  # the dual value may be 0 at first
             relative = history["gap"] / history["dual_objective"]
         row: dict[str, Any] = {}
         for target in ("1e-1", "1e-2", "1e-3"):
@@ -273,7 +273,7 @@ def memory(arguments: Any) -> None:
 
 
 def peak(arguments: Any) -> None:
-    """Measure current and peak resident memory of fifty passes, beyond that after a short fit."""
+    """Measure how much current and peak memory fifty passes add to that of a short fit."""
 
     def resident() -> float:
         with open("/proc/self/statm") as pages:

@@ -9,7 +9,7 @@ use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// Benchmarks `scores` and `decode`, cycling through the examples, one example per call.
+/// Benchmarks `scores` and `decode`. Each call takes the next example.
 fn measure(criterion: &mut Criterion, name: &str, model: &dyn Model, per_example: u64) {
     let mut rng = Pcg64::seed_from_u64(1);
     let weights: Vec<f64> = (0..model.n_weights()).map(|_| rng.random_range(-1.0..1.0)).collect();

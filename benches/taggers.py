@@ -41,7 +41,7 @@ TASKS = [*TEXTS, "letters"]
 
 
 def read(folder: Path, task: str) -> Data:
-    """Return features and labels of the training and of the test sentences."""
+    """Return the features and labels of the training sentences and of the test sentences."""
     if task == "letters":
         return letters(folder)
     from dualgap.sequence import read_conll, word_features
@@ -57,7 +57,7 @@ def read(folder: Path, task: str) -> Data:
 
 
 def letters(folder: Path) -> Data:
-    """Return black pixels and letters; a tenth of the words are test words."""
+    """Return black pixels and letters, with a tenth of the words as test words."""
     data = np.load(folder / "ocr_letters.npz")
     pixels, numbers, offsets = data["pixels"], data["labels"].tolist(), data["offsets"]
     found: tuple[Any, ...] = ([], [], [], [])

@@ -1,4 +1,4 @@
-"""Concurrent fits in eight threads: how many differ from the same fit alone.
+"""Number of concurrent fits in eight threads whose model differs from that of the same fit alone.
 
     python benches/trials_concurrency.py [--fits 10000]
 
@@ -36,7 +36,7 @@ MODELS: dict[str, Any] = {
     ),
     "PolynomialNetworkClassifier": PolynomialNetworkClassifier(2, max_iter=3, random_state=3),
     "StructuredSVM": StructuredSVM(MulticlassModel(), max_iter=10, random_state=4),
-    # For comparison: LIBLINEAR has one random generator for the whole process.
+    # For comparison: all threads of LIBLINEAR share one random generator.
     "LinearSVC of scikit-learn": LinearSVC(dual=True, random_state=0),
 }
 
@@ -48,7 +48,7 @@ def bits(model: Any) -> bytes:
     return b"".join(array.tobytes() for array in arrays)
 
 
-# The trial is about concurrent fits, so each uses one thread.
+# Each fit uses one thread, because the fits themselves run concurrently.
 for each in MODELS.values():
     if "n_jobs" in each.get_params():
         each.set_params(n_jobs=1)

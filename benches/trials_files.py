@@ -1,11 +1,11 @@
-"""Trials of file writing, damaged files and threads: numbers of trials and failures.
+"""Trials of writing files, reading damaged files and counting threads, with their failures.
 
 Usage: python benches/trials_files.py [threads]
 
-Killing a writer fails if the file is neither the old nor the new version, or if a temporary file is
-left. A damaged file fails unless it is read or raises the one allowed error, which names the file;
-each kind runs in a separate process, and a signal that ends this process fails all its trials.
-Threads are counted during a fit.
+A trial that kills a writer fails if the file is neither the old nor the new version, or if a
+temporary file is left. A trial with a damaged file fails unless the file is read or the one allowed
+error, which names the file, is raised. Each kind of file is tried in a separate process; if a
+signal ends this process, all its trials fail. Threads are counted during a fit.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ DOORS: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
 
 
 def try_door(name: str, folder: Path) -> int:
-    """Read damaged files of one kind; count results other than success or the one error."""
+    """Read damaged files of one kind; count results other than success or the allowed error."""
     write, read = DOORS[name]
     write(folder / "good")
     good, path = (folder / "good").read_bytes(), folder / "bad"
@@ -166,7 +166,8 @@ def door(name: str) -> int:
 def threads() -> int:
     """Whether a fit with a million jobs uses more threads than allowed.
 
-    Threads that prepared the fit may still be ending during its first epochs, so use the median.
+    The median is used because threads that prepared the fit may still exist during its first
+    epochs.
     """
     cores, seen = len(os.sched_getaffinity(0)), []
 

@@ -3,8 +3,8 @@
     python benches/trials_fuzz.py [--seconds 600] [TARGET ...]
 
 The targets are those of tests/python/files/test_fuzz.py and tests/python/fuzz. Each runs in a
-separate process, and fails if it ends by a signal or with a finding. Files that give a new response
-are added to the corpus in tests/fixtures/corpus.
+separate process, and fails if a signal ends the process or a test fails. Files that lead to a new
+response are added to the corpus in tests/fixtures/corpus.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
         tests = TARGETS[name]
         seconds = options.seconds / (2 if name == "rows, sparse npz" else len(tests))
         given = {"DUALGAP_FUZZ_SECONDS": str(seconds), "DUALGAP_FUZZ_KEEP": "1"}
-        # Other test runs stop a test after minutes; here it may take as long as requested.
+        # Test runs usually stop a test after minutes; here it may take as long as requested.
         endless = ["--timeout=0", "-o", "faulthandler_timeout=0"]
         command = [sys.executable, "-m", "pytest", "-q", "-s", "--hypothesis-profile=default"]
         ended = subprocess.run(

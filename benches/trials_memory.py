@@ -23,7 +23,7 @@ from _record import Table
 from _trial_fits import SHORT, fits
 
 SPARE = [2**k for k in range(12, 21)]
-"""Memory limits beyond current use, in kilobytes."""
+"""Memory limits in addition to current use, in kilobytes."""
 
 BETWEEN = 15
 """Number of further limits between the last failure and the first success."""

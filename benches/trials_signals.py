@@ -4,10 +4,10 @@
 
 SIGINT must end a fit with KeyboardInterrupt within a second, leave the estimator unfitted, and the
 process able to fit again; SIGTERM and SIGHUP must end the process within a second. A command must
-end within a second, too (with status 130 after SIGINT, unless it had ended or not begun), and leave
-the model file unchanged or complete, and no other files. After a consensus fit ends by a signal,
-including SIGKILL, a resumed fit must converge to the same model, bit for bit, as an uninterrupted
-fit, or raise the error "resume: no checkpoint".
+also end within a second, with status 130 after SIGINT unless it had already ended or not yet begun.
+It must leave the model file unchanged or complete, and no other files. After a consensus fit ends
+by a signal, including SIGKILL, a resumed fit must converge to the same model, bit for bit, as an
+uninterrupted fit, or raise the error "resume: no checkpoint".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Outcome = tuple[bool, float]
 
 
 def sent(process: int, number: signal.Signals, after: float) -> Callable[[], tuple[int, float]]:
-    """Send a signal to a child after a delay; return a call for its exit code and seconds."""
+    """Send a signal to a child later; return a function that waits for exit code and seconds."""
     time.sleep(after)
     os.kill(process, number)
     start = time.monotonic()

@@ -1,5 +1,5 @@
-//! The Weston-Watkins subproblem alone: the default search against the paper's sorted sweep, a bare
-//! sort and Shark's greedy inner solver, on random v.
+//! Benchmarks of the Weston-Watkins subproblem alone, on random v: the default search, the paper's
+//! sorted sweep, a sort by itself, and Shark's greedy inner solver.
 
 #[path = "support/shark.rs"]
 mod support;
@@ -18,7 +18,7 @@ fn subproblem(criterion: &mut Criterion) {
         let mut rng = Pcg64::seed_from_u64(k);
         let mut margins =
             move || -> Vec<f64> { (0..k - 1).map(|_| rng.random_range(-1.0..2.0)).collect() };
-        // Margins differ in each call, because a branch predictor would learn a single vector.
+        // Margins differ in each call, because the branch predictor would learn a single vector.
         let vectors: Vec<Vec<f64>> = (0..64).map(|_| margins()).collect();
         let c = 1.0;
         let mut next = 0;

@@ -88,7 +88,7 @@ def _files(folder: Path, X: Any, y: Any) -> list[str]:
 
 
 def figure_summary() -> None:
-    """Return medians over C of the ratio of Walrus's to Shark's time."""
+    """Return the medians over C of the ratios of Walrus's time to Shark's."""
     rows = Table("walrus-figure", "data", "C", "delta").read()
     table = Table("walrus-figure-medians", "data")
     for name in dict.fromkeys(row["data"] for row in rows):

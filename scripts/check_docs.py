@@ -2,10 +2,10 @@
 
 Usage: python scripts/check_docs.py
 
-A name is public if the `__all__` of dualgap lists it, or that of a module or package directly below
-it whose name has no leading underscore, or that of a module that such a package lists. The command
-line has a separate page. numpydoc checks the docstrings of public names and of the methods of
-public classes.
+A name is public if the `__all__` of dualgap lists it, or the `__all__` of a module or package
+directly below dualgap whose name has no leading underscore, or that of a module that such a package
+lists. The command line has a separate page. numpydoc checks the docstrings of public names and of
+the methods of public classes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 # name; a type for parameters described "as in" another class; a description of "self"; a summary
 # without a verb.
 WAIVED = {"ES01", "EX01", "SA01", "PR04", "RT03", "SS05"}
-# Sections on parameters and results: required for functions and estimators. Records list their
-# attributes, and methods may leave out parameters that `fit` describes.
+# Checks of the sections on parameters and results. They apply only to functions and estimators:
+# records list their attributes, and methods may leave out parameters that `fit` describes.
 SECTIONS = {"PR01", "RT01", "YD01"}
 
 
@@ -46,7 +46,7 @@ def modules() -> Iterator[str]:
 
 
 def public() -> dict[str, Any]:
-    """Return the public objects, by the first name under which each can be imported."""
+    """Return the public objects by the first name under which each can be imported."""
     names: dict[Any, str] = {}
     objects: dict[str, Any] = {}
     for module in modules():

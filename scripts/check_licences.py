@@ -33,7 +33,7 @@ def allowed(expression: str) -> bool:
             skip = token == "WITH"
         else:
             terms.append(words.get(token, str(token in ALLOWED)))
-    # Safe: the expression now contains only True, False, and, or and brackets.
+    # `eval` is safe: the expression contains only True, False, and, or, and brackets.
     return bool(terms) and bool(eval(" ".join(terms)))
 
 

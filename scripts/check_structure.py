@@ -12,10 +12,9 @@ Prints one line per violation and exits with status 1 if there is any:
 - a Rust file without module documentation (`//!`),
 - two public types of one name in the Rust crate.
 
-A mod.rs declares and re-exports the modules of its folder and may list them in a constant (a
-registry); none of this counts as an import. An import through a re-export counts as an import
-from the file that defines the name.
-Unit tests inside a Rust file (#[cfg(test)]) may use any module.
+A mod.rs declares and re-exports the modules of its folder, and may list them in a constant (a
+registry). None of this counts as an import. An import through a re-export counts as an import from
+the file that defines the name. Unit tests inside a Rust file (#[cfg(test)]) may use any module.
 """
 
 from __future__ import annotations
@@ -172,7 +171,10 @@ def top_files(package: Path) -> Iterator[str]:
 
 
 def mapped(text: str) -> set[str]:
-    """Read the paths in the first column of the map; only the first in a row needs its folder."""
+    """Read the paths in the first column of the map.
+
+    Names without a folder are in the folder of the first name in their row.
+    """
     paths = set()
     for row in re.findall(r"^\|([^|]*)\|", text, re.M):
         parent = ""

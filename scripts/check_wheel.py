@@ -46,7 +46,7 @@ def main() -> None:
         own = (
             f"{folder}/venv/Scripts/python.exe" if os.name == "nt" else f"{folder}/venv/bin/python"
         )
-        # Compile nothing at installation: most modules are never imported.
+        # Skip the compilation of modules, most of which are never imported.
         install = [python, "-m", "pip", "--python", own, "install", "--quiet", "--no-compile"]
         install += ["--prefer-binary", *constraint]
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}

@@ -3,8 +3,8 @@
 Usage: python scripts/each_simd.py [--others | --vectors | --only NAMES] COMMAND ...
 
 --others skips the default instruction set, --vectors skips "scalar", and --only runs just the
-given names ("avx2 avx512"). The exit status is that of the first failing run; later runs still take
-place. --others repeats tests that have already run, so it sets DUALGAP_REPEATED=1, which lets
+given names ("avx2 avx512"). The exit status is that of the first run that fails; later runs still
+take place. --others repeats tests that have already run, so it sets DUALGAP_REPEATED=1, which lets
 tests draw fewer random trials.
 """
 
@@ -15,9 +15,9 @@ import subprocess
 import sys
 
 VARIABLE = "DUALGAP_SIMD"
-# Values of the variable. For "auto", a process reports the name of the set that it chose.
+# Values of DUALGAP_SIMD. With "auto", a process reports the name of the set that it chose.
 VALUES = ("scalar", "avx2", "avx512", "auto")
-# Loads only the extension, because the package imports scikit-learn.
+# Load only the extension, because the package would import scikit-learn.
 SHOW = """
 from importlib import machinery, util
 folder = util.find_spec("dualgap").submodule_search_locations
@@ -30,7 +30,7 @@ REFUSED = "this machine does not have"
 
 
 def instruction_set(value: str | None) -> str | None:
-    """Return the instruction set that a value selects; None if the processor lacks it."""
+    """Return the instruction set that a value selects, or None if the processor lacks it."""
     environment = os.environ if value is None else {**os.environ, VARIABLE: value}
     done = subprocess.run(
         [sys.executable, "-c", SHOW], env=environment, capture_output=True, text=True, check=False

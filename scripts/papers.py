@@ -3,12 +3,12 @@
 Usage: python scripts/papers.py [--list] [WORD ...]
 
 The commands are those in the second column of the tables: `script.py argument` from benches/, and
-`cargo bench --bench name`. Further arguments in quotes are further runs of the same script. With
-words, only commands that contain one of them run. With --list, nothing runs. A command that fails
-is reported at the end, and the exit status is 1.
+`cargo bench --bench name`. If further arguments follow in quotes, the same script also runs with
+each of them. With words, only commands that contain one of them run. With --list, nothing runs. A
+command that fails is reported at the end, and the exit status is 1.
 
-Data sets are in the folder DUALGAP_DATA. Sets that are missing are replaced by small made ones,
-whose results do not go to benches/results (see benches/_data.py).
+Data sets are in the folder DUALGAP_DATA. Small generated sets replace those that are missing; their
+results do not go to benches/results (see benches/_data.py).
 """
 
 from __future__ import annotations

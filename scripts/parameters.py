@@ -20,7 +20,7 @@ from dualgap.recommend import ConditionalGradient, Interactions, Variational
 
 PAGE = Path(__file__).parents[1] / "docs" / "parameters.md"
 
-# The default of most estimators is the rule; these are the exceptions.
+# Reasons for defaults that differ from the default of most estimators.
 REASONS = {
     ("C", "None"): "Depends on the loss; see the class.",
     ("alpha", "3.0"): "Tuned on ratings: most users and items have few of them.",

@@ -38,12 +38,13 @@ A line of a page may name the commit and the date of the rows of all its figures
 such an expression in a table of figures.
 
 The column `simd` of a file names the instruction set of a row; it is empty if a row holds for all.
-A table whose rows have several gets a column that shows it, unless the option `simd=widest` keeps
-one. A figure is of the widest, unless the brackets name another.
+If the rows of a table have several, the table gets a column that shows them, unless the option
+`simd=widest` keeps only the widest. A figure is that of the widest, unless the brackets name
+another.
 
-With --check nothing is written, and the exit status is 1 if a page is not in step with the files,
-if a page of docs/benchmarks has a table without a file, or if a measured number is typed into a
-page (see `scripts/typed_numbers.py`).
+With --check nothing is written, and the exit status is 1 if a page does not match the files, if a
+page of docs/benchmarks has a table without a file, or if a measured number is typed into a page
+(see `scripts/typed_numbers.py`).
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ INSTRUCTION_SETS = ("avx512", "avx2", "neon", "scalar", "")
 
 
 class Cell:
-    """A field of a CSV file, formatted as a number if it is one."""
+    """A field of a CSV file, which is formatted as a number if it is one."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -171,7 +172,7 @@ def gather(rows: list[dict[str, str]], form: str, pivot: list[str]) -> Iterator[
 
 
 def check_names(name: str, form: str, rows: list[dict[str, str]]) -> None:
-    """Raise an error for misspelt columns, which would become columns of dashes."""
+    """Raise an error for misspelt columns, which would otherwise become columns of dashes."""
     for field in fields(form):
         if field.rsplit("/", 1)[-1] not in rows[0]:
             sys.exit(f"error: the table {name} wants {field!r}, which {name}.csv does not have")

@@ -30,12 +30,13 @@ class Module:
 
     text: str
     is_folder: bool
-    # Maps local names to absolute paths; `exported` has those re-exported by `pub use`.
+    # Maps local names to absolute paths. `exported` has the names that `pub use` re-exports.
     names: dict[str, list[str]] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
     # Paths of `pub use path::*`.
     globs: list[list[str]] = field(default_factory=list)
-    # All paths in `use` and in the code; and those outside of re-exports and registries.
+    # All paths in `use` and in the code, and those that are neither in re-exports nor in
+    # registries.
     wanted: list[list[str]] = field(default_factory=list)
     applied: list[list[str]] = field(default_factory=list)
     items: set[str] = field(default_factory=set)
@@ -203,7 +204,8 @@ def resolve(modules: dict[str, Module], macros: dict[str, str], path: list[str])
             continue
         if item in module.items:
             return name
-        if item in module.names:  # A child module can import a private `use` of its parent.
+        # A child module can also import from a private `use` of its parent.
+        if item in module.names:
             path = [*module.names[item], *rest[1:]]
             continue
         for glob in module.globs:

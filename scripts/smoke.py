@@ -17,7 +17,7 @@ from sklearn.datasets import dump_svmlight_file
 
 import dualgap
 
-# Modules that `import dualgap` must not load: they are slow, or belong to an extra.
+# Modules that `import dualgap` must not load, because they are slow or belong to an extra.
 LAZY = ("click", "dask", "distributed", "matplotlib", "onnx", "pandas", "pyarrow", "rich")
 RECOMMEND = "pandas: pip install 'dualgap[recommend]'"
 
@@ -99,7 +99,7 @@ def check_imports() -> None:
 
 
 def import_seconds(name: str) -> float:
-    """Return the processor time of an import in a fresh interpreter, the best of five."""
+    """Return the lowest processor time of five imports, each in a fresh interpreter."""
     code = f"import time, {name}; print(time.process_time())"
     return min(float(python(code)) for _ in range(5))
 

@@ -18,7 +18,7 @@ class Objective(BaseObjective):
 
     def skip(self, X: Any, y: Any) -> tuple[bool, str | None]:
         if len(np.unique(y)) < 3:
-            # The solvers define the regulariser of two classes in different ways.
+            # For two classes, the solvers define the regulariser in different ways.
             return True, "needs at least three classes"
         return False, None
 

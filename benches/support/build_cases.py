@@ -3,7 +3,7 @@
     python build_cases.py         # names
     python build_cases.py NAME    # {"seconds": ..., "cpu_seconds": ..., "megabytes": ...}
 
-This file only uses names and parameters that all versions share.
+This file uses only names and parameters that all versions share.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def recommender() -> Callable[[], Any]:
 
 
 def tagging() -> Callable[[], Any]:
-    """Predict 3000 sequences, which stacks and decodes them."""
+    """Predict 3000 sequences, which includes stacking and decoding them."""
     from dualgap.structured import ChainModel, StructuredSVM
 
     rng = np.random.default_rng(0)

@@ -20,7 +20,7 @@ def project(values: Any, radius: float) -> Any:
 
 
 class RandomStart:
-    """Fit of basis and output layer together: logistic loss, norm l1/l2, augmented rows."""
+    """Fit basis and output layer together: logistic loss, norm l1/l2, augmented rows."""
 
     def __init__(self, n_components: int, radius: float, iterations: int = 500) -> None:
         self.n_components, self.radius, self.iterations = n_components, radius, iterations

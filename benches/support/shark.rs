@@ -6,7 +6,7 @@
 pub fn shark(b: &mut [f64], gradient: &mut [f64], c: f64, epsilon: f64) -> usize {
     let max_steps = 10 * b.len();
     for step in 0..max_steps {
-        // The coordinate of largest violation; its single-coordinate optimum has curvature 2.
+        // The coordinate of largest violation. Along one coordinate, the curvature is 2.
         let mut best = (0, 0.0);
         for (j, (&g, &b)) in gradient.iter().zip(&*b).enumerate() {
             let violation = if g > 0.0 && b < c {

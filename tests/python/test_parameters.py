@@ -208,7 +208,7 @@ def test_scores_of_networks_are_finite() -> None:
 
 def test_folds_of_networks_are_checked() -> None:
     folds = [(np.arange(30), np.arange(30, 61))]
-    with pytest.raises(ValueError, match=r"^cv: a fold names rows that do not exist"):
+    with pytest.raises(ValueError, match=r"^cv: a fold contains rows that do not exist"):
         network(cv=folds).fit(*CLASSES)
 
 

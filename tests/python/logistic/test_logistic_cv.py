@@ -172,7 +172,7 @@ def test_bad_folds_and_parameters_are_rejected() -> None:
         ([(some, every), ([], every)], None, "^cv: no training row of fold 1"),
         ([(some, every), (np.arange(40), every)], None, "^cv: the training rows of fold 1 have"),
         ([(some, [])], None, "^cv: fold 0 has no held-out row"),
-        ([(some, [150])], None, "^cv: a fold names rows"),
+        ([(some, [150])], None, "^cv: a fold contains rows"),
     ]:
         with pytest.raises(ValueError, match=message):
             LogisticRegressionCV(Cs=2, cv=cv).fit(X, y, weights)

@@ -170,7 +170,7 @@ def test_splitters_may_give_masks_and_numbers_from_the_end(digits: Any) -> None:
     for fold in [(train, ~train), (rows - len(y), list(tests - len(y)))]:
         model = MulticlassSVCCV(cv=[fold], **common).fit(X, y)
         np.testing.assert_array_equal(model.scores_, expected)
-    with pytest.raises(ValueError, match="cv: a fold names rows that do not exist"):
+    with pytest.raises(ValueError, match="cv: a fold contains rows that do not exist"):
         MulticlassSVCCV(cv=[(rows, [len(y)])], **common).fit(X, y)
 
 

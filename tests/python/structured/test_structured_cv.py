@@ -69,7 +69,7 @@ def test_rules_weights_and_searches_without_a_final_fit() -> None:
         ({"Cs": []}, "Cs: "),
         ({"rule": "worst"}, "rule: "),
         ({"cv_tol": -1.0}, "cv_tol: "),
-        ({"cv": [([0], [99])]}, "cv: a fold names rows"),
+        ({"cv": [([0], [99])]}, "cv: a fold contains rows"),
         ({"scoring": lambda *_: np.nan}, "scoring: "),
     ],
 )
