@@ -66,7 +66,8 @@ def differences(expected: str, printed: str) -> list[str]:
     return [
         f"{a} shown, {b} printed"
         for a, b in zip(wanted, found, strict=False)
-        # One unit in the last place: sums may be rounded differently on another processor.
+        # A difference of one unit in the last place is allowed, because other processors round sums
+        # differently.
         if abs(float(a) - float(b)) > (1.001 * unit(a) if "." in a else 0.0)
     ]
 
@@ -106,7 +107,7 @@ def no_network() -> Iterator[None]:
     connect = socket.socket.connect
 
     def reject(self: socket.socket, address: Any) -> None:
-        # Connecting a datagram socket sends nothing: Dask finds its own address in this way.
+        # A connected datagram socket sends nothing. Dask finds its own address in this way.
         stream = self.type == socket.SOCK_STREAM and isinstance(address, tuple)
         if stream and address[0] not in ("127.0.0.1", "::1", "localhost"):
             msg = f"an example connects to {address[0]}"

@@ -23,7 +23,7 @@ import dualgap
 
 
 def tutorial_runs(script: Path) -> list[str]:
-    """Return the failures of a tutorial other than exceptions."""
+    """Return the failures of a tutorial that are not exceptions."""
     from matplotlib import pyplot
 
     try:

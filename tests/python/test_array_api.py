@@ -21,7 +21,7 @@ NAMES = [name for name in FITS if not name.startswith(("recommender", "tagger"))
 
 @pytest.fixture(params=[False, True])
 def dispatch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
-    """Whether scikit-learn dispatches on the array API; SciPy's switch is read only by it."""
+    """Whether scikit-learn dispatches on the array API. Only SciPy reads SciPy's switch."""
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     monkeypatch.setattr("scipy._lib._array_api.SCIPY_ARRAY_API", True, raising=False)
     with config_context(array_api_dispatch=request.param):
@@ -70,7 +70,7 @@ def test_strict_sentences_and_ratings() -> None:
 
 
 class OnDevice:
-    """Array that the CPU cannot read, like those of CuPy."""
+    """An array that the CPU cannot read, like those of CuPy."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape, self.ndim, self.dtype = shape, len(shape), np.dtype(np.float64)

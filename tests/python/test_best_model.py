@@ -70,7 +70,7 @@ STRUCTURED = [*LINEAR[2:], "extragradient"]
 
 
 def fits() -> dict[str, tuple[Any, Any, Any]]:
-    """An estimator and its data for every kind of model and every solver."""
+    """Return an estimator and its data for every kind of model and every solver."""
     some: dict[str, tuple[Any, Any, Any]] = {}
     for solver in LINEAR:
         svc = dualgap.MulticlassSVC(solver=solver, random_state=0)

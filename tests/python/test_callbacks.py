@@ -90,7 +90,7 @@ def test_every_estimator_reports_its_tasks(name: str) -> None:
     assert recorder.events[-2:] == ["end fit", "teardown"]
     inner = recorder.events[2:-2]
     assert inner[::2] == [event.replace("end", "begin") for event in inner[1::2]]
-    # A search reports its fits, and its history is that of the last one.
+    # A search calls back after each fit, and its history is that of the last fit.
     assert name.endswith("-cv") or len(inner) == 2 * model.n_iter_
 
 
@@ -201,12 +201,12 @@ def test_block_descent_has_no_model_while_c_grows(calls: list[Any]) -> None:
     n_before = int(np.isnan(objectives).sum())
     assert 0 < n_before < fitted.n_iter_
     assert np.isfinite(objectives[n_before:]).all()
-    # Each of these epochs needs a separate fit, which may take another path.
+    # Each of these epochs needs a separate fit, which may take other steps.
     assert len(calls) == 1 + n_before
     for epoch, model in enumerate(models.models[:n_before], 1):
         assert_same_model(model, clone(estimator).set_params(max_iter=epoch).fit(X, y))
         assert np.isfinite(model.objective_)
-        # Better than chance.
+        # The accuracy is better than chance.
         assert model.score(X, y) > 0.4
     for model, objective in zip(models.models[n_before:], objectives[n_before:], strict=False):
         assert model.objective_ == objective

@@ -1,4 +1,5 @@
-"""Rows that a callback or another thread changes during a fit: an error, or a copy."""
+"""If a callback or another thread changes rows during a fit, there is an error, or the fit has a
+copy."""
 
 from __future__ import annotations
 

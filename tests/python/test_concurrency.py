@@ -38,7 +38,7 @@ MODELS: list[Any] = [
 
 
 def numbers(number: int) -> bytes:
-    """The bits of a fit's weights."""
+    """Return the bytes of a fit's weights."""
     model = clone(MODELS[number % len(MODELS)]).set_params(n_jobs=1 + number % 2).fit(X, y)
     arrays = [model.coef_, getattr(model, "components_", np.zeros(0))]
     return b"".join(array.tobytes() for array in arrays)

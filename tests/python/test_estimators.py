@@ -22,8 +22,9 @@ _NOT_UNIQUE = "15 rows of 30 features have many models without any loss, which p
 
 
 def expected_failures(estimator: Any) -> dict[str, str]:
-    # Batch Frank-Wolfe takes the same steps on repeated rows as on weighted ones. StructuredSVM has
-    # no scores for the check to compare, and the data of a search have more rows than features.
+    # Batch Frank-Wolfe takes the same steps on repeated rows as on weighted ones. StructuredSVM is
+    # left out because it has no scores to compare, and searches because their data have more rows
+    # than features.
     passing = (StructuredSVM, dualgap.PolynomialNetworkClassifierCV)
     if getattr(estimator, "solver", None) == "frank-wolfe" or isinstance(estimator, passing):
         return {}
@@ -56,8 +57,8 @@ def test_estimator(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-# Differences of predictions are proportional to the gap. At 1e-9, they are at most .03 of the
-# check's tolerance with every instruction set.
+# Differences of predictions are proportional to the gap. At a gap of 1e-9, they are at most .03 of
+# the check's tolerance, with every instruction set.
 _TIGHT: dict[str, Any] = {"tol": 1e-9, "n_jobs": 1}
 
 

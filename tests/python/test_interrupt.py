@@ -42,7 +42,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 class UnrelatedError(Exception):
-    """Exception that the package does not know."""
+    """An exception class that the package does not know."""
 
 
 def test_the_callback_sees_every_iteration() -> None:
@@ -79,7 +79,7 @@ def test_a_true_value_stops_the_fit() -> None:
 
 
 def other(targets: Any) -> Any:
-    """Labels of other classes."""
+    """These labels are of other classes."""
     return [label + 5 for label in targets] if isinstance(targets, list) else targets + 5
 
 
@@ -285,8 +285,8 @@ def test_a_forked_child_can_fit(model: Any, rows: Any) -> None:
 
     expected = objective()
     with warnings.catch_warnings():
-        # Python 3.12 warns about forks of processes with threads; a finished fit has ended its
-        # pool.
+        # Python 3.12 warns about forks of processes with threads, but a finished fit has ended its
+        # threads.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:

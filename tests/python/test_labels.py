@@ -17,7 +17,7 @@ from dualgap.distributed._partition import make_part, summarize
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-# Estimators for numbers, label sets or pairs have no class labels.
+# Estimators without class labels: their targets are numbers, label sets or pairs.
 UNNAMED = {"pn-regressor", "fm-regressor", "multilabel", "matching"}
 LABELLED = [name for name in FITS if name not in UNNAMED and not name.startswith("recommender")]
 FLAT = [name for name in LABELLED if FITS[name][2] is LABELS]

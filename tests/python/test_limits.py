@@ -35,7 +35,7 @@ def available_memory() -> float:
 @LINUX
 @pytest.mark.parametrize("solver", ["block-descent", "frank-wolfe"])
 def test_dual_variables_beyond_memory_are_rejected(solver: str) -> None:
-    # 1.3 TB of dual variables; the rows themselves are small.
+    # The dual variables would take 1.3 TB; the rows are small.
     n = 800_000
     X, y = np.ones((n, 1)), np.arange(n) // 4
     message = r"dual variables .* n = 800000 rows, m = 200000 classes and d = 2 features need 1.*GB"
@@ -61,7 +61,7 @@ def test_weights_beyond_memory_are_rejected() -> None:
 @pytest.mark.parametrize("n_labels", [40_000, 32_000])
 @pytest.mark.parametrize("estimator", [SequenceTagger(), StructuredSVM(ChainModel())])
 def test_tables_of_transitions_beyond_memory_are_rejected(n_labels: int, estimator: Any) -> None:
-    # 44 GB for 32,000 labels, and more labels than a chain may have.
+    # A chain of 32,000 labels would take 44 GB. The other number is above the maximum.
     if n_labels < 2**15 and available_memory() > 40e9:
         pytest.skip("this machine has the memory")
     X, y = np.ones((n_labels, 1)), np.arange(n_labels)

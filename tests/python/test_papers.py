@@ -1,4 +1,4 @@
-"""`make papers`: its commands, and the benchmarks without data sets."""
+"""`make papers`: its commands, and benchmarks whose data sets are missing."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ SWITCHES = [
 @pytest.mark.parametrize("value", ["False", 1, None])
 @pytest.mark.parametrize(("name", "parameter"), SWITCHES)
 def test_switches_are_truth_values(name: str, parameter: str, value: Any) -> None:
-    """Strings raise an error: as truth values, all of them, even "False", would be True."""
+    """Strings raise an error, because all of them, even "False", are true."""
     estimator, X, y = FITS[name]
     with pytest.raises(ValueError, match=rf"^{parameter}: must be True or False, got {value!r}"):
         clone(estimator).set_params(**{parameter: value}).fit(X, y)

@@ -1,4 +1,4 @@
-"""User functions and iterators that refill the same memory for each result."""
+"""User functions and iterators that write each result into the same memory."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_losses_of_models_are_numbers() -> None:
 
 
 class OwnHinge:
-    """The max hinge of three classes; if `refilled` is given, all points are written to it."""
+    """The max hinge of three classes. If `refilled` is given, all points are written to it."""
 
     def __init__(self, refilled: Any = None) -> None:
         self.refilled = refilled
@@ -155,7 +155,7 @@ def test_joint_features_of_classes(sparse: bool, monkeypatch: pytest.MonkeyPatch
 
 
 class Folds:
-    """A splitter that refills and yields the same two arrays."""
+    """A splitter that yields the same two arrays for each fold, with new values."""
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Any]:
         train, test = np.zeros(40, np.intp), np.zeros(20, np.intp)
@@ -306,7 +306,7 @@ class Tag:
 
 
 class Tagged(Fresh):
-    """Labels are objects: new ones, one per class, or a single object that is overwritten."""
+    """Labels are objects: always new, one per class, or a single one that is overwritten."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()

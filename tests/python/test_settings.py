@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 STUBS = [ROOT / "python/dualgap/_records.py", ROOT / "python/dualgap/_core.pyi"]
 SOURCES = ROOT / "src/python"
 
-# Names in the stub of structs whose Rust name is too general there.
+# Names in the stub for structs whose Rust name would be too general in it.
 NAMES = {
     ("structured.rs", "WarmStart"): "StructuredWarmStart",
     ("structured.rs", "Start"): "DualPointRecord",
@@ -33,7 +33,7 @@ FIELD = re.compile(r"((?:#\[[^\n]*\]\n\s*)*)(?:pub(?:\(\w+\))? )?(\w+): ([^\n]+)
 
 @dataclass
 class Record:
-    """Keys of a record: all keys, those that may be missing, and those that may be None."""
+    """The keys of a record: all, those that may be missing, and those that may be None."""
 
     keys: set[str] = field(default_factory=set)
     optional: set[str] = field(default_factory=set)
@@ -163,7 +163,7 @@ def test_the_core_reads_each_of_the_settings(noted: dict[str, Noting]) -> None:
     for name, settings in noted.items():
         record = records[SETTINGS[name]]
         assert record.keys - record.optional <= settings.keys() <= record.keys, name
-        # A plan ignores the settings for data and stopping. The features of classes are not read
-        # through a record.
+        # A plan does not use the settings for data and stopping. The features of classes are not
+        # read through a record.
         if name != "plan_multiclass":
             assert settings.read == record.keys - {"class_features"}, name

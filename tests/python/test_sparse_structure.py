@@ -26,7 +26,7 @@ REFUSED = "sparse matrix are inconsistent"
 
 
 def wide(X: Any) -> Any:
-    """The matrix with 64-bit indices, which can hold any number."""
+    """Return the matrix with 64-bit indices, which can hold any number."""
     X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
     return X
 
@@ -69,7 +69,7 @@ def broken(change: str, rows: Any = ROWS, kind: type = sp.csr_matrix) -> Any:
 
 
 def calls(model: Any, first: Any, rest: dict[str, Any]) -> Iterator[Callable[[], Any]]:
-    """All public methods that take rows, with these rows."""
+    """Return all public methods that take rows, called with these rows."""
     for name in dir(model):
         method = None if name.startswith("_") else getattr(model, name, None)
         if not inspect.ismethod(method) or name.startswith(("set_", "get_", "load")):

@@ -1,4 +1,4 @@
-"""A user's program, as mypy and pyright read it: types of results, and rejected calls.
+"""A user's program for type checkers: types of results, and calls that they must reject.
 
 `make lint` runs both over this file, `tests/python/test_typing.py` runs the program itself.
 """

@@ -1,4 +1,4 @@
-"""Exact objectives of structured models whose labels can all be listed.
+"""Exact objectives of structured models with so few labels that all can be listed.
 
 A label is represented by its loss and its joint features: a dictionary of non-zero entries in the
 order of `coef_`. All arithmetic is rational, except for logarithms of sums of exponentials, which
@@ -26,7 +26,7 @@ SURE = Fraction(1, 10**40)
 
 @dataclass(frozen=True)
 class Example:
-    """An example: its true label, all alternatives, and its weight."""
+    """An example: its true label, all other labels, and its weight."""
 
     truth: Sparse
     labels: Sequence[tuple[Sparse, Fraction]]
@@ -34,12 +34,12 @@ class Example:
 
 
 def dot(features: Sparse, weights: Sequence[Fraction]) -> Fraction:
-    """Inner product."""
+    """Return an inner product."""
     return sum((value * weights[at] for at, value in features.items()), Fraction(0))
 
 
 def plus(*parts: Iterable[tuple[int, Fraction]]) -> Sparse:
-    """Add up features."""
+    """Add two feature vectors."""
     found: Sparse = {}
     for part in parts:
         for at, value in part:
@@ -99,8 +99,8 @@ def log_sum(scores: Sequence[Fraction]) -> Fraction:
     for at, score in enumerate(scores):
         if at != first:
             rest = DIGITS.add(rest, DIGITS.exp(decimal_of(score - top)))
-    # ln(1 + rest): adding 1 would lose the digits of a small rest. A value far below the smallest
-    # double can be treated as 0.
+    # Computed as ln(1 + rest), because a sum with 1 would lose the digits of a small rest. A value
+    # far below the smallest double is treated as 0.
     if rest < decimal.Decimal("1e-50"):
         beyond = rest if rest > decimal.Decimal("1e-400") else decimal.Decimal(0)
     else:
@@ -120,7 +120,7 @@ def chain_examples(
     allowed: Any = None,
     weights: Sequence[float] | None = None,
 ) -> list[Example]:
-    """List the labels of chains: node weights, transitions, the first and the last label."""
+    """List the labels of chains with their features: nodes, transitions, first and last labels."""
     d = X[0].shape[1]
     first = d * n_states + n_states * n_states
 
@@ -150,7 +150,7 @@ def chain_examples(
 
 
 def class_examples(X: Any, y: Any, n_classes: int, costs: Any = None) -> list[Example]:
-    """List classes: a block of weights for each feature."""
+    """List classes with their features: a block of weights for each feature."""
 
     def features(row: Any, label: int) -> Sparse:
         return {f * n_classes + label: Fraction(float(v)) for f, v in enumerate(row)}
@@ -170,7 +170,7 @@ def class_examples(X: Any, y: Any, n_classes: int, costs: Any = None) -> list[Ex
 
 
 def set_examples(X: Any, Y: Any, edges: Sequence[tuple[int, int]], *, mean: bool) -> list[Example]:
-    """List sets of labels with weights of pairs."""
+    """List sets of labels with their features: single labels and pairs."""
     d, q = X.shape[1], Y.shape[1]
 
     def features(row: Any, y: Sequence[int]) -> Sparse:

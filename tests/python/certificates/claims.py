@@ -20,7 +20,7 @@ Bounds = tuple[Fraction, Fraction]
 
 @dataclass(frozen=True)
 class Claim:
-    """Claims of a fit about its objective and the optimum, and the exact values."""
+    """The claims of a fit about its objective and the optimum, and the exact values."""
 
     what: str
     objective: float
@@ -30,11 +30,11 @@ class Claim:
     optimum_below: Fraction
     """Exact objective of a feasible model: the fitted one, or one close to it."""
     wrong: str = ""
-    """Other claims that are wrong."""
+    """Descriptions of further claims that are wrong."""
 
 
 Claims = Iterator[Claim | None]
-"""Claims of the fits of one problem; None for a fit that raised an error with a remedy."""
+"""The claims of the fits of one problem; None for a fit that raised an error with a remedy."""
 
 
 def fitted(fit: Callable[..., Any], *given: Any, **options: Any) -> Any:
@@ -92,7 +92,7 @@ def failures(claims: Iterable[Claim]) -> list[str]:
 
 
 def examine(claims: Claims) -> tuple[Counter[str], list[str]]:
-    """Run the fits of a problem; return their number and the wrong claims."""
+    """Run the fits of a problem; return the number of fits and the wrong claims."""
     results = list(claims)
     known = [one for one in results if one is not None]
     wrong = failures(known)

@@ -1,4 +1,4 @@
-"""Random draws for random problems."""
+"""Random draws from which random problems are built."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ def fractions(matrix: Any) -> Matrix:
 
 
 def dot(a: Vector, b: Vector) -> Fraction:
-    """Inner product."""
+    """Return an inner product."""
     return sum((x * y for x, y in zip(a, b, strict=True)), Fraction(0))
 
 
 def weights_of(loss: Loss, n_classes: int) -> Vector:
-    """Return the weights of the sorted margins in a loss of that family."""
+    """Return the weights of the sorted margins in a loss of this family."""
     if loss.weights is not None:
         return [Fraction(weight) for weight in loss.weights]
     k = 1 if loss.k is None else loss.k
@@ -34,7 +34,7 @@ def weights_of(loss: Loss, n_classes: int) -> Vector:
 
 
 def plain_loss(loss: Loss, margins: Vector) -> Fraction:
-    """Return the loss at the margins, which include the label's 0."""
+    """Return the loss at the margins. The label's own margin is 0."""
     if loss.name == "weston-watkins":
         return sum((max(v, Fraction(0)) for v in margins), Fraction(0))
     ordered = sorted(margins, reverse=True)
@@ -45,7 +45,7 @@ def plain_loss(loss: Loss, margins: Vector) -> Fraction:
 
 
 def box_of(loss: Loss) -> tuple[Fraction, Fraction | None] | None:
-    """Return the largest coordinate and sum if the polytope is a box with a cap on the sum."""
+    """Return the bounds on coordinates and sum if the polytope is a box with a bounded sum."""
     if loss.name == "weston-watkins":
         return Fraction(1), None
     if loss.name in ("max-hinge", "crammer-singer"):
@@ -54,11 +54,11 @@ def box_of(loss: Loss) -> tuple[Fraction, Fraction | None] | None:
 
 
 def smoothed_loss(loss: Loss, margins: Vector, label: int, smoothing: Fraction) -> Fraction:
-    """Return the Moreau envelope, or a lower bound if the polytope is not a box with a cap."""
+    """Return the Moreau envelope; a lower bound unless the polytope is a box with bounded sum."""
     others = [v for j, v in enumerate(margins) if j != label]
     box = box_of(loss)
     if box is None:
-        # Take the best multiple of the vertex that attains the loss: a lower bound.
+        # The best multiple of the vertex that attains the loss gives a lower bound.
         value = plain_loss(loss, margins)
         beta = _vertex(loss, margins, label)
         square = sum((b * b for b in beta), Fraction(0)) + sum(beta, Fraction(0)) ** 2
@@ -68,7 +68,8 @@ def smoothed_loss(loss: Loss, margins: Vector, label: int, smoothing: Fraction) 
         return size * value - smoothing / 2 * size * size * square
     upper, cap = box
     best = Fraction(0)
-    # The maximiser is clip(v / smoothing - tau, 0, upper): try all free and all capped parts.
+    # The maximiser is clip(v / smoothing - tau, 0, upper). Try all sets of free coordinates and of
+    # coordinates at the upper bound.
     order = sorted(range(len(others)), key=lambda j: -others[j])
     for first in range(len(order) + 1):
         for end in range(first, len(order) + 1):
@@ -93,14 +94,14 @@ def _stationary(
     cap: Fraction | None,
     smoothing: Fraction,
 ) -> Vector | None:
-    """Return the point where the free coordinates are stationary, on the cap if there is one."""
+    """Return the point where the free coordinates are stationary, with a given sum if any."""
     beta = [Fraction(0)] * len(v)
     for j in high:
         beta[j] = upper
     fixed = upper * len(high)
     if free:
-        # Free coordinates are v / smoothing minus a shift: the sum of all coordinates, or, at the
-        # cap, the shift that makes the sum equal to it.
+        # Free coordinates are v / smoothing minus a shift: the sum of all coordinates or, if the
+        # sum is at its bound, the shift that makes the sum equal to the bound.
         pull = sum((v[j] for j in free), Fraction(0)) / smoothing
         total = (pull + fixed) / (1 + len(free)) if cap is None else cap
         shift = (pull + fixed - total) / len(free)
@@ -130,7 +131,7 @@ def costs_of(loss: Loss, label: int, n_classes: int) -> Vector:
 def objective(
     loss: Loss, X: Matrix, labels: Sequence[int], W: Matrix, C: float, smoothing: float
 ) -> Fraction:
-    """Return the objective of W (with smoothing, for some losses only a lower bound on it)."""
+    """Return the objective of W. With smoothing, it is only a lower bound for some losses."""
     scores = [[dot(w, x) for w in W] for x in X]
     square = sum((dot(w, w) for w in W), Fraction(0))
     return objective_of_scores(loss, scores, labels, square, C, smoothing)
@@ -161,7 +162,7 @@ def objective_of_scores(
 
 
 def gauge(loss: Loss, beta: Vector) -> Fraction:
-    """Return the factor by which the polytope must grow to contain the point (not for top-k)."""
+    """Return the factor by which the polytope must grow to contain the point. Not for top-k."""
     box = box_of(loss)
     if box is not None:
         upper, cap = box

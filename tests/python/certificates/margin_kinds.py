@@ -23,7 +23,7 @@ SHORT: dict[str, Any] = {"tol": 1e-6, "max_iter": 30, "random_state": 0, "n_jobs
 
 
 class Problem:
-    """Rows, labels, a loss with an exact objective, and further arguments."""
+    """A problem: rows, labels, a loss with an exact objective, and further arguments."""
 
     def __init__(self, random: Random, *, smoothed: bool = True) -> None:
         self.scale, self.C = choice(random, SCALES), choice(random, STRENGTHS)
@@ -72,7 +72,7 @@ def linear(problem: Problem, what: str, model: Any, **fit: Any) -> Claim | None:
 
 
 def consensus(random: Random) -> Claims:
-    """Rows in partitions, by both solvers."""
+    """Consensus fits to rows in partitions, by both solvers."""
     problem = Problem(random)
     yield linear(problem, "all rows", MulticlassSVC(**problem.options(), **FAR))
     for solver in ("block-descent", "sequential-dual"):
@@ -155,7 +155,7 @@ def class_features(random: Random) -> Claims:
 
 
 class Capped:
-    """Usunier's loss for two classes: coordinates up to 1/2 with a sum up to 1."""
+    """Usunier's loss averaged over two classes: coordinates up to 1/2 with a sum up to 1."""
 
     def support(self, margins: Any, label: int) -> Any:
         return np.sort(np.maximum(margins, 0.0))[-2:].sum() / 2
@@ -175,13 +175,13 @@ class Capped:
 
 
 class CappedCosts(Capped):
-    """The same with costs."""
+    """The same loss with costs."""
 
     costs = np.array([[0, 1, 2, 3], [1, 0, 1, 2], [2, 1, 0, 1], [0.3, 2, 1, 0]])
 
 
 def own_loss(random: Random) -> Claims:
-    """A loss written in Python, and the same loss of the core."""
+    """Fits with a loss written in Python, and with the same loss of the core."""
     problem = Problem(random)
     problem.loss = Loss("usunier", k=2)
     given = Capped()
@@ -199,7 +199,7 @@ def own_loss(random: Random) -> Claims:
 
 
 def search(random: Random) -> Claims:
-    """A search over C: its fits on folds, and its refit."""
+    """The fits of a search over C: those of the folds, and the final one."""
     problem = Problem(random)
     Cs = sorted(random.choice(STRENGTHS, 2, replace=False) * random.uniform(0.5, 2.0, 2))
     model = MulticlassSVCCV(
@@ -220,7 +220,7 @@ def search(random: Random) -> Claims:
 
 
 def folds(random: Random) -> Claims:
-    """A search's bounds on the optima of its folds (it keeps no weights of these fits)."""
+    """A search's bounds on the optima of its folds. It does not keep the weights of these fits."""
     problem = Problem(random)
     fold, C = int(random.integers(2)), float(choice(random, STRENGTHS))
     model = MulticlassSVCCV(
@@ -255,7 +255,7 @@ def folds(random: Random) -> Claims:
 
 
 def path(random: Random) -> Claims:
-    """Pieces of a path over C, at their ends and between them."""
+    """The pieces of a path over C, at their ends and inside."""
     problem = Problem(random)
     problem.smoothing = 0.0
     C = choice(random, (1e-6, 1e-3, 1.0, 1e3))

@@ -45,8 +45,8 @@ def radius_of(random: Random, scale: float, penalty: str) -> float:
 
 
 def outside(problem: Quadratic, model: Any) -> str:
-    """Report whether the output layer or the basis is outside its ball."""
-    # Square roots are rounded up by less than this.
+    """Describe whether the output layer or the basis is outside its ball."""
+    # Upper bound on the amount by which square roots are rounded up.
     if problem.norm(model) * (1 - Fraction(1, 10**50)) > Fraction(problem.radius):
         return f"output_ of norm {float(problem.norm(model))!r} beyond {problem.radius!r}"
     norms = np.linalg.norm(model.components_, axis=1)
@@ -56,7 +56,7 @@ def outside(problem: Quadratic, model: Any) -> str:
 
 
 def polynomial(kernel: str, classify: bool) -> Callable[[Random], Claims]:
-    """Return the trial of a model, for KINDS."""
+    """Return the entry of KINDS for a model."""
     names: dict[tuple[str, bool], Any] = {
         ("square", True): PolynomialNetworkClassifier,
         ("square", False): PolynomialNetworkRegressor,

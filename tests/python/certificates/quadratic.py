@@ -20,7 +20,7 @@ def root_above(square: Fraction) -> Fraction:
     """Return a square root, rounded up by less than one part in 1e60."""
     if square == 0:
         return Fraction(0)
-    # Powers of four bring small and large numbers alike to 400 bits or more.
+    # Multiplication by powers of four brings all numbers, small and large, to at least 400 bits.
     size = square.numerator.bit_length() - square.denominator.bit_length()
     shift = Fraction(4) ** (200 - size // 2)
     return Fraction(isqrt(int(square * shift)) + 1) / Fraction(2) ** (200 - size // 2)
@@ -41,7 +41,7 @@ def fractions(matrix: Any) -> list[Vector]:
 
 
 def dot(a: Sequence[Fraction], b: Sequence[Fraction]) -> Fraction:
-    """Inner product."""
+    """Return an inner product."""
     return sum((x * y for x, y in zip(a, b, strict=True)), Fraction(0))
 
 
@@ -60,12 +60,12 @@ class Quadratic:
     weights: Any = None
 
     def norm(self, model: Any) -> Fraction:
-        """Return Omega(U), rounded up (exactly, but for "l1/l2")."""
+        """Return Omega(U): exact for "l1" and "l1/linf", rounded up for "l1/l2"."""
         rows = fractions(model.output_)
         return sum((norm_above(self.penalty, row) for row in rows), Fraction(0))
 
     def inside(self, model: Any) -> Fraction:
-        """Return the factor on U that makes basis and output layer feasible."""
+        """Return the factor by which U must be multiplied so that the model is feasible."""
         norms = [max(dot(h, h), Fraction(1)) for h in fractions(model.components_)]
         rows = fractions(model.output_)
         size = sum(
@@ -78,7 +78,7 @@ class Quadratic:
         return Fraction(1) if size == 0 else min(Fraction(1), Fraction(self.radius) / size)
 
     def objective(self, model: Any, factor: Fraction = Fraction(1)) -> Bounds:
-        """Return bounds on the objective of the model, its output layer times `factor`."""
+        """Return bounds on the objective after the output layer is multiplied by `factor`."""
         basis, output = fractions(model.components_), fractions(model.output_)
         coef, intercept = fractions(model.coef_), exact(model.intercept_)
         total = Fraction(0)

@@ -1,7 +1,7 @@
 """Structured models by every solver, and taggers, on random problems over extreme ranges.
 
 Each kind fits one problem in several ways and yields the claims of the fits (`claims`). One of the
-fits is very accurate, so that even slightly wrong bounds are found.
+fits is very accurate, so that it shows even slightly wrong bounds.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Classes:
 
 
 Problem = tuple[Any, Any, Any, list[Example]]
-"""A model, examples and labels, and all their labels listed."""
+"""A model, examples with their labels, and the list of all possible labels."""
 
 
 def classes(random: Random, scale: float) -> Problem:
@@ -110,14 +110,14 @@ def matching(random: Random, scale: float) -> Problem:
         np.eye(2, dtype=int),
     ]
     if random.random() < 0.3:
-        Y[0] = np.array([[0, 0], [0, 1]])  # More links than a prediction may have.
+        Y[0] = np.array([[0, 0], [0, 1]])  # This label has more links than a prediction may have.
     costs = choice(random, ((1.0, 1.0), (1.0, 3.0), (0.1, 0.7)))
     links = choice(random, ((1, 1), (1, 1), (2, 1)))
     return MatchingModel(*costs, links), X, Y, matching_examples(X, Y, costs, links)
 
 
 def weighted(random: Random, examples: list[Example]) -> tuple[Any, list[Example]]:
-    """Draw weights of the examples, or none."""
+    """Draw weights of the examples, or return None."""
     if random.random() < 0.5:
         return None, examples
     weights = random.uniform(0.1, 3.0, len(examples)) * choice(random, (1e-9, 1.0, 1e9))
@@ -128,7 +128,7 @@ def weighted(random: Random, examples: list[Example]) -> tuple[Any, list[Example
 
 
 def structured(draw: Callable[[Random, float], Problem]) -> Callable[[Random], Claims]:
-    """Return the trial of a structured model, for KINDS."""
+    """Return the entry of KINDS for a structured model."""
 
     def kind(random: Random) -> Claims:
         scale, C = choice(random, SCALES), choice(random, STRENGTHS)
@@ -151,7 +151,7 @@ def structured(draw: Callable[[Random, float], Problem]) -> Callable[[Random], C
 
 
 def signs(random: Random) -> Claims:
-    """Weights with given signs; the optimum is over weights with these signs."""
+    """Fits with constraints on signs; their optimum is over weights with these signs."""
     scale, C = choice(random, SCALES), choice(random, STRENGTHS)
     _, X, Y, examples = classes(random, scale)
     wanted = random.integers(-1, 2, 9)
@@ -173,7 +173,7 @@ def signs(random: Random) -> Claims:
 
 
 def extragradient(random: Random) -> Claims:
-    """The mean loss over a ball of weights."""
+    """Fits that minimise the mean loss over a ball of weights."""
     scale = choice(random, SCALES)
     draw = choice(random, (classes, chain, label_sets, matching))
     model, X, Y, examples = draw(random, scale)
@@ -213,7 +213,7 @@ def extragradient(random: Random) -> Claims:
 
 
 def tagger(loss: str) -> Callable[[Random], Claims]:
-    """Return the trial of taggers with a given loss, for KINDS."""
+    """Return the entry of KINDS for taggers with a given loss."""
 
     def kind(random: Random) -> Claims:
         scale, C = choice(random, SCALES), choice(random, STRENGTHS)
@@ -257,7 +257,7 @@ def tagger_weights(model: Any, boundaries: bool) -> list[Fraction]:
 
 
 def path(random: Random) -> Claims:
-    """Pieces of a path over C, at their ends and between them."""
+    """The pieces of a path over C, at their ends and inside."""
     scale, C = choice(random, SCALES), choice(random, (1e-6, 1e-3, 1.0, 1e3))
     draw = choice(random, (classes, chain, label_sets))
     model, X, Y, examples = draw(random, scale)
@@ -282,7 +282,7 @@ def path(random: Random) -> Claims:
 
 
 def tagger_path(random: Random) -> Claims:
-    """Pieces of a path of taggers."""
+    """The pieces of a path of taggers."""
     scale, C = choice(random, SCALES), choice(random, (1e-6, 1e-3, 1.0, 1e3))
     loss = choice(random, ("hamming", "logistic"))
     X = [normal(random, scale, length, 2) for length in (3, 1, 2, 3)]

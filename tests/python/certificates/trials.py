@@ -1,4 +1,4 @@
-"""Random problems over extreme ranges, and whether certificates hold in exact arithmetic."""
+"""Random problems over extreme ranges, whose certificates are checked in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ CONTINUED = ("block-descent", "newton", "block-frank-wolfe", "frank-wolfe")
 
 
 def refused(error: RuntimeError) -> None:
-    """Allow errors of fits that cannot be computed, if they name a remedy."""
+    """Allow errors from fits that are impossible, if they name a remedy."""
     if "scale the data" not in str(error):
         raise error
 
 
 def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
-    """Fit and verify; return "holds", or `refused` if the fit raised an error with a remedy."""
+    """Fit and verify. Return "holds", or `refused` if the fit raised an error with a remedy."""
     X, y = trial.rows()
     model = MulticlassSVC(
         trial.loss,
@@ -108,7 +108,7 @@ def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
         fit_intercept=False,
         tol=tol,
         max_iter=max_iter,
-        # Others keep no dual point.
+        # The other solvers keep no dual point.
         warm_start=trial.solver in CONTINUED,
         random_state=trial.seed,
         n_jobs=1,
@@ -135,7 +135,7 @@ def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
 
 
 def _check_dual_point(trial: Trial, model: Any, rows: Any, labels: list[int]) -> None:
-    """Check that the bound is the value of the stored dual point, repaired exactly.
+    """Check that the bound is the value of the stored dual point, made exactly feasible.
 
     A fit stores its last dual point and reports its best bound, so the two agree only if the last
     epoch raised the bound.

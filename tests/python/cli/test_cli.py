@@ -146,7 +146,7 @@ def test_save_and_load(data: Path, tmp_path: Path) -> None:
     model = OrdinalRecommender.load(path)
     assert model.callback is None
     assert len(model.item_ids_) == 40
-    # Without a file of items there must be no titles, especially not those of MovieLens.
+    # Without a file of items, there are no titles, especially not those of MovieLens.
     alone = good("--load", path, "--user", 3, "--user", 4, "--output", "csv")
     assert alone.stdout == saved.stdout
     assert alone.stderr == ""
@@ -310,7 +310,7 @@ def test_interrupted_while_it_fits(tmp_path: Path) -> None:
     table = synthetic_ratings(50_000, 2000, 1000)
     table.columns = ["userId", "movieId", "rating", "timestamp"]
     table.to_csv(tmp_path / "ratings.csv", index=False)
-    # Enough sweeps that only the signal ends the fit.
+    # The number of sweeps is so large that only the signal ends the fit.
     code = (
         "import dualgap.cli.recommend as cli, dualgap.cli, functools as f; "
         "cli.Variational = f.partial(cli.Variational, max_iter=100_000, tol=0.0); "

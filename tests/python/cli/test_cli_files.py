@@ -28,7 +28,7 @@ COMMAND = [sys.executable, "-m", "dualgap.cli"]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty current folder."""
+    """Run a test in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -84,7 +84,7 @@ def test_columns_are_found_by_their_names(form: str) -> None:
     result = good("predict", write(train.assign(other=1), "more"), "m")
     assert result.stdout == expected
     assert "ignored columns that are not features of the model: 'other'" in result.stderr
-    # Another column may hold the labels.
+    # The labels may be in another column.
     result = good(
         "predict", write(train.rename(columns={"kind": "truth"}), "x"), "m", "--label=truth"
     )

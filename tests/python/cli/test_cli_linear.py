@@ -28,7 +28,7 @@ NAMES = np.array(["setosa", "versicolor", "virginica"])
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty current folder."""
+    """Run a test in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -153,7 +153,7 @@ def test_every_format_gives_the_same_model(name: str) -> None:
     assert result.stdout.split() == model.predict(rows).tolist()
     assert "accuracy" in result.stderr
     if "--labels" in extra:
-        # Without labels there is nothing to compare with.
+        # Without labels, there is no accuracy.
         result = good("predict", name, "m")
         assert result.stdout.split() == model.predict(X).tolist()
         assert "accuracy" not in result.stderr

@@ -29,7 +29,7 @@ SENTENCES = "the D\ncat N\n\na D\ndog N\n"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty current folder."""
+    """Run a test in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -195,7 +195,7 @@ print(json.dumps(found))
 
 
 def run_with_streams(commands: list[str]) -> list[tuple[int, str]]:
-    """Return status and messages of commands with redirections, run in forks to avoid imports.
+    """Run commands with redirections, and return their status and messages. Forks avoid imports.
 
     Streams that a command neither redirects nor closes (``>&-``) are files.
     """
@@ -256,7 +256,7 @@ def test_a_model_is_written_with_any_stream_closed() -> None:
         for number, (status, notes) in enumerate(found):
             assert status == 0, (command, streams[number], notes)
             if model == "r":
-                # The bytes differ, because the file contains the history with its seconds.
+                # The bytes may differ, because the file contains the seconds of the history.
                 OrdinalRecommender.load(f"{number}.r")
             else:
                 found_model = Path(f"{number}.{model}").read_bytes()

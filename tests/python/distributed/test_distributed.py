@@ -52,7 +52,7 @@ def test_both_solvers_of_the_sub_problems_reach_the_optimum(data, plain):
     }
     for model in fits.values():
         check(model, plain)
-    # The two runs take different paths.
+    # The two runs take different steps.
     assert (fits["sequential-dual"].coef_ != fits["block-descent"].coef_).any()
     with pytest.raises(ValueError, match="solver"):
         ConsensusSVC(solver="newton").fit(*data)
@@ -203,7 +203,7 @@ def test_states_in_files_give_the_same_model(data, client):
 
 def test_dask_arrays_with_missing_classes_one_row_and_empty_parts(data, plain, client):
     X, y = data
-    order = np.argsort(y, kind="stable")  # most partitions lack most classes
+    order = np.argsort(y, kind="stable")  # most classes are missing in most partitions
     X, y = X[order], y[order]
     chunks = (200, 1, 0, 199, 200)
     names = np.array([f"digit {label}" for label in y])
@@ -252,7 +252,7 @@ def test_dataframes_and_files(data, plain, client, tmp_path):
         assert set(model.classes_) == set(range(10))
 
 
-# A warning inside Dask's nanny, as an error, would keep it from starting the next worker.
+# If a warning inside Dask's nanny were an error, the nanny could not start the next worker.
 @pytest.mark.filterwarnings("ignore")
 def test_a_killed_worker_costs_only_time(data, plain, new_cluster):
     with new_cluster() as cluster, distributed.Client(cluster) as client:

@@ -1,4 +1,4 @@
-"""Resuming from checkpoints, which are never trusted."""
+"""Resuming from checkpoints, whose files are never trusted."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def whole(data):
 
 
 class InterruptedRunError(Exception):
-    """Simulates the end of the process."""
+    """Simulates the sudden end of the process."""
 
 
 def contents(folder):
@@ -156,12 +156,12 @@ def test_a_run_without_a_saved_consensus_can_start_again(data, folder, whole):
 def test_a_run_killed_while_writing_a_round_loses_nothing(
     data, folder, whole, monkeypatch, written, again
 ):
-    """Resume with some partitions a round ahead of the others and of the consensus."""
+    """Resume from files in which some partitions are a round ahead of everything else."""
     X, y, weights = data
     files = iter(range(100))
 
     def ended(path, *rest):
-        # The partitions' threads write their files first, then the consensus.
+        # The threads of the partitions write their files first; then the consensus is written.
         if next(files) >= written:
             raise InterruptedRunError
         write_npz(path, *rest)

@@ -17,7 +17,7 @@ import pytest
 from dualgap._files import check_writable, replacing
 from dualgap._npz import read_npz, write_npz
 
-# DUALGAP_FUZZ=100 multiplies the number of random trials of kills and of the fuzz tests.
+# DUALGAP_FUZZ=100 runs a hundred times the number of random trials.
 TRIES = int(os.environ.get("DUALGAP_FUZZ", "1"))
 
 _WRITER = """
@@ -72,7 +72,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "model"
     path.write_bytes(b"old")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # A limit on the file size acts like a full disk, because Python ignores its signal.
+    # A limit on the file size acts like a full disk, because Python ignores the limit's signal.
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
     try:
         with pytest.raises(OSError, match="too large"):

@@ -1,9 +1,10 @@
-"""Fuzz tests of files: each is read or gives one error, quickly and in little memory.
+"""Fuzz tests of files: each file is read or gives one error, quickly and in little memory.
 
-A short run is part of the tests, and so is the corpus in `tests/fixtures/corpus`: for each reader,
-the first file that led to each result or message. DUALGAP_FUZZ=1000 draws a thousand times as many
-examples, DUALGAP_FUZZ_SECONDS=600 draws for ten minutes, and `--hypothesis-profile=default` draws
-other examples in each run. DUALGAP_FUZZ_KEEP=1 adds files with new results to the corpus.
+A short run is part of the tests. So is the corpus in `tests/fixtures/corpus`, which holds, for each
+reader, the first file that led to each result or message. DUALGAP_FUZZ=1000 draws a thousand times
+the number of examples, DUALGAP_FUZZ_SECONDS=600 draws for ten minutes, and
+`--hypothesis-profile=default` draws other examples in each run. DUALGAP_FUZZ_KEEP=1 adds files with
+new results to the corpus.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _saved(save: Callable[..., None], *args: Any, **named: Any) -> bytes:
 
 
 def _table(form: str) -> bytes:
-    """Write a valid file of each format, which examples damage."""
+    """Write a valid file of each format. The fuzz tests damage it."""
     frame = pd.DataFrame(ROWS, columns=["a", "b", "c"]).assign(label=LABELS)
     if form == "libsvm":
         return b"0 1:1 3:-2\n1 2:3 3:0.5 # comment\n1 1:4\n0 3:7.5\n"
@@ -136,7 +137,7 @@ def _read(form: str | None) -> Callable[[Path], None]:
     return lambda path: check(read_table(Source(path, form), need_labels=False))
 
 
-# Parquet is excluded: its C++ parser is not ours, and is made for trusted files.
+# Parquet is excluded, because its parser comes from another project and is made for trusted files.
 @pytest.mark.timeout(max(2 * SECONDS, 120))
 @pytest.mark.parametrize("form", ["libsvm", "npy", "npz", "csv"])
 def test_tables(form: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Model files: every estimator is saved and loaded, and nothing else is loaded."""
+"""Model files: every estimator can be saved and loaded, and no other file is accepted."""
 
 from __future__ import annotations
 

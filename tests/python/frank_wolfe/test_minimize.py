@@ -1,4 +1,4 @@
-"""`minimize`: certificates compared with independent optima, and all methods on all sets."""
+"""`minimize`: certificates compared with independent optima, for all methods and all sets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Distance:
 
 
 class Corners:
-    """The simplex as a user would write it."""
+    """The simplex, written in Python as a user would."""
 
     def __init__(self, n: int) -> None:
         self.shape = (n,)
@@ -89,7 +89,7 @@ def sets(rng: np.random.Generator) -> list[Any]:
 
 
 def combination(A: Any, b: Any, vertices: Any) -> Any:
-    """The point of the hull with (about) the smallest residual, by non-negative least squares."""
+    """Find the point of the hull with the smallest residual, by non-negative least squares."""
     heavy = 1e4 * np.ones((1, len(vertices)))
     weights, _ = nnls(np.vstack([A @ vertices.T, heavy]), np.r_[b, 1e4], maxiter=10_000)
     return (weights / weights.sum()) @ vertices

@@ -121,7 +121,7 @@ def test_wrong_results_of_an_oracle_are_named(returned: Any, message: str) -> No
 
 
 class UnrelatedError(Exception):
-    """An exception that the package does not know."""
+    """An exception class that the package does not know."""
 
 
 @pytest.mark.parametrize("place", ["f", "oracle", "callback"])
@@ -203,7 +203,7 @@ def test_contradictions_are_errors() -> None:
 @pytest.mark.parametrize("method", ["frank-wolfe", "away", "pairwise"])
 def test_a_method_that_stalls_is_named(method: Any) -> None:
     def rounded(x: Any) -> Any:
-        # Single precision hides the last digits.
+        # Values in single precision lack the last digits.
         value, gradient = distance(x.astype(np.float32))
         return float(np.float32(value)), gradient.astype(np.float32)
 
@@ -269,12 +269,12 @@ def test_ctrl_c_ends_a_run_within_a_second(run: str) -> None:
         start = time.perf_counter()
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "interrupted\n"
-        # One second, plus a margin for a busy machine.
+        # The limit is one second, plus a margin for a busy machine.
         assert time.perf_counter() - start < 3.0
 
 
 F = LeastSquares(np.eye(3), np.ones(3))
-WRONG: Any = minimize  # Accepts arguments that type checkers reject.
+WRONG: Any = minimize  # Calls `minimize` with arguments that type checkers reject.
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ class Arguments:
 
 
 class Oracle:
-    """A user's oracle that can return anything."""
+    """A user's oracle that may return anything."""
 
     def __init__(self, arguments: Arguments, n_weights: int) -> None:
         self.arguments, self.n_weights = arguments, n_weights

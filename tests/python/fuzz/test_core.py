@@ -74,7 +74,7 @@ def cross_validate(a):
 
 
 def links(a, m):
-    """Draw codes of transitions, first and last labels, most of them with a weight."""
+    """Draw codes of transitions, of first labels and of last labels; most of them have a weight."""
     codes = [a.choice([1, 1, 1, 1, 0, 2]) for _ in range(a.near(m * (m + 2)))]
     return np.array([9, *codes[1:]] if codes and a.rarely() else codes, dtype=np.uint8)
 
@@ -271,7 +271,7 @@ def fit_variational(a):
 
 
 def source(a):
-    """Draw a problem and its possible sizes."""
+    """Draw a problem and sizes that fit it."""
     if a.rarely(0.35):
         n_blocks, n_weights = a.size(), a.size()
         oracle = Oracle(a, n_weights), n_blocks, a.near(n_weights), a.positive()
@@ -335,7 +335,7 @@ ERRORS = (ValueError, TypeError, OverflowError, RuntimeError, MemoryError)
 
 
 def call(door, seed):
-    """Call a function; only unexpected exceptions propagate."""
+    """Call a function, and pass on only unexpected exceptions."""
     try:
         door(Arguments(seed))
     except ERRORS as error:

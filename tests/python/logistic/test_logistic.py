@@ -1,4 +1,4 @@
-"""Logistic regression: the optimum is scikit-learn's, and its certificate holds."""
+"""Logistic regression: the optimum equals scikit-learn's, and the certificate holds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 def table(n: int, d: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and labels that a linear model partly explains."""
+    """Generate rows and labels that a linear model partly explains."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
     scores = X @ rng.standard_normal((d, n_classes)) + rng.standard_normal(n_classes)
@@ -29,7 +29,7 @@ def exact(*args, **parameters) -> LogisticRegression:
 
 
 def objective(model: LogisticRegression, X: np.ndarray, y: np.ndarray, weights=1.0) -> float:
-    """The objective in the estimator's units, from the definition."""
+    """Compute the estimator's objective from the definition."""
     scores = X @ model.coef_.T + model.intercept_
     if scores.shape[1] == 1:
         scores = np.hstack([0 * scores, scores])

@@ -72,7 +72,7 @@ def _trial(rng: np.random.Generator) -> tuple[int, int, int, int, int]:
     weights = None if rng.random() < 0.5 else rng.uniform(0.1, 3.0, len(y))
     splitter = KFold(2, shuffle=True, random_state=int(rng.integers(2**31)))
     folds = list(splitter.split(y))
-    # Narrower bounds also use free dual variables; how narrow they get depends on the epochs.
+    # Narrower bounds also use free dual variables. Their width depends on the number of epochs.
     bounds = None if rng.random() < 0.5 else 1e-3
     search = MulticlassSVCCV(
         Cs=[0.01, 1.0], cv=folds, scoring=scoring, cv_tol=10 ** rng.uniform(-6, -1), refit=False,

@@ -70,7 +70,7 @@ def test_the_optimum_is_that_of_the_other_solvers(loss: Any, smoothing: float) -
         other = svm(loss, solver=solver, tol=1e-3, **common).fit(X, y, weights)
         assert other.dual_objective_ <= exact.objective_
         assert exact.dual_objective_ <= other.objective_
-    # "auto" begins with this solver, and Newton's method may finish.
+    # "auto" begins with this solver, and may end with Newton's method.
     auto = svm(loss, solver="auto", tol=1e-8, **common).fit(X, y, weights)
     assert auto.dual_objective_ <= exact.objective_
     assert exact.dual_objective_ <= auto.objective_
@@ -162,7 +162,7 @@ def nearly_separable(n: int, d: int, m: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize(("n", "d", "m"), [(1000, 180, 3), (600, 120, 4)])
 def test_single_precision_takes_about_as_many_epochs_as_double(n: int, d: int, m: int) -> None:
-    # Passes must also update blocks that are optimal up to rounding.
+    # Passes must also visit blocks that are optimal up to rounding.
     X, y = nearly_separable(n, d, m)
     options: dict[str, Any] = {"C": 10.0, "tol": 1e-4, "max_iter": 300, "fit_intercept": False}
     double = svm("crammer-singer", **options).fit(X, y)
@@ -171,7 +171,7 @@ def test_single_precision_takes_about_as_many_epochs_as_double(n: int, d: int, m
 
 
 def test_conjugate_gradients_finish_fits_with_slow_passes() -> None:
-    # 9 or 10 epochs; 29 if conjugate gradients are switched off.
+    # The fit takes 9 or 10 epochs, and 29 without conjugate gradients.
     X, y = nearly_separable(1000, 180, 3)
     model = svm("crammer-singer", C=100.0, tol=1e-4, fit_intercept=False).fit(X, y)
     assert model.n_iter_ <= 18
@@ -208,7 +208,7 @@ def test_progress_omits_unknown_quantities(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize("seed", range(4))
 def test_few_weights_and_a_large_c_converge_quickly(seed: int) -> None:
-    # Passes without another method take up to thousands of epochs, depending on the row order.
+    # Passes alone would take up to thousands of epochs, depending on the order of the rows.
     X, y = load_iris(return_X_y=True)
     model = svm(C=10.0, tol=1e-3, random_state=seed).fit(X[y > 0], y[y > 0])
     assert model.converged_

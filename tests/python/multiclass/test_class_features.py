@@ -33,7 +33,7 @@ def problem() -> tuple[Any, Any, Any]:
 
 
 def kronecker(X: Any, classes: Any) -> Any:
-    """Custom extractor of kron(z_j, [x, 1])."""
+    """Return the joint features kron(z_j, [x, 1]), as a user's callable."""
     Z, rows = problem()[2][classes], np.c_[X, np.ones(len(X))]
     return np.einsum("jp,nd->njpd", Z, rows).reshape(len(X) * len(Z), -1)
 

@@ -205,12 +205,12 @@ def test_starts_at_the_next_c_are_in_the_set_of_the_top_k_hinge(k: int) -> None:
 
 @pytest.fixture(scope="module", params=["svc", "svc-cv", "consensus"])
 def tight(request: pytest.FixtureRequest) -> Any:
-    """A model whose gap is small enough to decide most rows."""
+    """A model whose gap is so small that most predictions are certain."""
     model = clone(FITS[request.param][0])
     # Rounding ends a consensus fit at 1e-8 to 1e-9, depending on the instruction set.
     tol = 1e-7 if request.param == "consensus" else 1e-9
     model.set_params(tol=tol, max_iter=5000, fit_intercept=False)
-    # The large C gives large weights, so scores overflow although rows do not.
+    # With the large C, weights are large, so scores overflow although rows do not.
     model.set_params(**({"Cs": [1e12]} if request.param == "svc-cv" else {"C": 1e12}))
     return model.fit(CLASSES[0] * 1e-6, CLASSES[1])
 
@@ -248,7 +248,7 @@ def test_columns_of_any_scale(case: str) -> None:
     assert results["converged"].all()
     assert results["n_iter"].max() < 100
     assert (results["objective"] <= 1.0 + 1e-12).all()
-    # The bounds hold for much more accurate models.
+    # The bounds contain the scores of much more accurate models.
     for (train, test), bounds in zip(
         StratifiedKFold(5).split(X, y), model.score_bounds_, strict=True
     ):

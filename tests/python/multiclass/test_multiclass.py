@@ -42,7 +42,7 @@ def problem(n: int = 150, d: int = 6, m: int = 5, seed: int = 0) -> tuple[Any, A
 
 
 def fit(X: Any, y: Any, *args: Any, sample_weight: Any = None, **parameters: Any) -> MulticlassSVC:
-    """Fit, whether or not it converges."""
+    """Fit without a warning if the fit does not converge."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = MulticlassSVC(*args, **{"random_state": 0, "n_jobs": 1, **parameters})
@@ -61,7 +61,7 @@ PRINTED: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def objective(model: MulticlassSVC, X: Any, y: Any, loss: Any) -> float:
-    """Objective P of the docstring for equal weights and no smoothing, with the published loss.
+    """Compute the docstring's objective P with the published loss, equal weights and no smoothing.
 
     For a loss without a published formula, return `objective_`, which other solvers check.
     """
@@ -105,7 +105,7 @@ def test_the_history_is_consistent(solver: str, smoothing: float) -> None:
     model = fit(X, y, TopK(2), solver=solver, smoothing=smoothing, max_iter=20, tol=0)
     history = model.history_
     assert set(history) == {"epoch", "seconds", "objective", "dual_objective", "gap", "solver"}
-    n_epochs = model.n_iter_ if solver == "newton" else 20  # Rounding may end it earlier.
+    n_epochs = model.n_iter_ if solver == "newton" else 20  # Rounding may end the fit earlier.
     assert history["epoch"].tolist() == list(range(1, n_epochs + 1))
     assert (np.diff(history["seconds"]) >= 0).all()
     # Frank-Wolfe evaluates some objectives every few iterations only.
@@ -199,11 +199,11 @@ def test_losses_of_one_error_coincide() -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_sparse_rows_give_the_model_of_dense_rows(solver: str) -> None:
-    """For block descent, compare converged models, because its path depends on the layout.
+    """For block descent, compare converged models, because its steps depend on the layout.
 
-    If a visit made a block optimal, rounding decides whether the next epoch visits it again. The
-    number of candidates above which a pass over all classes is faster depends on the layout and on
-    the width of the vectors. The other solvers take the same steps for both layouts.
+    If a step has made a block optimal, rounding decides whether the next epoch visits the block
+    again. The number of candidates from which a pass over all classes is faster depends on the
+    layout and on the width of the vectors. The other solvers take the same steps for both layouts.
     """
     X, y = problem(d=40)
     is_descent = solver == "block-descent"

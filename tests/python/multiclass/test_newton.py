@@ -107,7 +107,7 @@ def test_the_optimum_is_that_of_block_descent(loss: Any, smoothing: float) -> No
 
 
 def test_curvatures_make_steps_few(loss: Any) -> None:
-    # If every loss used the largest face, some of these fits would take hundreds of steps.
+    # With the largest face for every loss, some of these fits would take hundreds of steps.
     X, y = made(-2, 2, n=300, d=8)
     if isinstance(loss, str) or hasattr(loss, "name"):
         assert newton(loss, tol=1e-6).fit(X, y).n_iter_ <= 80
@@ -131,7 +131,7 @@ def test_layout_and_precision_of_the_rows(form: Any, dtype: Any) -> None:
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("n_features", [20, 700])
 def test_the_model_does_not_depend_on_threads(form: Any, n_features: int) -> None:
-    # With 700 features there are too many unknowns for a factorisation.
+    # With 700 features, there are too many unknowns for a factorisation.
     X, y = made(-1, 1, n=500, d=n_features, m=4)
     X = form(X.astype(np.float32))
     models = [newton(n_jobs=n_jobs, max_iter=6, tol=0).fit(X, y) for n_jobs in (1, 2, 3)]
@@ -178,7 +178,7 @@ def test_a_warm_start_continues_the_fit() -> None:
     assert model.converged_
     assert model.n_iter_ < fresh.n_iter_
     assert model.objective_ == pytest.approx(fresh.objective_, rel=2e-7)
-    # A start from the point of another C, whose weights may be worse than zero weights.
+    # Start from the point of another C, whose weights may be worse than zero weights.
     model.set_params(C=1e-6).fit(X, y)
     assert model.objective_ <= model.null_objective_ * (1 + 1e-12)
 

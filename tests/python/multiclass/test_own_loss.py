@@ -33,7 +33,7 @@ class Sets:
 
 
 class Projected(Sets):
-    """The same with a projection: interpolate the multiplier of the sum between two breakpoints."""
+    """The same loss with a projection, which finds the multiplier of the sum on its breakpoints."""
 
     def project(self, point: Any, label: int) -> Any:
         others = np.delete(point, label)
@@ -100,7 +100,7 @@ def test_single_precision_and_a_path() -> None:
 
 def test_sets_may_depend_on_the_label_and_costs_may_be_custom() -> None:
     class Ordered(Projected):
-        """Loss that counts only classes adjacent to the label, so polytopes differ by label."""
+        """A loss that counts only classes next to the label, so that polytopes differ."""
 
         costs = np.abs(np.subtract.outer(np.arange(5), np.arange(5))) / 2.0
 

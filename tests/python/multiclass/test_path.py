@@ -54,7 +54,7 @@ def test_pieces_cover_the_interval_and_their_bounds_hold(
 
 
 def value(model: MulticlassSVC, coef: Any, intercept: Any, X: Any, y: Any, weights: Any) -> float:
-    """The objective of weights."""
+    """Compute the objective of weights."""
     codes = np.searchsorted(model.classes_, y)
     lam = 1.0 / (model.C * weights.sum())
     scores = X @ coef.T + intercept
@@ -64,7 +64,7 @@ def value(model: MulticlassSVC, coef: Any, intercept: Any, X: Any, y: Any, weigh
 
 
 def row_loss(model: MulticlassSVC, scores: Any, label: int) -> float:
-    """The loss of a row with three classes: the largest value over the vertices of its set."""
+    """The loss of a row with three classes, as the maximum over the vertices of its set."""
     v = np.delete(1.0 + scores - scores[label], label)
     a, b = np.sort(v)[::-1]
     name = getattr(model.loss, "name", model.loss)

@@ -169,7 +169,7 @@ def test_rows_are_not_copied():
     for X in (rng.normal(size=(20_000, 100)), rng.normal(size=(20_000, 200)).astype(np.float32)):
         assert _peak(X, y) < 0.25 * X.nbytes
     for X in (sparse, sparse.astype(np.float32)):
-        # The checks read the index arrays; only the offsets are converted.
+        # The checks only read the index arrays. Only the offsets are converted.
         assert _peak(X, y) < 0.5 * (X.data.nbytes + X.indices.nbytes)
 
 

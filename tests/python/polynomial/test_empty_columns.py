@@ -28,7 +28,7 @@ def wide(rows: Any) -> Any:
 
 @pytest.fixture
 def widths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Record the numbers of columns that are passed to the core."""
+    """Record the number of columns in each call of the core."""
     seen: list[int] = []
     fit = _core.fit_polynomial
 

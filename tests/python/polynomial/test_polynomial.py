@@ -69,7 +69,7 @@ def assert_same_model(a: Any, b: Any) -> None:
     assert a.duality_gap_ == b.duality_gap_
 
 
-# The model's formula.
+# --- The formula of the model ---
 
 
 @settings(max_examples=20, deadline=None)
@@ -109,7 +109,7 @@ def test_a_fit_obeys_its_constraints(estimator: Any, penalty: str, refit: str) -
     assert np.all(lengths <= 1 + 1e-9)
 
 
-# The objective and its certificate.
+# --- The objective and its certificate ---
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -165,7 +165,7 @@ def test_every_dual_value_is_below_the_best_objective(
     X, y = problem(estimator, n=40, d=4)
     parameters = {"penalty": penalty, "linear": linear, "radius": 0.7}
     short = make(estimator, n_components=2, reoptimize="output", **parameters).fit(X, y)
-    # A long fit with full refits is the best known model within the same radius.
+    # A long fit with full refits gives the best known model within the same radius.
     long = make(estimator, n_components=40, tol=1e-6, selection_tol=1e-8, **parameters).fit(X, y)
     best = long.objective_
     assert best < short.objective_
@@ -182,8 +182,8 @@ def test_every_dual_value_is_below_the_best_objective(
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_fit_ends_when_nothing_more_is_gained(estimator: Any) -> None:
     X, y = problem(estimator)
-    # With a group penalty, the gap also covers better vectors that selection may have missed, so it
-    # never closes here.
+    # With a group penalty, the gap allows for better vectors that selection may have missed, so it
+    # does not reach 0 here.
     model = make(estimator, n_components=50, penalty="l1/l2", radius=0.5, tol=1e-4).fit(X, y)
     assert model.n_iter_ < 60
     assert np.all(np.diff(model.history_["objective"][-3:]) > -1e-7 * model.objective_)
@@ -251,7 +251,7 @@ def test_sparse_and_single_precision_rows_give_nearly_the_same_model(estimator: 
     dense = make(estimator, n_components=2).fit(X, y)
     for rows in (sp.csr_array(X), sp.csr_matrix(X), X.astype(np.float32), sp.coo_array(X)):
         other = make(estimator, n_components=2).fit(rows, y)
-        # Only the order of sums differs, and the fit amplifies that little.
+        # Only the order of sums differs, and the fit amplifies this difference only a little.
         assert other.objective_ == pytest.approx(dense.objective_, rel=1e-6)
         np.testing.assert_allclose(outputs(other, rows), outputs(dense, X), atol=1e-3)
 
@@ -275,7 +275,7 @@ def shuffled_csr(X: Any, index_dtype: Any, *, split: bool) -> sp.csr_array:
     indptr = [0]
     for row in X:
         for column in reversed(np.flatnonzero(row).tolist()):
-            # Halves add up exactly.
+            # The two halves add up exactly.
             parts = [row[column] / 2] * 2 if split else [row[column]]
             data += parts
             indices += [column] * len(parts)
@@ -309,7 +309,7 @@ def test_the_seed_decides() -> None:
     assert generator.score(X, y) > 0.5
 
 
-# Copies.
+# --- Copies of the rows ---
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -332,7 +332,7 @@ def test_a_clone_has_the_parameters_and_no_model(estimator: Any) -> None:
     assert_same_model(model, copy.fit(X, y))
 
 
-# Continuing and choosing.
+# --- Warm starts and validation ---
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -468,7 +468,7 @@ def test_the_public_names() -> None:
             assert f"\n{name} : " in documented, f"{estimator.__name__}: {name} is not documented"
 
 
-# Basis selection.
+# --- Basis selection ---
 
 
 def test_exact_selection_closes_the_gap() -> None:

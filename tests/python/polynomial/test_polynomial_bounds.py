@@ -19,7 +19,7 @@ CERTAIN = "optimum over all bases and output layers within the radius"
 
 
 def optimum(y, radius, scale):
-    """The least squared error of outputs of a network on scale * identity, exactly.
+    """Compute the minimum squared error of a network on scale * identity, exactly.
 
     With one output, unit-length bases and an output layer within the radius can produce exactly the
     output vectors whose absolute values sum to at most radius * scale ** 2.
@@ -38,7 +38,7 @@ def optimum(y, radius, scale):
 
 
 def squared_error(model, X, Y):
-    """Half the squared error of the stored model, exactly."""
+    """Compute half the squared error of the stored model, exactly."""
     rows = [[Fraction(x) for x in row] for row in X.tolist()]
     bases = [[Fraction(h) for h in basis] for basis in model.components_.tolist()]
     total = Fraction(0)
@@ -74,7 +74,7 @@ def isqrt_up(square):
 
 
 def make(rng, seed):
-    """A problem on which an earlier version took *some* eigenvalue for the largest."""
+    """A problem on which an earlier version mistook another eigenvalue for the largest."""
     y = np.ones(1000)
     rows = rng.choice(1000, 100, replace=False) if seed % 2 else np.arange(100)
     y[rows] = rng.uniform(-0.5, 0.5, 100)
@@ -115,7 +115,7 @@ def test_bounds_hold_in_rational_arithmetic(penalty, dtype, scale):
     for trial in range(4):
         y = rng.normal(size=9) * 10.0 ** rng.integers(-4, 5)
         X = np.eye(9, dtype=dtype) * dtype(scale)
-        # A third of the radius that would fit all targets exactly.
+        # The radius is a third of that which would fit all targets exactly.
         radius = float(np.abs(y).sum() / 3.0 / scale**2)
         model = PolynomialNetworkRegressor(
             12,

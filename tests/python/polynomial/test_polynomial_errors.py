@@ -56,7 +56,7 @@ def test_shapes(estimator: Any) -> None:
     model = estimator(2, n_jobs=1).fit(X, Y)
     with pytest.raises(ValueError, match="has 2 features, but"):
         model.predict(X[:, :2])
-    # Predicting zero rows raises an error, as in scikit-learn.
+    # Predictions of zero rows raise an error, as in scikit-learn.
     with pytest.raises(ValueError, match="0 sample"):
         model.predict(X[:0])
 

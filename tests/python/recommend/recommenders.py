@@ -14,17 +14,17 @@ PENALTIES = ["l1", "l1/l2", "l1/linf"]
 
 
 def quick(**parameters: Any) -> OrdinalRecommender:
-    """A variational fit."""
+    """Return a recommender with a variational fit."""
     return make(Variational(n_models=2, max_iter=8), parameters)
 
 
 def greedy(**parameters: Any) -> OrdinalRecommender:
-    """A fit by conditional gradient."""
+    """Return a recommender that conditional gradient fits."""
     return make(ConditionalGradient(reoptimize="output", radius=100.0), parameters)
 
 
 def make(method: Any, parameters: dict[str, Any]) -> OrdinalRecommender:
-    """Pass the method's parameters to the method, and the others to the recommender."""
+    """Pass the parameters of the method to the method, and the others to the recommender."""
     own = {name: parameters.pop(name) for name in set(parameters) & set(method.get_params())}
     settings = {"n_components": 3, "method": method.set_params(**own), "random_state": 0}
     return OrdinalRecommender(**{**settings, "n_jobs": 1, **parameters})
@@ -36,7 +36,7 @@ def all_pairs() -> tuple[np.ndarray, np.ndarray]:
 
 
 def machines(model: OrdinalRecommender) -> list[Any]:
-    """The factorization machines whose expected ratings a recommender averages."""
+    """Return the factorization machines whose expected ratings a recommender averages."""
     assert model._rating_model is not None
     return model._rating_model.machines
 

@@ -257,7 +257,7 @@ def test_metrics_of_a_catalogue_reject_invalid_arguments(metric: Any) -> None:
 
 @pytest.mark.parametrize("users", [["a", "a\0"], [1, "1"]])
 def test_groups_of_a_list_stay_apart(users):
-    """A user with one row always has an ideal ranking; the merged user would not."""
+    """A user with one row always has an ideal ranking. Merged users would not."""
     assert ndcg_at_k([1, 2], [0.9, 0.1], 1, groups=users) == 1.0
 
 

@@ -18,7 +18,7 @@ N_USERS, N_ITEMS = 300, 120
 
 @pytest.fixture(scope="module")
 def clicks() -> pd.DataFrame:
-    """Users and items have positions on a circle, and users click items near them."""
+    """Generate clicks: users and items are on a circle, and users click items near them."""
     rng = np.random.default_rng(0)
     place = rng.random(N_USERS)
     where = np.arange(N_ITEMS) / N_ITEMS

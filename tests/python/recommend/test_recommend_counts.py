@@ -1,4 +1,4 @@
-"""Clicks in every form: without values, as counts, repeated; metrics and names of their lists."""
+"""Clicks without values, as counts, and repeated; the metrics and columns of their lists."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_a_loaded_model_is_the_same(
 
 
 class Bomb:
-    """Object that leaves a trace when it is unpickled."""
+    """An object whose unpickling leaves a trace."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark

@@ -1,4 +1,4 @@
-"""How a recommender is fitted: certificates, seeds, threads, callbacks, interruption."""
+"""Fits of recommenders: certificates, seeds, threads, callbacks, interruption."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_the_objective_never_rises(
     for ridge, radius in settings[: trials(4)]:
         own = {"radius": radius, "feature_ridge": ridge, "n_models": 1, **shared}
         fitted = quick(**own).fit(some, sample_weight=weights, **feature_tables(kind))
-        # The radius applies after five sweeps at the latest.
+        # After at most five sweeps, the radius applies.
         objective = fitted.history_["objective"][0 if radius is None else 6 :]
         assert (np.diff(objective) <= 1e-10 * np.abs(objective[1:]).max(initial=0.0)).all()
         assert radius or len(fitted.history_["objective"]) > 8

@@ -26,7 +26,7 @@ def predictions(**features: Any) -> Any:
     return quick().fit((USERS, ITEMS, VALUES), **features).predict(USERS, ITEMS)
 
 
-# Scaling by powers of two is exact.
+# Multiplication by a power of two is exact.
 @pytest.mark.parametrize("exponent", [-1000, -600, -540, -300, 300, 520, 600, 1000])
 @pytest.mark.parametrize("side", TABLES)
 @pytest.mark.parametrize("sparse", [False, True])

@@ -142,7 +142,7 @@ def test_unknown_ids_are_predicted_better_than_by_the_mean(
 def test_users_without_ratings(
     ratings: pd.DataFrame, user_table: pd.DataFrame, item_table: sp.csr_array
 ) -> None:
-    # The planted effect of the feature: job "a" rates one star lower.
+    # The effect of the feature in the data: users with job "a" rate one star lower.
     job = user_table["job"].to_numpy()
     lower = np.where(job[ratings["user"]] == "a", 1.0, 0.0)
     planted = ratings.assign(rating=np.clip(ratings["rating"] - lower, 1.0, 5.0))

@@ -220,7 +220,7 @@ def test_likes_without_ratings() -> None:
         )
         for k in (1, 5, 10)
     }
-    # All items in the lists have the right parity; a random list would find a tenth as much.
+    # All items in the lists have the right parity. A random list would find a tenth of them.
     assert found["recall@10"] > 0.3
     assert found["coverage@10"] > 0.8
     assert fitted.score(test) == found["recall@10"]

@@ -19,7 +19,7 @@ LIBRARIES = ["pandas", "polars", "pyarrow"]
 
 
 def clicks() -> pd.DataFrame:
-    """Users of either parity take up items of that parity."""
+    """Users of either parity click items of that parity."""
     rng = np.random.default_rng(0)
     users, items = np.divmod(np.arange(60 * 40), 40)
     taken = ((users + items) % 2 == 0) & (rng.random(len(users)) < 0.5)

@@ -80,7 +80,7 @@ def test_three_passes_at_current_weights_close_much_of_the_gap() -> None:
         for i, x in enumerate(X)
     ]
     model = SequenceTagger("hamming", C=1.0, tol=0.0, max_iter=3, random_state=0).fit(X, y)
-    # 32 visits at the same weights, without the average, reached 0.34 and 1.69.
+    # Without the average, with 32 visits at the same weights, the values were 0.34 and 1.69.
     assert model.dual_objective_ > 0.45
     assert model.objective_ < 1.3
 
@@ -97,7 +97,7 @@ def test_stochastic_steps_begin_a_logistic_fit(penalty: Any) -> None:
     best, one = fitted(400), fitted(400, max_iter=1)
     assert one.objective_ < 1.25 * best.objective_
     assert fitted(400, max_iter=1, n_jobs=1).objective_ == one.objective_
-    # Fewer than 200 sentences: the first step of L-BFGS comes from zero weights.
+    # With fewer than 200 sentences, the first step of L-BFGS starts from zero weights.
     assert fitted(199, max_iter=1).objective_ > 1.5 * fitted(199).objective_
 
 

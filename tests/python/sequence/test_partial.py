@@ -21,7 +21,7 @@ def tagger(loss: str = "logistic", **options: Any) -> SequenceTagger:
 
 
 def objective(model: SequenceTagger, X: Any, y: Any, costs: Any = None) -> float:
-    """The objective of a conditional random field, by enumeration of all labels."""
+    """Compute the objective of a conditional random field by enumeration of all labels."""
     weights = model._weights
     parts = (weights.values, weights.link_weights, weights.edge_weights)
     total = sum(float(part @ part) for part in parts) / (2.0 * model.C_ * len(X))

@@ -1,4 +1,4 @@
-"""Labels that a scheme of chunks forbids."""
+"""Training labels that a chunk scheme forbids."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_bioes_masks_and_pairs_of_labels() -> None:
     y = [["B-X", "I-X", "E-X", "O"], ["O"], ["S-X"]]
     model = tagger(transitions="bioes").fit(X, y)
     table = np.isfinite(np.asarray(model.transition_))
-    # In the order B, E, I, O, S: B and I continue a chunk, the others end it.
+    # The order is B, E, I, O, S. B and I continue a chunk, the others end it.
     inside, outside = [0, 1, 1, 0, 0], [1, 0, 0, 1, 1]
     assert table.tolist() == [
         list(map(bool, row)) for row in (inside, outside, inside, outside, outside)
@@ -237,7 +237,7 @@ def test_only_seen_pairs_have_weights(loss: str) -> None:
 
 
 def test_features_of_transitions() -> None:
-    # A token's mark decides whether the label changes; the token does not determine its label.
+    # A mark on a token says whether the label changes, but no token determines its label.
     rng = np.random.default_rng(0)
     X, y = [], []
     for _ in range(100):
@@ -271,7 +271,7 @@ def test_costs_of_labels_and_tokens() -> None:
     costly = tagger(class_weight={"O": 4.0}).fit(X, y)
     weights = [[4.0 if label == "O" else 1.0 for label in labels] for labels in y]
     assert tagger().fit(X, y, token_weight=weights).objective_ == costly.objective_
-    # At w = 0 all label sequences score the same, and the worst one is wrong everywhere.
+    # At w = 0, all label sequences have equal scores, and the worst one is wrong everywhere.
     assert costly.null_objective_ == pytest.approx(sum(map(sum, weights)) / len(y))
     both = tagger(class_weight={"O": 4.0}).fit(X, y, token_weight=weights)
     squared = sum(weight**2 for row in weights for weight in row)
@@ -345,7 +345,8 @@ def test_a_copy_keeps_the_warm_start(loss: str, copied: Any) -> None:
     model = tagger(loss, warm_start=True).fit(X, y)
     other = copied(model)
     assert other.predict(X) == model.predict(X)
-    # The copy ends where a second fit of the original ends, and leaves the original as it is.
+    # The fit of the copy gives the model of a second fit of the original, and does not change the
+    # original.
     assert other.fit(X, y).n_iter_ < model.n_iter_
     assert model.fit(X, y).objective_ == other.objective_
 
@@ -371,7 +372,7 @@ def test_a_warm_start_finds_labels_by_their_names(loss: str) -> None:
     X, y = sentences(100)
     model = tagger(loss, warm_start=True).fit(X, y)
     others = [list(labels) for labels in y]
-    # The new label comes first, so all others get new numbers.
+    # The new label is the first, so the indices of all others change.
     others[0][0] = "!"
     model.fit(X, others)
     cold = tagger(loss).fit(X, others)

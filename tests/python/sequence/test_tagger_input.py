@@ -120,7 +120,7 @@ def test_other_threads_run_while_sentences_are_tagged(n_jobs: int) -> None:
     thread = threading.Thread(target=answer)
     interval = sys.getswitchinterval()
     thread.start()
-    # With so long an interval, threads switch only when one of them releases the lock.
+    # With this long interval, threads switch only when one of them releases the GIL.
     sys.setswitchinterval(1e3)
     try:
         core.tag(names.vocabulary, sentences(), n_jobs)
@@ -176,7 +176,7 @@ def test_weights_of_the_logistic_loss_go_by_name(
     assert cold > 3
     # The sentences are in another order, and therefore the columns, too.
     assert model.fit(shuffled(WIDE[::-1]), TAGGED[::-1]).n_iter_ <= 1
-    # A new label comes before the others, which moves their positions.
+    # A new label comes before the others, which changes their indices.
     model.fit([*WIDE, [["new"]]], [*TAGGED, ["0"]])
     assert model.classes_.tolist() == ["0", "A", "B", "C"]
     model.fit(WIDE, TAGGED)

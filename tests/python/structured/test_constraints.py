@@ -1,4 +1,4 @@
-"""Signs of weights, compared with an independent solution; links; inexact decoders."""
+"""Constraints on the signs of weights, matchings with several links, inexact decoders."""
 
 import itertools
 
@@ -46,7 +46,7 @@ def optimum(signs, C):
 
 
 class OwnMulticlass:
-    """`MulticlassModel` of three classes, in Python."""
+    """`MulticlassModel` of three classes, written in Python."""
 
     def joint_features(self, x, y):
         features = np.zeros((2, 3))
@@ -154,7 +154,7 @@ def test_an_approximate_decoder_trains_without_a_certificate():
     assert svm.duality_gap_ is None
     assert svm.relative_gap_ is None
     exact = optimum([0] * 6, 2.0)[0]
-    # Labels of any quality give a lower bound, and the estimated objective is not below it.
+    # Even inexact decoders give a lower bound, and the estimated objective is not below it.
     assert svm.dual_objective_ <= exact
     assert svm.dual_objective_ <= svm.objective_
     assert svm.score(ROWS, CLASSES) > 0.5
@@ -165,7 +165,7 @@ def test_an_approximate_decoder_trains_without_a_certificate():
 
 
 class Ranking:
-    """Orders of items by their scores: w sums the differences of pairs, `decode` gives scores."""
+    """A ranking model: features are sums over pairs of items, and `decode` returns scores."""
 
     def joint_features(self, x, y):
         return sum((x[a] - x[b] for a, b in itertools.combinations(y, 2)), np.zeros(x.shape[1]))

@@ -11,7 +11,7 @@ Y = [0, 1, 0]
 
 
 class Plain:
-    """Two classes, their weights one after the other."""
+    """A model of two classes, with separate weights for each."""
 
     def joint_features(self, x, y):
         features = np.zeros(4)

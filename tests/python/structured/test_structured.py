@@ -25,8 +25,7 @@ SOLVERS = [name for name in _core.STRUCTURED_SOLVERS if name != "extragradient"]
 
 
 def chains(n=20, seed=0, letters="abc"):
-    """Words of letters with noisy features; the next letter is twice as likely to be its
-    successor."""
+    """Generate words with noisy features, in which the next letter of the alphabet is likely."""
     rng = np.random.default_rng(seed)
     X, Y = [], []
     for _ in range(n):
@@ -89,7 +88,7 @@ def test_every_solver_learns_and_certifies(name):
 
 
 def by_hand(svm, X, Y):
-    """Compute the score from the predictions, for losses that count parts."""
+    """Compute the score from the predictions, for models whose loss counts parts."""
     wrong = total = 0.0
     for x, y, z in zip(X, Y, svm.predict(X), strict=True):
         if isinstance(svm.model, MatchingModel):

@@ -136,8 +136,8 @@ impl Case {
         Fit { trace, weights: classes_by_features(&weights, layout) }
     }
 
-    /// P(W) example by example, from the published formula if there is one (smoothing by its
-    /// definition as a maximum).
+    /// P(W), summed over the examples. Uses the published formula if there is one; smoothing is
+    /// computed as the maximum that defines it.
     pub fn primal(&self, weights: &Array2<f64>) -> f64 {
         let polytope = build(self.kind, self.k, &self.rho);
         let total: f64 = self.weights.as_ref().map_or(self.labels.len() as f64, |w| w.iter().sum());

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::contributing;
 
-/// Every loss by its name: those of the registry, and the example of CONTRIBUTING.md. Of several
-/// names of one set only the first is listed.
+/// Every loss with its name: those of the registry, and the example of CONTRIBUTING.md. A set with
+/// several names is listed only once.
 pub fn losses() -> Vec<(&'static str, LossConstructor)> {
     let (mut found, mut sets) = (Vec::new(), Vec::new());
     for &(name, build) in REGISTRY.iter().chain(contributing::REGISTRY) {
@@ -27,7 +27,7 @@ pub fn kinds() -> Vec<&'static str> {
     losses().into_iter().map(|(name, _)| name).collect()
 }
 
-/// The set of a loss; losses that take `k` or `weights` get them.
+/// The set of a loss, with values for its parameters `k` or `weights`.
 pub fn build(kind: &str, k: usize, weights: &[f64]) -> Box<dyn Polytope> {
     let found = losses().into_iter().find(|(name, _)| *name == kind);
     polytope(kind, found.unwrap_or_else(|| panic!("no loss {kind}")).1, k, weights)
@@ -42,12 +42,11 @@ fn polytope(name: &str, build: LossConstructor, k: usize, weights: &[f64]) -> Bo
     build.polytope(name, parameters).unwrap()
 }
 
-/// The losses with a published formula in the sorted margins; they are also tested against these
-/// formulas.
+/// The losses with a published formula in the sorted margins, which the tests compare with them.
 pub const PRINTED: [&str; 6] =
     ["max-hinge", "weston-watkins", "top-k", "usunier", "weighted-top-k", "weighted-usunier"];
 
-/// The published loss with that short name in the fixtures; "sh" also has costs.
+/// The published loss with this short name in the fixtures. "sh" also has costs.
 pub fn printed_name(short: &str) -> &'static str {
     let shorts = ["mh", "ww", "utk", "uu", "wtk", "wu"];
     let known = shorts.iter().position(|known| *known == short.replace("sh", "mh"));
@@ -64,7 +63,7 @@ pub fn rho(kind: &str, m: usize, k: usize, weights: &[f64]) -> Vec<f64> {
     }
 }
 
-/// The loss by its published formula, from all sorted margins.
+/// The loss by its published formula, from the sorted margins.
 pub fn printed_loss(kind: &str, v: &[f64], rho: &[f64]) -> f64 {
     let mut sorted = v.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
@@ -95,7 +94,7 @@ pub fn all_vertices(kind: &str, rho: &[f64]) -> Vec<Vec<f64>> {
     found.sort_by(|a, b| a.partial_cmp(b).unwrap());
     found.dedup();
     if kind.ends_with("usunier") || kind == "max-hinge" {
-        // A point with a large entry set to 0 but a smaller one kept is inside the set, not a
+        // A point in which a large entry is 0 but a smaller one is not is inside the set, and not a
         // vertex.
         found.retain(|vertex| {
             let mut sorted = vertex.clone();
@@ -133,9 +132,9 @@ pub fn falling_weights(m: usize, draws: &[u8]) -> Vec<f64> {
     weights
 }
 
-/// The largest excess of ⟨β, w⟩ over the support value, for directions w: each class and its
-/// opposite, the classes of the largest β_j, and sums of these with random values. At most 0 for β
-/// in the set.
+/// The maximum of ⟨β, w⟩ minus the support value, over directions w: each class and its opposite,
+/// the classes of the largest β_j, and sums of these with random values. At most 0 for β in the
+/// set.
 pub fn excess(set: &dyn Polytope, beta: &[f64], label: usize, draws: &[f64]) -> f64 {
     let m = beta.len();
     let mut order: Vec<usize> = (0..m).filter(|class| *class != label).collect();
@@ -160,13 +159,13 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// A fixture file of this folder.
+/// Reads a fixture file.
 pub fn fixture(name: &str) -> Value {
     let path = format!("{}/tests/fixtures/{name}.json", env!("CARGO_MANIFEST_DIR"));
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// A JSON list of numbers.
+/// Reads a JSON list of numbers.
 pub fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
 }

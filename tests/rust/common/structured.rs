@@ -1,11 +1,11 @@
-//! Properties of every structured model, checked against an explicit φ, loss and list of labels.
+//! Checks of every structured model, by explicit joint features φ, losses and lists of labels.
 
 use dualgap::linalg::{Sparse, TouchedVector};
 use dualgap::structured::{Model, Work};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// Numbers drawn from a coarse grid, so that sums are exact and ties common.
+/// Random numbers on a coarse grid, so that sums are exact and ties are common.
 pub struct Grid(Pcg64Mcg);
 
 impl Grid {
@@ -72,7 +72,8 @@ pub fn parts(model: &dyn Model, example: usize, label: &[u32]) -> Sparse {
     parts
 }
 
-/// Checks one example of a model on the grid, where all sums are exact up to the loss's scale.
+/// Checks one example of a model with numbers on the grid. All sums are exact, except for the scale
+/// of the loss.
 pub fn check(
     model: &dyn Model,
     example: usize,
@@ -115,7 +116,7 @@ pub fn check(
     check_some_parts(model, example, grid, &weights, &theta);
 }
 
-/// The label of the last scores, decoded with work space that the others have used.
+/// Decodes the last scores again, with scratch memory that the other decodings have used.
 fn decode_again(
     model: &dyn Model,
     example: usize,

@@ -33,7 +33,8 @@ fn options() -> Vec<BlockOptions> {
     all
 }
 
-/// The block's point is its convex combination, and w is that of the points.
+/// The point of a block is the convex combination that is stored for it, and w is the image of the
+/// points.
 fn check_active_sets(
     dual: &mut MarginDual<'_, '_>,
     (weights, blocks): (&[f64], &[Block]),
@@ -72,7 +73,7 @@ fn every_combination_reaches_the_optimum_with_feasible_active_sets() {
             let mut dual = MarginDual::new(&mut problem);
             let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
             let end = go(&mut solver, 3000, 1e-6).certificate.unwrap();
-            // Plain Frank-Wolfe steps zig-zag; the others converge linearly.
+            // Plain Frank-Wolfe steps zigzag; the others converge linearly.
             let gap = if options.step == Step::FrankWolfe { 1e-3 } else { 1e-6 };
             assert!(end.gap() <= gap, "{name}: gap {}", end.gap());
             assert!(end.dual <= optimum + 1e-9 && end.primal >= optimum - 1e-9, "{name}");

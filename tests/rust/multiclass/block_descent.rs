@@ -142,7 +142,7 @@ fn weston_watkins_reaches_the_reference_optimum() {
         lambda: 1.0 / (c * n as f64),
         ..Case::random(0, "weston-watkins", 4, 3, 4)
     };
-    // The paper's objective is ours divided by λ.
+    // The paper's objective is the objective here divided by λ.
     let scale = c * n as f64;
     let weights: Vec<f64> = record["W"].as_array().unwrap().iter().flat_map(numbers).collect();
     for storage in [Storage::Dense, Storage::Sparse] {
@@ -155,7 +155,7 @@ fn weston_watkins_reaches_the_reference_optimum() {
         assert!((scale * dual - optimum).abs() < 1e-9, "{storage:?}: {dual}");
         assert!(distance(&fitted.coefficients, &weights) < 1e-6);
     }
-    // After the first example from 0: v = 1/‖x‖², and β is the tabulated block over C.
+    // The first step from 0 has v = 1/‖x‖², and β is the block in the table divided by C.
     let first = &record["first_block"];
     let only = Case { weights: Some(vec![1.0, 0.0, 0.0, 0.0]), lambda: 1.0 / c, ..case };
     let beta = only.epochs(Options::default(), 1).betas[0].clone();
@@ -218,7 +218,7 @@ fn every_loss_converges_with_and_without_smoothing_costs_weights_and_intercept()
 
 #[test]
 fn blocks_do_not_change_the_iterates() {
-    // Few and many classes: changes are listed one by one, or not.
+    // With few classes, changes are listed one by one; with many, they are not.
     for (m, d) in [(7, 12), (150, 9)] {
         for kind in kinds() {
             let case = Case { bias: 0.5, ..Case::random(3, kind, 130, d, m) };
@@ -266,9 +266,9 @@ proptest! {
 fn shrinking_and_order_do_not_change_the_optimum() {
     for kind in kinds() {
         let case = Case { lambda: 0.01, ..Case::random(8, kind, 60, 6, 5) };
-        // A gap of 1e-12 bounds the differences of objectives asserted below. Certificates are
-        // rounded against us, by up to 5e-13 here: a smaller floor would never be reached, and the
-        // last bits of scores would cause visits in all epochs.
+        // A gap of 1e-12 bounds the differences of objectives asserted below. Certificates include
+        // rounding errors of up to 5e-13 here, so a smaller gap would never be reached, and
+        // rounding of the scores would cause visits in all epochs.
         let reference = case.fit(Options { shrink: false, ..Options::default() }, 1e-12);
         assert_eq!(reference.trace.outcome, Outcome::Converged, "{kind}");
         for seed in [0, 1, 2] {
@@ -321,8 +321,8 @@ fn storage_changes_only_rounding() {
     for kind in kinds() {
         let mut case = Case { bias: 1.0, ..Case::random(6, kind, 90, 8, 11) };
         case.x.iter_mut().enumerate().filter(|(at, _)| at % 3 == 0).for_each(|(_, x)| *x = 0.0);
-        // The number of passes of an epoch depends on their gains, and so on rounding; storage does
-        // not change the optimum.
+        // The number of passes of an epoch depends on their gains, and therefore on rounding. The
+        // optimum does not depend on the storage of the rows.
         let at = |storage, floor| {
             let stopping =
                 Stopping { max_epochs: 2000, relative: 0.0, floor, null_objective: None };
@@ -355,7 +355,7 @@ fn zero_rows_and_zero_weights_do_not_change_the_gap() {
                 Stopping { max_epochs: 20_000, relative: 0.0, floor: 1e-11, null_objective: None };
             let fitted = case.fit_as(storage, Options::default(), stopping);
             assert_eq!(fitted.trace.outcome, Outcome::Converged, "{kind} {storage:?}");
-            // The zero row always costs its loss of the null model.
+            // The loss of the zero row is that of the null model, in any model.
             let alone = case.with(storage, |problem| {
                 let mut margins = vec![0.0; 5];
                 problem.margins(17, &mut margins);
@@ -369,8 +369,8 @@ fn zero_rows_and_zero_weights_do_not_change_the_gap() {
 
 #[test]
 fn a_sum_of_zero_but_for_rounding_names_no_label() {
-    // Rows of 0 and 1 return to β = 0 in the first passes, with a sum that rounding may have left
-    // below 0, and so below the label's u.
+    // Rows of 0 and 1 return to β = 0 in the first passes. Rounding may leave their sum below 0,
+    // and therefore below the label's u.
     for seed in 0..6 {
         let mut case = Case::random(seed, "max-hinge", 60, 8, 3);
         case.x.mapv_inplace(|x| f64::from(x > 0.5));
@@ -434,10 +434,10 @@ fn a_tolerance_ends_the_last_epoch_near_it() {
             (near, far, n_fits) = (near + share(tolerance), far + share(0.0), n_fits + 1.0);
         }
     }
-    // Epochs that know the tolerance end at .8 of it by the estimate. If the estimate were exact,
-    // fits would end there. It is conservative if they end below, and passes beyond the request
-    // take them further. Over 40 seeds each, such fits ended at .57 to .68 of the tolerance on
-    // average by the sizes, and epochs without the tolerance at .37 to .50.
+    // An epoch that knows the tolerance ends once the estimated gap is .8 of it. If the estimate
+    // were exact, fits would end there; they end lower if it is conservative, or if passes
+    // continue. Over 40 seeds for each size, the fits ended at .57 to .68 of the tolerance on
+    // average, and at .37 to .50 if epochs do not know the tolerance.
     assert!(near > 0.5 * n_fits, "{}", near / n_fits);
     assert!(near > 1.1 * far, "{near} {far}");
 }
@@ -470,7 +470,7 @@ fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
         case.with(storage, |problem| {
             let interrupt = Interrupt::default();
             let mut solver = block_descent(problem, Options::default());
-            // The interrupt takes effect at some block of some epoch.
+            // The interrupt takes effect at any block of any epoch.
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     std::thread::sleep(std::time::Duration::from_millis(3));

@@ -1,4 +1,5 @@
-//! Consensus training: the sub-problem against independent solutions, the whole loop, its dual point.
+//! Consensus training: subproblems compared with independent solutions, the rounds, and the dual
+//! point.
 
 use super::super::common::{build, fixture, kinds, numbers};
 use dualgap::Error;
@@ -78,7 +79,7 @@ impl Part {
 
 const EXACT: Stopping =
     Stopping { max_epochs: 5000, relative: 0.0, floor: 1e-12, null_objective: None };
-/// Ends soon: a dual value is valid for solutions of any accuracy.
+/// The subproblem ends early, because a dual value is valid at any accuracy.
 const ROUGH: Stopping =
     Stopping { max_epochs: 100, relative: 0.0, floor: 1e-7, null_objective: None };
 
@@ -99,7 +100,7 @@ fn matrix(value: &Value) -> Vec<f64> {
 fn the_sub_problem_has_the_reference_solution() {
     let record = &fixture("consensus")["subproblem"];
     let part = Part::read(record);
-    // The reference adds hinges up; here they are averaged.
+    // The reference sums the hinges; here they are averaged.
     let n = part.y.len() as f64;
     let number = |name: &str| record[name].as_f64().unwrap() / n;
     let shared = shared("max-hinge", 3, number("lam"));
@@ -160,8 +161,8 @@ fn without_a_penalty_a_partition_has_the_optimum_of_the_plain_problem() {
     }
 }
 
-/// Runs consensus rounds over partitions; returns the consensus and the best primal and dual values
-/// of the whole.
+/// Runs consensus rounds over partitions. Returns the consensus weights and the best primal and
+/// dual values of the whole problem.
 fn train(
     parts: &[Part],
     shared: &Shared,
@@ -224,7 +225,7 @@ fn consensus_reaches_the_optimum_of_all_rows() {
     let record = &fixture("consensus")["whole"];
     let parts: Vec<Part> = record["workers"].as_array().unwrap().iter().map(Part::read).collect();
     let n: usize = parts.iter().map(|part| part.y.len()).sum();
-    // Each of the reference's workers has λ/2 ‖w‖² and a sum of hinges.
+    // In the reference, each worker has λ/2 ‖w‖² and a sum of hinges.
     let lambda = 2.0 * record["lam"].as_f64().unwrap() / n as f64;
     let (weights, values) = train(&parts, &shared("max-hinge", 3, lambda), lambda, 400, EXACT);
     let optimum = record["global_optimum"].as_f64().unwrap() / n as f64;

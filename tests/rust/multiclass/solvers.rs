@@ -48,7 +48,7 @@ fn the_line_search_makes_the_reference_step() {
             .find(|p| p["loss"] == value["loss"] && p["gamma_sm"] == value["gamma_sm"])
             .unwrap();
         let case = Case::fixture(problem);
-        // A is m × n in dual coordinates; β is its negative off the label.
+        // A holds the dual coordinates, m × n. Except at the label, β is −A.
         let alpha: Vec<Vec<f64>> = value["A"].as_array().unwrap().iter().map(numbers).collect();
         let n = case.labels.len() as f64;
         let mut prepared = case.problem(case.data(), Order::Batches);
@@ -73,7 +73,8 @@ fn the_line_search_makes_the_reference_step() {
         let before = solver.certify(&Interrupt::default()).unwrap();
         let expect = |name: &str| value[name].as_f64().unwrap();
         assert!((before.dual - expect("D_before")).abs() < 1e-12);
-        // Without smoothing the Frank-Wolfe gap is the duality gap; with it an upper bound.
+        // Without smoothing, the Frank-Wolfe gap is the duality gap; with smoothing, it is an upper
+        // bound.
         if smoothing == 0.0 {
             assert!((before.gap() - expect("fw_gap")).abs() < 1e-12);
         } else {
@@ -175,7 +176,7 @@ fn the_dual_gives_the_gradient_of_the_smoothed_loss() {
             problem.margins(example, &mut margins);
             problem.subgradient(example, &margins, &mut work);
             let mut gradient = vec![0.0; 4];
-            // −α: β off the label and −1ᵀβ at it.
+            // −α, which is β at other classes and −1ᵀβ at the label.
             for &(class, weight) in &work.vertex {
                 gradient[class as usize] += weight;
                 gradient[problem.label(example)] -= weight;

@@ -1,4 +1,4 @@
-//! Polynomial networks against independent solvers (tests/fixtures/polynomial.json).
+//! Polynomial networks compared with independent solvers (tests/fixtures/polynomial.json).
 
 use std::ops::ControlFlow;
 
@@ -141,7 +141,7 @@ fn outputs_gradients_and_dual_norms_match_the_reference() {
     }
 }
 
-/// Selections come close enough to the best dual norm, and their bounds hold.
+/// Selected vectors come close enough to the maximum dual norm, and the bounds hold.
 fn check_selections(gamma: &GradientMatrices<'_, Dense<'_, f64>>, entry: &Value) {
     for name in ["l1", "l12", "l1inf"] {
         let penalty = penalty::parse(penalty_name(name)).unwrap();
@@ -227,7 +227,7 @@ fn check_global_optima(name: &str) {
             radius: entry["tau"].as_f64().unwrap(),
         };
         let problem = PolynomialProblem::new(rows, y.targets(), None, objective).unwrap();
-        // Only exact selection closes the gap and so ends a fit.
+        // Only exact selection closes the gap, which ends the fit.
         let max_epochs = if name == "l1" { 400 } else { 100 };
         for refit in [Refit::Output, Refit::Full] {
             let (trace, _) = fit(problem.clone(), refit, max_epochs);
@@ -238,8 +238,8 @@ fn check_global_optima(name: &str) {
             );
             assert!(certificate.primal >= least * (1.0 - 1e-7), "below the optimum: {describe}");
             assert!(certificate.dual <= optimum * (1.0 + 1e-7), "not a bound: {describe}");
-            // With exact selection (l1) the basis converges to the optimal one, slowly when only
-            // the output layer is refitted; the group penalties' selection is approximate.
+            // With exact selection (l1), the basis converges to the optimal one, but slowly if only
+            // the output layer is refitted. For the group penalties, selection is approximate.
             let slack = match (name, refit) {
                 ("l1", Refit::Full) => 1e-6,
                 ("l1", Refit::Output) => 1e-3,
@@ -286,8 +286,8 @@ fn linear_terms_and_full_refits_are_certified_too() {
             penalty.value(Array2::from_shape_vec((model.n_bases, 3), model.output).unwrap().view())
                 <= 0.7 + 1e-9
         );
-        // With exact selection ℓ1 is solved exactly: the full refit can only reach the same
-        // optimum.
+        // With exact selection, output refits solve ℓ1 exactly, so the full refit can only reach
+        // the same optimum.
         let (full, model) = fit(problem, Refit::Full, 400);
         let difference = full.certificate.unwrap().primal - trace.certificate.unwrap().primal;
         assert!(difference.abs() <= 1e-3 * trace.certificate.unwrap().primal, "{difference}");
@@ -306,7 +306,7 @@ fn exact_selection_is_the_best_of_all_directions() {
     let interrupt = Interrupt::default();
     let penalty = penalty::parse("l1/linf").unwrap();
     for seed in 0..20u64 {
-        // With two features, the unit circle can be searched.
+        // With two features, the test searches the whole unit circle.
         let value = |i: u64| ((i * 2_654_435_761 + seed * 40_503) % 1013) as f64 / 506.0 - 1.0;
         let x = Array2::from_shape_fn((9, 2), |(i, j)| value(2 * i as u64 + j as u64));
         let weights: Vec<f64> = (0..36).map(|i| value(100 + i)).collect();

@@ -5,7 +5,7 @@ use dualgap::dual::Curvatures;
 use dualgap::polytope::{Polytope, Scratch};
 use proptest::prelude::*;
 
-/// u = −α of the projection with bias 1 at the margins of the scores, whose costs are 0.
+/// u = −α of the projection with bias 1, at the margins of the scores with all costs 0.
 fn maximiser(set: &dyn Polytope, scores: &[f64], label: usize) -> Vec<f64> {
     let margins: Vec<f64> = scores.iter().map(|score| score - scores[label]).collect();
     let mut point = vec![0.0; scores.len()];
@@ -52,7 +52,7 @@ proptest! {
                 from.iter().zip(to).map(|(from, to)| (to - from) / 1e-6).collect()
             };
             let (left, right) = (slopes(&before, &at), slopes(&at, &after));
-            // On the border of two pieces there are two derivatives.
+            // On the border between two pieces, there are two derivatives.
             if left.iter().zip(&right).any(|(left, right)| (left - right).abs() > 1e-6) {
                 continue;
             }
@@ -62,7 +62,7 @@ proptest! {
                     prop_assert!((product - right).abs() < 1e-6, "{kind} {k}: {product:?} {right:?}");
                 }
             } else {
-                // The default is at least as large.
+                // The default curvature is at least as large.
                 let (ours, least) = (dot(&product, &direction), dot(&right, &direction));
                 prop_assert!(ours >= least - 1e-6, "{kind}: {ours} {least}");
             }

@@ -1,4 +1,4 @@
-//! Projections and envelopes: optimality by duality, agreement between sets, independent numbers.
+//! Projections and envelopes: optimality by duality, equality between sets, independent results.
 
 use super::super::common::*;
 use dualgap::polytope::{Polytope, Scratch, moreau, walrus};
@@ -10,7 +10,7 @@ fn project(set: &dyn Polytope, v: &[f64], label: usize, bias: f64) -> Vec<f64> {
     beta
 }
 
-/// −∇ of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb, and 0 at the label.
+/// The negative gradient of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb, with 0 at the label.
 fn descent(v: &[f64], label: usize, bias: f64, beta: &[f64]) -> Vec<f64> {
     let sum: f64 = beta.iter().sum();
     (0..v.len()).map(|j| if j == label { 0.0 } else { v[j] - beta[j] - bias * sum }).collect()
@@ -39,7 +39,7 @@ fn violation(kind: &str, beta: &[f64], label: usize, rho: &[f64]) -> f64 {
     };
     match kind {
         "weston-watkins" => others.iter().fold(below, |worst, b| worst.max(b - 1.0)),
-        // Convex in the label's coordinate.
+        // The violation is convex in the label's coordinate.
         "top-k" | "weighted-top-k" => {
             let (mut low, mut high) = (0.0, total);
             for _ in 0..120 {
@@ -52,7 +52,7 @@ fn violation(kind: &str, beta: &[f64], label: usize, rho: &[f64]) -> f64 {
     }
 }
 
-/// Margins with ties and zeros on a grid, or generic; on any scale.
+/// Margins of any scale: on a grid, with ties and zeros, or without ties.
 fn margins(classes: std::ops::Range<usize>) -> impl Strategy<Value = (Vec<f64>, usize)> {
     let grid = (-6i8..9).prop_map(|x| f64::from(x) / 4.0);
     let entry = prop_oneof![grid, -1.5..2.0];
@@ -77,8 +77,7 @@ fn largest(v: &[f64]) -> f64 {
     v.iter().fold(0.0, |max: f64, v| max.max(v.abs()))
 }
 
-/// Checks that the projection leaves the set by rounding at most, and that no point of the set is
-/// better.
+/// Checks that the projection is in the set up to rounding, and that no point of the set is better.
 fn assert_optimal(
     set: &dyn Polytope,
     v: &[f64],
@@ -160,7 +159,7 @@ proptest! {
         let with = |kind: &str, k, weights: &[f64]| {
             project(build(kind, k, weights).as_ref(), &v, label, bias)
         };
-        // Equal values at equal margins, because the problems are strictly convex and so have one
+        // Equal margins get equal values, because the problem is strictly convex and has only one
         // solution.
         let tolerance = 1e-12 * (1.0 + largest(&v));
         let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= tolerance);
@@ -226,7 +225,7 @@ proptest! {
             let mut scratch = Scratch::default();
             let mut beta = vec![0.0; m];
             let value = moreau::envelope(set.as_ref(), &v, label, gamma, &mut scratch, &mut beta);
-            // Primal side: the loss at s' = s − γ a plus ‖s − s'‖²/(2γ), a = −α
+            // The primal side: the loss at s' = s − γ a plus ‖s − s'‖²/(2γ), with a = −α
             // (docs/mathematics/duality.md#smoothing).
             let sum: f64 = beta.iter().sum();
             let squares = dot(&beta, &beta) + sum * sum;
@@ -293,7 +292,7 @@ fn walrus_equals_the_reference_values() {
 
 #[test]
 fn the_crammer_singer_step_equals_the_reference_values() {
-    // min A/2 ‖b‖² + Bᵀb over b <= C e_y, 1ᵀb = 0: b = −β off the label, 1ᵀβ at it
+    // min A/2 ‖b‖² + Bᵀb over b <= C e_y, 1ᵀb = 0, where b is 1ᵀβ at the label and −β elsewhere
     // (docs/mathematics/block-descent.md#crammer-singer-step).
     for record in fixture("crammer_singer_block").as_array().unwrap() {
         let (a, linear) = (record["A"].as_f64().unwrap(), numbers(&record["B"]));

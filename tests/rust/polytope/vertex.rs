@@ -1,5 +1,5 @@
-//! Support values and vertices: properties of every loss, then enumeration, the published formulas
-//! and independent numbers.
+//! Support values and vertices: properties of every loss, and comparison with enumerations,
+//! published formulas and independent results.
 
 use super::super::common::*;
 use dualgap::polytope::{Polytope, Scratch};
@@ -106,7 +106,7 @@ proptest! {
             if value == 0.0 && kind != "weston-watkins" {
                 prop_assert!(beta.iter().all(|b| *b == 0.0), "{kind}: a zero loss gives 0");
             }
-            // Without the label's coordinate it is a vertex of the set.
+            // Without the label's coordinate, the point is a vertex of the set.
             let found = vertices.iter().any(|b| {
                 (0..m).all(|j| j == label || (b[j] - beta[j]).abs() < 1e-15)
             });
@@ -157,7 +157,7 @@ fn losses_equal_the_reference_values() {
         let expected = record["phi"].as_f64().unwrap();
         let (value, beta) = vertex(set.as_ref(), &v, label);
         assert!((value - expected).abs() < 1e-14, "{record}");
-        // u_any_subgrad depends on the rule for ties; only its inner product with s is unique.
+        // `u_any_subgrad` depends on how ties are broken. Only its inner product with s is unique.
         let u: Vec<f64> =
             (0..m).map(|j| if j == label { beta.iter().sum() } else { -beta[j] }).collect();
         let costs_at_u = |u: &[f64]| -dot(u, &costs) - dot(u, &scores);

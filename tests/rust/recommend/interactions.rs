@@ -1,4 +1,4 @@
-//! Interactions: their objective, its minimum, and what they recover.
+//! The factor model of clicks: its objective, its minimum, and the structure that it recovers.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use ndarray::Array2;
 
 const N: usize = 40;
 
-/// Users take up the items of the same half, two in three of them.
+/// Users click two in three of the items in their own half.
 fn pairs() -> (Vec<u32>, Vec<u32>) {
     let all = (0..N * N).map(|pair| ((pair / N) as u32, (pair % N) as u32));
     all.filter(|(u, i)| u % 2 == i % 2 && (u / 2 + i / 2) % 3 > 0).unzip()
@@ -71,7 +71,7 @@ fn the_objective_agrees_with_its_definition_and_falls() {
     assert!(objectives.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-12)));
     let last = objectives[objectives.len() - 1];
     assert!((objective(&a, &b) - last).abs() < 1e-8 * last, "{} {last}", objective(&a, &b));
-    // Nothing near is better.
+    // No nearby point has a lower objective.
     for (r, step) in [(0, 0.05), (1, -0.05), (2, 0.02)] {
         let mut moved = b.clone();
         moved[(3, r)] += step;
@@ -110,7 +110,7 @@ fn threads_and_new_users_change_nothing() {
     assert!((&gram - &one.2.t().dot(&one.2)).iter().all(|error| error.abs() < 1e-9));
     let items = (one.2.view(), gram.view());
     let folded = fold_in_interactions(pairs, items, None, &settings(), &interrupt).unwrap();
-    // The vectors may still turn together; what they say of each item has settled.
+    // The vectors may still rotate together, but the scores of the items no longer change.
     let moved = (&folded - &one.1).dot(&one.2.t());
     assert!(moved.iter().all(|error| error.abs() < 0.01), "{moved}");
 }

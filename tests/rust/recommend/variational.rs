@@ -1,5 +1,4 @@
-//! The variational refit on synthetic ratings: its objective, its independence of the threads, what it
-//! recovers, and its errors.
+//! The variational refit on synthetic ratings: its objective, threads, accuracy and errors.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +17,7 @@ use rand_pcg::Pcg64Mcg;
 const N_USERS: usize = 60;
 const N_ITEMS: usize = 50;
 
-/// Ratings in columns, as the solver borrows them.
+/// Ratings in columns, which the solver borrows.
 #[derive(Default)]
 struct Table {
     users: Vec<u32>,
@@ -54,7 +53,7 @@ impl Table {
     }
 }
 
-/// Biases plus one factor plus noise of standard deviation 0.3: training and test ratings.
+/// Training and test ratings: biases plus one factor, plus noise of standard deviation 0.3.
 fn planted() -> (Table, Table) {
     let mut rng = Pcg64Mcg::seed_from_u64(7);
     let mut draw = |n: usize, width: f64| -> Vec<f64> {
@@ -78,7 +77,7 @@ fn planted() -> (Table, Table) {
     (train, test)
 }
 
-/// The planted ratings on the levels 0..=4.
+/// The same ratings, rounded to the levels 0 to 4.
 fn levels() -> Table {
     let (mut train, _) = planted();
     train.values.iter_mut().for_each(|value| *value = (*value - 1.0).round().clamp(0.0, 4.0));
@@ -119,7 +118,8 @@ fn the_objective_falls_with_every_sweep() {
     let table = levels();
     let penalty = penalty::parse("l1/l2").unwrap();
     for likelihood in [ordinal(), Likelihood::Gaussian] {
-        // Without a ball: the bases' scale moves into U, which a ball would then cut back.
+        // There is no ball, because the scale of the bases moves into U, and a ball would shrink it
+        // again.
         let (trace, _) = fit(&table, settings(likelihood.clone(), &*penalty), 40);
         let objectives: Vec<f64> =
             trace.epochs.iter().map(|epoch| epoch.objective.unwrap()).collect();
@@ -132,13 +132,13 @@ fn the_objective_falls_with_every_sweep() {
     }
 }
 
-/// The levels, raised by one on a user's odd days.
+/// The levels, raised by one on odd days of a user.
 fn with_days() -> (Table, Vec<u32>, Vec<u32>) {
     let mut table = levels();
     let (mut days, mut months) = (Vec::new(), Vec::new());
     for at in 0..table.values.len() {
         let (user, item) = (table.users[at], table.items[at]);
-        // Nothing that users and items could explain.
+        // Users and items do not explain these ratings.
         let mixed = (50 * user + item).wrapping_mul(2_654_435_761);
         let day = (mixed >> 16) % 4;
         table.values[at] = (table.values[at] + f64::from(day % 2)).min(4.0);
@@ -243,7 +243,7 @@ fn a_weight_of_two_is_the_rating_twice() {
         };
         let (once, twice) =
             (outcome(Ratings { weights: &weights, ..table.ratings() }), outcome(doubled.ratings()));
-        // The start, from the ratings' mean, is not the same.
+        // The start differs, because it depends on the mean of the ratings.
         assert!((once.0 - twice.0).abs() < 0.01 * twice.0.abs(), "{} {}", once.0, twice.0);
     }
 }
@@ -318,7 +318,7 @@ fn a_planted_factor_is_recovered() {
     assert!(full < 0.5 * without, "{full} against {without} by biases alone");
 }
 
-/// Biases fitted by alternating means.
+/// Fits biases by alternating means.
 fn bias_model(train: &Table) -> impl Fn(usize, usize) -> f64 {
     let mean = train.values.iter().sum::<f64>() / train.values.len() as f64;
     let (mut users, mut items) = (vec![0.0; N_USERS], vec![0.0; N_ITEMS]);

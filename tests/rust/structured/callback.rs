@@ -1,5 +1,5 @@
-//! A user's oracle reaches the optimum of the built-in model that it imitates, and an oracle that
-//! does not maximise is detected.
+//! Oracles written by users: one reaches the optimum of the built-in model that it imitates, and
+//! one that does not maximise is detected.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +15,7 @@ use rand_pcg::Pcg64Mcg;
 
 const CLASSES: usize = 3;
 
-/// Decodes by trying each class; if `wrong`, incorrectly from the second call on.
+/// Decodes by trying each class. If `wrong` is true, decodes incorrectly from the second call on.
 struct Classes {
     x: Array2<f64>,
     labels: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Matchings in which rows and columns may have several links, against an enumeration.
+//! Matchings in which rows and columns may have several links, compared with an enumeration.
 
 use super::super::common::structured::*;
 use dualgap::data::{Data, Dense};

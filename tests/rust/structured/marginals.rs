@@ -1,5 +1,5 @@
-//! Projections onto the hulls of labels: feasible, optimal, and as accurate as their certificates
-//! state.
+//! Projections onto the convex hulls of labels are feasible, optimal, and as accurate as their
+//! certificates state.
 
 use super::super::common::structured::*;
 use dualgap::data::{Data, Dense};
@@ -17,7 +17,7 @@ fn dense(x: &Array2<f64>) -> Data<'_> {
     Data::Dense64(Dense::new(x.view()).unwrap())
 }
 
-/// Work space with values from earlier use.
+/// Scratch memory with values from an earlier use.
 fn used() -> Work {
     Work { values: vec![f64::NAN; 1000], indices: vec![3; 2], ..Work::default() }
 }
@@ -34,7 +34,7 @@ fn euclidean(model: &dyn Marginals, point: &[f64], tolerance: f64) -> (Vec<f64>,
     (projection, gap)
 }
 
-/// Potentials with ties on a scale, some of them far from the others.
+/// Potentials of a given scale, with ties, and some far from the others.
 fn potentials(n: std::ops::Range<usize>) -> impl Strategy<Value = Vec<f64>> {
     let entry = prop_oneof![(-4i8..5).prop_map(|x| f64::from(x) / 4.0), -1.0..1.0];
     let scale = prop_oneof![4 => Just(1.0), 2 => Just(10.0), 1 => Just(300.0), 1 => Just(1e4)];
@@ -85,7 +85,7 @@ fn smooth_value(potentials: &[f64], z: &[f64]) -> f64 {
     dot(potentials, z) + z.iter().map(|z| entropy(*z)).sum::<f64>()
 }
 
-/// A point inside the hull: scaled until it fits.
+/// A point inside the hull, scaled until it fits.
 fn inner_point(grid: &mut Grid, n: usize, n_columns: usize) -> Vec<f64> {
     let z: Vec<f64> = (0..n).map(|_| grid.real().max(0.0).powi(3)).collect();
     let sums = row_sums(&z, n_columns).into_iter().chain(column_sums(&z, n_columns));
@@ -192,13 +192,13 @@ proptest! {
         let scale = 1.0 + largest(point);
         // A price is accurate to rounding, and its rounding error counts, too.
         prop_assert!(gap <= 1e-13 + 1e-15 * scale * scale, "gap {gap:e} for {point:?}");
-        // Frank-Wolfe's gap, by the decoder.
+        // Computes Frank-Wolfe's gap with the decoder.
         let pull: Vec<f64> = point.iter().zip(&z).map(|(p, z)| p - z).collect();
         let mut label = Vec::new();
         model.decode(0, &pull, &mut Work::default(), &mut label);
         let best = sparse_dot(&parts(&model, 0, &label), &pull);
         prop_assert!(best - dot(&pull, &z) <= 3e-6 * scale, "{}", best - dot(&pull, &z));
-        // A coarse accuracy is also certified.
+        // The certificate also holds at low accuracy.
         let (rough, gap) = euclidean(&model, point, 0.05);
         assert_subpermutation(&rough, n_columns);
         prop_assert!(gap <= 0.05);
@@ -237,7 +237,7 @@ proptest! {
             prop_assert!(value(other) <= value(&rough) + rough_gap + rounding, "{rough_gap:e}");
         }
         if scale < 12.0 {
-            // Every row and column is full or has the price 0.
+            // Every row and column has all its links or the price 0.
             let prices: Vec<f64> = z.iter().zip(potentials).map(|(z, p)| p - z.ln()).collect();
             let open = |sums: Vec<f64>| -> Vec<bool> { sums.iter().map(|sum| *sum < 0.99).collect() };
             let (rows, columns) = (open(row_sums(&z, n_columns)), open(column_sums(&z, n_columns)));
@@ -245,7 +245,7 @@ proptest! {
             for (row, column) in (0..n_rows).flat_map(|a| (0..n_columns).map(move |b| (a, b))) {
                 prop_assert!(at(row, column) >= -1e-4);
                 prop_assert!(!(rows[row] && columns[column]) || at(row, column) < 1e-4);
-                // They are sums of those of the row and of the column.
+                // Each price is the sum of the prices of its row and its column.
                 let other = at(0, 0) + at(row, column) - at(row, 0) - at(0, column);
                 prop_assert!(other.abs() < 1e-9);
             }

@@ -1,4 +1,4 @@
-//! Structured models against brute force over all labels and explicit joint features.
+//! Structured models compared with an enumeration of all labels with explicit joint features.
 
 use super::super::common::structured::*;
 use dualgap::data::{Data, Dense};
@@ -132,7 +132,7 @@ proptest! {
         let labels: Vec<u8> = (0..n_rows * n_labels).map(|_| grid.below(2) as u8).collect();
         let mut graph = Graph::full(n_labels);
         if !full {
-            // Pairs in any direction and order; forests if there are few.
+            // Pairs in any direction and order. With few pairs, the graph is a forest.
             let mut edges = graph.edges().to_vec();
             edges.retain(|_| grid.below(6) < density);
             edges.iter_mut().for_each(|edge| if grid.below(2) == 0 { edge.reverse() });
@@ -234,7 +234,7 @@ fn all_matchings(n_rows: usize, n_columns: usize) -> Vec<Vec<u32>> {
     tuples.map(|label| label.into_iter().map(column).collect()).filter(distinct).collect()
 }
 
-/// Right pairs of examples of these sizes, and the start of each example's pairs.
+/// Correct pairs for examples of these sizes, and the start of each example's pairs.
 fn random_pairs(
     grid: &mut Grid,
     sizes: &[[u32; 2]],
@@ -325,7 +325,7 @@ proptest! {
         let mut matched = vec![3];
         assign(&weights, n_columns, &mut Work::default(), &mut matched);
         let weight = |row: usize, column: u32| weights[row * n_columns + column as usize];
-        // best[set of columns in use], row by row.
+        // Dynamic programme over rows: best[set of columns in use].
         let mut best = vec![f64::NEG_INFINITY; 1 << n_columns];
         best[0] = 0.0;
         for row in 0..n_rows {
@@ -350,8 +350,8 @@ proptest! {
 
 #[test]
 fn large_assignments_have_the_dual_value() {
-    // With weights u_a + v_b − s_ab, for slacks s >= 0 that are 0 on a hidden matching, that
-    // matching is optimal.
+    // If the weights are u_a + v_b − s_ab, with slacks s >= 0 that are 0 on a hidden matching, the
+    // hidden matching is optimal.
     let mut grid = Grid::new(1);
     for (n_rows, n_columns) in [(60, 60), (40, 90), (90, 40)] {
         let n = n_rows.min(n_columns);

@@ -125,7 +125,7 @@ fn dual_of(model: &dyn Model, lambda: f64) -> StructuredDual<'_> {
     StructuredDual::new(model, Shares::new(model.n_examples(), lambda).unwrap()).unwrap()
 }
 
-/// Fits to a gap relative to P(0).
+/// Fits to a gap relative to P(0), the objective at zero weights.
 fn fit(model: &dyn Model, method: Method, max_epochs: usize, tol: f64) -> (Trace, Vec<f64>) {
     let (target, interrupt) = (Target { tol, max_epochs }, Interrupt::default());
     let observe = &mut |_: &_| ControlFlow::Continue(());
@@ -310,7 +310,7 @@ fn dense_image(model: &dyn Marginals, marginals: &[Vec<f64>]) -> Vec<f64> {
     image.values().to_vec()
 }
 
-/// The right labels' parts.
+/// The parts of the true labels.
 fn dense_truth(model: &dyn Marginals, example: usize) -> Vec<f64> {
     let (mut parts, mut point) = (Vec::new(), vec![0.0; model.n_parts(example)]);
     model.parts(example, model.truth(example), &mut parts);
