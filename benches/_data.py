@@ -69,7 +69,7 @@ def path_of(name: str, folder: Path | None = None) -> Path | None:
         MADE.add(name)
         where = "DUALGAP_DATA is not set" if folder is None else f"{folder} does not have it"
         print(
-            f"{name}: a made set replaces {file} ({where}). The file is made from {origin}. "
+            f"{name}: a generated set replaces {file} ({where}). The file is made from {origin}. "
             "Results go to target/made-results.",
             file=sys.stderr,
         )

@@ -11,7 +11,7 @@
     python benches/structured.py memory               # peak memory beyond the data, per solver
 
 Without a command, all run. Data sets (ocr_letters.npz, scene.npz) are read from a folder: --data
-DIR, or the environment variable DUALGAP_DATA. Without a file, a small made set takes its place.
+DIR, or the environment variable DUALGAP_DATA. A small generated set replaces a missing file.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ Top-k
 =====
 
 If classes are hard to distinguish, a list of suggestions can show several. Top-k losses train for
-that: the right class should be among the k best, in any place.
+that: the true class should be among the k best, in any place.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +15,7 @@ from dualgap.losses import TopK
 
 # %%
 # The forty classes form overlapping groups of four, so that the best guess is often wrong, but the
-# right class is usually among the best three.
+# true class is usually among the best three.
 
 rng = np.random.default_rng(0)
 groups = rng.normal(size=(10, 12))
@@ -33,7 +33,7 @@ for k in (1, 3, 5):
 print(models[3].predict_top_k(X_test[:2], 3))
 
 # %%
-# The share of test rows whose right class is among the first k:
+# The share of test rows whose true class is among the first k:
 
 figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
 places = np.arange(1, 7)
@@ -42,7 +42,7 @@ for k, model in models.items():
     shares = [top_k_accuracy_score(y_test, scores, k=place) for place in places]
     axis.plot(places, shares, "o-", label=f"TopK({k})")
     print(k, [round(float(share), 3) for share in shares])
-axis.set(xlabel="classes that are shown", ylabel="share with the right class among them")
+axis.set(xlabel="classes that are shown", ylabel="share with the true class among them")
 axis.legend()
 plt.show()
 

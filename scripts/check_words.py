@@ -48,6 +48,10 @@ PHRASES = [
     (r"heeds?|heeded", '"uses", "respects"'),
     (r"amiss", '"wrong"'),
     (r"laid (?:out|down) as", "a plain verb"),
+    (r"settles?", '"converges", "stops changing"'),
+    (r"made (?:sets?|problems?)", '"generated"'),
+    (r"right (?:labels?|class(?:es)?)", '"true label", "correct class"'),
+    (r"sub-problems?", '"subproblem"'),
 ]
 PHRASE = re.compile(
     r"(?<![\w`./-])(?:"

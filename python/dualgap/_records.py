@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class Subsolution(TypedDict):
-    """Solution of the sub-problem of one partition."""
+    """Solution of the subproblem of one partition."""
 
     loss: float
     dual_term: float

@@ -3,7 +3,7 @@
 //! The problem P(w) = λ/2 ‖w‖² + Σ_i p_i Φ_i(w) is split into partitions k with shares S_k = Σ_{i
 //! in k} p_i, Σ_k S_k = 1. Partition k has weights w_k, which are constrained to equal w̄ (Boyd et
 //! al. 2011, 7.1). With the regulariser and the penalty ρ divided by the same shares, λ_k = S_k λ
-//! and ρ_k = S_k ρ, and with the multiplier S_k a_k, a partition's sub-problem, divided by S_k, is
+//! and ρ_k = S_k ρ, and with the multiplier S_k a_k, a partition's subproblem, divided by S_k, is
 //! (`docs/mathematics/consensus.md`)
 //!
 //! > minimise λ/2 ‖w‖² + ⟨a, w − w̄⟩ + ρ/2 ‖w − w̄‖² + Σ_{i in k} (p_i/S_k) Φ_i(w),
@@ -31,7 +31,7 @@ use crate::polytope::{Scratch, lifted};
 use crate::run::{Epoch, Stopping, run};
 use crate::solver::{Blocks, Proximal, SecondOrder, second_order};
 
-/// The solver of a partition's sub-problem.
+/// The solver of a partition's subproblem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubproblemSolver {
     /// [Block descent](block_descent): visits the candidate classes of the rows that are not
@@ -65,7 +65,7 @@ impl SubproblemSolver {
     }
 }
 
-/// A partition's sub-problem in one round. Vectors are class after class, the constant feature
+/// A partition's subproblem in one round. Vectors are class after class, the constant feature
 /// last.
 #[derive(Debug, Clone, Copy)]
 pub struct Subproblem<'a> {
@@ -79,18 +79,18 @@ pub struct Subproblem<'a> {
     pub betas: &'a [f64],
     /// Whether to check each β against its projection onto the loss's set, for β from untrusted sources.
     pub check_betas: bool,
-    /// The solver of the sub-problem.
+    /// The solver of the subproblem.
     pub solver: SubproblemSolver,
     /// Seed of the order of the examples.
     pub seed: u64,
-    /// The accuracy to which the sub-problem is solved.
+    /// The accuracy to which the subproblem is solved.
     pub stopping: Stopping,
     /// Additional tolerated gap, relative to the loss at the consensus. It is meant for the first round, when the size
     /// of the losses is not yet known.
     pub relative_gap: f64,
 }
 
-/// Solution of a partition's sub-problem.
+/// Solution of a partition's subproblem.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Solution {
     /// Σ_i (p_i/S) Φ_i(w̄), the loss at the consensus, rounded up.
@@ -101,17 +101,17 @@ pub struct Solution {
     pub image: Vec<f64>,
     /// A bound on the norm of the rounding error of u.
     pub image_error: f64,
-    /// The duality gap of the sub-problem.
+    /// The duality gap of the subproblem.
     pub gap: f64,
     /// Number of passes over the examples.
     pub n_epochs: usize,
-    /// w, the solution of the sub-problem.
+    /// w, the solution of the subproblem.
     pub weights: Vec<f64>,
     /// β (examples × classes), for the next round.
     pub betas: Vec<f64>,
 }
 
-/// Solves a partition's sub-problem. `problem` contains only the examples of the partition, with the λ of the whole
+/// Solves a partition's subproblem. `problem` contains only the examples of the partition, with the λ of the whole
 /// problem.
 ///
 /// # Errors

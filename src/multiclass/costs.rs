@@ -36,7 +36,7 @@ impl Costs {
             self.row(example, *label as usize, n_classes).map_or(0.0, |row| row[*label as usize])
         };
         if labels.iter().enumerate().map(at_label).any(|cost| cost != 0.0) {
-            return fail("the cost of the right class must be 0".into());
+            return fail("the cost of the true class must be 0".into());
         }
         Ok(())
     }

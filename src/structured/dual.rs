@@ -19,7 +19,7 @@ use crate::linalg::{Sparse, TouchedVector};
 const GROUPS: usize = 16;
 
 /// P(w) = λ/2 ‖w‖² + Σ_i p_i max over y of \[L_i(y) − ⟨w, ψ_i(y)⟩\], ψ_i(y) = φ(x_i, y_i) − φ(x_i, y); the maximum
-/// always includes the right label.
+/// always includes the true label.
 ///
 /// The dual has a variable μ_i in the convex hull of the μ(y) for each example, with w(μ) = (1/λ) Σ p_i A_iᵀ (μ(y_i) −
 /// μ_i), and D(μ) = Σ p_i L_i(μ_i) − λ/2 ‖w(μ)‖² (`docs/mathematics/structured.md`).
@@ -115,7 +115,7 @@ impl Local {
         self.margins.iter_mut().zip(&self.costs).for_each(|(margin, cost)| *margin += cost);
     }
 
-    /// Finds the vertex with the largest margin, considering also the right label; returns the loss Φ and the margin.
+    /// Finds the vertex with the largest margin, considering also the true label; returns the loss Φ and the margin.
     fn find(&mut self, model: &dyn Model, example: usize) -> (f64, f64) {
         model.decode(example, &self.margins, &mut self.work, &mut self.label);
         model.parts(example, &self.label, &mut self.vertex);

@@ -71,7 +71,7 @@ impl<'a> Extragradient<'a> {
     /// Creates the method on the ball of this radius, which replaces λ.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a radius that is not positive, and for right labels outside the hull.
+    /// [`Error::InvalidArgument`] for a radius that is not positive, and for true labels outside the hull.
     pub fn new(
         model: &'a dyn Marginals,
         shares: Shares,
@@ -83,7 +83,7 @@ impl<'a> Extragradient<'a> {
         }
         if let Some(example) = (0..model.n_examples()).find(|i| !model.holds_truth(*i)) {
             let message = format!(
-                "\"extragradient\" needs right labels that can be decoded; that of example {example} is not \
+                "\"extragradient\" needs true labels that can be decoded; that of example {example} is not \
                  a matching (a row or column occurs twice)"
             );
             return Err(Error::argument("y", message));

@@ -52,6 +52,6 @@ def test_a_benchmark_without_data_runs_on_a_made_set(command: str) -> None:
         [sys.executable, str(ROOT / "benches" / script), *words],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert "vowel: a made set replaces vowel.npz (DUALGAP_DATA is not set)" in run.stderr
+    assert "vowel: a generated set replaces vowel.npz (DUALGAP_DATA is not set)" in run.stderr
     assert "data vowel" in run.stdout or "penalty" in run.stdout
     assert {path.name: path.read_bytes() for path in results.iterdir()} == before

@@ -91,7 +91,7 @@ def tag() -> None:
     "--tolerance",
     type=click.FloatRange(min=0),
     help="Relative duality gap to stop at; by default 0.2 with hamming. With logistic a fit by "
-    "default ends at 0.1 or once the objective settles.",
+    "default ends at 0.1 or once the objective stops falling.",
 )
 @click.option("--max-iter", type=click.IntRange(min=1), default=1000, show_default=True)
 @click.option("--seed", type=SEED, default=0, show_default=True)

@@ -28,7 +28,7 @@ def ray_of_this_process() -> Any:
 
 
 class Holder:
-    """Actor that holds partitions and solves their sub-problems."""
+    """Actor that holds partitions and solves their subproblems."""
 
     def __init__(self) -> None:
         self._parts: dict[int, Part] = {}
@@ -110,7 +110,7 @@ class Actors:
         return total
 
     def close(self, run: str, *, cancel: bool) -> None:
-        """End the actors, and with them the state of the run and its sub-problems."""
+        """End the actors, and with them the state of the run and its subproblems."""
         for actor in self._actors:
             self._ray.kill(actor)
         self._actors, self._sources = [], []

@@ -52,7 +52,7 @@ _BALANCE_ROUNDS = 100
 
 
 _INNER = 0.1
-"""Gap of the sub-problems, relative to the gap of the whole problem."""
+"""Gap of the subproblems, relative to the gap of the whole problem."""
 
 
 _BALANCED = (0.05, 0.5)
@@ -82,7 +82,7 @@ class Absent:
     """Closed-form contribution of all partitions to the columns that they lack.
 
     A partition's loss does not depend on the weights of columns in which it has no entries, so the
-    sub-problem's solution there is w = (penalty w_bar - a) / curvature, where the curvature is
+    subproblem's solution there is w = (penalty w_bar - a) / curvature, where the curvature is
     lambda + rho. Every multiplier a starts at 0, so all partitions that lack a column have the same
     multiplier there.
     """
@@ -146,7 +146,7 @@ class Run:
     resumed: bool = False
     """Whether the next round is the first after a checkpoint was read."""
     expected: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
-    """Best values including those of a checkpoint; used only for the accuracy of sub-problems."""
+    """Best values including those of a checkpoint; used only for the accuracy of subproblems."""
     warned: bool = False
     """Whether the user was warned that a checkpoint failed."""
     rows: list[list[float]] = field(default_factory=list)
@@ -306,7 +306,7 @@ def _allowed(run: Run, tol: float) -> float:
 
 
 def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float, float]:
-    """Return the accuracy of the sub-problems, smaller than the gap of the whole problem.
+    """Return the accuracy of the subproblems, smaller than the gap of the whole problem.
 
     The three numbers are an absolute gap; in the first round a gap relative to the loss; for a
     single partition the tolerance. Numbers that do not apply are 0.

@@ -4,7 +4,7 @@ With columns of very different scales, no single penalty suits all weights. The 
 divided by powers of two s, which is exact, and the weights multiplied by them. The penalty
 compensates for the change of the regularizer: with the weights v = s w, the sum of lambda/2
 ||v/s||^2 and penalty_j/2 (v_j - v_bar_j)^2 has the curvature lambda + rho in every coordinate, as
-in a plain sub-problem.
+in a plain subproblem.
 """
 
 from __future__ import annotations

@@ -46,6 +46,6 @@ class Threads:
         return total
 
     def close(self, run: str, *, cancel: bool) -> None:
-        """End the threads; a sub-problem in progress ends after its current pass."""
+        """End the threads; a subproblem in progress ends after its current pass."""
         self._pool.shutdown(wait=not cancel, cancel_futures=True)
         forget(run, cancel)

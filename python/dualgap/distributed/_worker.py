@@ -1,4 +1,4 @@
-"""Partition side of consensus training: state between rounds, and solution of sub-problems.
+"""Partition side of consensus training: state between rounds, and solution of subproblems.
 
 This module runs where the partition is: on a worker of a cluster, or on a thread.
 """
@@ -58,7 +58,7 @@ def worker_version() -> str:
 
 
 def forget(run: str, cancel: bool = False) -> None:
-    """Drop the states of a run; `cancel` also ends its sub-problems."""
+    """Drop the states of a run; `cancel` also ends its subproblems."""
     if cancel:
         _CANCELLED.add(run)
     for key in [key for key in _STATES if key[0] == run]:
@@ -86,7 +86,7 @@ def inner(a: FloatArray, b: FloatArray) -> float:
 def solve(
     part: Part, number: int, plan: Plan, order: Order, attempt: int, consensus: FloatArray
 ) -> Solution:
-    """Update the multiplier, solve the sub-problem, and return the partition's contribution.
+    """Update the multiplier, solve the subproblem, and return the partition's contribution.
 
     With the partition's share S, solution w, relaxation r and multiplier a, the vector is
     S (r w + a / rho). Its sum over partitions plus (1 - r) w_bar is the next consensus. All vectors
@@ -207,7 +207,7 @@ def _subproblem(
     if scales is not None:
         rows = divided(rows, scales)
         problem = {**problem, "bias": problem["bias"] and problem["bias"] / float(scales[-1])}
-        # The shift (rho w_bar - a) / (lambda + rho) of the sub-problem, with this penalty.
+        # The shift (rho w_bar - a) / (lambda + rho) of the subproblem, with this penalty.
         force = plan.penalty(order.rho, state.columns)
         multiplier = multiplier - (force - order.rho) * consensus
     settings = round_settings(problem, shares, len(consensus))

@@ -1,7 +1,7 @@
 """Multi-category SVMs for data larger than one machine's memory: consensus training.
 
 `ConsensusSVC` uses the alternating direction method of multipliers (Boyd et al. 2011, section 7.1).
-Each partition solves a sub-problem with block descent, warm-started from the previous round, and
+Each partition solves a subproblem with block descent, warm-started from the previous round, and
 has a multiplier that drives its weights to the consensus. Dask needs the extra ``distributed``, Ray
 the extra ``ray``.
 """
@@ -77,7 +77,7 @@ class ConsensusSVC(LinearClassifier):
         As in `MulticlassSVC`. A `StructuredHinge` must have costs per label, not per row.
         ``class_weight="balanced"`` counts the labels of all partitions.
     solver : {"block-descent", "sequential-dual"}, default="block-descent"
-        Solver of the sub-problems; "sequential-dual" is the method of Keerthi et al. (2008).
+        Solver of the subproblems; "sequential-dual" is the method of Keerthi et al. (2008).
     rho : float, optional
         Initial penalty; by default ``10 lambda``. Not used with a single partition.
     adapt_rho : bool, default=True

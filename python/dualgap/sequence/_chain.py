@@ -137,7 +137,7 @@ class TrainedChain(CertifiedEstimator):
         *,
         lengths: ArrayLike | None = None,
     ) -> float:
-        """Return the share of tokens with the right label; see `chunk_f1` for chunks.
+        """Return the share of tokens with the true label; see `chunk_f1` for chunks.
 
         Labels that did not occur in training are errors. `sample_weight` has one entry per
         sentence.

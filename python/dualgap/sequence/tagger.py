@@ -69,7 +69,7 @@ class SequenceTagger(TrainedChain):
         Weight of the loss; by default 0.3 with "hamming" and 3 with "logistic". CRFsuite's ``c2``
         is ``1 / (2 * C)`` for ``loss="logistic"``. "validation" holds out 15 % of the sentences,
         tries increasing values of C on the others, and fits all sentences with the C that scores
-        best: by chunk F1 if the labels follow a scheme such as BIO, else by the share of right
+        best: by chunk F1 if the labels follow a scheme such as BIO, else by the share of true
         labels.
     penalty : {"l2", "l1", "elastic-net"}, default="l2"
         The regulariser: ``1/2 ||w||^2``; ``||w||_1``, which makes most weights 0 and the model

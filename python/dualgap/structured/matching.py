@@ -35,7 +35,7 @@ class MatchingModel(BuiltinModel):
     max_links : int or (int, int), default=1
         Maximum number of pairs per row and per column, in predictions and in the labels that
         training compares with the right one. Two numbers are the limits for rows and for columns.
-        Right labels may exceed the limits. "extragradient" requires 1.
+        True labels may exceed the limits. "extragradient" requires 1.
     """
 
     false_positive_cost: float = 1.0

@@ -41,7 +41,7 @@ use crate::structured::StructuredDual;
 /// Number of sequences that a certificate evaluates together.
 const GROUP: usize = 256;
 
-/// Initial `promise` of a run that starts at the right labels: the visits' gaps are about this many times the gap of
+/// Initial `promise` of a run that starts at the true labels: the visits' gaps are about this many times the gap of
 /// the average, which a certificate evaluates.
 const COLD_PROMISE: f64 = 1.3;
 
@@ -67,7 +67,7 @@ pub struct ChainFit {
 }
 
 /// Minimises λ/2 ‖w‖² + Σ p_i Φ_i(w), the structured hinge loss of labelled sequences, starting at
-/// the right labels or at the dual point of an earlier fit to the same sequences.
+/// the true labels or at the dual point of an earlier fit to the same sequences.
 ///
 /// # Errors
 /// Errors of [`run`]; [`Error::InvalidArgument`] for sequences without labels and for a dual point
@@ -140,7 +140,7 @@ impl SequenceBuffers {
     }
 
     /// Computes the margins at some weights (None means 0), and finds the label with the largest
-    /// margin; returns its margin over the right label.
+    /// margin; returns its margin over the true label.
     fn find(&mut self, chain: &Chain, example: usize, weights: Option<&[f64]>) -> f64 {
         self.load_costs(chain, example);
         self.margins.resize(self.costs.len(), 0.0);
@@ -186,7 +186,7 @@ struct ChainDescent<'a> {
     /// p_i Φ_i at the last visit.
     losses: Vec<f64>,
     order: Vec<u32>,
-    /// Sequences that start at their right labels, in a run in which the others start at the dual
+    /// Sequences that start at their true labels, in a run in which the others start at the dual
     /// point of an earlier fit.
     fresh: Vec<u32>,
     /// The sum of the visits' gaps at which a certificate is expected to meet the tolerance, as a
@@ -306,7 +306,7 @@ impl<'a> ChainDescent<'a> {
     }
 
     /// The contribution of the block to the dual value: its terms, and the image of its point minus
-    /// the right label's.
+    /// the true label's.
     fn terms(&self, example: usize, scratch: &mut SequenceBuffers) -> (BlockTerms, ChainImage) {
         let chain = self.chain;
         let outside = self.blocks[example].point(chain, example, &mut scratch.buffers);

@@ -7,7 +7,7 @@ use crate::structured::model::{Chain, Model};
 #[derive(Debug, Clone)]
 pub struct ChainPoint {
     pub(super) blocks: Vec<ActiveLabels>,
-    /// Sequences that start at their right labels, because the earlier fit did not have them.
+    /// Sequences that start at their true labels, because the earlier fit did not have them.
     pub(super) fresh: Vec<u32>,
 }
 
@@ -18,7 +18,7 @@ impl ChainPoint {
     }
 
     /// Builds a dual point for other sequences. Sequence i starts at the dual point of sequence `places[i]`, with
-    /// renumbered states, or at its right labels if it has no place or does not fit. Also returns how many sequences
+    /// renumbered states, or at its true labels if it has no place or does not fit. Also returns how many sequences
     /// reuse a dual point.
     pub fn moved(
         &self,

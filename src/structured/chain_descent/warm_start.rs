@@ -16,7 +16,7 @@ const FRESH_PASSES: usize = 5;
 const WARM_PROMISE: f64 = 1.5;
 
 impl ChainDescent<'_> {
-    /// Expects the first certificate earlier than in a run that starts at the right labels.
+    /// Expects the first certificate earlier than in a run that starts at the true labels.
     pub(super) fn begin_warm(&mut self) {
         self.promise = WARM_PROMISE;
     }

@@ -81,7 +81,7 @@ impl DualMixture {
         mixed
     }
 
-    /// A lower bound on the optimum. With an L1 norm, this is the dual value of s α plus (1 − s) times the right
+    /// A lower bound on the optimum. With an L1 norm, this is the dual value of s α plus (1 − s) times the true
     /// labels, for the best s in [0, 1]; the entropy of this mixture is at least s H(α), and its weights are s w(α).
     /// Without an L1 norm, it is the dual value of α.
     pub fn bound(&self, lambda: f64, penalty: ElasticNet) -> f64 {

@@ -75,7 +75,7 @@ struct Group {
     scratch: FieldBuffers,
 }
 
-/// A loss above this means that the right label has a forbidden transition.
+/// A loss above this means that the true label has a forbidden transition.
 const IMPOSSIBLE: f64 = -0.1 * FORBIDDEN;
 
 /// The groups that are processed at the same time, one for each thread.
@@ -318,7 +318,7 @@ impl FieldBuffers {
         (Bounded::new(log_sum - self.right(chain, example), error), reach)
     }
 
-    /// The score of the right labels, or the logarithm of the sum over all labels that agree with the known ones.
+    /// The score of the true labels, or the logarithm of the sum over all labels that agree with the known ones.
     fn right(&mut self, chain: &Chain, example: usize) -> f64 {
         self.expected.clear();
         if chain.is_known(example) {
@@ -332,7 +332,7 @@ impl FieldBuffers {
         chain_marginals(scores, &mut self.work, &mut self.expected)
     }
 
-    /// Subtracts the parts of the right label, or their expectation, from the marginals.
+    /// Subtracts the parts of the true label, or their expectation, from the marginals.
     fn subtract_truth(&mut self) {
         if self.expected.is_empty() {
             self.truth.iter().for_each(|(part, one)| self.marginals[*part as usize] -= one);

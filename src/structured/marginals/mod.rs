@@ -39,7 +39,7 @@ impl Projection {
 /// Both have a requested accuracy; results are feasible up to rounding, whatever accuracy is
 /// reached.
 pub trait Marginals: Model {
-    /// Whether the hull contains the parts of the right label.
+    /// Whether the hull contains the parts of the true label.
     fn holds_truth(&self, example: usize) -> bool {
         let _ = example;
         true

@@ -128,7 +128,7 @@ impl Matching {
         self.max_links == [1, 1]
     }
 
-    /// Appends the right label of an example.
+    /// Appends the true label of an example.
     fn add_truth(&mut self, example: usize, size: [u32; 2], pairs: &[[u32; 2]]) -> Result<()> {
         let [n_rows, n_columns] = size;
         let fail = |[a, b]: [u32; 2], what: &str| {

@@ -113,7 +113,7 @@ pub trait Model: Send + Sync {
     /// μ(y).
     fn parts(&self, example: usize, label: &[u32], parts: &mut Sparse);
 
-    /// The right label of an example.
+    /// The true label of an example.
     fn truth(&self, example: usize) -> &[u32];
 
     /// image += scale Aᵀ δ.

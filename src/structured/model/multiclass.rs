@@ -20,7 +20,7 @@ pub struct Multiclass {
 }
 
 impl Multiclass {
-    /// Creates the model from rows, labels (for training), and K × K costs with a row for each right label. Without
+    /// Creates the model from rows, labels (for training), and K × K costs with a row for each true label. Without
     /// costs, every wrong label costs 1.
     ///
     /// # Errors
@@ -50,13 +50,13 @@ impl Multiclass {
 fn check_costs(costs: &[f64], n_classes: usize) -> Result<()> {
     let fail = |message: String| Err(Error::argument("costs", message));
     if costs.len() != n_classes * n_classes {
-        return fail(format!("must be {n_classes} × {n_classes}, one row for each right label"));
+        return fail(format!("must be {n_classes} × {n_classes}, one row for each true label"));
     }
     if costs.iter().any(|cost| !cost.is_finite() || *cost < 0.0) {
         return fail("must be finite and not negative".into());
     }
     if costs.iter().step_by(n_classes + 1).any(|cost| *cost != 0.0) {
-        return fail("a right label must cost 0: the diagonal must be zero".into());
+        return fail("a true label must cost 0: the diagonal must be zero".into());
     }
     Ok(())
 }

@@ -70,7 +70,7 @@ def hinge(examples: Sequence[Example], weights: Sequence[Fraction]) -> Fraction:
 
 
 def log_loss(examples: Sequence[Example], weights: Sequence[Fraction]) -> Bounds:
-    """Return bounds on the mean of minus the logarithm of the right label's probability."""
+    """Return bounds on the mean of minus the logarithm of the true label's probability."""
     total = sum((example.weight for example in examples), Fraction(0))
     found = Fraction(0)
     for example in examples:

@@ -90,7 +90,7 @@ def test_other_consensus_fits_run_no_newton_rounds() -> None:
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_columns_without_entries_change_nothing(intercept: bool, monkeypatch: Any) -> None:
-    monkeypatch.setattr(_rounds, "_INNER", 1e-8)  # sub-problems solved almost exactly
+    monkeypatch.setattr(_rounds, "_INNER", 1e-8)  # subproblems solved almost exactly
     monkeypatch.setattr(_rounds, "_NEWTON_AFTER", 100)  # sparse partitions have no Newton rounds
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(120, 30)) * np.logspace(-1, 3, 30), rng.integers(3, size=120)

@@ -154,7 +154,7 @@ def test_sparse_single_weights_costs_and_classes(data):
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_columns_without_entries_are_left_out_and_change_nothing(intercept, monkeypatch):
-    monkeypatch.setattr(_rounds, "_INNER", 1e-8)  # sub-problems solved almost exactly
+    monkeypatch.setattr(_rounds, "_INNER", 1e-8)  # subproblems solved almost exactly
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(120, 30)), rng.integers(3, size=120)
     X[rng.random(X.shape) < 0.96] = 0.0

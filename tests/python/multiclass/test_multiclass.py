@@ -419,7 +419,7 @@ def test_names_and_objects_are_the_cores() -> None:
         ({"loss": WeightedTopK([0.5, 1.0, 0, 0, 0])}, "weights: "),
         ({"loss": WeightedUsunier([1.0, 1, 1, 1, 1])}, "weights: "),
         ({"loss": WeightedUsunier([1.0, 0.5, -0.1, -0.2, 0])}, "weights: "),
-        ({"loss": StructuredHinge(np.ones((5, 5)))}, "costs: the cost of the right class"),
+        ({"loss": StructuredHinge(np.ones((5, 5)))}, "costs: the cost of the true class"),
         ({"loss": StructuredHinge(-np.eye(5)[::-1])}, "costs: "),
         ({"loss": StructuredHinge(np.zeros((4, 4)))}, "costs: must have 5 rows and 5 columns"),
         ({"loss": StructuredHinge(np.zeros((5, 5)), per_row=True)}, "costs: must have 150 rows"),

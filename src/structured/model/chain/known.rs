@@ -42,7 +42,7 @@ impl Chain {
         }
     }
 
-    /// Writes the logarithms of the costs of all labels at all rows of a sequence: 0 for right
+    /// Writes the logarithms of the costs of all labels at all rows of a sequence: 0 for true
     /// labels and at rows whose label is unknown. Leaves `costs` empty if all costs are 1.
     pub(in crate::structured) fn log_costs(&self, example: usize, costs: &mut Vec<f64>) {
         costs.clear();

@@ -110,7 +110,7 @@ impl Chain {
     /// Replaces the links between labels.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `transitions` for links with a wrong number of labels, and `y` for a right
+    /// [`Error::InvalidArgument`] naming `transitions` for links with a wrong number of labels, and `y` for a true
     /// label with forbidden links.
     pub fn with_links(mut self, links: Links) -> Result<Self> {
         if links.n_states() != self.n_states() {
