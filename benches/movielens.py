@@ -1,5 +1,4 @@
-"""Accuracy of the recommender on MovieLens 100k: settings chosen by validation, tests over ten
-seeds.
+"""Accuracy of the recommender on MovieLens 100k: choice of settings, tests over ten seeds.
 
 python benches/movielens.py grid        # validation metrics of the whole grid, seeds 0-2
 python benches/movielens.py test [NAME] # test metrics of the chosen settings, seeds 0-9

@@ -1,5 +1,4 @@
-"""MulticlassSVC with Frank-Wolfe: iterations, threads, memory, certificates, and the runs of Tajima
-et al. 2020.
+"""MulticlassSVC with Frank-Wolfe: iterations, threads, memory, certificates, runs of the paper.
 
     python benches/multiclass.py steps         # seconds of PG, scheduled steps, line search
     python benches/multiclass.py product       # an iteration compared with its matrix product
@@ -325,8 +324,9 @@ def passes(method: str, arguments: Any) -> int:
 
 
 def report(name: str, n: int, fitted: dict[str, MulticlassSVC], optima: dict[float, float]) -> None:
-    """Store gap and objective error after 10, 100 and 1000 iterations, relative to the null
-    objective.
+    """Store gap and objective error after 10, 100 and 1000 iterations.
+
+    Both are relative to the null objective.
 
     Also store the median error of the last hundred iterates, and the smallest error.
     """

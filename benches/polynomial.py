@@ -1,5 +1,4 @@
-"""Polynomial networks as classifiers: Table 2 and Figure 3 of Blondel et al. 2017, seconds,
-prediction.
+"""Polynomial networks as classifiers: Table 2 and Figure 3 of the paper, fits, predictions.
 
     python benches/polynomial.py table [data sets] [--seeds 5]
     python benches/polynomial.py figure [data sets] [--seeds 5]

@@ -1,5 +1,4 @@
-"""Benchmarks of the recommender: rankings of a catalogue, larger data, new users, calibration,
-serving.
+"""The recommender: ranking a catalogue, larger data, new users, calibration, serving.
 
 python benches/recommender_ranking.py ranking [DATA]  # recall@10, also of EASE, ALS, BPR
 python benches/recommender_ranking.py million [ROW]   # RMSE and nDCG on MovieLens 1M, 90/10

@@ -47,8 +47,8 @@ class Loss:
     k : int, optional
         Number of largest margins that the loss averages, less than ``n_classes``.
     weights : sequence of float, optional
-        One weight per sorted margin: non-negative and non-increasing, the last one 0. costs :
-        array-like of shape (n_classes, n_classes) or (n_samples, n_classes), optional
+        One weight per sorted margin: non-negative and non-increasing, the last one 0.
+    costs : array-like of shape (n_classes, n_classes) or (n_samples, n_classes), optional
         Non-negative costs of predicting each class (column) instead of the true one; by default 1.
         One row per label in the order of ``classes_``, or one per training row. The cost of the
         true class is 0.

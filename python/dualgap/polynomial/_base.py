@@ -303,7 +303,8 @@ class FittedPolynomial(PolynomialModel):
             For a classifier, one class label per row, of any type; for a regressor, target
             values. All targets share the basis.
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row's loss. validation_data : tuple (X, y), optional
+            Weight of each row's loss.
+        validation_data : tuple (X, y), optional
             Rows used to choose the number of basis vectors, instead of
             ``validation_fraction``.
 
