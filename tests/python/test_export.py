@@ -195,7 +195,7 @@ def test_a_pipeline_returns_a_dataframe() -> None:
     ],
     ids=repr,
 )
-def test_sparse_labels_and_chunks_are_answered(model: Any) -> None:
+def test_sparse_labels_and_unsupported_chunks_are_errors(model: Any) -> None:
     with pytest.raises(
         TypeError, match=r"[yY]: sparse labels are not supported; pass [yY].toarray\(\)"
     ):

@@ -59,7 +59,7 @@ LIMIT = "nested at most 8 deep"
 
 
 @pytest.mark.parametrize("name", [n for n in CERTIFIED if hasattr(FITS[n][0], "callback")])
-def test_a_callback_that_fits_its_own_estimator_ends(name: str) -> None:
+def test_a_callback_that_fits_its_own_estimator_stops_with_an_error(name: str) -> None:
     estimator, X, y = FITS[name]
     most = [0]
 

@@ -42,7 +42,7 @@ def test_every_command_of_the_page_is_known() -> None:
     ["walrus_paper.py early vowel", "polynomial_theory.py rate", "multiclass.py paper --sets vowel"
      " --halves 1 --max-iter 20"],
 )  # fmt: skip
-def test_a_benchmark_without_data_runs_on_a_made_set(command: str) -> None:
+def test_a_benchmark_without_data_runs_on_a_generated_set(command: str) -> None:
     results = ROOT / "benches/results"
     before = {path.name: path.read_bytes() for path in results.iterdir()}
     environment: dict[str, Any] = {**os.environ}

@@ -338,7 +338,7 @@ class Tagged(Fresh):
 
 
 @pytest.mark.parametrize("kind", ["new", "same", "refilled"])
-def test_objects_of_own_classes_are_not_filled_again(kind: str) -> None:
+def test_label_objects_that_a_decoder_changes_later_are_errors(kind: str) -> None:
     labels = [Tag(y) for y in Y]
     model = StructuredSVM(Tagged(kind), random_state=0).fit(X, labels)
     if kind == "refilled":
@@ -352,7 +352,7 @@ def test_objects_of_own_classes_are_not_filled_again(kind: str) -> None:
     assert search.best_score_ > 0.5
 
 
-def test_labels_of_own_classes_that_an_iterator_fills_again() -> None:
+def test_label_objects_that_an_iterator_changes_later_are_errors() -> None:
     given = map(Tagged("refilled").tag, Y)
     with pytest.raises(ValueError, match=r"^y: the Tag number \d+ is an earlier object"):
         StructuredCV(StructuredSVM(Tagged("new")), Cs=[0.1], cv=2).fit(iter(X), given)

@@ -153,7 +153,7 @@ def test_bad_parameters_are_rejected_by_name(parameters: dict[str, Any], message
         MulticlassSVCCV(**parameters).fit(X, y)
 
 
-def test_a_model_without_a_certificate_decides_nothing() -> None:
+def test_prediction_may_change_requires_a_certificate() -> None:
     X, y = load_iris(return_X_y=True)
     model = MulticlassSVC().fit(X, y)
     model._lambda = None

@@ -312,7 +312,7 @@ def test_a_warm_start_continues(solver: str, smoothing: float) -> None:
     assert np.array_equal(model.coef_, fresh.coef_)
 
 
-def test_a_fit_that_stops_early_says_how_far_it_got() -> None:
+def test_a_fit_that_stops_early_reports_its_gap() -> None:
     X, y = problem()
     with pytest.warns(ConvergenceWarning, match=r"gap of [0-9.e-]+, .*max_iter") as caught:
         model = MulticlassSVC(max_iter=2, n_jobs=1).fit(X, y)

@@ -106,7 +106,7 @@ def test_the_optimum_is_that_of_block_descent(loss: Any, smoothing: float) -> No
     assert np.allclose(model.coef_, other.coef_, atol=1e-3 * np.abs(other.coef_).max())
 
 
-def test_curvatures_make_steps_few(loss: Any) -> None:
+def test_curvatures_save_steps(loss: Any) -> None:
     # With the largest face for every loss, some of these fits would take hundreds of steps.
     X, y = made(-2, 2, n=300, d=8)
     if isinstance(loss, str) or hasattr(loss, "name"):

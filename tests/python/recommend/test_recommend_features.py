@@ -69,7 +69,7 @@ def test_features_of_many_columns_are_learned_to_the_end(warm: pd.DataFrame) -> 
     assert share_of_own_kind(found) > 0.8
 
 
-def test_items_that_nothing_is_known_of_are_never_recommended(warm: pd.DataFrame) -> None:
+def test_items_without_clicks_and_features_are_never_recommended(warm: pd.DataFrame) -> None:
     known = KINDS.drop(index=[5, 10])
     matrix = sp.csr_array((np.ones(len(warm)), (warm["user"], warm["item"])), (N_USERS, N_ITEMS))
     model = OrdinalRecommender(task="clicks", random_state=0).fit(matrix, item_features=known)

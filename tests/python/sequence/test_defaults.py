@@ -31,7 +31,7 @@ def test_defaults_depend_on_the_loss(loss: Any, C: float, pairs: Any, tmp_path: 
     assert SequenceTagger.load(tmp_path / "model.npz").C_ == C
 
 
-def test_the_logistic_loss_ends_when_its_objective_settles() -> None:
+def test_logistic_fits_end_when_the_objective_stops_falling() -> None:
     X, y = sentences(300, noise=0.3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -59,7 +59,7 @@ def test_bad_held_out_sentences_are_named() -> None:
         tagger.fit(X, y, validation=([np.eye(2)], [["O", "O"]]))
 
 
-def test_few_long_sentences_are_warned_of() -> None:
+def test_a_few_long_sentences_give_a_warning() -> None:
     X, y = sentences(300)
     long = [[token for sentence in X for token in sentence]] * 2
     labels = [[label for sentence in y for label in sentence]] * 2

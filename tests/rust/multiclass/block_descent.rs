@@ -404,7 +404,7 @@ fn equal_sample_weights_and_repeated_rows_are_the_same() {
 }
 
 #[test]
-fn a_solver_at_the_end_of_its_precision_says_so() {
+fn a_solver_reports_that_rounding_prevents_progress() {
     let case = Case { lambda: 1.0, ..Case::random(1, "max-hinge", 12, 3, 3) };
     let fitted = case.epochs(Options::default(), 100_000);
     assert!(matches!(fitted.trace.outcome, Outcome::Exhausted | Outcome::Converged));
