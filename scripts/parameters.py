@@ -59,7 +59,7 @@ def classes() -> Iterator[Any]:
 
 
 def table() -> dict[str, dict[str, list[str]]]:
-    """Return the classes by parameter and default."""
+    """Return a dictionary from parameters and defaults to the classes that have them."""
     found: dict[str, dict[str, list[str]]] = {}
     for each in sorted(classes(), key=lambda each: str(each.__name__)):
         for parameter in inspect.signature(each).parameters.values():

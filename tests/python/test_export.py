@@ -167,7 +167,7 @@ def test_probabilities_by_calibration() -> None:
         model = CalibratedClassifierCV(svm, method=method, cv=3)
         shares = model.fit(X[:400], y[:400]).predict_proba(X[400:])
         np.testing.assert_allclose(shares.sum(axis=1), 1.0)
-        # The loss is lower than that of the class frequencies.
+        # The log loss is lower than that of predicting the class frequencies.
         assert log_loss(y[400:], shares) < 0.8 * log_loss(y[400:], [np.bincount(y) / 600] * 200)
 
 

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::larger_or_nan;
 
-/// Number of random vectors per matrix. Of this number, the longest has a component along the top
+/// Number of random vectors per matrix. With three, at least one has a component along the top
 /// eigenvector that is far above rounding error.
 pub(crate) const STARTS: usize = 3;
 

@@ -203,7 +203,7 @@ def test_states_in_files_give_the_same_model(data, client):
 
 def test_dask_arrays_with_missing_classes_one_row_and_empty_parts(data, plain, client):
     X, y = data
-    order = np.argsort(y, kind="stable")  # most classes are missing in most partitions
+    order = np.argsort(y, kind="stable")  # most partitions lack most of the classes
     X, y = X[order], y[order]
     chunks = (200, 1, 0, 199, 200)
     names = np.array([f"digit {label}" for label in y])
