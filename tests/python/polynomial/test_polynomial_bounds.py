@@ -205,5 +205,5 @@ def test_single_precision_rows_with_huge_targets_are_predicted(size):
 def test_outputs_that_overflow_are_rejected():
     X = np.array([[1.0], [2.0]])
     model = PolynomialNetworkRegressor(1, random_state=0).fit(X, np.array([1.0, 4.0]))
-    with pytest.raises(RuntimeError, match="an output is beyond the largest"):
+    with pytest.raises(RuntimeError, match="an output exceeds the largest"):
         model.predict(np.array([[1e200]]))
