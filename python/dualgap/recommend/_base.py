@@ -20,6 +20,7 @@ from dualgap.recommend._click_model import ClickModel
 from dualgap.recommend._counts import count_clicks
 from dualgap.recommend._features import FeatureEncoder
 from dualgap.recommend._frames import like_table, table_kind
+from dualgap.recommend._ids import join_ids, read_id_list
 from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._ranking import Model
 from dualgap.recommend._rating_model import RatingModel
@@ -29,9 +30,7 @@ from dualgap.recommend._ratings import (
     Pairs,
     RatingTable,
     Unknown,
-    join_ids,
     last_of_each_pair,
-    read_id_list,
     read_times,
 )
 from dualgap.recommend._training import TimeFeatures

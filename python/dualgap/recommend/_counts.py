@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from dualgap._validation import FloatArray
-from dualgap.recommend._ratings import IndexedRatings, RatingTable, warn_input
+from dualgap.recommend._ids import warn_input
+from dualgap.recommend._ratings import IndexedRatings, RatingTable
 
 
 def count_clicks(table: RatingTable, name: str = "ratings") -> RatingTable:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray
 from dualgap.recommend._frames import as_pandas, table_kind
-from dualgap.recommend._ratings import Catalogue, read_ids
+from dualgap.recommend._ids import read_ids
+from dualgap.recommend._ratings import Catalogue
 
 FeaturesLike: TypeAlias = "pd.DataFrame | sp.spmatrix | sp.sparray"
 

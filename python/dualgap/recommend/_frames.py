@@ -1,14 +1,19 @@
-"""Tables of pandas, polars, Arrow and modin."""
+"""Tables of pandas, polars, Arrow and modin, and tables in parts."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 # Libraries whose tables are read, besides pandas.
 _LIBRARIES = ("polars", "pyarrow", "modin")
+
+# Number of rows of a Parquet file that are read at a time.
+_BATCH = 1 << 20
 
 
 def table_kind(table: Any) -> str | None:
@@ -48,3 +53,50 @@ def like_table(table: pd.DataFrame, kind: str) -> Any:
     }
     backend: Any = kind
     return nw.from_dict(columns, backend=backend).to_native()
+
+
+def parts_of(table: Any, columns: Collection[str], name: str) -> Iterator[Any] | None:
+    """Return the parts of an iterator of tables or of Parquet files; None for other types.
+
+    Only the given columns of Parquet files are read.
+    """
+    if isinstance(table, str | os.PathLike):
+        return _parquet_parts(Path(table), columns, name)
+    return _checked_parts(table, name) if isinstance(table, Iterator) else None
+
+
+def _checked_parts(parts: Iterator[Any], name: str) -> Iterator[Any]:
+    for part in parts:
+        if table_kind(part) is None or not hasattr(part, "columns"):
+            msg = (
+                f"{name}: the parts of an iterator must be tables, such as DataFrames, "
+                f"got {type(part).__name__}"
+            )
+            raise TypeError(msg)
+        yield part
+
+
+def _parquet_parts(path: Path, columns: Collection[str], name: str) -> Iterator[Any]:
+    """Read a Parquet file, or all Parquet files below a folder, in batches of rows."""
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    if not path.exists() or not files:
+        msg = f"{name}: {path} does not exist or contains no Parquet files (*.parquet)"
+        raise FileNotFoundError(msg)
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        msg = f"{name}: Parquet files need pyarrow: pip install pyarrow"
+        raise ImportError(msg) from error
+    for each in files:
+        try:
+            with pq.ParquetFile(each) as file:
+                wanted = [column for column in file.schema_arrow.names if column in columns]
+                for batch in file.iter_batches(_BATCH, columns=wanted):
+                    yield pa.Table.from_batches([batch])
+        except pa.ArrowInvalid as error:
+            msg = f"{name}: {each} is not a Parquet file that pyarrow can read ({error})"
+            raise ValueError(msg) from error
+        finally:
+            # Arrow keeps freed memory for later reads.
+            pa.default_memory_pool().release_unused()

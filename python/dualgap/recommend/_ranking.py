@@ -24,15 +24,8 @@ from dualgap.metrics import (
     recall_at_k,
     rmse,
 )
-from dualgap.recommend._ratings import (
-    Catalogue,
-    Pairs,
-    RatingTable,
-    check_kind,
-    read_id_list,
-    read_ids,
-    warn_input,
-)
+from dualgap.recommend._ids import check_kind, read_id_list, read_ids, warn_input
+from dualgap.recommend._ratings import Catalogue, Pairs, RatingTable
 
 # Number of users whose rankings are computed at a time.
 _BATCH = 1 << 14

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import date
-from numbers import Number
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -17,15 +14,28 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from dualgap._choices import check_choice
-from dualgap._estimator import depth
 from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray, example_weights, real_array
 from dualgap._validation.arrays import as_numpy
-from dualgap.recommend._frames import as_pandas, table_kind
+from dualgap.recommend._frames import as_pandas, parts_of
+from dualgap.recommend._ids import (
+    GrowingIds,
+    check_kind,
+    distinct_ids,
+    exact,
+    join_ids,
+    plain_ids,
+    positions,
+    read_ids,
+    warn_input,
+)
 
 _Columns: TypeAlias = "tuple[ArrayLike, ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike]"
 _Rows: TypeAlias = "Sequence[tuple[Any, ...]]"
-RatingsLike: TypeAlias = "pd.DataFrame | _Columns | _Rows | NDArray[Any] | sp.spmatrix | sp.sparray"
+_Parts: TypeAlias = "str | os.PathLike[str] | Iterator[Any]"
+RatingsLike: TypeAlias = (
+    "pd.DataFrame | _Columns | _Rows | NDArray[Any] | sp.spmatrix | sp.sparray | _Parts"
+)
 Unknown: TypeAlias = Literal["warn", "ignore"]
 Periods: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The numbers of each rating's period of the user and of the item."""
@@ -47,6 +57,11 @@ class Columns:
     timestamp: str
     # Whether the rating column may be missing; each row is then a click.
     clicks: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names."""
+        return self.user, self.item, self.rating, self.timestamp
 
 
 @dataclass(frozen=True)
@@ -123,7 +138,7 @@ class Catalogue:
         sides = []
         named = (("user", table.users, user_ids), ("item", table.items, item_ids))
         for at, (side, ids, described) in enumerate(named):
-            known = ids.unique() if table.shape is None else pd.RangeIndex(table.shape[at])
+            known = distinct_ids(ids) if table.shape is None else pd.RangeIndex(table.shape[at])
             if described is not None:
                 check_kind(known, described, f"{side}_features")
                 known = join_ids(known, described).unique()
@@ -159,24 +174,29 @@ def read_ratings(
     name: str = "ratings",
     sample_weight: ArrayLike | None = None,
     timestamps: ArrayLike | None = None,
+    coded: bool = False,
 ) -> RatingTable:
     """Read ratings of any accepted form.
 
-    A sparse matrix has users as rows and items as columns; its stored entries are the ratings, in
+    The ids of a table in parts are categories, which take less memory, if `coded` allows it. A
+    sparse matrix has users as rows and items as columns; its stored entries are the ratings, in
     the order of its `tocoo()`.
     """
-    users, items, values, times = _parts(ratings, columns, name)
+    parts = parts_of(ratings, columns.names, name)
+    if parts is None:
+        users, items, values, times = _read(ratings, columns, name)
+    else:
+        users, items, values, times = _joined(parts, columns, name)
+        if not coded:
+            users, items = plain_ids(users), plain_ids(items)
     times = times if timestamps is None else np.asarray(timestamps)
-    users, items = read_ids(users, "users"), read_ids(items, "items")
-    values = np.broadcast_to(1.0, len(users)) if values is None else _values(values, name)
+    if values is None:
+        values = np.broadcast_to(1.0, len(users))
     if not len(users) == len(items) == len(values) or values.ndim != 1:
         msg = f"{name}: users, items and values must be one-dimensional and equally long"
         raise ValueError(msg)
     if len(values) == 0:
         msg = f"{name}: there must be at least one rating"
-        raise ValueError(msg)
-    if not np.isfinite(values).all():
-        msg = f"{name}: the rating values must not contain NaN or infinity"
         raise ValueError(msg)
     if times is not None and np.shape(times) != values.shape:
         msg = f"timestamps: must be {len(values)} times, one for each rating"
@@ -187,19 +207,67 @@ def read_ratings(
     return RatingTable(users, items, values, weights, times, shape=shape)
 
 
+def _read(ratings: Any, columns: Columns, name: str, first: int = 0) -> tuple[Any, ...]:
+    """Return the ids, values (None if all are 1) and times (None if not given) of ratings.
+
+    Errors count the rows from `first`.
+    """
+    users, items, values, times = _parts(ratings, columns, name)
+    places = ["users", "items", f"{name}: the rating values"]
+    for at, part in enumerate((users, items, values)):
+        if isinstance(part, pd.Series) and part.name is not None:
+            places[at] = f"{name}: column {part.name!r}"
+    users, items = (
+        read_ids(ids, place, first) for ids, place in zip((users, items), places, strict=False)
+    )
+    if values is not None:
+        values = _values(values, places[2])
+        strange = np.flatnonzero(~np.isfinite(values).reshape(-1))
+        if len(strange):
+            msg = (
+                f"{places[2]} must not contain NaN or infinity, as in row {strange[0] + first} "
+                "(counted from 0)"
+            )
+            raise ValueError(msg)
+    return users, items, values, times
+
+
+def _joined(parts: Iterator[Any], columns: Columns, name: str) -> tuple[Any, ...]:
+    """Return the ids, values and times of all parts of a table, with ids as categories."""
+    sides = GrowingIds("user"), GrowingIds("item")
+    rest: list[tuple[Any, Any]] = []
+    n = 0
+    for part in parts:
+        users, items, *others = _read(part, columns, name, n)
+        n += len(users)
+        for side, ids in zip(sides, (users, items), strict=True):
+            side.add(ids, name)
+        rest.append((others[0], others[1]))
+    if not n:
+        msg = f"{name}: there must be at least one rating"
+        raise ValueError(msg)
+    found = []
+    for column in zip(*rest, strict=True):
+        given = [part is not None for part in column]
+        if any(given) and not all(given):
+            msg = f"{name}: a column of some parts is missing in others"
+            raise ValueError(msg)
+        found.append(np.concatenate(column) if all(given) else None)
+    return sides[0].index(), sides[1].index(), *found
+
+
 def _values(values: Any, name: str) -> FloatArray:
     """Read the values of ratings."""
     try:
-        return real_array(name, values)
+        return real_array("values", values)
     except (TypeError, ValueError) as error:
-        msg = f"{name}: the rating values must be real numbers ({error})"
+        msg = f"{name} must be real numbers ({error})"
         raise ValueError(msg) from error
 
 
 def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, Any]:
     """Return users, items, values and, if a table has them, times."""
-    names = columns.user, columns.item, columns.rating, columns.timestamp
-    ratings = as_numpy(name, as_pandas(ratings, names))
+    ratings = as_numpy(name, as_pandas(ratings, columns.names))
     if isinstance(ratings, pd.DataFrame):
         needed = [columns.user, columns.item]
         if not columns.clicks or columns.rating in ratings.columns:
@@ -241,14 +309,9 @@ def _triple(columns: Any) -> tuple[Any, Any, Any]:
 
 def _whole(ids: NDArray[Any]) -> NDArray[Any]:
     """Convert ids to integers if a ratings array stores whole numbers as floating point."""
-    if ids.dtype.kind == "f" and (np.abs(ids) < _exact(ids)).all() and (ids == np.rint(ids)).all():
+    if ids.dtype.kind == "f" and (np.abs(ids) < exact(ids)).all() and (ids == np.rint(ids)).all():
         return ids.astype(np.int64)
     return ids
-
-
-def _exact(ids: Any) -> float:
-    """Return the number above which floating-point numbers of the type of `ids` skip integers."""
-    return float(2.0 ** (np.finfo(getattr(ids.dtype, "numpy_dtype", ids.dtype)).nmant + 1))
 
 
 # With larger weights, the covariances of the variational method lose all precision.
@@ -334,115 +397,6 @@ def read_times(times: Any, n: int, name: str = "timestamps") -> FloatArray:
     return seconds
 
 
-def warn_input(text: str) -> None:
-    """Warn about the input; the warning points to the line of the user's call."""
-    warnings.warn(text, UserWarning, stacklevel=depth())
-
-
-def read_ids(ids: Any, name: str) -> pd.Index[Any]:
-    """Read hashable ids without missing values; `name` is the argument that holds them."""
-    if isinstance(ids, pd.MultiIndex):
-        ids = ids.to_flat_index()
-    ids = np.asarray(ids) if table_kind(ids) not in (None, "pandas") else as_numpy(name, ids)
-    values = ids if isinstance(ids, pd.Series | pd.Index | np.ndarray) else list(ids)
-    if isinstance(values, np.ndarray) and values.ndim != 1:
-        msg = f"{name}: the ids must be one-dimensional"
-        raise ValueError(msg)
-    if isinstance(values, np.ndarray) and not values.dtype.isnative:
-        values = values.astype(values.dtype.newbyteorder("="))
-    if isinstance(values, list) and any(isinstance(value, bool | np.bool_) for value in values):
-        # pandas would convert booleans among numbers to numbers.
-        values = np.fromiter(values, dtype=object, count=len(values))
-    # A MultiIndex would pad tuples of different lengths with NaN.
-    index = pd.Index(values, copy=False, tupleize_cols=False)
-    if isinstance(index.dtype, pd.CategoricalDtype):
-        # Ids that are categorical have the type of their categories.
-        index = index.astype(index.dtype.categories.dtype)
-    try:
-        # Only objects can fail; `is_unique` would store a table of all hashes.
-        deque(map(hash, index if index.dtype == object else index[:1]), maxlen=0)
-    except TypeError as error:
-        msg = f"{name}: the ids must be hashable ({error})"
-        raise TypeError(msg) from None
-    if index.hasnans:
-        msg = f"{name}: an id is missing (NaN or None)"
-        raise ValueError(msg)
-    _refuse_merged(index, name)
-    return index
-
-
-def _refuse_merged(ids: pd.Index[Any], name: str) -> None:
-    """Raise an error for ids that may be merged with others, or equal ids of different types."""
-    if ids.dtype.kind == "f":
-        reals = ids.to_numpy()
-    elif ids.dtype.kind == "O" and pd.api.types.infer_dtype(ids) not in ("string", "integer"):
-        kinds = set(map(type, ids))
-        reals = np.array([i for i in ids if isinstance(i, float | np.floating)], dtype=np.float64)
-        truth = {kind for kind in kinds if issubclass(kind, bool | np.bool_)}
-        if truth and any(issubclass(kind, Number) for kind in kinds - truth):
-            msg = (
-                f"{name}: True and False count as the numbers 1 and 0, and these ids are both "
-                "truth values and numbers; give ids of one kind, for example strings"
-            )
-            raise ValueError(msg)
-    else:
-        return
-    exact = _exact(reals)
-    if (strange := reals[np.abs(reals) >= exact]).size:
-        msg = (
-            f"{name}: the id {strange.tolist()[0]!r} is a floating-point number of "
-            f"2**{int(np.log2(exact))} or more, where these skip integers; give ids as "
-            "integers or strings, each column by itself"
-        )
-        raise ValueError(msg)
-
-
-def join_ids(first: pd.Index[Any], second: pd.Index[Any]) -> pd.Index[Any]:
-    """Concatenate the ids of two tables without converting them."""
-    if {first.dtype.kind, second.dtype.kind} == {"i", "u"}:
-        # pandas would convert both to floating point.
-        first, second = first.astype(object), second.astype(object)
-    return first.append(second)
-
-
-def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
-    """Raise an error if the type of ids differs from the ratings', such as strings for numbers.
-
-    Raises
-    ------
-    TypeError
-        If the types differ; the message names the argument.
-    """
-    known = _kinds(table)
-    for kind in _kinds(ids):
-        if known and kind not in known:
-            first, other = next(iter(known.items()))
-            msg = (
-                f"{name}: the ids are {kind}, those of the ratings are {first} "
-                f"({other!r}, for example)"
-            )
-            raise TypeError(msg)
-
-
-def read_id_list(ids: Hashable | Iterable[Hashable], name: str) -> pd.Index[Any]:
-    """Read one id or several; a string or a tuple counts as one id."""
-    if isinstance(ids, dict) or hasattr(ids, "columns"):
-        msg = f"{name}: must be one id or a list of ids, got {type(ids).__name__}; pass one column"
-        raise TypeError(msg)
-    if isinstance(ids, str | bytes | tuple) or not isinstance(ids, Iterable):
-        return read_ids([ids], name)
-    if table_kind(ids) not in (None, "pandas"):
-        return read_ids(ids, name)
-    return read_ids(list(as_numpy(name, ids)), name)
-
-
-def positions(table: pd.Index[Any], ids: pd.Index[Any]) -> NDArray[np.intp]:
-    """Return the position of each id in `table`; unknown ids get the length of `table`."""
-    found = table.get_indexer(ids)
-    missing = found < 0
-    return np.where(missing, len(table), found) if missing.any() else found
-
-
 def _find(
     table: pd.Index[Any], ids: pd.Index[Any], what: str, unknown: Unknown
 ) -> NDArray[np.intp]:
@@ -467,23 +421,3 @@ def _find(
         f"for example) and count as an average {what}"
     )
     return found
-
-
-def _kinds(ids: pd.Index[Any]) -> dict[str, Any]:
-    """Return the kinds of ids, each with its first id; an unlisted type is its own kind."""
-    if ids.dtype.kind != "O" or not len(ids):
-        return {_KINDS.get(ids.dtype.kind, str(ids.dtype)): first for first in ids[:1].tolist()}
-    found: dict[str, Any] = {}
-    for kind, first in {type(i): i for i in reversed(ids.tolist())}.items():
-        names = (name for types, name in _TYPES if issubclass(kind, types))
-        found[next(names, f"of type {kind.__name__}")] = first
-    return found
-
-
-_KINDS = {"b": "truth values", "i": "numbers", "u": "numbers", "f": "numbers", "M": "dates"}
-_TYPES: list[tuple[Any, str]] = [
-    ((bool, np.bool_), "truth values"),
-    (Number, "numbers"),
-    (str, "strings"),
-    ((date, np.datetime64), "dates"),
-]

@@ -18,6 +18,7 @@ from dualgap.recommend._base import Ids, RecommenderParts
 from dualgap.recommend._click_training import fold_in_clicks
 from dualgap.recommend._counts import count_clicks
 from dualgap.recommend._features import FeaturesLike, new_features
+from dualgap.recommend._ids import read_id_list
 from dualgap.recommend._ranking import (
     Candidates,
     Neighbours,
@@ -31,12 +32,7 @@ from dualgap.recommend._ranking import (
     rating_metrics,
     warn_of_seen,
 )
-from dualgap.recommend._ratings import (
-    RatingsLike,
-    Unknown,
-    read_id_list,
-    read_ratings,
-)
+from dualgap.recommend._ratings import RatingsLike, Unknown, read_ratings
 from dualgap.recommend._training import NewRatings
 
 __all__ = ["FittedRecommender"]

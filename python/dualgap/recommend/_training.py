@@ -18,16 +18,8 @@ from dualgap._choices import Task
 from dualgap._estimator import Callback, History, RandomState, storable
 from dualgap._validation import FloatArray, check_positive, real_array
 from dualgap.recommend._features import FeatureTable, history_rows, unit_rows
-from dualgap.recommend._ratings import (
-    Catalogue,
-    IndexedRatings,
-    Periods,
-    RatingTable,
-    check_kind,
-    join_ids,
-    positions,
-    warn_input,
-)
+from dualgap.recommend._ids import check_kind, join_ids, positions, warn_input
+from dualgap.recommend._ratings import Catalogue, IndexedRatings, Periods, RatingTable
 
 __all__ = ["TimeFeatures"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
@@ -221,9 +221,11 @@ class OrdinalRecommender(FittedRecommender):
 
         Parameters
         ----------
-        ratings : table, tuple (users, items, values), array of shape (n, 3) or sparse matrix
+        ratings : table, tuple (users, items, values), array of shape (n, 3), sparse matrix, or path
             Training ratings, with ids of any hashable type. A table is a DataFrame of pandas,
-            polars or modin, or a pyarrow table; methods then return such tables. A sparse matrix
+            polars or modin, or a pyarrow table; methods then return such tables. A path names a
+            Parquet file, or a folder of Parquet files, of which only the needed columns are read,
+            in batches of rows. An iterator of tables is also read part by part. A sparse matrix
             has users as rows and items as columns; its weights and timestamps are in the order of
             the entries of ``ratings.tocoo()``, which is row by row for CSR and column by column for
             CSC. With ``task="clicks"``,
@@ -255,7 +257,7 @@ class OrdinalRecommender(FittedRecommender):
         """
         method = self._check_parameters()
         given: Any = {"sample_weight": sample_weight, "timestamps": timestamps}
-        table = self._one_of_each_pair(read_ratings(ratings, self._columns(), **given))
+        table = self._one_of_each_pair(read_ratings(ratings, self._columns(), **given, coded=True))
         self._tables = table_kind(ratings) or "pandas"
         user_table = read_features(user_features, "user_features", self.user_column)
         item_table = read_features(item_features, "item_features", self.item_column)
@@ -286,7 +288,8 @@ class OrdinalRecommender(FittedRecommender):
         clicks_only = self.task == "clicks"
         n_epochs = clicks.max_iter if clicks_only else method.n_epochs()
         # Ratings are also passed as targets, because `score` takes ratings alone.
-        with watch(self, (n_epochs, None), data=(ratings, ratings, None)) as callback:
+        again = None if isinstance(ratings, Iterator) else ratings
+        with watch(self, (n_epochs, None), data=(again, again, None)) as callback:
             options = RunOptions(self.random_state, self.n_jobs, callback)
             self._rating_model = self._click_model = None
             if clicks_only:

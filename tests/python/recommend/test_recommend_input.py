@@ -101,8 +101,16 @@ def test_tuples_of_different_lengths_stay_apart() -> None:
             "ratings: all .* 3.0, .*task=",
         ),
         (lambda d: d.assign(rating=np.arange(len(d))), ValueError, "ratings: .*too many levels"),
-        (lambda d: d.assign(user=[None, *d["user"][1:]]), ValueError, "users: .*missing"),
-        (lambda d: d.assign(item=[np.nan, *d["item"][1:]]), ValueError, "items: .*missing"),
+        (
+            lambda d: d.assign(user=[None, *d["user"][1:]]),
+            ValueError,
+            "ratings: column 'user': .*missing",
+        ),
+        (
+            lambda d: d.assign(item=[np.nan, *d["item"][1:]]),
+            ValueError,
+            "ratings: column 'item': .*missing",
+        ),
         (lambda d: (d["user"], d["item"][1:], d["rating"]), ValueError, "ratings: .*equally long"),
         (lambda d: (d["user"], d["item"], d["rating"][1:]), ValueError, "ratings: .*equally long"),
         (lambda d: (d[["user"]].to_numpy(), d["item"], d["rating"]), ValueError, "users: .*one-d"),

@@ -13,7 +13,7 @@ import pytest
 
 from dualgap import OrdinalRecommender
 from dualgap.recommend import Interactions, splits
-from dualgap.recommend._ratings import read_ids
+from dualgap.recommend._ids import read_ids
 
 LIBRARIES = ["pandas", "polars", "pyarrow"]
 
@@ -153,3 +153,78 @@ def test_reading_ids_copies_nothing() -> None:
     assert np.shares_memory(read.to_numpy(), ids.to_numpy())
     with pytest.raises(TypeError, match=r"^users: the ids must be hashable"):
         fit(([[1], [2]], [1, 2]))
+
+
+def in_parts(table: pd.DataFrame, kind: str, folder: Path) -> Any:
+    """The rows of a table, in an iterator of tables, a Parquet file or a folder of such files."""
+    pieces = [table.iloc[start : start + 300] for start in range(0, len(table), 300)]
+    if kind == "iterator":
+        return iter(pieces)
+    pytest.importorskip("pyarrow")
+    if kind == "file":
+        path = folder / "clicks.parquet"
+        table.to_parquet(path, row_group_size=200)
+        return path
+    for at, piece in enumerate(pieces):
+        piece.to_parquet(folder / f"part{at}.parquet")
+    return str(folder)
+
+
+@pytest.mark.parametrize("kind", ["iterator", "file", "folder"])
+def test_tables_in_parts_give_the_model_of_the_whole_table(kind: str, tmp_path: Path) -> None:
+    table = clicks()
+    whole, model = fit(table), fit(in_parts(table, kind, tmp_path))
+    assert model.user_ids_.equals(whole.user_ids_)
+    assert model.item_ids_.equals(whole.item_ids_)
+    pd.testing.assert_frame_equal(model.recommend(), whole.recommend())
+    larger = whole.fold_in(in_parts(table.assign(who=table["who"] + 60), kind, tmp_path))
+    assert len(larger.user_ids_) == 120
+    with pytest.warns(UserWarning, match=r"^test: .* were in the ratings of the fit"):
+        assert whole.evaluate(in_parts(table, kind, tmp_path), k=5)["recall@5"] == 0.0
+
+
+def test_ratings_in_parts_keep_values_and_times(tmp_path: Path) -> None:
+    table = clicks().assign(rating=np.arange(len(clicks())) % 5 + 1.0)
+    table = pd.concat([table, table.assign(rating=6.0 - table["rating"])])
+    table["timestamp"] = np.arange(len(table))[::-1]
+    names = {"user_column": "who", "item_column": "what", "random_state": 0, "n_jobs": 1}
+    for kind in ("iterator", "file"):
+        with pytest.warns(UserWarning, match="latest rating of each pair"):
+            whole = OrdinalRecommender(2, **names).fit(table)
+        with pytest.warns(UserWarning, match="latest rating of each pair"):
+            model = OrdinalRecommender(2, **names).fit(in_parts(table, kind, tmp_path))
+        users, items = table["who"], table["what"]
+        np.testing.assert_array_equal(model.predict(users, items), whole.predict(users, items))
+
+
+def test_errors_of_tables_in_parts(tmp_path: Path) -> None:
+    table = clicks()
+    with pytest.raises(FileNotFoundError, match=r"^ratings: .*nowhere does not exist or contains"):
+        fit(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match=r"contains no Parquet files"):
+        fit(tmp_path)
+    with pytest.raises(TypeError, match=r"^ratings: the parts .* must be tables, .* got tuple$"):
+        fit(zip(table["who"], table["what"], strict=True))
+    with pytest.raises(ValueError, match=r"^ratings: there must be at least one rating"):
+        fit(iter([]))
+    strange = table.assign(what=np.arange(len(table)))
+    with pytest.raises(TypeError, match=r"^ratings: a later part \(items\): the ids are numbers"):
+        fit(iter([table, strange]))
+    with pytest.raises(ValueError, match=r"^ratings: a column of some parts is missing"):
+        fit(iter([table, table.assign(rating=1.0)]))
+    lost = table.copy()
+    lost.loc[421, "what"] = None
+    message = r"^ratings: column 'what': an id is missing \(NaN or None\), in row 421 \(counted"
+    with pytest.raises(ValueError, match=message):
+        fit(in_parts(lost, "iterator", tmp_path))
+    with pytest.raises(ValueError, match=message):
+        fit(lost)
+    high = table.assign(rating=1.0)
+    high.loc[7, "rating"] = np.inf
+    with pytest.raises(ValueError, match=r"^ratings: column 'rating' must not .* in row 7 \("):
+        fit(high)
+    pytest.importorskip("pyarrow")
+    text = tmp_path / "clicks.csv"
+    table.to_csv(text)
+    with pytest.raises(ValueError, match=r"clicks\.csv is not a Parquet file"):
+        fit(text)

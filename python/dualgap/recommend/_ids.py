@@ -1,0 +1,197 @@
+"""Ids of users and items: validation, kinds, and their positions in a catalogue."""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Hashable, Iterable
+from datetime import date
+from numbers import Number
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dualgap._estimator import depth
+from dualgap._validation.arrays import as_numpy
+from dualgap.recommend._frames import table_kind
+
+
+def warn_input(text: str) -> None:
+    """Warn about the input; the warning points to the line of the user's call."""
+    warnings.warn(text, UserWarning, stacklevel=depth())
+
+
+def read_ids(ids: Any, name: str, first: int = 0) -> pd.Index[Any]:
+    """Read hashable ids without missing values; `name` is the argument that holds them.
+
+    An error about a missing id counts the ids from `first`.
+    """
+    if isinstance(ids, pd.MultiIndex):
+        ids = ids.to_flat_index()
+    ids = np.asarray(ids) if table_kind(ids) not in (None, "pandas") else as_numpy(name, ids)
+    values = ids if isinstance(ids, pd.Series | pd.Index | np.ndarray) else list(ids)
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        msg = f"{name}: the ids must be one-dimensional"
+        raise ValueError(msg)
+    if isinstance(values, np.ndarray) and not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    if isinstance(values, list) and any(isinstance(value, bool | np.bool_) for value in values):
+        # pandas would convert booleans among numbers to numbers.
+        values = np.fromiter(values, dtype=object, count=len(values))
+    # A MultiIndex would pad tuples of different lengths with NaN.
+    index = pd.Index(values, copy=False, tupleize_cols=False)
+    if isinstance(index.dtype, pd.CategoricalDtype):
+        # Ids that are categorical have the type of their categories.
+        index = index.astype(index.dtype.categories.dtype)
+    try:
+        # Only objects can fail; `is_unique` would store a table of all hashes.
+        deque(map(hash, index if index.dtype == object else index[:1]), maxlen=0)
+    except TypeError as error:
+        msg = f"{name}: the ids must be hashable ({error})"
+        raise TypeError(msg) from None
+    if index.hasnans:
+        row = int(np.argmax(index.isna())) + first
+        msg = f"{name}: an id is missing (NaN or None), in row {row} (counted from 0)"
+        raise ValueError(msg)
+    _refuse_merged(index, name)
+    return index
+
+
+def _refuse_merged(ids: pd.Index[Any], name: str) -> None:
+    """Raise an error for ids that may be merged with others, or equal ids of different types."""
+    if ids.dtype.kind == "f":
+        reals = ids.to_numpy()
+    elif ids.dtype.kind == "O" and pd.api.types.infer_dtype(ids) not in ("string", "integer"):
+        kinds = set(map(type, ids))
+        reals = np.array([i for i in ids if isinstance(i, float | np.floating)], dtype=np.float64)
+        truth = {kind for kind in kinds if issubclass(kind, bool | np.bool_)}
+        if truth and any(issubclass(kind, Number) for kind in kinds - truth):
+            msg = (
+                f"{name}: True and False count as the numbers 1 and 0, and these ids are both "
+                "truth values and numbers; give ids of one kind, for example strings"
+            )
+            raise ValueError(msg)
+    else:
+        return
+    limit = exact(reals)
+    if (strange := reals[np.abs(reals) >= limit]).size:
+        msg = (
+            f"{name}: the id {strange.tolist()[0]!r} is a floating-point number of "
+            f"2**{int(np.log2(limit))} or more, where these skip integers; give ids as "
+            "integers or strings, each column by itself"
+        )
+        raise ValueError(msg)
+
+
+def join_ids(first: pd.Index[Any], second: pd.Index[Any]) -> pd.Index[Any]:
+    """Concatenate the ids of two tables without converting them."""
+    if {first.dtype.kind, second.dtype.kind} == {"i", "u"}:
+        # pandas would convert both to floating point.
+        first, second = first.astype(object), second.astype(object)
+    return first.append(second)
+
+
+def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
+    """Raise an error if the type of ids differs from the ratings', such as strings for numbers.
+
+    Raises
+    ------
+    TypeError
+        If the types differ; the message names the argument.
+    """
+    known = _kinds(table)
+    for kind in _kinds(ids):
+        if known and kind not in known:
+            first, other = next(iter(known.items()))
+            msg = (
+                f"{name}: the ids are {kind}, those of the ratings are {first} "
+                f"({other!r}, for example)"
+            )
+            raise TypeError(msg)
+
+
+def read_id_list(ids: Hashable | Iterable[Hashable], name: str) -> pd.Index[Any]:
+    """Read one id or several; a string or a tuple counts as one id."""
+    if isinstance(ids, dict) or hasattr(ids, "columns"):
+        msg = f"{name}: must be one id or a list of ids, got {type(ids).__name__}; pass one column"
+        raise TypeError(msg)
+    if isinstance(ids, str | bytes | tuple) or not isinstance(ids, Iterable):
+        return read_ids([ids], name)
+    if table_kind(ids) not in (None, "pandas"):
+        return read_ids(ids, name)
+    return read_ids(list(as_numpy(name, ids)), name)
+
+
+def positions(table: pd.Index[Any], ids: pd.Index[Any]) -> NDArray[np.intp]:
+    """Return the position of each id in `table`; unknown ids get the length of `table`."""
+    found = table.get_indexer(ids)
+    missing = found < 0
+    return np.where(missing, len(table), found) if missing.any() else found
+
+
+class GrowingIds:
+    """The ids of several parts of a table, as positions among all distinct ids."""
+
+    def __init__(self, side: str) -> None:
+        self._side = side
+        self._known: pd.Index[Any] | None = None
+        self._codes: list[NDArray[np.int32]] = []
+
+    def add(self, ids: pd.Index[Any], name: str) -> None:
+        """Append the ids of a part."""
+        codes, distinct = pd.factorize(ids)
+        if self._known is None or not len(self._known):
+            self._known = distinct
+        else:
+            check_kind(self._known, distinct, f"{name}: a later part ({self._side}s)")
+            places = self._known.get_indexer(distinct)
+            new = places < 0
+            places[new] = len(self._known) + np.arange(new.sum())
+            self._known = join_ids(self._known, distinct[new])
+            codes = places[codes]
+        self._codes.append(codes.astype(np.int32))
+
+    def index(self) -> pd.CategoricalIndex[Any]:
+        """Return all ids."""
+        codes = np.concatenate(self._codes)
+        self._codes = []
+        return pd.CategoricalIndex(pd.Categorical.from_codes(codes, self._known))
+
+
+def plain_ids(ids: pd.Index[Any]) -> pd.Index[Any]:
+    """Return ids that are categories as ids of the type of the categories."""
+    if isinstance(ids, pd.CategoricalIndex):
+        return ids.astype(ids.categories.dtype)
+    return ids
+
+
+def distinct_ids(ids: pd.Index[Any]) -> pd.Index[Any]:
+    """Return each id once; those of `GrowingIds` all occur."""
+    return ids.categories if isinstance(ids, pd.CategoricalIndex) else ids.unique()
+
+
+def exact(ids: Any) -> float:
+    """Return the number above which floating-point numbers of the type of `ids` skip integers."""
+    return float(2.0 ** (np.finfo(getattr(ids.dtype, "numpy_dtype", ids.dtype)).nmant + 1))
+
+
+def _kinds(ids: pd.Index[Any]) -> dict[str, Any]:
+    """Return the kinds of ids, each with its first id; an unlisted type is its own kind."""
+    if ids.dtype.kind != "O" or not len(ids):
+        return {_KINDS.get(ids.dtype.kind, str(ids.dtype)): first for first in ids[:1].tolist()}
+    found: dict[str, Any] = {}
+    for kind, first in {type(i): i for i in reversed(ids.tolist())}.items():
+        names = (name for types, name in _TYPES if issubclass(kind, types))
+        found[next(names, f"of type {kind.__name__}")] = first
+    return found
+
+
+_KINDS = {"b": "truth values", "i": "numbers", "u": "numbers", "f": "numbers", "M": "dates"}
+_TYPES: list[tuple[Any, str]] = [
+    ((bool, np.bool_), "truth values"),
+    (Number, "numbers"),
+    (str, "strings"),
+    ((date, np.datetime64), "dates"),
+]
