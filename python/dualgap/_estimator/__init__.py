@@ -23,6 +23,7 @@ from dualgap._estimator.watch import (
     CallbackSupportMixin,
     EpochModels,
     History,
+    announce,
     restores_on_error,
     watch,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "RandomState",
     "SavedEstimator",
     "ScoringClassifier",
+    "announce",
     "best_classes",
     "depth",
     "ordered",

@@ -57,21 +57,47 @@ class Forecast:
 
 
 class Lines(AbstractContextManager["Lines"]):
-    """Prints one line per epoch, at most one per second, and always one for the last epoch."""
+    """Prints one line per epoch, at most one per second, and always one for the last epoch.
 
-    def __init__(self, unit: str) -> None:
+    If there is no line after `delay` seconds, it prints the stage of the fit.
+    """
+
+    def __init__(self, unit: str, delay: float) -> None:
         self._unit = unit
         self._last = -np.inf
         self._pending: str | None = None
+        self._stage: str | None = None
+        # A timer, because a stage may take long.
+        self._timer = threading.Timer(delay, self._print_stage)
+        self._timer.daemon = True
+        self._begin = time.monotonic() + delay
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
         if self._pending is not None:
             note(self._pending)
+
+    def stage(self, text: str) -> None:
+        """Set what the fit does before its first epoch; print it if the fit takes long."""
+        first, self._stage = self._stage is None, text
+        if first:
+            self._timer.start()
+        elif time.monotonic() > self._begin:
+            self._print_stage()
+
+    def _print_stage(self) -> None:
+        if self._stage is not None and time.monotonic() - self._last > _LINE_INTERVAL:
+            self._last = time.monotonic()
+            note(self._stage)
 
     def __call__(
         self, epoch: int, seconds: float, objective: float, dual_objective: float
     ) -> object:
         """Print the line of the epoch, or keep it to print at the end."""
+        self._timer.cancel()
         line = f"{self._unit} {epoch:5d}  {seconds:8.2f} s"
         if not np.isnan(objective):
             line += f"  objective {objective:.6g}"
@@ -124,6 +150,10 @@ class Bar(AbstractContextManager["Bar"]):
             self._ended = True
             self._bar.stop()
 
+    def stage(self, text: str) -> None:
+        """Show what the fit does before its first epoch."""
+        self._bar.update(self._task, state=text)
+
     def __call__(
         self, epoch: int, seconds: float, objective: float, dual_objective: float
     ) -> object:
@@ -158,7 +188,7 @@ def display(
     if (verbose is not None and not verbose) or sys.stderr is None:
         return None
     if not sys.stderr.isatty():
-        return Lines(unit) if verbose else None
+        return Lines(unit, _BAR_DELAY) if verbose else None
     if verbose:
         return Bar(title, unit, forecast, 0.0)
     # Unless verbose=1, only the main thread of the main process shows a bar, so that bars do not

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dualgap._estimator.display import Forecast, display
+from dualgap._estimator.display import Bar, Forecast, Lines, display
 from dualgap._validation import FloatArray
 
 try:
@@ -33,6 +33,7 @@ __all__ = [
     "CallbackSupportMixin",
     "EpochModels",
     "History",
+    "announce",
     "restores_on_error",
     "watch",
 ]
@@ -173,16 +174,24 @@ def _all(observers: list[Callback]) -> Callback | None:
     return _Several(observers)
 
 
+def announce(callback: Callback | None, stage: str) -> None:
+    """Show what a fit does before its first epoch, given the callback that `watch` yields."""
+    observers = [each for each, _ in callback.observers] if isinstance(callback, _Several) else ()
+    for each in observers or (callback,):
+        if isinstance(each, Bar | Lines):
+            each.stage(stage)
+
+
 class _Several:
     """Several observers combined in one callback. Some of them may read the model."""
 
     def __init__(self, observers: list[Callback]) -> None:
-        self._observers = [(each, _wants_model(each)) for each in observers]
-        self._wants_model = any(wants for _, wants in self._observers)
+        self.observers = [(each, _wants_model(each)) for each in observers]
+        self._wants_model = any(wants for _, wants in self.observers)
 
     def __call__(self, *epoch: Any) -> bool:
         """Call every observer; return whether any of them stops the fit."""
-        answers = [each(*(epoch if wants else epoch[:4])) for each, wants in self._observers]
+        answers = [each(*(epoch if wants else epoch[:4])) for each, wants in self.observers]
         return any(map(bool, answers))
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dualgap import _core
+from dualgap._estimator import announce
 from dualgap._records import ClicksRecord, InteractionParameters, InteractionRecord
 from dualgap._validation import FloatArray, Rows, core_rows, resolve_seed, resolve_threads
 from dualgap.recommend._click_model import ClickModel, lists
@@ -17,12 +19,16 @@ from dualgap.recommend._counts import count_weights
 from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._training import FitRecord, NewRatings, RunOptions, Training
 
+_Setting = TypeVar("_Setting")
+
 # Candidate ridges of the factors; held-out clicks choose one.
 _RIDGES = (0.1, 0.3)
 
-# Ridge and dropout of the regression. In a blend, ridges from 30 to 300 differ by less than 1 % on
-# films, and 30 is best on places and on words.
-_REGRESSION = (30.0, 0.33)
+# Candidate ridges of the regression, and its dropout. In a blend, ridges from 30 to 300 differ by
+# less than 1 % on films, 30 is best on places and on words, and 300 or more on clicks drawn
+# from topics.
+_REGRESSION_RIDGES = (30.0, 300.0)
+_DROPOUT = 0.33
 
 # Ridge on the feature weights, relative to the mean ridge of a row.
 _FEATURE_RIDGE = 10.0
@@ -207,6 +213,8 @@ class _Plan:
     weights: tuple[float, ...] = (1.0,)
     # Exponents of the graph.
     exponents: tuple[float, float] = _EXPONENTS[0]
+    # Ridge of the regression.
+    regression: float = _REGRESSION_RIDGES[0]
 
 
 @dataclass(frozen=True)
@@ -225,10 +233,10 @@ class _Trainer:
         for at, weight in enumerate(plan.weights[1:]):
             if weight > 0.0:
                 weights.append(weight)
-                graph = at == 0
-                models.append(
-                    self._graph(clicks, plan.exponents) if graph else self._regression(clicks)
-                )
+                if at == 0:
+                    models.append(self._graph(clicks, plan.exponents))
+                else:
+                    models.append(self._regression(clicks, plan.regression))
         model = self._model(clicks, result, plan.ridge)
         model = replace(model, models=tuple(models), weights=tuple(weights))
         return model, FitRecord(result["history"], result["objective"])
@@ -239,33 +247,49 @@ class _Trainer:
         ridges = _RIDGES if self.settings.ridge is None else (self.settings.ridge,)
         quiet = replace(self, options=replace(self.options, callback=None))
         max_iter = min(_TRIAL_SWEEPS, self.settings.max_iter)
+        announce(self.options.callback, "choosing the ridge of the factors on held-out clicks")
         fitted = [quiet._factors(clicks, ridge, max_iter, None) for ridge in ridges]
         models = [self._model(clicks, *each) for each in zip(fitted, ridges, strict=True)]
         best = int(np.argmax([self._compare(each, users, held_out, [(1.0,)]) for each in models]))
         model, start = models[best], (fitted[best]["users"], fitted[best]["items"])
-        tried = (self._tried(each, clicks, model, held_out) for each in _EXPONENTS)
-        _, exponents, graph = max(tried, key=lambda found: found[0])
-        others = [graph]
+        announce(self.options.callback, "choosing an item graph on held-out clicks")
+        exponents, graph = self._best(_EXPONENTS, self._graph, clicks, (model, held_out))
+        plan, others = _Plan(ridges[best], exponents=exponents), [graph]
         if len(np.unique(clicks.items)) <= _REGRESSED:
-            others.append(self._regression(clicks))
+            announce(self.options.callback, "choosing an item regression on held-out clicks")
+            ridge, regression = self._best(
+                _REGRESSION_RIDGES, self._regression, clicks, (model, held_out)
+            )
+            plan, others = replace(plan, regression=ridge), [graph, regression]
+        announce(self.options.callback, "choosing weights on held-out clicks")
         grid = _simplex(len(others))
         blended = replace(model, models=tuple(others), weights=(1.0,) * (1 + len(others)))
         weights = grid[int(np.argmax(self._compare(blended, users, held_out, grid)))]
-        return _Plan(ridges[best], weights, exponents), start
+        return replace(plan, weights=weights), start
 
-    def _tried(
+    def _best(
         self,
-        exponents: tuple[float, float],
+        settings: Iterable[_Setting],
+        scorer: Callable[[_Clicks, _Setting], sp.csr_array],
         clicks: _Clicks,
-        model: ClickModel,
-        held_out: sp.csr_array,
-    ) -> tuple[float, tuple[float, float], sp.csr_array]:
-        """Return how well a graph ranks, alone or with the factors; its exponents; the graph."""
-        graph = self._graph(clicks, exponents)
-        both = replace(model, models=(graph,), weights=(1.0, 1.0))
+        rest: tuple[ClickModel, sp.csr_array],
+    ) -> tuple[_Setting, sp.csr_array]:
+        """Return the setting whose item-item model ranks best, and the item-item model.
+
+        `rest` is a model of the factors, with which each item-item model is blended, and the
+        held-out clicks.
+        """
+        factors, held_out = rest
         users = np.flatnonzero(np.diff(held_out.indptr))
-        found = self._compare(both, users, held_out, [(0.0, 1.0), (1.0, 1.0)])
-        return max(found), exponents, graph
+
+        def tried(setting: _Setting) -> tuple[float, _Setting, sp.csr_array]:
+            found = scorer(clicks, setting)
+            both = replace(factors, models=(found,), weights=(1.0, 1.0))
+            quality = self._compare(both, users, held_out, [(0.0, 1.0), (1.0, 1.0)])
+            return max(quality), setting, found
+
+        _, setting, found = max(map(tried, settings), key=lambda each: each[0])
+        return setting, found
 
     def _compare(
         self,
@@ -355,9 +379,9 @@ class _Trainer:
         graph.data *= np.repeat(counts ** np.float32(of_scored - of_own), np.diff(graph.indptr))
         return graph
 
-    def _regression(self, clicks: _Clicks) -> sp.csr_array:
+    def _regression(self, clicks: _Clicks, ridge: float) -> sp.csr_array:
         head = np.unique(clicks.items)
-        found = _core.item_regression(self._record(clicks), head, *_REGRESSION)
+        found = _core.item_regression(self._record(clicks), head, ridge, _DROPOUT)
         return _csr(found, clicks.shape[1])
 
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from dualgap._choices import MethodName, Task, check_choice
-from dualgap._estimator import ordered, relative_gap, require, restores_on_error, watch
+from dualgap._estimator import announce, ordered, relative_gap, require, restores_on_error, watch
 from dualgap._validation import FloatArray, check_positive
 from dualgap.recommend._click_model import ClickModel
 from dualgap.recommend._click_training import fit_clicks
@@ -21,6 +21,7 @@ from dualgap.recommend._counts import weigh_counts
 from dualgap.recommend._features import (
     FeatureEncoder,
     FeaturesLike,
+    FeatureTable,
     feature_rows,
     history_rows,
     read_features,
@@ -34,6 +35,7 @@ from dualgap.recommend._ratings import (
     IndexedRatings,
     Periods,
     RatingsLike,
+    RatingTable,
     read_ratings,
     read_times,
 )
@@ -256,46 +258,32 @@ class OrdinalRecommender(FittedRecommender):
             For invalid ratings or parameters; the message names the argument.
         """
         method = self._check_parameters()
-        given: Any = {"sample_weight": sample_weight, "timestamps": timestamps}
-        table = self._one_of_each_pair(read_ratings(ratings, self._columns(), **given, coded=True))
-        self._tables = table_kind(ratings) or "pandas"
-        user_table = read_features(user_features, "user_features", self.user_column)
-        item_table = read_features(item_features, "item_features", self.item_column)
-
-        catalogue = Catalogue.of(table, user_table.ids, item_table.ids)
-        self.user_ids_, self.item_ids_ = catalogue.users, catalogue.items
-        self.levels_ = self._levels(table.values)
-        encoded = catalogue.index(table)
-        if self._counts:
-            encoded = weigh_counts(encoded)
-        if self.time_features is not False:
-            encoded = replace(encoded, periods=self._periods(encoded, table.times))
-        del table
-
-        self._seen = history_rows(encoded.users, encoded.items, catalogue.shape)
-        self._encoders = user_table.encoder, item_table.encoder
-        tables = user_table, item_table
-        features = feature_rows(catalogue, tables, self._seen, self.history_features)
-        held_out = self._held_out(validation, method, catalogue)
-        training = Training(encoded, catalogue.shape, features, held_out)
-        # The click model learns from histories, so they are not features here.
-        described = feature_rows(catalogue, tables, self._seen, False)
-        clicked = replace(training, features=described)
-
         clicks = self._interaction_settings()
-        like = 0.0 if self._counts else clicks.threshold(self.levels_)
-        self.like_threshold_ = like
         clicks_only = self.task == "clicks"
         n_epochs = clicks.max_iter if clicks_only else method.n_epochs()
         # Ratings are also passed as targets, because `score` takes ratings alone.
         again = None if isinstance(ratings, Iterator) else ratings
         with watch(self, (n_epochs, None), data=(again, again, None)) as callback:
+            announce(callback, "reading ratings")
+            given: Any = {"sample_weight": sample_weight, "timestamps": timestamps}
+            table = self._one_of_each_pair(
+                read_ratings(ratings, self._columns(), **given, coded=True)
+            )
+            self._tables = table_kind(ratings) or "pandas"
+            described = (
+                read_features(user_features, "user_features", self.user_column),
+                read_features(item_features, "item_features", self.item_column),
+            )
+            training, clicked = self._training(table, described, method, validation)
+            del table
+            like = 0.0 if self._counts else clicks.threshold(self.levels_)
+            self.like_threshold_ = like
             options = RunOptions(self.random_state, self.n_jobs, callback)
             self._rating_model = self._click_model = None
             if clicks_only:
                 self._click_model, record = fit_clicks(clicks, clicked, like, options)
             else:
-                n_components = self._n_components(len(encoded.values))
+                n_components = self._n_components(len(training.ratings.values))
                 self._rating_model, record = method.run(
                     training, self._scale(), n_components, options
                 )
@@ -304,6 +292,31 @@ class OrdinalRecommender(FittedRecommender):
                     self._click_model, _ = fit_clicks(clicks, clicked, like, quietly)
             self._store(record)
         return self
+
+    def _training(
+        self,
+        table: RatingTable,
+        described: tuple[FeatureTable, FeatureTable],
+        method: Method,
+        validation: RatingsLike | None,
+    ) -> tuple[Training, Training]:
+        """Set the ids, levels and encoders; return the data of the rating and click models."""
+        catalogue = Catalogue.of(table, described[0].ids, described[1].ids)
+        self.user_ids_, self.item_ids_ = catalogue.users, catalogue.items
+        self.levels_ = self._levels(table.values)
+        encoded = catalogue.index(table)
+        if self._counts:
+            encoded = weigh_counts(encoded)
+        if self.time_features is not False:
+            encoded = replace(encoded, periods=self._periods(encoded, table.times))
+        self._seen = history_rows(encoded.users, encoded.items, catalogue.shape)
+        self._encoders = described[0].encoder, described[1].encoder
+        features = feature_rows(catalogue, described, self._seen, self.history_features)
+        held_out = self._held_out(validation, method, catalogue)
+        training = Training(encoded, catalogue.shape, features, held_out)
+        # The click model learns from histories, so they are not features of its data.
+        plain = feature_rows(catalogue, described, self._seen, False)
+        return training, replace(training, features=plain)
 
     def _held_out(
         self, validation: RatingsLike | None, method: Method, catalogue: Catalogue

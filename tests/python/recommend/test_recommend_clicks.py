@@ -82,6 +82,47 @@ def test_the_graph_divides_by_powers_of_the_numbers_of_clicks(
     np.testing.assert_allclose(found.models[0].toarray(), graph, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.parametrize("good", [30.0, 300.0])
+def test_held_out_clicks_choose_the_ridge_of_the_regression(
+    clicks: pd.DataFrame, good: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    regress = _core.item_regression
+    tried: list[tuple[float, int]] = []
+
+    def turned(record: Any, head: Any, ridge: float, dropout: float) -> Any:
+        offsets, items, values = regress(record, head, ridge, dropout)
+        tried.append((ridge, len(record["users"])))
+        # The other ridge ranks the worst items first.
+        return offsets, items, values if ridge == good else -values
+
+    monkeypatch.setattr(_core, "item_regression", turned)
+    # Only the regression ranks.
+    monkeypatch.setattr("dualgap.recommend._click_training._simplex", lambda n: [(0.0, 0.0, 1.0)])
+    fit(clicks)
+    assert [ridge for ridge, _ in tried] == [30.0, 300.0, good]
+    assert tried[0][1] == tried[1][1] < tried[2][1] == len(clicks)
+
+
+def test_long_fits_without_a_terminal_print_their_stage(
+    clicks: pd.DataFrame, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit(clicks, verbose=1)
+    assert capsys.readouterr().err.startswith("epoch     1 ")
+    monkeypatch.setattr("dualgap._estimator.display._BAR_DELAY", 0.0)
+    monkeypatch.setattr("dualgap._estimator.display._LINE_INTERVAL", -1.0)
+    seen: list[int] = []
+
+    def counted(epoch: int, *_: float) -> None:
+        seen.append(epoch)
+
+    fit(clicks, verbose=1, callback=counted)
+    lines = capsys.readouterr().err.splitlines()
+    stages = lines[: len(lines) - len(seen)]
+    assert stages[0] == "reading ratings"
+    assert stages[-1] == "choosing weights on held-out clicks"
+    assert lines[len(stages)].startswith("epoch     1 ")
+
+
 def test_settings_of_many_clicks_are_chosen_on_a_sample_of_users(
     split: tuple[pd.DataFrame, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,3 +65,28 @@ def test_threads_share_a_model(shop: OrdinalRecommender, tmp_path: Path) -> None
         found = list(pool.map(lambda request: answer(model, request), range(60)))
     for one, two in zip(found, expected, strict=True):
         pd.testing.assert_frame_equal(one, two)
+
+
+def blocks(start: str) -> str:
+    """The code of the guide that begins with a line."""
+    found = [code.split("```")[0] for code in PAGE.read_text("utf-8").split("```py\n")[1:]]
+    return next(code for code in found if code.startswith(start))
+
+
+def by_factors(shop: OrdinalRecommender, user: int) -> list[int]:
+    scores = shop.item_vectors_ @ shop.user_vectors_[shop.user_ids_.get_loc(user)]
+    return list(shop.item_ids_[np.argsort(-scores)])
+
+
+@pytest.mark.parametrize("library", ["hnswlib", "faiss"])
+def test_an_index_of_the_guide_ranks_by_the_factors(shop: OrdinalRecommender, library: str) -> None:
+    pytest.importorskip(library)
+    user = 7
+    names: dict[str, Any] = {"model": shop, "user": user}
+    code = blocks(f"import {library}").replace("k=100", "k=15").replace(", 100)", ", 15)")
+    exec(compile(code, str(PAGE), "exec"), names)
+    wanted = by_factors(shop, user)[:15]
+    assert list(names["candidates"]) == wanted
+    if library == "hnswlib":
+        chosen = shop.recommend(user, 10, items=wanted)
+        pd.testing.assert_frame_equal(names["best"], chosen)
