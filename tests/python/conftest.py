@@ -36,7 +36,7 @@ INDEPENDENT = {
 # they start or end.
 SURROUNDINGS = {"client", "new_cluster", "tmp_path"}
 
-settings.register_profile("repeatable", derandomize=True, max_examples=trials(100))
+settings.register_profile("repeatable", derandomize=True, max_examples=trials(100), deadline=None)
 settings.load_profile("repeatable")
 
 # A value for each parameter of the registered losses, for five classes.
