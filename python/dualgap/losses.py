@@ -235,8 +235,8 @@ class MarginLoss(Protocol):
 
     See Also
     --------
-    MulticlassSVC : Checks that the methods agree with each other. ``certificate_`` states on which
-    assumptions the bound depends.
+    MulticlassSVC : Checks that the methods agree with each other; ``certificate_`` states the
+        assumptions on which the bound depends.
     """
 
     def support(self, margins: NDArray[np.float64], label: int) -> float:
