@@ -21,8 +21,10 @@ from _record import Table
 from sklearn.base import clone
 
 from dualgap import (
+    ClassFeatureSVC,
     FactorizationMachineClassifier,
     LogisticRegression,
+    LogisticRegressionCV,
     MulticlassSVC,
     MulticlassSVCCV,
     PolynomialNetworkClassifier,
@@ -80,6 +82,8 @@ FITS: dict[str, tuple[Any, Any]] = {
     "MulticlassSVC, smoothing 0.1": (classes, MulticlassSVC(smoothing=0.1)),
     "MulticlassSVCCV": (classes, MulticlassSVCCV(Cs=[0.1, 1.0], cv=3)),
     "LogisticRegression": (classes, LogisticRegression()),
+    "LogisticRegressionCV": (classes, LogisticRegressionCV(Cs=[0.1, 1.0], cv=3)),
+    "ClassFeatureSVC": (classes, ClassFeatureSVC(np.eye(N_CLASSES))),
     "ConsensusSVC": (classes, ConsensusSVC(n_partitions=2)),
     "StructuredSVM, ChainModel": (chains, StructuredSVM(ChainModel())),
     "StructuredSVM, MultilabelModel": (sets, StructuredSVM(MultilabelModel())),

@@ -11,6 +11,11 @@ const FEW: usize = 8;
 /// Number of classes that are tested together. If none of them is a candidate, all are skipped.
 const TOGETHER: usize = 16;
 
+/// Maximum number of candidates that a full epoch adds to an example if there are more than 16 times this many classes.
+/// At W = 0 all margins are equal, and without a limit nearly all pairs would become candidates. With a limit, a
+/// thousand classes take more epochs.
+pub(super) const MAX_NEW: usize = 64;
+
 /// The classes that a visit to each example reads, and their β: all classes with β ≠ 0, and the classes for which
 /// raising β promised a gain when all classes were last tested. Most examples have few of either kind.
 #[derive(Debug)]
@@ -198,5 +203,98 @@ impl<T: Element> Kernel<T> for Select<'_, T> {
             }
         }
         count
+    }
+}
+
+/// If there are many classes, keeps those in `found`, which ascend, with β > 0 and the [`MAX_NEW`] others with the
+/// largest slopes; returns the number kept. At W = 0 all slopes are equal: ties go to the classes that follow the label,
+/// so that the examples spread over all classes.
+pub(super) fn limit_new<T: Element>(
+    slopes: &[f64],
+    beta: &[T],
+    label: usize,
+    found: &mut [u32],
+) -> usize {
+    if slopes.len() <= 16 * MAX_NEW {
+        return found.len();
+    }
+    let is_old = |class: u32| beta[class as usize] != T::zero();
+    let rank = |class: u32| {
+        (class as usize).checked_sub(label).unwrap_or(class as usize + slopes.len() - label)
+    };
+    let slope = |class: u32| slopes[class as usize];
+    let order = |one: &u32, other: &u32| {
+        slope(*other).total_cmp(&slope(*one)).then(rank(*one).cmp(&rank(*other)))
+    };
+    // Room for twice as many: whenever it is full, the better half stays, and only larger slopes are read after that.
+    let (mut best, mut n_best, mut lowest) = ([0; 2 * MAX_NEW], 0, f64::NEG_INFINITY);
+    let after = found.partition_point(|class| (*class as usize) < label);
+    let (before, after) = found.split_at(after);
+    for class in after.iter().chain(before).copied() {
+        if slope(class) > lowest && !is_old(class) {
+            best[n_best] = class;
+            n_best += 1;
+            if n_best == best.len() {
+                lowest = slope(*best.select_nth_unstable_by(MAX_NEW - 1, order).1);
+                n_best = MAX_NEW;
+            }
+        }
+    }
+    if n_best > MAX_NEW {
+        best[..n_best].select_nth_unstable_by(MAX_NEW - 1, order);
+        n_best = MAX_NEW;
+    }
+    let mut n = 0;
+    for place in 0..found.len() {
+        if is_old(found[place]) {
+            found.swap(n, place);
+            n += 1;
+        }
+    }
+    found[n..n + n_best].copy_from_slice(&best[..n_best]);
+    n += n_best;
+    found[..n].sort_unstable();
+    n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const M: usize = 17 * MAX_NEW;
+
+    #[test]
+    fn ties_follow_the_label() {
+        let (mut slopes, mut beta) = (vec![1.0; M], vec![0.0; M]);
+        (beta[0], slopes[0], slopes[5]) = (0.5, 0.1, 2.0);
+        let label = M - 3;
+        let mut found: Vec<u32> = (0..M as u32).filter(|class| *class as usize != label).collect();
+        let n = limit_new(&slopes, &beta, label, &mut found);
+        let last = MAX_NEW as u32 - 2;
+        let expected: Vec<u32> = (0..=last).chain([M as u32 - 2, M as u32 - 1]).collect();
+        assert_eq!(found[..n], expected);
+        let mut few = [0, 3, 7];
+        assert_eq!(limit_new(&slopes, &beta, label, &mut few), 3);
+        assert_eq!(few, [0, 3, 7]);
+        assert_eq!(limit_new(&slopes[1..=16 * MAX_NEW], &beta, 0, &mut found), M - 1);
+    }
+
+    #[test]
+    fn the_largest_slopes_are_kept() {
+        // Each slope occurs three times or four.
+        let slopes: Vec<f64> = (0..M).map(|class| (class * 7919 % M / 3) as f64).collect();
+        let mut beta = vec![0.0_f32; M];
+        (0..M).step_by(100).for_each(|class| beta[class] = 0.1);
+        for label in [0, 1, M / 2, M - 1] {
+            let mut found: Vec<u32> = (0..M as u32).filter(|c| *c as usize != label).collect();
+            let (old, mut new): (Vec<u32>, Vec<u32>) =
+                found.iter().partition(|class| beta[**class as usize] > 0.0);
+            new.sort_by_key(|class| (*class as usize + M - label) % M);
+            new.sort_by(|a, b| slopes[*b as usize].total_cmp(&slopes[*a as usize]));
+            let mut expected = [&old[..], &new[..MAX_NEW]].concat();
+            expected.sort_unstable();
+            let n = limit_new(&slopes, &beta, label, &mut found);
+            assert_eq!(found[..n], expected);
+        }
     }
 }

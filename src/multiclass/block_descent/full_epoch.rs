@@ -13,17 +13,12 @@ use super::State;
 use super::block_step::{
     BlockSet, BlockStep, DualBlock, FullBuffers, Margins, ROWS_TOGETHER, RowScores, lower,
 };
-use super::candidates::{Candidates, Select};
+use super::candidates::{Candidates, Select, limit_new};
 use super::rows::WeightStore;
 use super::schedule::PassGain;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Element, Kernel, Lane};
-
-/// Maximum number of candidates that a full epoch adds to an example if there are more than 16 times this many classes.
-/// At W = 0 all margins are equal, and without a limit nearly all pairs would become candidates. With the limit, 10,000
-/// classes of one row each take half the time and a tenth of the memory; a thousand classes take more epochs.
-const MAX_NEW: usize = 64;
 
 /// Number of score vectors that are corrected in registers at a time.
 const VECTORS: usize = 8;
@@ -191,9 +186,7 @@ impl<T: Element> FullBuffers<T> {
         let positive = positive.map(|(class, _)| slopes[*class as usize]);
         let threshold = set.threshold(block.sum, positive).max(0.0);
         let mut n = Select { values: beta, targets: slopes, threshold, found }.compute(simd);
-        if slopes.len() > 16 * MAX_NEW {
-            n = limit_new(slopes, beta, label, &mut found[..n]);
-        }
+        n = limit_new(slopes, beta, label, &mut found[..n]);
         for (place, class) in found[..n].iter().enumerate() {
             step.classes[place] = *class;
             step.slopes[place] = slopes[*class as usize];
@@ -232,32 +225,6 @@ impl<T: Element> FullBuffers<T> {
         }
         .compute(simd);
     }
-}
-
-/// Keeps the classes in `found` with β > 0 and the [`MAX_NEW`] others with the largest slopes, in ascending order;
-/// returns the number kept. At W = 0 all slopes are equal: ties go to the classes that follow the label, so that the
-/// examples spread over all classes.
-fn limit_new<T: Element>(slopes: &[f64], beta: &[T], label: usize, found: &mut [u32]) -> usize {
-    let mut n_old = 0;
-    for place in 0..found.len() {
-        if beta[found[place] as usize] != T::zero() {
-            found.swap(n_old, place);
-            n_old += 1;
-        }
-    }
-    let n = n_old + MAX_NEW;
-    if n >= found.len() {
-        found.sort_unstable();
-        return found.len();
-    }
-    let m = slopes.len();
-    let key = |class: u32| (slopes[class as usize], (class as usize + m - label) % m);
-    found[n_old..].select_nth_unstable_by(MAX_NEW, |one, other| {
-        let ((slope, place), (other_slope, other_place)) = (key(*one), key(*other));
-        other_slope.total_cmp(&slope).then(place.cmp(&other_place))
-    });
-    found[..n].sort_unstable();
-    n
 }
 
 /// Computes the scores of some rows of a block just before the first of them is visited: copies their scores before the
@@ -428,25 +395,10 @@ mod tests {
     use crate::data::{Data, Dense};
     use crate::dual::Shares;
     use crate::multiclass::block_descent::Options;
+    use crate::multiclass::block_descent::candidates::MAX_NEW;
     use crate::multiclass::block_descent::rows::DenseStore;
     use crate::multiclass::{Linear, MarginProblem, Order};
     use crate::polytope::MaxHinge;
-
-    #[test]
-    fn the_classes_with_the_largest_slopes_are_kept_and_ties_follow_the_label() {
-        let m = 3 * MAX_NEW;
-        let (mut slopes, mut beta) = (vec![1.0; m], vec![0.0; m]);
-        (beta[0], slopes[0], slopes[5]) = (0.5, 0.1, 2.0);
-        let label = m - 3;
-        let mut found: Vec<u32> = (0..m as u32).filter(|class| *class as usize != label).collect();
-        let n = limit_new(&slopes, &beta, label, &mut found);
-        let last = MAX_NEW as u32 - 2;
-        let expected: Vec<u32> = (0..=last).chain([m as u32 - 2, m as u32 - 1]).collect();
-        assert_eq!(found[..n], expected);
-        let mut few = [7, 3, 0];
-        assert_eq!(limit_new(&slopes, &beta, label, &mut few), 3);
-        assert_eq!(few, [0, 3, 7]);
-    }
 
     #[test]
     fn a_class_for_each_row_does_not_make_all_pairs_candidates() {
