@@ -5,16 +5,20 @@ python benches/recommender_cold.py
 MovieLens 100k, ratings of at least 4 as clicks. 30 % of the items have no clicks in training, and a
 fifth of the clicks on the others is held out, too. Recall@20 is the share of a user's held-out
 clicks among 20 recommended items, for items without clicks (cold) and for the others (warm). The
-method "profile" ranks items by their similarity to the mean genres of a user's items.
+method "profile" ranks items by their similarity to the mean genres of a user's items. LightFM (if
+installed: pip install rectools-lightfm) has WARP loss, 30 epochs and the best of three numbers of
+factors on the test clicks of each column, which favours it.
 """
 
 from __future__ import annotations
 
 import warnings
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from _record import Table
 
 from dualgap.datasets import fetch_movielens
@@ -46,6 +50,37 @@ def profile(train: pd.DataFrame, table: pd.DataFrame, users: Any, cold: Any) -> 
     return pd.DataFrame({"user": np.repeat(users, K), "item": cold[best].ravel()})
 
 
+def lightfm(train: pd.DataFrame, table: pd.DataFrame, tests: dict[str, Any]) -> dict[str, float]:
+    """Return the recall of LightFM with one feature per item and one per genre."""
+    from lightfm import LightFM
+
+    users = np.unique(train["user"])
+    # LightFM reads 32-bit indices.
+    places = np.searchsorted(users, train["user"]), table.index.get_indexer(train["item"])
+    places = tuple(each.astype(np.int32) for each in places)
+    ones, shape = np.ones(len(train), np.float32), (len(users), len(table))
+    clicks = sp.coo_matrix((ones, places), shape)
+    features = sp.hstack([sp.eye(len(table)), sp.csr_matrix(table.to_numpy())], format="csr")
+    lists = features.indices.astype(np.int32), features.indptr.astype(np.int32)
+    features = sp.csr_matrix((features.data, *lists), features.shape, dtype=np.float32)
+    found = dict.fromkeys(tests, 0.0)
+    for width in (16, 32, 64):
+        model = LightFM(no_components=width, loss="warp", random_state=0)
+        model.fit(clicks, item_features=features, epochs=30)
+        user_biases, user_vectors = model.get_user_representations()
+        biases, vectors = model.get_item_representations(features)
+        scores = user_vectors @ vectors.T + biases + user_biases[:, None]
+        scores[places] = -np.inf
+        for name, (test, allowed) in tests.items():
+            known = test[test["user"].isin(users)]
+            some = np.unique(known["user"])
+            columns = table.index.get_indexer(allowed)
+            best = np.argsort(-scores[np.searchsorted(users, some)][:, columns], axis=1)[:, :K]
+            best_items = pd.DataFrame({"user": np.repeat(some, K), "item": allowed[best].ravel()})
+            found[name] = max(found[name], recall(best_items, test))
+    return found
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     data = fetch_movielens("100k")
@@ -73,6 +108,9 @@ def main() -> None:
             results.add(method=method, seed=seed, **row)
         found = profile(train, table, tests["cold"]["user"].unique(), cold)
         results.add(method="profile of genres", seed=seed, cold=recall(found, tests["cold"]))
+        if find_spec("lightfm") is not None:
+            both = {"cold": (tests["cold"], cold), "warm": (tests["warm"], warm)}
+            results.add(method="LightFM", seed=seed, **lightfm(train, table, both))
 
 
 if __name__ == "__main__":

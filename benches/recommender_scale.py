@@ -83,7 +83,11 @@ def irspack(table: pd.DataFrame, width: int | None) -> tuple[Callable[[], Any], 
     from irspack import IALSRecommender
 
     clicks = sp.csr_matrix((np.ones(len(table)), (table["user"], table["item"])), SHAPE)
-    model = IALSRecommender(clicks, n_components=width, train_epochs=SWEEPS, random_seed=0)
+    # By default, pairs without a click have no weight; this is the weight that dualgap chooses.
+    weight = 3.0 * len(table) / SHAPE[0] / SHAPE[1]
+    model = IALSRecommender(
+        clicks, n_components=width, alpha0=weight, solver_type="IALSPP", train_epochs=SWEEPS
+    )
 
     def lists(users: np.ndarray) -> np.ndarray:
         scores = model.get_score_remove_seen(users)

@@ -17,7 +17,7 @@ from dualgap._validation import FloatArray, check_positive, resolve_threads
 from dualgap.recommend._base import Ids, RecommenderParts
 from dualgap.recommend._click_training import fold_in_clicks
 from dualgap.recommend._counts import count_clicks
-from dualgap.recommend._features import FeaturesLike, new_features
+from dualgap.recommend._features import FeaturesLike, FeatureTable, new_features
 from dualgap.recommend._ids import read_id_list
 from dualgap.recommend._ranking import (
     Candidates,
@@ -32,8 +32,8 @@ from dualgap.recommend._ranking import (
     rating_metrics,
     warn_of_seen,
 )
-from dualgap.recommend._ratings import RatingsLike, Unknown, read_ratings
-from dualgap.recommend._training import NewRatings
+from dualgap.recommend._ratings import RatingsLike, RatingTable, Unknown, read_ratings
+from dualgap.recommend._training import NewRatings, Side
 
 __all__ = ["FittedRecommender"]
 
@@ -182,11 +182,12 @@ class FittedRecommender(RecommenderParts):
             raise ValueError(msg)
         model = self
         if ratings is not None:
-            rated = read_ratings(ratings, self._columns()).users.unique()
+            table = self._one_of_each_pair(read_ratings(ratings, self._columns()))
+            rated = table.users.unique()
             users = rated if users is None else read_id_list(users, "users")
             # For new users, avoid copies whose size grows with the number of all users.
             light = users.isin(rated).all() and not users.isin(self.user_ids_).any()
-            model = (self._without_users() if light else self).fold_in(ratings)
+            model = (self._without_users() if light else self)._folded(table)
         catalogue, seen = model._catalogue, model._seen
         names = catalogue.users if users is None else read_id_list(users, "users")
         rows = catalogue.find_users(names, unknown)
@@ -350,16 +351,25 @@ class FittedRecommender(RecommenderParts):
         """
         check_is_fitted(self)
         check_choice("side", side, "users", "items")
-        if self._rating_model is not None and not self._rating_model.priors:
-            msg = 'fold_in: only method="variational" fits new users without a refit'
-            raise ValueError(msg)
         column = self.user_column if side == "users" else self.item_column
         described = new_features(features, self._encoders, (side, column), needed=ratings is None)
         table = None
         if ratings is not None:
             table = self._one_of_each_pair(read_ratings(ratings, self._columns()))
             table = self._with_former(table, side) if add else table
-        given = table, self._catalogue, self._seen, side, described
+        return self._folded(table, side, described)
+
+    def _folded(
+        self,
+        table: RatingTable | None,
+        side: Side = "users",
+        described: FeatureTable | None = None,
+    ) -> Self:
+        """Return a copy that knows the users (or items) of a table and of a table of features."""
+        if self._rating_model is not None and not self._rating_model.priors:
+            msg = 'fold_in: only method="variational" fits new users without a refit'
+            raise ValueError(msg)
+        given = table, self._catalogue, self._seen, side, described or FeatureTable()
         new = NewRatings.of(*given, histories=self.history_features in (True, side))
         if self._item_counts is not None:
             new = replace(new, counts=self._item_counts)
