@@ -74,6 +74,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"dualgap.{name}")
     if name not in _HOME:
         msg = f"module {__name__!r} has no attribute {name!r}"
+        if name == "load":
+            msg += "; each class loads its own models, as in MulticlassSVC.load(path)"
         raise AttributeError(msg)
     if name == "OrdinalRecommender" and find_spec("pandas") is None:
         msg = "OrdinalRecommender requires pandas: pip install 'dualgap[recommend]'"

@@ -255,6 +255,9 @@ def core_loss(loss: object) -> _core._Loss:
             given = ", ".join(f"{name}=..." for name in LOSSES[loss])
             msg = f"loss: {loss!r} needs a parameter; pass dualgap.losses.Loss({loss!r}, {given})"
             raise ValueError(msg)
+        if loss in ("log", "log_loss", "logistic"):
+            msg = f"loss: for {loss!r}, use LogisticRegression or LogisticRegressionCV"
+            raise ValueError(msg)
         loss = Loss(loss)
     if not isinstance(loss, Loss):
         msg = f"loss: must be a name or an object from dualgap.losses, got {loss!r}"

@@ -102,7 +102,9 @@ impl Reader {
             return Err(PyValueError::new_err(message));
         }
         if features.is_instance_of::<PyString>() {
-            return Err(PyTypeError::new_err("must be features by name, got one string"));
+            return Err(PyTypeError::new_err(
+                "must be features by name, got one string; for raw words, use features=\"words\"",
+            ));
         }
         if let Ok(entries) = features.cast::<PyMapping>() {
             for entry in entries.items()?.iter() {

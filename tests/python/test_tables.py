@@ -114,3 +114,34 @@ def test_a_step_that_returns_tables_gives_the_model_its_names() -> None:
     scaled.set_output(transform="pandas").fit(ROWS, WORDS)
     np.testing.assert_array_equal(scaled[-1].feature_names_in_, list("abcd"))
     assert isinstance(scaled.predict(ROWS), np.ndarray)
+
+
+@pytest.mark.parametrize("kind", [LogisticRegression, MulticlassSVC])
+def test_a_missing_value_names_its_column_and_a_remedy(kind: Any) -> None:
+    table = pd.DataFrame(np.eye(6), columns=list("abcdef"))
+    table.loc[2, "d"] = np.nan
+    with pytest.raises(ValueError, match=r"column 'd'; fill missing values, .* SimpleImputer"):
+        kind().fit(table, [0, 1, 2] * 2)
+    with pytest.raises(ValueError, match=r"column 3; fill missing values, .* SimpleImputer"):
+        kind().fit(table.to_numpy(), [0, 1, 2] * 2)
+
+
+def test_lazy_tables_are_answered_with_collect() -> None:
+    class Lazy:
+        def collect(self) -> None: ...
+
+    with pytest.raises(TypeError, match=r"X: must be an array, got Lazy; call its method collect"):
+        LogisticRegression().fit(Lazy(), [0, 1])
+
+
+@pytest.mark.parametrize("loss", ["log", "logistic"])
+def test_a_margin_classifier_names_the_logistic_one(loss: Any) -> None:
+    with pytest.raises(ValueError, match=f"for '{loss}', use LogisticRegression"):
+        MulticlassSVC(loss).fit(np.eye(3), [0, 1, 2])
+
+
+def test_a_missing_top_level_load_names_those_of_the_classes() -> None:
+    import dualgap
+
+    with pytest.raises(AttributeError, match=r"MulticlassSVC\.load\(path\)"):
+        dualgap.load  # noqa: B018

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dualgap._estimator.display import Bar, Forecast, Lines, display
 from dualgap._validation import FloatArray
+from dualgap._validation.columns import with_missing_column
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -66,9 +67,14 @@ def restores_on_error(method: _Method) -> _Method:
         before = dict(vars(self))
         try:
             return fit(self, *args, **named)
-        except BaseException:
+        except BaseException as error:
             vars(self).clear()
             vars(self).update(before)
+            if isinstance(error, ValueError):
+                X = args[0] if args else named.get("X")
+                better = with_missing_column(error, X)
+                if better is not None:
+                    raise better from error
             raise
 
     return cast("_Method", whole)

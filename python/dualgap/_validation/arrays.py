@@ -60,7 +60,8 @@ def real_numbers(name: str, values: Any) -> Any:
     if kind is None and (is_text or not hasattr(values, "__array__")):
         # For None, scikit-learn has a better message.
         if values is not None and (is_text or not isinstance(values, Sequence | Real)):
-            msg = f"{name}: must be an array, got {type(values).__name__}"
+            lazy = "; call its method collect()" if hasattr(values, "collect") else ""
+            msg = f"{name}: must be an array, got {type(values).__name__}{lazy}"
             raise TypeError(msg)
     elif kind in ("m", "M"):
         msg = f"{name}: must be numbers, got {values.dtype}; convert it, for example to days"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +37,18 @@ def naming_columns(name: str, X: Any) -> Iterator[None]:
             "OneHotEncoder in a ColumnTransformer"
         )
         raise ValueError(msg) from error
+
+
+def with_missing_column(error: ValueError, X: Any) -> ValueError | None:
+    """Return the core's error about NaN with column name and remedy, or None for other errors."""
+    found = re.fullmatch(r"(X: contains [^,]*NaN[^,]*,.*) column (\d+)", str(error))
+    if found is None:
+        return None
+    number, columns = int(found[2]), column_names(X)
+    known = columns is not None and number < len(columns)
+    column = repr(columns[number]) if columns is not None and known else number
+    remedy = "fill missing values, for example with SimpleImputer in a pipeline"
+    return ValueError(f"{found[1]} column {column}; {remedy}")
 
 
 def _place(X: Any) -> str:

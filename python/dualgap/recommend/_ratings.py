@@ -276,6 +276,8 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
         if missing:
             have = ", ".join(map(str, ratings.columns))
             msg = f"{name}: no column {missing[0]!r}; it has {have} (see the column parameters)"
+            if missing == [columns.rating] and not columns.clicks:
+                msg += '; for clicks without ratings, use task="clicks"'
             raise ValueError(msg)
         times = ratings[columns.timestamp].to_numpy() if columns.timestamp in ratings else None
         return *_triple([ratings[column] for column in needed]), times
@@ -293,6 +295,7 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
         users, items, values = _triple(ratings.T)
         return _whole(users), _whole(items), values, None
     shape = f" of shape {ratings.shape}" if isinstance(ratings, np.ndarray) else ""
+    shape += "; call its method collect()" if hasattr(ratings, "collect") else ""
     pairs = " (or without values)" if columns.clicks else ""
     msg = (
         f"{name}: must be a DataFrame, a tuple (users, items, values), an array of shape (n, 3)"

@@ -68,25 +68,17 @@ def test_two_actors_give_the_model_of_threads(data, whole, engines):
     assert set(counts) == {2}
 
 
-def test_a_killed_actor_costs_only_time(data, whole, engines):
-    def kill(round_, *_):
-        if round_ == 3:
-            ray.kill(engines[0]._actors[0])
-
-    model = ConsensusSVC(client="ray", callback=kill, **SETTINGS).fit(*data)
-    assert model.converged_
-    assert model.objective_ == pytest.approx(whole.objective_, rel=2 * SETTINGS["tol"])
-
-
-def test_a_killed_actor_continues_from_its_checkpoint(data, whole, engines, tmp_path):
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_killed_actor_costs_only_time(data, whole, engines, tmp_path, kept):
     def kill(round_, *_):
         if round_ == 3:
             ray.kill(engines[0]._actors[1])
 
-    model = ConsensusSVC(
-        client="ray", callback=kill, checkpoint=tmp_path, checkpoint_interval=0.0, **SETTINGS
-    )
-    assert np.array_equal(model.fit(*data).coef_, whole.coef_)
+    # The other actor may have solved the repeated round before: its model differs within tol.
+    checkpoint = {"checkpoint": tmp_path, "checkpoint_interval": 0.0} if kept else {}
+    model = ConsensusSVC(client="ray", callback=kill, **checkpoint, **SETTINGS).fit(*data)
+    assert model.converged_
+    assert model.objective_ == pytest.approx(whole.objective_, rel=2 * SETTINGS["tol"])
 
 
 def test_a_run_resumes_after_the_loss_of_all_actors(data, whole, cluster, tmp_path):
