@@ -10,7 +10,7 @@ use super::capped::Capped;
 const MAX_SORTED: usize = 12;
 
 /// The multiplier γ in expected O(k) time: Newton's method on the monotone equation
-/// γ = bias·Σ_j clip(v_j − γ, 0, C), from any `guess` (docs/mathematics/block-descent.md#newton-search).
+/// γ = bias·Σ_j clip(v_j − γ, 0, C), from any `guess` (docs/mathematics/block-descent.md#sorted-sweep).
 pub fn multiplier(v: &[f64], c: f64, bias: f64, guess: f64) -> f64 {
     if v.len() > MAX_SORTED {
         return Capped { upper: c, floor: 0.0, cap: f64::INFINITY, bias }.multiplier(v, guess);
