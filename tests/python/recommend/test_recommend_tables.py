@@ -121,7 +121,7 @@ def test_diverse_lists() -> None:
 
     plain, none, some, most = (
         model.recommend(3, 5, exclude_seen=False, **given)
-        for given in ({}, {"diversity": 0.0}, {"diversity": 0.3}, {"diversity": 0.9})
+        for given in ({}, {"diversity": 0.0}, {"diversity": 0.6}, {"diversity": 0.9})
     )
     pd.testing.assert_frame_equal(none, plain)
     assert similarity(most) <= similarity(some) < similarity(plain)
