@@ -8,8 +8,9 @@ normal noise, scaled to unit length. A Crammer-Singer model is fitted to a relat
 separate process. Memory is the increase of the peak resident size during the fit; the row also has
 the estimate that `verbose=1` prints before the fit.
 
-`epochs` measures seconds per epoch of Weston-Watkins and of the top-5 hinge on 1000 classes (aloi
-of block_descent.py), and seconds to 0.01 times the first gap.
+`epochs` fits Weston-Watkins and the top-5 hinge to 1000 classes (the generated data set "aloi" of
+block_descent.py). It measures the seconds per epoch, and the seconds until the relative gap falls
+to 0.01 times its value after the first epoch.
 """
 
 from __future__ import annotations

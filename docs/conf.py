@@ -53,7 +53,7 @@ html_copy_source = True  # Each page has a link to its source.
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 html_show_sphinx = False
-# All that a browser loads lies in _static, MathJax too (sphinx-mathjax-offline).
+# The built pages load everything from _static, including MathJax (sphinx-mathjax-offline).
 mathjax_options = {"defer": "defer"}
 
 autosummary_generate = True

@@ -151,7 +151,7 @@ mod tests {
                 assert!((value - given.exp() / sum).abs() <= 2e-14 * value);
             }
         }
-        // A bad value in a whole vector, and one in the remainder.
+        // NaN or infinity in a full SIMD vector, and in the remainder.
         for (at, bad) in [0, 1, 8].into_iter().flat_map(|at| [(at, f64::NAN), (at, f64::INFINITY)])
         {
             for n in [2, 9].into_iter().filter(|n| *n > at) {

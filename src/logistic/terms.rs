@@ -157,8 +157,9 @@ impl Terms {
         2.0 * gamma(self.depth + self.residual.len() + 12) * self.distance
     }
 
-    /// The share τ of a common distribution q at which the mixtures (1 − τ) α_i + τ q can satisfy the constraint of the
-    /// intercept, which requires Σ c_i α_i ≤ Σ c_i e_y / (1 − τ), class by class.
+    /// An upper bound on the smallest τ for which some distribution q makes the mixtures (1 − τ) α_i + τ q satisfy the
+    /// constraint of the intercept: Σ c_i ((1 − τ) α_i + τ q) = Σ c_i e_y. Such a q exists if (1 − τ) Σ c_i α_i ≤ Σ c_i
+    /// e_y in every class. Returns 0 without an intercept, and at least 1 if a class has no weight.
     fn mixed_share(&self, problem: &LogisticProblem<'_>) -> f64 {
         if !problem.intercept() {
             return 0.0;
@@ -168,7 +169,7 @@ impl Terms {
             let own = problem.class_totals()[class];
             let excess = self.lost() - residual;
             let sum = own * (1.0 - gamma(problem.n_examples() + 2)) + excess;
-            // NaN if a class has no weight, for which there is no such share.
+            // A class whose sum is small enough even with its rounding error does not need the mixture.
             share = if excess <= 0.0 { share } else { share.max(excess / sum) };
             if own <= 0.0 {
                 share = 1.0;

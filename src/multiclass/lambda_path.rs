@@ -94,7 +94,7 @@ impl<'p> LambdaPath<'p> {
         Ok(())
     }
 
-    /// The solver, for a move to another λ.
+    /// The solver, mutable so that it can be moved to another λ or started at given β.
     pub fn solver_mut(&mut self) -> &mut (dyn BlockDescent + 'p) {
         &mut *self.solver
     }

@@ -40,7 +40,7 @@ impl Layout {
         feature / self.tile * self.tile * self.n_classes + class * self.tile + feature % self.tile
     }
 
-    /// Converts weights from class after class to this order.
+    /// Converts weights stored class by class to this order.
     pub fn arrange(&self, by_class: &[f64]) -> Vec<f64> {
         let mut weights = vec![0.0; self.len()];
         if self.tile == 1 {
@@ -58,7 +58,7 @@ impl Layout {
         weights
     }
 
-    /// Converts weights from this order to class after class.
+    /// Converts weights from this order to weights stored class by class.
     pub fn by_class(&self, weights: &[f64]) -> Vec<f64> {
         let mut by_class = vec![0.0; self.n_classes * self.n_features];
         if self.tile == 1 {

@@ -84,7 +84,7 @@ impl MulticlassMethod {
         }
     }
 
-    /// Converts the weights of an epoch's model to class after class.
+    /// Returns the weights of an epoch's model, reordered class by class.
     pub fn by_class(self, layout: Layout, weights: Vec<f64>) -> Vec<f64> {
         match self {
             Self::BlockDescent(_) | Self::HandOver(_) | Self::Newton => weights,
@@ -190,7 +190,7 @@ fn check_start(
 pub(super) struct Stages {
     /// The seed of block descent if the fit begins with it; None if the fit begins with Newton's method.
     pub descent: Option<u64>,
-    /// Whether Newton's method may end the fit.
+    /// Whether the fit may finish with Newton's method.
     pub newton: bool,
 }
 

@@ -256,7 +256,7 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         }
     }
 
-    /// The factors of a block's row in [∂H, ∂W].
+    /// Writes to `out` the factors by which a row of the block is multiplied in the sums for [∂H, ∂W].
     #[inline(always)]
     fn first_change(
         &self,

@@ -38,8 +38,8 @@ pub(crate) struct ColumnBlock<'a> {
     pub width: usize,
 }
 
-/// Whether per-thread sums over the rows would take more memory than a copy of the rows by columns
-/// and `width` values per row.
+/// Whether per-thread sums over the rows would take more memory than a copy of the rows stored by columns plus `width`
+/// values per row.
 pub(crate) fn is_wide(rows: &impl Rows, width: usize) -> bool {
     let (n, d) = (rows.n_rows(), rows.n_cols());
     let sums = n_parts(n).saturating_mul(d).saturating_mul(width);

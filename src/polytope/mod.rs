@@ -171,10 +171,11 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     fn radius(&self, n_classes: usize) -> f64;
 }
 
-/// Ratio of the margins to the largest sum of a point, above which rounding leaves too few digits of the sum.
+/// Threshold on the ratio of the largest margin to the largest sum of a point. Above it, rounding leaves too few
+/// correct digits of the sum.
 const STEEP: f64 = 1e6;
 
-/// The same ratio, above which a vertex is as good as the projection.
+/// A larger threshold on the same ratio, above which a vertex is as good as the projection.
 const VERTICAL: f64 = 1e9;
 
 /// Replaces a point that is noticeably outside the set by the vertex of the largest margins.

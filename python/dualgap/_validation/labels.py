@@ -158,7 +158,7 @@ _KINDS: dict[str, Any] = {
 
 
 def _read_numbers(name: str, values: list[Any], *, whole: bool) -> NDArray[Any]:
-    """Return numbers as integers, or as float64 if it represents them exactly."""
+    """Return integers (if `whole`) or float64; raise a ValueError if a label would be rounded."""
     integers = [int(value) for value in values if not isinstance(value, float | np.floating)]
     low, high = min(integers, default=0), max(integers, default=0)
     if whole and low >= -(2**63) and high < 2**63:

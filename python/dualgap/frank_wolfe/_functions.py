@@ -78,7 +78,7 @@ class _OfRows(BuiltinFunction):
         self.shape = (self.A.shape[1],)
 
     def __repr__(self) -> str:
-        """Name with the shape of the matrix."""
+        """Return the name of the class with the shape of the matrix in parentheses."""
         return f"{type(self).__name__}(A of shape {self.A.shape})"
 
     def _record(self) -> tuple[Any, ...]:
@@ -158,7 +158,7 @@ class MatrixCompletion(BuiltinFunction):
             raise ValueError(msg)
 
     def __repr__(self) -> str:
-        """Name with the shape of the matrix and the number of entries."""
+        """Return the name of the class with the number of entries and the shape of the matrix."""
         return f"MatrixCompletion({len(self.values)} entries of shape {self.shape})"
 
     def _indices(self, name: str, indices: ArrayLike, size: int) -> Any:

@@ -248,7 +248,7 @@ class ConvexHull(BuiltinSet):
         self.shape = self.points.shape[1:]
 
     def __repr__(self) -> str:
-        """Name with the shape of the points."""
+        """Return the name of the class with the shape of the points in parentheses."""
         return f"ConvexHull(points of shape {self.points.shape})"
 
     def _record(self) -> tuple[Any, ...]:
@@ -280,7 +280,7 @@ class Product(BuiltinSet):
         self.shape = (sum(math.prod(factor.shape) for factor in factors),)
 
     def __repr__(self) -> str:
-        """Name with the factors."""
+        """Return the name of the class with the factors in parentheses."""
         return f"Product({', '.join(map(repr, self.factors))})"
 
     def _sizes(self, x: FloatArray) -> list[tuple[float, float]]:

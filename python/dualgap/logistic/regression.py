@@ -58,7 +58,8 @@ class LogisticRegression(LogisticClassifier):
     fit_intercept : bool, default=True
         Whether scores have an intercept, which is not regularised.
     class_weight : dict or "balanced", optional
-        Factors on the weights of the rows of each class.
+        Factor for each class, by which the weights of its rows are multiplied. "balanced" makes the
+        total weights of all classes equal, as in scikit-learn.
     solver : {"auto", "newton", "dual-descent"}, default="auto"
         "newton" solves a linear system for all weights per iteration by conjugate gradients, with a
         preconditioner that depends on their cost so far. Its first passes are in float32, the last

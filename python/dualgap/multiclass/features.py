@@ -101,7 +101,8 @@ class ClassFeatureSVC(ScoringClassifier):
     intercept_scaling : float, default=1.0
         Value of the constant feature.
     class_weight : dict or "balanced", optional
-        Factors on the weights of the rows of each class.
+        Factor for each class, by which the weights of its rows are multiplied. "balanced" makes the
+        total weights of all classes equal, as in scikit-learn.
     solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
 "projected-gradient", "subgradient"}, default="auto"
         As in `MulticlassSVC`; "block-descent", the default, takes projected gradient steps on the

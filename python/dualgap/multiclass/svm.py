@@ -75,7 +75,8 @@ class MulticlassSVC(LinearClassifier):
     intercept_scaling : float, default=1.0
         Value of the constant feature: the larger, the less its weights are regularised.
     class_weight : dict or "balanced", optional
-        Factors on the row weights of each class.
+        Factor for each class, by which the weights of its rows are multiplied. "balanced" makes the
+        total weights of all classes equal, as in scikit-learn.
     solver : {"auto", "block-descent", "newton", "block-frank-wolfe", "frank-wolfe", \
             "away-frank-wolfe", "projected-gradient", "subgradient"}, default="auto"
         "block-descent" maximises the dual exactly over the variables of one row at a time (Walrus

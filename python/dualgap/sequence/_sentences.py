@@ -20,7 +20,10 @@ from dualgap._validation.labels import read_sequences, sorted_classes
 from dualgap.structured._arrays import Stacked, check_lengths, numpy_examples, stack
 
 Sentences: TypeAlias = "Iterable[Any] | NDArray[Any] | sp.spmatrix | sp.sparray"
-"""Sentences of features by name, matrices, or one matrix and the sentences' lengths."""
+"""Sentences with named features, one matrix per sentence, or one matrix for all sentences.
+
+The lengths of the sentences in a single matrix are passed separately.
+"""
 
 Offsets: TypeAlias = NDArray[np.int64]
 

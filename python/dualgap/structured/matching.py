@@ -94,7 +94,8 @@ class MatchingCoding(Coding):
         found = super().decode(X, coef, n_threads)
         pairs = []
         for label, (n_rows, n_columns) in zip(found, X.sizes or [], strict=True):
-            # The first column of each row, followed by further pairs as row * n_columns + column.
+            # `label` holds the column of each row's first link (the largest uint32 if the row has
+            # no link), then any further pairs as row * n_columns + column.
             rows = np.flatnonzero(label[:n_rows] != np.iinfo(np.uint32).max)
             first = np.column_stack([rows, label[rows]])
             others = np.column_stack(np.divmod(label[n_rows:], max(n_columns, 1)))

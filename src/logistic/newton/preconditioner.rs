@@ -98,7 +98,7 @@ impl Preconditioner {
         Self { kind: HessianPart::Diagonal, diagonal, factors: Vec::new(), width }
     }
 
-    /// Divides a residual by the preconditioner.
+    /// Applies the inverse of the preconditioner to a residual, in place.
     pub fn apply(&self, values: &mut [f64]) {
         let Self { kind, diagonal, factors, width } = self;
         match (kind, &factors[..]) {

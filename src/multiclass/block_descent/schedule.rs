@@ -25,8 +25,8 @@ impl Tuning {
     /// Number of recent passes over which gains of visits are averaged, and the minimum number of passes between two
     /// conjugate gradient attempts.
     pub const WINDOW: usize = 3;
-    /// Maximum number of consecutive passes that skip an example, and upper limit of the required passes between two
-    /// conjugate gradient attempts (news20).
+    /// Maximum number of consecutive passes that skip an example. Also the limit up to which the minimum number of
+    /// passes between two conjugate gradient attempts doubles after attempts that gain too little (news20).
     pub const LONGEST_WAIT: u8 = 16;
     /// An example whose visit gains less than this share of the mean gain of recent visits is skipped in the next
     /// passes (news20, noise in 50 classes).

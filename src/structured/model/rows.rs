@@ -15,8 +15,8 @@ use crate::memory::require;
 
 /// Rows of features, stored as given or, if most values are zeros, without zeros.
 ///
-/// Weights are feature-major, W\[feature\]\[class\], so that the scores x W of a row are sums over
-/// contiguous classes.
+/// Weights are feature-major, W\[feature\]\[class\], so that the scores x W of a row are a weighted sum of contiguous
+/// vectors, one per feature, with one value per class.
 #[derive(Debug, Clone)]
 pub(in crate::structured) struct CompactRows {
     n_rows: usize,

@@ -237,7 +237,7 @@ proptest! {
             prop_assert!(value(other) <= value(&rough) + rough_gap + rounding, "{rough_gap:e}");
         }
         if scale < 12.0 {
-            // Every row and column has all its links or the price 0.
+            // Complementary slackness: every row and column has the sum 1 or a price of 0.
             let prices: Vec<f64> = z.iter().zip(potentials).map(|(z, p)| p - z.ln()).collect();
             let open = |sums: Vec<f64>| -> Vec<bool> { sums.iter().map(|sum| *sum < 0.99).collect() };
             let (rows, columns) = (open(row_sums(&z, n_columns)), open(column_sums(&z, n_columns)));

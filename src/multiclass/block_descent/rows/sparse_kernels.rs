@@ -186,7 +186,7 @@ pub trait FewClasses: Sized {
     /// The type of the weights.
     type Value: Element;
 
-    /// Number of all classes, padded.
+    /// Total number of classes, padded to full SIMD vectors.
     fn padded(&self) -> usize;
 
     /// Makes the visit if there are V vectors of classes in total.

@@ -163,7 +163,8 @@ impl NewtonEnd {
     }
 }
 
-/// The certificate of any weights and of the blocks' points: the objective and the dual value.
+/// Returns the certificate for the given weights and the blocks' points: the objective at the weights, and the dual
+/// value at the points.
 fn certificate<D: BlockDual>(
     dual: &mut D,
     weights: &[f64],
