@@ -106,6 +106,7 @@ def test_held_out_clicks_choose_the_ridge_of_the_regression(
 def test_long_fits_without_a_terminal_print_their_stage(
     clicks: pd.DataFrame, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("dualgap._estimator.display._BAR_DELAY", 1e6)
     fit(clicks, verbose=1)
     assert capsys.readouterr().err.startswith("epoch     1 ")
     monkeypatch.setattr("dualgap._estimator.display._BAR_DELAY", 0.0)
