@@ -89,7 +89,7 @@ def optimum(*arguments):
 def solvers():
     """Compare block descent with the sequential dual method, on four partitions."""
     table = Table("consensus-solvers", "data", "solver")
-    for name in ("letter", "satimage", "news20"):
+    for name in ("letter", "satimage", "news20", "dna", "segment"):
         X, y = load(name)
         for solver in ("block-descent", "sequential-dual"):
             model = ConsensusSVC(
