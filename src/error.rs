@@ -26,7 +26,7 @@ pub enum Error {
     /// The computation reached NaN or infinity.
     #[error("{0}")]
     Numerical(String),
-    /// A file cannot be written. The message says why.
+    /// A file cannot be read or written. The message says why.
     #[error("{0}")]
     File(String),
 }

@@ -1,4 +1,4 @@
-//! Linear classifiers whose fits report how close to optimal they are.
+//! Classifiers, structured models and optimisers that report how close to optimal they are.
 //!
 //! A fit ends with a certificate: an upper bound on the distance of its objective from that of the
 //! best model, which holds in exact arithmetic. It stops once this duality gap is small enough.
@@ -18,7 +18,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`prelude`] | the names that most programs need |
-//! | [`models`] | [`MulticlassSvc`](models::MulticlassSvc) and [`LogisticRegression`](models::LogisticRegression): from rows and labels to predictions and model files |
+//! | [`models`] | linear classifiers, structured models and ordinal ratings: from rows and labels to predictions and model files |
 //! | [`data`] | borrowed rows, dense or CSR, and files in LIBSVM format |
 //! | [`frank_wolfe`] | Frank-Wolfe methods for any smooth convex function over any set with a linear oracle |
 //! | [`polytope`] | the sets whose support function is a loss, and the trait for a set of your own |
@@ -39,8 +39,9 @@
 //!
 //! Loops over rows run on rayon's current thread pool; results do not depend on the number of
 //! threads. Another thread stops a fit with an [`Interrupt`]. The Python package `dualgap` reads the
-//! files that [`save`](models::LinearClassifier::save) writes; it also has structured models,
-//! factorization machines and recommenders, whose Rust parts are not public yet.
+//! files that [`save`](models::LinearClassifier::save) writes, and
+//! [`load`](models::LinearClassifier::load) reads those of the package. The package also has taggers,
+//! polynomial networks and recommenders, whose Rust parts are not public yet.
 
 // Modules that only the Python module uses.
 #![cfg_attr(not(feature = "python"), allow(dead_code, unused_imports))]

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use super::labels::Label;
-use super::options::SavedParameters;
+use super::options::ModelFile;
 use crate::data::{IntoRows, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
@@ -18,8 +18,8 @@ pub(super) struct Record {
     pub trace: Trace,
     pub null_objective: f64,
     pub lambda: f64,
-    pub solver: &'static str,
-    pub file: SavedParameters,
+    pub solver: String,
+    pub file: ModelFile,
 }
 
 /// A fitted linear classifier. It predicts the class with the largest score, W x + b.
@@ -147,8 +147,8 @@ impl<L: Label> LinearClassifier<L> {
     }
 
     /// The name of the solver that fitted the model, also if "auto" chose it.
-    pub fn solver(&self) -> &'static str {
-        self.record.solver
+    pub fn solver(&self) -> &str {
+        &self.record.solver
     }
 
     /// The record of every epoch.

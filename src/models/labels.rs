@@ -16,6 +16,9 @@ mod private {
     pub trait Stored: Sized {
         /// The labels as a one-dimensional array.
         fn stored(labels: &[Self]) -> NpyArray;
+
+        /// The labels in an array; None if it has labels of another type.
+        fn restored(array: &NpyArray) -> Option<Vec<Self>>;
     }
 }
 
@@ -27,6 +30,10 @@ macro_rules! integer_labels {
         impl Stored for $integer {
             fn stored(labels: &[Self]) -> NpyArray {
                 NpyArray::integers(labels.iter().map(|label| i64::from(*label)))
+            }
+
+            fn restored(array: &NpyArray) -> Option<Vec<Self>> {
+                array.as_integers()?.into_iter().map(|label| Self::try_from(label).ok()).collect()
             }
         }
     )*};
@@ -40,6 +47,10 @@ impl Stored for bool {
     fn stored(labels: &[Self]) -> NpyArray {
         NpyArray::booleans(labels)
     }
+
+    fn restored(array: &NpyArray) -> Option<Vec<Self>> {
+        array.as_booleans()
+    }
 }
 
 impl Label for String {}
@@ -48,6 +59,10 @@ impl Stored for String {
     fn stored(labels: &[Self]) -> NpyArray {
         NpyArray::strings(labels)
     }
+
+    fn restored(array: &NpyArray) -> Option<Vec<Self>> {
+        array.as_strings()
+    }
 }
 
 impl Label for &str {}
@@ -55,6 +70,11 @@ impl Label for &str {}
 impl Stored for &str {
     fn stored(labels: &[Self]) -> NpyArray {
         NpyArray::strings(labels)
+    }
+
+    /// Borrowed labels cannot outlive the array.
+    fn restored(_: &NpyArray) -> Option<Vec<Self>> {
+        None
     }
 }
 

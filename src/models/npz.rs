@@ -5,9 +5,9 @@ use crate::error::{Error, Result};
 /// An array in NumPy's binary format: its type, shape and little-endian content.
 #[derive(Debug)]
 pub struct NpyArray {
-    kind: String,
-    shape: Vec<usize>,
-    content: Vec<u8>,
+    pub(super) kind: String,
+    pub(super) shape: Vec<usize>,
+    pub(super) content: Vec<u8>,
 }
 
 impl NpyArray {
@@ -66,7 +66,7 @@ impl NpyArray {
 }
 
 /// The CRC-32 checksum used in zip archives.
-fn crc32(bytes: &[u8]) -> u32 {
+pub(super) fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
         let mut index = 0;

@@ -85,12 +85,15 @@ impl FitOptions {
     }
 }
 
-/// The Python class named in a model file, and its parameters as JSON. The parameters are None for
-/// a loss that Python does not know.
+/// How to write the file of a model.
 #[derive(Debug, Clone)]
-pub(super) struct SavedParameters {
-    pub class: &'static str,
-    pub parameters: Option<String>,
+pub(super) enum ModelFile {
+    /// The Python class, and its parameters as JSON.
+    Described { class: &'static str, parameters: String },
+    /// The loss is one that Python does not know.
+    CustomLoss,
+    /// The content of the file that the model was read from.
+    Loaded(Vec<u8>),
 }
 
 /// The builder methods of [`FitOptions`].

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::labels::Label;
 use super::npz::{NpyArray, archive};
-use super::options::{FitOptions, SavedParameters};
+use super::options::{FitOptions, ModelFile};
 use super::{LinearClassifier, Loss};
 use crate::error::{Error, Result};
 use crate::run::Epoch;
@@ -15,7 +15,7 @@ pub(super) fn svc_parameters(
     loss: &Loss,
     [smoothing, intercept_scaling]: [f64; 2],
     options: &FitOptions,
-) -> SavedParameters {
+) -> ModelFile {
     let loss = loss.name().map(|(name, parameters)| {
         let name = quoted(name);
         if parameters.k.is_none() && parameters.weights.is_none() {
@@ -28,18 +28,17 @@ pub(super) fn svc_parameters(
             r#"{{"$object": ["Loss", [["name", {name}], ["k", {k}], ["weights", {weights}], ["costs", null], ["per_row", false]]]}}"#
         )
     });
-    let parameters = loss.map(|loss| {
-        let common = common_parameters(options);
-        format!(
-            r#"{common}, "loss": {loss}, "smoothing": {smoothing:?}, "intercept_scaling": {intercept_scaling:?}, "sampling": "permutation", "step": null"#
-        )
-    });
-    SavedParameters { class: "MulticlassSVC", parameters }
+    let Some(loss) = loss else { return ModelFile::CustomLoss };
+    let common = common_parameters(options);
+    let parameters = format!(
+        r#"{common}, "loss": {loss}, "smoothing": {smoothing:?}, "intercept_scaling": {intercept_scaling:?}, "sampling": "permutation", "step": null"#
+    );
+    ModelFile::Described { class: "MulticlassSVC", parameters }
 }
 
 /// The parameters of `LogisticRegression`.
-pub(super) fn logistic_parameters(options: &FitOptions) -> SavedParameters {
-    SavedParameters { class: "LogisticRegression", parameters: Some(common_parameters(options)) }
+pub(super) fn logistic_parameters(options: &FitOptions) -> ModelFile {
+    ModelFile::Described { class: "LogisticRegression", parameters: common_parameters(options) }
 }
 
 fn common_parameters(options: &FitOptions) -> String {
@@ -69,16 +68,19 @@ fn quoted(text: &str) -> String {
 }
 
 impl<L: Label> LinearClassifier<L> {
-    /// The content of a model file that `MulticlassSVC.load` or `LogisticRegression.load` in Python
-    /// can read.
+    /// The content of a model file that [`from_bytes`](LinearClassifier::from_bytes) and, in Python,
+    /// `MulticlassSVC.load` or `LogisticRegression.load` can read.
     ///
     /// # Errors
     /// [`Error::File`] for a loss defined by the caller, which Python does not know, and for weights of 4 GB or more.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let (record, trace) = (&self.record, &self.record.trace);
-        let SavedParameters { class, parameters } = &record.file;
-        let Some(parameters) = parameters else {
-            return Err(Error::File("a model file cannot store a custom loss".into()));
+        let (class, parameters) = match &record.file {
+            ModelFile::Described { class, parameters } => (class, parameters),
+            ModelFile::Loaded(bytes) => return Ok(bytes.clone()),
+            ModelFile::CustomLoss => {
+                return Err(Error::File("a model file cannot store a custom loss".into()));
+            }
         };
         let (n_outputs, epochs) = (self.intercept().len(), &trace.epochs);
         let dual = trace.certificate.map_or(f64::NEG_INFINITY, |found| found.dual);
@@ -109,7 +111,7 @@ impl<L: Label> LinearClassifier<L> {
             ("objective", column(&|epoch| epoch.objective)),
             ("dual_objective", column(&|epoch| epoch.certificate.map(|found| found.dual))),
             ("gap", column(&|epoch| epoch.certificate.map(|found| found.gap()))),
-            ("solver", NpyArray::strings(&vec![record.solver; epochs.len()])),
+            ("solver", NpyArray::strings(&vec![&record.solver; epochs.len()])),
         ])
     }
 

@@ -30,10 +30,10 @@ use crate::solver::Choices;
 /// ```
 #[derive(Debug, Clone)]
 pub struct MulticlassSvc {
-    loss: Loss,
-    smoothing: f64,
-    intercept_scaling: f64,
-    options: FitOptions,
+    pub(super) loss: Loss,
+    pub(super) smoothing: f64,
+    pub(super) intercept_scaling: f64,
+    pub(super) options: FitOptions,
 }
 
 impl Default for MulticlassSvc {
@@ -114,7 +114,7 @@ impl MulticlassSvc {
             trace: fitted.trace,
             null_objective: fitted.null_objective,
             lambda,
-            solver: method.name(),
+            solver: method.name().into(),
             file: svc_parameters(
                 &self.loss,
                 [self.smoothing, self.intercept_scaling],
@@ -125,7 +125,7 @@ impl MulticlassSvc {
     }
 
     /// The value of the constant feature, or 0 if there is no intercept.
-    fn bias(&self) -> Result<f64> {
+    pub(super) fn bias(&self) -> Result<f64> {
         let scaling = self.intercept_scaling;
         if !(scaling > 0.0 && scaling.is_finite()) {
             let message = format!("is {scaling}; must be positive and finite");

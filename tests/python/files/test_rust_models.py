@@ -41,3 +41,10 @@ def test_a_loaded_model_can_be_saved_again(tmp_path: Path) -> None:
     model.save(tmp_path / "again.npz")
     again = MulticlassSVC.load(tmp_path / "again.npz")
     np.testing.assert_array_equal(again.coef_, model.coef_)
+
+
+def test_the_file_that_the_crate_reads_is_one_of_this_package() -> None:
+    model = MulticlassSVC.load(FOLDER / "python.npz")
+    assert model.classes_.tolist() == ["a", "b", "\u00e9"]
+    np.testing.assert_array_equal(model.coef_, [[0.5, -1.0], [2.0, 0.25], [-3.0, 1.5]])
+    np.testing.assert_array_equal(model.intercept_, [0.5, 0.0, -0.5])
