@@ -1,0 +1,172 @@
+"""Bounds of logistic regression, checked against optima computed with 60 digits."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dualgap import LogisticRegression
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+COUNT = int(os.environ.get("DUALGAP_TRIALS", "60"))
+DIGITS = Context(prec=60, Emin=-(10**9), Emax=10**9)
+Vector = list[Decimal]
+
+
+@dataclass
+class Problem:
+    """A problem in decimal numbers: rows with a constant feature if there is an intercept."""
+
+    rows: list[Vector]
+    labels: list[int]
+    weights: Vector
+    n_outputs: int
+    intercept: bool
+
+    @property
+    def width(self) -> int:
+        return len(self.rows[0])
+
+    def is_intercept(self, place: int) -> bool:
+        return self.intercept and place % self.width == self.width - 1
+
+    def scores(self, row: Vector, point: Vector) -> Vector:
+        lines = (point[k * self.width : (k + 1) * self.width] for k in range(self.n_outputs))
+        found = [sum((x * w for x, w in zip(row, line, strict=True)), Decimal(0)) for line in lines]
+        return [Decimal(0), *found] if self.n_outputs == 1 else found
+
+    def value(self, point: Vector) -> Decimal:
+        """The objective times the total weight."""
+        sum_of_squares = sum(w * w for at, w in enumerate(point) if not self.is_intercept(at))
+        total = sum_of_squares / 2
+        for row, label, weight in zip(self.rows, self.labels, self.weights, strict=True):
+            scores = self.scores(row, point)
+            top = max(scores)
+            total += weight * (sum((s - top).exp() for s in scores).ln() + top - scores[label])
+        return total
+
+    def expansion(self, point: Vector) -> tuple[Vector, list[Vector]]:
+        """Gradient and Hessian; the mean of the intercepts, which is free, is held by a square."""
+        n, width = len(point), self.width
+        gradient = [Decimal(0) if self.is_intercept(at) else w for at, w in enumerate(point)]
+        hessian = [[Decimal(int(a == b and not self.is_intercept(a))) for b in range(n)]
+                   for a in range(n)]  # fmt: skip
+        if self.intercept and self.n_outputs > 1:
+            places = [at for at in range(n) if self.is_intercept(at)]
+            mean = sum(point[at] for at in places)
+            for a in places:
+                gradient[a] += mean
+                for b in places:
+                    hessian[a][b] += 1
+        for row, label, weight in zip(self.rows, self.labels, self.weights, strict=True):
+            scores = self.scores(row, point)
+            top = max(scores)
+            exps = [(s - top).exp() for s in scores]
+            p = [value / sum(exps) for value in exps]
+            first = len(p) - self.n_outputs
+            for k in range(self.n_outputs):
+                slope = weight * (p[first + k] - int(label == first + k))
+                for j, x in enumerate(row):
+                    gradient[k * width + j] += slope * x
+                for q in range(self.n_outputs):
+                    bend = weight * p[first + k] * (int(k == q) - p[first + q])
+                    for j, x in enumerate(row):
+                        for i, z in enumerate(row):
+                            hessian[k * width + j][q * width + i] += bend * x * z
+        return gradient, hessian
+
+
+def solved(matrix: list[Vector], right: Vector) -> Vector:
+    """Solve a positive definite system by elimination."""
+    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+    for at, row in enumerate(rows):
+        for below in rows[at + 1 :]:
+            factor = below[at] / row[at]
+            for column in range(at, len(row)):
+                below[column] -= factor * row[column]
+    found = [Decimal(0)] * len(rows)
+    for at in reversed(range(len(rows))):
+        row = rows[at]
+        known = sum((row[j] * found[j] for j in range(at + 1, len(rows))), Decimal(0))
+        found[at] = (row[-1] - known) / row[at]
+    return found
+
+
+def optimum(problem: Problem, point: Vector) -> Decimal:
+    """The minimum of the objective, by Newton's method with halved steps."""
+    value = problem.value(point)
+    for _ in range(300):
+        gradient, hessian = problem.expansion(point)
+        step = solved(hessian, gradient)
+        decrease = sum(g * s for g, s in zip(gradient, step, strict=True))
+        if decrease <= value * Decimal("1e-40"):
+            return value
+        size = Decimal(1)
+        while True:
+            moved = [w - size * s for w, s in zip(point, step, strict=True)]
+            found = problem.value(moved)
+            if found <= value - size * decrease / 4 or size < Decimal("1e-30"):
+                break
+            size /= 2
+        point, value = moved, found
+    raise AssertionError("no optimum in 300 steps")
+
+
+def drawn(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, object]]:
+    """Rows, labels, weights and parameters of a random problem."""
+    rng = np.random.default_rng(seed)
+    n, d, m = rng.integers(6, 14), rng.integers(1, 4), rng.integers(2, 5)
+    X = rng.standard_normal((n, d))
+    y = rng.integers(m, size=n)
+    y[:m] = np.arange(m)
+    kind = seed % 4
+    if kind == 1:
+        # Separable: each class has its own corner.
+        X = rng.standard_normal((m, d))[y] * 5.0 + 0.1 * X
+    if kind == 2:
+        X *= 10.0 ** rng.uniform(-6.0, 6.0, d)
+    if kind == 3:
+        X *= 10.0 ** rng.choice([-150.0, -20.0, 20.0, 150.0])
+    weights = rng.uniform(0.1, 3.0, n)
+    parameters: dict[str, object] = {
+        "C": 10.0 ** rng.uniform(*((-3.0, 4.0) if seed % 3 else (-12.0, 12.0))),
+        "fit_intercept": bool(rng.integers(2)),
+        "tol": 10.0 ** rng.integers(-9, 0),
+        "max_iter": int(rng.choice([2, 1000])),
+        "solver": str(rng.choice(["auto", "newton"])),
+    }
+    return X, y, weights, parameters
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_the_optimum_is_between_the_bounds(seed: int) -> None:
+    X, y, weights, parameters = drawn(seed)
+    given = sp.csr_matrix(X) if seed % 5 == 0 else X
+    model = LogisticRegression(**parameters).fit(given, y, weights)
+    with localcontext(DIGITS):
+        intercept = model.fit_intercept
+        constant = [Decimal(1)] if intercept else []
+        problem = Problem(
+            rows=[[*map(Decimal, row), *constant] for row in X.tolist()],
+            labels=y.tolist(),
+            # The core multiplies C and the weights in double precision.
+            weights=[Decimal(model.C * weight) for weight in weights.tolist()],
+            n_outputs=len(model.coef_),
+            intercept=intercept,
+        )
+        total = sum(problem.weights)
+        columns = np.column_stack([model.coef_, model.intercept_]) if intercept else model.coef_
+        point = [Decimal(value) for value in columns.ravel().tolist()]
+        own = problem.value(point) / total
+        best = optimum(problem, point) / total
+        assert own <= Decimal(model.objective_)
+        assert Decimal(model.dual_objective_) <= best * (1 + Decimal("1e-35"))
+        assert best <= Decimal(model.objective_)
+        # The reported objective is that of the model, up to rounding.
+        assert Decimal(model.objective_) - own <= own * Decimal("1e-9") + Decimal("1e-300")
