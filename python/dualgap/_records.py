@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -225,6 +225,12 @@ class LogisticResult(LinearResult):
 
     intercepts: NDArray[np.float64]
     solver: str
+
+
+MappedRows: TypeAlias = tuple[
+    NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float64] | None, int
+]
+"""Rows in a memory-mapped file: ends, columns, values (None if all are 1), number of columns."""
 
 
 class ChainRecord(TypedDict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 from typing import Any, Self
 
@@ -131,19 +132,58 @@ def _spilled(rows: Any, folder: str | os.PathLike[str]) -> Any:
 
 
 def _mapped(array: NDArray[Any], folder: str | os.PathLike[str]) -> NDArray[Any]:
-    """Write an array to an anonymous temporary file and memory-map it.
+    """Write an array to an anonymous temporary file and memory-map it."""
+    file = SpillFile(folder)
+    file.write(array)
+    return file.mapped(array.dtype, array.shape)
 
-    The file is written before it is mapped, because a full disk raises an error in a write but
-    kills the process when a mapped page cannot be written.
+
+class SpillFile:
+    """An anonymous temporary file of numbers, which is written first and then memory-mapped.
+
+    It is written before it is mapped, because a full disk raises an error in a write but kills the
+    process when a mapped page cannot be written.
     """
-    if array.size == 0:
-        return array
-    try:
-        with TemporaryFile(dir=folder) as file:
-            file.write(np.ascontiguousarray(array).data.cast("B"))
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = folder
+        self._size = 0
+        with self._errors():
+            self._file = TemporaryFile(dir=folder)  # noqa: SIM115  # `mapped` closes it
+
+    def write(self, array: NDArray[Any]) -> None:
+        """Append the entries of an array."""
+        if array.size == 0:
+            return
+        with self._errors():
+            self._file.write(np.ascontiguousarray(array).data.cast("B"))
+        self._size += array.nbytes
+
+    def mapped(self, dtype: np.dtype[Any], shape: tuple[int, ...] = (-1,)) -> NDArray[Any]:
+        """Return all entries as a read-only array of the file, and close the file."""
+        with self._errors(), self._file as file:
+            if self._size == 0:
+                return np.zeros(tuple(max(side, 0) for side in shape), dtype)
             file.flush()
             # Some file systems report a full disk only here.
             os.fsync(file.fileno())
-            return np.memmap(file, array.dtype, "r", shape=array.shape)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, os.fspath(folder)) from error
+            n_entries = self._size // dtype.itemsize
+            return np.memmap(file, dtype, "r", shape=(n_entries,)).reshape(shape)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Name the folder in errors of the file."""
+        try:
+            yield
+        except OSError as error:
+            self._close()
+            raise OSError(error.errno, error.strerror, os.fspath(self._folder)) from error
+
+    def _close(self) -> None:
+        # Closing writes what is buffered, which fails again on a full disk.
+        if hasattr(self, "_file"):
+            with suppress(OSError):
+                self._file.close()
+
+    def __del__(self) -> None:
+        self._close()

@@ -15,6 +15,7 @@ mod frank_wolfe;
 mod libsvm;
 mod logistic;
 mod losses;
+mod mapped;
 mod multiclass;
 mod oracle;
 mod own_loss;

@@ -115,7 +115,12 @@ impl Reader {
             }
             return Ok(());
         }
-        for feature in PyIterator::from_object(features)? {
+        let Ok(features) = PyIterator::from_object(features) else {
+            let kind = features.get_type();
+            let message = format!("must be a list or a dictionary of features, got {kind}");
+            return Err(PyTypeError::new_err(message));
+        };
+        for feature in features {
             let feature = feature?;
             let feature = [prefix, name(&feature)?.to_str()?].concat();
             self.add(&feature, 1.0);
@@ -240,17 +245,19 @@ impl PyVocabulary {
     }
 
     /// Reads sentences and adds new names. Then drops the names that occur in fewer than
-    /// `min_count` tokens.
+    /// `min_count` tokens. Error messages number the sentences from `first`.
+    #[pyo3(signature = (sentences, min_count, first=0))]
     fn learn<'py>(
         &mut self,
         py: Python<'py>,
         sentences: &Bound<'py, PyAny>,
         min_count: u32,
+        first: usize,
     ) -> PyResult<ReadRows<'py>> {
         guarded(|| {
             let mut rows = FeatureRows::new();
             let vocabulary = &mut self.0;
-            let offsets = read(sentences, |named| named.learn(vocabulary, &mut rows))?;
+            let offsets = read((sentences, first), |named| named.learn(vocabulary, &mut rows))?;
             if min_count > 1 && !self.0.is_hashed() {
                 let counts = rows.counts(self.0.len());
                 rows.renumber(&self.0.retain(|number| counts[number] >= min_count));
@@ -263,21 +270,22 @@ impl PyVocabulary {
     fn read<'py>(&self, py: Python<'py>, sentences: &Bound<'py, PyAny>) -> PyResult<ReadRows<'py>> {
         guarded(|| {
             let mut rows = FeatureRows::new();
-            let offsets = read(sentences, |named| named.resolve(&self.0, &mut rows))?;
+            let offsets = read((sentences, 0), |named| named.resolve(&self.0, &mut rows))?;
             Ok(arrays(py, offsets, rows))
         })
     }
 }
 
-/// Reads sentences and passes their rows to a function. Returns the offsets of the sentences.
+/// Reads sentences, numbered from `first`, and passes their rows to a function. Returns the offsets of the
+/// sentences.
 fn read(
-    sentences: &Bound<'_, PyAny>,
+    (sentences, first): (&Bound<'_, PyAny>, usize),
     mut take: impl FnMut(&mut NamedRows) -> error::Result<()>,
 ) -> PyResult<Vec<i64>> {
     let (mut offsets, mut polled) = (vec![0], 0);
     let mut reader = Reader::default();
     for (place, sentence) in PyIterator::from_object(sentences)?.enumerate() {
-        let n_rows = reader.sentence(&sentence?, place)? as i64;
+        let n_rows = reader.sentence(&sentence?, first + place)? as i64;
         offsets.push(offsets[place] + n_rows);
         if reader.rows.n_rows() >= CHUNK_TOKENS {
             take(&mut reader.rows)?;

@@ -7,10 +7,10 @@ use pyo3::types::{PyDict, PyList};
 use rayon::prelude::*;
 
 use super::arrays::{Matrix, Vector, slice};
+use super::mapped::MappedRows;
 use super::records::{RunRecord, SharesRecord};
 use super::session::{Session, guarded, run_session};
 use super::trace::{piece_tuple, trace_dict};
-use crate::data::Data;
 use crate::dual::Shares;
 use crate::error::Result;
 use crate::names::find;
@@ -88,11 +88,19 @@ struct ChainRecord<'py> {
 }
 
 impl ChainRecord<'_> {
-    fn chain(&self, rows: Data<'_>, offsets: &[i64], labels: &[u32]) -> Result<Chain> {
+    fn chain(&self, rows: &SequenceRows<'_>, offsets: &[i64], labels: &[u32]) -> Result<Chain> {
         let offsets: Vec<usize> = offsets.iter().map(|offset| *offset as usize).collect();
         let loss = Hamming::parse(if self.loss == "logistic" { "hamming" } else { &self.loss })?;
         let links = Links::from_codes(self.n_states, slice(&self.links)?)?;
-        let chain = Chain::new(rows, &offsets, Some(labels), self.n_states, false, loss)?;
+        let labels = Some(labels);
+        let chain = match rows {
+            SequenceRows::Given(rows) => {
+                Chain::new(rows.rows()?, &offsets, labels, self.n_states, false, loss)?
+            }
+            SequenceRows::Mapped(rows) => {
+                Chain::stored(rows.0.clone(), &offsets, labels, self.n_states, loss)?
+            }
+        };
         let chain = match &self.known {
             Some(known) => {
                 let known: Vec<bool> = slice(known)?.iter().map(|known| *known != 0).collect();
@@ -114,10 +122,19 @@ impl ChainRecord<'_> {
     }
 }
 
+/// The features of all tokens: in memory, from where they are copied, or in a file.
+#[derive(FromPyObject)]
+enum SequenceRows<'py> {
+    #[pyo3(transparent)]
+    Given(Matrix<'py>),
+    #[pyo3(transparent)]
+    Mapped(MappedRows),
+}
+
 /// The end of each column's list of labels, and the concatenated lists.
 type PairArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u16>>);
 
-/// Labelled sentences, copied so that Python can free its own copy before the fit.
+/// Labelled sentences. Those in memory are copied, so that Python can free its own copy before the fit.
 #[pyclass(frozen)]
 pub(super) struct SequenceProblem {
     chain: Chain,
@@ -131,14 +148,14 @@ impl SequenceProblem {
     /// [`ChainRecord`].
     #[new]
     fn new(
-        rows: Matrix<'_>,
+        rows: SequenceRows<'_>,
         offsets: Vector<'_, i64>,
         labels: Vector<'_, u32>,
         settings: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
         guarded(|| {
             let record: ChainRecord<'_> = settings.extract()?;
-            let chain = record.chain(rows.rows()?, slice(&offsets)?, slice(&labels)?)?;
+            let chain = record.chain(&rows, slice(&offsets)?, slice(&labels)?)?;
             Ok(Self { chain, log: record.loss == "logistic" })
         })
     }

@@ -29,6 +29,6 @@ pub use method::{StructuredChoices, StructuredMethod, fit};
 pub use model::assign;
 pub(crate) use model::assignment_prices;
 pub use model::{
-    Chain, ChainScores, FORBIDDEN, Graph, Hamming, Links, Matching, Model, Multiclass, Multilabel,
-    Pairs, Work,
+    Chain, ChainScores, FORBIDDEN, Graph, Hamming, Kept, Links, Matching, Model, Multiclass,
+    Multilabel, Pairs, StoredRows, Work,
 };

@@ -286,7 +286,7 @@ class TrainedChain(CertifiedEstimator):
         if names is not None:
             named, X = (False, X) if lengths is not None else peek(X)
             if not named:
-                msg = "X: the tagger was trained on features by name, got a matrix"
+                msg = "X: the tagger was trained on named features, got a matrix"
                 raise ValueError(msg)
             vocabulary = names.vocabulary
             return read_named(vocabulary.read, X, lambda: len(vocabulary))

@@ -14,11 +14,13 @@ from dualgap.sequence._digests import sentence_digests
 from dualgap.sequence._partial import known_pieces, whole_sentences
 from dualgap.sequence._sentences import (
     Rowed,
+    check_some,
     peek,
     read_matrices,
     read_named,
     read_partial_labels,
 )
+from dualgap.sequence._spill import Mapped, spilled_problem
 from dualgap.sequence._training import (
     Problem,
     error_costs,
@@ -33,14 +35,22 @@ from dualgap.sequence._transitions import (
 from dualgap.sequence.features import featured, transition_prefixes
 
 
-def read_problem(tagger: Any, X: Any, y: Any, token_weight: Any, lengths: Any) -> Problem:
-    """Check sentences and labels and pass them to the core, which then owns them."""
-    data, vocabulary = _read(tagger, X, lengths)
-    if len(data) == 0:
-        msg = "X: there must be at least one sentence"
-        raise ValueError(msg)
+def read_problem(
+    tagger: Any, X: Any, y: Any, token_weight: Any, lengths: Any, spill: Any = None
+) -> Problem:
+    """Check sentences and labels and pass them to the core, which then owns them.
+
+    With the folder `spill`, the features of tokens are in temporary files.
+    """
     flat = lengths is not None
-    classes, codes, known = read_partial_labels(y, data.offsets, flat=flat)
+    data: Rowed | Mapped
+    if spill is None:
+        data, vocabulary = _read(tagger, X, lengths)
+        check_some(data.offsets)
+        classes, codes, known = read_partial_labels(y, data.offsets, flat=flat)
+    else:
+        data, vocabulary, labels = spilled_problem(tagger, X, y, lengths, spill)
+        classes, codes, known = labels
     if len(classes) == 0:
         msg = "y: there is no token in any sentence"
         raise ValueError(msg)
@@ -55,9 +65,12 @@ def read_problem(tagger: Any, X: Any, y: Any, token_weight: Any, lengths: Any) -
     if marked is None:
         marked = transition_prefixes(tagger.features)
     marks = marked_columns(marked, vocabulary, data.n_features)
-    rows, edges = (data.rows, None) if marks is None else data.split(marks)
+    if marks is None or isinstance(data, Mapped):
+        rows, edges = data.rows, None
+    else:
+        rows, edges = data.split(marks)
     warn_of_long_sentences(tagger, data.offsets)
-    costs = error_costs(tagger, token_weight, classes[codes], data.offsets, flat=flat)
+    costs = error_costs(tagger, token_weight, (classes, codes), data.offsets, flat=flat)
     settings: ChainRecord = {
         "n_states": len(classes),
         # Only the logistic loss supports unknown labels.
@@ -70,7 +83,9 @@ def read_problem(tagger: Any, X: Any, y: Any, token_weight: Any, lengths: Any) -
     }
     core = _core.SequenceProblem(rows, data.offsets, codes, settings)
     named = vocabulary, tagger.hash_bits
-    digests = sentence_digests(data, vocabulary, classes[codes]) if tagger.warm_start else None
+    digests = None
+    if tagger.warm_start and isinstance(data, Rowed):
+        digests = sentence_digests(data, vocabulary, classes[codes])
     sizes = data.n_features, len(data)
     return Problem(core, classes, links, marks, *named, *sizes, known is not None, digests)
 

@@ -68,7 +68,7 @@ def peek(X: Any) -> tuple[bool, Any]:
     # Copied, because an iterator may reuse the same object for its next sentence.
     head = list(map(own_copy, islice(sentences, 3)))
     named = all(map(_is_named, head))
-    return named, chain(head, sentences) if named else head + listed(sentences, "X")
+    return named, chain(head, sentences)
 
 
 def _is_named(sentence: Any) -> bool:
@@ -98,18 +98,30 @@ def read_matrices(X: Any, lengths: Any) -> Rowed:
         msg = "lengths: one matrix needs the lengths of its sentences"
         raise ValueError(msg)
     if lengths is None:
-        sentences = numpy_examples("X", list(X))
+        sentences = numpy_examples("X", listed(X, "X"))
         if not sentences:
             return Rowed(np.zeros((0, 0)), np.zeros(1, dtype=np.int64), 0)
         stacked = stack(sentences)
         return Rowed(core_rows(stacked.rows), stacked.offsets, stacked.n_features)
+    rows = checked_matrix(X)
+    stacked = Stacked(rows, read_lengths(lengths, rows.shape[0]))
+    return Rowed(core_rows(stacked.rows), stacked.offsets, stacked.n_features)
+
+
+def checked_matrix(X: Any) -> Any:
+    """Check one matrix."""
     try:
-        rows = check_matrix(X)
+        return check_matrix(X)
     except ValueError as error:
         msg = f"X: must be a matrix of finite numbers: {error}"
         raise ValueError(msg) from error
-    stacked = Stacked(rows, read_lengths(lengths, rows.shape[0]))
-    return Rowed(core_rows(stacked.rows), stacked.offsets, stacked.n_features)
+
+
+def check_some(offsets: Offsets) -> None:
+    """Raise an error if there is no sentence."""
+    if len(offsets) == 1:
+        msg = "X: there must be at least one sentence"
+        raise ValueError(msg)
 
 
 def read_lengths(lengths: Any, n_rows: int) -> Offsets:

@@ -62,20 +62,26 @@ class Problem:
 
 
 def error_costs(
-    tagger: Any, token_weight: Any, labels: NDArray[Any], offsets: NDArray[np.int64], *, flat: bool
+    tagger: Any,
+    token_weight: Any,
+    labels: tuple[NDArray[Any], NDArray[np.uint32]],
+    offsets: NDArray[np.int64],
+    *,
+    flat: bool,
 ) -> FloatArray | None:
     """Return the cost of an error at each token, or None if all costs are 1."""
     if token_weight is None and tagger.class_weight is None:
         return None
-    costs = np.ones(len(labels))
+    classes, codes = labels
+    costs = np.ones(len(codes))
     if tagger.class_weight is not None:
-        known = set(labels.tolist())
+        known = classes.tolist()
         check_class_weight(tagger.class_weight)
         for label, weight in dict(tagger.class_weight).items():
             if label not in known:
                 msg = f"class_weight: the label {label!r} does not occur in y"
                 raise ValueError(msg)
-            costs[labels == label] = weight
+            costs[codes == known.index(label)] = weight
     if token_weight is not None:
         own = token_weight if flat else flatten("token_weight", list(token_weight), offsets)
         own = np.asarray(as_numpy("token_weight", own))
@@ -117,7 +123,7 @@ def marked_columns(
     if isinstance(features[0], str):
         names = [] if vocabulary is None else vocabulary.names()
         if not names:
-            msg = "transition_features: strings need features by name, without hash_bits"
+            msg = "transition_features: strings require named features, without hash_bits"
             raise ValueError(msg)
         prefixes = tuple(str(feature) for feature in features)
         marks[[at for at, name in enumerate(names) if name.startswith(prefixes)]] = True

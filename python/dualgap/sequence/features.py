@@ -14,6 +14,8 @@ __all__ = ["word_features"]
 Expand = Callable[[Any], list[Any]]
 
 _LONGEST_AFFIX = 4
+# Maximum depth of nested features, as in the core.
+_DEEPEST = 32
 # Maximum number of distinct words whose features are cached.
 _CACHED_WORDS = 1 << 16
 
@@ -122,15 +124,23 @@ def _column_features(rows: Sequence[Sequence[str]], t: int) -> list[str]:
 def crfsuite_features(sentence: Iterable[Any]) -> list[Any]:
     """Name the features in dictionaries as python-crfsuite does: ``name:value``."""
     return [
-        _flat(token, "", {}) if isinstance(token, Mapping) else list(token) for token in sentence
+        _flat(token, "", {}, 0) if isinstance(token, Mapping) else list(token) for token in sentence
     ]
 
 
-def _flat(features: Mapping[str, Any], prefix: str, found: dict[str, float]) -> dict[str, float]:
+def _flat(
+    features: Mapping[str, Any], prefix: str, found: dict[str, float], depth: int
+) -> dict[str, float]:
+    if depth > _DEEPEST:
+        msg = (
+            f"features must be nested at most {_DEEPEST} deep; they are deeper, or contain "
+            "themselves"
+        )
+        raise ValueError(msg)
     for key, value in features.items():
         name = prefix + key
         if isinstance(value, Mapping):
-            _flat(value, f"{name}:", found)
+            _flat(value, f"{name}:", found, depth + 1)
         elif isinstance(value, str):
             found[f"{name}:{value}"] = found.get(f"{name}:{value}", 0.0) + 1.0
         elif isinstance(value, list | tuple | set | frozenset):

@@ -29,7 +29,7 @@ def label_parts(label: Any, scheme: str) -> tuple[str, str]:
     """
     prefix, _, kind = str(label).partition("-")
     if len(prefix) != 1 or prefix not in PREFIXES[scheme] or (prefix == "O") != (kind == ""):
-        msg = f'transitions: {label!r} is no label of the scheme "{scheme}" (such as "B-X" or "O")'
+        msg = f'transitions: {label!r} is not a label of "{scheme}" (such as "B-X" or "O")'
         raise ValueError(msg)
     return prefix, kind
 

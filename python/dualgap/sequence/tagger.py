@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -175,9 +177,9 @@ history_, null_objective_
     hundreds of labels "hamming" skips the rows of transitions that cannot contain a maximum. An
     interrupt takes effect even within a sentence.
 
-    Memory: 12 bytes per token feature; in addition, "hamming" keeps five weight vectors and, for
-    each sentence, the labels that have weight; "logistic" keeps about 15 weight vectors, fewer if
-    they are long.
+    Memory: 12 bytes per token feature, or none with ``fit(..., spill=folder)``; in addition,
+    "hamming" keeps five weight vectors and, for each sentence, the labels that have weight;
+    "logistic" keeps about 15 weight vectors, fewer if they are long.
 
     Examples
     --------
@@ -221,12 +223,13 @@ history_, null_objective_
     def fit(
         self,
         X: Sentences,
-        y: Any,
+        y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
         token_weight: Any = None,
         lengths: ArrayLike | None = None,
         validation: Any = None,
+        spill: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Fit the tagger.
 
@@ -250,6 +253,12 @@ history_, null_objective_
             Held-out sentences, or the share of the sentences to hold out. The fit ends once their
             score (chunk F1, or the share of right tokens) no longer improves, and returns the best
             model; ``history_["validation_score"]`` holds the scores.
+        spill : path, optional
+            A folder on a disk, for sentences that do not fit in memory. `X` and `y` are read once,
+            in order; `y` may be None if `X` yields pairs of a sentence and its labels. The features
+            are written to anonymous temporary files, which the fit reads instead of memory and
+            which are deleted after it. `hash_bits` saves the memory of feature names, and
+            ``pairs="seen"`` that of unused weights. One matrix may be `Chunks` with `lengths`.
 
         Returns
         -------
@@ -261,19 +270,24 @@ history_, null_objective_
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
+        if spill is not None:
+            refuse_unused(self, ["invalid"], "spill")
         X, y, sample_weight, token_weight, lengths = self._valid(
             (X, y, sample_weight, token_weight, lengths)
         )
         held = None
         if validation is not None:
+            if spill is not None and isinstance(validation, Real):
+                msg = "validation: with spill, pass held-out sentences (X, y)"
+                raise ValueError(msg)
             given = (X, y, sample_weight, token_weight, lengths)
             (X, y, sample_weight, token_weight, lengths), held = hold_out(self, validation, given)
         self.validation_curve_ = None
-        if self.C == "validation":
+        if self.C == "validation" and spill is None:
             X, y, token_weight = as_lists(X, y, token_weight, lengths)
             lengths = None
             self.validation_curve_ = try_values(self, X, y, sample_weight, token_weight)
-        problem = read_problem(self, X, y, token_weight, lengths)
+        problem = read_problem(self, X, y, token_weight, lengths, spill)
         weights = example_weights(sample_weight, len(problem))
         warm = self.warm_start and not problem.is_partial
         start = starting_point(self, problem) if warm else None

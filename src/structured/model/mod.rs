@@ -9,6 +9,7 @@ mod matching;
 mod multiclass;
 mod multilabel;
 mod rows;
+mod stored;
 
 #[cfg(test)]
 pub use assignment::assign;
@@ -22,6 +23,7 @@ pub use matching::{Matching, Pairs};
 pub use multiclass::Multiclass;
 pub use multilabel::Multilabel;
 pub(super) use rows::CompactRows;
+pub use stored::{Kept, StoredRows};
 
 use crate::dual::Scales;
 use crate::dual::rounding::{TINY, gamma};

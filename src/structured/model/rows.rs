@@ -5,13 +5,14 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use crate::data::{Data, Rows as _};
-use crate::dual::rounding::gamma;
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::linalg::fold::{WeightedSum, fold};
 use crate::linalg::vectors::fused_dot_in_two;
 use crate::linalg::{TouchedVector, arch};
 use crate::memory::require;
+
+use super::stored::{Entries, RowMagnitude, StoredRows};
 
 /// Rows of features, stored as given or, if most values are zeros, without zeros.
 ///
@@ -22,9 +23,9 @@ pub(in crate::structured) struct CompactRows {
     n_rows: usize,
     n_features: usize,
     /// Ends of the rows and the features of their values, if zeros are left out.
-    sparse: Option<(Vec<usize>, Vec<u32>)>,
+    sparse: Option<(Entries<u64>, Entries<u32>)>,
     /// All values; for sparse rows that contain only ones, enough ones for the longest row.
-    values: Vec<f64>,
+    values: Entries<f64>,
     has_ones_alone: bool,
     /// An upper bound on the largest norm of a row, and the maximum number of its values.
     largest: (f64, usize),
@@ -51,18 +52,14 @@ impl CompactRows {
         let (mut n_nonzero, mut finite, mut has_ones_alone) = (0, true, true);
         let mut largest = (0.0_f64, 0);
         for_data!(data, rows => for row in 0..n_rows {
-            let (mut n_values, mut square, mut extreme) = (0, 0.0, 0.0_f64);
+            let mut size = RowMagnitude::default();
             rows.visit_row(row, |_, value| {
-                n_values += usize::from(value != 0.0);
+                size.add(value);
                 finite &= value.is_finite();
                 has_ones_alone &= value == 0.0 || value == 1.0;
-                (square, extreme) = (square + value * value, extreme.max(value.abs()));
             });
-            n_nonzero += n_values;
-            // Squares of small values underflow, so the norm is bounded by the largest value.
-            let norm = if square > 1e-280 { square.sqrt() } else { extreme * (n_values as f64).sqrt() };
-            let norm = norm * (1.0 + gamma(n_values + 4));
-            largest = (largest.0.max(norm), largest.1.max(n_values));
+            n_nonzero += size.n_values;
+            largest = (largest.0.max(size.norm()), largest.1.max(size.n_values));
         });
         if !finite {
             return Err(Error::argument("X", "all values must be finite"));
@@ -76,13 +73,14 @@ impl CompactRows {
                 rows.visit_row(row, |feature, value| values[feature] = value);
             });
             let has_ones_alone = false;
+            let values = Entries::Copied(values);
             return Ok(Self { n_rows, n_features, sparse: None, values, has_ones_alone, largest });
         }
         let (mut ends, mut features) =
             (Vec::with_capacity(n_rows + 1), Vec::with_capacity(n_nonzero));
         let n_values = if has_ones_alone { largest.1 } else { n_nonzero };
         let mut values = Vec::with_capacity(n_values);
-        ends.push(0);
+        ends.push(0_u64);
         for_data!(data, rows => for row in 0..n_rows {
             rows.visit_row(row, |feature, value| if value != 0.0 {
                 features.push(feature as u32);
@@ -90,13 +88,24 @@ impl CompactRows {
                     values.push(value);
                 }
             });
-            ends.push(features.len());
+            ends.push(features.len() as u64);
         });
         if has_ones_alone {
             values.resize(n_values, 1.0);
         }
-        let sparse = Some((ends, features));
+        let sparse = Some((Entries::Copied(ends), Entries::Copied(features)));
+        let values = Entries::Copied(values);
         Ok(Self { n_rows, n_features, sparse, values, has_ones_alone, largest })
+    }
+
+    /// Rows that stay where they are.
+    pub fn stored(rows: StoredRows) -> Self {
+        let (n_rows, n_features, largest) = (rows.len(), rows.n_features, rows.largest());
+        let has_ones_alone = rows.values.is_none();
+        let sparse = Some((Entries::Kept(rows.ends), Entries::Kept(rows.features)));
+        let ones = || Entries::Copied(vec![1.0; largest.1]);
+        let values = rows.values.map_or_else(ones, Entries::Kept);
+        Self { n_rows, n_features, sparse, values, has_ones_alone, largest }
     }
 
     /// Number of rows.
@@ -180,7 +189,7 @@ impl CompactRows {
     #[inline(always)]
     pub fn sparse_row(&self, row: usize) -> Option<(&[u32], &[f64])> {
         let (ends, features) = self.sparse.as_ref()?;
-        let range = ends[row]..ends[row + 1];
+        let range = ends[row] as usize..ends[row + 1] as usize;
         let first = if self.has_ones_alone { 0 } else { range.start };
         Some((&features[range.clone()], &self.values[first..first + range.len()]))
     }

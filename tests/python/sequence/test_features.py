@@ -17,6 +17,8 @@ from dualgap.sequence.templates import Templates
 WORDS = [["Ada", "flew", "to", "New", "York"], ["it", "rained"], []] * 4
 LABELS = [["PER", "O", "O", "LOC", "LOC"], ["O", "O"], []] * 4
 PAIRS = [[(word, word[0].upper()) for word in words] for words in WORDS]
+NESTED: dict[str, Any] = {}
+NESTED["inner"] = NESTED
 TEMPLATES = ["U0:%x[0,0]", "U1:%x[-1,0]", "B1:%x[0,0]"]
 
 
@@ -97,6 +99,7 @@ def test_dictionaries_as_python_crfsuite_reads_them() -> None:
         ("words", 5, "X: must be sentences of words, got int"),
         (["U:%x[0,1]"], [["a"]], "X: sentence 0: the templates need 2 columns, got 1"),
         ("crfsuite", [[{"a": object()}]], "X: sentence 0: float"),
+        ("crfsuite", [[NESTED]], "X: sentence 0: features must be nested at most 32 deep"),
         ("other", [["a"]], "features: must be None, 'words', 'crfsuite' or a list of templates"),
         (["X:%x[0,1]"], [["a"]], "features: line 1: 'X:%x.0,1.' is not a template"),
         ([1], [["a"]], "features: templates must be strings"),

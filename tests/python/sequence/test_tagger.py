@@ -190,7 +190,7 @@ def test_schemes_forbid_transitions_and_reject_labels() -> None:
         match=r"^y: `transitions` .* 1 of 80 sentences: sentence 3 has I-NP at the beginning",
     ):
         tagger(transitions="bio").fit(X, y)
-    with pytest.raises(ValueError, match=r"^transitions: 'x' is no label"):
+    with pytest.raises(ValueError, match=r"^transitions: 'x' is not a label"):
         tagger(transitions="bio").fit(X, [["x"] * len(labels) for labels in y])
 
 
@@ -435,7 +435,7 @@ def test_bad_arguments_are_named() -> None:
         with pytest.raises(ValueError, match=f"^{name}"):
             tagger(**options).fit(*arguments)
     model = tagger().fit(X, y)
-    with pytest.raises(ValueError, match=r"^X: the tagger was trained on features by name"):
+    with pytest.raises(ValueError, match=r"^X: the tagger was trained on named features"):
         model.predict([np.ones((2, 2))])
     with pytest.raises(ValueError, match=r"^k: "):
         model.predict_top_k(X, 0)

@@ -57,6 +57,7 @@ def test_values_that_are_no_finite_numbers_are_named(value: Any) -> None:
     [
         (["word", "word"], [["a"], ["b"]], "X: sentence 0 must be a sequence of tokens"),
         ([1, 2], [["a"], ["b"]], "X: sentence 0 must be a sequence of tokens"),
+        ([[["a"], None]], [["a", "b"]], "X: sentence 0, token 1: must be a list or a dictionary"),
         (pd.DataFrame(np.eye(2)), ["a", "b"], "lengths: one matrix needs the lengths"),
         (
             X,

@@ -11,7 +11,7 @@ pub use links::{ChainLink, FORBIDDEN, Links};
 pub use viterbi::{ChainScores, first_maximum};
 
 use super::rows::CompactRows;
-use super::{Hamming, Model, PartSize, Work};
+use super::{Hamming, Model, PartSize, StoredRows, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::{Sparse, TouchedVector};
@@ -63,7 +63,34 @@ impl Chain {
         loss: Hamming,
     ) -> Result<Self> {
         Self::check_states(n_states)?;
-        let rows = CompactRows::new(data)?;
+        let links = Links::all(n_states, boundaries);
+        Self::of_rows(CompactRows::new(data)?, offsets, labels, links, loss)
+    }
+
+    /// Creates the model of sequences whose rows are not copied.
+    ///
+    /// # Errors
+    /// As for [`Chain::new`].
+    pub fn stored(
+        rows: StoredRows,
+        offsets: &[usize],
+        labels: Option<&[u32]>,
+        n_states: usize,
+        loss: Hamming,
+    ) -> Result<Self> {
+        Self::check_states(n_states)?;
+        let links = Links::all(n_states, false);
+        Self::of_rows(CompactRows::stored(rows), offsets, labels, links, loss)
+    }
+
+    fn of_rows(
+        rows: CompactRows,
+        offsets: &[usize],
+        labels: Option<&[u32]>,
+        links: Links,
+        loss: Hamming,
+    ) -> Result<Self> {
+        let n_states = links.n_states();
         if offsets.first() != Some(&0)
             || offsets.last() != Some(&rows.len())
             || offsets.windows(2).any(|pair| pair[0] > pair[1])
@@ -78,7 +105,7 @@ impl Chain {
             emissions: Emissions::new(rows, n_states),
             offsets: offsets.to_vec(),
             labels: labels.map(<[u32]>::to_vec),
-            links: Links::all(n_states, boundaries),
+            links,
             edges: None,
             loss,
             costs: None,
