@@ -5,10 +5,11 @@
 Tasks: chunks (CoNLL-2000), names in Spanish newswire (CoNLL-2002), parts of speech of English web
 text, and letters of handwritten words. All systems read the same features as Python strings: those
 of `dualgap.sequence.word_features`, or the black pixels of a letter. Each runs with its defaults in
-a separate process, except that CRFsuite's `pa` and chaine are limited to 20 passes, as in the name.
-Seconds are from strings to a trained model; CPU seconds are summed over threads. The score is F1 of
-chunks, or the share of correct tokens. Missing packages, and fits of more than `--limit` seconds,
-are skipped (pip install python-crfsuite sklearn-crfsuite chaine underthesea_core).
+a separate process, except that CRFsuite's online algorithms, chaine and crfs are limited to 20
+passes, as in the name. "C chosen" is `C="validation"`. Seconds are from strings to a trained model;
+CPU seconds are summed over threads. The score is F1 of chunks, or the share of correct tokens.
+Missing packages, and fits of more than `--limit` seconds, are skipped (pip install python-crfsuite
+sklearn-crfsuite chaine underthesea_core). The crate crfs is built with cargo from benches/crfs.
 
 The data sets come from a folder: the environment variable DUALGAP_DATA.
 """
@@ -20,6 +21,7 @@ import importlib.util
 import io
 import json
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -38,6 +40,8 @@ Data = tuple[Sentences, Labels, Sentences, Labels]
 
 TEXTS = {"chunks": "conll2000", "names": "conll2002_es", "parts of speech": "ud_ewt_pos"}
 TASKS = [*TEXTS, "letters"]
+CRFS = "crfs, pa, 20 passes"
+TARGET = Path(__file__).parents[1] / "target" / "crfs"
 
 
 def read(folder: Path, task: str) -> Data:
@@ -127,10 +131,39 @@ def underthesea(X: Sentences, y: Labels, path: Path) -> Any:
     return lambda test: [tagger.tag(tokens) for tokens in test], None
 
 
+def crfs(data: Data, folder: Path) -> dict[str, Any]:
+    """Train and tag with the crate crfs; return its numbers and the predicted labels."""
+    paths = [folder / name for name in ("train.txt", "test.txt", "model", "labels.txt")]
+    for path, X, y in ((paths[0], *data[:2]), (paths[1], *data[2:])):
+        tokens = [
+            ["\t".join([label, *token]) for token, label in zip(*sentence, strict=True)]
+            for sentence in zip(X, y, strict=True)
+        ]
+        path.write_text("\n\n".join(map("\n".join, tokens)), encoding="utf-8")
+    command = [str(TARGET / "release" / "crfs-benchmark"), *map(str, paths)]
+    found: dict[str, Any] = json.loads(subprocess.check_output(command, text=True))
+    labels = iter(paths[3].read_text(encoding="utf-8").split("\n"))
+    found["predicted"] = [[next(labels) for _ in tokens] for tokens in data[2]]
+    return {**found, "cpu_seconds": found["seconds"], "model_mb": paths[2].stat().st_size / 1e6}
+
+
+def build_crfs() -> bool:
+    """Build the program that uses crfs; return whether that worked."""
+    package = str(Path(__file__).parent / "crfs" / "Cargo.toml")
+    command = ["cargo", "build", "--release", "--quiet", "--manifest-path", package]
+    done = shutil.which("cargo") and subprocess.run([*command, "--target-dir", str(TARGET)])
+    return bool(done) and done.returncode == 0
+
+
 SYSTEMS: dict[str, tuple[str, Callable[..., Any]]] = {
     "dualgap, hamming": ("dualgap", dualgap("hamming")),
     "dualgap, logistic": ("dualgap", dualgap("logistic")),
+    "dualgap, logistic, all pairs": ("dualgap", dualgap("logistic", pairs="all")),
+    "dualgap, hamming, C chosen": ("dualgap", dualgap("hamming", C="validation")),
+    "dualgap, logistic, C chosen": ("dualgap", dualgap("logistic", C="validation")),
     "python-crfsuite, pa, 20 passes": ("pycrfsuite", crfsuite("pa", max_iterations=20)),
+    "python-crfsuite, ap, 20 passes": ("pycrfsuite", crfsuite("ap", max_iterations=20)),
+    "python-crfsuite, arow, 20 passes": ("pycrfsuite", crfsuite("arow", max_iterations=20)),
     "python-crfsuite, lbfgs": ("pycrfsuite", crfsuite("lbfgs")),
     "sklearn-crfsuite, pa, 20 passes": (
         "sklearn_crfsuite",
@@ -138,6 +171,7 @@ SYSTEMS: dict[str, tuple[str, Callable[..., Any]]] = {
     ),
     "chaine, pa, 20 passes": ("chaine", chaine("pa", max_iterations=20)),
     "underthesea_core": ("underthesea_core", underthesea),
+    CRFS: ("", crfs),
 }
 
 
@@ -146,19 +180,13 @@ def child(system: str, task: str) -> None:
     sys.modules["pandas"] = None  # type: ignore[assignment]
     folder = data_folder()
     assert folder is not None
-    X, y, test, right = read(folder, task)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    data = read(folder, task)
     with tempfile.TemporaryDirectory() as temporary:
-        path = Path(temporary) / "model.npz"
-        start, cpu = time.perf_counter(), time.process_time()
-        predict, save = SYSTEMS[system][1](X, y, path)
-        found: dict[str, Any] = {"seconds": time.perf_counter() - start}
-        found["cpu_seconds"] = time.process_time() - cpu
-        found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
-        found |= timed(lambda: predict(test))
-        if save is not None:
-            save()
-        found["model_mb"] = path.stat().st_size / 1e6
+        if system == CRFS:
+            found = crfs(data, Path(temporary))
+        else:
+            found = trained(system, data, Path(temporary) / "model.npz")
+    test, right = data[2:]
     predicted = found.pop("predicted")
     found["tokens_per_second"] = sum(map(len, test)) / found.pop("tag_seconds")
     if task in ("chunks", "names"):
@@ -167,6 +195,21 @@ def child(system: str, task: str) -> None:
         pairs = [(a, b) for pair in zip(right, predicted, strict=True) for a, b in zip(*pair)]  # noqa: B905
         found["score"] = sum(a == b for a, b in pairs) / len(pairs)
     print(json.dumps(found))
+
+
+def trained(system: str, data: Data, path: Path) -> dict[str, Any]:
+    """Train with one of the Python packages; return its numbers and the predicted labels."""
+    X, y, test, _ = data
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    start, cpu = time.perf_counter(), time.process_time()
+    predict, save = SYSTEMS[system][1](X, y, path)
+    found: dict[str, Any] = {"seconds": time.perf_counter() - start}
+    found["cpu_seconds"] = time.process_time() - cpu
+    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
+    found |= timed(lambda: predict(test))
+    if save is not None:
+        save()
+    return {**found, "model_mb": path.stat().st_size / 1e6}
 
 
 def measured(system: str, task: str, limit: float) -> dict[str, Any] | None:
@@ -205,8 +248,8 @@ def main() -> None:
     for task in arguments.tasks:
         for system in arguments.systems:
             package = SYSTEMS[system][0]
-            if importlib.util.find_spec(package) is None:
-                print(f"{system}: {package} is not installed; skipped")
+            if not (build_crfs() if system == CRFS else importlib.util.find_spec(package)):
+                print(f"{system}: not installed; skipped")
                 continue
             found = [measured(system, task, arguments.limit) for _ in range(arguments.repeats)]
             runs = [run for run in found if run is not None]

@@ -1,0 +1,91 @@
+"""Stops of SequenceTagger: by default, by held-out sentences, and the best one in hindsight.
+
+    python benches/tagger_stops.py [TASK ...] [--losses hamming logistic]
+
+Six tasks: those of `taggers.py`, noun chunks (CoNLL-2000 with no other chunks), and names without
+kinds in the first 2,500 Spanish sentences. For each task and loss, the script fits with the default
+stop, with `validation=0.15`, and with `max_iter` of 2, 4, 8, ..., 64. The score of the test
+sentences is F1 of chunks, or the share of correct tokens.
+
+The data sets come from a folder: the environment variable DUALGAP_DATA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from pathlib import Path
+from typing import Any
+
+from _record import Table, data_folder
+from sequence import Labels, f1
+from taggers import TASKS, Data, read
+
+PASSES = (2, 4, 8, 16, 32, 64)
+MADE = {"noun chunks": "chunks", "name spans": "names"}
+CHUNKED = ("chunks", "names", *MADE)
+
+
+def sentences(folder: Path, task: str) -> Data:
+    """Return features and labels of the training and of the test sentences."""
+    X, y, test, right = read(folder, MADE.get(task, task))
+    if task == "noun chunks":
+        y, right = (
+            [[label if label.endswith("-NP") else "O" for label in own] for own in labels]
+            for labels in (y, right)
+        )
+    if task == "name spans":
+        X = X[:2500]
+        y, right = (
+            [["O" if label == "O" else f"{label[0]}-NAME" for label in own] for own in labels]
+            for labels in (y[:2500], right)
+        )
+    return X, y, test, right
+
+
+def score(task: str, right: Labels, predicted: Labels) -> float:
+    if task in CHUNKED:
+        return f1(right, predicted)
+    pairs = [(a, b) for p, q in zip(right, predicted, strict=True) for a, b in zip(p, q)]  # noqa: B905
+    return sum(a == b for a, b in pairs) / len(pairs)
+
+
+def measure(table: Table, data: Data, task: str, loss: Any) -> None:
+    from dualgap.sequence import SequenceTagger
+
+    X, y, test, right = data
+
+    def fitted(validation: Any = None, **options: Any) -> tuple[int, float]:
+        tagger = SequenceTagger(loss, random_state=0, **options).fit(X, y, validation=validation)
+        return tagger.n_iter_, score(task, right, tagger.predict(test))
+
+    passes, default = fitted()
+    held_passes, held = fitted(0.15)
+    tried = {n: fitted(max_iter=n, tol=1e-6)[1] for n in PASSES}
+    tried |= {passes: default}
+    best = max(tried, key=lambda n: tried[n])
+    row: dict[str, Any] = {"default_passes": passes, "default": default}
+    row |= {"held_passes": held_passes, "held": held, "best_passes": best, "best": tried[best]}
+    table.add(task=task, loss=loss, **row)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    tasks = [*TASKS, *MADE]
+    parser.add_argument("tasks", nargs="*", default=tasks, metavar="TASK")
+    parser.add_argument("--losses", nargs="+", default=["hamming", "logistic"])
+    arguments = parser.parse_args()
+    folder = data_folder()
+    if folder is None:
+        print("tagger_stops.py: skipped; set DUALGAP_DATA to the folder of data sets")
+        return
+    warnings.simplefilter("ignore")
+    table = Table("tagger-stops", "task", "loss")
+    for task in arguments.tasks:
+        data = sentences(folder, task)
+        for loss in arguments.losses:
+            measure(table, data, task, loss)
+
+
+if __name__ == "__main__":
+    main()
