@@ -1,7 +1,7 @@
 //! Classifiers, structured models and optimisers that report how close to optimal they are.
 //!
-//! A fit ends with a certificate: an upper bound on the distance of its objective from that of the
-//! best model, which holds in exact arithmetic. It stops once this duality gap is small enough.
+//! A fit ends with a certificate: an upper bound, valid in exact arithmetic, on the difference between its objective
+//! and that of the best model. The fit stops once this duality gap is small enough.
 //!
 //! ```
 //! use dualgap::prelude::*;
@@ -43,7 +43,7 @@
 //! [`load`](models::LinearClassifier::load) reads those of the package. The package also has taggers,
 //! polynomial networks and recommenders, whose Rust parts are not public yet.
 
-// Modules that only the Python module uses.
+// Some code is used only by the Python module.
 #![cfg_attr(not(feature = "python"), allow(dead_code, unused_imports))]
 
 pub mod data;

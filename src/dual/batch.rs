@@ -54,8 +54,8 @@ pub struct Sums {
     pub cross: f64,
     /// Σ p_i ‖u_i‖² (smoothing only).
     pub square: f64,
-    /// Nonzero if the u_i are not vertices but at a distance d_i (in ‖·‖₁) from their sets: Σ p_i
-    /// ‖A_iᵀ‖ d_i and Σ p_i cost_i d_i.
+    /// The sums Σ p_i ‖A_iᵀ‖ d_i and Σ p_i cost_i d_i, where d_i is the distance (in ‖·‖₁) of u_i from its set. Both
+    /// are 0 if the u_i are vertices.
     pub outside: [f64; 2],
     /// Sizes that bound the rounding errors of the sums.
     pub sizes: Sizes,

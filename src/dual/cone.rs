@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 
-/// A cone K = {w : w_j >= 0 or w_j <= 0 for some j}, to which a fit restricts its weights
-/// (`docs/mathematics/duality.md`, sign constraints).
+/// A cone K of weight vectors in which each constrained weight has a fixed sign (w_j >= 0 or w_j <= 0). A fit restricts
+/// its weights to K (`docs/mathematics/duality.md`, sign constraints).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SignCone {
     /// The index of each constrained weight, and whether it must be <= 0 instead of >= 0.
@@ -42,7 +42,7 @@ impl SignCone {
         Err(Error::argument("signs", message))
     }
 
-    /// Replaces u by Π_K(u).
+    /// Replaces the weights by their projection Π_K(w) onto the cone.
     pub fn project(&self, weights: &mut [f64]) {
         for &(index, negative) in &self.constrained {
             weights[index] = clip(weights[index], negative);

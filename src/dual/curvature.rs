@@ -13,16 +13,16 @@ enum TermKind {
     Minus,
 }
 
-/// For each block in a run of blocks, a symmetric positive semi-definite matrix over the block's
-/// parts, stored as a diagonal plus signed squares: diag(a) + Σ ± q qᵀ. For the entropy on the
-/// simplex, this is diag(p) − p pᵀ. For the projection onto a polytope, it is the projection onto
-/// the directions of the face that contains the result (`docs/mathematics/newton.md#curvature`).
+/// A symmetric positive semi-definite matrix over the parts of each of several blocks, stored as a diagonal plus
+/// rank-one terms: diag(a) + Σ ± q qᵀ. For the entropy on the simplex, this is diag(p) − p pᵀ. For the projection onto
+/// a polytope, it is the projection onto the directions of the face that contains the result
+/// (`docs/mathematics/newton.md#curvature`).
 #[derive(Debug, Clone, Default)]
 pub struct Curvatures {
     entries: Sparse,
-    /// The kind of each term, and the end of its entries.
+    /// The kind of each term, and the index after its last entry.
     terms: Vec<(TermKind, usize)>,
-    /// The end of each block's terms.
+    /// For each block, the index after its last term.
     ends: Vec<usize>,
 }
 
@@ -59,7 +59,7 @@ impl Curvatures {
         self.add(TermKind::Minus, entries);
     }
 
-    /// Adds the projection onto the vectors over these parts that sum to 0: I − 1 1ᵀ/|parts|.
+    /// Adds I − 1 1ᵀ/|parts| to the open block: the projection onto the vectors over these parts that sum to 0.
     pub fn add_group(&mut self, parts: impl Iterator<Item = u32> + Clone) {
         let size = parts.clone().count();
         if size > 1 {
@@ -91,7 +91,8 @@ impl Curvatures {
         self.ends.extend(other.ends.iter().map(|end| end + terms));
     }
 
-    /// Replaces t, which has one value per part, by the block's matrix times t.
+    /// Multiplies `vector`, which has one value per part, by the block's matrix, in place. `product` is scratch memory
+    /// of the same length.
     pub fn apply(&self, block: usize, vector: &mut [f64], product: &mut [f64]) {
         product.fill(0.0);
         for (kind, entries) in self.block(block) {
@@ -158,7 +159,8 @@ impl Curvatures {
         }
     }
 
-    /// An upper bound on the total number of pairs of parts that have entries.
+    /// An estimate of the total number of pairs of parts with a nonzero entry. Counts only the pairs within the largest
+    /// term of each block.
     pub fn n_pairs(&self) -> usize {
         let largest =
             |block| self.block(block).map(|(_, entries)| entries.len()).max().unwrap_or(0);

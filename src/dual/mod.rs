@@ -93,7 +93,7 @@ pub trait BlockDual {
         direction: &mut Sparse,
     ) -> Result<f64>;
 
-    /// For some blocks, the vertices with the largest slopes at `weights`; computed in parallel if
+    /// Returns the vertex with the largest slope at `weights` for each of some blocks, computed in parallel if
     /// possible. Only for duals without smoothing.
     ///
     /// # Errors
@@ -119,9 +119,8 @@ pub trait BlockDual {
     /// The size of a block's functions, from which bounds on their rounding errors are computed.
     fn scales(&self, block: usize) -> Scales;
 
-    /// A bound, in ‖·‖₁, on the distance of a stored point from its block's polytope. `drift`
-    /// bounds the distance of the point from the convex combination of vertices that it represents;
-    /// this bound is the default.
+    /// A bound, in ‖·‖₁, on the distance of a stored point from its block's polytope. `drift` bounds the distance of
+    /// the point from the convex combination of vertices that it represents. By default, returns this bound.
     fn defect(&self, _block: usize, _point: &[(u32, f64)], drift: &dyn Fn() -> f64) -> f64 {
         drift()
     }
@@ -136,8 +135,8 @@ pub trait BlockDual {
     }
 }
 
-/// The gradient of the dual at a point of one block. On the block's polytope, it may be off by a
-/// constant.
+/// The gradient of the dual at a point of one block. Its values at the points of the block's polytope may all be off by
+/// the same constant.
 pub trait Gradient {
     /// The slope along a direction, or the value at a point.
     fn slope(&self, direction: &[(u32, f64)]) -> f64;

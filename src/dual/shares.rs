@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 /// Maximum of 1/λ times the squared norm of an example's features. After a step, λ‖w‖² can be this
 /// large, and sums over the examples must not overflow.
 const MAX_SQUARE: f64 = 1e280;
-/// If 1/λ times the norm itself is at most this, the problem is always accepted, because that
-/// product bounds the weights. Certificates hold for rows of norm 1e150 with C = 1e12.
+/// A problem is also accepted if 1/λ times the norm (not squared) is at most this, because that product bounds the
+/// weights. Certificates hold for rows of norm 1e150 with C = 1e12.
 const MAX_WEIGHT: f64 = 1e170;
 
 /// The regularisation λ, the smoothing γ and each block's share p_i of the loss, with Σ p_i = 1. They define P(w) = λ/2
@@ -74,7 +74,7 @@ impl Shares {
         Ok(self)
     }
 
-    /// Sets the largest norm of an example's features from the norms of all; ignores NaN.
+    /// Sets the largest norm of an example's features, given the norms of all examples; ignores NaN.
     ///
     /// # Errors
     /// As for [`Shares::check_range`] at the current λ.
@@ -84,7 +84,7 @@ impl Shares {
         Ok(self)
     }
 
-    /// Checks that λ is large enough, given the features, for no number of a fit to overflow.
+    /// Checks that λ is so large, compared with the features, that no number overflows during a fit.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming C, because callers derive λ as 1 / (C × the total weight).
@@ -117,12 +117,12 @@ impl Shares {
         Ok(())
     }
 
-    /// λ.
+    /// The regularisation parameter λ.
     pub fn lambda(&self) -> f64 {
         self.lambda
     }
 
-    /// γ.
+    /// The smoothing parameter γ.
     pub fn smoothing(&self) -> f64 {
         self.smoothing
     }
@@ -137,7 +137,7 @@ impl Shares {
         self.n_blocks
     }
 
-    /// p_i.
+    /// The block's share p_i of the loss.
     #[inline]
     pub fn of(&self, block: usize) -> f64 {
         match &self.weights {

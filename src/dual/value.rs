@@ -70,7 +70,7 @@ pub struct BlockTerms {
     pub n_entries: usize,
     /// Distance of the point from its polytope in ‖·‖₁.
     pub defect: f64,
-    /// The size of the block's functions.
+    /// The sizes of the block's functions.
     pub scales: Scales,
 }
 
@@ -195,7 +195,7 @@ pub fn dual_value<D: BlockDual>(
     Ok(totals.value(dual.shares().lambda(), norm_above(&weights) + totals.distance()))
 }
 
-/// ‖δ‖₁, up to rounding.
+/// ‖δ‖₁, rounded up.
 fn length(direction: &[(u32, f64)]) -> f64 {
     let size: f64 = direction.iter().map(|(_, value)| value.abs()).sum();
     size * (1.0 + gamma(direction.len()))

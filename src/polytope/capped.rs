@@ -9,11 +9,11 @@ use crate::linalg::arch;
 /// Number of margins up to which plain loops are faster than vector instructions.
 const MAX_PLAIN: usize = 10;
 
-/// The set {0 <= b_j <= upper, floor <= 1ᵀb <= cap}, and the bias of the rank-one term of the quadratic form.
+/// The set {0 <= b_j <= upper, floor <= 1ᵀb <= cap}, and the bias of the rank-one term of the function that is
+/// minimised over it.
 ///
-/// Its argmin of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb is b_j = clip(v_j − τ, 0, upper), where the multiplier τ
-/// is bias·1ᵀb while the sum stays between its bounds
-/// (docs/mathematics/polytopes.md#boxes-with-a-bounded-sum).
+/// The minimiser of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb over the set is b_j = clip(v_j − τ, 0, upper). The multiplier τ is
+/// bias·1ᵀb if the sum is strictly between its bounds (docs/mathematics/polytopes.md#boxes-with-a-bounded-sum).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Capped {
     pub upper: f64,
@@ -243,10 +243,11 @@ impl WithSimd for LaneSums<'_> {
     }
 }
 
-/// Vectors per chunk. Each has a separate sum, and there are enough sums to keep the processor busy.
+/// Number of SIMD vectors per chunk. Each position in a chunk has a separate sum, so that additions do not wait for
+/// each other.
 const DEPTH: usize = 4;
 
-/// Margins in whole chunks. The last chunk is padded with −∞, which does not change any sum.
+/// Margins in chunks of [`DEPTH`] SIMD vectors. The last chunk is padded with −∞, which does not change any sum.
 struct MarginChunks<'a, S: Simd> {
     chunks: &'a [[S::f64s; DEPTH]],
     last: [S::f64s; DEPTH],
@@ -315,7 +316,7 @@ fn total<S: Simd>(simd: S, [a, b, c, d]: [S::f64s; DEPTH]) -> f64 {
     simd.reduce_sum_f64s(simd.add_f64s(simd.add_f64s(a, b), simd.add_f64s(c, d)))
 }
 
-/// The sums of one vector's lanes.
+/// The sum and the count of one position in a chunk, separately for each lane.
 #[derive(Clone, Copy)]
 struct Clipped<S: Simd> {
     tau: S::f64s,

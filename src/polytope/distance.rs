@@ -60,13 +60,14 @@ pub(super) fn below(beta: &[(u32, f64)], rho: &[f64]) -> f64 {
         worst = worst.max(sum - bound);
         size = sum + bound;
     }
-    // Points far inside every bound need no allowance for rounding.
+    // The last S_j + R_j is the largest, so the second term covers the rounding errors of all partial sums.
     let negative = parts(beta).1;
     worst + gamma(2 * n + 4) * size + negative
 }
 
-/// The distance from conv({0} ∪ permutations of ρ), without the label's coordinate: the largest shortfall below the
-/// lower bounds, for the smallest multiple ζ of the set that satisfies the upper bounds.
+/// The distance from conv({0} ∪ permutations of ρ), without the label's coordinate. It is the largest excess over the
+/// upper bounds plus the largest shortfall below the lower bounds, for the smallest multiple ζ <= 1 of the set that
+/// satisfies the upper bounds, or for ζ = 1.
 pub(super) fn between(beta: &[(u32, f64)], rho: &[f64]) -> f64 {
     let n_weights = rho.iter().take_while(|rho| **rho > 0.0).count();
     let n = beta.len().max(n_weights);

@@ -29,8 +29,8 @@ pub(super) fn box_face(
     curvatures.add_group(free.map(|(class, _)| class));
 }
 
-/// A single group of the label and all classes with β > 0. It allows every direction that is
-/// possible in any set of non-negative points, so it is at least the curvature of any such set.
+/// A face with a single group: the label and all classes with β > 0. It contains every direction that is possible in
+/// any set of non-negative points, so its curvature is at least that of any such set.
 pub(super) fn largest_face(beta: &[f64], label: usize, curvatures: &mut Curvatures) {
     box_face(beta, label, (f64::INFINITY, f64::INFINITY), curvatures);
 }
@@ -40,7 +40,7 @@ struct SortedSums<'a> {
     /// The classes with β > 0, largest first.
     order: &'a [usize],
     beta: &'a [f64],
-    /// R_0 = 0, R_1, .., R_m.
+    /// R_j = ρ_1 + .. + ρ_j for j = 0, .., m.
     bounds: &'a [f64],
 }
 
@@ -55,7 +55,7 @@ fn sort_positive(beta: &[f64], label: usize, order: &mut Vec<usize>) {
     order.sort_unstable_by(|&i, &j| beta[j].total_cmp(&beta[i]).then(i.cmp(&j)));
 }
 
-/// R_0, .., R_m of weights ρ_1, .., ρ_m.
+/// Computes R_0, .., R_m, the partial sums of the weights ρ_1, .., ρ_m.
 fn partial_sums(rho: impl Iterator<Item = f64>, bounds: &mut Vec<f64>) {
     bounds.clear();
     bounds.push(0.0);
@@ -143,8 +143,8 @@ impl SortedSums<'_> {
                 start = end;
             }
         }
-        // If the label's coordinate is among the j + 1 largest, the other coordinates add up to the
-        // rest of the sum.
+        // A lower bound is active if the coordinates after `rank` add up to no more than size · (R_m − R_{rank + 1}),
+        // because the label's coordinate may be one of the rank + 1 largest.
         let is_met = |rank: usize| sums[n] - sums[rank] <= size * (all - bounds[rank + 1]) + near;
         let met: Vec<usize> = (start..=n).filter(|rank| is_met(*rank)).collect();
         let middle = (start, met.first().copied().unwrap_or(n));

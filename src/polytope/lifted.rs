@@ -17,7 +17,7 @@ pub(crate) fn squared_norm_of(beta: &[(u32, f64)]) -> f64 {
     squared_norm(square, sum)
 }
 
-/// ⟨α, u⟩ and ‖u‖², where α belongs to β, whose sum is given, and u belongs to a sparse vertex.
+/// ⟨α, u⟩ and ‖u‖², where α is the complete variable of `beta`, and u is that of a sparse vertex. `sum` is 1ᵀβ.
 pub(crate) fn products(beta: &[f64], sum: f64, vertex: &[(u32, f64)]) -> (f64, f64) {
     let (mut cross, mut square, mut total) = (0.0, 0.0, 0.0);
     for &(class, weight) in vertex {
@@ -28,8 +28,8 @@ pub(crate) fn products(beta: &[f64], sum: f64, vertex: &[(u32, f64)]) -> (f64, f
     (cross + sum * total, squared_norm(square, total))
 }
 
-/// The gradient of a smoothed dual off the label, v ← v − γ(β + 1ᵀβ): the margins of the shifted scores
-/// s + γα. Returns 1ᵀβ.
+/// Replaces the margins v by v − γ(β + 1ᵀβ), the gradient of a smoothed dual off the label. These are the margins of
+/// the shifted scores s + γα. Returns 1ᵀβ.
 pub(crate) fn shift(margins: &mut [f64], beta: &[f64], label: usize, smoothing: f64) -> f64 {
     let sum: f64 = beta.iter().sum();
     for (margin, beta) in margins.iter_mut().zip(beta) {

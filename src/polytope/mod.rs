@@ -43,7 +43,7 @@ pub use weighted_top_k::WeightedTopK;
 pub use weighted_usunier::WeightedUsunier;
 pub use weights::Weights;
 
-/// Buffers for any use by a polytope, allocated once per thread and fit.
+/// Buffers that a polytope may use for any purpose, allocated once per thread and fit.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// Values being sorted or selected.
@@ -81,8 +81,8 @@ pub struct CappedBox {
 
 /// A polytope B in R^m, with one coordinate per class. The label's coordinate never matters, because v\[label\] = 0.
 pub trait Polytope: Send + Sync + fmt::Debug {
-    /// Whether the set exists for `n_classes` classes (k and the weights must fit;
-    /// docs/mathematics/polytopes.md#the-sets).
+    /// Checks that the set exists for `n_classes` classes: k or the number of weights must fit
+    /// (docs/mathematics/polytopes.md#the-sets).
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the parameter that does not fit.
@@ -171,8 +171,8 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     fn radius(&self, n_classes: usize) -> f64;
 }
 
-/// Threshold on the ratio of the largest margin to the largest sum of a point. Above it, rounding leaves too few
-/// correct digits of the sum.
+/// Threshold on the largest margin (or the multiplier) divided by the largest sum of a point. Above it, rounding leaves
+/// too few correct digits of the sum.
 const STEEP: f64 = 1e6;
 
 /// A larger threshold on the same ratio, above which a vertex is as good as the projection.
@@ -200,7 +200,7 @@ fn settle_on_vertex(
 /// Parameters of losses. Each loss accepts the parameters that it declares and rejects all others.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parameters {
-    /// Number of classes that the loss counts.
+    /// The number k of largest margins over which a loss averages.
     pub k: Option<usize>,
     /// The weights ρ of the sorted margins.
     pub weights: Option<Vec<f64>>,

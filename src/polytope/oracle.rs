@@ -8,8 +8,8 @@ use crate::dual::rounding::gamma;
 use crate::linalg::Sparse;
 use crate::linalg::cholesky::solve_semidefinite;
 
-/// Maximum number of vertices per class that a search adds. Searches usually end after a few times the number of
-/// vertices of the face that contains the nearest point.
+/// Maximum number of vertices per class that a search adds. A search usually adds a few times as many vertices as the
+/// face that contains the nearest point has.
 const STEPS_PER_CLASS: usize = 8;
 
 /// A convex combination of vertices.
@@ -123,8 +123,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 /// The oracle of a set: writes a vertex that attains the support value at the argument, and returns this value.
 pub(super) type VertexSearch<'a> = dyn FnMut(&[f64], &mut Sparse) -> f64 + 'a;
 
-/// The projection with a rank-one term onto the set with the given oracle, whose points have sums of at most `radius`.
-/// Returns the number of vertices that the result combines.
+/// Writes to `beta` the projection with a rank-one term onto the set with the given oracle. The points of the set have
+/// sums of at most `radius`. Returns the number of vertices that the result combines.
 pub(super) fn nearest(
     vertex_at: &mut VertexSearch<'_>,
     radius: f64,

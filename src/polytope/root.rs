@@ -5,8 +5,7 @@
 pub(super) struct LinearPiece {
     /// Root of the linear piece; infinite, with the right sign, if the piece is flat.
     pub root: f64,
-    /// Size of the numbers from which the root was computed, to which its rounding error is
-    /// relative.
+    /// Size of the numbers from which the root was computed. The rounding error of the root is relative to this size.
     pub scale: f64,
 }
 

@@ -29,7 +29,7 @@ pub(super) fn largest(v: &[f64], count: usize, sorted: bool, scratch: &mut Scrat
 /// The largest entry, or −∞ if `v` is empty. Compares several entries at a time.
 pub(super) fn maximum(v: &[f64]) -> f64 {
     let mut largest = lane_maxima(v);
-    // First lane by lane and then by halves, so that comparisons do not wait for each other.
+    // Compares lane by lane first, and then one half with the other, so that comparisons do not wait for each other.
     for (largest, &value) in largest.iter_mut().zip(v.as_chunks::<LANES>().1) {
         *largest = if value > *largest { value } else { *largest };
     }
@@ -109,8 +109,8 @@ impl Kernel<f64> for Leaders<'_> {
     }
 }
 
-/// Writes the indices at which `v` is at least the floor to the front of `order`, without branches.
-/// Processes two halves at the same time, because each write must wait for the previous comparison.
+/// Writes the indices at which `v` is at least the floor to the front of `order`, without branches, and returns their
+/// number. Processes two halves at the same time, because each write must wait for the previous comparison.
 #[inline(always)]
 fn reaching(v: &[f64], floor: f64, order: &mut Vec<usize>) -> usize {
     let half = v.len().div_ceil(2);
@@ -130,7 +130,8 @@ fn reaching(v: &[f64], floor: f64, order: &mut Vec<usize>) -> usize {
     found + also
 }
 
-/// Moves the indices of the `count` largest of these entries of `v` to the front, sorted.
+/// Moves the indices of the `count` largest entries of `v` among those in `order` to the front, sorted by decreasing
+/// value.
 fn insert(v: &[f64], order: &mut [usize], count: usize) {
     for next in 1..order.len() {
         let (class, mut place) = (order[next], next.min(count));

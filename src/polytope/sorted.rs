@@ -3,7 +3,7 @@
 
 use super::root::{LinearPiece, root};
 
-/// The sorted margins off the label, z_1 >= .. >= z_{m−1}, and the two isotonic fits, lo and hi, to which the
+/// The sorted margins off the label, z_1 >= .. >= z_{m−1}, and the two isotonic fits, lo and hi, between which the
 /// multiplier is clipped: b_j = z_j − clip(τ, lo_j, hi_j) with τ = bias·1ᵀb.
 ///
 /// Both fits are for the set scaled by ζ, and include the derivatives with respect to ζ.
@@ -100,7 +100,7 @@ impl<'a> Sorted<'a> {
         LinearPiece::linear(size, pull, slope, scale + tau)
     }
 
-    /// b at the multiplier τ, written to the classes in `order`.
+    /// Writes b at the multiplier τ to `beta`, at the classes in `order`.
     pub fn write(&self, tau: f64, order: &[usize], beta: &mut [f64]) {
         for ((&z, (&low, &high)), &class) in self.entries().zip(order) {
             beta[class] = (z - tau.max(low).min(high)).max(0.0);

@@ -62,7 +62,7 @@ impl TopK {
         let bound = if mu.abs() <= 1e-13 * scale {
             None
         } else {
-            // d(1ᵀb)/dζ if the sum is at the cap, or at the floor.
+            // d(1ᵀb)/dζ: 1 if the sum is at the cap, and 1 − 1/k if it is at the floor.
             Some(if mu > 0.0 { 1.0 } else { 1.0 - 1.0 / k })
         };
         let (mu, mu_slope, tau_slope) = match bound {
@@ -80,7 +80,8 @@ impl TopK {
     }
 }
 
-/// Checks that k leaves a last weight of 0 (docs/mathematics/polytopes.md#the-sets).
+/// Checks that k is below the number of classes, so that the last of the weights is 0
+/// (docs/mathematics/polytopes.md#the-sets).
 pub(super) fn check_k(k: usize, n_classes: usize) -> Result<()> {
     if k < n_classes {
         return Ok(());
@@ -155,13 +156,13 @@ impl Polytope for TopK {
         let rounding = gamma(8) * size;
         let above = overshoot(beta, size / k) + rounding * beta.len() as f64;
         let missing = (size * (1.0 - 1.0 / k) - sum.lower()).max(0.0) + rounding;
-        // The amount cut off by the upper bounds may then be missing at the lower bound.
+        // Reducing coordinates to their upper bounds lowers the sum by `above`, and may move it below its lower bound.
         2.0 * above + excess(sum, size) + missing + negative
     }
 
     fn capped_box(&self) -> Option<CappedBox> {
         // If 1ᵀβ is the sum off the label, the bound is β_j <= 1ᵀβ/(k − 1), because the label's coordinate may also be
-        // positive. Together with β_j <= 1/k, this bound is implied if the sum is at least 1 − 1/k.
+        // positive. If the sum is at least 1 − 1/k, β_j <= 1/k implies this bound.
         let upper = 1.0 / self.k as f64;
         Some(CappedBox { upper, cap: 1.0, floor: if self.k == 1 { 0.0 } else { 1.0 - upper } })
     }

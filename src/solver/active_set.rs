@@ -32,8 +32,8 @@ impl StepKind {
         }
     }
 
-    /// The weight of a vertex after a step. `full` marks the longest possible step, which leaves a
-    /// weight of exactly 0 where it removes weight.
+    /// The weight of a vertex after a step. `full` says that the step is the longest possible one; a weight that it
+    /// removes is then exactly 0.
     pub fn weight(self, index: usize, weight: f64, step: f64, full: bool) -> f64 {
         match self {
             Self::Towards(to) if full => f64::from(index == to),

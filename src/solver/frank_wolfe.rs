@@ -85,7 +85,7 @@ impl Drift {
     }
 }
 
-/// Steps between evaluations of the exact loss of a smoothed problem, which costs one projection
+/// Number of steps between two evaluations of the exact loss of a smoothed problem. An evaluation costs one projection
 /// per example. The loss is also evaluated in the first steps.
 const LOSS_INTERVAL: usize = 8;
 
@@ -142,7 +142,7 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
         Ok(vertex)
     }
 
-    /// The certificate at the current point, if the loss is known; `vertex` belongs to the next
+    /// The certificate at the current point, if the loss is known. `vertex` holds the sums of the vertex of the next
     /// step.
     fn certificate(&mut self, vertex: &Sums, interrupt: &Interrupt) -> Result<Option<Certificate>> {
         let Some(loss) = vertex.loss else { return Ok(None) };
@@ -170,7 +170,7 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
         if curvature > 0.0 { (slope / curvature).clamp(0.0, 1.0) } else { f64::from(slope > 0.0) }
     }
 
-    /// A ← A + step (U − A).
+    /// Takes a step towards the vertex: A ← A + step (U − A).
     fn walk(&mut self, vertex: &Sums, step: f64) {
         let stay = 1.0 - step;
         blend(&mut self.at.weights, (stay, step), &self.image);

@@ -3,8 +3,8 @@
 /// Constant of Armijo's sufficient decrease condition.
 const SUFFICIENT_DECREASE: f64 = 1e-4;
 
-/// The next step to try along a direction with this slope, or None if `step` is accepted: its value
-/// `next` is low enough compared with `value`, the value at step 0.
+/// Returns None if `step` is accepted: its value `next` is low enough compared with `value`, the value at step 0.
+/// Otherwise returns the next step to try. `slope` is the slope at step 0.
 pub(crate) fn shorter_step(step: f64, slope: f64, value: f64, next: f64) -> Option<f64> {
     if next <= value + SUFFICIENT_DECREASE * step * slope {
         return None;

@@ -237,7 +237,7 @@ impl Target {
     }
 }
 
-/// The final dual point of a run, in the form that its method keeps, with its w.
+/// The final dual point of a run and its w, in the form that the method keeps.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DualPoint {
     /// Only w, from which a later run cannot start.

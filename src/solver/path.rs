@@ -21,7 +21,7 @@ pub struct Piece {
     pub weights: Vec<f64>,
     /// The certificates at both ends.
     pub ends: [Certificate; 2],
-    /// Number of epochs that computed it.
+    /// Number of epochs in which the dual point was computed.
     pub epochs: usize,
 }
 
@@ -63,7 +63,7 @@ pub trait PathSolver {
         observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
     ) -> Result<(Certificate, usize)>;
 
-    /// The certificate of `factor` w at λ/`factor`, with the same dual point.
+    /// The certificate of the model `factor` · w at λ/`factor`, with the same dual point.
     ///
     /// # Errors
     /// [`Error::Interrupted`], and errors of evaluations.
@@ -85,7 +85,7 @@ const END_ACCURACY: f64 = 1.05;
 /// Smallest ratio of the two ends of an interval that the search tries.
 const MIN_INTERVAL: f64 = 1.0001;
 
-/// Covers an interval of λ, from its large end to its small one.
+/// Computes models for an interval of λ, from its largest value to its smallest.
 ///
 /// At a fixed dual point μ, the model at λ/t is t w. Subtract a share (at most 1) of the model's
 /// objective from its gap, Σ p_i Φ_i(t w) + t λ/2 ‖w‖² − D_{λ/t}(μ). The difference is convex in t,
@@ -94,6 +94,8 @@ const MIN_INTERVAL: f64 = 1.0001;
 /// epochs, its gap is larger than requested. If the observer stops the path, the path ends early.
 ///
 /// # Errors
+/// [`Error::InvalidArgument`] if the interval is empty or not positive, or if its smallest λ could make numbers
+/// overflow; errors of the solver.
 pub fn path(
     solver: &mut dyn PathSolver,
     settings: PathSettings,

@@ -31,14 +31,14 @@ pub struct Subgradient<'d, D> {
     linear: f64,
     /// An upper bound on γ Σ p_i ‖μ_i‖² by Jensen's inequality, because μ is not stored.
     bend: f64,
-    /// Bounds on the rounding errors of w and of the linear term, and bounds on the sizes of both.
+    /// Bounds on the rounding errors of w and of the linear term; `sizes` has bounds on the sizes of both.
     drift: [f64; 2],
     sizes: [f64; 2],
     best_dual: f64,
     direction: Sparse,
 }
 
-/// Smallest scale of the weights. Those of a step have norms up to 1e290 (see [`Shares::check_range`]).
+/// Smallest scale of the weights. The weights that one step adds have norms up to 1e290 (see [`Shares::check_range`]).
 ///
 /// [`Shares::check_range`]: crate::dual::Shares::check_range
 const MIN_SCALE: f64 = 1e-15;

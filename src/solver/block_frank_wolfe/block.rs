@@ -77,13 +77,13 @@ impl Block {
         active.map(|atom| (&atom.vertex, atom.weight)).chain(point)
     }
 
-    /// Moves the point to a vertex, and stores the old point in `vertex` (without an active set).
+    /// For blocks without an active set: moves the point to `vertex`, and stores the old point there.
     pub fn jump(&mut self, vertex: &mut Sparse) {
         std::mem::swap(&mut self.point, vertex);
         self.drift = 0.0;
     }
 
-    /// Moves by `step` along `direction`, which leads to a vertex (without an active set).
+    /// For blocks without an active set: moves the point by `step` along `direction`, which leads to a vertex.
     pub fn approach(&mut self, step: f64, direction: &Sparse, rounding: f64, spare: &mut Sparse) {
         sparse::add(&mut self.point, step, direction, rounding, spare);
         // The direction, its product with the step and the sum are rounded, and tiny entries are
@@ -113,7 +113,7 @@ impl Block {
         self.atoms[index].used = self.visits;
     }
 
-    /// The index of the atom of this vertex. If there is none, adds one of weight 0.
+    /// Returns the index of the atom with this vertex. If there is none, adds one of weight 0.
     pub fn remember(&mut self, vertex: &Sparse) -> usize {
         if let Some(found) = self.atoms.iter().position(|atom| atom.vertex == *vertex) {
             self.touch(found);

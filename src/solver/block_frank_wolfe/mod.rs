@@ -23,9 +23,11 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::{Sparse, sparse};
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// A remembered vertex is used if its gap is at least this share of the block's last known gap...
+/// A remembered vertex is used only if its gap is at least this share of the block's last known gap (F of Osokin et
+/// al.).
 const CACHE_BLOCK_SHARE: f64 = 0.25;
-/// ...and at least this share of the mean gap of all blocks (F and ν of Osokin et al.).
+/// A remembered vertex is used only if its gap is at least this share of the mean gap of all blocks (ν of Osokin et
+/// al.).
 const CACHE_MEAN_SHARE: f64 = 0.01;
 
 /// Frank-Wolfe on one block of the dual at a time.
@@ -86,8 +88,8 @@ struct StepChoice {
 }
 
 impl StepChoice {
-    /// The step of a block with an active set, given the vertex to move towards; writes its
-    /// direction. Returns None if no vertex is active.
+    /// Chooses the step of a block with an active set, given the vertex to move towards, and writes the direction of
+    /// the step. Returns None if no vertex is active.
     fn within(
         block: &Block,
         to: usize,

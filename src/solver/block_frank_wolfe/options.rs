@@ -48,10 +48,9 @@ pub struct BlockOptions {
     /// Whether the model is the average of the iterates, with weight k for the k-th iterate. The
     /// dual value remains that of the last iterate. Not supported with smoothing.
     pub averaging: bool,
-    /// Gap below which every epoch ends with a certificate, which costs one pass: a certificate is
-    /// computed if the gaps measured in an epoch sum to at most this value. Otherwise, certificates
-    /// are computed after 1, 2, 4, 8, 10, 20, 30, ... epochs. [`minimize`](crate::solver::minimize)
-    /// raises this value to the gap at which it stops.
+    /// An epoch ends with a certificate, which costs one pass, if the gaps measured in the epoch sum to at most this
+    /// value. Otherwise, certificates are computed only after 1, 2, 4, 8, 10, 20, 30, ... epochs.
+    /// [`minimize`](crate::solver::minimize) raises this value to the gap at which it stops.
     pub certify_below: f64,
     /// The same threshold, relative to the last known objective.
     pub certify_relative: f64,

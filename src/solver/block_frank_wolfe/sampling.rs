@@ -1,8 +1,7 @@
 //! Random sampling of blocks.
 
 /// A list of numbers from which an index can be drawn with a probability proportional to its
-/// number. Changing a number and drawing an index take O(log n) each, by a complete binary tree of
-/// sums.
+/// number. A complete binary tree of sums makes changing a number and drawing an index take O(log n) each.
 #[derive(Debug, Clone)]
 pub struct SumTree {
     leaves: usize,

@@ -73,7 +73,7 @@ impl Active {
         Sample { active: self, every }
     }
 
-    /// An upper bound on the total number of pairs of parts in all active blocks.
+    /// An estimate of the total number of pairs of parts in all active blocks.
     pub fn n_pairs(&self) -> usize {
         self.curvatures.n_pairs()
     }

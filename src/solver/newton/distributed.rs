@@ -1,5 +1,5 @@
-//! Newton's method for rows in several places: the quantities that each place computes at given
-//! weights, and the direction computed from their sums.
+//! Newton's method for rows that are split into partitions: the quantities that each partition computes at given
+//! weights, and the Newton direction, which is computed from the sums of these quantities over all partitions.
 
 use super::active::active;
 use super::blocks::{Blocks, Proximal};

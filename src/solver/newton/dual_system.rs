@@ -14,7 +14,7 @@ use crate::linalg::vectors::{axpy, dot};
 /// The maximum total number of parts of the active blocks, which is the size of the factorised
 /// matrix.
 const MAX_PARTS: usize = 2000;
-/// The maximum number of values of the active rows, which are stored as dense rows.
+/// The maximum total number of values in the active rows, which are stored densely.
 const MAX_ROW_VALUES: usize = 1 << 22;
 
 /// (I + B Bᵀ)⁻¹ = I − B (I + Bᵀ B)⁻¹ Bᵀ, where block i has the columns √c_i A_iᵀ J_i of B. The J_i
@@ -35,7 +35,7 @@ pub(super) struct DualSystem {
 /// √c_i J_i for each active block, restricted to the parts that have entries.
 #[derive(Default)]
 struct ScaledCurvatures {
-    /// The start of each block's parts, followed by the total number of parts.
+    /// The index of each block's first part, followed by the total number of parts.
     starts: Vec<usize>,
     parts: Vec<u32>,
     /// Start of each block's matrix.

@@ -9,13 +9,13 @@ use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Factor;
 use crate::linalg::outer::{PADDING, Strided, add_lower_products};
 
-/// Values of the rows converted to double precision at a time.
+/// Maximum number of values of the rows that are converted to double precision at a time.
 const MAX_DENSE_VALUES: usize = 1 << 21;
 /// Number of rows whose products are summed at a time; two copies of them stay in the second-level
 /// cache.
 const ROWS_PER_SUM: usize = 128;
 
-/// The factorised Hessian I + K, K = Σ_i c_i A_iᵀ J_i A_i, over some blocks.
+/// The factorised Hessian I + K, where K = Σ_i c_i A_iᵀ J_i A_i over some blocks.
 ///
 /// The points u_i sum to 0 over their parts, so J_i 1 = 0, and K maps vectors that are equal in all
 /// parts to 0. It is therefore enough to solve for vectors that sum to 0 over the parts. Such a
@@ -75,8 +75,9 @@ impl ReducedHessian {
     }
 }
 
-/// Σ_i c_i J_i[a, b] x_i x_iᵀ for each pair of parts a < b: lower triangles with rows `d` rounded up
-/// to [`PADDING`] apart. Pairs are summed in parallel; the rows of each pair are summed in order.
+/// Σ_i c_i J_i[a, b] x_i x_iᵀ for each pair of parts a < b. Each sum is stored as a lower triangle, with `d` rounded up
+/// to a multiple of [`PADDING`] as the distance between rows. Pairs are summed in parallel; the rows of each pair are
+/// summed in order.
 pub(super) fn pair_sums(
     design: &Design<'_>,
     n_parts: usize,
@@ -117,8 +118,8 @@ fn place(first: usize, second: usize) -> usize {
     second * (second - 1) / 2 + first
 }
 
-/// The rows of each pair with their factors c_i J_i[a, b], pair after pair, and the start of each
-/// pair.
+/// Lists the rows of each pair of parts, with their factors c_i J_i[a, b], pair by pair. Returns the index of each
+/// pair's first entry in the list, and the list.
 fn pairs(slots: &[u32], n_parts: usize, sample: &Sample<'_>) -> (Vec<usize>, Vec<(u32, f64)>) {
     let n_pairs = n_parts * (n_parts - 1) / 2;
     let (mut room, mut parts, mut matrix) = (vec![0; n_parts], Vec::new(), Vec::new());

@@ -159,7 +159,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
         self.look_at(false, interrupt)
     }
 
-    /// As [`look`](Self::look); with `known`, the points are already those at the weights.
+    /// Evaluates as [`look`](Self::look) does. With `known`, the points are already those at the weights.
     fn look_at(&mut self, known: bool, interrupt: &Interrupt) -> Result<()> {
         let proximal = Proximal { centre: &self.centre, width: self.width };
         let proximal = (!known).then_some(proximal);

@@ -1,5 +1,5 @@
-//! Passes over all blocks at fixed weights, run in parallel over pieces. The pieces depend only on
-//! the data.
+//! Passes over all blocks at fixed weights. A pass runs in parallel over pieces, which are ranges of rows. How the rows
+//! are divided depends only on the data, not on the number of threads.
 
 use rayon::prelude::*;
 
@@ -40,7 +40,7 @@ pub(super) struct Pass {
     n_parts: usize,
 }
 
-/// Rows per piece: √n pieces of about √n rows keep chains of additions short, but a pass has no
+/// Returns the number of rows per piece. About √n pieces of √n rows keep chains of additions short, but a pass has no
 /// more pieces than are worth the cost of adding up their sums.
 pub(super) fn piece_of(design: &Design<'_>, n_rows: usize, n_parts: usize) -> usize {
     let work = design.n_stored() / design.n_rows().max(1) * n_rows * n_parts;
@@ -60,8 +60,8 @@ impl Pass {
         Self { piece: piece_of(design, design.n_rows(), n_parts), n_parts }
     }
 
-    /// Computes scores, maximisers and the image of the maximisers; returns
-    /// [`Blocks::certificate`]. Without a proximal term, the points are already the maximisers.
+    /// Computes scores, maximisers and the image of the maximisers; returns the result of [`Blocks::certificate`].
+    /// Without a proximal term, the points are already the maximisers.
     pub fn look<B: Blocks>(
         &self,
         blocks: &B,

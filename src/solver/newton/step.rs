@@ -18,8 +18,8 @@ const MARGIN: f64 = 0.1;
 const MAX_TRIALS: usize = 40;
 
 /// Finds a step along a direction at which the derivative of the inner problem is close to 0.
-/// Returns it with the derivative at the start divided by λ, and whether `points` are the maximisers
-/// at this step. `residual` is the gradient at the start divided by λ.
+/// Returns the step, the derivative at the start divided by λ, and whether `points` are the maximisers at this step.
+/// `residual` is the gradient at the start divided by λ.
 pub(super) fn search<B: Blocks>(
     line: &Line<'_, B>,
     (weights, residual): (&[f64], &[f64]),

@@ -67,8 +67,8 @@ impl System {
     }
 
     /// Runs conjugate gradients from 0. If few rows are active, the preconditioner is the inverse
-    /// of their system. Otherwise it is the diagonal until the iterations have cost as much as
-    /// factorising the Hessian of a sample of the rows, and from then on that factor.
+    /// of their system. Otherwise it is the diagonal until the iterations have cost as much as factorising the Hessian
+    /// of a sample of the rows. From then on it is the inverse of that Hessian.
     fn conjugate_gradients<B: Blocks>(
         &mut self,
         blocks: &B,

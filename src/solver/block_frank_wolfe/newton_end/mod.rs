@@ -27,9 +27,10 @@ const MAX_IDLE: usize = 10;
 /// Maximum size of all planes in bytes, estimated with four planes per block.
 const MAX_PLANE_BYTES: u128 = 1 << 29;
 
-/// A restricted problem is solved until its gap is this share of the gap of the whole problem...
+/// A restricted problem is solved until its gap is this share of the gap of the whole problem, or as small as
+/// [`SHARE_OF_GOAL`] requires.
 const SHARE_OF_GAP: f64 = 0.05;
-/// ...but not below this share of the tolerated gap.
+/// No restricted problem is solved to a gap below this share of the tolerated gap.
 const SHARE_OF_GOAL: f64 = 0.3;
 
 /// The vertices of the blocks and their planes.
@@ -134,8 +135,8 @@ impl NewtonEnd {
         Ok(self.restricted.n_planes() > before)
     }
 
-    /// The plane of a vertex; adds one of weight 0 if necessary. `dense` must be all 0, and is 0
-    /// again on return.
+    /// Returns the plane of a vertex. If there is none, adds one of weight 0. `dense` is scratch memory; it must be all
+    /// 0, and is all 0 again on return.
     fn remember<D: BlockDual>(
         &mut self,
         dual: &mut D,

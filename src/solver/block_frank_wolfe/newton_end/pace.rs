@@ -1,4 +1,4 @@
-//! The decision when Newton's method takes over.
+//! Decides when Newton's method takes over a block Frank-Wolfe run.
 
 use crate::run::{Certificate, Stopping, epochs_left};
 
@@ -11,7 +11,7 @@ const FIRST_PASSES: usize = 4;
 /// The rate at which the gap of a run falls.
 pub(crate) struct Pace {
     stopping: Stopping,
-    /// Passes and gap at the last certificate.
+    /// Number of passes and gap at the last certificate.
     last: Option<(usize, f64)>,
 }
 
