@@ -6,9 +6,20 @@ use rayon::prelude::*;
 use crate::data::{Data, Rows};
 use crate::dual::rounding::{gamma, norm_above};
 use crate::for_data;
-use crate::linalg::arch;
 use crate::linalg::vectors::{axpy, fused_dot};
+use crate::linalg::{Panels, arch};
 use crate::parallel::min_len;
+
+/// Number of dense vectors whose products with the columns are computed together. Reading the
+/// matrix takes most of the time, so eight products take about twice as long as one.
+const AT_A_TIME: usize = 8;
+
+/// Number of columns in a task of [`Columns::transposed_times_all`].
+const BAND: usize = 64;
+
+/// Share of entries that are not 0 up to which a product with a sparse matrix visits the rows of
+/// these entries instead of all columns.
+const FEW: usize = 8;
 
 /// The columns of a matrix, dense or sparse.
 #[derive(Debug, Clone)]
@@ -18,6 +29,8 @@ pub(super) struct Columns {
     values: Vec<f64>,
     /// If sparse, the index of the first entry of each column, and the row of each entry.
     places: Option<(Vec<usize>, Vec<u32>)>,
+    /// If sparse, the same entries row after row.
+    by_row: Option<RowEntries>,
     /// Upper bounds on the norms of the columns.
     norms: Vec<f64>,
 }
@@ -27,17 +40,17 @@ impl Columns {
     pub fn new(data: &Data<'_>) -> Self {
         let (n_rows, n_cols) = (data.n_rows(), data.n_cols());
         let is_sparse = matches!(data, Data::Csr32(_) | Data::Csr64(_));
-        let (values, places) = for_data!(data, rows => if is_sparse {
+        let (values, places, by_row) = for_data!(data, rows => if is_sparse {
             let (offsets, stored, values) = sparse_columns(rows);
-            (values, Some((offsets, stored)))
+            (values, Some((offsets, stored)), Some(RowEntries::new(rows)))
         } else {
             let mut values = vec![0.0; n_rows * n_cols];
             for row in 0..n_rows {
                 rows.visit_row(row, |column, value| values[column * n_rows + row] = value);
             }
-            (values, None)
+            (values, None, None)
         });
-        let mut columns = Self { n_rows, n_cols, values, places, norms: Vec::new() };
+        let mut columns = Self { n_rows, n_cols, values, places, by_row, norms: Vec::new() };
         columns.norms = (0..n_cols).map(|column| norm_above(columns.entries(column).1)).collect();
         columns
     }
@@ -90,8 +103,40 @@ impl Columns {
         (size * (1.0 + gamma(n + 2)), n)
     }
 
+    /// Number of products with vectors that are computed together at little more than the cost of
+    /// one.
+    pub fn n_at_a_time(&self) -> usize {
+        if self.places.is_none() { AT_A_TIME } else { 1 }
+    }
+
+    /// The products ⟨a_j, r⟩ with all columns j, for each vector r.
+    pub fn transposed_times_all(&self, vectors: &[Vec<f64>]) -> Vec<Vec<f64>> {
+        let (n, k) = (self.n_cols, vectors.len());
+        if self.places.is_some() || k < 2 || self.n_rows == 0 {
+            let product = |r: &Vec<f64>| {
+                let mut product = vec![0.0; n];
+                self.transposed_times(r, &mut product);
+                product
+            };
+            return vectors.iter().map(product).collect();
+        }
+        let mut panels = Panels::new(self.n_rows, k);
+        panels.pack(&vectors.concat(), |row| row, self.n_rows);
+        let mut products = vec![0.0; n * k];
+        let bands = self.values.par_chunks(BAND * self.n_rows);
+        products.par_chunks_mut(BAND * k).zip(bands).for_each(|(products, columns)| {
+            panels.add_scores(columns, products);
+        });
+        (0..k).map(|index| products[index..].iter().step_by(k).copied().collect()).collect()
+    }
+
     /// Writes ⟨a_j, r⟩ for all columns j, in parallel.
     pub fn transposed_times(&self, r: &[f64], products: &mut [f64]) {
+        if let Some(by_row) = &self.by_row
+            && FEW * r.iter().filter(|value| **value != 0.0).count() <= r.len()
+        {
+            return by_row.add_up(r, products);
+        }
         let per_column = self.values.len() / self.n_cols.max(1) + 1;
         products.par_iter_mut().enumerate().with_min_len(min_len(per_column)).for_each(
             |(column, product)| {
@@ -103,6 +148,34 @@ impl Columns {
                 };
             },
         );
+    }
+}
+
+/// The entries of a sparse matrix, row after row.
+#[derive(Debug, Clone)]
+struct RowEntries {
+    /// The index of the first entry of each row.
+    starts: Vec<usize>,
+    entries: Vec<(u32, f64)>,
+}
+
+impl RowEntries {
+    fn new(rows: &impl Rows) -> Self {
+        let (mut starts, mut entries) = (vec![0], Vec::with_capacity(rows.n_stored()));
+        for row in 0..rows.n_rows() {
+            rows.visit_row(row, |column, value| entries.push((column as u32, value)));
+            starts.push(entries.len());
+        }
+        Self { starts, entries }
+    }
+
+    /// Writes the sum of the rows with the weights r.
+    fn add_up(&self, r: &[f64], sum: &mut [f64]) {
+        sum.fill(0.0);
+        for (range, weight) in self.starts.windows(2).zip(r).filter(|(_, weight)| **weight != 0.0) {
+            let entries = &self.entries[range[0]..range[1]];
+            entries.iter().for_each(|(column, value)| sum[*column as usize] += weight * value);
+        }
     }
 }
 
@@ -137,4 +210,37 @@ fn sparse_columns(rows: &impl Rows) -> (Vec<usize>, Vec<u32>, Vec<f64>) {
         });
     }
     (offsets, stored, values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Csr, Dense};
+
+    #[test]
+    fn products_of_several_or_of_sparse_vectors_equal_single_ones() {
+        let (n_rows, n_cols) = (70, 133);
+        let number = |i: usize| ((i * 37 + 11) % 101) as f64 / 50.0 - 1.0;
+        let values: Vec<f64> = (0..n_rows * n_cols).map(number).collect();
+        let dense = Columns::new(&Dense::from_slice(&values, n_cols).unwrap().into());
+        let indices: Vec<i32> = (0..n_rows).flat_map(|_| 0..n_cols as i32).collect();
+        let starts: Vec<i64> = (0..=n_rows).map(|row| (row * n_cols) as i64).collect();
+        let sparse = Columns::new(&Csr::new(&starts, &indices, &values, n_cols).unwrap().into());
+        let few = |row: usize| if row % 16 == 3 { number(row + 7) } else { 0.0 };
+        let vectors = [
+            (0..n_rows).map(|row| number(row + 1)).collect::<Vec<f64>>(),
+            (0..n_rows).map(few).collect(),
+            vec![0.0; n_rows],
+        ];
+        for columns in [dense, sparse] {
+            for (products, r) in columns.transposed_times_all(&vectors).iter().zip(&vectors) {
+                for (column, product) in products.iter().enumerate() {
+                    let terms =
+                        r.iter().enumerate().map(|(row, r)| r * values[row * n_cols + column]);
+                    let expected: f64 = terms.sum();
+                    assert!((product - expected).abs() < 1e-12, "{product} {expected}");
+                }
+            }
+        }
+    }
 }

@@ -15,15 +15,11 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone)]
 pub struct MatrixCompletion {
     shape: (usize, usize),
-    /// The index of the first entry of each row.
-    pub(super) row_starts: Vec<usize>,
-    pub(super) columns: Vec<u32>,
-    pub(super) values: Vec<f64>,
-    /// The same entries by column: the index of the first entry of each column, and for each entry
-    /// its row and its index in the order by rows.
-    pub(super) column_starts: Vec<usize>,
-    pub(super) rows: Vec<u32>,
+    /// The entries are sorted by line and then by place. Lines are the rows of the matrix, or its
+    /// columns if there are more of them; the place of an entry is its index in its line.
+    pub(super) line_starts: Vec<usize>,
     pub(super) places: Vec<u32>,
+    pub(super) values: Vec<f64>,
 }
 
 impl MatrixCompletion {
@@ -60,25 +56,25 @@ impl MatrixCompletion {
         if let Some(value) = values.iter().find(|value| !value.is_finite()) {
             return Err(Error::argument("values", format!("must be finite, got {value}")));
         }
-        // The entries are sorted by column first, so that the stable sort by row leaves each row in
-        // the order of the columns.
+        let (lines, places) = if shape.0 >= shape.1 { (rows, columns) } else { (columns, rows) };
+        let (n_lines, n_places) = (shape.0.max(shape.1), shape.0.min(shape.1));
+        // Sorted by place first, so that the stable sort by line leaves each line in order.
         let given: Vec<u32> = (0..n as u32).collect();
-        let (_, by_column) = counting_sort(&given, columns, shape.1);
-        let (row_starts, order) = counting_sort(&by_column, rows, shape.0);
-        let picked = |from: &[u32]| order.iter().map(|at| from[*at as usize]).collect::<Vec<u32>>();
-        let (rows, columns) = (picked(rows), picked(columns));
-        for row in 0..shape.0 {
-            let own = &columns[row_starts[row]..row_starts[row + 1]];
-            if let Some(pair) = own.windows(2).find(|pair| pair[0] == pair[1]) {
+        let (_, by_place) = counting_sort(&given, places, n_places);
+        let (line_starts, order) = counting_sort(&by_place, lines, n_lines);
+        let places: Vec<u32> = order.iter().map(|at| places[*at as usize]).collect();
+        for line in line_starts.windows(2) {
+            let own = &places[line[0]..line[1]];
+            if let Some(twice) = own.windows(2).position(|pair| pair[0] == pair[1]) {
+                let at = order[line[0] + twice] as usize;
+                let (row, column) = (rows[at], columns[at]);
                 let message =
-                    format!("the entry ({row}, {}) occurs twice; average its values", pair[0]);
+                    format!("the entry ({row}, {column}) occurs twice; average its values");
                 return Err(Error::argument("rows", message));
             }
         }
         let values = order.iter().map(|at| values[*at as usize]).collect();
-        let (column_starts, places) = counting_sort(&given, &columns, shape.1);
-        let rows = places.iter().map(|place| rows[*place as usize]).collect();
-        Ok(Self { shape, row_starts, columns, values, column_starts, rows, places })
+        Ok(Self { shape, line_starts, places, values })
     }
 
     /// (rows, columns).
@@ -91,15 +87,29 @@ impl MatrixCompletion {
         self.values.len()
     }
 
-    /// The indices of a row's entries.
-    pub(super) fn row(&self, row: usize) -> Range<usize> {
-        self.row_starts[row]..self.row_starts[row + 1]
+    /// Whether the lines are the rows of the matrix.
+    pub(super) fn has_row_lines(&self) -> bool {
+        self.shape.0 >= self.shape.1
+    }
+
+    /// Number of lines.
+    pub(super) fn n_lines(&self) -> usize {
+        self.shape.0.max(self.shape.1)
+    }
+
+    /// The indices of a line's entries.
+    pub(super) fn line(&self, line: usize) -> Range<usize> {
+        self.line_starts[line]..self.line_starts[line + 1]
     }
 
     /// The coordinate of each entry in the matrix as a vector, in order.
     fn coordinates(&self) -> impl Iterator<Item = usize> {
-        let rows = (0..self.shape.0).flat_map(|row| self.row(row).map(move |_| row));
-        rows.zip(&self.columns).map(|(row, column)| row * self.shape.1 + *column as usize)
+        let n_columns = self.shape.1;
+        let (line_step, place_step) =
+            if self.has_row_lines() { (n_columns, 1) } else { (1, n_columns) };
+        let lines = (0..self.n_lines()).flat_map(|line| self.line(line).map(move |_| line));
+        let entries = lines.zip(&self.places);
+        entries.map(move |(line, place)| line * line_step + *place as usize * place_step)
     }
 }
 
@@ -139,11 +149,14 @@ impl SmoothFunction for MatrixCompletion {
         true
     }
 
-    fn hessian_product(&self, vector: &Vertex, product: &mut [f64]) -> Result<()> {
-        let dense = vector.to_dense(product.len());
-        product.fill(0.0);
-        self.coordinates().for_each(|at| product[at] += dense[at]);
-        Ok(())
+    fn hessian_products(&self, vectors: &[Vertex]) -> Result<Vec<Vec<f64>>> {
+        let n = self.n_coordinates();
+        let product = |vector: &Vertex| {
+            let (dense, mut product) = (vector.to_dense(n), vec![0.0; n]);
+            self.coordinates().for_each(|at| product[at] = dense[at]);
+            product
+        };
+        Ok(vectors.iter().map(product).collect())
     }
 
     fn rounding(&self, x: &[f64]) -> FunctionRounding {

@@ -100,7 +100,7 @@ impl<'a> DensePoint<'a> {
         };
         let n = self.x.len();
         for vertex in [plus, minus].into_iter().flatten() {
-            self.images.prepare(self.f, vertex, n)?;
+            self.images.prepare((self.f, self.oracle), vertex, &self.gradient)?;
         }
         let (plus, minus) = (plus.map(|v| self.images.of(v)), minus.map(|v| self.images.of(v)));
         let zeros: &[f64] = self.offset.as_deref().unwrap_or(&[]);
@@ -274,27 +274,60 @@ struct Image {
     used: usize,
 }
 
+impl Image {
+    /// Number of values.
+    fn size(&self) -> usize {
+        self.product.len() + self.vertex.n_stored()
+    }
+}
+
 impl Images {
-    /// Computes the image of a vertex, unless it is already kept. The images of the last two
-    /// vertices are always kept.
-    fn prepare(&mut self, f: &dyn SmoothFunction, vertex: &Vertex, n: usize) -> Result<()> {
+    /// Computes the image of a vertex, unless it is already kept, and those of vertices that are
+    /// nearly as good for this gradient, if that costs little. The images of the last two vertices
+    /// are always kept.
+    fn prepare(
+        &mut self,
+        (f, oracle): (&dyn SmoothFunction, &dyn LinearOracle),
+        vertex: &Vertex,
+        gradient: &[f64],
+    ) -> Result<()> {
         self.clock += 1;
         if let Some(known) = self.kept.iter_mut().find(|image| image.vertex == *vertex) {
             known.used = self.clock;
             return Ok(());
         }
-        let size = n + vertex.n_stored();
-        while self.n_values + size > MAX_KEPT && self.kept.len() > 1 {
-            let oldest = self.kept.iter().enumerate().min_by_key(|(_, image)| image.used);
-            let Some((oldest, _)) = oldest else { break };
-            let removed = self.kept.swap_remove(oldest);
-            self.n_values -= n + removed.vertex.n_stored();
+        let (n, count) = (gradient.len(), f.n_products_at_a_time());
+        let mut wanted = vec![vertex.clone()];
+        if count > 1 && 2 * count * n <= MAX_KEPT {
+            // Twice as many are searched, because some are kept already.
+            let best = oracle.best_vertices(gradient, 2 * count)?;
+            let is_new =
+                |v: &Vertex| v != vertex && self.kept.iter().all(|image| image.vertex != *v);
+            wanted.extend(best.into_iter().filter(is_new).take(count - 1));
         }
-        let mut product = vec![0.0; n];
-        f.hessian_product(vertex, &mut product)?;
-        self.n_values += size;
-        self.kept.push(Image { vertex: vertex.clone(), product, used: self.clock });
+        let products = f.hessian_products(&wanted)?;
+        if products.len() != wanted.len() || products.iter().any(|product| product.len() != n) {
+            let message = "hessian_products must return one vector per vertex";
+            return Err(Error::argument("f", message));
+        }
+        for (index, (vertex, product)) in wanted.into_iter().zip(products).enumerate() {
+            // Others count as older than the images of the last two calls, which a step needs.
+            let used = if index == 0 { self.clock } else { self.clock.saturating_sub(2) };
+            self.keep(Image { vertex, product, used });
+        }
         Ok(())
+    }
+
+    /// Adds an image in place of those that were used least recently.
+    fn keep(&mut self, image: Image) {
+        self.n_values += image.size();
+        self.kept.push(image);
+        while self.n_values > MAX_KEPT && self.kept.len() > 2 {
+            let images = self.kept.iter().enumerate();
+            let Some((oldest, _)) = images.min_by_key(|(_, image)| image.used) else { break };
+            self.n_values -= self.kept[oldest].size();
+            self.kept.swap_remove(oldest);
+        }
     }
 
     /// The image of a prepared vertex.

@@ -3,15 +3,14 @@
 //! A step costs O(observed entries + rows + columns): the point is a list of rank-one matrices, and
 //! value, gradient and slopes need only the observed entries.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use rand_pcg::Pcg64Mcg;
-use rayon::prelude::*;
 
 use super::completion::MatrixCompletion;
 use super::problem::{Direction, Problem, Weighted};
-use super::rank_one::{MatrixOperator, SingularPair, leading_pair, norm_above};
+use super::rank_one::{SingularPair, leading_pair, norm_above};
+use super::residuals::{EntryResiduals, in_line_blocks};
 use super::vertex::bounded_dot;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -24,14 +23,22 @@ pub(super) struct RankOne {
     pub right: Vec<f64>,
 }
 
+impl RankOne {
+    /// The factor with an entry per line of f, and the one with an entry per place.
+    fn sides(&self, f: &MatrixCompletion) -> (&[f64], &[f64]) {
+        if f.has_row_lines() { (&self.left, &self.right) } else { (&self.right, &self.left) }
+    }
+}
+
 /// The squared error on the observed entries, at a point Z of which only these entries are stored.
 pub(super) struct LowRankPoint<'a> {
     f: &'a MatrixCompletion,
     radius: f64,
-    residuals: Residuals<'a>,
-    value: f64,
+    residuals: EntryResiduals<'a>,
     /// Buffer for the observed entries of a direction.
     direction: Vec<f64>,
+    /// The last vertex that a search found, with its slope for the current residuals.
+    found: Option<(Arc<RankOne>, f64)>,
     /// The last singular vector on the smaller side.
     last: Vec<f64>,
     /// Seed of the next search. Each search has its own, because gradients can stay orthogonal to a
@@ -52,37 +59,44 @@ impl<'a> LowRankPoint<'a> {
         interrupt: &Interrupt,
     ) -> Result<(Self, Arc<RankOne>)> {
         let values = f.values.iter().map(|value| -value).collect();
-        let residuals = Residuals::new(f, values);
+        let residuals = EntryResiduals::new(f, values);
         let direction = vec![0.0; f.n_observed()];
-        let value = residuals.half_square();
-        let mut point = Self { f, radius, residuals, value, direction, last: Vec::new(), seed: 0 };
+        let (found, last) = (None, Vec::new());
+        let mut point = Self { f, radius, residuals, direction, found, last, seed: 0 };
         let start = point.vertex(f64::INFINITY, interrupt)?;
         let weighted = [Weighted { atom: Arc::clone(&start), weight: 1.0 }];
         point.refresh(&weighted, interrupt)?;
         Ok((point, start))
     }
 
-    /// The entry of Z at an observed position.
-    fn entry(&self, place: usize) -> f64 {
-        self.residuals.values[place] + self.f.values[place]
-    }
-
     /// Fills `direction`, and returns its slope and its squared norm.
     fn aim(&mut self, direction: &Direction<'_, Arc<RankOne>>) -> (f64, f64) {
         let mut buffer = std::mem::take(&mut self.direction);
-        let parts = in_row_blocks(self.f, &mut buffer, |rows, first, out| {
+        let (f, residuals) = (self.f, &self.residuals.values);
+        let parts = in_line_blocks(f, &mut buffer, |lines, first, out| {
             let (mut slope, mut square) = (0.0, 0.0);
-            for row in rows {
-                for place in self.f.row(row) {
-                    let column = self.f.columns[place] as usize;
-                    let at = |atom: &RankOne| atom.left[row] * atom.right[column];
-                    let step = match direction {
-                        Direction::Towards(to) => at(to) - self.entry(place),
-                        Direction::Away(from) => self.entry(place) - at(from),
-                        Direction::Pairwise(to, from) => at(to) - at(from),
-                    };
-                    out[place - first] = step;
-                    slope -= self.residuals.values[place] * step;
+            for line in lines {
+                let range = f.line(line);
+                let out = &mut out[range.start - first..range.end - first];
+                let (values, own) = (&f.values[range.clone()], &residuals[range.clone()]);
+                let entries = f.places[range].iter().zip(values).zip(own).zip(out);
+                let scaled = |atom: &RankOne| atom.sides(f).0[line];
+                // The entry of Z is residual + value.
+                let (scale, atom, sign, other) = match direction {
+                    Direction::Towards(to) => (scaled(to), to, -1.0, None),
+                    Direction::Away(from) => (-scaled(from), from, 1.0, None),
+                    Direction::Pairwise(to, from) => (scaled(to), to, 0.0, Some(*from)),
+                };
+                let across = atom.sides(f).1;
+                let minus = other.map(|from| (scaled(from), from.sides(f).1));
+                for (((place, value), residual), out) in entries {
+                    let at = *place as usize;
+                    let mut step = scale * across[at] + sign * (residual + value);
+                    if let Some((scale, across)) = minus {
+                        step -= scale * across[at];
+                    }
+                    *out = step;
+                    slope -= residual * step;
                     square += step * step;
                 }
             }
@@ -99,7 +113,7 @@ impl<'a> LowRankPoint<'a> {
         interrupt: &Interrupt,
     ) -> Result<f64> {
         self.refresh(active, interrupt)?;
-        Ok(self.value)
+        Ok(self.value())
     }
 
     /// The vertex from the leading singular vectors, accurate to a residual `tol`. The search
@@ -113,11 +127,13 @@ impl<'a> LowRankPoint<'a> {
             axpy(&mut start, 1.0, &self.last);
             normalise(&mut start);
         }
-        let SingularPair { mut left, right } =
+        let SingularPair { value, mut left, right } =
             leading_pair(&self.residuals, start, tol, interrupt)?;
         self.last.clone_from(if n_cols <= n_rows { &right } else { &left });
         left.iter_mut().for_each(|value| *value *= -self.radius);
-        Ok(Arc::new(RankOne { left, right }))
+        let vertex = Arc::new(RankOne { left, right });
+        self.found = Some((Arc::clone(&vertex), -self.radius * value));
+        Ok(vertex)
     }
 }
 
@@ -127,31 +143,6 @@ const LEAST: f64 = 1e-7;
 /// The size of a gap relative to a slope; 1 if that is unknown.
 fn share_of(gap: f64, slope: f64) -> f64 {
     if slope != 0.0 && gap.is_finite() { (gap / slope).abs() } else { 1.0 }
-}
-
-/// Rows that are processed together.
-const BLOCK_ROWS: usize = 64;
-
-/// Calls `fill(rows, first entry, entries)` for blocks of rows in parallel; returns the results in
-/// order.
-fn in_row_blocks<T: Send>(
-    f: &MatrixCompletion,
-    out: &mut [f64],
-    fill: impl Fn(Range<usize>, usize, &mut [f64]) -> T + Sync,
-) -> Vec<T> {
-    let n_rows = f.shape().0;
-    let mut rest = out;
-    let mut blocks = Vec::with_capacity(n_rows.div_ceil(BLOCK_ROWS));
-    for start in (0..n_rows).step_by(BLOCK_ROWS) {
-        let end = (start + BLOCK_ROWS).min(n_rows);
-        let (first, last) = (f.row_starts[start], f.row_starts[end]);
-        let (own, others) = std::mem::take(&mut rest).split_at_mut(last - first);
-        blocks.push((start..end, first, own));
-        rest = others;
-    }
-    let per_block = f.n_observed() / blocks.len().max(1) + 1;
-    let blocks = blocks.into_par_iter().with_min_len(crate::parallel::min_len(per_block));
-    blocks.map(|(rows, first, own)| fill(rows, first, own)).collect()
 }
 
 impl Problem for LowRankPoint<'_> {
@@ -171,22 +162,21 @@ impl Problem for LowRankPoint<'_> {
             }
             rows
         };
-        let (n_rows, n_cols) = self.f.shape();
-        let left = gather(n_rows, &|atom| &atom.left, true);
-        let right = gather(n_cols, &|atom| &atom.right, false);
-        let mut values = std::mem::take(&mut self.residuals.values);
         let f = self.f;
-        in_row_blocks(f, &mut values, |rows, first, out| {
-            for row in rows {
-                for place in f.row(row) {
-                    let column = f.columns[place] as usize;
-                    let entry = dot(&left[row * k..][..k], &right[column * k..][..k]);
-                    out[place - first] = entry - f.values[place];
+        let along = gather(f.n_lines(), &|atom| atom.sides(f).0, true);
+        let across = gather(f.shape().0.min(f.shape().1), &|atom| atom.sides(f).1, false);
+        let mut values = std::mem::take(&mut self.residuals.values);
+        in_line_blocks(f, &mut values, |lines, first, out| {
+            for line in lines {
+                for index in f.line(line) {
+                    let place = f.places[index] as usize;
+                    let entry = dot(&along[line * k..][..k], &across[place * k..][..k]);
+                    out[index - first] = entry - f.values[index];
                 }
             }
         });
-        self.residuals = Residuals::new(f, values);
-        self.value = self.residuals.half_square();
+        self.residuals = EntryResiduals::new(f, values);
+        self.found = None;
         interrupt.check()
     }
 
@@ -195,16 +185,21 @@ impl Problem for LowRankPoint<'_> {
     }
 
     fn value(&self) -> f64 {
-        self.value
+        0.5 * self.residuals.square
     }
 
     fn slope_here(&self) -> f64 {
-        let residuals = &self.residuals.values;
-        2.0 * self.value + dot(residuals, &self.f.values)
+        self.residuals.square + self.residuals.with_values
     }
 
     fn slope(&self, atom: &Self::Atom) -> f64 {
-        dot(&atom.left, &self.residuals.times(&atom.right))
+        match &self.found {
+            Some((vertex, slope)) if Arc::ptr_eq(vertex, atom) => *slope,
+            _ => {
+                let (along, across) = atom.sides(self.f);
+                dot(along, &self.residuals.along(across))
+            }
+        }
     }
 
     fn vertex(&mut self, gap: f64, interrupt: &Interrupt) -> Result<Self::Atom> {
@@ -258,78 +253,12 @@ impl Problem for LowRankPoint<'_> {
         }
         let best = if square > 0.0 { (slope / square).min(longest) } else { longest };
         let step = fixed.unwrap_or(best);
-        let mut values = std::mem::take(&mut self.residuals.values);
-        values.iter_mut().zip(&self.direction).for_each(|(r, d)| *r += step * d);
-        self.residuals = Residuals::new(self.f, values);
-        self.value = self.residuals.half_square();
+        self.residuals.add(step, &self.direction);
+        self.found = None;
         Ok(step)
     }
 
     fn is_same(&self, a: &Self::Atom, b: &Self::Atom) -> bool {
         Arc::ptr_eq(a, b)
-    }
-}
-
-/// The gradient: a sparse matrix with the observed entries, by rows and by columns.
-struct Residuals<'a> {
-    f: &'a MatrixCompletion,
-    values: Vec<f64>,
-    by_column: Vec<f64>,
-}
-
-impl<'a> Residuals<'a> {
-    fn new(f: &'a MatrixCompletion, values: Vec<f64>) -> Self {
-        let by_column = f.places.par_iter().with_min_len(1 << 16);
-        let by_column = by_column.map(|place| values[*place as usize]).collect();
-        Self { f, values, by_column }
-    }
-
-    /// ½ Σ r².
-    fn half_square(&self) -> f64 {
-        0.5 * dot(&self.values, &self.values)
-    }
-}
-
-/// Σ_k values_k v_{i_k} for the indices i_k, in four independent sums, which hides the latency of
-/// additions.
-fn gathered(values: &[f64], indices: &[u32], v: &[f64]) -> f64 {
-    let ((head, rest), (places, others)) = (values.as_chunks::<4>(), indices.as_chunks::<4>());
-    let mut sums = [0.0; 4];
-    for (values, places) in head.iter().zip(places) {
-        for lane in 0..4 {
-            sums[lane] += values[lane] * v[places[lane] as usize];
-        }
-    }
-    let rest: f64 = rest.iter().zip(others).map(|(value, at)| value * v[*at as usize]).sum();
-    (sums[0] + sums[1]) + (sums[2] + sums[3]) + rest
-}
-
-/// ⟨row, v⟩ for every row of a sparse matrix, in parallel.
-fn sparse_times(starts: &[usize], indices: &[u32], values: &[f64], v: &[f64]) -> Vec<f64> {
-    let n_rows = starts.len() - 1;
-    let rows = (0..n_rows).into_par_iter();
-    rows.with_min_len(crate::parallel::min_len(values.len() / n_rows + 1))
-        .map(|row| {
-            let range = starts[row]..starts[row + 1];
-            gathered(&values[range.clone()], &indices[range], v)
-        })
-        .collect()
-}
-
-impl MatrixOperator for Residuals<'_> {
-    fn shape(&self) -> (usize, usize) {
-        self.f.shape()
-    }
-
-    fn times(&self, v: &[f64]) -> Vec<f64> {
-        sparse_times(&self.f.row_starts, &self.f.columns, &self.values, v)
-    }
-
-    fn transposed_times(&self, u: &[f64]) -> Vec<f64> {
-        sparse_times(&self.f.column_starts, &self.f.rows, &self.by_column, u)
-    }
-
-    fn squared_frobenius(&self) -> f64 {
-        2.0 * self.half_square()
     }
 }

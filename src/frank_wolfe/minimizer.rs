@@ -20,9 +20,6 @@ const PATIENCE: usize = 50;
 /// then hides any further progress.
 const VISIBLE: f64 = 0.1;
 
-/// An expensive certificate is computed once the gap has fallen by this factor since the last one.
-const CERTIFIED_FACTOR: f64 = 0.25;
-
 /// One of the methods on a problem.
 pub(super) struct Minimizer<P: Problem> {
     problem: P,
@@ -197,11 +194,11 @@ impl<P: Problem> Minimizer<P> {
         }
         let converges = self.gap <= self.stopping.allowed(self.problem.value())
             && self.gap <= 0.9 * self.certified_gap;
-        self.iteration == 1
+        let is_free = is_cheap && !self.problem.is_incremental();
+        is_free
+            || is_cheap && self.iteration == 1
             || converges
-            || is_cheap && !self.problem.is_incremental()
-            || is_cheap && self.iteration.is_multiple_of(REFRESHED_EVERY)
-            || self.gap <= CERTIFIED_FACTOR * self.certified_gap
+            || self.iteration.is_multiple_of(REFRESHED_EVERY)
             || self.idle >= PATIENCE * self.round()
     }
 
@@ -215,13 +212,18 @@ impl<P: Problem> Minimizer<P> {
         }
     }
 
-    /// The certificate of the current point; checks that the function is convex.
-    fn certificate(&mut self, interrupt: &Interrupt) -> Result<(Certificate, bool)> {
-        if self.problem.is_incremental() || self.next.is_none() {
+    /// The certificate of the current point, which is recomputed unless it `is_fresh`; checks that
+    /// the function is convex.
+    fn certificate(
+        &mut self,
+        is_fresh: bool,
+        interrupt: &Interrupt,
+    ) -> Result<(Certificate, bool)> {
+        let is_new = self.problem.is_incremental() && !is_fresh || self.next.is_none();
+        if is_new {
             self.refresh(interrupt)?;
         }
         let is_cheap = self.problem.bounds_are_cheap();
-        let is_new = self.problem.is_incremental() || self.next.is_none();
         if is_new || self.share().is_some() || !is_cheap {
             let vertex = self.problem.vertex(0.0, interrupt)?;
             self.gap = self.problem.slope_here() - self.problem.slope(&vertex);
@@ -262,19 +264,20 @@ impl<P: Problem> Solver for Minimizer<P> {
         let moved = self.walk(to, interrupt)?;
         self.iteration += 1;
         self.count_idle(moved);
-        if self.tracks && self.iteration.is_multiple_of(REFRESHED_EVERY) {
+        let is_fresh = self.tracks && self.iteration.is_multiple_of(REFRESHED_EVERY);
+        if is_fresh {
             self.refresh(interrupt)?;
         }
         self.search(interrupt)?;
         if !self.is_due() {
             return Ok(Progress::Uncertified);
         }
-        let (certificate, is_exhausted) = self.certificate(interrupt)?;
+        let (certificate, is_exhausted) = self.certificate(is_fresh, interrupt)?;
         let progress = if is_exhausted { Progress::Exhausted } else { Progress::Epoch };
         Ok(progress(certificate))
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        Ok(self.certificate(interrupt)?.0)
+        Ok(self.certificate(false, interrupt)?.0)
     }
 }

@@ -17,6 +17,7 @@ mod minimizer;
 mod oracle;
 mod problem;
 mod rank_one;
+mod residuals;
 mod search;
 mod vertex;
 

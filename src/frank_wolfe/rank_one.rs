@@ -12,24 +12,14 @@ use crate::polynomial::spectral_bounds::MAX_FACTORISED;
 pub(super) trait MatrixOperator: Sync {
     /// (rows, columns).
     fn shape(&self) -> (usize, usize);
-    /// M v.
-    fn times(&self, v: &[f64]) -> Vec<f64>;
-    /// Mᵀ u.
-    fn transposed_times(&self, u: &[f64]) -> Vec<f64>;
+    /// M v for v on the smaller side, or Mᵀ v if M has more columns than rows.
+    fn to_larger_side(&self, v: &[f64]) -> Vec<f64>;
+    /// MᵀM v, or M Mᵀ v if M has more columns than rows.
+    fn gram_times(&self, v: &[f64], interrupt: &Interrupt) -> Result<Vec<f64>>;
     /// ‖M‖²_F.
     fn squared_frobenius(&self) -> f64;
     /// MᵀM, or M Mᵀ if M has more columns than rows, stored row after row.
-    fn gram(&self) -> Vec<f64> {
-        let size = smaller_side(self);
-        let mut gram = Vec::with_capacity(size * size);
-        let mut unit = vec![0.0; size];
-        for index in 0..size {
-            unit[index] = 1.0;
-            gram.extend(gram_times(self, &unit));
-            unit[index] = 0.0;
-        }
-        gram
-    }
+    fn gram(&self) -> Vec<f64>;
 }
 
 /// The smaller of the numbers of rows and columns.
@@ -38,19 +28,10 @@ pub(super) fn smaller_side(matrix: &(impl MatrixOperator + ?Sized)) -> usize {
     n_rows.min(n_cols)
 }
 
-/// MᵀM v, or M Mᵀ v if M has more columns than rows.
-fn gram_times(matrix: &(impl MatrixOperator + ?Sized), v: &[f64]) -> Vec<f64> {
-    let (n_rows, n_cols) = matrix.shape();
-    if n_cols <= n_rows {
-        matrix.transposed_times(&matrix.times(v))
-    } else {
-        matrix.times(&matrix.transposed_times(v))
-    }
-}
-
-/// A left and a right singular vector, both of norm 1.
+/// The largest singular value, with a left and a right singular vector of norm 1.
 #[derive(Debug, Clone)]
 pub(super) struct SingularPair {
+    pub value: f64,
     pub left: Vec<f64>,
     pub right: Vec<f64>,
 }
@@ -64,19 +45,16 @@ pub(super) fn leading_pair(
     tol: f64,
     interrupt: &Interrupt,
 ) -> Result<SingularPair> {
-    let found = extreme_eigenpair_from(start, tol, |v| {
-        interrupt.check()?;
-        Ok(gram_times(matrix, v))
-    })?;
+    let found = extreme_eigenpair_from(start, tol, |v| matrix.gram_times(v, interrupt))?;
     let (n_rows, n_cols) = matrix.shape();
     let known = found.vector;
-    let mut other =
-        if n_cols <= n_rows { matrix.times(&known) } else { matrix.transposed_times(&known) };
-    if normalise(&mut other) == 0.0 {
+    let mut other = matrix.to_larger_side(&known);
+    let value = normalise(&mut other);
+    if value == 0.0 {
         other[0] = 1.0;
     }
     let (left, right) = if n_cols <= n_rows { (other, known) } else { (known, other) };
-    Ok(SingularPair { left, right })
+    Ok(SingularPair { value, left, right })
 }
 
 /// Probability that a bound on the norm of a matrix with more than [`MAX_FACTORISED`] rows and
@@ -99,10 +77,7 @@ pub(super) fn norm_above(
         norm_bound(&matrix.gram(), size, guess * guess, interrupt)?
     } else {
         let chance = Chance { accuracy: 2.0 * accuracy, failure: FAILURE, seed: 0 };
-        probable_norm_bound(size, chance, |v| {
-            interrupt.check()?;
-            Ok(gram_times(matrix, v))
-        })?
+        probable_norm_bound(size, chance, |v| matrix.gram_times(v, interrupt))?
     };
     // |M|ᵀ|M| bounds the rounding errors of MᵀM.
     let error = gamma(n_rows + n_cols + 8) * square;
@@ -121,14 +96,19 @@ mod tests {
         fn shape(&self) -> (usize, usize) {
             (self.0.len(), self.0.len())
         }
-        fn times(&self, v: &[f64]) -> Vec<f64> {
+        fn to_larger_side(&self, v: &[f64]) -> Vec<f64> {
             self.0.iter().zip(v).map(|(d, v)| d * v).collect()
         }
-        fn transposed_times(&self, u: &[f64]) -> Vec<f64> {
-            self.times(u)
+        fn gram_times(&self, v: &[f64], _: &Interrupt) -> Result<Vec<f64>> {
+            Ok(self.to_larger_side(&self.to_larger_side(v)))
         }
         fn squared_frobenius(&self) -> f64 {
             dot(&self.0, &self.0)
+        }
+        fn gram(&self) -> Vec<f64> {
+            let n = self.0.len();
+            let entry = |at: usize| if at / n == at % n { self.0[at % n].powi(2) } else { 0.0 };
+            (0..n * n).map(entry).collect()
         }
     }
 
@@ -143,9 +123,9 @@ mod tests {
             let norm = values.iter().copied().fold(0.0, f64::max);
             let matrix = Diagonal(values);
             let start = random_unit(smaller_side(&matrix), 0);
-            let SingularPair { left, right } =
+            let SingularPair { value, left, right } =
                 leading_pair(&matrix, start, 1e-7, &interrupt).unwrap();
-            let value = dot(&left, &matrix.times(&right));
+            assert!((value - dot(&left, &matrix.to_larger_side(&right))).abs() <= 1e-12 * norm);
             assert!((value - norm).abs() <= 1e-6 * norm, "{value} {norm}");
             let bound = norm_above(&matrix, value, 1e-3, &interrupt).unwrap();
             assert!((norm..=1.01 * norm).contains(&bound), "{bound} {norm}");

@@ -80,19 +80,26 @@ impl SmoothFunction for LeastSquares {
         true
     }
 
-    fn hessian_product(&self, vector: &Vertex, product: &mut [f64]) -> Result<()> {
-        let mut image = vec![0.0; self.columns.n_rows()];
-        match vector {
-            Vertex::Dense(x) => {
-                self.columns.add_product(x.iter().copied().enumerate(), &mut image);
+    fn hessian_products(&self, vectors: &[Vertex]) -> Result<Vec<Vec<f64>>> {
+        let image = |vector: &Vertex| {
+            let mut image = vec![0.0; self.columns.n_rows()];
+            match vector {
+                Vertex::Dense(x) => {
+                    self.columns.add_product(x.iter().copied().enumerate(), &mut image);
+                }
+                Vertex::Sparse(entries) => {
+                    let entries = entries.iter().map(|(j, x)| (*j as usize, *x));
+                    self.columns.add_product(entries, &mut image);
+                }
             }
-            Vertex::Sparse(entries) => {
-                let entries = entries.iter().map(|(j, x)| (*j as usize, *x));
-                self.columns.add_product(entries, &mut image);
-            }
-        }
-        self.columns.transposed_times(&image, product);
-        Ok(())
+            image
+        };
+        let images: Vec<Vec<f64>> = vectors.iter().map(image).collect();
+        Ok(self.columns.transposed_times_all(&images))
+    }
+
+    fn n_products_at_a_time(&self) -> usize {
+        self.columns.n_at_a_time()
     }
 
     fn rounding(&self, x: &[f64]) -> FunctionRounding {

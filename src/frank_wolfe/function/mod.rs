@@ -21,7 +21,7 @@ pub struct FunctionRounding {
 /// A smooth convex function on vectors.
 ///
 /// An implementation needs two methods. For quadratic functions with
-/// [`SmoothFunction::hessian_product`], line searches are exact, and a step updates the gradient
+/// [`SmoothFunction::hessian_products`], line searches are exact, and a step updates the gradient
 /// instead of recomputing it.
 pub trait SmoothFunction: Send + Sync {
     /// Number of coordinates of a point.
@@ -33,17 +33,23 @@ pub trait SmoothFunction: Send + Sync {
     /// An error of the implementation; it ends the run.
     fn value_and_gradient(&self, x: &[f64], gradient: &mut [f64]) -> Result<f64>;
 
-    /// Whether the function is quadratic and has a [`SmoothFunction::hessian_product`].
+    /// Whether the function is quadratic and has [`SmoothFunction::hessian_products`].
     fn is_quadratic(&self) -> bool {
         false
     }
 
-    /// Writes the product of the Hessian of a quadratic function with a vector.
+    /// The products of the Hessian of a quadratic function with some vectors.
     ///
     /// # Errors
     /// As [`SmoothFunction::value_and_gradient`].
-    fn hessian_product(&self, _vector: &Vertex, _product: &mut [f64]) -> Result<()> {
-        Ok(())
+    fn hessian_products(&self, _vectors: &[Vertex]) -> Result<Vec<Vec<f64>>> {
+        Ok(Vec::new())
+    }
+
+    /// Number of products with the Hessian that together cost little more than one. The methods
+    /// then also compute the products of vertices that they may need next.
+    fn n_products_at_a_time(&self) -> usize {
+        1
     }
 
     /// The step in [0, longest] that minimises f(x + step · direction); None if the function has no

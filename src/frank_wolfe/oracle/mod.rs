@@ -29,6 +29,15 @@ pub trait LinearOracle: Send + Sync {
     /// An error of the implementation; it ends the run.
     fn vertex(&self, gradient: &[f64]) -> Result<Vertex>;
 
+    /// Returns [`LinearOracle::vertex`] and up to `count` − 1 vertices that are nearly as good, which
+    /// later steps may need. By default, there are none.
+    ///
+    /// # Errors
+    /// As [`LinearOracle::vertex`].
+    fn best_vertices(&self, gradient: &[f64], _count: usize) -> Result<Vec<Vertex>> {
+        Ok(vec![self.vertex(gradient)?])
+    }
+
     /// A lower bound on the minimum of ⟨gradient, v⟩ over the set, where `vertex` is the result of
     /// [`LinearOracle::vertex`]. Certificates use this bound. The default is valid if `vertex` is
     /// an exact minimiser, and accounts for the rounding of the sum.
@@ -99,4 +108,16 @@ fn sample(n: usize, share: f64, random: &mut Pcg64Mcg) -> Vec<usize> {
 /// The index and the value of the smallest value; the first one in case of ties.
 fn smallest(values: impl Iterator<Item = (usize, f64)>) -> Option<(usize, f64)> {
     values.reduce(|best, next| if next.1 < best.1 { next } else { best })
+}
+
+/// The indices of the `count` smallest keys, in increasing order of the keys.
+fn smallest_few(n: usize, count: usize, key: impl Fn(usize) -> f64) -> Vec<usize> {
+    let mut indices: Vec<usize> = (0..n).collect();
+    let order = |a: &usize, b: &usize| key(*a).total_cmp(&key(*b)).then(a.cmp(b));
+    if (1..n).contains(&count) {
+        indices.select_nth_unstable_by(count - 1, order);
+    }
+    indices.truncate(count);
+    indices.sort_unstable_by(order);
+    indices
 }

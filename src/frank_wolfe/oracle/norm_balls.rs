@@ -2,7 +2,7 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use super::{LinearOracle, check_radius, check_size, sample, smallest};
+use super::{LinearOracle, check_radius, check_size, sample, smallest, smallest_few};
 use crate::error::{Error, Result};
 use crate::frank_wolfe::vertex::Vertex;
 
@@ -31,6 +31,11 @@ impl Simplex {
 impl LinearOracle for Simplex {
     fn vertex(&self, gradient: &[f64]) -> Result<Vertex> {
         Ok(self.corner(gradient.iter().copied().enumerate()))
+    }
+
+    fn best_vertices(&self, gradient: &[f64], count: usize) -> Result<Vec<Vertex>> {
+        let best = smallest_few(self.n, count, |index| gradient[index]);
+        Ok(best.into_iter().map(|j| Vertex::Sparse(vec![(j as u32, self.radius)])).collect())
     }
 
     fn sampled_vertex(
@@ -67,14 +72,23 @@ impl L1Ball {
     pub fn new(n: usize, radius: f64) -> Result<Self> {
         Ok(Self { n: check_size("n", n)?, radius: check_radius(radius)? })
     }
+
+    /// The vertex ± radius e_j with the smaller slope.
+    fn corner(&self, gradient: &[f64], j: usize) -> Vertex {
+        let value = if gradient[j] > 0.0 { -self.radius } else { self.radius };
+        Vertex::Sparse(vec![(j as u32, value)])
+    }
 }
 
 impl LinearOracle for L1Ball {
     fn vertex(&self, gradient: &[f64]) -> Result<Vertex> {
         let sizes = gradient.iter().map(|g| -g.abs()).enumerate();
-        let best = smallest(sizes).map_or(0, |(index, _)| index);
-        let value = if gradient[best] > 0.0 { -self.radius } else { self.radius };
-        Ok(Vertex::Sparse(vec![(best as u32, value)]))
+        Ok(self.corner(gradient, smallest(sizes).map_or(0, |(index, _)| index)))
+    }
+
+    fn best_vertices(&self, gradient: &[f64], count: usize) -> Result<Vec<Vertex>> {
+        let best = smallest_few(self.n, count, |index| -gradient[index].abs());
+        Ok(best.into_iter().map(|index| self.corner(gradient, index)).collect())
     }
 
     fn sampled_vertex(

@@ -45,21 +45,33 @@ impl NuclearNormBall {
 /// A dense matrix, row after row.
 struct DenseMatrix<'a>(&'a [f64], (usize, usize));
 
-impl MatrixOperator for DenseMatrix<'_> {
-    fn shape(&self) -> (usize, usize) {
-        self.1
-    }
-
-    fn times(&self, v: &[f64]) -> Vec<f64> {
-        matrix_vector(self.0, v)
-    }
-
+impl DenseMatrix<'_> {
     fn transposed_times(&self, u: &[f64]) -> Vec<f64> {
         let mut product = vec![0.0; self.1.1];
         for (row, u) in self.0.chunks_exact(self.1.1).zip(u) {
             axpy(&mut product, *u, row);
         }
         product
+    }
+}
+
+impl MatrixOperator for DenseMatrix<'_> {
+    fn shape(&self) -> (usize, usize) {
+        self.1
+    }
+
+    fn to_larger_side(&self, v: &[f64]) -> Vec<f64> {
+        if self.1.1 <= self.1.0 { matrix_vector(self.0, v) } else { self.transposed_times(v) }
+    }
+
+    fn gram_times(&self, v: &[f64], interrupt: &Interrupt) -> Result<Vec<f64>> {
+        interrupt.check()?;
+        let lifted = self.to_larger_side(v);
+        Ok(if self.1.1 <= self.1.0 {
+            self.transposed_times(&lifted)
+        } else {
+            matrix_vector(self.0, &lifted)
+        })
     }
 
     fn squared_frobenius(&self) -> f64 {

@@ -1,0 +1,152 @@
+//! The gradient of matrix completion: a sparse matrix with the residuals of the observed entries.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::completion::MatrixCompletion;
+use super::rank_one::MatrixOperator;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::vectors::{PIECE_VALUES, dot};
+use crate::parallel::{min_len, sum_rows};
+
+/// The residuals at a point, in the order of the function's entries.
+pub(super) struct EntryResiduals<'a> {
+    f: &'a MatrixCompletion,
+    pub values: Vec<f64>,
+    /// Σ r².
+    pub square: f64,
+    /// Σ r m over the residuals r and the observed values m.
+    pub with_values: f64,
+}
+
+/// Number of lines in a task.
+const BLOCK_LINES: usize = 64;
+
+/// Calls `fill(lines, first entry, entries)` for blocks of lines in parallel; returns the results in
+/// order.
+pub(super) fn in_line_blocks<T: Send>(
+    f: &MatrixCompletion,
+    out: &mut [f64],
+    fill: impl Fn(Range<usize>, usize, &mut [f64]) -> T + Sync,
+) -> Vec<T> {
+    let n_lines = f.n_lines();
+    let mut rest = out;
+    let mut blocks = Vec::with_capacity(n_lines.div_ceil(BLOCK_LINES));
+    for start in (0..n_lines).step_by(BLOCK_LINES) {
+        let end = (start + BLOCK_LINES).min(n_lines);
+        let (first, last) = (f.line_starts[start], f.line_starts[end]);
+        let (own, others) = std::mem::take(&mut rest).split_at_mut(last - first);
+        blocks.push((start..end, first, own));
+        rest = others;
+    }
+    let per_block = f.n_observed() / blocks.len().max(1) + 1;
+    let blocks = blocks.into_par_iter().with_min_len(min_len(per_block));
+    blocks.map(|(lines, first, own)| fill(lines, first, own)).collect()
+}
+
+impl<'a> EntryResiduals<'a> {
+    pub fn new(f: &'a MatrixCompletion, values: Vec<f64>) -> Self {
+        let mut residuals = Self { f, values, square: 0.0, with_values: 0.0 };
+        residuals.update(|_, _| {});
+        residuals
+    }
+
+    /// Adds a step along a direction.
+    pub fn add(&mut self, step: f64, direction: &[f64]) {
+        self.update(|start, residuals| {
+            let own = residuals.iter_mut().zip(&direction[start..]);
+            own.for_each(|(residual, direction)| *residual += step * direction);
+        });
+    }
+
+    /// Changes pieces of the residuals, each with the index of its first entry, and recomputes the
+    /// sums.
+    fn update(&mut self, change: impl Fn(usize, &mut [f64]) + Sync) {
+        let pieces =
+            self.values.par_chunks_mut(PIECE_VALUES).zip(self.f.values.par_chunks(PIECE_VALUES));
+        let sums = pieces.enumerate().with_min_len(min_len(PIECE_VALUES));
+        let sums: Vec<(f64, f64)> = sums
+            .map(|(piece, (residuals, values))| {
+                change(piece * PIECE_VALUES, residuals);
+                (dot(residuals, residuals), dot(residuals, values))
+            })
+            .collect();
+        self.square = sums.iter().map(|(square, _)| square).sum();
+        self.with_values = sums.iter().map(|(_, product)| product).sum();
+    }
+
+    /// ⟨line, v⟩ for every line.
+    pub fn along(&self, v: &[f64]) -> Vec<f64> {
+        let n_lines = self.f.n_lines();
+        let lines = (0..n_lines).into_par_iter();
+        lines
+            .with_min_len(min_len(self.values.len() / n_lines + 1))
+            .map(|line| {
+                let range = self.f.line(line);
+                gathered(&self.values[range.clone()], &self.f.places[range], v)
+            })
+            .collect()
+    }
+}
+
+/// Σ_k values_k v_{i_k} for the indices i_k, in four independent sums, which hides the latency of
+/// additions.
+fn gathered(values: &[f64], indices: &[u32], v: &[f64]) -> f64 {
+    let ((head, rest), (places, others)) = (values.as_chunks::<4>(), indices.as_chunks::<4>());
+    let mut sums = [0.0; 4];
+    for (values, places) in head.iter().zip(places) {
+        for lane in 0..4 {
+            sums[lane] += values[lane] * v[places[lane] as usize];
+        }
+    }
+    let rest: f64 = rest.iter().zip(others).map(|(value, at)| value * v[*at as usize]).sum();
+    (sums[0] + sums[1]) + (sums[2] + sums[3]) + rest
+}
+
+impl MatrixOperator for EntryResiduals<'_> {
+    fn shape(&self) -> (usize, usize) {
+        self.f.shape()
+    }
+
+    fn to_larger_side(&self, v: &[f64]) -> Vec<f64> {
+        self.along(v)
+    }
+
+    /// Reads each line once, for both products.
+    fn gram_times(&self, v: &[f64], interrupt: &Interrupt) -> Result<Vec<f64>> {
+        sum_rows(self.f.n_lines(), v.len(), interrupt, |lines, sum| {
+            for line in lines {
+                let range = self.f.line(line);
+                let (values, places) = (&self.values[range.clone()], &self.f.places[range]);
+                let weight = gathered(values, places, v);
+                for (place, value) in places.iter().zip(values) {
+                    sum[*place as usize] += weight * value;
+                }
+            }
+        })
+    }
+
+    fn squared_frobenius(&self) -> f64 {
+        self.square
+    }
+
+    fn gram(&self) -> Vec<f64> {
+        let (n_rows, n_cols) = self.f.shape();
+        let size = n_rows.min(n_cols);
+        let mut gram = vec![0.0; size * size];
+        for line in 0..self.f.n_lines() {
+            let range = self.f.line(line);
+            let (values, places) = (&self.values[range.clone()], &self.f.places[range]);
+            for (place, value) in places.iter().zip(values) {
+                let row = &mut gram[*place as usize * size..][..size];
+                places
+                    .iter()
+                    .zip(values)
+                    .for_each(|(at, other)| row[*at as usize] += value * other);
+            }
+        }
+        gram
+    }
+}
