@@ -21,7 +21,7 @@ use crate::polynomial::spectral::values::extreme_values;
 pub struct Selection {
     /// The unit vector ĥ.
     pub vector: Vec<f64>,
-    /// g_ĥ = (ĥᵀ Γ_c ĥ)_c = −∂F/∂(row of ĥ).
+    /// g_ĥ = (ĥᵀ Γ_c ĥ)_c: the negative gradient −∂F/∂u with respect to the row u of ĥ in the output layer.
     pub gradient: Vec<f64>,
     /// An upper bound on max_h ω*(g_h). It always holds for up to
     /// [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED) features; for more, it fails with
@@ -32,7 +32,7 @@ pub struct Selection {
 /// Options of the bound. Used only if there are too many features for a factorisation.
 #[derive(Clone, Copy)]
 pub struct Bounding<'a> {
-    /// Given the approximate size of the bound, returns the relative error that is acceptable.
+    /// Function from the approximate size of the bound to the acceptable relative error.
     pub accuracy: &'a (dyn Fn(f64) -> f64 + Sync),
     /// Maximum probability that the bound is too small.
     pub failure: f64,
@@ -42,23 +42,21 @@ pub struct Bounding<'a> {
 /// for comparison (Blondel et al. 2017, section 6.2 and Figure 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SelectionMethod {
-    /// The best extreme eigenvector (14), refined (16). If the matrices are formed, the
-    /// eigenvectors of all outputs are refined and the best is taken
-    /// (docs/mathematics/polynomial-networks.md#refinement).
+    /// Refines the best extreme eigenvector (14) as in (16). If the matrices are formed, refines the eigenvectors of
+    /// all outputs and takes the best result (docs/mathematics/polynomial-networks.md#refinement).
     Refined,
-    /// The best extreme eigenvector by the power method, refined (Blondel et al. 2017, section 4).
+    /// Computes the best extreme eigenvector by the power method, and refines it (Blondel et al. 2017, section 4).
     Power,
-    /// The best extreme eigenvector.
+    /// Takes the best extreme eigenvector, without refinement.
     Initial,
-    /// A random unit vector, refined.
+    /// Refines a random unit vector.
     RandomRefined,
-    /// A random unit vector.
+    /// Takes a random unit vector.
     Random,
-    /// The best row of X, scaled to unit length. Takes n² products of rows.
+    /// Takes the best row of X, scaled to unit length. Computes n² products of rows.
     BestRow,
-    /// The exact maximiser, with a tight bound. Solves one eigenvalue problem for each pair of
-    /// opposite vertices of the unit ball of ω: 2^(m−1) problems for ℓ1/ℓ∞ (Blondel et al. 2017,
-    /// Appendix C).
+    /// Computes the exact maximiser, with a tight bound. Solves one eigenvalue problem for each pair of opposite
+    /// vertices of the unit ball of ω: 2^(m−1) problems for ℓ1/ℓ∞ (Blondel et al. 2017, Appendix C).
     Exact,
 }
 
@@ -83,8 +81,7 @@ impl SelectionMethod {
     }
 }
 
-/// Armijo's constant: the minimum share that a step must achieve of the gain that the slope
-/// predicts.
+/// Armijo's constant: a step must gain at least this fraction of what the slope predicts.
 const SUFFICIENT_INCREASE: f64 = 1e-4;
 
 /// Maximum number of refinement steps.
@@ -115,7 +112,7 @@ pub fn select<R: Rows>(
     if method == SelectionMethod::Exact {
         return exact(gamma, penalty, tol.min(EXACT_TOL), seed);
     }
-    // Shared passes over the rows help only if there are several outputs.
+    // Sharing passes over the rows between outputs helps only if there are several outputs.
     let apart = gamma.is_formed() || gamma.n_outputs() == 1 || method == SelectionMethod::Power;
     let (guesses, extremes) =
         if apart { each_extreme(gamma, method, tol, seed)? } else { together(gamma, tol, seed)? };
@@ -150,7 +147,8 @@ pub fn select<R: Rows>(
     Ok(Selection { vector, gradient, bound })
 }
 
-/// Approximations of ‖Γ_c‖₂ for every c, and the extreme eigenpairs.
+/// Approximations of ‖Γ_c‖₂ for every c, and the extreme eigenpairs that were computed: one for every output, or only
+/// the largest.
 type Extremes = (Vec<f64>, Vec<Extreme>);
 
 /// Solves a separate eigenvalue problem for every output.
@@ -212,8 +210,8 @@ fn rounded_up(norm: f64, n: usize) -> f64 {
     norm * (1.0 + 2.0 * higham_gamma(n + 8))
 }
 
-/// max_h ω*(g_h) = max_{ω(u) ≤ 1} |λ|max(Σ_c u_c Γ_c), whose maximum is at a vertex u (Blondel et
-/// al. 2017, Appendix C).
+/// Selects by max_h ω*(g_h) = max_{ω(u) ≤ 1} |λ|max(Σ_c u_c Γ_c). The maximum is at a vertex u (Blondel et al. 2017,
+/// Appendix C).
 fn exact<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     penalty: &dyn Penalty,
@@ -326,8 +324,7 @@ fn refine<R: Rows>(
             break;
         }
     }
-    // The ascent on the smoothed norm may slightly decrease the true norm. In that case, the start
-    // (15) is returned.
+    // The ascent on the smoothed norm may slightly decrease the true norm. In that case, return the start (15).
     if penalty.dual_row_norm(&ascent.g) >= penalty.dual_row_norm(&start.1) {
         Ok((ascent.h, ascent.g))
     } else {

@@ -22,7 +22,7 @@ use crate::run::{Certificate, Progress, Solver};
 pub struct ConditionalGradientSettings {
     /// Maximum number of basis vectors.
     pub n_components: usize,
-    /// The layers that are optimised after each new basis vector.
+    /// The layers that are re-optimised after each new basis vector.
     pub refit: Refit,
     /// The method that selects basis vectors.
     pub selection: SelectionMethod,
@@ -78,8 +78,8 @@ fn n_deciding(refit: Refit) -> usize {
 /// different start vector.
 const MAX_IDLE_EPOCHS: usize = 5;
 
-/// Upper bound on the probability that a fit reports any lower bound that is too large. Applies to
-/// fits with more than [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED) features.
+/// Upper bound on the probability that any lower bound reported by a fit is too large. Applies to fits with more than
+/// [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED) features.
 pub const FAILURE: f64 = 1e-9;
 
 /// One epoch's share of [`FAILURE`]. The shares of all epochs sum to [`FAILURE`], because Σ_t 1 /
@@ -102,7 +102,7 @@ pub struct PathPoint {
 pub struct ConditionalGradient<'a, R> {
     validation: Option<&'a Validation<'a>>,
     path: Vec<PathPoint>,
-    /// The best validation score so far and its model; the smallest model in a tie.
+    /// The best validation score so far and the model with this score; if several models have it, the smallest.
     best: Option<(f64, PolynomialModel)>,
     problem: PolynomialProblem<'a, R>,
     settings: ConditionalGradientSettings,
@@ -112,9 +112,9 @@ pub struct ConditionalGradient<'a, R> {
     /// Objective of the null model. All tolerances are relative to it.
     scale: f64,
     iteration: u64,
-    /// The gains of the latest epochs, the latest first.
+    /// The gains of the latest epochs, starting with the last epoch.
     gains: [Option<f64>; MAX_DECIDING],
-    /// Whether these gains are so small that refits run to convergence; see [`FINISHING`].
+    /// Whether the recent gains are so small that refits run to convergence; see [`FINISHING`].
     finishing: bool,
     /// Information from the previous refit, which speeds up the next one.
     knowledge: Knowledge,
@@ -194,7 +194,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         Ok(Bounded::new(self.scale, rounding.objective))
     }
 
-    /// The smallest gap that can be certified, since terms of the objective may underflow.
+    /// The smallest gap that can be certified. It is not 0 because terms of the objective may underflow.
     pub fn smallest_gap(&self) -> f64 {
         2.0 * underflow(&self.problem)
     }

@@ -19,8 +19,7 @@ pub trait Constrained {
     /// Projects x onto the set. Only the confined coordinates change.
     fn project(&self, x: &mut [f64]) -> Result<()>;
 
-    /// Number of the `n` coordinates that are confined to the set. These come first; the others are
-    /// free.
+    /// Returns how many of the `n` coordinates are confined to the set. These come first; the others are free.
     fn n_confined(&self, n: usize) -> usize {
         n
     }
@@ -54,8 +53,7 @@ pub(crate) fn n_remembered(size: usize) -> usize {
 /// Maximum number of steps towards the minimiser of the quadratic model.
 const MODEL_STEPS: usize = 30;
 
-/// The search for the model's minimiser ends when a step gains less than this share of the total
-/// gain.
+/// The search for the model's minimiser ends when a step gains less than this fraction of the total gain.
 const MODEL_TOL: f64 = 1e-2;
 
 /// The L-BFGS approximation of the Hessian in its compact form (Byrd, Nocedal and Schnabel 1994, Theorem 2.3),
@@ -70,7 +68,7 @@ pub(super) struct Hessian {
     sigma: f64,
     n_confined: usize,
     memory: Memory,
-    /// P s at the confined coordinates, for each pair.
+    /// P s at the confined coordinates, for the step s of each pair.
     metrics: VecDeque<Vec<f64>>,
     /// S_Cᵀ P S_C, S_Cᵀ Y_C, S_Fᵀ Y_F and Y_Fᵀ Y_F, with a row for each pair.
     products: [VecDeque<VecDeque<f64>>; 4],
@@ -244,7 +242,7 @@ impl Hessian {
         Ok(d)
     }
 
-    /// (d_C, d_F), where d_F = −(g_F + Y_F w₂)/σ − S_F w₁ is optimal for d_C.
+    /// Returns (d_C, d_F), where d_F = −(g_F + Y_F w₂)/σ − S_F w₁ is optimal for the given d_C.
     fn with_free(&self, mut d: Vec<f64>, gradient: &[f64], weights: &Array1<f64>) -> Vec<f64> {
         let (at, pairs) = (self.n_confined, self.memory.pairs());
         if at == gradient.len() {
@@ -262,8 +260,8 @@ impl Hessian {
         d
     }
 
-    /// Calls `numbers(pair, P s)`, which returns two numbers, for every pair. Returns the first
-    /// numbers of all pairs, followed by the second ones.
+    /// Calls `numbers(pair, P s)` for every pair; each call returns two numbers. Returns the first numbers of all
+    /// pairs, followed by the second numbers.
     fn stacked(&self, numbers: impl Fn(&Pair, &[f64]) -> (f64, f64)) -> Array1<f64> {
         let pairs = self.memory.pairs().iter().zip(&self.metrics);
         let (first, second): (Vec<f64>, Vec<f64>) =
@@ -288,7 +286,7 @@ impl Hessian {
         }
     }
 
-    /// M⁻¹ = N⁻¹ + Q_Fᵀ Q_F/σ, factorised.
+    /// Factorises M⁻¹ = N⁻¹ + Q_Fᵀ Q_F/σ. None if rounding has made a block singular.
     fn middle(&self) -> Option<Middle> {
         let n = self.memory.pairs().len();
         let of =
@@ -304,7 +302,7 @@ impl Hessian {
     }
 }
 
-/// \[−A, E; Eᵀ, T\] with positive definite A + E T⁻¹ Eᵀ and T.
+/// The matrix \[−A, E; Eᵀ, T\], factorised. Both A + E T⁻¹ Eᵀ and T are positive definite.
 struct Middle {
     coupling: Array2<f64>,
     /// (A + E T⁻¹ Eᵀ)⁻¹.
@@ -363,7 +361,8 @@ mod tests {
         (0..7).map(|i| ((i * 5 + seed * 11 + i * i * seed) % 13) as f64 - 6.0).collect()
     }
 
-    /// A memory of `n` pairs, and the dense matrix B of the recursion B + yyᵀ/yᵀs − Bs(Bs)ᵀ/sᵀBs.
+    /// Returns an approximation from `n` pairs, and the dense matrix B that the recursion B + yyᵀ/yᵀs − Bs(Bs)ᵀ/sᵀBs
+    /// gives for the same pairs.
     fn remembered(n: usize) -> (Hessian, Array2<f64>) {
         let mut hessian = Hessian::new(1.0, 3);
         let pairs: Vec<_> = (1..=n)
@@ -423,8 +422,8 @@ mod tests {
             hessian.add_terms(&mut bent, &middle.solve(&hessian.terms(&v)));
             let wanted = schur.dot(&Array1::from_iter(v));
             assert!(close(&bent, wanted.as_slice().unwrap()), "{n} {bent:?} {wanted}");
-            // Even if the gradient points out of the set, the step stays in the set, and F is
-            // optimal for it.
+            // Even if the gradient points out of the set, the step stays in the set, and its coordinates F are optimal
+            // for its coordinates C.
             let edge = |g: &f64| -1e3 * g.signum();
             let x: Vec<f64> = gradient.iter().map(edge).collect();
             let step = hessian.model_step(&Space, &x, &gradient).unwrap().unwrap();

@@ -178,7 +178,7 @@ struct Pass<'a, R> {
     transposed: Panels<f64>,
     /// Whether to compute ∂F/∂H.
     basis: bool,
-    /// Number of columns of [∂H, ∂W], without ∂H unless it is requested.
+    /// Number of columns of [∂H, ∂W], or of ∂W alone if ∂H is not requested.
     first_width: usize,
     /// Lengths of the three sums: [∂H, ∂W]; Σ_i x_ij² t_ir (only for ANOVA); and ∂U followed by the
     /// total loss.
@@ -197,7 +197,7 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         Self { problem, model, layers, transposed, basis, first_width, sizes }
     }
 
-    /// Number of factors per row: those of [∂H, ∂W] and, for ANOVA, of Σ_i x_ij² t_ir.
+    /// Number of factors per row: those for the sums of [∂H, ∂W] and, for ANOVA, those for Σ_i x_ij² t_ir.
     fn stride(&self) -> usize {
         self.first_width + if self.sizes[1] > 0 { self.layers.k } else { 0 }
     }
@@ -290,7 +290,7 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
             evaluation.basis.extend_from_slice(&sums[..to_basis]);
             evaluation.linear.extend_from_slice(&sums[to_basis..]);
         }
-        // The basis has a row for the constant feature only if it is augmented.
+        // The basis has a row for the constant feature only if the model is augmented.
         evaluation.basis.truncate(if self.basis { model.basis.len() } else { 0 });
         for ((g, q), h) in evaluation.basis.iter_mut().zip(squares).zip(&model.basis) {
             *g -= q * h;
@@ -355,7 +355,7 @@ impl<T: Element> PackedLayers<T> {
         Self { n_inputs, k, m, width, first, squares, output: packed(&model.output, k, m) }
     }
 
-    /// Writes the outputs of a block's rows.
+    /// Writes the outputs of a block's rows to `outputs`.
     pub(super) fn forward(&self, block: &RowBlock<T>, values: &mut Values<T>, outputs: &mut [f64]) {
         let (k, m, width) = (self.k, self.m, self.width);
         let n = outputs.len() / m;

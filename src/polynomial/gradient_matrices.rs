@@ -31,7 +31,7 @@ pub struct GradientMatrices<'a, R> {
     n_outputs: usize,
     /// (X²)ᵀ D, n_cols × m: the diagonals, for the ANOVA kernel.
     diagonals: Vec<f64>,
-    /// The matrices, if there are few features. Otherwise products read the rows.
+    /// The formed matrices, if there are few features. Otherwise, each product reads the rows.
     formed: Option<Formed>,
     /// X stored by columns, if its rows are wide.
     columns: Option<&'a SparseColumns>,
@@ -43,14 +43,13 @@ pub struct GradientMatrices<'a, R> {
 struct Formed {
     /// The matrices, one after another.
     each: Vec<f64>,
-    /// All matrices interleaved: their entries (j, i) start at (j d + i) m. A product of all
-    /// matrices with a vector is then one product with a matrix of d rows.
+    /// All matrices interleaved: the m entries at (j, i), one per matrix, start at index (j d + i) m. Multiplying all
+    /// matrices by a vector is then one product with a matrix of d rows.
     together: Vec<f64>,
 }
 
-/// Maximum number of features for which the matrices are formed. To form them costs as much as a
-/// few products with the rows, and selection then computes tens of products with the small
-/// matrices.
+/// Maximum number of features for which the matrices are formed. Forming them costs as much as a few products with the
+/// rows. Selection then computes tens of products with the small matrices instead.
 const MAX_FORMED: usize = 64;
 
 impl<'a, R: Rows> GradientMatrices<'a, R> {
@@ -217,8 +216,8 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         unit
     }
 
-    /// The intermediate result that several products with h share, which is linear in h: X h or, if
-    /// the matrices are formed, (Γ_c h)_j at index j m + c.
+    /// Computes the intermediate result that several products with h share. It is linear in h: X h or, if the matrices
+    /// are formed, (Γ_c h)_j at index j m + c.
     pub fn scores(&self, h: &[f64]) -> Result<Vec<f64>> {
         if let Some(Formed { together, .. }) = &self.formed {
             let mut images = vec![0.0; h.len() * self.n_outputs];

@@ -62,8 +62,7 @@ pub(super) fn variables<'a, R: Rows + Copy>(
     })
 }
 
-/// Factors for each coordinate. After multiplication, the curvature along all coordinates is about
-/// equal.
+/// A factor for each coordinate. The curvature is about the same along all coordinates multiplied by these factors.
 struct LayerScales {
     basis: f64,
     output: f64,
@@ -146,7 +145,7 @@ pub(super) struct LayerVariables<'a, R> {
     pub(super) model: PolynomialModel,
     pub(super) basis: bool,
     scales: LayerScales,
-    /// A metric. If there is one, points contain W + A U in place of the linear weights W.
+    /// The metric, if steps use one. Points then contain W + A U in place of the linear weights W.
     metric: Option<Metric>,
     /// Objective and gradient at the model, if known. The first evaluation returns them.
     pub(super) known: Option<Evaluation>,
@@ -173,8 +172,7 @@ impl<R: Rows + Copy> LayerVariables<'_, R> {
         lengths
     }
 
-    /// Moves a point back into the set after a step: scales basis vectors to the sphere, and moves
-    /// U into its ball.
+    /// Moves a point back into the set after a step: scales basis vectors to unit length, and moves U into its ball.
     pub(super) fn to_set(&self, x: &mut [f64]) -> Result<()> {
         if self.basis {
             let basis = &mut x[..self.model.basis.len()];
@@ -266,9 +264,8 @@ impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
         Ok(objective)
     }
 
-    /// If there is a metric (only for few weights), all weights count as confined: searches that
-    /// end early then reach a lower objective (measured on letter), and the cost is negligible
-    /// compared with an evaluation.
+    /// If there is a metric (only for few weights), all weights count as confined: searches that end early then reach a
+    /// lower objective (measured on the data set letter), and the cost is negligible compared with an evaluation.
     fn n_confined(&self, n: usize) -> usize {
         if self.metric.is_some() { n } else { self.starts().1 }
     }
@@ -305,7 +302,7 @@ impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
     }
 }
 
-/// Lengths of the columns of a feature-major basis.
+/// Returns the length of each basis vector; the basis is feature-major, so each vector is a column.
 pub(super) fn lengths(basis: &[f64], k: usize) -> Vec<f64> {
     let mut squares = vec![0.0; k];
     for h in basis.chunks_exact(k.max(1)) {

@@ -23,7 +23,7 @@ const MAX_SIZE: usize = 192;
 /// linearly dependent.
 const DIAGONAL_RAISE: f64 = 1e-9;
 
-/// Maximum size of an entry. With larger entries, at that scale of the rows, the metric has no
+/// Maximum absolute value of an entry. Larger entries occur if the rows have huge values; the metric then has no
 /// accurate digits and is not used.
 const MAX_ENTRY: f64 = 1e50;
 
@@ -107,7 +107,7 @@ fn times(matrix: &Array2<f64>, v: &[f64]) -> Vec<f64> {
     }
 }
 
-/// Σ_i s_i f_i f_iᵀ with f = (z, x, 1), or with f = z if x would make it too large.
+/// Σ_i s_i f_i f_iᵀ with f = (z, x, 1) if `size` includes the features, and with f = z otherwise.
 fn gram<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,

@@ -10,7 +10,7 @@ use crate::linalg::vectors::axpy;
 /// o(x)_c = Σ_r u_rc K(h_r, x) + ⟨w_c, x⟩ + b_c.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PolynomialModel {
-    /// The kernel between a basis vector and a row.
+    /// The kernel K, evaluated between a basis vector and a row.
     pub kernel: PolynomialKernel,
     /// Whether the basis vectors have an entry for an additional feature that is always 1
     /// (docs/mathematics/polynomial-networks.md#linear-terms).
@@ -50,8 +50,8 @@ impl PolynomialModel {
         }
     }
 
-    /// Builds a model from its layers, with basis vectors as rows of `basis`: k × (n_features +
-    /// augmented), k × m, and (n_features + 1) × m.
+    /// Builds a model from its layers. `basis` has the shape k × (n_features + augmented), with a basis vector in each
+    /// row; `output` has the shape k × m, and `linear` the shape (n_features + 1) × m.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `X` if their shapes do not match each other or the

@@ -92,8 +92,8 @@ pub struct Objective<'a> {
     pub radius: f64,
 }
 
-/// Number of bytes for a copy of the rows by columns and one factor per row and output; 0 if a
-/// problem does not store them.
+/// Number of bytes for a copy of the rows stored by columns plus one factor per row and output; 0 if a problem stores
+/// neither.
 #[cfg(feature = "python")]
 pub(crate) fn column_memory(rows: impl Rows, n_outputs: usize) -> u128 {
     let rows = Augmented { rows, ones: true };
@@ -109,8 +109,8 @@ pub(crate) fn column_memory(rows: impl Rows, n_outputs: usize) -> u128 {
 #[derive(Debug, Clone)]
 pub struct PolynomialProblem<'a, R> {
     pub(super) rows: R,
-    /// A copy of the rows by columns, with a last column of ones. It exists if per-thread sums over
-    /// the rows would take more memory.
+    /// A copy of the rows stored by columns, with a last column of ones. It exists if per-thread sums over the rows
+    /// would take more memory than this copy.
     pub(super) columns: Option<SparseColumns>,
     targets: Targets<'a>,
     /// s_i; all 1 if None.
@@ -153,7 +153,7 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
         Ok(Self { rows, columns: None, targets, weights, objective })
     }
 
-    /// Adds a copy of the rows by columns if per-thread sums over the rows would take more memory.
+    /// Stores a copy of the rows by columns if per-thread sums over the rows would take more memory than the copy.
     pub(super) fn keep_columns(&mut self, interrupt: &Interrupt) -> Result<()> {
         let rows = self.linear_rows();
         if self.columns.is_none() && is_wide(&rows, self.objective.n_outputs) {

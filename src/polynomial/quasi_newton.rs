@@ -13,16 +13,16 @@ const MAX_SMALL_GAINS: usize = 10;
 /// Stopping rule of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// A step's gain counts as small if it is at most this.
+    /// Gain up to which a step's gain counts as small.
     pub tol: f64,
-    /// The same limit, as a share of the total gain so far.
+    /// Fraction of the total gain so far up to which a step's gain counts as small.
     pub share: f64,
     /// Maximum number of steps.
     pub max_steps: usize,
 }
 
-/// Number of consecutive steps, each with only a small share of the total gain, after which the
-/// search ends: it is then close to the minimum.
+/// Number of consecutive steps with a small fraction of the total gain after which the search ends, because it is then
+/// close to the minimum.
 const MAX_SMALL_SHARES: usize = 3;
 
 /// Initial curvature of a search, in units of the metric.
@@ -74,7 +74,7 @@ pub fn minimise(
     Ok(value)
 }
 
-/// A search direction, with the value and the slope at its start.
+/// A search direction, with the function's value and slope at its start.
 struct Line<'a> {
     x: &'a [f64],
     direction: &'a [f64],

@@ -1,4 +1,4 @@
-//! Refits of all layers except the basis (a convex problem), or of all layers
+//! Refits: re-optimisation of all layers except the basis (a convex problem), or of all layers
 //! (docs/mathematics/polynomial-networks.md#refits).
 
 use std::ops::Range;
@@ -19,9 +19,9 @@ use crate::names::find;
 /// The layers that are re-optimised after each new basis vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refit {
-    /// The output layer and the linear terms: convex.
+    /// The output layer and the linear terms. This problem is convex.
     Output,
-    /// The basis too. This problem is not convex; the certificate is still that of the convex
+    /// All layers, including the basis. This problem is not convex; the certificate is still that of the convex
     /// problem.
     Full,
 }
@@ -44,16 +44,17 @@ impl Refit {
 pub struct Effort {
     /// A refit ends when ten consecutive steps gain at most this.
     pub tol: f64,
-    /// The same limit, as a share of the refit's total gain so far.
+    /// A refit also ends when enough consecutive steps each gain at most this fraction of the refit's total gain so
+    /// far.
     pub share: f64,
-    /// Passes in batches, which are made only if they are worthwhile. They bring all layers near a
+    /// Passes over the rows in batches, which are made only if they are worth their cost. They bring all layers near a
     /// minimum at a fraction of the cost of quasi-Newton steps.
     pub passes: Passes,
-    /// Maximum number of quasi-Newton steps on all layers after such passes, and of the convex
-    /// steps that follow.
+    /// Maximum number of quasi-Newton steps on all layers after passes in batches, and also of the convex steps that
+    /// follow.
     pub polish: usize,
-    /// Maximum number of quasi-Newton steps on all layers if no such passes are made, and of steps
-    /// of the convex refit without a metric.
+    /// Maximum number of quasi-Newton steps on all layers without passes in batches, and also of steps of the convex
+    /// refit without a metric.
     pub max_steps: usize,
     /// Maximum number of steps of the convex refit with a metric.
     pub in_metric: usize,
@@ -78,8 +79,8 @@ pub struct Knowledge {
 }
 
 impl Knowledge {
-    /// Removes the rows of dropped basis vectors from steps and gradient changes. The pairs no
-    /// longer show how these rows affect the others, but are still better than none.
+    /// Removes the rows of dropped basis vectors from steps and gradient changes. The pairs then lack the effect of
+    /// these rows on the others, but are still better than no pairs.
     pub fn retain(&mut self, keep: &[bool], n_outputs: usize) {
         if keep.len() != self.n_bases {
             self.pairs.clear();

@@ -1,5 +1,4 @@
-//! A block of rows: its product with weights, and the sum of outer products of its rows with
-//! factors.
+//! Blocks of rows: products of a block with weights, and sums of outer products of its rows with factors.
 
 use std::ops::Range;
 
@@ -11,8 +10,8 @@ use crate::linalg::{Element, PanelWeights, Panels, Update};
 /// caches, and the weights are loaded only once per block.
 pub(super) const BLOCK_ROWS: usize = 64;
 
-/// Minimum share of stored entries for which rows are multiplied as dense. To multiply zeros in
-/// vectors of eight then costs less than to look up the column of each entry.
+/// Minimum fraction of stored entries for which rows are multiplied as dense. Multiplying zeros in vectors of eight
+/// then costs less than looking up the column of each entry.
 const DENSE: f64 = 0.25;
 
 /// Consecutive rows [x, 1], in the precision of the products.
@@ -94,7 +93,7 @@ impl<T: Element> RowBlock<T> {
     }
 }
 
-/// Σ_i x_i δ_iᵀ over rows of many blocks, inputs × width.
+/// The sum Σ_i x_i δ_iᵀ over the rows i of many blocks, a matrix of inputs × width.
 pub(super) struct OuterSum<'a> {
     total: &'a mut [f64],
     width: usize,
@@ -104,7 +103,7 @@ pub(super) struct OuterSum<'a> {
 }
 
 impl<'a> OuterSum<'a> {
-    /// Adds to `total`, which may be empty if there is nothing to add.
+    /// Creates a sum that is added to `total`. If `total` is empty, nothing is computed.
     pub fn new(total: &'a mut [f64], width: usize) -> Self {
         Self { total, width, dense: None, change: vec![0.0; width] }
     }
@@ -131,7 +130,7 @@ impl<'a> OuterSum<'a> {
         }
     }
 
-    /// [`OuterSum::add`] for dense rows of `n_inputs` values.
+    /// Does the same as [`OuterSum::add`] for dense rows of `n_inputs` values.
     pub fn add_dense(
         &mut self,
         rows: &[f64],

@@ -25,7 +25,7 @@ pub(crate) struct SparseColumns {
     values: Vec<f64>,
 }
 
-/// Columns `first..first + width` of a matrix with `stride` values in a row.
+/// Columns `first..first + width` of a matrix with `stride` values per row.
 #[derive(Clone, Copy)]
 pub(crate) struct ColumnBlock<'a> {
     /// The matrix, row by row.
@@ -48,15 +48,13 @@ pub(crate) fn is_wide(rows: &impl Rows, width: usize) -> bool {
 }
 
 impl SparseColumns {
-    /// Number of bytes for a copy of `rows` by columns, including the memory for sorting the
-    /// entries.
+    /// Number of bytes for a copy of `rows` stored by columns, including the memory for sorting the entries.
     #[cfg(feature = "python")]
     pub fn bytes(rows: &impl Rows) -> u128 {
         12 * rows.n_stored() as u128 + 16 * (rows.n_cols() as u128 + 1)
     }
 
-    /// Copies the entries of `rows` by columns. Returns None if there are more rows than the index
-    /// type can hold.
+    /// Copies the entries of `rows` into columns. Returns None if there are more rows than the index type can hold.
     pub fn new(rows: &impl Rows, interrupt: &Interrupt) -> Result<Option<Self>> {
         let Ok(n_rows) = u32::try_from(rows.n_rows()) else { return Ok(None) };
         let mut bounds = vec![0; rows.n_cols() + 1];
@@ -109,8 +107,8 @@ impl SparseColumns {
     }
 }
 
-/// The sums of some columns. It is a type because only code inlined into its method `with_simd` is
-/// compiled for the vector instructions of this processor.
+/// Computes the sums of some columns. It is a type because only code inlined into its method `with_simd` is compiled
+/// for the vector instructions of this processor.
 struct Columns<'a> {
     columns: &'a SparseColumns,
     first: usize,

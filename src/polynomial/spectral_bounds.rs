@@ -21,11 +21,10 @@ use crate::polynomial::spectral::spectrum::{
 /// more features, it holds with probability 1 − 1e-9.
 pub const MAX_FACTORISED: usize = 1024;
 
-/// Number of data rows that are multiplied at a time, and number of matrix rows that are formed
-/// together.
+/// Number of data rows that are multiplied at a time. Also the number of matrix rows that are formed together.
 const PANEL_ROWS: usize = 128;
 
-/// Rows are multiplied as dense if at least one value in ten is nonzero.
+/// Rows are multiplied as dense if at least one in this number of values is stored.
 const DENSE: usize = 10;
 
 impl<R: Rows> GradientMatrices<'_, R> {
@@ -98,7 +97,7 @@ impl<R: Rows> GradientMatrices<'_, R> {
         Ok(sums.into_iter().map(|sum| 2.0 * higham_gamma(roundings) * sum + lost).collect())
     }
 
-    /// Γ_c, row after row; rounding may make the two triangles differ.
+    /// Returns Γ_c row by row; rounding may make the two triangles differ.
     pub(super) fn matrix(&self, c: usize) -> Result<Vec<f64>> {
         let d = self.size();
         if let Some(formed) = self.formed_matrix(c) {
@@ -148,7 +147,7 @@ impl<R: Rows> GradientMatrices<'_, R> {
         out.iter_mut().zip(&sum).for_each(|(out, sum)| *out = *sum);
     }
 
-    /// Computes the same rows from products of each data row's nonzero values.
+    /// Computes the same rows as `form_dense`, from products of each data row's stored values.
     fn form_sparse(&self, c: usize, first: usize, out: &mut [f64]) {
         let d = self.size();
         let last = first + out.len() / d;

@@ -29,7 +29,8 @@ pub struct Passes {
 /// almost no time.
 const MIN_ROWS: usize = 2048;
 
-/// Decay of the running means of gradients and of their squares, for each batch.
+/// Factors by which a batch multiplies the running mean of the gradients, and that of their squares, before it adds its
+/// own.
 const MEAN_KEPT: f64 = 0.9;
 const SQUARE_KEPT: f64 = 0.99;
 
@@ -45,8 +46,8 @@ pub(super) fn worthwhile<R: Rows + Copy>(
     n >= MIN_ROWS && n_weights as f64 <= BLOCK_ROWS as f64 * per_row * width as f64
 }
 
-/// Optimises the layers of `model` by `passes` over the rows. Returns whether that has lowered the
-/// objective. If not, leaves the layers unchanged.
+/// Optimises the layers of `model` by `passes` over the rows. Returns whether the objective decreased; if not, leaves
+/// the layers unchanged.
 pub(super) fn descend<R: Rows + Copy>(
     mut variables: LayerVariables<'_, R>,
     passes: Passes,

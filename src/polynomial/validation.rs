@@ -23,13 +23,13 @@ pub struct Validation<'a> {
 pub struct Score {
     /// Mean loss.
     pub loss: f64,
-    /// Accuracy: the share of rows whose largest output is the correct class. For targets without
-    /// classes, minus the mean loss.
+    /// Accuracy: the fraction of rows whose largest output is that of the correct class. For targets without classes,
+    /// minus the mean loss.
     pub score: f64,
 }
 
 impl<'a> Validation<'a> {
-    /// Checks shapes.
+    /// Checks the number of features, and that the targets match the rows and the loss.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the invalid argument.

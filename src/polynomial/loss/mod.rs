@@ -149,8 +149,7 @@ mod tests {
                     low[c] -= step;
                     let slope =
                         (loss.value(target, &high) - loss.value(target, &low)) / (2.0 * step);
-                    // The second derivative of the squared hinge is discontinuous. The tolerance
-                    // allows for one such jump.
+                    // The second derivative of the squared hinge jumps. The tolerance allows for one jump.
                     prop_assert!((slope - gradient[c]).abs() < 1e-4, "{name} {slope} {}", gradient[c]);
                 }
                 if loss.takes_classes() {

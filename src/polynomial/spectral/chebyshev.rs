@@ -89,7 +89,7 @@ pub(crate) fn probable_norm_bounds(
     Ok(bounds)
 }
 
-/// Repeats the value of each matrix for all vectors of the matrix.
+/// Repeats the value of each matrix once per random vector of that matrix.
 fn columns<T: Copy>(active: &[Growth], of: impl Fn(&Growth) -> T) -> Vec<T> {
     active.iter().flat_map(|growth| [of(growth); STARTS]).collect()
 }
@@ -144,13 +144,13 @@ impl Growth {
         let steps = (self.lengths.len() - 1) as f64;
         let length = self.lengths[self.lengths.len() - 1];
         let angle = (2.0 * length / self.share).max(1.0).acosh() / steps;
-        // The estimate was far too small, so the bound found so far is used.
+        // The estimate was far too small, so keep the bound found so far.
         if length > 1e100 {
             return true;
         }
         let is_clear = self.noise(angle) <= 0.5 * self.share;
         if length.is_nan() || !is_clear {
-            // The bound found so far holds but is loose, so another method is worth its products.
+            // The bound found so far holds but is loose, so another method is worth the cost of its products.
             self.bound = None;
             return true;
         }
@@ -206,7 +206,7 @@ mod tests {
     fn several_spectra_are_bounded_with_any_guess() {
         let size = 3000;
         let below: Vec<f64> = (0..size).map(|i| (i as f64 / size as f64) - 0.7).collect();
-        // One large entry, which only products with random vectors find.
+        // One large entry: only products with random vectors find it.
         let mut peak = vec![1e-3; size];
         peak[17] = 5.0;
         let spectra = [below, peak, vec![0.0; size]];
@@ -234,7 +234,7 @@ mod tests {
         for guess in [0.0, 1.0] {
             assert_eq!(bounds(std::slice::from_ref(&unknown), &[known(guess)], 1e-2), [None]);
         }
-        // The products then determine the scale.
+        // If the guess is NaN, the products determine the scale.
         let unknown = NormEstimate { guess: f64::NAN, rounding: 1e-15 };
         assert!(bounds(&[spectrum], &[unknown], 1e-2)[0].is_some_and(|bound| bound >= 1.0));
     }

@@ -18,7 +18,7 @@ pub struct Extreme {
 /// Dimension of the Krylov space at which the iteration restarts.
 const MAX_SPACE: usize = 32;
 
-/// Maximum number of restarts. The best pair found is then returned.
+/// Maximum number of restarts, after which the best pair found is returned.
 const MAX_RESTARTS: usize = 8;
 
 /// The eigenpair of largest |eigenvalue| of the `size` × `size` matrix behind `product`.
@@ -36,7 +36,7 @@ pub fn extreme_eigenpair(
     extreme_eigenpair_from(random_unit(size, seed), tol, product)
 }
 
-/// [`extreme_eigenpair`] from a given unit vector.
+/// Like [`extreme_eigenpair`], but starts from a given unit vector.
 pub fn extreme_eigenpair_from(
     mut start: Vec<f64>,
     tol: f64,
@@ -61,7 +61,7 @@ pub fn extreme_eigenpair_from(
     Ok(best.unwrap_or(Extreme { value: 0.0, vector: vec![0.0; size], residual: 0.0 }))
 }
 
-/// Extends a Krylov space from `start` until its pair of largest |eigenvalue| is accurate enough.
+/// Extends a Krylov space from `start` until its Ritz pair of largest |value| is accurate enough.
 fn lanczos(
     start: Vec<f64>,
     tol: f64,

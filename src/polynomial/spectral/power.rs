@@ -56,7 +56,7 @@ fn pair_in_plane(v: &[f64], image: &[f64], square: &[f64]) -> Extreme {
     let c = dot(&q, &image_q);
     let (mean, half) = (0.5 * (a + c), 0.5 * (a - c));
     let value = mean + half.hypot(b).copysign(mean);
-    // Solves the eigenvector equation by the row in which nothing cancels.
+    // Uses the row of the eigenvector equation in which nothing cancels.
     let (x, y) = if half * mean >= 0.0 { (value - c, b) } else { (b, value - a) };
     let length = x.hypot(y);
     let mut vector: Vec<f64> = v.iter().map(|v| x / length * v).collect();

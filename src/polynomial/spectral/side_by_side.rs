@@ -1,5 +1,5 @@
-//! Interleaved vectors of equal length: entry i of vector j is at i `width` + j. One pass over
-//! sparse rows then multiplies all of them.
+//! Interleaved vectors of equal length: entry i of vector j is at index i · `width` + j. One pass over sparse rows then
+//! multiplies all of them.
 
 use rayon::prelude::*;
 
@@ -27,7 +27,7 @@ pub(super) fn interleaved(vectors: &[Vec<f64>]) -> Vec<f64> {
     (0..size).flat_map(|i| vectors.iter().map(move |vector| vector[i])).collect()
 }
 
-/// ⟨a_j, b_j⟩ for each j, summed in fixed pieces.
+/// ⟨a_j, b_j⟩ for each j, summed in pieces that do not depend on the number of threads.
 pub(super) fn dots(a: &[f64], b: &[f64], width: usize) -> Vec<f64> {
     let piece = piece(width);
     let pieces = a.par_chunks(piece).zip(b.par_chunks(piece)).with_min_len(min_len(piece));

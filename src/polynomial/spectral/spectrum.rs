@@ -62,7 +62,8 @@ fn lower(matrix: &[f64], size: usize) -> impl Iterator<Item = (usize, usize, f64
     rows.flat_map(|(i, row)| row[..=i].iter().enumerate().map(move |(j, g)| (i, j, *g)))
 }
 
-/// For (s, θ): a bound on the largest eigenvalue of s G, if θI − s G has a Cholesky factorisation.
+/// Given (s, θ), returns a bound on the largest eigenvalue of s G if θI − s G has a Cholesky factorisation, and None
+/// otherwise.
 fn shifted_is_definite(
     matrix: &[f64],
     size: usize,
@@ -142,8 +143,8 @@ pub(crate) struct Chance {
     pub seed: u64,
 }
 
-/// Maximum number of products of [`probable_norm_bound`], and the number that is allowed whatever
-/// their memory.
+/// Maximum number of products of [`probable_norm_bound`]. [`MAX_SPACE`] lowers this maximum for large matrices, but not
+/// below [`MIN_STEPS`].
 const MAX_STEPS: usize = 320;
 const MIN_STEPS: usize = 48;
 
@@ -249,7 +250,7 @@ pub(super) fn tridiagonal_range(diagonal: &[f64], off_diagonal: &[f64]) -> (f64,
     (bisect(high, low, &all_above), bisect(low, high, &all_below))
 }
 
-/// Moves `good` towards `bad` as far as `holds` stays true.
+/// Moves `good` towards `bad` by bisection, and returns the last value at which `holds` was true.
 fn bisect(mut bad: f64, mut good: f64, holds: &dyn Fn(f64) -> bool) -> f64 {
     for _ in 0..60 {
         let middle = bad + 0.5 * (good - bad);
@@ -262,7 +263,7 @@ fn bisect(mut bad: f64, mut good: f64, holds: &dyn Fn(f64) -> bool) -> f64 {
     good
 }
 
-/// Whether all pivots of x I − s T are positive, for (s, x).
+/// Given (s, x), returns whether all pivots of x I − s T are positive.
 fn positive_pivots(diagonal: &[f64], off_diagonal: &[f64], (sign, x): (f64, f64)) -> bool {
     let mut pivot = f64::INFINITY;
     diagonal.iter().enumerate().all(|(i, a)| {
