@@ -17,7 +17,7 @@ pub type ModelArrays = Vec<Vec<f64>>;
 #[derive(Debug, Clone)]
 pub struct Interrupt {
     raised: Arc<AtomicBool>,
-    /// The number of memory shortages before the run.
+    /// The number of memory shortages in this process before the run.
     shortages: usize,
     /// The model after the last epoch, if an observer wants it.
     shown: Option<Arc<Mutex<Option<ModelArrays>>>>,
@@ -30,7 +30,7 @@ impl Default for Interrupt {
 }
 
 impl Interrupt {
-    /// Returns a flag whose run keeps its model after each epoch.
+    /// Creates a flag whose run keeps its model after each epoch.
     pub fn showing() -> Self {
         Self { shown: Some(Arc::default()), ..Self::default() }
     }
@@ -40,14 +40,14 @@ impl Interrupt {
         self.shown.is_some()
     }
 
-    /// Keeps the model of an epoch, if wanted, for the observer that is called next.
+    /// Keeps the model of an epoch for the observer that is called next, if that observer wants it.
     pub(crate) fn show(&self, model: impl FnOnce() -> Option<ModelArrays>) {
         if let Some(shown) = &self.shown {
             *shown.lock().unwrap_or_else(PoisonError::into_inner) = model();
         }
     }
 
-    /// The model of the observed epoch, if it was kept.
+    /// Returns the model of the observed epoch, if it was kept.
     pub fn take_model(&self) -> Option<ModelArrays> {
         self.shown.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

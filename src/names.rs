@@ -18,7 +18,7 @@ pub(crate) fn find<T: Copy>(
     }
 }
 
-/// Checks that a name is known. For values that cannot be built from their name alone.
+/// Checks that a name is in the table. Serves for values that cannot be built from their name alone.
 ///
 /// # Errors
 /// As [`find`].

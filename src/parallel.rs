@@ -11,18 +11,18 @@ use rayon::prelude::*;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
-/// Rows in one piece of a loop without reduction: few enough to react to an interrupt soon.
+/// Number of rows in one piece of a loop without reduction. It is small because interrupts are checked once per piece.
 const BLOCK_ROWS: usize = 1024;
 
 /// Maximum number of partial results of a reduction: enough for 16 threads, and few enough that
 /// adding them up stays cheap.
 const MAX_PARTS: usize = 16;
 
-/// Minimum number of rows per partial result, before their number is rounded up.
+/// Minimum number of rows per partial result, before the number of partial results is rounded up to a power of two.
 const MIN_PART: usize = 2048;
 
-/// Numbers that one thread reads in about 30 μs. Waking a sleeping thread takes up to 40 μs, so
-/// loops over fewer numbers stay on the caller's thread.
+/// How many numbers one thread reads in about 30 μs. Waking a sleeping thread takes up to 40 μs, so loops over fewer
+/// numbers stay on the caller's thread.
 const MIN_SHARED: usize = 1 << 17;
 
 /// The minimum number of items per thread in a loop whose items read `n_numbers` numbers each.
@@ -30,7 +30,7 @@ pub(crate) fn min_len(n_numbers: usize) -> usize {
     MIN_SHARED.div_ceil(2 * n_numbers.max(1))
 }
 
-/// Whether there is a second thread, and reading this many numbers is worth waking it.
+/// Whether there is a second thread, and reading this many numbers takes long enough to wake it.
 pub(crate) fn is_worth_sharing(n_numbers: usize) -> bool {
     n_numbers >= MIN_SHARED && rayon::current_num_threads() > 1
 }
@@ -47,7 +47,7 @@ where
     })
 }
 
-/// Like [`fill_rows`], with several rows at a time.
+/// Like [`fill_rows`], but each call of `fill` fills several rows.
 pub fn fill_blocks<F>(out: &mut [f64], width: usize, interrupt: &Interrupt, fill: F) -> Result<()>
 where
     F: Fn(Range<usize>, &mut [f64]) + Sync,
@@ -63,8 +63,8 @@ where
     interrupt.check()
 }
 
-/// Adds up `size` values over all rows: calls `add(rows, partial)` on a zeroed partial result for
-/// each part, and adds the partial results in the order of the rows.
+/// Adds up `size` values over all rows. Calls `add(rows, partial)` for each part of the rows, with a partial result
+/// that starts at zero, and adds the partial results in the order of the rows.
 pub fn sum_rows<F>(n_rows: usize, size: usize, interrupt: &Interrupt, add: F) -> Result<Vec<f64>>
 where
     F: Fn(Range<usize>, &mut [f64]) + Sync,
@@ -72,8 +72,8 @@ where
     fill_and_sum(&mut [], (n_rows, 0), size, interrupt, |rows, _, partial| add(rows, partial))
 }
 
-/// Does [`sum_rows`] and also fills `out`, `width` values for each of `n_rows` rows: `add(rows,
-/// values, partial)`.
+/// Does the same as [`sum_rows`], and also fills `out`, which has `width` values for each of `n_rows` rows. Calls
+/// `add(rows, values, partial)`.
 pub fn fill_and_sum<F>(
     out: &mut [f64],
     (n_rows, width): (usize, usize),
@@ -160,7 +160,7 @@ pub(crate) fn n_parts(n_rows: usize) -> usize {
     (n_rows / MIN_PART).min(MAX_PARTS).next_power_of_two()
 }
 
-/// Pieces of rows that each have a partial result.
+/// Splits the rows into parts; each part has its own partial result.
 pub(crate) fn parts(n_rows: usize) -> Vec<Range<usize>> {
     let count = n_parts(n_rows);
     (0..count).map(|part| part * n_rows / count..(part + 1) * n_rows / count).collect()

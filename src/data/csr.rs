@@ -40,7 +40,7 @@ impl<'a, T: Real> Csr<'a, T> {
         let csr = Self { offsets, columns, values, n_cols };
         for row in 0..csr.n_rows() {
             let columns = csr.row(row).0;
-            // The columns of a row increase, so checking the first and the last one is enough.
+            // The columns of a row increase, so checking its first and last column is enough.
             let pairs = columns.iter().zip(columns.iter().skip(1));
             if pairs.fold(false, |falls, (column, next)| falls | (column >= next)) {
                 return fail("indices of a CSR matrix must be sorted and unique in each row");
@@ -54,18 +54,18 @@ impl<'a, T: Real> Csr<'a, T> {
         Ok(csr)
     }
 
-    /// Columns and values of row `row`.
+    /// The columns and values of row `row`.
     pub fn row(&self, row: usize) -> (&'a [i32], &'a [T]) {
         let range = self.offsets[row] as usize..self.offsets[row + 1] as usize;
         (&self.columns[range.clone()], &self.values[range])
     }
 
-    /// The stored values, row after row.
+    /// The stored values, row by row.
     pub(crate) fn values(&self) -> &'a [T] {
         self.values
     }
 
-    /// The same sparsity pattern with other values, in the same order.
+    /// Returns a matrix with the same sparsity pattern and other values, which are in the same order.
     pub(crate) fn with_values<'b, U>(&self, values: &'b [U]) -> Csr<'b, U>
     where
         'a: 'b,
@@ -75,9 +75,9 @@ impl<'a, T: Real> Csr<'a, T> {
         Csr { offsets, columns, values, n_cols }
     }
 
-    /// Bounds, from 0 to the number of columns, that cut the columns into at most `n_stretches`
-    /// stretches with roughly equal numbers of entries. The numbers are estimated from a sample of
-    /// the rows.
+    /// Returns the bounds of at most `n_stretches` ranges of columns that have roughly equal numbers of entries. The
+    /// first bound is 0, the last one the number of columns. The numbers of entries are estimated from a sample of the
+    /// rows.
     pub(crate) fn balanced_cuts(&self, n_stretches: usize) -> Vec<usize> {
         let sampled = (0..self.n_rows()).step_by(self.n_rows().div_ceil(SAMPLED_ROWS).max(1));
         let mut columns: Vec<i32> = sampled.flat_map(|row| self.row(row).0).copied().collect();

@@ -58,12 +58,12 @@ impl<'a, T: Real> Dense<'a, T> {
         &self.values[row * self.n_cols..(row + 1) * self.n_cols]
     }
 
-    /// The values of rows `start..end`, row after row.
+    /// The values of rows `start..end`, row by row.
     pub(crate) fn block(&self, start: usize, end: usize) -> &'a [T] {
         &self.values[start * self.n_cols..end * self.n_cols]
     }
 
-    /// Number of rows per piece of a digest: few enough to stay in the second-level cache.
+    /// Number of rows per piece of a digest. They are so few that a piece stays in the second-level cache.
     pub(crate) fn piece(&self) -> usize {
         (DIGEST_VALUES / self.n_cols.max(1)).max(1)
     }
@@ -73,7 +73,7 @@ impl<'a, T: Real> Dense<'a, T> {
         digest(self.block(start, end), T::bits)
     }
 
-    /// [`Self::digest`], computed in parallel.
+    /// The same hash as [`Self::digest`], computed in parallel.
     pub(super) fn parallel_digest(&self) -> u64 {
         let (n_rows, piece) = (self.n_rows, self.piece());
         let pieces = (0..n_rows.div_ceil(piece)).into_par_iter();

@@ -127,8 +127,7 @@ fn pieces(mut text: &[u8]) -> Vec<&[u8]> {
 }
 
 impl Piece {
-    /// Parses some lines. The error is the number (from 1) of the first invalid line, and the
-    /// reason.
+    /// Parses some lines. The error consists of the number of the first invalid line, counted from 1, and the reason.
     fn parse(text: &[u8]) -> std::result::Result<Self, (usize, String)> {
         let mut piece = Self::default();
         for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -138,7 +137,7 @@ impl Piece {
         Ok(piece)
     }
 
-    /// Parses a line and adds its row. Empty lines and comments, which begin with #, add none.
+    /// Parses a line and adds its row. Empty lines, and comments, which begin with #, add no row.
     fn parse_line(&mut self, line: &[u8]) -> std::result::Result<(), String> {
         let line = line.split(|byte| *byte == b'#').next().unwrap_or_default();
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());

@@ -38,7 +38,7 @@ from_rows!(
 /// A type that fits and predictions accept as rows: [`Data`], [`Dense`], [`Csr`], or an array in C
 /// order.
 pub trait IntoRows<'a> {
-    /// The rows, borrowed from this matrix.
+    /// Borrows the rows of this matrix.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for arrays with another memory layout.
@@ -107,7 +107,7 @@ impl Data<'_> {
         for_data!(self, rows => rows.digest(go_on))
     }
 
-    /// [`Self::digest`] of dense rows, computed in parallel; None for sparse ones.
+    /// For dense rows, the same hash as [`Self::digest`], computed in parallel. None for sparse rows.
     pub(crate) fn parallel_digest(&self) -> Option<u64> {
         match self {
             Self::Dense16(rows) => Some(rows.parallel_digest()),

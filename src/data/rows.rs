@@ -1,4 +1,4 @@
-//! Traits of the data that kernels read: stored values of any precision, and matrices row by row.
+//! Traits of the data that kernels read: values stored in any precision, and matrices that are read row by row.
 
 use half::slice::HalfFloatSliceExt;
 
@@ -10,11 +10,11 @@ pub trait Real:
     fn widen(self) -> f64;
     /// The nearest value of this type.
     fn narrow(value: f64) -> Self;
-    /// The slice with this precision, if it is given.
+    /// Chooses, of a slice in single and a slice in double precision, the one of this type; None if that one is None.
     fn stored<'a>(singles: Option<&'a [f32]>, doubles: Option<&'a [f64]>) -> Option<&'a [Self]>;
-    /// The slice itself if it is in single precision, or None.
+    /// Returns the slice itself if it is in single precision, otherwise None.
     fn singles(values: &[Self]) -> Option<&[f32]>;
-    /// The slice itself if it is in double precision, or None.
+    /// Returns the slice itself if it is in double precision, otherwise None.
     fn doubles(values: &[Self]) -> Option<&[f64]>;
     /// The bits of the value, for digests.
     fn bits(self) -> u64;
@@ -25,7 +25,7 @@ pub trait Real:
     }
 }
 
-/// The slice itself if its values are stored in precision `T`, or None.
+/// Returns the slice itself if its values are stored in precision `T`, otherwise None.
 pub(crate) fn in_precision<R: Real, T: Real>(values: &[R]) -> Option<&[T]> {
     T::stored(R::singles(values), R::doubles(values))
 }
@@ -94,7 +94,7 @@ impl Real for half::f16 {
         None
     }
     fn append_to<T: Real>(values: &[Self], others: &mut Vec<T>) {
-        // Converts whole vectors of values at a time, if the processor supports that.
+        // Converts a full vector of values at a time if the processor supports that.
         let mut singles = [0.0; 256];
         for values in values.chunks(singles.len()) {
             let singles = &mut singles[..values.len()];

@@ -20,7 +20,7 @@ pub(crate) struct Inverse {
     pub log_det: f64,
 }
 
-/// A⁻¹ and log det A; None if A is not positive definite.
+/// Returns A⁻¹ and log det A; None if A is not positive definite.
 pub(crate) fn invert(a: &Array2<f64>) -> Option<Inverse> {
     let mut matrix = a.as_standard_layout().into_owned();
     let log_det = invert_in_place(matrix.as_slice_mut()?, a.nrows())?;
@@ -118,7 +118,7 @@ pub(crate) fn solve_semidefinite(matrix: &mut [f64], right: &mut [f64]) {
 /// Number of columns that are factorised together; their rows stay in the first-level cache.
 const PANEL: usize = 64;
 
-/// Smallest pivot of a matrix with a unit diagonal. Smaller pivots are rounding error.
+/// Smallest pivot that is accepted for a matrix with a unit diagonal. Smaller pivots are rounding errors.
 const SMALLEST_PIVOT: f64 = 1e-14;
 
 /// The Cholesky factor L of a matrix whose diagonal is scaled to 1, and the scales.
@@ -180,7 +180,7 @@ impl Factor {
             let (done, rest) = rows.split_at_mut(end * stride);
             let block = &mut done[start * stride..];
             solve_block(block, &self.values, stride, start..end);
-            // −L_ik for the rows i below this block and the columns k in it, column after column.
+            // −L_ik for the rows i below this block and the columns k in it, column by column.
             coefficients.clear();
             coefficients.resize((end - start) * stride, 0.0);
             for (k, line) in (start..end).zip(coefficients.chunks_exact_mut(stride)) {
@@ -201,7 +201,7 @@ impl Factor {
         drop(self.values);
         let mut inverse = vec![0.0; n * stride];
         inverse.par_chunks_mut(PANEL * stride).enumerate().for_each(|(block, lines)| {
-            // Above the block, the rows of L⁻¹ are 0 in the block's columns.
+            // The rows of L⁻¹ above the block are 0 in the block's columns.
             let first = block * PANEL;
             let a = Strided { values: &rows[first * stride..], stride };
             add_lower_products(lines, stride, (lines.len() / stride, first), a, a);
@@ -238,8 +238,8 @@ fn solve_block(block: &mut [f64], factor: &[f64], stride: usize, rows: std::ops:
     }
 }
 
-/// Divides the columns of some rows by the transpose of the block above them. Leaves them in the panel, column after
-/// column, and then their negatives.
+/// Multiplies the given columns of some rows by the inverse of the transpose of the block above them. Also writes the
+/// results to the panel, column by column, followed by their negatives.
 fn divide_rows(
     block: &[f64],
     rest: &mut [f64],
@@ -265,13 +265,12 @@ fn divide_rows(
     negative.iter_mut().zip(plain).for_each(|(negative, value)| *negative = -*value);
 }
 
-/// Subtracts the products of the columns just factorised, which are in the panel, from the rows below them.
+/// Subtracts from the rows below the products of the columns just factorised, which are in the panel.
 fn update(rest: &mut [f64], panel: &[f64], stride: usize, columns: std::ops::Range<usize>) {
     let width = (rest.len() / stride).next_multiple_of(PADDING);
     let (plain, negative) = panel.split_at(columns.len() * width);
     let [a, b] = [negative, plain].map(|values| Strided { values, stride: width });
-    // The remaining columns begin at the end of the panel, which may not be a multiple of the
-    // vector width.
+    // The remaining columns begin where the panel's columns end. This index may not be a multiple of the vector width.
     rest.par_chunks_mut(PANEL * stride).enumerate().for_each(|(block, rows)| {
         let n_rows = rows.len() / stride;
         add_lower_products(&mut rows[columns.end..], stride, (n_rows, block * PANEL), a, b);

@@ -4,8 +4,8 @@ use pulp::{Simd, WithSimd};
 
 use super::simd::arch;
 
-/// exp(−x) for x ≥ 0, branch-free so that loops over it vectorise; relative error below 1e-14. NaN
-/// stays NaN.
+/// Returns exp(−x) for x ≥ 0, with a relative error below 1e-14. NaN stays NaN. The code has no branches, so loops over
+/// it vectorise.
 #[inline(always)]
 pub(crate) fn exp_minus(x: f64) -> f64 {
     const LOG2_E: f64 = std::f64::consts::LOG2_E;
@@ -42,13 +42,13 @@ pub(crate) fn exp_minus(x: f64) -> f64 {
     f64::from_bits((exponent + (1023i64 << 52)) as u64) * p
 }
 
-/// −ln x for 0 < x ≤ 1, branch-free so that loops over it vectorise; relative error below 1e-14. Subnormal numbers
-/// count as the smallest normal number.
+/// Returns −ln x for 0 < x ≤ 1, with a relative error below 1e-14. Subnormal numbers count as the smallest normal
+/// number. The code has no branches, so loops over it vectorise.
 #[inline(always)]
 pub(crate) fn minus_ln(x: f64) -> f64 {
     const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
     const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-    // The bits of √½. The mantissa is scaled to lie between √½ and √2.
+    // The bits of √½. The mantissa is scaled to a value between √½ and √2.
     const ROOT: u64 = 0x3fe6_a09e_667f_3bcd;
     const ONE: u64 = 1023 << 52;
     // The sum of 2⁵² and an integer has the integer in its low bits.
@@ -67,7 +67,7 @@ pub(crate) fn minus_ln(x: f64) -> f64 {
     -(n * LN2_HIGH + (n * LN2_LOW + 2.0 * f * p))
 }
 
-/// Lanes of the widest supported vectors; used on every machine.
+/// Number of lanes of the widest supported vectors. The same number is used on every machine.
 const LANES: usize = 8;
 
 /// Replaces the vector a by softmax(a) and returns log Σ_c exp(a_c).
@@ -86,8 +86,7 @@ pub(crate) fn softmax(values: &mut [f64]) -> f64 {
                     *largest = if *value > *largest { *value } else { *largest };
                 }
             }
-            // A NaN may not be the largest value, but it makes the sum NaN, and therefore all
-            // results.
+            // The maximum may miss a NaN, but a NaN makes the sum NaN, and therefore all results.
             let shift = largest.into_iter().fold(f64::NEG_INFINITY, f64::max);
             let mut sums = [0.0; LANES];
             for values in whole.iter_mut() {

@@ -3,15 +3,13 @@
 /// Constants for exp(x) = 2ⁿ exp(r), where n is the integer nearest to x/ln 2, for vectors of any
 /// width.
 pub(super) trait Exponential: Sized + 'static {
-    /// Floating-point numbers of this size are integers; the low bits of ROUND + n hold the
-    /// exponent of 2ⁿ.
+    /// Floating-point numbers as large as ROUND are integers; the low bits of ROUND + n hold the exponent of 2ⁿ.
     const ROUND: Self;
     /// ln 2 in two parts. This one ends in zero bits, so that n · LN2_HIGH is exact.
     const LN2_HIGH: Self;
     /// The other part of ln 2.
     const LN2_LOW: Self;
-    /// Smaller arguments are raised to this one, so that products with the exponential stay normal
-    /// numbers.
+    /// Smallest argument; smaller ones are raised to it, so that products with the exponential stay normal numbers.
     const LEAST: Self;
     /// The Taylor polynomial, starting with the highest degree.
     const TAYLOR: &[Self];

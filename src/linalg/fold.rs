@@ -4,15 +4,15 @@ use std::array::from_fn;
 
 use pulp::Simd;
 
-/// Number of vectors that are accumulated in registers together: enough that no operation waits for
-/// the previous one.
+/// Number of vectors that are accumulated in registers together. With this many, no operation waits for the previous
+/// one.
 const VECTORS: usize = 4;
 
 /// The operation for one row: `sum`\[j\] = op(`sum`\[j\], x, `row`\[j\]).
 pub(crate) trait Reduction {
     /// The result for no rows.
     const EMPTY: f64;
-    /// Accumulates one vector of a row.
+    /// Accumulates one vector of values of a row.
     fn step<S: Simd>(simd: S, sum: S::f64s, x: S::f64s, row: S::f64s) -> S::f64s;
 }
 

@@ -1,7 +1,7 @@
-//! Positions of weights that are stored feature after feature, for some or all labels of a feature.
+//! Positions of weights that are stored feature by feature, for some or all labels of a feature.
 
-/// A feature with weights for at least a quarter of the labels gets a full row with all labels,
-/// because adding vectors is faster than adding single weights.
+/// A feature with weights for at least one in this number of labels gets a full row with all labels, because adding
+/// vectors is faster than adding single weights.
 const DENSE_SHARE: usize = 4;
 
 /// Position of a feature's weights: the index of the first weight, and the number of weights or
@@ -18,12 +18,12 @@ impl Place {
         n_weights > 0 && n_weights * DENSE_SHARE >= n_labels
     }
 
-    /// A full row with all labels, which begins at `start`.
+    /// The position of a full row with all labels, which begins at `start`.
     pub fn row(start: usize) -> Self {
         Self((start as u64) << 16 | ROW)
     }
 
-    /// The weights of `n_weights` single labels, which begin at `start`; `n_weights` must be below
+    /// The position of the weights of `n_weights` single labels, which begin at `start`. `n_weights` must be below
     /// 65,535.
     pub fn single(start: usize, n_weights: usize) -> Self {
         debug_assert!((n_weights as u64) < ROW);

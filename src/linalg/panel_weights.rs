@@ -9,12 +9,11 @@ use super::{Aligned, Element, Kernel, Lane, transpose};
 
 /// Number of vectors in each row of a register tile, as in [`Panels`](super::Panels).
 const VECTORS: usize = 3;
-/// Minimum number of multiplications for which a second thread pays; waking a thread costs some
-/// microseconds.
+/// Minimum number of multiplications for which a second thread pays off. Waking a thread costs some microseconds.
 const WORTHWHILE: usize = 1 << 19;
 
 /// Weights (features × classes) that change between products. They are stored in contiguous panels
-/// as wide as a register tile, padded with zeros to whole vectors.
+/// as wide as a register tile, padded with zeros to full vectors.
 ///
 /// A panel is updated, and then read for the next scores while it is still in the cache. Each
 /// thread processes whole panels, so results do not depend on the number of threads.
@@ -57,14 +56,14 @@ impl<T: Element> PanelWeights<T> {
         self.values.fill(T::zero());
     }
 
-    /// Returns the weights class after class.
+    /// Returns the weights class by class.
     pub fn by_class(&self, n_classes: usize) -> Vec<f64> {
         let mut by_class = Vec::new();
         self.copy_by_class(n_classes, &mut by_class);
         by_class
     }
 
-    /// Writes the weights to `by_class`, class after class.
+    /// Writes the weights to `by_class`, class by class.
     pub fn copy_by_class(&self, n_classes: usize, by_class: &mut Vec<f64>) {
         let n_features = self.n_features;
         by_class.resize(n_classes * n_features, 0.0);
@@ -74,7 +73,7 @@ impl<T: Element> PanelWeights<T> {
         }
     }
 
-    /// Sets the weights to `by_class`, which holds them class after class.
+    /// Sets the weights to `by_class`, which holds them class by class.
     pub fn load(&mut self, by_class: &[f64]) {
         let Self { n_features, width, .. } = *self;
         let panels = self.values.chunks_mut(n_features * width);
@@ -88,7 +87,7 @@ impl<T: Element> PanelWeights<T> {
         self.load(&exact.by_class(self.padded.min(exact.padded)));
     }
 
-    /// Copies the weights of a class, feature after feature.
+    /// Copies the weights of a class, feature by feature.
     pub fn copy_class(&self, class: usize, out: &mut [T]) {
         let (start, width) = self.place(class);
         for (out, value) in
@@ -98,7 +97,7 @@ impl<T: Element> PanelWeights<T> {
         }
     }
 
-    /// Sets the weights of a class, feature after feature.
+    /// Sets the weights of a class, feature by feature.
     pub fn set_class(&mut self, class: usize, weights: &[T]) {
         let (start, width) = self.place(class);
         let values = self.values[start..].iter_mut().step_by(width).take(self.n_features);
@@ -143,9 +142,9 @@ impl<T: Element> PanelWeights<T> {
         });
     }
 
-    /// Writes the scores of `rows` (`n_features` values each), panel after panel of classes, and
-    /// row after row within a panel. If `constant` is given, it is the value of every row's last
-    /// feature, which is then not stored in `rows`.
+    /// Writes the scores of `rows` (`n_features` values each): one panel of classes after the other, and row by row
+    /// within a panel. If `constant` is given, it is the value of every row's last feature, which is then not stored in
+    /// `rows`.
     pub fn score(&self, rows: &[T], constant: Option<T>, scores: &mut [T]) {
         let (n_features, width) = (self.n_features, self.width);
         let n_rows = scores.len() / self.padded;
@@ -156,7 +155,7 @@ impl<T: Element> PanelWeights<T> {
         });
     }
 
-    /// [`PanelWeights::update`], then [`PanelWeights::score`], panel by panel.
+    /// Does [`PanelWeights::update`] and then [`PanelWeights::score`] for each panel.
     pub fn update_and_score(&mut self, update: &Update<'_, T>, rows: &[T], scores: &mut [T]) {
         let Self { n_features, padded, width, .. } = *self;
         let n_rows = rows.len() / n_features;
@@ -220,7 +219,7 @@ impl<T: Element> AddUpdate<'_, T> {
             let mut n_terms = 0;
             for &row in rows {
                 let change = &update.changes[row * padded + first..][..V * T::LANES];
-                // Losses that involve few classes leave most panels of most rows unchanged.
+                // If a loss involves few classes, most rows leave most panels unchanged.
                 if change.iter().fold(false, |some, x| some | (*x != T::zero())) {
                     terms[n_terms] = (row * n_features, row * padded + first);
                     n_terms += 1;

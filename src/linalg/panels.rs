@@ -11,7 +11,7 @@ use super::{Aligned, Element, Kernel, Lane};
 /// the 32 registers; on AVX2, a tile of 4 rows keeps 12 sums in the 16 registers. The other
 /// registers hold the weights and a broadcast value.
 const VECTORS: usize = 3;
-/// Inputs per pass of the tile; their weights stay in the second-level cache.
+/// Number of inputs that a tile processes in one pass. Their weights stay in the second-level cache.
 const DEPTH: usize = 1024;
 /// Number of inputs that a task packs: few enough to share the work between threads, and enough to
 /// be worth a task.
@@ -40,7 +40,8 @@ impl<T: Element> Panels<T> {
         self.values.is_empty()
     }
 
-    /// Copies the weights in, in parallel. The weights of an input begin at `start(input)` and lie `stride` apart.
+    /// Copies `weights` into the panels, in parallel. The weights of an input begin at `start(input)` and are `stride`
+    /// apart.
     pub fn pack(&mut self, weights: &[f64], start: impl Fn(usize) -> usize + Sync, stride: usize) {
         let (n_inputs, n_outputs) = (self.n_inputs, self.n_outputs);
         let (lanes, mut rest) = (T::lanes(), &mut self.values[..]);
@@ -72,7 +73,7 @@ impl<T: Element> Panels<T> {
         T::dispatch(SparseProduct { weights: self, columns, values, scores });
     }
 
-    /// The panels for vectors with this number of lanes, each with its first output.
+    /// Iterates over the panels for vectors with this number of lanes, each with the index of its first output.
     fn panels(&self, lanes: usize) -> impl Iterator<Item = (usize, &[T])> {
         let (n_inputs, n_outputs) = (self.n_inputs, self.n_outputs);
         (0..n_outputs).step_by(VECTORS * lanes).map(move |first| {
@@ -109,7 +110,7 @@ impl<T: Element> Kernel<T> for Product<'_, T> {
     }
 }
 
-/// The scores that a panel writes to.
+/// The part of the scores that a panel writes to.
 struct Out<'a> {
     scores: &'a mut [f64],
     first: usize,
@@ -151,9 +152,8 @@ fn tall<S: Simd, T: Lane<S> + Element, const V: usize>(
         let end = (start + DEPTH).min(n_inputs);
         let weights = &panel[start * V..end * V];
         let part = |row: usize| &rows[row * n_inputs + start..row * n_inputs + end];
-        // Each weight that is read serves a whole tile of rows. The remaining rows are processed
-        // one by one. A score is the same sum in the same order in any tile, so results do not
-        // depend on how the rows are split.
+        // Each weight is read once for a whole tile of rows. The rows after the last tile are processed one by one. A
+        // score is the same sum in the same order in any tile, so results do not depend on how the rows are split.
         let mut row = 0;
         while S::REGISTER_COUNT >= 32 && row + 8 <= n_rows {
             tile::<S, T, V, 8>(simd, from_fn(|i| part(row + i)), weights, row, &mut out);

@@ -74,7 +74,7 @@ pub fn gram_product(
     multiply(rows, &transposed, width, interrupt)
 }
 
-/// M v for a dense M with rows as long as v.
+/// M v for a dense M, whose rows are as long as v.
 pub(crate) fn matrix_vector(matrix: &[f64], v: &[f64]) -> Vec<f64> {
     matrix.chunks_exact(v.len()).map(|row| dot(row, v)).collect()
 }

@@ -5,13 +5,13 @@ use pulp::Simd;
 use super::SparseRows;
 use super::{Element, Kernel};
 
-/// Bytes per class in a tile of columns: the tiles of a hundred classes stay in the first-level cache.
+/// Bytes per class in a tile of columns. At this size, the tiles of a hundred classes stay in the first-level cache.
 const TILE_BYTES: usize = 256;
 
 /// Number of columns in a tile.
 pub(crate) const TILE: usize = TILE_BYTES / size_of::<f64>();
 
-/// Values of dense rows, converted to double precision for products.
+/// Values of dense rows that products need in double precision.
 pub(crate) trait Widened: Element {
     /// The values in double precision; `buffer` holds them if a conversion is necessary.
     fn in_double<'a>(values: &'a [Self], buffer: &'a mut Vec<f64>) -> &'a [f64];

@@ -22,7 +22,7 @@ const NAMES: [&str; 4] = ["auto", "avx512", "avx2", "scalar"];
 /// digits. The choice is made once per process, so that a fit never mixes two instruction sets.
 pub(crate) fn arch() -> Arch {
     static CHOSEN: OnceLock<Arch> = OnceLock::new();
-    // `instruction_set` reported unknown names when the process started.
+    // Unknown names cannot occur here: `instruction_set` reported them when the process started.
     *CHOSEN.get_or_init(|| chosen().unwrap_or_else(|_| Arch::new()))
 }
 
@@ -86,7 +86,7 @@ pub trait Kernel<T> {
         T: Lane<S>;
 }
 
-/// Vectors of an element type under one instruction set.
+/// Operations on vectors of an element type, for one instruction set.
 pub trait Lane<S: Simd>: Real {
     /// A vector.
     type Vector: Copy;
@@ -113,13 +113,13 @@ pub trait Lane<S: Simd>: Real {
     fn exponential(simd: S, x: Self::Vector) -> Self::Vector;
     /// a·b + c.
     fn fused(simd: S, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
-    /// The values of a slice of vectors.
+    /// Returns the values of a slice of vectors as a slice of numbers.
     fn values_mut(vectors: &mut [Self::Vector]) -> &mut [Self];
     /// A vector filled with fewer values than it holds, padded with zeros.
     fn partial(simd: S, values: &[Self]) -> Self::Vector;
-    /// Splits a slice into whole vectors and the remaining values.
+    /// Splits a slice into full vectors and the remaining values.
     fn vectors(values: &[Self]) -> (&[Self::Vector], &[Self]);
-    /// Splits a mutable slice into whole vectors and the remaining values.
+    /// Splits a mutable slice into full vectors and the remaining values.
     fn vectors_mut(values: &mut [Self]) -> (&mut [Self::Vector], &mut [Self]);
 }
 

@@ -1,6 +1,7 @@
 //! Weights in single precision, which take half the space in model files.
 
-/// Smallest relative tolerance of a fit whose weights are rounded: thousands of times the change of the objective.
+/// Smallest relative tolerance of a fit whose weights are rounded. It is thousands of times larger than the relative
+/// change of the objective by rounding.
 const MIN_TOLERANCE: f64 = 1e-5;
 
 /// Whether a fit to this relative tolerance may round its weights.
@@ -8,7 +9,7 @@ pub(crate) fn allows_single(tolerance: f64) -> bool {
     tolerance >= MIN_TOLERANCE
 }
 
-/// Rounds to numbers of single precision. Numbers outside its range stay unchanged.
+/// Rounds weights to numbers of single precision. Numbers outside its range stay unchanged.
 pub(crate) fn round_to_single(weights: &mut [f64]) {
     for weight in weights {
         let single = *weight as f32;

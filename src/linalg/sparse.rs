@@ -66,7 +66,7 @@ pub fn unite(indices: &mut Vec<u32>, sparse: &[(u32, f64)]) {
 /// The sparse vectors of consecutive examples.
 #[derive(Debug, Clone, Default)]
 pub struct SparseRows {
-    /// The number of the first example.
+    /// The index of the first example.
     pub first: usize,
     ends: Vec<usize>,
     entries: Sparse,
@@ -103,13 +103,13 @@ impl SparseRows {
         self.ends.is_empty()
     }
 
-    /// The vector of the `offset`-th example.
+    /// The vector of example `first + offset`.
     pub fn row(&self, offset: usize) -> &[(u32, f64)] {
         let start = if offset == 0 { 0 } else { self.ends[offset - 1] };
         &self.entries[start..self.ends[offset]]
     }
 
-    /// All entries, row after row.
+    /// All entries, row by row.
     pub fn entries(&self) -> &[(u32, f64)] {
         &self.entries
     }

@@ -1,4 +1,4 @@
-//! Vectors in weight space in which only few of many weights are written.
+//! Vectors in weight space for sums that write only a few of many weights.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use pulp::{Simd, WithSimd};
 use super::simd::arch;
 
 /// Number of weights per chunk, the unit that is cleared and read. One mark per chunk takes little
-/// memory, and a chunk consists of a few whole vectors.
+/// memory, and a chunk consists of a few full SIMD vectors.
 const CHUNK_WEIGHTS: usize = 32;
 
 /// A vector in weight space that remembers which chunks were written. Computing its norm, adding it
@@ -48,12 +48,12 @@ impl TouchedVector {
         &mut self.values[start..start + len]
     }
 
-    /// Adds to one value.
+    /// Adds `value` to the value at `index`.
     pub fn add(&mut self, index: usize, value: f64) {
         self.piece(index, 1)[0] += value;
     }
 
-    /// The whole vector.
+    /// All values of the vector.
     pub fn values(&self) -> &[f64] {
         &self.values
     }

@@ -4,7 +4,7 @@ use pulp::Simd;
 
 use super::{Element, Kernel, Lane};
 
-/// Number of independent sums of a substitution, which hides the latency of additions.
+/// Number of independent sums in a substitution. Several sums hide the latency of additions.
 const CHAINS: usize = 4;
 
 /// Factorises a block on the diagonal, row by row. Pivots below `smallest` are raised to it.
@@ -12,8 +12,9 @@ pub(super) fn factorise_block(block: &mut [f64], stride: usize, start: usize, sm
     f64::dispatch(Block { block, stride, start, smallest });
 }
 
-/// Divides rows by the transpose of a factorised block on the diagonal: `lines` has a line of `width` rows for each
-/// column of the block. `width` is a multiple of the lanes of any vector.
+/// Multiplies rows by the inverse of the transpose of a factorised block on the diagonal. The rows are stored by
+/// columns: `lines` has a line of `width` values, one per row, for each column of the block. `width` is a multiple of
+/// the lanes of any vector.
 pub(super) fn divide_panel(
     (block, stride, start): (&[f64], usize, usize),
     lines: &mut [f64],
@@ -96,7 +97,7 @@ impl Kernel<f64> for Panel<'_> {
         let lines = S::as_mut_simd_f64s(lines).0;
         let mut solved = Vec::with_capacity(block.len() / stride);
         for at in 0..n_vectors {
-            // Copied, because lines one after the other may share a set of the cache.
+            // Copied, because successive lines may map to the same set of the cache.
             solved.clear();
             for (row, line) in block.chunks_exact(stride).zip(lines.chunks_exact_mut(n_vectors)) {
                 let k = solved.len();

@@ -66,7 +66,7 @@ pub(crate) fn normalise(v: &mut [f64]) -> f64 {
     length
 }
 
-/// A random unit vector, determined by `seed`.
+/// Returns a random unit vector, which `seed` determines.
 pub(crate) fn random_unit(size: usize, seed: u64) -> Vec<f64> {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut vector: Vec<f64> = (0..size).map(|_| rng.random::<f64>() - 0.5).collect();
@@ -84,7 +84,7 @@ pub(crate) fn axpy(y: &mut [f64], scale: f64, x: &[f64]) {
     }
 }
 
-/// The larger of two numbers; NaN if either is NaN.
+/// Returns the larger of two numbers; NaN if either is NaN.
 pub(crate) fn larger_or_nan(a: f64, b: f64) -> f64 {
     if a.is_nan() || a > b { a } else { b }
 }
@@ -184,8 +184,8 @@ pub(crate) fn fused_dot<S: Simd, T: Lane<S>>(simd: S, a: &[T], b: &[T]) -> T {
     a_left.iter().zip(b_left).fold(head, |sum, (a, b)| a.mul_add(*b, sum))
 }
 
-/// ⟨a, the first values of b⟩ in two vectors of partial sums. For rows of a few dozen features,
-/// four vectors would be mostly empty.
+/// ⟨a, b⟩ over the length of a, in two vectors of partial sums; b may be longer. For rows of a few dozen features, four
+/// vectors would be mostly empty.
 #[inline(always)]
 pub(crate) fn fused_dot_in_two<S: Simd>(simd: S, a: &[f64], b: &[f64]) -> f64 {
     let (a, a_rest) = S::as_simd_f64s(a);
@@ -233,8 +233,8 @@ fn lanes(values: &[f64]) -> &[[f64; LANES]] {
     values.as_chunks().0
 }
 
-/// Sums a register in the order of vector instructions: adds its two halves, then the halves of the
-/// result.
+/// Sums a register in the order in which vector instructions do: adds its two halves, then the two halves of the
+/// result, and so on.
 #[inline(always)]
 fn in_pairs([a, b, c, d, e, f, g, h]: [f64; LANES]) -> f64 {
     ((a + e) + (c + g)) + ((b + f) + (d + h))

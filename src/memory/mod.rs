@@ -19,8 +19,8 @@ const SLACK: u128 = 32 << 20;
 const ADDRESSES: u128 = 64 << 20;
 
 thread_local! {
-    /// For the run on this thread: a message with the purpose of its large buffers and a remedy;
-    /// empty until known.
+    /// Message about the large buffers of the run on this thread: their purpose and a remedy. Empty until [`require`]
+    /// sets it.
     static NEEDED: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -35,7 +35,7 @@ pub fn set_needed(needed: String) {
     NEEDED.set(needed);
 }
 
-/// The error if memory ran out during a run on this thread.
+/// Returns the error for a run on this thread during which memory ran out.
 pub fn ran_out() -> Error {
     let needed = needed();
     let besides =
@@ -68,7 +68,7 @@ pub fn require(bytes: u128, what: impl FnOnce() -> String, remedy: &str) -> Resu
     Err(Error::Memory(format!("{} need {needed} of memory, and {there}; {remedy}", what())))
 }
 
-/// Whether [`require`] would succeed.
+/// Whether [`require`] would succeed for this number of bytes.
 pub fn fits(bytes: u128) -> bool {
     let bytes = bytes.saturating_add(SLACK);
     available().is_none_or(|limit| bytes <= u128::from(limit))
@@ -94,7 +94,7 @@ pub fn check_growth(bytes: usize, what: impl FnOnce() -> String, remedy: &str) -
     if granted { Ok(()) } else { Err(refused(bytes, what, remedy)) }
 }
 
-/// The error for a failed allocation.
+/// Returns the error for a failed allocation.
 pub fn refused(bytes: usize, what: impl FnOnce() -> String, remedy: &str) -> Error {
     let (what, needed) = (what(), bytes as f64 / 1e9);
     let message =

@@ -16,14 +16,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const BLOCK_BYTES: usize = 33 << 20;
 const N_BLOCKS: usize = 4;
 
-/// Total bytes of the reserve. They only take address space until they are used.
+/// Total bytes of the reserve. Unused bytes take only address space.
 pub const RESERVE: usize = BLOCK_BYTES * N_BLOCKS;
 
 /// The reserve of the process.
 static OWN: Reserve = Reserve::new();
 
-/// The number of allocations of this process that failed at first and succeeded thanks to the
-/// reserve.
+/// Returns the number of allocations of this process that failed at first and then succeeded thanks to the reserve.
 pub fn shortages() -> usize {
     OWN.shortages.load(Ordering::Relaxed)
 }
@@ -37,7 +36,7 @@ pub fn fill() -> bool {
 struct Reserve {
     blocks: [AtomicPtr<u8>; N_BLOCKS],
     shortages: AtomicUsize,
-    /// Locked by the thread that fills the reserve or takes from it.
+    /// Locked while a thread fills the reserve or takes a block from it.
     taking: Mutex<()>,
 }
 

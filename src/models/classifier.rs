@@ -12,7 +12,7 @@ use crate::linalg::softmax;
 use crate::parallel::fill_rows;
 use crate::run::{Outcome, Trace};
 
-/// The results of a fit other than the weights.
+/// The results of a fit, except for the weights.
 #[derive(Debug, Clone)]
 pub(super) struct Record {
     pub trace: Trace,
@@ -27,7 +27,7 @@ pub(super) struct Record {
 pub struct LinearClassifier<L> {
     classes: Vec<L>,
     n_features: usize,
-    /// W, one output after another.
+    /// W, output by output.
     pub(super) coef: Vec<f64>,
     pub(super) intercept: Vec<f64>,
     pub(super) record: Record,
@@ -63,7 +63,7 @@ impl<L: Label> LinearClassifier<L> {
         self.n_features
     }
 
-    /// Weights, class after class. Logistic regression with two classes has only the weights of the
+    /// Weights, class by class. Logistic regression with two classes has only the weights of the
     /// second.
     pub fn coef(&self) -> &[f64] {
         &self.coef
@@ -74,7 +74,7 @@ impl<L: Label> LinearClassifier<L> {
         &self.intercept
     }
 
-    /// Scores of all classes for each row, row after row.
+    /// Scores of all classes for each row, row by row.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the rows have another number of columns, or if a score is not finite.
@@ -86,14 +86,14 @@ impl<L: Label> LinearClassifier<L> {
             return Err(Error::argument("X", message));
         }
         let (n_classes, n_outputs) = (self.classes.len(), self.intercept.len());
-        // Stored feature after feature, so that the weights that belong to an entry are adjacent.
+        // Stored feature by feature, so that the weights that belong to an entry are adjacent.
         let mut by_feature = vec![0.0; self.coef.len()];
         for (output, weights) in self.coef.chunks_exact(self.n_features.max(1)).enumerate() {
             let places = by_feature.iter_mut().skip(output).step_by(n_outputs);
             places.zip(weights).for_each(|(place, weight)| *place = *weight);
         }
         let mut scores = vec![0.0; data.n_rows() * n_classes];
-        // If two classes share one output, the first class has the score 0.
+        // If two classes share one output, the score of the first class is 0.
         let (first, intercept) = (n_classes - n_outputs, &self.intercept);
         fill_rows(&mut scores, n_classes, &Interrupt::default(), |row, scores| {
             let scores = &mut scores[first..];
@@ -170,7 +170,7 @@ impl<L> Deref for LogisticClassifier<L> {
 }
 
 impl<L: Label> LogisticClassifier<L> {
-    /// Class probabilities, row after row: the softmax of the scores.
+    /// Class probabilities, row by row: the softmax of the scores.
     ///
     /// # Errors
     /// As for [`scores`](LinearClassifier::scores).

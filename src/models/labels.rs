@@ -1,4 +1,4 @@
-//! Labels of any supported type, and their encoding as class numbers.
+//! Labels of any supported type, and their encoding as class indices.
 
 use super::npz::NpyArray;
 use crate::error::{Error, Result};
@@ -78,7 +78,7 @@ impl Stored for &str {
     }
 }
 
-/// The classes in increasing order, and for each label the number of its class.
+/// Returns the classes in increasing order, and for each label the index of its class.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] naming `y` if the numbers of labels and rows differ, or if there are fewer than two

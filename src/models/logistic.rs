@@ -16,7 +16,7 @@ use crate::logistic::{LogisticMethod, LogisticModel, LogisticProblem, fit_logist
 /// let rows = Dense::from_slice(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], 1)?;
 /// let labels = [false, false, true, false, true, true];
 /// let model = LogisticRegression::new().c(10.0).tol(1e-8).fit(rows, &labels)?;
-/// let probabilities = model.probabilities(rows)?; // row after row
+/// let probabilities = model.probabilities(rows)?; // row by row
 /// assert!((probabilities[0] + probabilities[1] - 1.0).abs() < 1e-15);
 /// assert!(model.gap() <= 1e-8 * model.objective());
 /// # Ok::<(), dualgap::Error>(())

@@ -150,8 +150,8 @@ mod tests {
 
     const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/rust-models");
 
-    /// Replaces the numbers of a model by those in the fixture. Fits on different machines differ
-    /// in the last digits.
+    /// Replaces the numbers of a model by those in the fixture, because fits on different machines differ in the last
+    /// digits.
     fn fixed<L>(mut model: LinearClassifier<L>) -> LinearClassifier<L> {
         model.record.trace.epochs.truncate(1);
         let epoch = &mut model.record.trace.epochs[0];

@@ -124,7 +124,7 @@ impl MulticlassSvc {
         Ok(LinearClassifier::new(classes, data.n_cols(), coef, intercept, record))
     }
 
-    /// The value of the constant feature, or 0 if there is no intercept.
+    /// Returns the value of the constant feature, or 0 if there is no intercept.
     pub(super) fn bias(&self) -> Result<f64> {
         let scaling = self.intercept_scaling;
         if !(scaling > 0.0 && scaling.is_finite()) {

@@ -85,8 +85,7 @@ impl Penalty for L1LInf {
         Ok(patterns.map(|p| (0..n_outputs).map(|c| sign(p, c)).collect()).collect())
     }
 
-    /// A smooth upper bound on Σ_c |g_c|, like Huber's
-    /// (docs/mathematics/polynomial-networks.md#refinement).
+    /// A smooth upper bound on Σ_c |g_c|, like Huber's function (docs/mathematics/polynomial-networks.md#refinement).
     fn smoothed_dual(&self, gradient: &[f64], smoothing: f64, weights: &mut [f64]) -> f64 {
         let mut value = 0.0;
         for (w, g) in weights.iter_mut().zip(gradient) {
@@ -100,9 +99,9 @@ impl Penalty for L1LInf {
 
 /// The cap μ(θ) of one row as a function of the amount that it cuts off, θ = Σ_c max(|v_c| − μ, 0).
 struct CapCurve {
-    /// A_1, A_2, ...: A_j is the sum of the j largest absolute values.
+    /// A_1, A_2, ..., where A_j is the sum of the j largest absolute values.
     sums: Vec<f64>,
-    /// b_j = A_j − j a_{j+1}: the amount cut off when the cap reaches the (j + 1)-th largest value.
+    /// b_j = A_j − j a_{j+1}: the amount cut off if the cap equals the (j + 1)-th largest value.
     breakpoints: Vec<f64>,
 }
 

@@ -35,7 +35,7 @@ pub trait Penalty: Send + Sync + fmt::Debug {
     /// Projects `output` onto {Ω ≤ radius}; leaves it unchanged if it is already inside.
     fn project(&self, output: ArrayViewMut2<'_, f64>, radius: f64);
 
-    /// How basis selection refines its start, the vector that maximises max_c |g_c|.
+    /// How basis selection refines its start vector, which maximises max_c |g_c|.
     fn refinement(&self, start_gradient: &[f64]) -> Refinement;
 
     /// A smooth version of ω*(g). It equals ω*(g) if all |g_c| > smoothing. Writes its gradient to
@@ -62,8 +62,7 @@ pub enum Refinement {
     None,
     /// Conditional gradient ascent on the dual norm.
     Ascent {
-        /// Half the width of the interval around 0 in which the kink is smoothed, relative to the
-        /// gradient.
+        /// Half the width of the interval around 0 in which |g_c| is smoothed, relative to the size of the gradient g.
         smoothing: f64,
     },
 }
@@ -82,9 +81,9 @@ pub fn parse(name: &str) -> Result<Box<dyn Penalty>> {
     Ok(find("penalty", name, REGISTRY)?())
 }
 
-/// Shrinks U just enough that Ω(U) ≤ radius holds in exact arithmetic. `n_roundings` is the number
-/// of rounding errors in the computation of U, or of factors that multiply it. Leaves U unchanged
-/// if Ω(U) exceeds the radius by at most `tolerance` times the radius.
+/// Shrinks U just enough for Ω(U) ≤ radius to hold in exact arithmetic. `n_roundings` is the number of rounding errors
+/// in the computation of U, or of factors that multiply it. Leaves U unchanged if Ω(U) exceeds the radius by at most
+/// `tolerance` times the radius.
 pub(super) fn pull_inside(
     penalty: &dyn Penalty,
     mut output: ArrayViewMut2<'_, f64>,
@@ -107,13 +106,13 @@ pub(super) fn pull_inside(
     }
 }
 
-/// The level θ ≥ 0 at which Σ max(a_i − θ, 0) = radius, given a ≥ 0 with Σ a_i > radius.
+/// Returns the level θ ≥ 0 at which Σ max(a_i − θ, 0) = radius, given a ≥ 0 with Σ a_i > radius.
 ///
 /// Takes linear time on average: partitions the values around a pivot, and continues with the side
 /// that contains the level.
 fn soft_threshold_level(a: &mut [f64], radius: f64) -> f64 {
     let (mut start, mut end) = (0, a.len());
-    // The number and the sum of the entries known to be above the level.
+    // The number of entries known to be above the level, and their sum.
     let (mut count, mut sum) = (0usize, 0.0);
     while start < end {
         let middle = start + (end - start) / 2;

@@ -1,4 +1,4 @@
-//! NumPy and SciPy arrays as [`Data`], without a copy.
+//! Reads NumPy and SciPy arrays as [`Data`], without copying them.
 
 use std::ops::Deref;
 
@@ -83,7 +83,7 @@ impl Matrix<'_> {
     }
 }
 
-/// A contiguous vector as a slice.
+/// Borrows a contiguous vector as a slice.
 pub(super) fn slice<'a, T: Element>(array: &'a Vector<'_, T>) -> Result<&'a [T]> {
     array
         .as_slice()

@@ -18,7 +18,7 @@ use crate::recommend::{
 };
 use crate::run::{Stopping, run};
 
-/// Observed pairs and settings of `fit_interactions` and `fold_in_interactions`.
+/// The observed pairs and the settings for `fit_interactions` and `fold_in_interactions`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct InteractionRecord<'py> {
@@ -111,7 +111,7 @@ pub(super) fn fit_interactions<'py>(
     })
 }
 
-/// The Gram matrix Σ b bᵀ over the rows b of a table of factors.
+/// Returns the Gram matrix Σ b bᵀ over the rows b of a table of factors.
 #[pyfunction]
 pub(super) fn factor_gram<'py>(
     py: Python<'py>,
@@ -126,7 +126,8 @@ pub(super) fn factor_gram<'py>(
     })
 }
 
-/// Factors of new users, given the items' factors with their Gram matrix, and prior means.
+/// Computes the factors of new users from the items' factors, the Gram matrix of these factors, and the prior means of
+/// the users.
 #[pyfunction(name = "fold_in_interactions")]
 pub(super) fn new_interactions<'py>(
     py: Python<'py>,
@@ -166,7 +167,7 @@ impl ClicksRecord<'_> {
     }
 }
 
-/// Sparse weights as offsets, items and values.
+/// Sparse weights as (offsets, items, values).
 type Weights<'py> =
     (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f32>>);
 
@@ -227,7 +228,7 @@ impl ListsRecord<'_> {
     }
 }
 
-/// The recommenders whose scores are blended for given users, and the weight of each.
+/// The recommenders whose scores are blended for given users, with the weight of each recommender.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct BlendRecord<'py> {
@@ -251,7 +252,7 @@ impl BlendRecord<'_> {
     }
 }
 
-/// The highest-scoring items of each user in a blend, with their scores.
+/// Returns the highest-scoring items of each user in a blend, with their scores.
 #[pyfunction]
 pub(super) fn best_of_blend<'py>(
     py: Python<'py>,
@@ -262,7 +263,7 @@ pub(super) fn best_of_blend<'py>(
     guarded(|| ranked(py, &record.blend()?, &excluded, n))
 }
 
-/// The blended scores of all items for each user.
+/// Returns the blended scores of all items for each user.
 #[pyfunction]
 pub(super) fn scores_of_blend<'py>(
     py: Python<'py>,

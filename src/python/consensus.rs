@@ -1,4 +1,4 @@
-//! Subproblems of consensus training: the computation of one partition in one round.
+//! Subproblems of consensus training. A subproblem is what one partition computes in one round.
 
 use std::ops::ControlFlow;
 
@@ -58,9 +58,8 @@ impl RoundRecord<'_> {
 /// Solves the subproblem of one partition in a round; see `dualgap.distributed`. `settings` is a
 /// dictionary with the fields of the problem's records and of this subproblem's record.
 ///
-/// Nothing is stored between calls: β is passed in (None for 0) and returned, so that the caller
-/// can move it to another machine or save it. `callback` is called as in other fits; if it returns
-/// a true value, the subproblem ends early.
+/// Nothing is stored between calls: β is passed in (None for 0) and returned. The caller can therefore save it or move
+/// it to another machine. `callback` is called as in other fits; if it returns a true value, the subproblem ends early.
 #[pyfunction]
 pub(super) fn consensus_round<'py>(
     py: Python<'py>,

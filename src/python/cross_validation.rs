@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::multiclass::{Candidate, Fold, Measure, Order, Scoring, Search};
 use crate::run::Epoch;
 
-/// The settings of a search over C, and of its scores.
+/// The settings of a search over C, including those of its scores.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct SearchRecord<'py> {
@@ -68,7 +68,7 @@ impl SearchRecord<'_> {
     }
 }
 
-/// A scorer written in Python.
+/// A scorer written in Python, with its first exception.
 struct Scorer {
     function: Option<Py<PyAny>>,
     n_classes: usize,
@@ -104,7 +104,7 @@ impl Scorer {
 
 /// Fits and scores a model for each fold and each C. `settings` is a dictionary with the fields of
 /// the records above and in `records`. After each fit, the callback is called with the number of
-/// fits so far, the seconds since the first one began, the objective and its lower bound.
+/// finished fits, the seconds since the first fit began, the objective and its lower bound.
 #[pyfunction]
 pub(super) fn cross_validate<'py>(
     py: Python<'py>,
@@ -167,7 +167,7 @@ pub(super) fn cross_validate<'py>(
     })
 }
 
-/// Arrays of shape folds × Cs, one for each field of a candidate.
+/// Returns a dictionary with one array of shape folds × Cs for each field of a candidate.
 fn table<'py>(py: Python<'py>, found: &[Vec<Candidate>]) -> PyResult<Bound<'py, PyDict>> {
     let shape = [found.len(), found.first().map_or(0, Vec::len)];
     let result = PyDict::new(py);

@@ -138,7 +138,7 @@ impl Function {
     }
 }
 
-/// A set, as described by Python. Each run builds its own oracle from it.
+/// A set, as described by Python. Each run builds its own oracle from this description.
 enum SetRecord {
     Simplex(usize, f64),
     L1Ball(usize, f64),
@@ -177,7 +177,7 @@ impl SetRecord {
         })
     }
 
-    /// Builds the oracle for a run that `interrupt` can stop.
+    /// Builds the oracle of a run. `interrupt` can stop the oracle.
     fn build(self, interrupt: &Interrupt, failure: &Failure) -> Result<Box<dyn LinearOracle>> {
         Ok(match self {
             Self::Simplex(n, radius) => Box::new(Simplex::new(n, radius)?),
@@ -231,7 +231,7 @@ impl FrankWolfeRecord {
     }
 }
 
-/// The names of all choices, for each parameter that has named choices.
+/// Returns the allowed names for each parameter whose values are names.
 pub(super) fn choices(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let choices = PyDict::new(py);
     choices.set_item("method", names(&FrankWolfeMethod::NAMES))?;
@@ -318,7 +318,7 @@ fn found_dict(py: Python<'_>, found: Found) -> PyResult<Bound<'_, PyDict>> {
 
 type VertexPair<'py> = (Option<Bound<'py, PyArray1<u32>>>, Bound<'py, PyArray1<f64>>);
 
-/// A vertex as (indices, values). If the indices are None, there is a value for every coordinate.
+/// A vertex as (indices, values). If the indices are None, the values are those of all coordinates.
 fn vertex_pair(py: Python<'_>, vertex: Vertex) -> VertexPair<'_> {
     match vertex {
         Vertex::Dense(values) => (None, PyArray1::from_vec(py, values)),

@@ -7,8 +7,8 @@ use pyo3::types::PyBytes;
 use super::session::{guarded, run_session};
 use crate::data::LibsvmRows;
 
-/// Number of bytes that are read at a time: enough to occupy 16 threads. In addition to the matrix,
-/// only the text and the rows of one such block are held in memory.
+/// Number of bytes that are read at a time: enough to occupy 16 threads. Memory holds the matrix, plus the text and the
+/// rows of one block of this size.
 const BLOCK_BYTES: usize = 1 << 22;
 
 type Arrays<'py> = (

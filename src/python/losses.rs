@@ -8,12 +8,12 @@ use super::session::guarded;
 use crate::polynomial::loss;
 use crate::polytope::{self, Parameters};
 
-/// A dictionary from the name of each margin loss to its parameters.
+/// Returns a dictionary that maps the name of each margin loss to the names of its parameters.
 pub(super) fn margin_losses(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     polytope::REGISTRY.iter().map(|(name, build)| (*name, build.parameters())).into_py_dict(py)
 }
 
-/// A dictionary from the name of each loss of outputs to its kind of targets.
+/// Returns a dictionary that maps the name of each polynomial model's loss to its kind of targets.
 pub(super) fn output_losses(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     loss::REGISTRY
         .iter()

@@ -25,7 +25,7 @@ struct StartRecord<'py> {
     beta: Table<'py, f64>,
 }
 
-/// The state from which a fit starts, and whether to return its final state.
+/// The state from which a fit starts, and whether the fit returns its final state.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct WarmStart<'py> {
@@ -75,8 +75,8 @@ pub(super) fn fit_multiclass<'py>(
     })
 }
 
-/// The solver that a fit with these settings uses, and the maximum number of bytes of its weights
-/// and dual variables.
+/// Returns the solver that a fit with these settings uses, the maximum number of bytes of its weights, and that of its
+/// dual variables.
 #[pyfunction]
 pub(super) fn plan_multiclass(
     rows: Matrix<'_>,
@@ -131,7 +131,7 @@ fn fit_dict<'py>(
         }
         None => result.set_item("weights", &last)?,
     }
-    // The weights that belong to the dual point.
+    // The weights determined by the dual point.
     result.set_item("last_weights", last)?;
     result.set_item("linear", at.linear)?;
     result.set_item("square", at.square)?;
@@ -144,7 +144,7 @@ fn fit_dict<'py>(
 
 /// Computes a path over λ, from the `regularization` in `settings` down to `until`, with the solver
 /// that a fit at `until` would use. `settings` is a dictionary with the fields of the records in
-/// `records`. Returns (λ, until, weights, gap, relative gap, epochs) for each piece.
+/// `records`. Returns (λ, until, weights, gap, relative gap, epochs) for each piece of the path.
 #[pyfunction]
 pub(super) fn multiclass_path<'py>(
     py: Python<'py>,

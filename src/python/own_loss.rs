@@ -23,7 +23,7 @@ pub(super) struct OwnLoss {
     radius: f64,
     /// The object's exception, kept until the computation ends.
     failure: Mutex<Option<PyErr>>,
-    /// The interrupt that ends the computation after an exception.
+    /// The interrupt by which an exception ends the computation.
     interrupt: OnceLock<Interrupt>,
 }
 
@@ -43,8 +43,8 @@ impl<'py> FromPyObject<'_, 'py> for OwnLoss {
 }
 
 impl OwnLoss {
-    /// Sets the interrupt that ends the session once a method of the object raises an exception.
-    /// Triggers it now if that has already happened.
+    /// Stores the interrupt that ends the session once a method of the object raises an exception. Raises the interrupt
+    /// now if a method has already raised an exception.
     pub fn stops(&self, interrupt: &Interrupt) {
         let watched = self.interrupt.get_or_init(|| interrupt.clone());
         if self.failure.lock().is_ok_and(|failure| failure.is_some()) {
@@ -82,7 +82,7 @@ impl OwnLoss {
         }
     }
 
-    /// The projection of v − θ, and the sum of its coordinates.
+    /// Returns the projection of v − θ, and the sum of the projection's coordinates.
     fn shifted(&self, v: &[f64], theta: f64, label: usize) -> Option<(Vec<f64>, f64)> {
         let mut at: Vec<f64> = v.iter().map(|v| v - theta).collect();
         at[label] = 0.0;
@@ -91,9 +91,8 @@ impl OwnLoss {
         Some((point, sum))
     }
 
-    /// The projection with a rank-one term, b = P(v − θ), where θ solves θ = bias · 1ᵀP(v − θ). The
-    /// right-hand side decreases in θ. The root is found by the secant method inside a bracket. For
-    /// any final θ, b is in the set.
+    /// Returns the projection with a rank-one term, b = P(v − θ), where θ solves θ = bias · 1ᵀP(v − θ). The right-hand
+    /// side decreases in θ, so the secant method inside a bracket finds θ. Even if θ is inexact, b is in the set.
     fn biased(&self, v: &[f64], label: usize, bias: f64, guess: f64) -> Option<(Vec<f64>, f64)> {
         let (mut low, mut high) = (0.0, bias * self.radius);
         let mut theta = guess.clamp(low, high);
@@ -112,8 +111,8 @@ impl OwnLoss {
             let secant =
                 last.map(|(before, other)| theta - excess * (theta - before) / (excess - other));
             last = Some((theta, excess));
-            // The first step has no second point for a secant. It is safe because the excess
-            // decreases at least as fast as θ increases.
+            // The first step has no second point for a secant, so it moves θ by half the excess. The excess decreases
+            // at least as fast as θ increases, so the root is no further away than the whole excess.
             let next = secant.unwrap_or(theta + 0.5 * excess);
             let bisect = step % 4 == 0;
             theta = if low < next && next < high && !bisect { next } else { 0.5 * (low + high) };

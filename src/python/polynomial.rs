@@ -50,7 +50,8 @@ impl TargetArray<'_> {
     }
 }
 
-/// A model as NumPy arrays: `basis` k × d', `output` k × m, `linear` (d + 1) × m or None.
+/// A model as NumPy arrays: `basis` of shape k × d', `output` of shape k × m, and `linear` of shape (d + 1) × m or
+/// None.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct PolynomialArrays<'py> {
@@ -167,8 +168,8 @@ pub(super) fn fit_polynomial<'py>(
     })
 }
 
-/// Number of vectors of the size of the first layers that a refit stores, besides the pairs of
-/// steps and gradient changes.
+/// Number of vectors that a refit stores in addition to the pairs of steps and gradient changes. Each has the size of
+/// the first layers.
 const COPIES: usize = 10;
 
 /// Returns an error if the outputs or first layers of a fit do not fit into memory. The estimate
@@ -246,7 +247,7 @@ impl Fitted {
     }
 }
 
-/// The outputs o(x) of a model, n × m. Products are computed in the precision of the rows.
+/// Returns the outputs o(x) of a model, n × m. Products are computed in the precision of the rows.
 #[pyfunction]
 #[pyo3(signature = (rows, model, *, kernel, augmented, n_threads))]
 pub(super) fn predict_polynomial<'py>(

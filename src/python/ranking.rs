@@ -1,4 +1,4 @@
-//! Fitted recommenders: parameters of new ids, and the best items of many users.
+//! Computations with fitted recommenders: parameters of new users and items, and the best items of many users.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ pub(super) enum Items<'py> {
 pub(super) struct PartRecord<'py> {
     users: PyReadonlyArrayDyn<'py, f32>,
     items: Items<'py>,
-    /// Gaps between the levels. None if the output itself is the score.
+    /// Gaps between successive rating levels. None if the output itself is the score.
     gaps: Option<Vec<f32>>,
     weight: f32,
 }

@@ -23,7 +23,7 @@ use crate::run::{Stopping, run};
 pub(super) struct VariationalRecord<'py> {
     n_users: usize,
     n_items: usize,
-    /// One weight per threshold; None for a Gaussian likelihood.
+    /// One weight per threshold between rating levels; None for a Gaussian likelihood.
     tempering: Option<Vec<f64>>,
     n_components: usize,
     penalty: String,
@@ -41,8 +41,8 @@ pub(super) struct VariationalRecord<'py> {
     item_features: Option<Matrix<'py>>,
     /// One weight per rating, or None.
     weights: Option<Vector<'py, f64>>,
-    /// The group of each rating among the user's ratings and among the item's ratings, each with
-    /// the number of groups.
+    /// For users and for items: the group of each rating among the ratings of its user (or item), and the number of
+    /// groups.
     groups: Option<[(Vector<'py, u32>, usize); 2]>,
     callback: Option<Py<PyAny>>,
 }
@@ -137,7 +137,7 @@ fn describe(result: &Bound<'_, PyDict>, (fitted, learned, precision): Fit) -> Py
     result.set_item("intercept", factors.intercept.into_pyarray(py))
 }
 
-/// Borrows a matrix of features, which must be sparse.
+/// Borrows a matrix of features; returns an error if it is not sparse.
 pub(super) fn features<'a>(matrix: &'a Matrix<'_>) -> Result<Csr<'a, f64>> {
     match matrix.rows()? {
         Data::Csr64(csr) => Ok(csr),

@@ -1,4 +1,4 @@
-//! The options of fits as records. The fields of each are read from a dictionary.
+//! Records with the options of fits. The fields of each record are read from a dictionary.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ impl MarginRecord<'_> {
         run_session(py, n_threads, None, make)
     }
 
-    /// The parts of the problem. Several problems can be built from them, on any thread.
+    /// Returns the parts of the problem. Several problems can be built from these parts, on any thread.
     pub fn parts(&self) -> MarginParts {
         MarginParts {
             n_classes: self.n_classes,
@@ -100,7 +100,7 @@ impl MarginRecord<'_> {
         }
     }
 
-    /// The sizes that determine the memory of the problem.
+    /// Returns the sizes that determine the memory of the problem.
     pub fn size(&self, rows: Data<'_>, keep_dual: bool, lambda: f64) -> Size {
         let size = Size::of(rows, self.n_classes, self.smoothing > 0.0, keep_dual);
         // A loss written in Python never uses Newton's method, which calls the slow projection far
@@ -120,7 +120,7 @@ impl MarginRecord<'_> {
     }
 }
 
-/// A linear multiclass problem, without its rows, labels and shares.
+/// A linear multiclass problem, without its rows and labels, and without λ and the row weights.
 #[derive(Clone)]
 pub(super) struct MarginParts {
     pub n_classes: usize,

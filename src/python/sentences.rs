@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 32;
 /// Number of tokens between two checks for signals.
 const TOKENS_PER_CHECK: i64 = 1 << 14;
 
-/// Number of tokens that are read before the names of their features are looked up together.
+/// Number of tokens that are read as a group, before the names of their features are looked up together.
 const CHUNK_TOKENS: usize = 1 << 10;
 
 /// Reads tokens into rows of feature names.
@@ -149,7 +149,7 @@ impl Reader {
         {
             self.others(&format!("{key}:"), value, depth + 1)?;
         } else if let Ok(number) = value.extract::<f64>() {
-            // NumPy numbers and Booleans.
+            // This branch handles numbers and Booleans of NumPy.
             self.add(key, finite(key, Ok(number))?);
         } else {
             let kind = value.get_type();
@@ -172,7 +172,7 @@ fn name<'a, 'py>(value: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyStri
     })
 }
 
-/// Rows as (offsets of the sentences, offsets of the rows, columns, values).
+/// Rows as NumPy arrays: (offsets of the sentences, offsets of the rows, columns, values).
 type ReadRows<'py> = (
     Bound<'py, PyArray1<i64>>,
     Bound<'py, PyArray1<i64>>,
@@ -226,13 +226,13 @@ impl PyVocabulary {
         (0..self.0.names().1.len()).map(name).collect()
     }
 
-    /// The concatenated names, and the end of each.
+    /// Returns the concatenated names, and the end of each name.
     fn text<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Vec<usize>) {
         let (text, ends) = self.0.names();
         (PyBytes::new(py, text), ends.to_vec())
     }
 
-    /// A vocabulary with only the names of some columns.
+    /// Returns a vocabulary with only the names of the given columns.
     fn keep(&self, columns: Vec<u32>) -> PyResult<Self> {
         let mut kept = vec![false; self.0.names().1.len()];
         for column in columns {
@@ -244,7 +244,7 @@ impl PyVocabulary {
         Ok(Self(vocabulary))
     }
 
-    /// Reads sentences and adds new names. Then drops the names that occur in fewer than
+    /// Reads sentences and adds their new names to the vocabulary. Then drops the names that occur in fewer than
     /// `min_count` tokens. Error messages number the sentences from `first`.
     #[pyo3(signature = (sentences, min_count, first=0))]
     fn learn<'py>(

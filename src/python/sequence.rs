@@ -34,10 +34,10 @@ impl SequencePoint {
         SequencePoint(Point::Weights(weights))
     }
 
-    /// Transfers the dual point to the sentences of another problem. Sentence i gets the dual
-    /// variables of the old sentence `places[i]`, or none if that is -1. `numbers` has the new
-    /// index of each label, or -1 for a removed label. Also returns how many sentences have dual
-    /// variables. Returns None if this state consists of weights.
+    /// Transfers the dual point to the sentences of another problem. Sentence i gets the dual variables of the old
+    /// sentence `places[i]`; it gets none if `places[i]` is -1. `numbers` has the new index of each label, or -1 for a
+    /// removed label. Returns the new state, and how many sentences have dual variables. Returns None if this state
+    /// consists of weights.
     fn moved(
         &self,
         problem: &SequenceProblem,
@@ -78,7 +78,7 @@ enum Point {
 struct ChainRecord<'py> {
     n_states: usize,
     loss: String,
-    /// See [`Links::from_codes`].
+    /// A code for each pair of labels; see [`Links::from_codes`].
     links: Vector<'py, u8>,
     seen_pairs: bool,
     token_weight: Option<Vector<'py, f64>>,
@@ -131,7 +131,7 @@ enum SequenceRows<'py> {
     Mapped(MappedRows),
 }
 
-/// The end of each column's list of labels, and the concatenated lists.
+/// Lists of labels, one per column: the end of each list, and the concatenated lists.
 type PairArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u16>>);
 
 /// Labelled sentences. Those in memory are copied, so that Python can free its own copy before the fit.
@@ -166,8 +166,8 @@ impl SequenceProblem {
         guarded(|| Ok(Chain::check_states(n_labels)?))
     }
 
-    /// A problem with hinge loss in which the best labels at the given weights replace unknown
-    /// ones. Also returns the labels of all rows.
+    /// Creates a problem with hinge loss, in which the best labels at the given weights replace unknown labels. Also
+    /// returns the labels of all rows.
     fn complete<'py>(
         &self,
         py: Python<'py>,
@@ -192,8 +192,7 @@ impl SequenceProblem {
         })
     }
 
-    /// The (column, label) pairs that have a weight, sorted by column, as the end of each column's
-    /// list of labels and the concatenated lists. None if all pairs have a weight.
+    /// The (column, label) pairs that have a weight, as one list of labels per column. None if all pairs have a weight.
     fn pairs<'py>(&self, py: Python<'py>) -> Option<PairArrays<'py>> {
         let pairs = self.chain.pairs()?;
         let ends = PyArray1::from_iter(py, pairs.ends.iter().map(|end| *end as i64));
@@ -305,7 +304,7 @@ pub(super) fn fit_sequences<'py>(
     })
 }
 
-/// The objective at given weights; `settings` are as for [`fit_sequences`].
+/// Returns the objective at the given weights; `settings` are as for [`fit_sequences`].
 #[pyfunction]
 pub(super) fn sequence_objective(
     py: Python<'_>,

@@ -19,7 +19,7 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::memory::{needed, ran_out, reserve, set_needed};
 use crate::run::Epoch;
 
-/// An epoch, with the arrays of its model if requested.
+/// An epoch, with the arrays of its model if the callback wants them.
 type Event = (Epoch, Option<ModelArrays>);
 
 /// Interval at which the calling thread checks for signals during a computation.
@@ -125,7 +125,7 @@ pub(super) fn digests(py: Python<'_>, borrowed: &[Data<'_>]) -> PyResult<Vec<u64
 /// depend on the number of threads. Hundreds would exhaust the system.
 pub(super) const THREADS_PER_CORE: usize = 4;
 
-/// The side of a session that the computation uses.
+/// The part of a session that the computation uses.
 pub(super) struct Session<'a> {
     /// Set when the user interrupts the call.
     pub interrupt: &'a Interrupt,
@@ -154,11 +154,11 @@ impl Session<'_> {
 const MAX_NESTING: usize = 8;
 
 thread_local! {
-    /// Number of sessions within which this thread runs.
+    /// Number of nested sessions in which this thread runs.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts a session, which may be nested in others.
+/// Counts a session for as long as it exists. Sessions may be nested.
 struct Nesting {
     depth: usize,
 }

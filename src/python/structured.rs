@@ -45,7 +45,7 @@ struct ExtragradientRecord {
     radius: Option<f64>,
 }
 
-/// The state from which a fit starts, and whether to return its final state.
+/// The state from which a fit starts, and whether the fit returns its final state.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct WarmStart<'py> {
@@ -53,7 +53,7 @@ struct WarmStart<'py> {
     start: Option<Start<'py>>,
 }
 
-/// A dual point: the weights of the vertices in each block, and the entries of each vertex.
+/// A dual point: the model's weights, the vertices of each block with their shares, and the entries of each vertex.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Start<'py> {
@@ -85,7 +85,7 @@ impl<'py> Settings<'py> {
         }
     }
 
-    /// Creates the dual of a model written in Python.
+    /// Creates the dual problem of a model written in Python.
     fn callback<'o>(
         &self,
         oracle: &'o PythonOracle,
@@ -119,7 +119,7 @@ impl<'py> Settings<'py> {
         }
     }
 
-    /// Runs a computation with the threads and the callback of this call.
+    /// Runs a computation with the number of threads and the callback of these settings.
     fn session<T: Send>(
         &self,
         py: Python<'py>,
@@ -129,8 +129,7 @@ impl<'py> Settings<'py> {
     }
 }
 
-/// The sizes of a problem: the number of examples, the number of weights, and the parts of each
-/// example.
+/// The sizes of a problem: the number of examples, the number of weights, and the number of parts of each example.
 struct Shape<'m> {
     n_blocks: usize,
     n_weights: usize,

@@ -59,10 +59,10 @@ impl StructuredModel {
     }
 }
 
-/// Lists of different lengths as (offsets, concatenated values).
+/// Lists of different lengths, as NumPy arrays (offsets, concatenated values).
 type Ragged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
 
-/// Maximum number of labels in a graph. The choice of a tree considers all pairs of labels.
+/// Maximum number of labels in a graph. It is limited because the choice of a tree considers all pairs of labels.
 const MAX_LABELS: usize = 1 << 13;
 
 /// The graph of a multi-label model, as pairs of labels or by name.
@@ -96,7 +96,7 @@ fn read(offsets: &Vector<'_, i64>) -> Result<Vec<usize>> {
 
 #[pymethods]
 impl StructuredModel {
-    /// Chains. `rows` are the concatenated rows of all sequences; sequence i has the rows from
+    /// Creates a model of chains. `rows` are the concatenated rows of all sequences; sequence i has the rows from
     /// offset i to offset i + 1.
     #[staticmethod]
     #[pyo3(signature = (rows, offsets, labels, *, n_states, boundaries, loss))]
@@ -115,7 +115,7 @@ impl StructuredModel {
         })
     }
 
-    /// One of several classes per row.
+    /// Creates a model that chooses one of several classes per row.
     #[staticmethod]
     #[pyo3(signature = (rows, labels, *, n_classes, costs))]
     fn multiclass(
@@ -131,8 +131,8 @@ impl StructuredModel {
         })
     }
 
-    /// A set of labels per row. `edges` are pairs of labels, "full", or "tree" for a tree chosen
-    /// from the labels.
+    /// Creates a model that chooses a set of labels per row. `edges` are pairs of labels, "full" for all pairs, or
+    /// "tree" for a tree that is computed from the training labels.
     #[staticmethod]
     #[pyo3(signature = (rows, labels, *, n_labels, edges, loss))]
     fn multilabel(
@@ -150,8 +150,8 @@ impl StructuredModel {
         })
     }
 
-    /// A matching for each example. An example is given by its size, the concatenated features of
-    /// its pairs, and its correct pairs, from offset i to offset i + 1.
+    /// Creates a model that chooses a matching for each example. An example is given by its size, the concatenated
+    /// features of its pairs, and its correct pairs, from offset i to offset i + 1.
     #[staticmethod]
     #[pyo3(signature = (rows, sizes, truth, *, costs, max_links))]
     fn matching(
@@ -173,7 +173,7 @@ impl StructuredModel {
         })
     }
 
-    /// The pairs of labels that interact in a multi-label model.
+    /// Returns the pairs of labels that interact in a multi-label model.
     #[staticmethod]
     fn label_edges(
         labels: Vector<'_, u8>,

@@ -50,7 +50,7 @@ type Tagged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
 type RankedLists = Vec<Vec<(Vec<u32>, f64)>>;
 
 impl PyTagger {
-    /// Runs a computation without the GIL.
+    /// Calls `ask` with the model and the sentences, without the GIL.
     fn ask<R: Send>(
         &self,
         py: Python<'_>,
@@ -155,7 +155,7 @@ impl PyTagger {
         })
     }
 
-    /// The score, or log probability, of the given labels of each sentence.
+    /// Returns the score, or log probability, of the given labels of each sentence.
     fn scores<'py>(
         &self,
         py: Python<'py>,
@@ -173,7 +173,7 @@ impl PyTagger {
         })
     }
 
-    /// The probability of each label at each row, or max-marginals.
+    /// Returns the probability of each label at each row, or the max-marginals.
     fn marginals<'py>(
         &self,
         py: Python<'py>,
@@ -223,7 +223,7 @@ impl Chunk {
 /// A Python iterator over sentences, which is read on demand.
 struct Source {
     sentences: Py<PyIterator>,
-    /// Number of tokens of each sentence read so far.
+    /// Number of tokens of each sentence that has been read so far.
     sizes: Vec<i64>,
     ended: bool,
 }
@@ -304,7 +304,7 @@ fn tag_beside(
                 let send = move |chunk| {
                     let labels = tag(chunk);
                     failed.fetch_or(labels.is_err(), Ordering::Relaxed);
-                    // If the receiver is gone, the call has already failed.
+                    // Sending fails only if the receiver is gone; the call has then already failed.
                     drop(sender.send((number, labels)));
                     waiting.fetch_sub(1, Ordering::Relaxed);
                 };

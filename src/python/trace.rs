@@ -10,14 +10,14 @@ use crate::solver::Piece;
 /// A piece of a path as (λ, until, weights, gap, relative gap, epochs).
 pub(super) type PieceTuple<'py> = (f64, f64, Bound<'py, PyArray1<f64>>, f64, f64, usize);
 
-/// Converts a piece of a path.
+/// Converts a piece of a path to Python objects.
 pub(super) fn piece_tuple(py: Python<'_>, piece: Piece) -> PieceTuple<'_> {
     let (gap, relative_gap) = (piece.gap(), piece.relative_gap());
     let Piece { lambda, until, weights, epochs, .. } = piece;
     (lambda, until, PyArray1::from_vec(py, weights), gap, relative_gap, epochs)
 }
 
-/// The name of a run's outcome.
+/// Returns the name of a run's outcome.
 pub(super) fn outcome_name(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Converged => "converged",
@@ -27,8 +27,8 @@ pub(super) fn outcome_name(outcome: Outcome) -> &'static str {
     }
 }
 
-/// A trace as `{outcome, objective, dual_objective, history}`. The history has the columns `epoch`,
-/// `seconds`, `objective`, `dual_objective` and `gap`; values that were not evaluated after an
+/// Converts a trace to a dictionary with the keys `outcome`, `objective`, `dual_objective` and `history`. The history
+/// has the columns `epoch`, `seconds`, `objective`, `dual_objective` and `gap`; values that were not evaluated after an
 /// epoch are NaN. `dual_objective` is None if no bound is known.
 pub(super) fn trace_dict<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDict>> {
     let column = |value: &dyn Fn(&Epoch) -> Option<f64>| {

@@ -8,7 +8,7 @@ use crate::interrupt::ModelArrays;
 pub enum Returned {
     /// The solver's model after the last epoch.
     Last,
-    /// W = 0.
+    /// The model W = 0.
     Zero,
     /// Weights after an earlier epoch.
     Earlier(Vec<f64>),
@@ -27,7 +27,7 @@ pub struct Best {
 enum Model {
     /// The solver's current model.
     Present,
-    /// W = 0.
+    /// The model W = 0.
     Zero,
     /// The copy in `weights`.
     Copied,
@@ -40,13 +40,13 @@ impl Best {
         Self { null_objective, certificate: None, model: Model::Present, weights: Vec::new() }
     }
 
-    /// Takes the certificate of the current model into account, and returns the best certificate so
-    /// far. That one combines the lowest objective of all models with the highest bound.
+    /// Takes the certificate of the current model into account, and returns the best certificate so far, which combines
+    /// the lowest objective of all models with the highest bound.
     pub fn update(&mut self, present: Certificate) -> Certificate {
         let Some(null_objective) = self.null_objective else { return present };
         let zero = Certificate { primal: null_objective, dual: 0.0 };
         let (known, other) = match self.certificate {
-            // Without a copy, the weights from before this epoch are lost.
+            // If no copy was made, the weights from before this epoch are lost.
             Some(known) if self.model == Model::Copied => (known, Model::Copied),
             Some(known) => (Certificate { dual: known.dual, ..zero }, Model::Zero),
             None => (zero, Model::Zero),
@@ -55,7 +55,7 @@ impl Best {
         let (primal, model) =
             if is_better { (present.primal, Model::Present) } else { (known.primal, other) };
         let pair = Certificate { primal, dual: known.dual.max(present.dual) };
-        // A negative gap, an objective below another epoch's bound, is only possible if a decoder
+        // The gap is negative if the objective is below the bound of another epoch. That is only possible if a decoder
         // misses the best label.
         let (best, model) =
             if pair.gap() < 0.0 { (present, Model::Present) } else { (pair, model) };
@@ -71,7 +71,7 @@ impl Best {
         }
     }
 
-    /// The arrays of the best model, given those of the current one.
+    /// Returns the arrays of the best model, given the arrays of the current model.
     pub fn arrays(&self, present: impl FnOnce() -> Option<ModelArrays>) -> Option<ModelArrays> {
         match self.model {
             Model::Present => present(),
@@ -102,7 +102,7 @@ mod tests {
         Certificate { primal, dual }
     }
 
-    /// Updates with the certificate of a one-weight model, and then keeps a copy of that model.
+    /// Updates `best` with the certificate of a model with one weight, and keeps a copy of that model.
     fn go(best: &mut Best, weight: f64, primal: f64, dual: f64) -> Certificate {
         let found = best.update(certificate(primal, dual));
         best.keep(|weights| {

@@ -18,13 +18,14 @@ impl Certificate {
         self.primal - self.dual
     }
 
-    /// The gap divided by the objective: the model is at most this share above the optimum.
+    /// The gap divided by the objective: the optimum is lower than the objective by at most this fraction of the
+    /// objective.
     pub fn relative_gap(&self) -> f64 {
         if self.gap() == 0.0 { 0.0 } else { self.gap() / self.primal.abs() }
     }
 
     /// Checks that the primal value is finite, the dual value is not NaN, and the dual value is not
-    /// above the primal value. Only a loss of digits can put it above.
+    /// above the primal value. Only rounding errors can raise the dual value above the primal value.
     ///
     /// # Errors
     /// [`Error::Numerical`].

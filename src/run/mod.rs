@@ -28,7 +28,7 @@ pub enum Progress {
     Uncertified,
     /// One epoch of a problem for which no bound is known, with the objective of the current model.
     Objective(f64),
-    /// Like `Objective`, after an epoch that hardly lowered the objective: the run ends.
+    /// Like `Objective`, but the epoch hardly lowered the objective, so the run ends.
     Settled(f64),
     /// No further progress is possible; the certificate is the best one that this solver can reach.
     Exhausted(Certificate),
@@ -65,7 +65,7 @@ impl Progress {
 
 /// An iterative method, driven by [`run`].
 pub trait Solver {
-    /// Computes one epoch. Checks `interrupt` at least every 100 ms or so.
+    /// Computes one epoch. Checks `interrupt` about every 100 ms or more often.
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress>;
 
     /// Computes the certificate of the current model. Called if a run ends after an uncertified epoch.
@@ -79,8 +79,8 @@ pub trait Solver {
         None
     }
 
-    /// Copies the weights that the last certificate belongs to, and returns whether it did so. A
-    /// solver whose objective never increases needs no copy.
+    /// Copies the weights that the last certificate belongs to, and returns whether it has copied them. A solver whose
+    /// objective never increases needs no copy.
     fn copy_weights(&self, _weights: &mut Vec<f64>) -> bool {
         false
     }
@@ -93,7 +93,7 @@ pub struct Stopping {
     pub max_epochs: usize,
     /// Duality gap, relative to the objective (the primal value), at which the run has converged.
     pub relative: f64,
-    /// Duality gap that is within rounding error: the run has converged for any objective.
+    /// Duality gap that is within rounding error. At this gap, the run has converged whatever its objective is.
     pub floor: f64,
     /// Objective of W = 0, whose dual point has the value 0. If it is given, the run returns the
     /// best model and the best bound that it has found, including these two. Otherwise it returns

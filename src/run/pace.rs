@@ -1,8 +1,8 @@
 //! The rate at which the gap of a run falls.
 
-/// Number of epochs until the gap falls to `allowed`, provided that it keeps falling at the rate of
-/// the last `n_epochs`, in which it fell from `before` to `now`. Infinite if it has not fallen; 0
-/// if it is already at most `allowed`.
+/// Number of epochs until the gap falls to `allowed`. Assumes that the gap keeps falling as in the last `n_epochs`
+/// epochs, in which it fell from `before` to `now`. Infinite if the gap has not fallen; 0 if it is already at most
+/// `allowed`.
 pub fn epochs_left((before, now): (f64, f64), n_epochs: usize, allowed: f64) -> f64 {
     let distance = (now / allowed).ln();
     if distance <= 0.0 {
