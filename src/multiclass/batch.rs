@@ -134,7 +134,8 @@ impl Batch {
 }
 
 impl RowBlock {
-    /// Scores, losses and vertices of a block of examples; the images' coefficients are p_i α_i / λ.
+    /// Computes the scores, losses and vertices of a block of examples, and the coefficients of their images, p_i α_i /
+    /// λ.
     fn visit<M: ScoreMap>(
         &mut self,
         problem: &MarginProblem<'_, M>,
@@ -215,7 +216,7 @@ impl Sums {
 }
 
 impl DualBlock {
-    /// β ← (1 − step) β + step u.
+    /// Moves the dual point towards the vertex u: β ← (1 − step) β + step u.
     fn follow(&mut self, step: f64, n_classes: usize) {
         if step == 0.0 {
             return;

@@ -121,10 +121,10 @@ impl Bounds {
         Certificate { primal: objective(lambda, weights, loss), dual }
     }
 
-    /// The certificate for any w, at which the losses are evaluated, and a point β with ±w(β) =
-    /// `image`. Each entry of the image is computed by at most `n_sums` successive additions, and
-    /// the sizes of the examples are in units of the columns. The dual value is D(tβ) for the t in
-    /// [0, 1] that maximises it; t is also returned.
+    /// The certificate for any weights w, at which the losses were evaluated, and for a point β whose image w(β) is
+    /// `image` up to its sign. Each entry of the image is computed by at most `n_sums` successive additions, and the
+    /// sizes of the examples are in units of the columns. The dual value is D(tβ) for the t in [0, 1] that maximises
+    /// it; t is also returned.
     ///
     /// If e is the error of the image in these units and S their diagonal matrix, ‖w(β)‖² = ‖w +
     /// Se‖² is at most ‖w‖² + 2 ‖Sw‖ ‖e‖ + (max S)² ‖e‖².
@@ -152,7 +152,7 @@ impl Bounds {
         (Certificate { primal: objective(lambda, weights, loss), dual }, scale)
     }
 
-    /// The certificate at w = w₀ + w(β), with w and w₀ class after class: λ/2 ‖v‖² + the loss of w₀
+    /// The certificate at w = w₀ + w(β), with w and w₀ class by class: λ/2 ‖v‖² + the loss of w₀
     /// + v, and D(β) − λ ⟨w₀, v⟩, with v = w(β).
     pub fn certificate_around(
         &self,

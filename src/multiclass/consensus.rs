@@ -65,8 +65,7 @@ impl SubproblemSolver {
     }
 }
 
-/// A partition's subproblem in one round. Vectors are class after class, the constant feature
-/// last.
+/// A partition's subproblem in one round. Vectors are stored class by class, with the constant feature last.
 #[derive(Debug, Clone, Copy)]
 pub struct Subproblem<'a> {
     /// The consensus weights w̄.
@@ -158,13 +157,13 @@ pub fn solve(
 /// A partition's part of a Newton step on the weights of all partitions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expansion {
-    /// As in [`Solution`], at the given weights and the points of the inner problem.
+    /// The loss at the given weights, otherwise as [`Solution::loss`].
     pub loss: f64,
-    /// As in [`Solution`].
+    /// As [`Solution::dual_term`], for the β in `betas`.
     pub dual_term: f64,
-    /// As in [`Solution`].
+    /// As [`Solution::image`], for the β in `betas`.
     pub image: Vec<f64>,
-    /// As in [`Solution`].
+    /// As [`Solution::image_error`].
     pub image_error: f64,
     /// The maximisers of the inner problem (examples × classes).
     pub betas: Vec<f64>,
@@ -174,7 +173,8 @@ pub struct Expansion {
     pub unit: f64,
 }
 
-/// Evaluates a partition at given weights, class after class, with a proximal term of some width around β.
+/// Evaluates a partition at the given weights (stored class by class), with a proximal term of the given width around
+/// `betas`.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for weights or β of the wrong size, β outside the loss's set, and a width that is not

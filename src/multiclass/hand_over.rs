@@ -10,8 +10,9 @@ use crate::solver::{BestPoints, Blocks, Newton};
 
 /// Number of epochs over which the pace of block descent is measured.
 const WINDOW: usize = 5;
-/// Newton's method takes over when block descent needs more epochs than this at its pace. From a dual point near the
-/// optimum, Newton's method takes 5 to 15 steps, and each step takes several times as long as an epoch.
+/// Newton's method takes over if block descent, at its present pace, would need more than this number of further
+/// epochs. From a dual point near the optimum, Newton's method takes 5 to 15 steps, and each step takes several times
+/// as long as an epoch.
 const AHEAD: f64 = 25.0;
 /// Block descent also counts as stalling after more than this many epochs at larger λ, which have no certificates.
 const MAX_UNCERTIFIED: usize = 50;
@@ -41,8 +42,8 @@ impl Pace {
     }
 }
 
-/// A run of block descent, of Newton's method, or of both, in which Newton's method continues from the dual point of
-/// block descent.
+/// A run of block descent, of Newton's method, or of both. If both run, Newton's method continues from the dual point
+/// of block descent.
 pub(super) struct HandOver<'p> {
     blocks: &'p MarginBlocks<'p>,
     stopping: Stopping,
@@ -65,7 +66,7 @@ enum Stage<'p> {
 
 /// The final state of a run.
 pub(super) struct End {
-    /// The weights, class after class.
+    /// The weights, class by class.
     pub weights: Vec<f64>,
     /// β of the examples if the caller requests them, else empty.
     pub betas: Vec<f64>,
@@ -175,7 +176,7 @@ impl<'p> HandOver<'p> {
         self.is_exhausted && matches!(self.stage, Stage::Newton(_))
     }
 
-    /// The weights, class after class.
+    /// The weights, class by class.
     pub fn weights(&self) -> Vec<f64> {
         match &self.stage {
             Stage::Descent(path, _) => path.solver().coefficients(),

@@ -8,15 +8,15 @@ use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// Curvature per weight, summed over the examples, above which the path puts a larger λ before this one.
+/// Curvature per weight, summed over the examples, above which the path puts a larger λ before the present one.
 const CURVED: f64 = 125.0;
 
 /// Ratio of one λ to the next: √10.
 const FACTOR: f64 = 3.162_277_660_168_379_5;
 
-/// Number of passes from which on larger λ come first, if the first passes at a λ gain steadily and this many more would
-/// be needed at their pace. This happens if the β of an example sum up to much more than 1, as for Weston-Watkins with
-/// many overlapping classes.
+/// If the first passes at a λ gain steadily, and more than this number of further passes would be needed at their pace,
+/// the path puts larger λ before it. This happens if the β of an example sum up to much more than 1, as for
+/// Weston-Watkins with many overlapping classes.
 const PASSES: f64 = 10.0;
 
 /// Maximum number of larger λ before the problem's λ.
@@ -25,18 +25,18 @@ const LONGEST: usize = 12;
 /// Relative gap at which the path moves to the next λ, unless the tolerance is larger.
 const NEAR: f64 = 0.003;
 
-/// Tolerance from which on a path saves no time.
+/// Smallest relative tolerance at which a path saves no time.
 const LOOSE: f64 = 0.03;
 
-/// Number of examples per feature from which on a path saves time. With fewer examples the data are mostly separable,
-/// and then the optima at two λ have little in common.
+/// Minimum number of examples per feature for which a path saves time. With fewer examples the data are mostly
+/// separable, and then the optima at two λ have little in common.
 const EXAMPLES: usize = 32;
 
 /// Block descent along a path of decreasing λ that ends at the problem's λ. Epochs at larger λ count as uncertified,
 /// because their certificates belong to other problems.
 pub(super) struct LambdaPath<'p> {
     solver: Box<dyn BlockDescent + 'p>,
-    /// The first λ until the first epoch, if gains may put larger λ before it.
+    /// The first λ of the path. None after the first epoch, or if no larger λ may be put before it.
     first: Option<f64>,
     /// The λ that are still to come, in reverse order: the problem's λ is first.
     ahead: Vec<f64>,
@@ -110,8 +110,8 @@ impl<'p> LambdaPath<'p> {
     }
 }
 
-/// Whether a path saves time: for boxes with a bound on the sum, because most β stay at their bounds from one λ to the
-/// next.
+/// Whether a path saves time. It does for many dense rows and sets that are boxes with a bound on the sum, because most
+/// β stay at their bounds from one λ to the next.
 fn pays(problem: &MarginProblem<'_>) -> bool {
     let (data, features) = (problem.map().data(), problem.map().layout().n_features);
     let is_dense = !matches!(data, Data::Csr32(_) | Data::Csr64(_));
@@ -119,7 +119,8 @@ fn pays(problem: &MarginProblem<'_>) -> bool {
     is_dense && is_box && problem.n_examples() / EXAMPLES >= features
 }
 
-/// Whether the β of an example may sum up to more than 1, so that the curvature says too little.
+/// Whether the β of an example may sum up to more than 1. If so, the curvature alone does not show whether a path is
+/// needed.
 fn sums_are_large(problem: &MarginProblem<'_>) -> bool {
     problem.polytope().whole_box().is_some_and(|set| set.cap > 1.0)
 }

@@ -91,8 +91,8 @@ impl<'a> Linear<'a> {
         Self::with_stats(data, n_classes, order, bias, RowStats::of(&data, bias, false))
     }
 
-    /// Creates the map with [`Linear::digest`], which is computed in the same pass as the row
-    /// statistics to save time.
+    /// Creates a map that also has a [`Linear::digest`], which is computed in the same pass as the row statistics to
+    /// save time.
     pub fn digested(data: Data<'a>, n_classes: usize, bias: f64, order: Order) -> Self {
         Self::with_stats(data, n_classes, order, bias, RowStats::of(&data, bias, true))
     }
@@ -176,7 +176,7 @@ impl<'a> Linear<'a> {
         self.visit(example, |feature, value| rows[start + feature] += value);
     }
 
-    /// ‖x̃_i‖²: ‖A_iᵀ δ‖² is this times ‖δ‖².
+    /// ‖x̃_i‖². The squared norm ‖A_iᵀ δ‖² is this value times ‖δ‖².
     pub fn squared_norm(&self, example: usize) -> f64 {
         let mut norm = self.bias * self.bias;
         for_data!(self.data, rows => rows.visit_row(example, |_, value| norm += value * value));

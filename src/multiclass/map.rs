@@ -27,10 +27,10 @@ pub trait ScoreMap: Send + Sync {
     /// Copies the weights into the form that [`ScoreMap::exact_scores`] reads.
     fn load_exact(&mut self, weights: &[f64]);
 
-    /// A_i w at the loaded weights, one row per example.
+    /// Writes A_i w at the loaded weights, one row per example.
     fn scores(&self, examples: Range<usize>, scores: &mut [f64]);
 
-    /// A_i w in double precision, for rows of any precision, at the weights loaded by [`ScoreMap::load_exact`];
+    /// Writes A_i w in double precision, for rows of any precision, at the weights loaded by [`ScoreMap::load_exact`];
     /// `buffer` is work space.
     fn exact_scores(&self, examples: Range<usize>, buffer: &mut Vec<f64>, scores: &mut [f64]);
 
@@ -40,20 +40,19 @@ pub trait ScoreMap: Send + Sync {
     /// The size of an example's features.
     fn row_size(&self, example: usize) -> RowSize;
 
-    /// image += Σ_i A_iᵀ δ_i over consecutive examples, in parallel over the weights.
+    /// Adds Σ_i A_iᵀ δ_i over consecutive examples to `image`, in parallel over the weights.
     fn add_images(&mut self, duals: &SparseRows, image: &mut [f64]);
 
-    /// A_i w of one example for the given weights.
+    /// Writes A_i w of one example for the given weights.
     fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);
 
-    /// weights += A_iᵀ δ for one example, with δ given as (class, value) pairs.
+    /// Adds A_iᵀ δ of one example to `weights`; δ is given as (class, value) pairs.
     fn add_image(&self, example: usize, dual: &[(u32, f64)], weights: &mut [f64]);
 
     /// ‖A_iᵀ δ‖².
     fn image_norm(&self, example: usize, dual: &[(u32, f64)]) -> f64;
 
-    /// scores += A_i A_iᵀ δ: the change of the example's scores when A_iᵀ δ is added to the
-    /// weights.
+    /// Adds A_i A_iᵀ δ to `scores`: the change of the example's scores when A_iᵀ δ is added to the weights.
     fn add_spread(&self, example: usize, dual: &[(u32, f64)], scores: &mut [f64]);
 }
 
@@ -63,7 +62,7 @@ pub struct RowSize {
     /// An upper bound on ‖ψ(x, j)‖ if classes have separate weights, and √2 times such a bound if features of different
     /// classes need not be orthogonal. In both cases √2 times this value bounds ‖ψ(x, j) − ψ(x, l)‖.
     pub norm: f64,
-    /// The maximum number of roundings of a score's terms: the number of a row's values.
+    /// The maximum number of times that a term of a score is rounded, which is the number of values of a row.
     pub n_values: usize,
     /// Number of products in a score.
     pub n_products: usize,

@@ -9,8 +9,8 @@ use crate::solver::{Choices, FACTORISED, Method, PRECONDITIONED};
 
 /// Assumed number of candidate classes per example: one in `CANDIDATES.0` of all classes, but at least `CANDIDATES.1`.
 const CANDIDATES: (usize, usize) = (5, 16);
-/// Maximum number of nonzero dual variables of an example after Frank-Wolfe steps: each pass adds
-/// one.
+/// Assumed maximum number of nonzero dual variables of an example in block Frank-Wolfe, which adds at most one per
+/// pass.
 const FRANK_WOLFE_DUALS: usize = 64;
 /// [Spread](Size::spread) of the columns above which Newton's method is faster than block descent, whose
 /// time grows with the spread. On raw tables with spreads of 50 to 300 (`benches/as_they_come.py`: Catsup,
@@ -18,7 +18,7 @@ const FRANK_WOLFE_DUALS: usize = 64;
 /// random rows, 1.6 to 2 times.
 const MAX_SPREAD: f64 = 40.0;
 /// A step of Newton's method takes longer with more weights, so the spread must also exceed the number of
-/// weights divided by this: with 1000 weights both methods take the same time at about 100 to 200.
+/// weights divided by this: with 1000 weights, both methods take the same time at a spread of about 100 to 200.
 const WEIGHTS_PER_SPREAD: f64 = 5.0;
 /// Number of rows sampled to estimate the spread.
 const SAMPLED_ROWS: usize = 1000;
@@ -93,9 +93,9 @@ impl Size {
 
     /// Memory of the large buffers of a fit.
     ///
-    /// The weights: (d + 1) m numbers of 8 bytes, with the classes rounded up to whole vectors of 64 bytes; two copies
-    /// in block descent (three for rows below double precision, because the certificate needs exact weights) and three
-    /// in other solvers, plus the best weights so far and the result.
+    /// The weights: (d + 1) m numbers of 8 bytes, with the classes rounded up to full SIMD vectors of 64 bytes; two
+    /// copies in block descent (three for rows below double precision, because the certificate needs exact weights) and
+    /// three in other solvers, plus the best weights so far and the result.
     ///
     /// The dual variables: block descent is assumed to keep a fifth of all classes per example as candidates, but at
     /// least 16 (it may keep all if classes are indistinguishable). Each candidate takes a class (4 bytes) and a value.

@@ -20,7 +20,7 @@ use crate::solver::{
 pub enum MulticlassMethod {
     /// [`block_descent`] with its seed. It needs projections.
     BlockDescent(u64),
-    /// [`block_descent`] with its seed, which hands over to [`Newton`] if it stalls.
+    /// [`block_descent`] with its seed. It hands over to [`Newton`] if it stalls.
     HandOver(u64),
     /// [`Newton`], which also needs projections.
     Newton,
@@ -96,7 +96,7 @@ impl MulticlassMethod {
 /// The start or end point of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MarginPoint {
-    /// The weights, class after class with the constant feature last, and the sums of the dual point.
+    /// The weights, stored class by class with the constant feature last, and the sums of the dual point.
     pub at: Start,
     /// β (examples × classes) if the method keeps it and the caller requested it, else empty.
     pub beta: Vec<f64>,
@@ -207,7 +207,7 @@ impl Stages {
     }
 }
 
-/// Runs block descent, Newton's method, or one after the other.
+/// Runs block descent, Newton's method, or both one after the other.
 fn fit_in_stages(
     problem: &MarginProblem<'_>,
     Stages { descent, newton }: Stages,

@@ -159,7 +159,7 @@ impl Blocks for MarginBlocks<'_> {
 pub struct BlockWork {
     /// Margins, or β.
     margins: Vec<f64>,
-    /// β, sparse.
+    /// β as (class, value) pairs.
     beta: Sparse,
     work: Workspace,
 }

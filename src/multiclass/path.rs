@@ -16,7 +16,7 @@ use crate::solver::{
     BestPoints, BlockPath, Newton, PathSettings, PathSolver, Piece, objective_at, path,
 };
 
-/// Covers an interval of λ (see [`path`]). The weights of the pieces are in the order of the problem.
+/// Computes models for an interval of λ (see [`path`]). The weights of the pieces are in the order of the problem.
 ///
 /// # Errors
 /// Errors of [`path`]; [`InvalidArgument`](crate::error::Error::InvalidArgument) for a method that needs only vertices,
@@ -51,7 +51,7 @@ struct StagedPath<'p, 'a> {
 
 /// The last solution.
 struct Last {
-    /// The weights, class after class.
+    /// The weights, class by class.
     by_class: Vec<f64>,
     /// The weights, in the order of the problem.
     weights: Vec<f64>,

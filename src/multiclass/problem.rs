@@ -29,7 +29,7 @@ pub struct MarginProblem<'a, M = Linear<'a>> {
     costs: Costs,
 }
 
-/// Sums over some examples, weighted by their shares p_i, of the sizes that bound the error of the losses.
+/// Sums of the sizes that bound the error of the losses, over some examples and weighted by their shares p_i.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LossSizes {
     /// Σ p_i.
@@ -38,7 +38,7 @@ pub(super) struct LossSizes {
     pub cost: f64,
     /// Σ p_i feature_i.
     pub feature: f64,
-    /// Σ p_i feature_i n_i, where n_i is the number of roundings of a score's terms.
+    /// Σ p_i feature_i n_i, where n_i is the maximum number of times that a term of a score is rounded.
     pub rounded: f64,
     /// The largest number of products in a score.
     pub n_products: usize,
@@ -111,7 +111,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         &self.shares
     }
 
-    /// λ, γ and the p_i, mutable to change λ.
+    /// λ, γ and the p_i, mutable so that λ can be changed.
     pub fn shares_mut(&mut self) -> &mut Shares {
         &mut self.shares
     }
@@ -143,7 +143,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         &*self.polytope
     }
 
-    /// The sum from which on a β with values of precision `epsilon` counts as having the largest possible sum.
+    /// The smallest sum at which a β with values of precision `epsilon` counts as having the largest possible sum.
     pub(crate) fn tight_sum(&self, epsilon: f64) -> f64 {
         self.polytope.radius(self.n_classes()) * (1.0 - 64.0 * epsilon)
     }
@@ -224,7 +224,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         self.losses_error(&sizes, norm, epsilon)
     }
 
-    /// A bound on the error of Σ_i p_i Φ_i over some examples. It is linear in their sizes.
+    /// A bound on the error of Σ_i p_i Φ_i over some examples. The bound is linear in the sizes of the examples.
     pub(super) fn losses_error(&self, sizes: &LossSizes, norm: f64, epsilon: f64) -> f64 {
         let LossSizes { share, cost, feature, rounded, n_products } = *sizes;
         let (radius, m) = (self.polytope.radius(self.n_classes()), self.n_classes());

@@ -13,7 +13,7 @@ use crate::polytope::{Capped, Scratch};
 /// Number of margins compared at a time.
 const LANES: usize = 8;
 
-/// The dual block of one example, except β_i itself.
+/// The state of one example's dual block, except β_i itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DualBlock {
     /// The index i of the example.
@@ -24,9 +24,9 @@ pub(super) struct DualBlock {
     pub curvature: f64,
     /// 1ᵀβ_i.
     pub sum: f64,
-    /// The multiplier of the block's last projection, the starting guess of the next one.
+    /// The multiplier of the block's last projection. The next projection starts its search at this value.
     pub multiplier: f64,
-    /// Whether the block is optimal for any weights.
+    /// Whether the block is optimal whatever the weights are.
     pub settled: bool,
     /// Counts the passes that skip the example.
     pub wait: Wait,
@@ -35,7 +35,7 @@ pub(super) struct DualBlock {
 /// The feasible set of a block, in the form that a step needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockSet {
-    /// The sum of β from which on the sum counts as the largest possible.
+    /// A sum of β that is at least this value counts as the largest possible one.
     tight: f64,
     /// The slope below which a class with β_j = 0 cannot gain if the sum may still rise: 0 for a box, otherwise −∞.
     lowest: f64,
@@ -43,7 +43,8 @@ pub(super) struct BlockSet {
     simplex: Option<Capped>,
     /// γ.
     smoothing: f64,
-    /// The relative precision of scores. 0 in double precision, because projections are no more precise than that.
+    /// The relative precision of scores; 0 in double precision, because projections are not more precise than such
+    /// scores.
     epsilon: f64,
 }
 
@@ -111,17 +112,17 @@ impl BlockSet {
 /// Buffers of a step, with one number per class that the step reads.
 ///
 /// The vectors always have room for all classes, and a visit uses the first few elements. Resizing them at each visit
-/// would be slower: their lengths would be read right after being written, in different units, which stalls the
-/// processor.
+/// would be slower: their lengths would be read right after being written, by accesses of another size, which stalls
+/// the processor.
 #[derive(Debug)]
 pub(super) struct BlockStep<T> {
     /// The candidates, the label last.
     pub classes: Vec<u32>,
-    /// Their scores.
+    /// The scores of these classes.
     pub scores: Vec<T>,
     /// v_j − γ(β_j + 1ᵀβ).
     pub slopes: Vec<f64>,
-    /// The change of the coefficients with which the row enters the weights.
+    /// The change of the coefficients by which the row is multiplied in the weights.
     pub change: Vec<T>,
     target: Vec<f64>,
     projection: Vec<f64>,
@@ -253,17 +254,17 @@ pub(super) const ROWS_TOGETHER: usize = 8;
 /// Buffers of a full epoch.
 pub(super) struct FullBuffers<T> {
     pub block_size: usize,
-    /// The block whose changes are not yet in the weights, and the block that is being visited.
+    /// The block whose changes are not yet in the weights. `next` is the block that is being visited.
     pub previous: ScoredRows<T>,
     pub next: ScoredRows<T>,
     pub scores: Vec<T>,
     /// Current scores of rows that are corrected together.
     pub current: Aligned<T>,
-    /// Number of rows that had changed before the first of these rows.
+    /// Number of rows of the block that had changed when `current` was computed.
     pub n_earlier: usize,
     /// The slopes of all classes.
     pub slopes: Vec<f64>,
-    /// β of a row, over all classes and over the candidates.
+    /// β of a row over all classes; `values` is β over the candidates.
     pub beta: Vec<T>,
     pub values: Vec<T>,
     pub found: Vec<u32>,
@@ -332,7 +333,7 @@ impl<'a, T: Real> RowScores<'a, T> {
     }
 }
 
-/// Margins v_j = Δ_j + s_j − s_y of a row of a block, 0 at the label. Returns the largest margin.
+/// Computes the margins v_j = Δ_j + s_j − s_y of a row of a block, 0 at the label. Returns the largest margin.
 pub(super) struct Margins<'a, T> {
     pub place: RowScores<'a, T>,
     /// The costs Δ; None means a cost of 1 off the label.

@@ -12,8 +12,8 @@ const FEW: usize = 8;
 const TOGETHER: usize = 16;
 
 /// Maximum number of candidates that a full epoch adds to an example if there are more than 16 times this many classes.
-/// At W = 0 all margins are equal, and without a limit nearly all pairs would become candidates. With a limit, a
-/// thousand classes take more epochs.
+/// At W = 0 all margins are equal, and without a limit nearly all (example, class) pairs would become candidates. With
+/// a limit, fits with a thousand classes take more epochs.
 pub(super) const MAX_NEW: usize = 64;
 
 /// The classes that a visit to each example reads, and their β: all classes with β ≠ 0, and the classes for which
@@ -95,7 +95,8 @@ impl<T: Element> Candidates<T> {
         (&mut self.classes[start..start + count], &mut self.values[start..start + count])
     }
 
-    /// The index in the storage at which a row starts, for [`Candidates::value`] and the like.
+    /// The index in the storage at which a row starts, for [`Candidates::value`], [`Candidates::class`] and
+    /// [`Candidates::set`].
     pub fn start(&self, at: usize) -> usize {
         self.starts[at]
     }
@@ -206,9 +207,9 @@ impl<T: Element> Kernel<T> for Select<'_, T> {
     }
 }
 
-/// If there are many classes, keeps those in `found`, which ascend, with β > 0 and the [`MAX_NEW`] others with the
-/// largest slopes; returns the number kept. At W = 0 all slopes are equal: ties go to the classes that follow the label,
-/// so that the examples spread over all classes.
+/// If there are many classes, keeps only some of the classes in `found`, which are in ascending order: those with β >
+/// 0, and the [`MAX_NEW`] others with the largest slopes. Returns the number of classes kept. At W = 0 all slopes are
+/// equal: ties go to the classes that follow the label, so that the examples spread over all classes.
 pub(super) fn limit_new<T: Element>(
     slopes: &[f64],
     beta: &[T],
@@ -226,7 +227,8 @@ pub(super) fn limit_new<T: Element>(
     let order = |one: &u32, other: &u32| {
         slope(*other).total_cmp(&slope(*one)).then(rank(*one).cmp(&rank(*other)))
     };
-    // Room for twice as many: whenever it is full, the better half stays, and only larger slopes are read after that.
+    // `best` has room for twice as many classes. Whenever it is full, the half with the larger slopes stays, and from
+    // then on only classes with even larger slopes are added.
     let (mut best, mut n_best, mut lowest) = ([0; 2 * MAX_NEW], 0, f64::NEG_INFINITY);
     let after = found.partition_point(|class| (*class as usize) < label);
     let (before, after) = found.split_at(after);
@@ -281,7 +283,7 @@ mod tests {
 
     #[test]
     fn the_largest_slopes_are_kept() {
-        // Each slope occurs three times or four.
+        // Each slope occurs three or four times.
         let slopes: Vec<f64> = (0..M).map(|class| (class * 7919 % M / 3) as f64).collect();
         let mut beta = vec![0.0_f32; M];
         (0..M).step_by(100).for_each(|class| beta[class] = 0.1);

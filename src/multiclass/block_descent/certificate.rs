@@ -24,7 +24,7 @@ const PIECE: usize = 64;
 /// The contribution of consecutive examples to a certificate, and their candidates for the next epoch.
 struct Terms<T> {
     bounds: Bounds,
-    /// The dual blocks that could still gain.
+    /// The indices of the dual blocks that could still gain.
     due: Vec<u32>,
     counts: Vec<u32>,
     classes: Vec<u32>,
@@ -42,8 +42,8 @@ impl<M: WeightStore> State<'_, M> {
     /// Computes P and D at w(β) over all classes of all examples, including those that the last epoch left out. The
     /// examples that are not optimal and the classes that could gain are stored for the next epoch.
     ///
-    /// Around an origin w₀ they are λ/2 ‖v‖² + loss of w₀ + v and Σ_i p_i ⟨Δ_i, β_i⟩ − λ ⟨w₀, v⟩ −
-    /// λ/2 ‖v‖², with v = w(β), since λ v is the sum of the examples' images.
+    /// Let v = w(β). Around an origin w₀, P is λ/2 ‖v‖² plus the loss at w₀ + v, and D is Σ_i p_i ⟨Δ_i, β_i⟩ − λ ⟨w₀,
+    /// v⟩ − λ/2 ‖v‖², because λ v is the sum of the examples' images.
     ///
     /// Always computed in double precision. The weights are first recomputed from β, because they have accumulated the
     /// rounding errors of all changes. P is rounded up and D is rounded down.
@@ -244,7 +244,7 @@ struct Look<'a, 'p, M: WeightStore, T> {
     state: &'a State<'p, M>,
     /// The indices of the dual blocks.
     places: &'a [u32],
-    /// The location of their scores, at the first row.
+    /// The location of the scores of the first of these blocks.
     place: RowScores<'a, T>,
     /// Whether the loss is the largest margin.
     is_max: bool,
@@ -303,7 +303,7 @@ struct Buffers<T, B> {
     scores: Vec<T>,
     margins: Vec<f64>,
     beta: Vec<B>,
-    /// β, sparse.
+    /// β as (class, value) pairs.
     point: Sparse,
     /// Room for one index per class.
     found: Vec<u32>,

@@ -24,11 +24,12 @@ use crate::polytope::CappedBox;
 
 /// A step is the last one if it gains less than this share of the total gain so far.
 const SPENT: f64 = 0.02;
-/// Maximum number of step lengths tried, and the factor from one length to the next.
+/// Maximum number of step lengths that are tried. Each is [`SHORTER`] times the one before.
 const TRIALS: usize = 4;
 const SHORTER: f64 = 0.3;
-/// Values per weight that a pass over the face must read. Each step also clears, reads and writes the whole weight
-/// vector, which visits do not. Below this number, steps gain less than visits in the same time (news20 with C = 10).
+/// Minimum number of values per weight that a pass over the face reads. Each step also clears, reads and writes the
+/// whole weight vector, which visits do not. If a pass reads fewer values, steps gain less than visits in the same time
+/// (news20 with C = 10).
 const NUMBERS_PER_WEIGHT: usize = 8;
 /// Cost of a weight in a step, in units of values read: the whole weight vector is cleared, and is not in the cache.
 const WEIGHT_WORK: usize = 8;
@@ -44,7 +45,7 @@ struct Member {
     weight: f64,
     /// C_i h_i.
     scale: f64,
-    /// Its range in the lists of the face.
+    /// The start of its range in the lists of the face; `end` is the end of the range.
     first: usize,
     end: usize,
     /// Whether the sum of its β is fixed.
@@ -58,7 +59,7 @@ struct Face {
     members: Vec<Member>,
     places: Vec<usize>,
     classes: Vec<u32>,
-    /// Number of values that a pass reads.
+    /// Number of values that a pass over the face reads.
     n_numbers: usize,
 }
 
@@ -118,7 +119,7 @@ impl<M: WeightStore> State<'_, M> {
         self.problem.polytope().capped_box().is_some()
     }
 
-    /// Number of values that a pass over a face reads for an example.
+    /// Number of values that a pass over a face reads for an example; 0 if no β of the example can move on the face.
     fn n_numbers(&self, at: usize, set: CappedBox) -> usize {
         let n_free = self.dual.betas.row(at).1.iter().filter(|value| is_free(**value, set)).count();
         let sum = self.dual.blocks[at].sum;
@@ -129,7 +130,7 @@ impl<M: WeightStore> State<'_, M> {
         (n_free + 1) * self.problem.map().row_size(example).n_values
     }
 
-    /// The free candidates of the examples.
+    /// Collects the free candidates of these examples.
     fn face(&self, due: &[u32], set: CappedBox) -> Face {
         let mut face = Face::default();
         for &at in due {
@@ -225,7 +226,7 @@ impl<M: WeightStore> State<'_, M> {
         face.centre(slopes);
     }
 
-    /// The β after `share` times the total step, brought back into the domain.
+    /// Returns the β after `share` times the total step, brought back into the domain.
     fn move_along(&self, face: &Face, total: &[f64], share: f64, set: CappedBox) -> Vec<M::Value> {
         let (mut candidate, mut moved) = (Vec::with_capacity(face.places.len()), Vec::new());
         for member in &face.members {
@@ -251,7 +252,8 @@ impl<M: WeightStore> State<'_, M> {
         candidate
     }
 
-    /// The increase of the dual with the β in `candidate`, and the new weights; None if the dual does not increase.
+    /// Returns the increase of the dual if β is replaced by `candidate`, and the new weights; None if the dual does not
+    /// increase.
     fn improved(
         &self,
         face: &Face,
@@ -311,9 +313,10 @@ impl<M: WeightStore> State<'_, M> {
 
 /// Number of members that a thread scores at a time.
 const PIECE: usize = 256;
-/// Values per pass from which on several threads are used: about 30 μs of work.
+/// Minimum number of values per pass for which several threads are used: about 30 μs of work.
 const WORTHWHILE: usize = 1 << 17;
-/// Values per weight from which on a part of a pass gets a separate weight vector, and the maximum number of parts.
+/// Minimum number of values per weight that each part of a pass reads, because each part has a separate weight vector.
+/// There are at most [`MAX_PARTS`] parts.
 const PART: usize = 16;
 const MAX_PARTS: usize = 4;
 
@@ -337,8 +340,8 @@ impl<M: WeightStore> State<'_, M> {
         });
     }
 
-    /// image += the weights of a direction. The split of the members into parts depends only on the data, and the
-    /// images of the parts are added in order, so the result does not depend on the number of threads.
+    /// Adds the weights of a direction to `image`. The split of the members into parts depends only on the data, and
+    /// the images of the parts are added in order, so the result does not depend on the number of threads.
     fn add_image(&self, face: &Face, direction: &[f64], image: &mut [M::Value]) {
         let n_parts = match face.n_numbers >= WORTHWHILE {
             true => (face.n_numbers / (PART * image.len())).clamp(1, MAX_PARTS),
@@ -397,7 +400,7 @@ impl<M: WeightStore> Kernel<M::Value> for FaceScores<'_, '_, M> {
     }
 }
 
-/// [`State::add_image`] for some members, compiled likewise.
+/// [`State::add_image`] for some members, compiled in the same way.
 struct FaceImage<'a, 'p, M: WeightStore> {
     state: &'a State<'p, M>,
     face: &'a Face,
@@ -432,7 +435,7 @@ impl<M: WeightStore> Kernel<M::Value> for FaceImage<'_, '_, M> {
 }
 
 impl Face {
-    /// A member, the classes of its free candidates, and its label at the end.
+    /// Returns a member, and the classes of its free candidates followed by its label.
     #[inline(always)]
     fn member(&self, index: usize) -> (&Member, &[u32]) {
         let member = &self.members[index];

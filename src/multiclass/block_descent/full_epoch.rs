@@ -23,11 +23,11 @@ use crate::linalg::{Element, Kernel, Lane};
 /// Number of score vectors that are corrected in registers at a time.
 const VECTORS: usize = 8;
 
-/// Number of vectors in a tile of several rows.
+/// Number of SIMD vectors in a tile of several rows.
 const WIDE: usize = 3;
 
 impl<M: WeightStore> State<'_, M> {
-    /// Visits every example that is due once. If the set is a box, the pass also selects each example's candidates,
+    /// Visits each example that is due one time. If the set is a box, the pass also selects each example's candidates,
     /// except in the first pass, whose candidates would only reflect the starting point.
     pub(super) fn full_epoch(&mut self, interrupt: &Interrupt) -> Result<PassGain> {
         let names = self.schedule.begin_full() && self.set.is_box();
@@ -42,7 +42,7 @@ impl<M: WeightStore> State<'_, M> {
         let mut next_due = Vec::new();
         let (order, renews) = (&order[..], (&mut renewed, &mut next_due));
         let pass = M::Value::dispatch(VisitAll { state: self, order, names, renews, interrupt });
-        // Also after an interrupt, because weights and duals must match.
+        // This is done after an interrupt, too, because weights and duals must match.
         order[pass.n_visits..].iter().for_each(|at| renewed.copy(*at, &self.dual.betas));
         renewed.check_memory(self.problem.n_classes())?;
         self.dual.betas = renewed;

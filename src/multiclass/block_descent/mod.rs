@@ -61,7 +61,7 @@ pub trait BlockDescent: Solver + Send {
     /// Moves to a dual point, given as β (examples × classes), with each β_i in the loss's set, and replaces the
     /// regulariser by λ/2 ‖w − w₀‖².
     ///
-    /// With an origin w₀ (class after class, the constant feature last), the weights of a dual point are w₀ + w(β). The
+    /// With an origin w₀ (class by class, the constant feature last), the weights of a dual point are w₀ + w(β). The
     /// block step does not change otherwise. An empty origin is 0.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ pub trait BlockDescent: Solver + Send {
         interrupt: &Interrupt,
     ) -> Result<()>;
 
-    /// [`BlockDescent::start_around`] 0.
+    /// Calls [`BlockDescent::start_around`] with the origin 0.
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -81,14 +81,14 @@ pub trait BlockDescent: Solver + Send {
         self.start_around(Vec::new(), betas, interrupt)
     }
 
-    /// Sets a λ different from the problem's, for a start. The problem itself does not change.
+    /// Sets a λ different from the problem's, before the run starts. The problem itself does not change.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::error::Error::InvalidArgument) unless λ is positive and finite.
     fn begin_at(&mut self, lambda: f64) -> Result<()>;
 
-    /// Runs the first epochs from the dual point 0. Returns the number of passes that the gap after them takes at their
-    /// pace if they gain steadily, and 0 if their gains fall.
+    /// Runs the first epochs from the dual point 0. If their gains are steady, returns the number of further passes
+    /// that closing the remaining gap would take at this pace. Returns 0 if the gains fall.
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -102,7 +102,7 @@ pub trait BlockDescent: Solver + Send {
     /// [`Interrupted`](crate::error::Error::Interrupted).
     fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate>;
 
-    /// The weights, class after class, the constant feature last.
+    /// The weights, class by class, the constant feature last.
     fn coefficients(&self) -> Vec<f64> {
         let mut weights = Vec::new();
         self.copy_weights(&mut weights);
@@ -121,7 +121,7 @@ pub trait BlockDescent: Solver + Send {
     fn n_visits(&self) -> usize;
 }
 
-/// Block descent at the dual point 0, in the precision of the data.
+/// Creates block descent at the dual point 0, in the precision of the data.
 pub fn block_descent<'p>(
     problem: &'p MarginProblem<'p>,
     options: Options,
@@ -179,7 +179,7 @@ struct State<'p, M: WeightStore> {
     store: M,
     /// The weights in double precision as of the last certificate, if those of `store` are less precise.
     exact: Option<M::Exact>,
-    /// w₀, class after class; empty if it is 0.
+    /// w₀, stored class by class; empty if it is 0.
     origin: Vec<f64>,
     schedule: Schedule,
     random: Pcg64Mcg,
@@ -244,7 +244,7 @@ impl<'p, M: WeightStore> State<'p, M> {
         self.schedule.next_epoch(self.dual.due.as_ref().map(count), n_pairs)
     }
 
-    /// Whether nothing has moved the weights from 0.
+    /// Whether the weights have not moved from 0 yet.
     fn is_at_zero(&self) -> bool {
         self.dual.due.is_none() && are_zero(self.store.weights())
     }

@@ -5,8 +5,8 @@
 pub(super) struct Tuning;
 
 impl Tuning {
-    /// Candidates, as a share of all (example, class) pairs, above which a full epoch is cheaper than a working-set
-    /// epoch, because it takes less time per pair (RESULTS: a thousand classes).
+    /// Share of the (example, class) pairs that are candidates above which a full epoch is cheaper than a working-set
+    /// epoch, because a full epoch takes less time per pair (RESULTS: a thousand classes).
     pub const FULL_SHARE: f64 = 0.2;
     /// Maximum number of full epochs in a run: if they do not suffice, passes stall and need conjugate gradients
     /// (LIBLINEAR, letter).
@@ -15,8 +15,8 @@ impl Tuning {
     pub const MAX_PASSES: usize = 200;
     /// An epoch ends once a pass gains less than this share of what its first pass gained (LIBLINEAR, C = 1).
     pub const SPENT: f64 = 0.03;
-    /// The same share for epochs without conjugate gradients, in which most passes skip most examples (LIBLINEAR,
-    /// news20).
+    /// The share that replaces `SPENT` in epochs without conjugate gradients, in which most passes skip most examples
+    /// (LIBLINEAR, news20).
     pub const SPENT_VISITS: f64 = 0.005;
     /// An epoch also ends once the estimate of the gap is below this share of the tolerance (Weston-Watkins).
     pub const SAFE: f64 = 0.8;
@@ -74,7 +74,7 @@ pub(super) enum EpochKind {
 pub(super) struct Wait {
     /// Length of the last wait, in passes.
     length: u8,
-    /// Number of passes of the wait that are left.
+    /// Number of remaining passes of the wait.
     left: u8,
 }
 
@@ -101,7 +101,7 @@ impl Wait {
     }
 }
 
-/// Whether the gains of the first full epochs still hardly fall after the maximum number of them.
+/// Whether the maximum number of full epochs has been run and their gains still hardly fall.
 pub(super) fn are_steady(gains: &[f64]) -> bool {
     let earlier = gains.len().checked_sub(Tuning::WINDOW + 1);
     gains.len() == Tuning::MAX_FULL
@@ -130,14 +130,16 @@ pub(super) struct Schedule {
     too_costly: bool,
     /// Whether the last epoch ran until passes gained little.
     spent: bool,
-    /// Passes since the last conjugate gradient attempt, and passes required before the next one.
+    /// Number of passes since the last conjugate gradient attempt. `attempt_wait` is the number required before the
+    /// next one.
     since_attempt: usize,
     attempt_wait: usize,
-    /// The relative gap of the last certificate, and of the one before the last working-set epoch.
+    /// The relative gap of the last certificate. `gap_before` is that of the certificate before the last working-set
+    /// epoch.
     gap: f64,
     gap_before: f64,
-    /// The wanted gap in units of gains, as of the last certificate, and the ratio of that certificate's gap to its
-    /// unit (`gap_unit`).
+    /// The wanted gap in units of gains, as of the last certificate. `factor` is the ratio of that certificate's gap to
+    /// its unit (`gap_unit`).
     wanted: f64,
     factor: f64,
     /// Number of examples that the last pass visited or skipped.
@@ -149,7 +151,7 @@ pub(super) struct Schedule {
     pub n_visits: usize,
 }
 
-/// Range of the maximum number of steps of an attempt, and its value for the first attempt.
+/// Range of the maximum number of steps of a conjugate gradient attempt. The first attempt may take [`FIRST_STEPS`].
 const STEPS: std::ops::RangeInclusive<usize> = 3..=60;
 const FIRST_STEPS: usize = 10;
 
@@ -196,7 +198,7 @@ impl Schedule {
         }
     }
 
-    /// Maximum number of steps of an attempt.
+    /// Maximum number of steps of the next conjugate gradient attempt.
     pub fn n_steps(&self) -> usize {
         self.n_steps
     }
@@ -281,7 +283,7 @@ impl Schedule {
         self.n_active = n_active;
         let Some(last) = self.passes.last() else { return true };
         let share = if self.visits_only { Tuning::SPENT_VISITS } else { Tuning::SPENT };
-        // Further passes would add rounding to the weights.
+        // Further passes would only add rounding errors to the weights.
         self.spent = last.gain <= share * self.first.gain
             || last.gain < last.rounding
             || self.n_passes >= Tuning::MAX_PASSES;
@@ -340,7 +342,7 @@ impl Schedule {
         }
     }
 
-    /// Whether there were full epochs.
+    /// Whether a full epoch has been run.
     pub fn has_begun(&self) -> bool {
         self.n_full > 0
     }

@@ -30,7 +30,7 @@ enum Visit {
 }
 
 impl<M: WeightStore> State<'_, M> {
-    /// Visits the examples that are due until little is gained; returns whether any block changed.
+    /// Visits the examples that are due until passes gain little; returns whether any block changed.
     pub(super) fn working_set_epoch(&mut self, interrupt: &Interrupt) -> Result<bool> {
         let mut due = self.dual.due.clone().unwrap_or_default();
         let mut weights = self.store.take_weights();
@@ -56,7 +56,7 @@ impl<M: WeightStore> State<'_, M> {
                 moved |= attempt.gain > 0.0;
             }
         }
-        // Also after an interrupt, because weights and duals must match.
+        // This is done after an interrupt, too, because weights and duals must match.
         self.store.give_weights(weights);
         interrupt.check()?;
         Ok(moved)
@@ -73,8 +73,8 @@ impl<M: WeightStore> State<'_, M> {
         M::Value::dispatch(VisitDue { state: self, due, n_active, weights, interrupt })
     }
 
-    /// Maximises over the candidates of one dual block. Also returns the number of values read and the apparent gain
-    /// that rounding errors can cause.
+    /// Maximises the dual over the candidates of one block. Also returns the number of values read and the apparent
+    /// gain that rounding errors can cause.
     #[inline(always)]
     fn visit<S: Simd>(
         &mut self,

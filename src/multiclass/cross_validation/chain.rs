@@ -35,7 +35,7 @@ pub(super) struct FoldPath<'c, 'a> {
 /// The model of a fit.
 struct Model {
     certificate: Certificate,
-    /// The weights, class after class.
+    /// The weights, class by class.
     weights: Vec<f64>,
     /// The distance of the weights from the weights of the certificate's dual point, and the β of
     /// this point; None unless the solver still has both.
@@ -120,7 +120,7 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         Ok(Candidate { bracket, certificate, outcome, n_epochs, seconds, point })
     }
 
-    /// Moves to another C, if it differs; returns the certificate to start from.
+    /// Moves to another C and returns the certificate of the start there; returns None if this C is the current one.
     fn move_to(
         &mut self,
         c_index: usize,
@@ -144,9 +144,8 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         self.solver.move_to(blocks, interrupt).map(Some)
     }
 
-    /// The model with a certificate. Directional bounds need the dual point of that certificate. It
-    /// may be missing, because the best primal and dual points of a run may come from different
-    /// epochs.
+    /// The model with a certificate and, if known, the certificate's dual point, which directional bounds need. The
+    /// dual point may be unknown, because the best primal and dual points of a run may come from different epochs.
     fn model(&self, certificate: Certificate, weights: Vec<f64>) -> Model {
         let own = self.solver.descent().filter(|(_, own)| *own == certificate);
         let dual = own.map(|(descent, _)| (descent.distance(), descent.betas()));

@@ -50,7 +50,7 @@ struct MoveGroup {
     norm: f64,
     /// An upper bound on the error of a margin.
     error: f64,
-    /// The range of its moves.
+    /// The start of the range of its moves; `end` is the end of this range.
     first: usize,
     end: usize,
     from: u32,
@@ -319,8 +319,7 @@ fn same(a: u32, b: u32) -> f64 {
 /// The feasible decrease and increase of each entry of an example's β. The entry at the label
 /// represents the slack: the cap minus the sum of the other entries.
 ///
-/// They apply to the dual point of the certificate, which is the feasible point nearest to the
-/// stored one.
+/// The results apply to the dual point of the certificate, which is the feasible point nearest to the stored one.
 fn rooms(problem: &MarginProblem<'_>, example: usize, beta: &[f64], set: CappedBox) -> Vec<Room> {
     let (label, m) = (problem.label(example), beta.len());
     let entries = (0u32..).zip(beta.iter().copied());

@@ -17,7 +17,7 @@ use crate::multiclass::newton::MarginBlocks;
 use crate::parallel::run_tasks;
 
 impl Search<'_> {
-    /// Fits and scores all models, returned fold by fold and by increasing C within each fold.
+    /// Fits and scores all models. Returns them fold by fold, by increasing C within each fold.
     ///
     /// Each model is fitted to the target. If bounds are requested, each fit then continues until
     /// its bounds are narrow enough, its model cannot be the best one, or its epochs are used up.

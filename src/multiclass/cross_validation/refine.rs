@@ -72,7 +72,7 @@ impl Search<'_> {
         if first.is_empty() { open.into_iter().flat_map(of).collect() } else { first }
     }
 
-    /// Continues a fit until its gap is smaller.
+    /// Continues a fit until its relative gap is [`STEP`] times the present one.
     fn fit_on(
         &self,
         known: &Candidate,

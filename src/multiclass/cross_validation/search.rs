@@ -20,7 +20,7 @@ pub struct Fold<'a> {
 /// [`Order::Examples`](crate::multiclass::Order::Examples).
 pub type Problems<'a> = dyn Fn(&Fold<'a>, f64) -> Result<MarginProblem<'a>> + Sync + 'a;
 
-/// A custom score of a model, given the index of the fold, the index of C, and the weights, class after class.
+/// A custom score of a model, given the index of the fold, the index of C, and the weights, class by class.
 pub type OwnScore<'a> = dyn Fn(usize, usize, Vec<f64>) -> Result<f64> + Sync + 'a;
 
 /// The score by which models are compared.

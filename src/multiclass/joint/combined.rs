@@ -39,7 +39,7 @@ impl Combined {
         Self::Sparse(entries)
     }
 
-    /// ‖·‖².
+    /// The squared norm.
     pub fn squared_norm(&self) -> f64 {
         match self {
             Self::Dense(values) => dot_in_order(values, values),
@@ -67,7 +67,7 @@ impl Combined {
         sum
     }
 
-    /// The stored entries.
+    /// The stored entries as (index, value) pairs.
     pub fn entries(&self) -> Sparse {
         match self {
             Self::Dense(values) => (0..).zip(values.iter().copied()).collect(),

@@ -80,7 +80,7 @@ pub struct Proximal<'a> {
 /// −w(u) = Σ_i p_i/λ A_iᵀ u_i as computed, with rounding errors.
 #[derive(Debug, Clone, Copy)]
 pub struct Summed<'a> {
-    /// The sum, part after part.
+    /// The sum, part by part.
     pub image: &'a [f64],
     /// The maximum number of successive additions in the computation of an entry.
     pub n_sums: usize,

@@ -41,7 +41,7 @@ impl<'a> Design<'a> {
         for_data!(self.data, rows => rows.n_stored())
     }
 
-    /// Packs weights that are given part after part, each part with its constant feature last.
+    /// Packs weights that are given part by part, each part with its constant feature last.
     pub(super) fn pack(&self, weights: &[f64], n_parts: usize) -> Packed {
         let (n_columns, n_features) = (self.data.n_cols(), self.n_features());
         let mut panels = Panels::new(n_columns, n_parts);
@@ -149,7 +149,7 @@ impl<'a> Design<'a> {
         }
     }
 
-    /// Reorders a sum of images part after part, each part with its constant feature last.
+    /// Reorders a sum of images part by part, each part with its constant feature last.
     pub(super) fn by_part(&self, image: &[f64], n_parts: usize) -> Vec<f64> {
         let (n_columns, n_features) = (self.data.n_cols(), self.n_features());
         let (image, constants) = image.split_at(n_columns * n_parts);
@@ -168,7 +168,7 @@ impl<'a> Design<'a> {
         weights
     }
 
-    /// Adds the squared features of a row, multiplied by one scale per part, part after part.
+    /// Adds the squared features of a row, multiplied by one scale per part, part by part.
     pub(super) fn add_squares(&self, row: usize, scales: &[f64], squares: &mut [f64]) {
         let n_features = self.n_features();
         let places = |squares: &mut [f64], feature: usize, square: f64| {

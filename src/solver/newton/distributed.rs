@@ -11,7 +11,7 @@ use crate::interrupt::Interrupt;
 
 /// The maximisers of the inner problem, and the sums that its Hessian is made of.
 pub struct SecondOrder {
-    /// The points u, block after block.
+    /// The points u, block by block.
     pub points: Vec<f64>,
     /// Σ_i p_i/λ A_iᵀ J_i A_i, for [`newton_direction`].
     pub sums: Vec<f64>,
@@ -36,7 +36,7 @@ pub fn second_order<B: Blocks>(
 }
 
 /// The Newton direction −(I + K)⁻¹ r, with K given by `sums` of [`second_order`] after division by the
-/// curvature of the inner problem. r is ordered part after part.
+/// curvature of the inner problem. r is ordered part by part.
 ///
 /// # Errors
 /// [`Interrupted`](crate::error::Error::Interrupted).

@@ -71,7 +71,7 @@ impl DualSystem {
         Ok(Some(Self { factor, rows, width, n_features, blocks }))
     }
 
-    /// Replaces b by the inverse times b; b is ordered part after part.
+    /// Replaces b by the inverse times b; b is ordered part by part.
     pub fn solve(&self, b: &mut [f64]) {
         let d = self.n_features;
         let row = |block: usize| &self.rows[block * self.width..][..d];

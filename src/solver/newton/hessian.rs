@@ -52,7 +52,7 @@ impl ReducedHessian {
         Ok(Self { factor, n_parts, d })
     }
 
-    /// Replaces b, ordered part after part, by the inverse times b.
+    /// Replaces b, ordered part by part, by the inverse times b.
     pub fn solve(&self, b: &mut [f64]) {
         // The mean over the parts stays as it is.
         let mut mean = vec![0.0; self.d];

@@ -53,9 +53,9 @@ const MAX_STALLED_STEPS: usize = 40;
 pub struct BestPoints {
     /// Their objective and dual value.
     pub certificate: Certificate,
-    /// The weights, part after part.
+    /// The weights, part by part.
     pub weights: Vec<f64>,
-    /// The points u, block after block.
+    /// The points u, block by block.
     pub points: Vec<f64>,
 }
 
@@ -117,7 +117,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
         }
     }
 
-    /// Starts at the points u, ordered block after block, and at their weights w(u).
+    /// Starts at the points u, ordered block by block, and at their weights w(u).
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).

@@ -18,7 +18,7 @@ const WORTH: usize = 4;
 
 /// Scores, maximisers and gradient of the inner problem at given weights.
 pub(super) struct Look {
-    /// A_i w, block after block.
+    /// A_i w, block by block.
     pub scores: Vec<f64>,
     /// The maximisers u_i.
     pub points: Vec<f64>,
@@ -180,7 +180,7 @@ pub(super) struct Line<'l, B> {
     blocks: &'l B,
     proximal: Proximal<'l>,
     at: &'l Look,
-    /// The changes of the scores along the direction, A_i times the direction, block after block.
+    /// The changes of the scores along the direction, A_i times the direction, block by block.
     changes: Vec<f64>,
     /// Number of values per piece.
     length: usize,

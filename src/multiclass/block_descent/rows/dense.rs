@@ -1,4 +1,4 @@
-//! Dense rows, with weights stored in panels of classes or, for visits to few classes, class after class.
+//! Dense rows, with weights stored in panels of classes or, for visits to few classes, class by class.
 
 use pulp::Simd;
 
@@ -17,7 +17,7 @@ const TOGETHER: usize = 64;
 pub(in super::super) struct DenseStore<'a, R, T> {
     rows: Dense<'a, R>,
     bias: f64,
-    /// Number of features of a row that fill whole vectors.
+    /// Number of features of a row that fill full SIMD vectors.
     n_whole: usize,
     /// The last vector of a row with only the constant feature set, if there is one.
     constant: Vec<T>,
@@ -39,8 +39,8 @@ impl<'a, R: Real, T: Element> DenseStore<'a, R, T> {
         Self { rows, bias, n_whole, constant, weights, n_classes }
     }
 
-    /// The rows of neighbouring examples without the constant feature, if they are stored in the precision of the
-    /// weights.
+    /// Returns the rows of the examples without the constant feature, if the examples are neighbours and their rows are
+    /// stored in the precision of the weights.
     fn in_place(&self, examples: &[u32]) -> Option<&'a [T]> {
         let (first, last) = (*examples.first()? as usize, *examples.last()? as usize);
         let are_neighbours = last - first + 1 == examples.len();

@@ -17,9 +17,9 @@ use crate::linalg::{Aligned, Element, Lane};
 /// The row of an example, including the constant feature, in the form that visits to few classes read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<'r, T> {
-    /// Dense: the features in whole vectors. Sparse: the stored values.
+    /// Dense: the features in full SIMD vectors. Sparse: the stored values.
     pub values: &'r [T],
-    /// Sparse: their columns.
+    /// Sparse: the columns of the stored values.
     pub columns: &'r [i32],
     /// Dense: the remaining features.
     pub rest: &'r [T],
@@ -46,7 +46,8 @@ impl<T: Real> Row<'_, T> {
         }
     }
 
-    /// Dense: the features after the whole vectors, if any, and the constant feature.
+    /// Dense: one vector with the features after the full SIMD vectors and the constant feature; None if there are
+    /// neither.
     #[inline(always)]
     pub fn tail<S: Simd>(&self, simd: S) -> Option<T::Vector>
     where
@@ -100,11 +101,11 @@ impl<T: Real> ScoredRows<T> {
 /// Sizes of a store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
-    /// Number of classes, padded to whole vectors.
+    /// Number of classes, padded to full SIMD vectors.
     pub padded: usize,
     /// Number of classes in a panel of scores; the last panel may have fewer.
     pub panel: usize,
-    /// Number of rows for which scoring together is fastest.
+    /// Number of rows per block for which scoring them together is fastest.
     pub block_size: usize,
     /// Maximum number of rows that can be scored together.
     pub largest_block: usize,
@@ -121,7 +122,7 @@ pub(super) trait WeightStore: Send + Sync {
     /// The store of the same rows in double precision.
     type Exact: WeightStore<Value = f64>;
 
-    /// Creates that store with weights of zero; None if this store is already in double precision.
+    /// Creates the store in double precision, with weights of zero; None if this store is already in double precision.
     fn exact(&self) -> Option<Self::Exact>;
 
     /// The store's sizes.
@@ -130,8 +131,8 @@ pub(super) trait WeightStore: Send + Sync {
     /// The row of an example.
     fn row<'r>(&'r self, example: usize, buffer: &'r mut Vec<Self::Value>) -> Row<'r, Self::Value>;
 
-    /// Hands out the weights in the order in which few classes of a row are scored fastest. Nothing else may read
-    /// them until [`WeightStore::give_weights`].
+    /// Hands out the weights in the order in which the scores of a few classes are computed fastest. Nothing else may
+    /// read the weights until [`WeightStore::give_weights`].
     fn take_weights(&mut self) -> Aligned<Self::Value>;
 
     /// Takes back the weights of [`WeightStore::take_weights`].
@@ -168,7 +169,8 @@ pub(super) trait WeightStore: Send + Sync {
         scores: &mut [Self::Value],
     );
 
-    /// Writes the scores of examples in ascending order, as [`WeightStore::next_block`] does.
+    /// Writes the scores of the block's examples, as [`WeightStore::next_block`] does. The examples must be in
+    /// ascending order.
     fn score(&self, block: &mut ScoredRows<Self::Value>, scores: &mut [Self::Value]);
 
     /// Adds the rows of examples to the weights, each multiplied by one factor per class. `change` receives an index
@@ -186,10 +188,10 @@ pub(super) trait WeightStore: Send + Sync {
     /// All weights, in any order.
     fn weights(&self) -> &[Self::Value];
 
-    /// Writes the weights to `by_class`, class after class, the constant feature last.
+    /// Writes the weights to `by_class`, class by class, the constant feature last.
     fn copy_by_class(&self, by_class: &mut Vec<f64>);
 
-    /// Sets the weights to `by_class`, class after class, or to 0 if it is empty.
+    /// Sets the weights to `by_class`, class by class, or to 0 if it is empty.
     fn load(&mut self, by_class: &[f64]);
 
     /// Sets the weights to those of a store in double precision, rounded.

@@ -1,4 +1,4 @@
-//! Sparse rows, with weights stored feature after feature, so that scoring a row and adding it to the weights run over
+//! Sparse rows, with weights stored feature by feature, so that scoring a row and adding it to the weights run over
 //! contiguous classes.
 
 use pulp::Simd;
@@ -21,11 +21,11 @@ pub(in super::super) struct SparseStore<'a, R, T> {
     bias: f64,
     /// The value of the constant feature, if there is one.
     constant: Vec<T>,
-    /// Features × classes, padded with zeros to whole vectors.
+    /// Features × classes, padded with zeros to full SIMD vectors.
     weights: Aligned<T>,
     n_classes: usize,
     padded: usize,
-    /// The column before which about half of the entries are.
+    /// The column that splits the entries of all rows into two halves of about the same size.
     middle: usize,
     /// A row in the precision of the weights, if it is stored in another precision.
     copied: Vec<T>,

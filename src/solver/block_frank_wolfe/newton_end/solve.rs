@@ -18,7 +18,7 @@ const MAX_STEPS: usize = 100;
 
 /// Scores, dual points and residual of the inner problem at given weights.
 struct Evaluation {
-    /// l_ik − ⟨w, z_ik⟩, block after block.
+    /// l_ik − ⟨w, z_ik⟩, block by block.
     scores: Vec<f64>,
     /// The points of the blocks' simplices that maximise the inner problem.
     points: Vec<f64>,
@@ -88,7 +88,7 @@ impl Restricted {
         if linear > 0.0 { 0.5 * linear / square } else { 1.0 }
     }
 
-    /// The planes' weights, block after block.
+    /// The planes' weights, block by block.
     fn centre(&self) -> Vec<f64> {
         self.blocks.iter().flat_map(|block| &block.planes).map(|plane| plane.weight).collect()
     }
