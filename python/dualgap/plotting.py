@@ -137,7 +137,7 @@ class ConvergenceDisplay:
         for index, (label, history) in enumerate(self.histories.items()):
             for name in panel:
                 text = label if panel == ["gap"] else f"{label} ({name.replace('_', ' ')})"
-                # A recommender fits several models in sequence; each gets its own line.
+                # A recommender fits several models in sequence; each model gets its own line.
                 models = history.get("model", np.zeros(len(history["epoch"])))
                 for number in np.unique(models):
                     known = (models == number) & np.isfinite(history[name])

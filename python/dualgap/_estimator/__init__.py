@@ -105,8 +105,8 @@ class CertifiedEstimator(Estimator):
     # Parameters to increase if a fit did not converge.
     _remedy: ClassVar[str] = "max_iter or tol"
 
-    # True for a fit that another fit runs and warns for. A filter of `warnings` would affect all
-    # threads.
+    # True for a fit inside another fit, which issues the warnings itself. (A filter of `warnings`
+    # would affect all threads.)
     _quiet = False
 
     def _check_parameters(self) -> None:
@@ -116,7 +116,7 @@ class CertifiedEstimator(Estimator):
     def _store_run(self, result: Mapping[str, Any], X: Any = None) -> None:
         """Store the record of a certified fit; warn if it did not reach `tol`.
 
-        If the scales of the columns of `X` explain the slow convergence, the warning says so.
+        The warning mentions the scales of the columns of `X` if they explain the slow convergence.
         """
         self.history_ = result["history"]
         self.n_iter_ = len(self.history_["epoch"])
@@ -158,9 +158,9 @@ class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[mi
         raise NotImplementedError
 
     def decision_function(self, X: MatrixLike) -> FloatArray:
-        """Return the score of each class; for two classes, the difference of the two.
+        """Return the score of each class, or for two classes a single score per row.
 
-        For two classes it is the second class's score minus the first's.
+        For two classes, this single score is the second class's score minus the first's.
 
         Parameters
         ----------
@@ -254,7 +254,7 @@ _REASONS = {
     "exhausted": " (no further progress is possible in floating point)",
     "stalled": " (the last rounds made no progress)",
 }
-"""Text for each outcome that ends a fit before `max_iter`."""
+"""Text for each outcome of a fit that ended before `max_iter`."""
 
 
 def warn_of_gap(

@@ -23,9 +23,9 @@ _LINE_INTERVAL = 1.0
 class Forecast:
     """Estimate of the time that a fit still needs.
 
-    Assumes that the relative gap keeps falling at the rate of the second half of the run until it
-    reaches `tol`. The time for the remaining epochs is a second estimate; `left` returns the
-    smaller of the two.
+    One estimate assumes that the relative gap keeps falling to `tol` at the rate of the second half
+    of the run so far. Another one is the time for the remaining epochs. `left` returns the smaller
+    one.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Lines(AbstractContextManager["Lines"]):
         self._last = -np.inf
         self._pending: str | None = None
         self._stage: str | None = None
-        # A timer, because a stage may take long.
+        # A timer shows the stage, because a stage may take long without calling this object.
         self._timer = threading.Timer(delay, self._print_stage)
         self._timer.daemon = True
         self._begin = time.monotonic() + delay
@@ -81,7 +81,7 @@ class Lines(AbstractContextManager["Lines"]):
             note(self._pending)
 
     def stage(self, text: str) -> None:
-        """Set what the fit does before its first epoch; print it if the fit takes long."""
+        """Set the text of the stage before the first epoch; print it if the fit takes long."""
         first, self._stage = self._stage is None, text
         if first:
             self._timer.start()
@@ -96,7 +96,7 @@ class Lines(AbstractContextManager["Lines"]):
     def __call__(
         self, epoch: int, seconds: float, objective: float, dual_objective: float
     ) -> object:
-        """Print the line of the epoch, or keep it to print at the end."""
+        """Print the line of the epoch, or keep it in case it has to be printed at the end."""
         self._timer.cancel()
         line = f"{self._unit} {epoch:5d}  {seconds:8.2f} s"
         if not np.isnan(objective):
@@ -130,7 +130,7 @@ class Bar(AbstractContextManager["Bar"]):
             transient=True,
         )
         self._task = self._bar.add_task(title, total=None, state="", left="")
-        # Shown by a timer, because the first epoch may take long.
+        # A timer shows the bar, because the first epoch may take long.
         self._timer = threading.Timer(delay, self._begin)
         self._timer.daemon = True
         self._lock, self._ended = threading.Lock(), False

@@ -52,9 +52,9 @@ def require(condition: object, text: str = "the arrays do not fit together") -> 
 
 
 class SavedEstimator:
-    """Provides the methods `save` and `load`."""
+    """Base class with the methods `save` and `load`."""
 
-    # Further attributes to save, whose names do not end with an underscore.
+    # Attributes to save in addition to those whose names end with an underscore.
     _saved: ClassVar[tuple[str, ...]] = ()
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -11,8 +11,8 @@ from dualgap._validation import FloatArray
 
 __all__ = ["scale_cause"]
 
-# Ratio of two columns' scales, or of a column's mean to its standard deviation, from which solvers
-# become slow.
+# Solvers are slow above this ratio of two columns' scales, or of a column's mean to its standard
+# deviation.
 _SPREAD = 1e3
 # Maximum number of rows or arrays to inspect, because a warning must not copy all data.
 _SAMPLED = 1000

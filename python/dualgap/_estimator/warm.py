@@ -28,8 +28,8 @@ def problem_hash(argument: str, own: object, *data: Any) -> str:
         return str(joblib.hash((own, *data)))
     except Exception:
         subject = f"{argument}: {type(own).__name__} cannot" if _fails(own) else "X and y cannot"
-    # Raised outside the handler: inside, the error would show joblib's message, which contains all
-    # data.
+    # Raised outside the handler. Inside it, the traceback would show joblib's message, which
+    # contains all data.
     msg = (
         f"{subject} be pickled, which warm_start=True requires to recognise the problem; "
         "remove lambdas, locks and open files from it, or set warm_start=False"

@@ -156,7 +156,7 @@ def watch(
         msg = f"callback: must be callable, got {estimator.callback!r}"
         raise TypeError(msg)
     notifies_sklearn = is_fit and bool(_callbacks(estimator))
-    # One of scikit-learn's callbacks may be a progress bar.
+    # One of scikit-learn's callbacks may already be a progress bar.
     verbose = 0 if estimator.verbose is None and notifies_sklearn else estimator.verbose
     shown = display(verbose, type(estimator).__name__, unit, Forecast(*stopping))
     with ExitStack() as closing:
@@ -189,7 +189,7 @@ def announce(callback: Callback | None, stage: str) -> None:
 
 
 class _Several:
-    """Several observers combined in one callback. Some of them may read the model."""
+    """Several observers combined in one callback. Some observers may read the model."""
 
     def __init__(self, observers: list[Callback]) -> None:
         self.observers = [(each, _wants_model(each)) for each in observers]
@@ -202,7 +202,7 @@ class _Several:
 
 
 def _wants_model(callback: object) -> bool:
-    """Whether a callback needs the arrays of each epoch's model. The core makes the same test."""
+    """Whether a callback needs the arrays of each epoch's model. The core applies the same test."""
     # Compared with True, because mocks and proxies have every attribute, with truthy values.
     return getattr(callback, "_wants_model", False) is True
 
@@ -257,7 +257,7 @@ class _Tasks(AbstractContextManager["_Tasks"]):
         task.call_on_fit_task_begin(estimator=self._estimator, **self._data)
         return task.call_on_fit_task_end(
             estimator=self._estimator,
-            # Evaluated only for a callback that reads the model.
+            # Evaluated only if a callback reads the model.
             reconstruction_attributes=lambda: self._attributes(epoch, model),
             **self._data,
         )

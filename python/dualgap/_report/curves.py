@@ -17,9 +17,9 @@ __all__ = ["charts"]
 # Size of a chart and of its margins, in pixels.
 _WIDTH, _HEIGHT = 640, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 12, 12, 40
-# Maximum number of points of a curve; more than one per pixel cannot be distinguished.
+# Maximum number of points of a curve. Several points per pixel could not be distinguished.
 _MOST_POINTS = _WIDTH - _LEFT - _RIGHT
-# Points are marked in curves of at most this length, since a fit may have a single epoch.
+# Points are marked in curves with at most this many points, since a fit may have a single epoch.
 _FEW_POINTS = 30
 
 Points = list[tuple[float, float]]
@@ -61,7 +61,7 @@ def charts(history: History) -> list[tuple[str, Markup]]:
 
 
 def _curves(history: History, name: str) -> Iterator[Points]:
-    """Yield the finite points of a column; one curve for each model of a recommender."""
+    """Yield the finite points of a column, with one curve for each model of a recommender."""
     epochs, values = history["epoch"], np.asarray(history[name], dtype=np.float64)
     models = history.get("model", np.zeros(len(epochs)))
     for model in np.unique(models):
@@ -134,7 +134,7 @@ def _number(value: float, *, log: bool) -> str:
 def _ticks(low: float, high: float, *, whole: bool) -> list[float]:
     """Return about five multiples of 1, 2 or 5 times a power of ten within an interval.
 
-    Only whole numbers, if the interval contains two of them.
+    The multiples are whole numbers if the interval contains at least two whole numbers.
     """
     whole = whole and floor(high) - ceil(low) >= 1
     rough = max((high - low) / 5, 1.0 if whole else 0.0)

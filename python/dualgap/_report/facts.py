@@ -126,7 +126,7 @@ def parameters(estimator: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as text that does not depend on the process, so without memory addresses."""
+    """Return a value as text without memory addresses: the text does not depend on the process."""
     if np.ndim(value) and np.size(value) > _MOST_ELEMENTS:
         return f"<array of shape {np.shape(value)}>"
     if inspect.isroutine(value):

@@ -86,7 +86,8 @@ def report(
     TypeError
         For an object of another package, or data without a digest.
     ValueError
-        If the number of columns of X differs from the training rows, or the length of y from X.
+        If the number of columns of X differs from that of the training rows, or the length of y
+        from that of X.
     OSError
         If the file cannot be written. Its previous content is then unchanged.
 

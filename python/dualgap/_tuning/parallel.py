@@ -1,4 +1,4 @@
-"""Series of fits on several threads, which the core makes possible by releasing the GIL."""
+"""Series of fits on several threads. They run concurrently because the core releases the GIL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def in_threads(
     items : sequence
         Items, started in this order.
     n_threads : int
-        Number of items that run concurrently. A single item at a time runs in the calling thread.
+        Number of items that run concurrently. If it is 1, the items run in the calling thread.
     """
     stop = Event()
     if n_threads <= 1:

@@ -30,7 +30,7 @@ class Interval:
 
 
 def scale_at(C: float, C_min: float, C_max: float) -> float:
-    """Return the factor from the weights at the lower end of an interval to those at `C`."""
+    """Return the factor that scales the weights at the lower end of an interval to those at `C`."""
     if not C_min <= C <= C_max:
         msg = f"C: must be between {C_min} and {C_max}, got {C}"
         raise ValueError(msg)
@@ -58,7 +58,7 @@ def check_interval(C_min: float, C_max: float) -> None:
 def intervals(
     pieces: Iterable[Any], interval: tuple[float, float], largest: float
 ) -> Iterator[tuple[float, float, FloatArray, float, float, int]]:
-    """Convert the core's pieces, given in lambda from `largest` down, to intervals of C."""
+    """Convert the core's pieces, which cover lambda from `largest` down, to intervals of C."""
     start, last = map(float, interval)
     for _, until, weights, gap, relative, n_iter in pieces:
         # Each end is set to the start of the next interval, so that rounding leaves no gaps.

@@ -12,7 +12,7 @@ from dualgap._validation import FloatArray, check_positive, check_range
 
 Rule: TypeAlias = Literal["best", "one-standard-error"]
 
-# Mean scores with a smaller relative difference count as equal.
+# Mean scores whose relative difference is smaller than this count as equal.
 ROUNDING = 1e-12
 
 
@@ -45,7 +45,7 @@ def folds_of(
         msg = f"cv: {error}"
         raise ValueError(msg) from error
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    # This attribute of scikit-learn holds an iterable of folds, whose pairs it unpacks unchecked.
+    # scikit-learn keeps an iterable of folds in this attribute, and unpacks its pairs unchecked.
     for pair in getattr(splitter, "cv", ()):
         if not isinstance(pair, tuple | list | np.ndarray) or len(pair) != 2:
             msg = f"cv: a fold must be a pair of arrays (training, held-out rows), got {pair!r:.80}"

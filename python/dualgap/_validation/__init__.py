@@ -87,7 +87,7 @@ def check_rows_and_targets(
     magnitude: bool = True,
     **options: bool,
 ) -> tuple[Any, Any]:
-    """Validate training data; ``options`` are passed to `validate_data`.
+    """Validate training data; pass ``options`` to `validate_data`.
 
     ``half`` is as in `check_rows`, and ``single`` as in `check_magnitude`, which is not called if
     ``magnitude`` is False.
@@ -105,7 +105,7 @@ def check_rows_and_targets(
 
 
 def check_matrix(X: Any, name: str = "X", *, single: bool = False, **options: Any) -> Any:
-    """Validate a matrix without an estimator; ``options`` are passed to `check_array`.
+    """Validate a matrix without an estimator; pass ``options`` to `check_array`.
 
     scikit-learn's checks convert sparse matrices without checking their indices. The package
     therefore calls them only through this module.
@@ -122,13 +122,13 @@ def _is_half(X: Any) -> bool:
 
 
 def _check_half(X: NDArray[np.float16]) -> None:
-    """Check for NaN and infinity in blocks of rows; a mask of all rows would be half as large."""
+    """Check for NaN and infinity by blocks of rows; a mask of all rows would take much memory."""
     for start in range(0, len(X), _BLOCK):
         assert_all_finite(X[start : start + _BLOCK].astype(np.float32), input_name="X")
 
 
 def check_targets(y: Any, *, numeric: bool) -> Any:
-    """Return numbers unchanged, or labels from `read_labels`; a sparse matrix is a TypeError."""
+    """Return numbers or labels after a check; raise a TypeError if y is sparse."""
     if sp.issparse(y):
         msg = "y: sparse labels are not supported; pass y.toarray()"
         raise TypeError(msg)
@@ -153,7 +153,8 @@ def encode_classes(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
         check_classification_targets(y)
     classes, codes = sorted_classes("y", y)
     if is_whole and 2 * len(classes) > len(y):
-        # It sorts the labels, and accepts integers, but warns of this number of classes.
+        # Called only for its warning about the large number of classes: it accepts all integers,
+        # and it is slow, because it sorts the labels.
         check_classification_targets(y)
     return check_classes(classes), codes
 

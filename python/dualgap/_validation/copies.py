@@ -36,8 +36,8 @@ def collect(values: Iterable[Any], source: str) -> list[Any]:
     Raises
     ------
     ValueError
-        If `source` yields an object again with different contents, which changed the earlier
-        result, and `own_copy` does not copy objects of its type.
+        If `source` changes an object that it has already yielded and yields it again, and
+        `own_copy` does not copy objects of this type.
     """
     states: dict[int, bytes | None] = {}
     found = []

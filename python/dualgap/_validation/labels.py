@@ -83,7 +83,7 @@ def sorted_classes(name: str, labels: NDArray[Any]) -> tuple[NDArray[Any], NDArr
 
 
 def _counted_classes(labels: NDArray[Any], low: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Do `sorted_classes` by counting, for integers or booleans in a short range."""
+    """Do the same as `sorted_classes` by counting, for integers or booleans in a short range."""
     shifted = labels.astype(np.int64) - low
     present = np.bincount(shifted.ravel()) > 0
     classes = (np.flatnonzero(present) + low).astype(labels.dtype)
@@ -104,7 +104,7 @@ def class_codes(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]
 
 
 def _read_objects(name: str, array: NDArray[Any], *, keep: bool) -> NDArray[Any]:
-    """Return labels from an array of Python objects; with `keep`, strings stay objects."""
+    """Return labels from an array of Python objects; with `keep`, strings stay Python objects."""
     values = array.ravel().tolist()
     kinds = {_kind(kind): kind for kind in dict.fromkeys(map(type, values))}
     numbers = kinds.keys() <= {"integer", "real"}

@@ -35,7 +35,8 @@ def check_magnitude(name: str, X: Any, *, single: bool = False) -> None:
     if values.dtype not in (np.float64, np.float32 if single else np.float64) or not values.size:
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        # Not np.dot: its threads spin, and on a busy machine they take longer than small fits.
+        # Not np.dot: its threads wait actively, so on a busy machine it takes longer than a small
+        # fit.
         square = np.einsum("i,i->", values, values)
     if np.isfinite(square) or not np.isfinite(values).all():
         return

@@ -21,7 +21,7 @@ _COMMANDS = {
 
 
 class _LazyGroup(click.Group):
-    """A group that imports a command when it runs."""
+    """A group of commands that imports the module of a command when the command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)

@@ -20,7 +20,7 @@ _LABEL_NAMES = ("label", "target", "class", "y")
 
 
 class RefusedError(ValueError):
-    """Error for data that can be read but not used; the message needs no further context."""
+    """Error for data that can be read but not used. The message already names the file."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Frame:
     def labels_column(
         self, wanted: str | None, trained: str | None, known: Sequence[str] | None, *, need: bool
     ) -> str | None:
-        """Find the label column: `wanted`, the one of the training file, or the first usual name.
+        """Find the label column: `wanted`, the training file's, or the first with a usual name.
 
         A usual name is skipped if a feature of the model has the same name.
         """

@@ -52,9 +52,9 @@ class Training:
 
 
 def write_linear(path: Path, model: LinearModel, training: Training) -> None:
-    """Write a fitted classifier; to standard output if the path is ``-``."""
+    """Write a fitted classifier to a file, or to standard output if the path is ``-``."""
     notes = asdict(training)
-    # Equal data must give equal files, so leave out the seconds and the effect of --quiet.
+    # Equal data must give equal files, so leave out the history (with its times) and --quiet.
     model = copy.copy(model).set_params(verbose=None)
     del model.history_
     if str(path) != "-":
@@ -68,7 +68,7 @@ def write_linear(path: Path, model: LinearModel, training: Training) -> None:
 
 
 def read_linear(path: Path) -> tuple[LinearModel, Training]:
-    """Read a file from `write_linear`, or standard input if the path is ``-``."""
+    """Read a file that `write_linear` wrote, or standard input if the path is ``-``."""
     source: Path | IO[bytes] = path
     if str(path) == "-":
         source = io.BytesIO(sys.stdin.buffer.read())

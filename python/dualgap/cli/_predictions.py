@@ -27,7 +27,7 @@ class Predictions:
     classes: NDArray[Any]
     # Scores or probabilities of all classes, by row and class.
     values: NDArray[np.float64] | None
-    # The name of one of these values.
+    # The kind of these values.
     kind: Literal["score", "probability"] = "score"
 
     def write(self, path: Path, form: str | None) -> None:

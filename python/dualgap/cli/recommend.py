@@ -115,7 +115,8 @@ def recommend(**options: Any) -> None:
             require_stdout()
         if chosen.load is not None:
             model = OrdinalRecommender.load(chosen.load)
-            # Use titles only with the data they belong to: other ids must not get MovieLens titles.
+            # Use titles only with the data that they belong to: ids of other data must not get
+            # MovieLens titles.
             ratings = None if chosen.data is None else _fetch(chosen, notes)
         else:
             ratings = _fetch(chosen, notes)

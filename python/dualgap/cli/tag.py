@@ -139,8 +139,8 @@ def train(training_file: Path, model_file: Path, quiet: bool, **options: Any) ->
             n_jobs=options["n_jobs"],
             verbose=not quiet,
         )
-        # Sentences are read lazily, and their labels with them. A rule for invalid labels needs all
-        # labels first, so it gets a list.
+        # Sentences and their labels are read lazily. A rule for invalid labels needs all labels
+        # before the fit, so list(X) reads them.
         tagger.fit(X if tagger.invalid == "raise" else list(X), y)
         tagger.notes_ = {"n_columns": width}
         # Equal data must give equal files, so leave out the seconds and the effect of --quiet.

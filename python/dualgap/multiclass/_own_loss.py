@@ -13,8 +13,8 @@ from dualgap._estimator import warn_user
 from dualgap._validation import FloatArray, real_array
 from dualgap.losses import Loss, MarginLoss, core_costs, core_loss
 
-# Number of labels and margins at which the methods are compared before a fit, and number of rows
-# after it.
+# Number of labels and of margins at which the methods are compared before a fit. Also the number of
+# rows at which they are compared after the fit.
 _LABELS = 4
 _SAMPLES = 12
 _ROWS = 100
@@ -116,7 +116,7 @@ class CheckedLoss:
         return None
 
     def _missed(self, margins: FloatArray, label: int) -> str | None:
-        """Describe a vertex that does not attain the support value, or is better; else None."""
+        """Describe a vertex that attains less or more than the support value; else return None."""
         values = [self.support(v, label) for v in margins.copy()]
         vertices = np.array([self.vertex(v, label) for v in margins.copy()])
         attained = margins @ vertices.T  # One row per margin vector, one column per vertex.
@@ -133,7 +133,7 @@ class CheckedLoss:
         return None
 
     def _misplaced(self, margins: FloatArray, label: int) -> str | None:
-        """Describe a projection outside the set, or not the closest point; else None."""
+        """Describe a projection outside the set or not closest to its point; else return None."""
         if not self.projects:
             return None
         for at, v in enumerate(margins):

@@ -16,7 +16,7 @@ _USUAL = {
     "auto": "block-descent, then newton if its iterations stall",
     "block-descent": "block-descent",
 }
-"""Descriptions of the usual solvers; "auto" is one unless memory or scales require another."""
+"""Descriptions of the usual solvers. Memory or scales may make "auto" choose another solver."""
 
 
 def print_plan(rows: Rows, settings: _core._MulticlassSettings, *, auto: bool) -> None:

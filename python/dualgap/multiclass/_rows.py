@@ -1,4 +1,4 @@
-"""Scores of a linear classifier, and which of its predictions the certificate decides."""
+"""Scores of a linear classifier, and the predictions that its certificate leaves undecided."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def undecided(
         # The error of a product that underflows is smaller than the smallest number.
         square = (coef**2).sum() + (own**2).sum() + (coef.size + len(own)) * _SMALLEST
         norm = np.sqrt(square) * (1.0 + coef.size * epsilon)
-        # A score is a sum of one product per feature. The bound is twice its largest error.
+        # A score is a sum of one product per feature. The bound is twice the largest rounding error
+        # of a score.
         change = radius * (1.0 + 16 * epsilon) + 2.0 * n_terms * epsilon * norm
         for start in range(0, len(predicted), _BLOCK):
             block = slice(start, start + _BLOCK)

@@ -54,7 +54,7 @@ __all__ = ["ClassFeatureSVC"]
 Combine: TypeAlias = Literal["kronecker", "concatenate"]
 
 JointFeatures: TypeAlias = Callable[[Any, NDArray[Any]], MatrixLike]
-"""Called with rows and classes; returns one row per row and class, classes varying fastest."""
+"""Called with rows and classes; returns a row for each row and class, classes varying fastest."""
 
 # Number of rows per call of a feature extractor.
 _BLOCK = 1024
@@ -224,9 +224,9 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         class_features: MatrixLike | None = None,
         classes: ArrayLike | None = None,
     ) -> FloatArray:
-        """Return the score of each class; for two training classes, the difference of the two.
+        """Return the score of each class, or for two training classes a single score per row.
 
-        For two training classes it is the second class's score minus the first's.
+        For two training classes, this single score is the second class's score minus the first's.
 
         Parameters
         ----------

@@ -70,7 +70,7 @@ def linear_pieces(
     largest: float,
     fitted: Callable[[FloatArray], Any],
 ) -> list[LinearPiece]:
-    """Return the pieces of the core, in lambda from `largest` down, as intervals of C."""
+    """Return the core's pieces, which cover lambda from `largest` down, as intervals of C."""
     found = []
     for start, end, weights, gap, relative, n_iter in intervals(pieces, interval, largest):
         model = fitted(weights)

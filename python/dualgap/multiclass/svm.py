@@ -113,8 +113,8 @@ class MulticlassSVC(LinearClassifier):
         counts as 0 for any positive `tol`.
     max_iter : int, default=1000
         Maximum number of iterations. An iteration is a pass over the rows with a certificate. For
-        "block-descent" it is an epoch: as many passes over the rows that are not optimal yet, and
-        their candidate classes, as pay off before the next certificate. For "newton" it is a step.
+        "block-descent" it is an epoch: several passes over the rows that are not optimal yet and
+        over their candidate classes, until a new certificate pays off. For "newton" it is a step.
     warm_start : bool, default=False
         Whether a fit continues the previous one; only for "block-descent", "newton",
         "block-frank-wolfe" and "frank-wolfe". It does so if rows, labels, weights, loss and solver
@@ -127,8 +127,8 @@ class MulticlassSVC(LinearClassifier):
     verbose : int, optional
         Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on a
         terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per
-        iteration, at most one per second. 1 also reports the chosen solver, its memory in addition
-        to the rows, and the work of the threads before the fit.
+        iteration, at most one per second. 1 also reports, before the fit, the chosen solver, its
+        memory in addition to the rows, and the number of threads.
     callback : callable, optional
         Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``.
         Values that were not evaluated are NaN (see `history_`), for instance in the first
@@ -250,7 +250,7 @@ class MulticlassSVC(LinearClassifier):
     def _settings(
         self, X: Any, labels: NDArray[np.uint32], weights: FloatArray | None
     ) -> tuple[_core._MulticlassSettings, str]:
-        """Return the settings of a fit, and a hash of what must be the same for a warm start."""
+        """Return the settings of a fit, and a hash of all that must be equal for a warm start."""
         loss = core_loss_of(self.loss, len(self.classes_))
         shares = shares_record("C", self.C, weights, len(labels))
         settings = multiclass_settings(self, loss, shares)
@@ -261,7 +261,7 @@ class MulticlassSVC(LinearClassifier):
         settings["solver"] = _core.plan_multiclass(core_rows(X), settings)[0]
         same = {
             **margin_record(self, loss),
-            # A fit may continue one with another positive smoothing.
+            # A fit may continue a fit with another positive smoothing.
             "smoothing": self.smoothing > 0,
             "sample_weight": weights,
             "solver": settings["solver"],

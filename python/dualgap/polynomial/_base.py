@@ -138,7 +138,8 @@ _Class = TypeVar("_Class", bound=type)
 def documented(own: str = "", notes: str = "", labels: str = "") -> Callable[[_Class], _Class]:
     """Insert the sections on parameters and attributes, and `notes`, before a docstring's examples.
 
-    `own` describes the parameters and `labels` the attributes that only this class has.
+    `own` describes the parameters that only this class has. `labels` describes the attributes that
+    only this class has.
     """
 
     def append(cls: _Class) -> _Class:
@@ -388,7 +389,7 @@ class FittedPolynomial(PolynomialModel):
 
 
 def certificate(result: Any) -> str:
-    """Describe the quantity that the dual value bounds from below, and the probability."""
+    """Describe the quantity that the dual value bounds from below, with the bound's probability."""
     bound = "optimum over all bases and output layers within the radius"
     return bound if result["certain"] else f"{bound}, with probability 1 - 1e-9"
 

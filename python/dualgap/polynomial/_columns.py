@@ -25,8 +25,8 @@ class Columns:
     """The columns that a fit keeps, of `n_features` in total.
 
     A column without entries affects the objective only through penalties, which are smallest if its
-    weight is 0. So the optimum over the other columns is the optimum over all, and bounds remain
-    valid.
+    weight is 0. The optimum over the other columns is therefore the optimum over all columns, and
+    bounds remain valid.
     """
 
     kept: NDArray[np.intp] | None
@@ -71,7 +71,7 @@ class Columns:
         place[self.kept] = np.arange(len(self.kept), dtype=X.indices.dtype)
         indices = place[X.indices]
         if (indices < 0).any():
-            # These are validation rows: only they have entries in dropped columns.
+            # These are validation rows: only validation rows have entries in dropped columns.
             return X[:, self.kept]
         return type(X)((X.data, indices, X.indptr), shape=(X.shape[0], len(self.kept)), copy=False)
 

@@ -140,7 +140,7 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
             ),
             loss=self.loss,
             validation=validation,
-            # Passes labels, because train_test_split cannot stratify by rows of signs.
+            # Passes labels instead of rows of signs, by which train_test_split cannot stratify.
             stratify=targets.ndim == 1,
         )
 

@@ -215,7 +215,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
             check_scores(scores, self.scoring)
             return scores
         model.fit(*training, validation_data=test)
-        # Use the first model of each size.
+        # For each number of bases, use the first model that has reached it.
         sizes, scores = model.history_["n_components"], model.history_["validation_score"]
         first = np.searchsorted(np.maximum.accumulate(sizes), range(1, self.n_components + 1))
         return np.asarray(scores[np.minimum(first, len(scores) - 1)])

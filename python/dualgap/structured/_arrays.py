@@ -72,7 +72,7 @@ class Stacked:
         return int(self.rows.shape[1])
 
     def check_features(self, model: str, n_features: int) -> Stacked:
-        """Check that the examples have the number of features of the training data."""
+        """Check that the examples have as many features as the training data."""
         if self.n_features != n_features:
             msg = (
                 f"X has {self.n_features} features, but {model} is expecting {n_features} features "

@@ -65,7 +65,7 @@ class PythonOracle:
             return f"the model failed when its decodings were compared ({error!r})"
 
     def _missed(self, weights: FloatArray) -> str | None:
-        """Describe a label from plain decoding that loss-augmented decoding missed; else None."""
+        """Describe a label found by plain decoding but missed by loss-augmented decoding; else None."""
         frozen = weights.copy()
         frozen.setflags(write=False)
         for index in range(min(len(self.X), VERIFIED)):
@@ -98,7 +98,7 @@ class PythonOracle:
         margin = loss + float(features @ weights)
         scale = 1.0 + loss + float(np.abs(features) @ np.abs(weights))
         if margin < 0.0 and not self.exact:
-            # The true label is known, and has a higher score.
+            # The true label has a higher score, so return its vertex.
             return np.zeros_like(features), 0.0
         if margin < -1e-9 * scale:
             msg = (

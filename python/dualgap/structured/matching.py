@@ -112,7 +112,7 @@ class MatchingCoding(Coding):
         return {"weight": coef}
 
     def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
-        """Return the loss of missing every right pair and adding as many wrong ones as fit."""
+        """Return a bound on the loss: all right pairs missing, plus as many wrong pairs as fit."""
         found = []
         for (n_rows, n_columns), label in zip(X.sizes or [], y, strict=True):
             missed = len(label) * self.model.false_negative_cost

@@ -54,12 +54,12 @@ class StructuredPiece(Interval):
         return self._predictor.predict(X, self.coef)
 
     def score(self, X: Examples, y: Examples, sample_weight: ArrayLike | None = None) -> float:
-        """Return one minus the relative loss of the predictions, as `StructuredSVM.score`."""
+        """Return one minus the relative loss of the predictions, as `StructuredSVM.score` does."""
         return self._predictor.score(X, y, self.coef, sample_weight)
 
 
 def path_pieces(
     pieces: Iterable[Any], interval: tuple[float, float], largest: float, predictor: Predictor
 ) -> list[StructuredPiece]:
-    """Return the pieces of the core, in lambda from `largest` down, as intervals of C."""
+    """Return the core's pieces, which cover lambda from `largest` down, as intervals of C."""
     return [StructuredPiece(*piece, predictor) for piece in intervals(pieces, interval, largest)]

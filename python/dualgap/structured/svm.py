@@ -81,13 +81,13 @@ class StructuredSVM(CertifiedEstimator):
 "projected-gradient", "subgradient", "extragradient"}, default="auto"
         "auto" begins with "block-frank-wolfe". If the tolerance seems more than 50 passes away at
         the present rate (features of different scales, a small `tol`), and there are at most 2000
-        weights, Newton's method on the labellings found so far ends the fit; an epoch is then one
-        decoding of all examples and one solution of the problem restricted to these labellings.
-        "block-frank-wolfe" takes one step per example; "frank-wolfe" and "away-frank-wolfe" pass
-        over all examples per step, on all threads; "subgradient" is Pegasos, and
-        "projected-gradient" its batch form, with one step per pass; "extragradient" is the dual
-        extragradient method, which solves the problem with ``||w|| <= radius`` in place of the
-        regulariser.
+        weights, the fit continues with Newton's method on the labellings found so far. An epoch is
+        then one decoding of all examples and one solution of the problem restricted to these
+        labellings. "block-frank-wolfe" takes one step per example; "frank-wolfe" and
+        "away-frank-wolfe" pass over all examples per step, on all threads; "subgradient" is
+        Pegasos, and "projected-gradient" its batch form, with one step per pass; "extragradient" is
+        the dual extragradient method, which solves the problem with ``||w|| <= radius`` in place of
+        the regulariser.
     step : str, optional
         For "auto" and "block-frank-wolfe" one of "frank-wolfe" (default), "pairwise" and "away";
         for "frank-wolfe" one of "frank-wolfe" (default) and "scheduled"; for "away-frank-wolfe" one
@@ -96,8 +96,9 @@ class StructuredSVM(CertifiedEstimator):
         Order in which "block-frank-wolfe" visits the examples; "gap" draws them in proportion to
         their last known duality gaps.
     cache : bool, default=False
-        Whether "block-frank-wolfe" tries labellings found before, ahead of decoding. Per example it
-        keeps at most 100 of those without weight. This pays if decoding is expensive.
+        Whether "block-frank-wolfe" first tries the labellings found earlier, and decodes an example
+        only if they do not help. It keeps at most 100 labellings without weight per example. The
+        cache pays off if decoding is expensive.
     averaging : bool, default=False
         Whether "block-frank-wolfe" or "subgradient" returns the average of its iterates, the k-th
         weighted by k.
@@ -219,7 +220,7 @@ class StructuredSVM(CertifiedEstimator):
     n_features_in_: int = field(init=False)
     oracle_calls_: int | None = field(init=False)
 
-    # The identity of the problem that all fits of `fits` solve.
+    # Identifies the problem that all fits of `fits` solve; None in other fits.
     _series: object = field(init=False, default=None)
 
     _saved: ClassVar[tuple[str, ...]] = ("_coding",)
@@ -325,7 +326,7 @@ class StructuredSVM(CertifiedEstimator):
         return {} if self._coding is None else self._coding.parameters(self.coef_)
 
     def __getstate__(self) -> Any:
-        # The dual point of a warm start is many times larger than the model.
+        # Left out, because the dual point of a warm start is many times larger than the model.
         return {**super().__getstate__(), "_end": None}
 
     def _check_restored(self) -> None:
