@@ -1,5 +1,5 @@
-//! Scores of click models: a weighted sum of the scores of the factors and of item-item models. Each model's scores are
-//! first divided by their standard deviation over all items of the user.
+//! Scores of click models: a weighted sum of the scores of the factors and of item-item models. The scores of each are
+//! first divided, for each user, by their standard deviation over all items.
 //!
 //! An item-item model has no scores for users without clicks, nor for items that it does not know, such as items with
 //! features but no clicks. The scores of the factors are used instead.
@@ -63,7 +63,7 @@ impl Blend<'_> {
         }
     }
 
-    /// Computes a user's scores by an item-item model.
+    /// Computes a user's scores by an item-item model into `row`; where it has none, copies those of `factors`.
     fn score(&self, user: usize, model: &Lists<'_>, factors: &[f32], row: &mut Vec<f32>) {
         row.clear();
         if self.history.offsets[user] == self.history.offsets[user + 1] {
@@ -106,8 +106,8 @@ impl Blend<'_> {
         Ok(scores)
     }
 
-    /// Returns, for each of several weightings, how well it ranks held-out items: the share of them among the first 10,
-    /// 20 and 50 items outside the user's history, averaged over the three depths and over users.
+    /// Returns how well each weighting ranks held-out items: the fraction of them that are among the first 10, 20 and
+    /// 50 items outside the user's history, averaged over the three depths and over users.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the arrays do not match; [`Error::Interrupted`].
@@ -186,7 +186,7 @@ fn add(to: &mut [f32], weight: f32, row: &[f32]) {
     }
 }
 
-/// Divides scores by their standard deviation; equal scores become 0.
+/// Divides scores by their standard deviation. If all scores are equal, sets them to 0.
 fn standardise(row: &mut [f32]) {
     let (mut sums, mut squares) = ([0.0f64; PANEL], [0.0f64; PANEL]);
     for values in row.chunks(PANEL) {
@@ -203,8 +203,8 @@ fn standardise(row: &mut [f32]) {
     row.iter_mut().for_each(|value| *value *= scale);
 }
 
-/// The share of the held-out items among the first 10, 20 and 50, averaged over the three depths. Ties rank a held-out
-/// item last.
+/// Returns the fraction of the held-out items that are among the first 10, 20 and 50, averaged over the three depths. A
+/// held-out item ranks after all other items with the same score.
 fn hits(scores: &[f32], held_out: impl Iterator<Item = usize>) -> f64 {
     let (mut total, mut n) = (0.0, 0.0);
     for item in held_out {
@@ -229,8 +229,8 @@ mod tests {
 
     const N: usize = 37;
 
-    /// Factors whose score of item i is i mod 5, and an item-item model in which a click on item j adds to the score of
-    /// item j + 1.
+    /// A blend of two models. The factors score item i in proportion to i mod 5. In the item-item model, a click on
+    /// item j adds to the score of item j + 1.
     fn blend<'a>(weights: &[f32], next: &'a (Vec<i64>, Vec<i32>)) -> Blend<'a> {
         let items: Vec<f32> = (0..N).flat_map(|item| [(item % 5) as f32, 0.0]).collect();
         let items = Arc::new(ItemPanels::new(&items, N, 2).unwrap());
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn factors_replace_the_scores_that_a_model_does_not_have() {
         let (mut offsets, columns) = next();
-        // No item speaks for the last two, and they speak for none.
+        // No row of the item-item model contains the last two items, and their own rows are empty.
         offsets[N - 2..].fill(N as i64 - 3);
         let next = (offsets, columns[..N - 3].to_vec());
         let scores = |weights: &[f32], history: &'static [i64]| {

@@ -61,7 +61,7 @@ impl BlockLayout {
     pub fn p_and_e(self) -> Range<usize> {
         self.x().end..self.stride()
     }
-    /// The block of one id, from the blocks of its side.
+    /// The block of one id. `blocks` holds all blocks of the id's side.
     #[inline(always)]
     pub fn block(self, blocks: &[f64], id: u32) -> &[f64] {
         &blocks[id as usize * self.stride()..(id as usize + 1) * self.stride()]

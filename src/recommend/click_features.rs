@@ -17,8 +17,8 @@ use crate::linalg::products::{multiply, multiply_squared_transposed, multiply_tr
 /// Number of conjugate gradient steps after each sweep. The next sweep continues from the result.
 const STEPS: usize = 5;
 
-/// A column has converged when its squared residual, in the norm of the preconditioner, is below
-/// this share of the initial one.
+/// A column has converged when its squared residual, in the norm of the preconditioner, is below this fraction of the
+/// initial one.
 const SMALL: f64 = 1e-20;
 
 /// Features of one side's rows, each row multiplied by the square root of its ridge, and the
@@ -64,7 +64,7 @@ impl Rows for ClickFeatures {
 }
 
 impl ClickFeatures {
-    /// Takes the features of the ids `used`, whose ridges are `ridges`. All weights start at 0.
+    /// Copies the features of the ids in `used`. `ridges` holds the ridge of each of these ids. All weights start at 0.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] unless each of the `n_ids` ids has a row of finite features;
@@ -179,7 +179,7 @@ impl ClickFeatures {
         Ok(())
     }
 
-    /// The residual divided by the diagonal.
+    /// Returns the residual, with each feature's row divided by the feature's diagonal entry.
     fn preconditioned(&self, residual: &[f64]) -> Vec<f64> {
         let rows = residual.chunks_exact(self.d).zip(&self.diagonal);
         rows.flat_map(|(row, diagonal)| row.iter().map(move |value| value / diagonal)).collect()

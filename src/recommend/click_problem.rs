@@ -28,7 +28,7 @@ pub struct InteractionSettings {
     pub unobserved: f64,
     /// The ridge penalty λ.
     pub ridge: f64,
-    /// The fit ends when a sweep gains less than this share of the objective.
+    /// The fit ends when a sweep reduces the objective by at most this fraction.
     pub tol: f64,
     /// Seed of the random start.
     pub seed: u64,
@@ -40,7 +40,7 @@ impl InteractionSettings {
         self.ridge * (weight + self.unobserved * n_other as f64).sqrt()
     }
 
-    /// Checks the numbers.
+    /// Checks `n_components`, `unobserved` and `ridge`.
     pub(super) fn check(&self) -> Result<()> {
         if self.n_components == 0 {
             return Err(Error::argument("n_components", "must be at least 1"));

@@ -1,5 +1,4 @@
-//! One side of the clicks (users or items): the pairs of each row, the rows' factors, and sums of
-//! products of factors.
+//! One side of the clicks (users or items): the pairs and factors of each row, and sums of products of factors.
 
 use rayon::prelude::*;
 
@@ -35,7 +34,7 @@ pub(super) struct ClickRows {
     pub features: Option<ClickFeatures>,
 }
 
-/// The pairs of one row, and their number.
+/// The pairs of one row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowPairs<'a> {
     pub partners: &'a [u32],
@@ -44,7 +43,7 @@ pub(super) struct RowPairs<'a> {
 }
 
 impl RowPairs<'_> {
-    /// Target and weight of pair number `at`.
+    /// Returns the target and the weight of the row's pair with the index `at`.
     #[inline(always)]
     pub fn pair(&self, at: usize) -> (f64, f64) {
         let of = |values: &[f64]| values.get(at).copied().unwrap_or(1.0);
@@ -96,7 +95,7 @@ impl ClickRows {
         pairs.weights.iter().sum()
     }
 
-    /// Replaces every row's factors by their coordinates in a basis, given with one vector per row.
+    /// Replaces every row's factors by their coordinates in an orthonormal basis. The rows of `basis` are its vectors.
     pub fn rotate(&mut self, basis: &[f64], interrupt: &Interrupt) -> Result<()> {
         let d = self.d;
         let mut panels = Panels::<f64>::new(d, d);
@@ -112,13 +111,13 @@ impl ClickRows {
         self.features.as_mut().map_or(Ok(()), |features| features.map(turned))
     }
 
-    /// Improves the weights of the features by a few steps.
+    /// Improves the weights of the features by a few conjugate gradient steps.
     pub fn learn(&mut self, interrupt: &Interrupt) -> Result<()> {
         let Self { features, factors, .. } = self;
         features.as_mut().map_or(Ok(()), |features| features.learn(factors, interrupt))
     }
 
-    /// The prior mean of a row; None stands for 0.
+    /// The prior mean of a row; None means 0.
     pub fn mean(&self, row: usize) -> Option<&[f64]> {
         self.features.as_ref().map(|features| features.mean(row))
     }
@@ -130,7 +129,7 @@ impl ClickRows {
         table
     }
 
-    /// Copies the factors to the table, each row to that of its id.
+    /// Copies the factors of each row to the table's row of its id.
     pub fn write(&self, table: &mut ndarray::Array2<f64>) {
         for (&id, z) in self.used.iter().zip(self.factors.chunks_exact(self.d)) {
             for (to, from) in table.row_mut(id as usize).iter_mut().zip(z) {

@@ -21,15 +21,15 @@ use crate::linalg::vectors::padded_dot;
 /// Number of steps per row and sweep. With three, 15 sweeps rank as well as exact solutions on MovieLens 1M.
 const STEPS: usize = 3;
 
-/// A row has converged when its squared residual, in the norm of the preconditioner, is below this share of the initial
-/// one.
+/// A row has converged when its squared residual, in the norm of the preconditioner, is below this fraction of the
+/// initial one.
 const SMALL: f64 = 1e-20;
 
 /// Number of rows that one task updates; small enough that tasks with long rows do not delay the end of the sweep.
 const TASK: usize = 16;
 
-/// Improves the factors of `own`. Returns by how much they reduce the objective: the sum over rows of −z'Hz + 2h'z −
-/// ridge ‖mean‖², where h contains ridge · mean.
+/// Improves the factors of `own`. Returns the sum over rows of −z'Hz + 2h'z − ridge ‖mean‖², where h includes ridge ·
+/// mean. This is Σ w t² minus the terms of the objective that depend on `own`.
 pub(super) fn half_sweep(
     own: &mut ClickRows,
     other: &mut ClickRows,
@@ -104,7 +104,8 @@ impl Scratch {
     }
 }
 
-/// Conjugate gradients of one row.
+/// Runs conjugate gradients for one row. Returns the row's part of the sum that [`half_sweep`] returns, except for the
+/// term of the mean.
 struct Solve<'a> {
     scratch: &'a mut Scratch,
     pairs: RowPairs<'a>,
@@ -211,7 +212,7 @@ fn multiply<S: Simd>(
     }
 }
 
-/// The factors of up to four partners. If there are fewer, the first is repeated.
+/// Returns the factors of up to four partners. If there are fewer than four, the first is repeated.
 #[inline(always)]
 fn four<'a>(table: &'a [f64], partners: &[u32], d: usize) -> [&'a [f64]; PARTNERS] {
     let mut four = [&table[..0]; PARTNERS];

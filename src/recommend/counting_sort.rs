@@ -33,7 +33,7 @@ impl ByRow {
         self.offsets.windows(2).map(|ends| ends[1] - ends[0]).collect()
     }
 
-    /// The values of the pairs in sorted order; empty if `values` is empty.
+    /// Returns `values`, one per pair, in sorted order; empty if `values` is empty.
     pub fn sorted<T: Copy + Default>(&self, values: &[T]) -> Vec<T> {
         let mut result = vec![T::default(); values.len()];
         for (value, &slot) in values.iter().zip(&self.slots) {

@@ -1,5 +1,5 @@
-//! Linear weights that groups of a row's ratings share, such as the ratings that a user gave on one day or that an item
-//! received in one season (timeSVD++, Koren 2009, "Collaborative filtering with temporal dynamics", equation 9).
+//! Linear weights shared by a group of ratings in one row, such as the ratings that a user gave on one day or that an
+//! item received in one season (timeSVD++, Koren 2009, "Collaborative filtering with temporal dynamics", equation 9).
 //!
 //! The weights of each group have a Gaussian posterior N(z, S) over the m outputs; all groups of a side share the prior
 //! N(0, Σ). The update is the block update (docs/mathematics/recommender.md#block-update) with all coefficients 1.
@@ -12,7 +12,7 @@ use super::prior::{indefinite, inverse};
 use crate::error::{Error, Result};
 use crate::linalg::cholesky::invert_in_place;
 
-/// Groups of ratings. Each group lies within one row of a side. There are no groups if `n` is 0.
+/// Groups of ratings. All ratings of a group belong to the same row of a side. There are no groups if `n` is 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Groups<'a> {
     /// Group of each rating, below `n`. Groups are numbered row by row.
@@ -31,7 +31,8 @@ pub(super) struct SortedGroups {
 }
 
 impl SortedGroups {
-    /// Takes the groups of ratings that are already sorted by row; `rows` holds the start of each row's ratings.
+    /// Finds the groups of each row. The ratings must be sorted by row; `rows` holds the start of each row's ratings,
+    /// followed by the total number of ratings.
     pub fn new(of: Vec<u32>, n: usize, rows: &[usize]) -> Result<Self> {
         let mut offsets = vec![0; rows.len()];
         for row in 0..rows.len() - 1 {
@@ -66,7 +67,7 @@ pub(super) struct Effects {
 /// Prior variance at the start.
 const START_VARIANCE: f64 = 0.3;
 
-/// Added to the variances, so that Σ stays positive definite if all weights are equal.
+/// Added to the diagonal of Σ, which therefore stays positive definite even if all weights are 0.
 const FLOOR: f64 = 1e-6;
 
 impl Effects {
@@ -112,7 +113,7 @@ impl Effects {
         Array2::from_shape_fn((n, self.m), |(group, c)| self.means[group * self.m + c])
     }
 
-    /// Stores the sums over the updates of all rows.
+    /// Stores the sums computed while all groups were updated.
     pub fn take_up(&mut self, sums: EffectSums) {
         (self.scatter, self.log_det) = (sums.scatter, sums.log_det);
     }
@@ -136,7 +137,7 @@ impl EffectSums {
     }
 }
 
-/// The part of the groups that one task updates.
+/// The groups that one task updates.
 pub(super) struct OwnEffects<'a> {
     pub means: &'a mut [f64],
     pub variances: &'a mut [f64],
@@ -144,17 +145,18 @@ pub(super) struct OwnEffects<'a> {
     pub first: usize,
 }
 
-/// Terms that groups add to the outputs of a row's ratings, and scratch memory for updating the row's groups.
+/// The terms that groups add to the outputs of a row's ratings (the shifts), and scratch memory for updating the row's
+/// groups.
 #[derive(Debug, Default)]
 pub(super) struct Shifts {
-    /// Mean and variance for each rating and output, n_ratings × m.
+    /// Mean and variance of the shift of each rating and output, n_ratings × m.
     pub means: Vec<f64>,
     pub variances: Vec<f64>,
     /// E o, κ and ω for each rating and output.
     pub outputs: Vec<f64>,
     pub kappa: Vec<f64>,
     pub omega: Vec<f64>,
-    /// Normal equations of a group.
+    /// Normal equations of all groups of the row.
     matrix: Vec<f64>,
     vector: Vec<f64>,
 }

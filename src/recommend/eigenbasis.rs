@@ -28,7 +28,8 @@ struct Row {
     vector: Vec<f64>,
 }
 
-/// The eigenvalues of the d × d matrix and, as rows, its eigenvectors, in no particular order.
+/// Returns the eigenvalues of the d × d matrix, and a matrix with the corresponding eigenvectors as rows. They are not
+/// sorted.
 ///
 /// `d` must be a multiple of 8.
 ///
@@ -83,7 +84,7 @@ impl WithSimd for Rotate<'_> {
         let Self { first, second, largest } = self;
         let (a, b) = (&mut first.product, &mut second.product);
         let (aa, bb, ab) = (padded_dot(a, a), padded_dot(b, b), padded_dot(a, b));
-        // The direction of a row that consists of rounding errors is meaningless.
+        // If a row consists only of rounding errors, its direction is meaningless, so it is not rotated.
         if ab.abs() <= ORTHOGONAL * (aa * bb).sqrt().max(1e-13 * largest) {
             return false;
         }

@@ -1,5 +1,4 @@
-//! Computes the blocks of new users or items for a fitted model: the fit's block update, with the
-//! other side fixed.
+//! Computes the blocks of new users or items for a fitted model, by the fit's block update with the other side fixed.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +21,7 @@ pub struct FittedSide<'a> {
     pub means: ArrayView2<'a, f64>,
     /// Number of ratings of each id.
     pub counts: ArrayView1<'a, u32>,
-    /// Mean covariances by number of ratings.
+    /// Mean covariances, with one row for each range of the number of ratings.
     pub spread: ArrayView2<'a, f64>,
 }
 
@@ -51,8 +50,8 @@ pub struct NewPrior {
 /// Number of updates of each new block. The bounds of its ratings converge within a few.
 const UPDATES: usize = 8;
 
-/// The blocks of new ids, n_new × (k + m). `ratings.users` holds the new ids, `ratings.items` ids
-/// of `other`.
+/// Returns the means \[p; l\] of the blocks of new ids, n_new × (k + m). `ratings.users` holds the new ids,
+/// `ratings.items` the ids of `other`.
 ///
 /// Each update is step 1 of the fit (docs/mathematics/recommender.md#block-update). The other
 /// side's blocks do not change.

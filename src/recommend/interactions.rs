@@ -40,7 +40,7 @@ pub struct InteractionFit {
     settings: InteractionSettings,
     users: ClickRows,
     items: ClickRows,
-    /// Σ w t² over all pairs.
+    /// Σ w t² over the observed pairs.
     squares: f64,
     objective: f64,
 }
@@ -74,7 +74,7 @@ impl InteractionFit {
     }
 
     /// Pulls the factors of users and items towards regressions on features. The ridge on the regression weights is η
-    /// times the mean ridge of a row.
+    /// times the mean of the rows' ridges.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the invalid argument; [`Error::Interrupted`].
@@ -155,10 +155,11 @@ impl Solver for InteractionFit {
     }
 }
 
-/// Factors of new users, n_new × d, from the factors of the items: the same least-squares problem, solved exactly.
+/// Returns the factors of new users, n_new × d: the exact solutions of the same least-squares problem, with the factors
+/// of the items fixed.
 ///
-/// `pairs.n_items` must be the rows of `items`, and `gram` their [`factor_gram`]. `means` has the prior mean of
-/// each new user, which is also the result for users without pairs; none is 0.
+/// `pairs.n_items` must be the number of rows of `items`, and `gram` the [`factor_gram`] of `items`. `means` holds the
+/// prior mean of each new user; None means 0. Users without pairs have their prior mean as result.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] naming the invalid argument; [`Error::Interrupted`].
@@ -209,7 +210,7 @@ pub fn fold_in_interactions(
     Ok(result)
 }
 
-/// Σ b bᵀ over the rows b of a table.
+/// Returns Σ b bᵀ over the rows b of a table.
 pub fn factor_gram(factors: ArrayView2<'_, f64>) -> Array2<f64> {
     let (width, d) = (factors.ncols(), padded(factors.ncols()));
     let mut values = vec![0.0; factors.nrows() * d];

@@ -4,11 +4,11 @@
 //! each row of W:
 //!
 //! - the item graph, W = D^-½ R' E^-1 R D^-½ with R the clicks and D and E the diagonal matrices of the
-//!   counts of items and users: two steps on the graph of clicks, the linear filter of GF-CF (Shen et al.,
+//!   counts of items and users: two steps on the graph of clicks, which is the linear filter of GF-CF (Shen et al.,
 //!   "How powerful is graph convolution for recommendation?", CIKM 2021);
-//! - the item regression, W = I − P diag(P)^-1 with P = (R'R + Λ)^-1, Λ = λ + p/(1 − p) diag(R'R): each item
-//!   regressed on all others with a dropout of p (EDLAE; Steck, "Autoencoders that don't overfit towards the
-//!   identity", NeurIPS 2020).
+//! - the item regression, W = I − P diag(P)^-1 with P = (R'R + Λ)^-1, Λ = λ + p/(1 − p) diag(R'R): each item is
+//!   regressed on all others with a dropout of p (EDLAE; Steck, "Autoencoders that don't overfit towards the identity",
+//!   NeurIPS 2020).
 
 use rayon::prelude::*;
 
@@ -71,7 +71,7 @@ impl Clicks {
     /// Sorts the clicks, which have a user, an item and a value each, by user and by item.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the arrays do not match.
+    /// [`Error::InvalidArgument`] if the arrays differ in length, an id is out of range, or a value is not finite.
     pub fn new(
         users: &[u32],
         items: &[u32],
@@ -90,8 +90,8 @@ impl Clicks {
         Ok(Self { by_user, by_item: Side::new(items, users, values, n_items) })
     }
 
-    /// Adds Σ share(u) R_uj R_u, over the users u of `item` (j), to `sums`. Indices of nonzero sums are added to
-    /// `touched`.
+    /// Adds Σ_u share(u) R_uj R_u to `sums`, where j is `item` and u runs over the users who clicked it. Appends the
+    /// indices of nonzero sums to `touched`, some possibly more than once.
     fn add_products(
         &self,
         item: usize,
@@ -110,7 +110,7 @@ impl Clicks {
         }
     }
 
-    /// The item graph, with at most `n_kept` entries per row.
+    /// Computes the item graph, with at most `n_kept` entries per row.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
@@ -142,7 +142,7 @@ impl Clicks {
         Ok(ItemWeights::of(rows))
     }
 
-    /// The item regression among the items of `head`, with at most `n_kept` entries per row.
+    /// Computes the item regression among the items of `head`, with at most `n_kept` entries per row.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for invalid settings; [`Error::Interrupted`].
@@ -169,7 +169,7 @@ impl Clicks {
             .par_chunks_exact(stride)
             .enumerate()
             .map(|(own, row)| {
-                // P is symmetric, so a row is also a column.
+                // P is symmetric, so its row is also its column.
                 let weight = |other: usize| -row[other] / inverse[other * stride + other];
                 let others = (0..n).filter(|other| *other != own);
                 let mut row: Vec<_> =
@@ -184,7 +184,7 @@ impl Clicks {
         Ok(ItemWeights::of(rows))
     }
 
-    /// R'R for some items; consecutive rows are `stride` values apart.
+    /// Returns R'R for the items of `head`. Consecutive rows are `stride` values apart.
     fn gram_of(&self, head: &[u32], stride: usize, interrupt: &Interrupt) -> Result<Vec<f64>> {
         let n_items = self.by_item.n();
         if head.iter().any(|&item| item as usize >= n_items) {
@@ -222,7 +222,8 @@ impl ItemWeights {
     }
 }
 
-/// Keeps the n entries of largest absolute value. Among equal ones, the first items win.
+/// Keeps the n entries of largest absolute value. Of entries with equal absolute values, those with the lowest item
+/// indices are kept.
 fn keep_largest(row: &mut Vec<(u32, f32)>, n: usize) {
     if row.len() > n {
         let order =

@@ -33,7 +33,7 @@ impl Posterior {
     }
 
     /// Computes the block's distribution N(z, S), with S = (prior precision + curvature)⁻¹, and
-    /// adds the block's share of the output layer's quadratic.
+    /// adds the block's terms of the output layer's quadratic to `totals`.
     pub fn solve(
         &mut self,
         row: &RowSums,
@@ -108,8 +108,8 @@ impl Posterior {
     }
 }
 
-/// Adds the ratings' share of the quadratic in (U_c, b_c). Uses the same curvatures as the update,
-/// so it is still a bound.
+/// Adds the ratings' terms of the quadratic in (U_c, b_c). The curvatures are those of the update, so the quadratic is
+/// still a bound on the negative log-likelihood.
 fn add_output_sums(row: &RowSums, layout: BlockLayout, block: &[f64], totals: &mut SweepSums) {
     let BlockLayout { k, m, k_pad, pairs, .. } = layout;
     let (p, l) = (&block[layout.p()], &block[layout.l()]);

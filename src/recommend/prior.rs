@@ -20,15 +20,16 @@ const CG_STEPS: usize = 5;
 /// Settings for learning the prior of a side.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PriorSettings {
-    /// Whether B has a column for the number of ratings.
+    /// Whether B (see [`Prior`]) has a column for the number of ratings.
     pub popularity: bool,
     /// Ridge η on the features' weights, relative to the covariance.
     pub ridge: f64,
-    /// Over-relaxation of the means when there are features.
+    /// Over-relaxation factor for steps of the means; used only with features.
     pub relaxation: f64,
 }
 
-/// mean = B Y₀ + F Y, with B = \[1\] or \[1, centred log(1 + ratings)\], and Y = Fᵀ A.
+/// The prior with the mean B Y₀ + F Y, where B = \[1\] or \[1, centred log(1 + ratings)\], F are the features, and Y =
+/// Fᵀ A.
 #[derive(Debug, Clone)]
 pub(super) struct Prior<'a> {
     /// n × (k + m).
@@ -47,8 +48,9 @@ pub(super) struct Prior<'a> {
     /// The mean of log(1 + ratings), which B subtracts.
     centre: f64,
     settings: PriorSettings,
-    /// Degrees of freedom, which divide the scatter to give the covariance: n plus the effective number of features'
-    /// weights, tr F Fᵀ (F Fᵀ + η I)⁻¹. The weights count because their own prior, N(0, Σ/η), depends on Σ too.
+    /// Degrees of freedom, by which the scatter is divided to obtain the covariance: n plus the effective number of
+    /// features' weights, tr F Fᵀ (F Fᵀ + η I)⁻¹. The weights count because their own prior, N(0, Σ/η), depends on Σ
+    /// too.
     degrees: f64,
     /// Added to the scatter's diagonal: a small term, needed if all blocks are equal, and a term for the degrees of
     /// freedom beyond n, without which the covariance would shrink to 0 over the sweeps.
@@ -90,8 +92,8 @@ impl<'a> Prior<'a> {
         let (mut base, mut centre) = (Array2::ones((n, 1 + usize::from(popularity))), 0.0);
         if popularity {
             let logs: Vec<f64> = counts.iter().map(|&count| (count as f64).ln_1p()).collect();
-            // An id without ratings (known only by its features) counts as an average one. The weight was learned from
-            // ids with ratings and must not be extrapolated to zero ratings.
+            // An id without ratings (known only by its features) gets the value 0, like an id of average popularity.
+            // The weight of this column is learned from ids with ratings and must not be extrapolated to zero ratings.
             let rated = counts.iter().filter(|&&count| count > 0).count().max(1) as f64;
             centre = logs.iter().sum::<f64>() / rated;
             let logs: Vec<f64> =
@@ -186,8 +188,8 @@ impl<'a> Prior<'a> {
         Ok(cost + (self.degrees - n) * self.log_scale)
     }
 
-    /// Σ_a S_a plus the scatter of the blocks' means around the prior means and the ridge on the features' weights.
-    /// This is the optimal covariance times its degrees of freedom.
+    /// The sum of Σ_a S_a, the scatter of the blocks' means around the prior means, the ridge on the features' weights,
+    /// and `floor` on the diagonal. This is the optimal covariance times the degrees of freedom.
     fn scatter(&self, z: &Array2<f64>, covariance_sum: &Array2<f64>) -> Array2<f64> {
         let residual = z - &self.mean;
         let mut scatter = residual.t().dot(&residual) + covariance_sum + &self.ridge;
@@ -244,7 +246,8 @@ impl<'a> Prior<'a> {
         Ok(Step { base_weights, dual, fitted, mean })
     }
 
-    /// How far to go along a step: over-relaxed, but never far enough to increase the objective.
+    /// Returns the factor by which a step is multiplied: the over-relaxation factor, reduced if the objective would
+    /// otherwise increase.
     fn length(&self, step: &Step, z: &Array2<f64>) -> Result<f64> {
         let PriorSettings { ridge, relaxation, .. } = self.settings;
         if self.features.is_none() {
@@ -264,7 +267,7 @@ impl<'a> Prior<'a> {
         Ok(relaxation.min(-1.9 * slope / curvature))
     }
 
-    /// Divides the factors' part of all quantities by `scale`.
+    /// Transforms all quantities to factors that were divided by `scale`.
     pub fn rescale(&mut self, scale: &[f64]) {
         let factor = |slot: usize| scale.get(slot).copied().unwrap_or(1.0);
         let Self { mean, base_weights, dual, fitted, .. } = self;
@@ -285,7 +288,7 @@ impl<'a> Prior<'a> {
     }
 }
 
-/// Changes of all weights of the prior mean, and of the mean itself.
+/// A step of the prior mean: the changes of its weights and of the mean itself.
 struct Step {
     base_weights: Array2<f64>,
     dual: Array2<f64>,
@@ -293,7 +296,7 @@ struct Step {
     mean: Array2<f64>,
 }
 
-/// tr F Fᵀ (F Fᵀ + ridge I)⁻¹, estimated from products with a few random vectors of signs (Hutchinson 1989).
+/// Estimates tr F Fᵀ (F Fᵀ + ridge I)⁻¹ from products with a few random vectors of signs (Hutchinson 1989).
 fn determined(f: &Features<'_>, ridge: f64, interrupt: &Interrupt) -> Result<f64> {
     let mut rng = Pcg64Mcg::seed_from_u64(0);
     let mut sign = || if rng.random::<bool>() { 1.0 } else { -1.0 };
@@ -307,10 +310,10 @@ fn determined(f: &Features<'_>, ridge: f64, interrupt: &Interrupt) -> Result<f64
 /// smaller.
 const PROBES: usize = 16;
 
-/// Added to the variances, in case all blocks are equal.
+/// Added to the variances, which would otherwise be 0 if all blocks were equal.
 const FLOOR: f64 = 1e-6;
 
-/// Variance, in units of the random start, that each degree of freedom of the features' weights adds.
+/// Variance that each degree of freedom of the features' weights adds to the scatter, in the scale of the random start.
 const SCALE: f64 = 0.02;
 
 /// F Fᵀ B.
@@ -323,7 +326,8 @@ fn shaped(shape: (usize, usize), values: Vec<f64>) -> Result<Array2<f64>> {
     Array2::from_shape_vec(shape, values).map_err(|error| Error::Numerical(error.to_string()))
 }
 
-/// A few conjugate gradient steps on (F Fᵀ + ridge I) A = B, starting at 0, on all columns at once.
+/// Makes a few conjugate gradient steps towards the solution of (F Fᵀ + ridge I) A = B, starting at 0, in all columns
+/// at once.
 ///
 /// With the inner product of F Fᵀ, each step is optimal for the function to be minimised, ½‖B − F Fᵀ A‖² + ½ ridge ⟨A,
 /// F Fᵀ A⟩. With the standard inner product, it would be optimal for a different function, and the objective might

@@ -21,8 +21,8 @@ pub struct Ratings<'a> {
     pub n_users: usize,
     /// Number of items.
     pub n_items: usize,
-    /// Groups of ratings that share linear weights: groups within users' ratings, and within items'
-    /// ratings.
+    /// Groups of ratings that share linear weights. The first entry divides the ratings of each user into groups, the
+    /// second those of each item.
     pub groups: [Groups<'a>; 2],
 }
 
@@ -65,11 +65,11 @@ pub struct VariationalSettings<'a> {
     pub hold: usize,
     /// Ridge of the features' weights, in units of the prior covariance.
     pub feature_ridge: f64,
-    /// Over-relaxation of the prior means when there are features.
+    /// Over-relaxation factor for steps of the prior means; used only with features.
     pub relaxation: f64,
     /// Whether the prior means depend on the logarithm of the number of ratings.
     pub popularity: bool,
-    /// The fit ends when a sweep gains at most this share of the objective.
+    /// The fit ends when a sweep reduces the objective by at most this fraction.
     pub tol: f64,
     /// Seed of the random start.
     pub seed: u64,
@@ -88,7 +88,7 @@ pub struct Factors {
     pub intercept: Vec<f64>,
 }
 
-/// Checks the settings.
+/// Checks the settings and the ratings.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] naming the argument.

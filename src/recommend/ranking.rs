@@ -18,7 +18,7 @@ pub struct Excluded<'a> {
     pub offsets: &'a [i64],
     /// The items.
     pub items: &'a [i32],
-    /// Whether each item may be recommended to anyone; empty if all may.
+    /// For each item, whether it may be recommended at all; empty if all items may.
     pub allowed: &'a [bool],
 }
 
@@ -39,8 +39,8 @@ impl Scorer for &[Part] {
     }
 }
 
-/// The n best items of each user with their scores, best first. Ties are in the order of the items.
-/// If a user has fewer than n items, the remaining ones are −1.
+/// Returns the n best items of each user and their scores, best first. Items with equal scores are sorted by index. If
+/// fewer than n items may be recommended to a user, the remaining items are −1 and their scores 0.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if the arrays do not match; [`Error::Interrupted`].
@@ -119,17 +119,17 @@ impl<T: Default> Scratch<T> {
     }
 }
 
-/// Better scores first, then earlier items.
+/// Orders (score, item) pairs by decreasing score, then by increasing item index.
 fn order(a: &(f32, u32), b: &(f32, u32)) -> Ordering {
     b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
 }
 
-/// The n largest scores above −∞ and their indices, best first.
+/// Stores the n largest scores above −∞ and their indices in `best`, largest first.
 fn largest(scores: &[f32], n: usize, best: &mut Vec<(f32, u32)>) {
     best.clear();
     let (room, mut limit) = (4 * n, f32::NEG_INFINITY);
     for (panel, scores) in scores.chunks(PANEL).enumerate() {
-        // Skips whole panels: after the first few, almost none contains a candidate.
+        // Skips panels without a candidate, which almost all are after the first few.
         if !scores.iter().fold(false, |any, score| any | (*score > limit)) {
             continue;
         }

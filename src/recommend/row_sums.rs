@@ -31,10 +31,10 @@ use crate::linalg::vectors::{padded_axpy, padded_dot};
 use crate::linalg::{arch, exp_minus};
 
 /// Number of ratings whose moments are computed together. The loop for their curvatures then runs over contiguous
-/// values, so it vectorises, and takes one logarithm for the whole group.
+/// values, so it vectorises, and computes only one logarithm for the whole group.
 const GROUP: usize = 64;
 
-/// The output layer, stored as the inner loops read it.
+/// The output layer, stored in the order in which the inner loops read it.
 pub(super) struct PackedOutput<'a> {
     pub layout: BlockLayout,
     likelihood: &'a Likelihood,
@@ -65,7 +65,7 @@ impl<'a> PackedOutput<'a> {
     }
 }
 
-/// Sums over the ratings of one row. The updates of the block and of the output layer are computed from them.
+/// Sums over the ratings of one row. The block and the output layer are updated from these sums.
 pub(super) struct RowSums {
     /// U_c ∘ p, m × k.
     up: Vec<f64>,
@@ -135,12 +135,12 @@ impl RowSums {
         }
     }
 
-    /// Computes the sums over the ratings of `row`, and adds the ratings' share of the bound to `totals`.
+    /// Computes the sums over the ratings of `row`, and adds the ratings' terms of the bound to `totals`.
     pub fn gather(&mut self, output: &PackedOutput<'_>, row: RatedRow<'_>, totals: &mut SweepSums) {
         arch().dispatch(Gather { sums: self, output, row, totals, from: 0, bounds: None });
     }
 
-    /// Records the current bounds of a row's ratings.
+    /// Stores E o, κ and ω of a row's ratings in `bounds`, and sets the sums to 0. `totals` does not change.
     pub fn record(
         &mut self,
         output: &PackedOutput<'_>,
@@ -153,7 +153,7 @@ impl RowSums {
             values.clear();
         }
         let bounds = Some(RatingBounds { outputs, kappa, omega });
-        // The bound in `totals` is counted after the groups' update, not here.
+        // The bound is added to `totals` later, after the groups have been updated.
         let before = (totals.bound, totals.squares);
         arch().dispatch(Gather { sums: self, output, row, totals, from: 0, bounds });
         (totals.bound, totals.squares) = before;
@@ -394,7 +394,8 @@ impl Gather<'_> {
     }
 }
 
-/// Appends values that are stored by output ([`GROUP`] values for each), reordered by rating.
+/// Reads values that are stored output by output, with [`GROUP`] values for each output, and appends them to `to`
+/// rating by rating.
 fn by_ratings(values: &[f64], count: usize, to: &mut Vec<f64>) {
     to.extend((0..count).flat_map(|slot| values[slot..].iter().step_by(GROUP)));
 }

@@ -1,4 +1,4 @@
-//! The update of one side's blocks, given the blocks of the other.
+//! The update of one side's blocks, given the other side's blocks.
 
 use std::ops::Range;
 
@@ -77,7 +77,7 @@ struct Update<'a, 'b> {
     effect_precision: Vec<f64>,
 }
 
-/// Rows that one task updates.
+/// The rows that one task updates, with their blocks and groups.
 struct Task<'a> {
     rows: Range<usize>,
     blocks: &'a mut [f64],

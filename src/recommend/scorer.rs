@@ -30,7 +30,7 @@ impl<'a> Lists<'a> {
             && columns.iter().all(|&column| column >= 0 && (column as usize) < n_columns)
     }
 
-    /// Columns and entries of a row.
+    /// The column and the value of each entry of a row.
     pub(super) fn row(&self, row: usize) -> impl Iterator<Item = (usize, f32)> + 'a {
         let range = self.offsets[row] as usize..self.offsets[row + 1] as usize;
         let (columns, values) = (self.columns, self.values);
@@ -40,7 +40,7 @@ impl<'a> Lists<'a> {
 
 /// A model that scores all items for some users.
 pub trait Scorer: Sync {
-    /// Buffers of the model.
+    /// Buffers that calls of [`add`](Self::add) reuse.
     type Scratch: Default;
 
     /// Checks that the model's arrays match each other and the numbers of users and items.
@@ -49,6 +49,6 @@ pub trait Scorer: Sync {
     /// [`Error::InvalidArgument`](crate::error::Error::InvalidArgument) naming the model.
     fn check(&self, n_users: usize, n_items: usize) -> Result<()>;
 
-    /// Adds the scores of a few users to `scores`, which is divided into rows of equal length.
+    /// Adds the scores of a few users to `scores`, whose rows (one per user) have equal lengths.
     fn add(&self, users: Range<usize>, scores: &mut [f32], scratch: &mut Self::Scratch);
 }

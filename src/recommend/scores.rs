@@ -29,7 +29,7 @@ pub enum LinkFunction {
 #[derive(Debug)]
 pub struct ItemPanels {
     n_items: usize,
-    /// Values of each item.
+    /// Number of values per item.
     length: usize,
     values: Vec<f32>,
 }
@@ -124,7 +124,8 @@ impl Products {
     }
 }
 
-/// Adds a part to the scores of `count` users, starting with user `first`. Each user has whole panels of scores.
+/// Adds a part to the scores of `count` users, starting with user `first`. The scores of each user are padded to whole
+/// panels.
 pub(super) fn add_scores(
     part: &Part,
     (first, count): (usize, usize),
@@ -176,7 +177,7 @@ impl WithSimd for Score<'_> {
     }
 }
 
-/// The outputs of a tile of rows for a panel of items.
+/// Computes the outputs of a tile of user rows for a panel of items, without the items' offsets.
 #[inline(always)]
 fn products<S: Simd>(simd: S, tile: &[[f32; ROWS]], factors: &[f32], out: &mut [[f32; PANEL]]) {
     let per_panel = PANEL / S::F32_LANES;
@@ -250,7 +251,7 @@ fn add_levels<S: Simd>(simd: S, weights: &[f32], terms: [&[f32]; 2], scores: &mu
     }
 }
 
-/// exp(x) with a relative error of about 2e-7. Clamped, so that a product of two values neither overflows nor
+/// exp(x) with a relative error of about 2e-7. The result is clamped; a product of two results neither overflows nor
 /// underflows in single precision.
 #[inline(always)]
 fn exponential<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
@@ -278,7 +279,7 @@ fn exponential<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
 mod tests {
     use super::*;
 
-    /// The exponential of panels of values.
+    /// Replaces values by their exponentials.
     struct Exponentials<'a>(&'a mut [f32]);
 
     impl WithSimd for Exponentials<'_> {

@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::memory::require;
 
-/// Number of pieces of a sweep. It is fixed, so that sums do not depend on the number of threads,
-/// and large enough for many threads.
+/// Maximum number of tasks of half a sweep. This number is fixed, so sums do not depend on the number of threads. It is
+/// large enough for many threads.
 const PARTS: usize = 64;
 
 /// Ratings from the perspective of one side.
@@ -59,7 +59,7 @@ pub(super) struct Side<'a> {
     pub parts: Vec<Range<usize>>,
 }
 
-/// State of a side that a sweep changes.
+/// The part of a side's state that a sweep changes.
 #[derive(Debug)]
 pub(super) struct SideState<'a> {
     blocks: Vec<f64>,
@@ -161,7 +161,7 @@ impl<'a> Side<'a> {
         self.prior = prior;
     }
 
-    /// Mean covariances of the blocks by number of ratings.
+    /// Mean covariances of the blocks, for each range of the number of ratings.
     pub fn spread(&self) -> Spread {
         let counts: Vec<usize> = self.offsets.windows(2).map(|ends| ends[1] - ends[0]).collect();
         spread(self.layout, &self.blocks, &counts)
@@ -192,7 +192,7 @@ impl<'a> Side<'a> {
         means
     }
 
-    /// Σ_a KL(N(z_a, S_a) ‖ prior), plus the penalty of the prior's own weights.
+    /// Σ_a KL(N(z_a, S_a) ‖ prior), plus the penalty on the weights of the prior.
     pub fn divergence(&self) -> Result<f64> {
         Ok(self.prior.cost(&self.means(), &self.covariance_sum)? - 0.5 * self.log_det_sum)
     }
@@ -220,8 +220,8 @@ impl<'a> Side<'a> {
         scale
     }
 
-    /// Divides every basis by its scale; the caller must multiply U by the scales. With a mean
-    /// square of 1, ‖h_r‖ is the same for all bases, which makes Ω(U) meaningful.
+    /// Divides every basis by its scale; the caller must multiply U by the scales. The bases then have a mean square of
+    /// 1. With equal norms ‖h_r‖, the weights in U are comparable, and Ω(U) is meaningful.
     pub fn normalise_bases(&mut self, scale: &[f64]) {
         let layout = self.layout;
         let (k, stride) = (layout.k, layout.stride());

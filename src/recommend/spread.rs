@@ -1,8 +1,8 @@
-//! The covariances of a fit's blocks, averaged by number of ratings.
+//! The covariances of a fit's blocks, averaged over ids with similar numbers of ratings.
 //!
 //! Computing the blocks of new ids needs the second moments of the other side's blocks. Storing them would take (k +
 //! m)² numbers per id. Ids with similar numbers of ratings have nearly the same covariance, so one mean is stored for
-//! each power of two.
+//! all ids with 2^s to 2^(s+1) − 1 ratings.
 
 use ndarray::{Array2, ArrayView1, ArrayView2};
 
@@ -23,7 +23,7 @@ fn width(layout: BlockLayout) -> usize {
     m + m * k + k * (k + 1) / 2
 }
 
-/// Whether a spread has rows of the right length.
+/// Whether a spread has at least one row, and rows of the right length.
 pub(super) fn fits(spread: ArrayView2<'_, f64>, layout: BlockLayout) -> bool {
     spread.nrows() > 0 && spread.ncols() == width(layout)
 }

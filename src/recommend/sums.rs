@@ -4,10 +4,10 @@ use ndarray::Array2;
 
 use super::block::BlockLayout;
 
-/// Sums over all ratings of half a sweep.
+/// Sums over all ratings, computed by half a sweep.
 #[derive(Debug, Clone)]
 pub(super) struct SweepSums {
-    /// The bound on the likelihood before the update.
+    /// The bound on the negative log-likelihood before the update.
     pub bound: f64,
     /// Σ E\[(y − o)²\] after the update (Gaussian).
     pub squares: f64,

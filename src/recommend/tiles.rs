@@ -12,7 +12,8 @@ pub(super) const OUTPUTS: usize = 4;
 /// Number of partners per tile.
 pub(super) const PARTNERS: usize = 4;
 
-/// ⟨left, right⟩ for every pair of slices. All slices are padded and have the same length.
+/// Returns the inner products ⟨left_c, right_n⟩, indexed by c, then by n. All slices are padded and have the same
+/// length.
 #[inline(always)]
 pub(super) fn dots<S: Simd, const M: usize>(
     simd: S,

@@ -25,7 +25,7 @@ pub struct VariationalRefit<'a> {
     output: OutputLayer,
     sweep: usize,
     objective: f64,
-    /// The state at the last objective, kept if the next sweep may have to be undone.
+    /// The state that has the value `objective`; kept only if the next sweep may have to be undone.
     kept: Option<State<'a>>,
 }
 
@@ -117,8 +117,8 @@ impl<'a> VariationalRefit<'a> {
         self.output.precision
     }
 
-    /// Scales the bases to mean square 1 on both sides and multiplies U by the scales, which changes the ridge on U.
-    /// Without a ball, scaling is optional, and is skipped if the ridge would increase.
+    /// Scales the bases to mean square 1 on both sides and multiplies U by the scales. This changes the ridge penalty
+    /// on U. Without a ball, scaling is optional; it is skipped if it would increase the penalty.
     fn normalise(&mut self, sums: &mut SweepSums) {
         let (of_users, of_items) = (self.users.scales(), self.items.scales());
         let scale: Vec<f64> = of_users.iter().zip(&of_items).map(|(u, i)| u * i).collect();
@@ -213,13 +213,13 @@ impl Solver for VariationalRefit<'_> {
     }
 
     fn certify(&mut self, _interrupt: &Interrupt) -> Result<Certificate> {
-        // There is no certificate, because no bound on the evidence from the other side is known. Only a sweep gives an
-        // objective.
+        // There is no certificate: the objective is an upper bound on −log evidence, and no lower bound is known. Only
+        // a sweep computes the objective.
         Err(Error::argument("max_iter", "must be at least 1"))
     }
 }
 
-/// The constant outputs that describe the ratings best.
+/// Returns one constant for each output; together, they fit the ratings best.
 fn null_outputs(values: &[f64], likelihood: &Likelihood) -> Vec<f64> {
     let count = values.len() as f64;
     match likelihood {
