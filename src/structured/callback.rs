@@ -10,18 +10,18 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::{Sparse, sparse};
 
-/// Maximum number of examples per call of the oracle, and the duration of a call above which
-/// batches get smaller. Interrupts are checked between calls.
+/// Maximum number of examples per call of the oracle. A call that takes `MAX_CALL_TIME` or longer halves the next
+/// batch. Interrupts are checked between calls.
 const MAX_BATCH: usize = 64;
 const MAX_CALL_TIME: Duration = Duration::from_millis(50);
-/// A label that the oracle returns may have a margin below the largest known one by at most this,
-/// relative to the size of the margin's terms.
+/// The margin of a label that the oracle returns may be smaller than the largest known margin by at most this factor
+/// times 1 plus the sum of the absolute values of the terms of both margins.
 const ROUNDING: f64 = 1e-9;
 
 /// A user-defined oracle for loss-augmented decoding.
 pub trait Oracle: Sync {
-    /// Calls `found` with (−ψ, L) of the loss-augmented decoding of each block, in order. ψ = φ(x,
-    /// y_true) − φ(x, y) has one number per weight.
+    /// Calls `found` for each block, in order, with the −ψ and L of the label that loss-augmented decoding returns. ψ =
+    /// φ(x, y_true) − φ(x, y) has one number per weight.
     ///
     /// # Errors
     /// The oracle's errors.
@@ -50,9 +50,8 @@ impl<'o> CallbackDual<'o> {
         Self { oracle, n_weights, shares, exact: true }
     }
 
-    /// Accepts an oracle that does not always return maximisers. The loss is then the largest known
-    /// one, from the oracle or from the dual point. It is a lower bound on the true loss, so the
-    /// objective is only a lower bound, too.
+    /// Accepts an oracle that does not always return maximisers. The loss is then the larger of two lower bounds: the
+    /// oracle's value and the value of the dual point. The objective is therefore only a lower bound, too.
     pub fn approximate(self) -> Self {
         Self { exact: false, ..self }
     }
@@ -134,7 +133,7 @@ fn split(point: &[(u32, f64)], n_weights: usize) -> (&[(u32, f64)], f64) {
     }
 }
 
-/// The gradient: the weights followed by a 1.
+/// The gradient of the dual: the weights, followed by a 1 for the loss.
 pub struct CallbackGradient<'s> {
     dual: &'s CallbackDual<'s>,
     block: usize,
@@ -154,7 +153,7 @@ impl Gradient for CallbackGradient<'_> {
     }
 }
 
-/// The image of a direction: its −ψ and its loss.
+/// The image of a direction in weight space, given by the −ψ and the loss of the direction.
 pub struct CallbackImage<'s> {
     features: &'s [(u32, f64)],
     loss: f64,
@@ -205,7 +204,7 @@ impl BlockDual for CallbackDual<'_> {
         Sparse::new()
     }
 
-    /// The entries are as large as the features, whose size is not known.
+    /// Returns 0, because the rounding errors depend on the size of the features, which is not known.
     fn rounding(&self) -> f64 {
         0.0
     }
@@ -272,7 +271,7 @@ impl BlockDual for CallbackDual<'_> {
             let (mut loss, mut error) = (self.slope(weights, vertex), self.error(weights, vertex));
             let known = self.slope(weights, point);
             if !self.exact && known > loss {
-                // H_i is at least the value of any convex combination of labels.
+                // The loss is at least the value of any convex combination of labels.
                 (loss, error) = (known, self.error(weights, point));
             }
             let gap = loss - known;

@@ -14,12 +14,12 @@ use crate::interrupt::Interrupt;
 use crate::linalg::sparse::{self, dot};
 use crate::linalg::{Sparse, TouchedVector};
 
-/// Number of groups of examples whose images are summed separately, for any number of threads, and
-/// then in order.
+/// Number of groups of examples. The images of each group are summed separately, and the groups are then added in
+/// order, so the result does not depend on the number of threads.
 const GROUPS: usize = 16;
 
-/// P(w) = λ/2 ‖w‖² + Σ_i p_i max over y of \[L_i(y) − ⟨w, ψ_i(y)⟩\], ψ_i(y) = φ(x_i, y_i) − φ(x_i, y); the maximum
-/// always includes the true label.
+/// The dual of minimising P(w) = λ/2 ‖w‖² + Σ_i p_i max over y of \[L_i(y) − ⟨w, ψ_i(y)⟩\], where ψ_i(y) = φ(x_i, y_i)
+/// − φ(x_i, y). The maximum always includes the true label.
 ///
 /// The dual has a variable μ_i in the convex hull of the μ(y) for each example, with w(μ) = (1/λ) Σ p_i A_iᵀ (μ(y_i) −
 /// μ_i), and D(μ) = Σ p_i L_i(μ_i) − λ/2 ‖w(μ)‖² (`docs/mathematics/structured.md`).
@@ -35,7 +35,7 @@ pub struct StructuredDual<'a> {
 /// Buffers for one example at a time.
 #[derive(Default)]
 struct Local {
-    /// θ + c.
+    /// The margins θ + c: scores plus costs of the parts.
     margins: Vec<f64>,
     costs: Vec<f64>,
     work: Work,
@@ -71,7 +71,7 @@ impl<'a> StructuredDual<'a> {
         Ok(Self { model, shares, local, image, groups: Vec::new() })
     }
 
-    /// Makes the oracle stop, even within an example, when the flag is raised.
+    /// Makes the oracle stop when the flag is raised, even within an example.
     #[must_use]
     pub fn stopped_by(mut self, interrupt: &Interrupt) -> Self {
         self.local = Local::of(interrupt);
@@ -115,7 +115,7 @@ impl Local {
         self.margins.iter_mut().zip(&self.costs).for_each(|(margin, cost)| *margin += cost);
     }
 
-    /// Finds the vertex with the largest margin, considering also the true label; returns the loss Φ and the margin.
+    /// Finds the vertex with the largest margin, which may be the true label. Returns the loss Φ and the margin.
     fn find(&mut self, model: &dyn Model, example: usize) -> (f64, f64) {
         model.decode(example, &self.margins, &mut self.work, &mut self.label);
         model.parts(example, &self.label, &mut self.vertex);
@@ -129,20 +129,20 @@ impl Local {
         (best.max(right) - right, best.max(right))
     }
 
-    /// The size of an example's functions; its costs must be loaded.
+    /// Returns the sizes of an example's features and costs, for bounds on rounding errors. Its costs must be loaded.
     fn scales(&self, model: &dyn Model, example: usize) -> Scales {
         let cost = self.costs.iter().fold(0.0, |largest: f64, cost| largest.max(cost.abs()));
         model.size(example).scales(cost)
     }
 
-    /// A bound on the rounding error of a loss at weights of norm at most `norm`; its costs must be
+    /// Returns a bound on the rounding error of an example's loss at weights of norm at most `norm`. Its costs must be
     /// loaded.
     fn error(&self, model: &dyn Model, example: usize, norm: f64) -> f64 {
         model.size(example).loss_error(self.scales(model, example).cost, norm)
     }
 }
 
-/// The gradient θ + c; its slopes equal those of the dual up to a constant.
+/// The gradient θ + c. Its slopes equal those of the dual up to a constant.
 pub struct StructuredGradient<'s> {
     model: &'s dyn Model,
     example: usize,
@@ -355,7 +355,7 @@ impl BatchDual for StructuredDual<'_> {
 }
 
 impl Group {
-    /// Sums over the vertices of some examples.
+    /// Computes sums over the vertices of the given examples.
     fn visit(
         &mut self,
         problem: &StructuredDual<'_>,

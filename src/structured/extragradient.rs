@@ -16,15 +16,14 @@ use crate::run::{Certificate, Progress, Solver};
 const ACCURACY: f64 = 1e-8;
 /// Number of groups of examples that are summed separately, for any number of threads.
 const GROUPS: usize = 16;
-/// Iterations of the power method for ‖F‖, and the factor by which its estimate is increased, because it is a lower
-/// bound.
+/// Number of iterations of the power method for ‖F‖. Its estimate is a lower bound, so it is multiplied by `MARGIN`.
 const POWER: usize = 30;
 const MARGIN: f64 = 1.1;
 /// Number of iterations between certificates; each certificate decodes all examples once more.
 const CERTIFIED_EVERY: usize = 10;
 
-/// min over ‖w‖ ≤ R of Σ_i p_i max over z in the hull of the μ(y) of ⟨A_i w + c_i, z⟩ − ⟨A_i w, μ(y_i)⟩,
-/// as a saddle point problem in (w, z).
+/// Solves min over ‖w‖ ≤ R of Σ_i p_i max over z in the hull of the μ(y) of ⟨A_i w + c_i, z⟩ − ⟨A_i w, μ(y_i)⟩, as a
+/// saddle point problem in (w, z).
 ///
 /// Uses the memory-efficient form: the sum of the operators so far is (t + 1) times the operator at the average, and
 /// its part for z_i depends only on the averaged w. So the z_i and their averages need not be stored; it suffices to
@@ -68,7 +67,7 @@ struct Local {
 }
 
 impl<'a> Extragradient<'a> {
-    /// Creates the method on the ball of this radius, which replaces λ.
+    /// Creates the method on the ball ‖w‖ ≤ `radius`, which replaces the penalty with λ.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a radius that is not positive, and for true labels outside the hull.
@@ -193,7 +192,7 @@ impl<'a> Extragradient<'a> {
             std::mem::swap(&mut x, &mut y);
         }
         let step = if largest > 0.0 { 1.0 / (MARGIN * largest).sqrt() } else { 1.0 };
-        // The step sizes are proportional to the largest distances that w and z can move.
+        // The step sizes are proportional to the largest distances by which w and z can move.
         let ratio = self.radius / size.max(f64::MIN_POSITIVE).sqrt();
         Ok((step * ratio, step / ratio))
     }
@@ -318,8 +317,7 @@ impl Solver for Extragradient<'_> {
         }
     }
 
-    /// The restricted gap: the mean loss at the averaged w minus the minimum over the ball at the
-    /// averaged z.
+    /// Returns the restricted gap: the mean loss at the averaged w, minus the minimum over the ball at the averaged z.
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let mut unused = vec![0.0; self.weights.len()];
         let primal = self.pass(&mut unused, interrupt, |method, example, group| {

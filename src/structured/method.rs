@@ -26,7 +26,7 @@ pub enum StructuredMethod {
     },
 }
 
-/// [`Choices`] and the options of [`Extragradient`].
+/// Options common to all solvers, and those of [`Extragradient`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StructuredChoices<'a> {
     /// The choices of every method.
@@ -77,7 +77,7 @@ impl StructuredMethod {
         }))
     }
 
-    /// The method, if it only needs vertices.
+    /// Returns the method if it needs only vertices.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for [`Extragradient`].
@@ -91,7 +91,7 @@ impl StructuredMethod {
         }
     }
 
-    /// The options of block Frank-Wolfe, the only method with a [path](crate::solver::path).
+    /// Returns the options of block Frank-Wolfe, the only method with a [path](crate::solver::path).
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for other methods.

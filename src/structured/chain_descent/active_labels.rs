@@ -25,12 +25,12 @@ fn kept(label: &[u32]) -> Box<[u16]> {
 }
 
 impl ActiveLabels {
-    /// A dual point with all weight on one label.
+    /// Creates a dual point with all weight on one label.
     pub fn at(label: &[u32]) -> Self {
         Self { atoms: vec![Atom { label: kept(label), weight: 1.0 }] }
     }
 
-    /// Renumbers the states of all labels; None if a state has no new number.
+    /// Renumbers the states of all labels. Returns None if a state has no new number.
     pub fn renumbered(&self, numbers: &[Option<u16>]) -> Option<Self> {
         let atoms = self.atoms.iter().map(|atom| {
             let new = |state: &u16| *numbers.get(usize::from(*state))?;
@@ -50,8 +50,7 @@ impl ActiveLabels {
         })
     }
 
-    /// The weighted mean of the labels' values, and the index of the first label with the smallest
-    /// value.
+    /// Returns the weighted mean of the labels' values, and the index of the first label with the smallest value.
     pub fn mean_and_worst(&self, value: impl Fn(&[u16]) -> f64) -> (f64, usize) {
         let (mut sum, mut total, mut worst) = (0.0, 0.0, (f64::INFINITY, 0));
         for (index, atom) in self.atoms.iter().enumerate() {
@@ -62,12 +61,12 @@ impl ActiveLabels {
         (sum / total, worst.1)
     }
 
-    /// A label by its index.
+    /// Returns the label with the given index.
     pub fn label(&self, index: usize) -> impl Iterator<Item = u32> {
         self.atoms[index].label.iter().map(|state| u32::from(*state))
     }
 
-    /// The weight of a label.
+    /// Returns the weight of the label with the given index.
     pub fn weight(&self, index: usize) -> f64 {
         self.atoms[index].weight
     }
@@ -86,7 +85,7 @@ impl ActiveLabels {
         }
     }
 
-    /// The vertices of a block of the general dual, and their weights.
+    /// Returns the labels as vertices of the general structured dual, with their weights.
     pub fn vertices<'s>(
         &'s self,
         chain: &'s Chain,
@@ -99,8 +98,8 @@ impl ActiveLabels {
         })
     }
 
-    /// Reads the labels and their weights from a block of the general dual, whose vertices start
-    /// with one part per position.
+    /// Reads the labels and their weights from a block of the general structured dual. The first entries of each vertex
+    /// are the parts of the positions, one per position.
     pub fn of_block(block: &Block, chain: &Chain, example: usize) -> Self {
         let (len, n_states) = (chain.sequence_len(example), chain.n_states() as u32);
         let label = |vertex: &Sparse| -> Vec<u32> {
@@ -112,8 +111,8 @@ impl ActiveLabels {
         Self { atoms: atoms.map(atom).collect() }
     }
 
-    /// Computes the point μ_i. Because of rounding, it may not be a convex combination of labels;
-    /// returns a bound, in ‖·‖₁, on its distance from one.
+    /// Computes the point μ_i. Because of rounding, it may not be a convex combination of labels. Returns a bound on
+    /// its distance, in ‖·‖₁, from such a combination.
     pub fn point(&self, chain: &Chain, example: usize, buffers: &mut PointBuffers) -> f64 {
         let PointBuffers { point, vertex, spare, label } = buffers;
         let total: f64 = self.atoms.iter().map(|atom| atom.weight).sum();

@@ -2,7 +2,7 @@
 
 use super::image::ChainImage;
 
-/// Average of the weight vectors after each visit; the k-th one counts k³ times.
+/// Average of the weight vectors after each visit, in which the k-th vector counts k³ times.
 ///
 /// The iterates themselves oscillate: the objective of the last one can rise from pass to pass. With factors k instead
 /// of k³, as in Lacoste-Julien et al. (2013, section 3), the objective of the average is 3 % higher after 5 to 40
@@ -20,13 +20,13 @@ impl Average {
         Self { delayed: vec![0.0; n_weights], n_visits: 0.0 }
     }
 
-    /// s_k after k visits.
+    /// Returns s_k for the number k of visits so far.
     fn total(&self) -> f64 {
         let sum = self.n_visits * (self.n_visits + 1.0) / 2.0;
         sum * sum
     }
 
-    /// Counts a visit that changes the weights by scale · image, or not at all.
+    /// Counts a visit. It changes the weights by scale · image, or not at all if `change` is None.
     pub fn visit(&mut self, change: Option<(&ChainImage, f64)>) {
         if let Some((image, scale)) = change {
             image.add_to(scale * self.total(), &mut self.delayed);
@@ -34,7 +34,7 @@ impl Average {
         self.n_visits += 1.0;
     }
 
-    /// The average, given the weights after the last visit. Without a visit, these weights.
+    /// Returns the average, given the weights after the last visit. Before the first visit, returns these weights.
     pub fn of(&self, weights: &[f64]) -> Vec<f64> {
         let total = self.total();
         if total == 0.0 {

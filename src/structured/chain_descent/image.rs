@@ -1,13 +1,12 @@
-//! The change of the weights that a change of one sequence's parts causes, gathered in a small
-//! vector.
+//! The image Aᵀδ in weight space of a change δ of one sequence's parts, gathered in a small vector.
 
 use crate::linalg::Sparse;
 use crate::structured::model::{Chain, ChainLink, Model};
 
-/// Aᵀδ of one sequence: runs of consecutive weights and their values.
+/// The image Aᵀδ for one sequence, stored as runs of consecutive weights with their values.
 #[derive(Debug, Clone, Default)]
 pub struct ChainImage {
-    /// First weight and length of each run.
+    /// Index of the first weight, and length, of each run.
     runs: Vec<(usize, u32)>,
     values: Vec<f64>,
 }
@@ -41,7 +40,7 @@ impl ChainImage {
     }
 }
 
-/// ⟨a, b⟩ in eight partial sums, so that the result is the same on every processor.
+/// Returns ⟨a, b⟩, computed as eight partial sums, which gives the same result on every processor.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
     for (a, b) in a.chunks(8).zip(b.chunks(8)) {
@@ -50,7 +49,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.into_iter().sum()
 }
 
-/// Values for a few out of many features, in the order of their first use.
+/// A row of values for each feature in use, in the order of their first use. Few of all features are in use.
 #[derive(Debug, Default)]
 struct Slots {
     /// The slot of each feature plus 1; 0 if it has no slot.
@@ -104,7 +103,7 @@ impl Gatherer {
         self.links.resize(chain.n_states() * (chain.n_states() + 2), 0.0);
     }
 
-    /// Adds `value` to the part of a label at position t.
+    /// Adds `value` for a label at position t, at its features and at its first-label and last-label links.
     fn add_label(&mut self, chain: &Chain, example: usize, (t, label): (usize, usize), value: f64) {
         let rows = chain.rows_of(example);
         for first in chain.links().at_ends(t, rows.len()) {
@@ -116,7 +115,7 @@ impl Gatherer {
         });
     }
 
-    /// Adds a sparse vector of parts.
+    /// Adds a sparse vector over the parts of a sequence.
     pub fn add(&mut self, chain: &Chain, example: usize, delta: &Sparse) {
         let (n_states, len) = (chain.n_states(), chain.sequence_len(example));
         let (n_nodes, n_edges) = (len * n_states, n_states * n_states);
@@ -137,7 +136,7 @@ impl Gatherer {
         }
     }
 
-    /// The image of the parts added so far, restricted to the model's weights; clears the buffers.
+    /// Returns the image of the parts added so far, restricted to the model's weights, and clears the buffers.
     pub fn finish(&mut self, chain: &Chain) -> ChainImage {
         let mut image = ChainImage::default();
         let n_states = chain.n_states();

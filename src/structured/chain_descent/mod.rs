@@ -41,8 +41,8 @@ use crate::structured::StructuredDual;
 /// Number of sequences that a certificate evaluates together.
 const GROUP: usize = 256;
 
-/// Initial `promise` of a run that starts at the true labels: the visits' gaps are about this many times the gap of
-/// the average, which a certificate evaluates.
+/// Initial `promise` of a run that starts at the true labels. The sum of the gaps at the visits is about this many
+/// times the gap of the averaged weights, which a certificate measures.
 const COLD_PROMISE: f64 = 1.3;
 
 /// Options of a fit.
@@ -58,9 +58,9 @@ pub struct DescentOptions {
 pub struct ChainFit {
     /// The record of the run.
     pub trace: Trace,
-    /// P(0).
+    /// The objective at zero weights, P(0).
     pub null_objective: f64,
-    /// The model.
+    /// The weights of the model.
     pub weights: Vec<f64>,
     /// The dual point.
     pub point: ChainPoint,
@@ -99,7 +99,7 @@ pub fn fit_chain(
     Ok(ChainFit { trace, null_objective, weights, point: ChainPoint::new(blocks) })
 }
 
-/// The objective P at some weights, rounded up.
+/// Returns the objective P at the given weights, rounded up.
 ///
 /// # Errors
 /// As for [`fit_chain`].
@@ -120,7 +120,7 @@ pub fn chain_objective(
 /// Buffers for one sequence at a time.
 #[derive(Default)]
 struct SequenceBuffers {
-    /// θ + c.
+    /// The margins θ + c: scores plus costs of the parts.
     margins: Vec<f64>,
     costs: Vec<f64>,
     work: Work,
@@ -139,8 +139,8 @@ impl SequenceBuffers {
         chain.add_costs(example, &mut self.costs);
     }
 
-    /// Computes the margins at some weights (None means 0), and finds the label with the largest
-    /// margin; returns its margin over the true label.
+    /// Computes the margins at the given weights (None means 0) and finds the label with the largest margin. Returns
+    /// its margin minus that of the true label.
     fn find(&mut self, chain: &Chain, example: usize, weights: Option<&[f64]>) -> f64 {
         self.load_costs(chain, example);
         self.margins.resize(self.costs.len(), 0.0);
@@ -175,7 +175,7 @@ struct ChainDescent<'a> {
     chain: &'a Chain,
     shares: Shares,
     blocks: Vec<ActiveLabels>,
-    /// w(μ) of the dual point μ.
+    /// The weights w(μ) of the current dual point μ.
     iterate: Vec<f64>,
     average: Average,
     /// The model: the average at the last certificate.
@@ -183,19 +183,18 @@ struct ChainDescent<'a> {
     random: Pcg64Mcg,
     sampling: Sampling,
     gaps: SumTree,
-    /// p_i Φ_i at the last visit.
+    /// The weighted loss p_i Φ_i of each sequence at its last visit.
     losses: Vec<f64>,
     order: Vec<u32>,
-    /// Sequences that start at their true labels, in a run in which the others start at the dual
-    /// point of an earlier fit.
+    /// In a run that starts at the dual point of an earlier fit: the sequences that start at their true labels instead.
     fresh: Vec<u32>,
-    /// The sum of the visits' gaps at which a certificate is expected to meet the tolerance, as a
-    /// multiple of the tolerance.
+    /// A certificate is expected to meet the tolerance once the sum of the gaps at the last visits is at most this many
+    /// times the tolerance.
     promise: f64,
-    /// The tolerance relative to the objective.
+    /// The tolerance, as a fraction of the objective.
     relative: f64,
     epochs: usize,
-    /// D at the dual point when the weights were last recomputed.
+    /// The dual value D when the weights were last recomputed.
     value: Option<DualValue>,
     interrupt: Interrupt,
 }
@@ -247,7 +246,7 @@ impl<'a> ChainDescent<'a> {
         })
     }
 
-    /// Applies `look` to some sequences in parallel; returns the results in order.
+    /// Applies `look` to the given sequences in parallel, and returns the results in order.
     fn look<R: Send>(
         &self,
         examples: &[u32],
@@ -266,8 +265,8 @@ impl<'a> ChainDescent<'a> {
         scratch
     }
 
-    /// Makes a pairwise step with exact line search: moves weight of one sequence's dual point from
-    /// its worst label to the best label at the current weights.
+    /// Makes a pairwise step with exact line search. It moves weight of one sequence's dual point from its worst label
+    /// to the best label at the current weights.
     fn visit(&mut self, example: usize, scratch: &mut SequenceBuffers) {
         let (chain, share) = (self.chain, self.shares.of(example));
         self.losses[example] = share * scratch.find(chain, example, Some(&self.iterate));
@@ -297,7 +296,8 @@ impl<'a> ChainDescent<'a> {
         block.shift(from, &scratch.label, step);
     }
 
-    /// Φ_i of the model with rounding bounds; the norm of the model is at most `norm`.
+    /// Returns the loss Φ_i of the model with a bound on its rounding error. `norm` is an upper bound on the norm of
+    /// the model's weights.
     fn loss(&self, example: usize, norm: f64, scratch: &mut SequenceBuffers) -> Bounded {
         let weights = (norm > 0.0).then_some(&self.weights[..]);
         let loss = scratch.find(self.chain, example, weights);
@@ -305,8 +305,8 @@ impl<'a> ChainDescent<'a> {
         Bounded::new(loss, self.chain.size(example).loss_error(cost, norm))
     }
 
-    /// The contribution of the block to the dual value: its terms, and the image of its point minus
-    /// the true label's.
+    /// Returns the contribution of the sequence to the dual value: its terms, and the image of the difference between
+    /// its dual point and its true label.
     fn terms(&self, example: usize, scratch: &mut SequenceBuffers) -> (BlockTerms, ChainImage) {
         let chain = self.chain;
         let outside = self.blocks[example].point(chain, example, &mut scratch.buffers);
@@ -327,12 +327,12 @@ impl<'a> ChainDescent<'a> {
         (terms, scratch.gatherer.finish(chain))
     }
 
-    /// P of the model, rounded up.
+    /// Returns the objective P of the model, rounded up.
     fn primal(&self, interrupt: &Interrupt) -> Result<f64> {
         Ok(objective(self.shares.lambda(), &self.weights, self.loss_sum(interrupt)?))
     }
 
-    /// Σ p_i Φ_i of the model.
+    /// Returns the weighted loss of the model, Σ p_i Φ_i.
     fn loss_sum(&self, interrupt: &Interrupt) -> Result<Bounded> {
         let norm = norm_above(&self.weights);
         let mut sum = Sum::default();
@@ -349,8 +349,7 @@ impl<'a> ChainDescent<'a> {
         Ok(sum.total())
     }
 
-    /// D at the dual point, rounded down. The weights are recomputed, which removes accumulated
-    /// rounding errors.
+    /// Recomputes the weights, which removes accumulated rounding errors, and returns the dual value D, rounded down.
     fn sum_up(&mut self, interrupt: &Interrupt) -> Result<f64> {
         let lambda = self.shares.lambda();
         let mut weights = std::mem::take(&mut self.iterate);
@@ -373,7 +372,7 @@ impl<'a> ChainDescent<'a> {
         Ok(value.bound())
     }
 
-    /// Chooses the sequence of a visit; None if the loss of this sequence has no weight.
+    /// Chooses the sequence to visit. Returns None if the loss of this sequence has weight 0.
     fn draw(&mut self, visit: usize) -> Option<usize> {
         let n = self.order.len();
         // The gaps are not known yet in the first pass.
@@ -386,7 +385,7 @@ impl<'a> ChainDescent<'a> {
         (self.shares.of(example) > 0.0).then_some(example)
     }
 
-    /// The average of the iterates, in single precision if the tolerance allows that.
+    /// Returns the average of the iterates, rounded to single precision if the tolerance allows it.
     fn model(&self) -> Vec<f64> {
         let mut weights = self.average.of(&self.iterate);
         if allows_single(self.relative) {
@@ -468,7 +467,7 @@ impl Solver for ChainDescent<'_> {
     }
 }
 
-/// ‖δ‖₁, rounded up.
+/// Returns ‖δ‖₁, rounded up.
 fn length(delta: &[(u32, f64)]) -> f64 {
     let size: f64 = delta.iter().map(|(_, value)| value.abs()).sum();
     size * (1.0 + gamma(delta.len()))

@@ -43,7 +43,8 @@ impl PathSolver for ChainDescent<'_> {
         self.sum_up(interrupt)?;
         self.average = Average::new(self.iterate.len());
         let trace = run(self, target, interrupt, observe)?;
-        // The certificates at all λ of a piece use the same dual point.
+        // A certificate stores the dual value from which the certificates at all λ of this piece of the path are
+        // computed.
         let certificate = match trace.certificate {
             Some(certificate) => certificate,
             None => self.certify(interrupt)?,

@@ -12,14 +12,14 @@ pub struct ChainPoint {
 }
 
 impl ChainPoint {
-    /// The dual point of a fit with these blocks.
+    /// Creates the dual point of a fit from its blocks.
     pub(super) fn new(blocks: Vec<ActiveLabels>) -> Self {
         Self { blocks, fresh: Vec::new() }
     }
 
-    /// Builds a dual point for other sequences. Sequence i starts at the dual point of sequence `places[i]`, with
-    /// renumbered states, or at its true labels if it has no place or does not fit. Also returns how many sequences
-    /// reuse a dual point.
+    /// Builds a dual point for other sequences. Sequence i reuses the labels of the earlier sequence `places[i]`, with
+    /// renumbered states. It starts at its true labels instead if `places[i]` is None or if the reused labels do not
+    /// fit. Also returns the number of sequences that reuse labels.
     pub fn moved(
         &self,
         chain: &Chain,

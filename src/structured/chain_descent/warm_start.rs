@@ -40,18 +40,18 @@ impl ChainDescent<'_> {
         Ok(())
     }
 
-    /// Whether the blocks' gaps at their last visits promise a certificate within the tolerance.
+    /// Whether the gaps at the last visits are small enough that a certificate should meet the tolerance.
     pub(super) fn is_promising(&self) -> bool {
         self.gaps.total() <= self.promise * self.relative * self.visited_objective()
     }
 
-    /// Updates the promise from a certificate.
+    /// Updates `promise` from a certificate.
     pub(super) fn learn_promise(&mut self, certificate: Certificate) {
         let visited = self.gaps.total() / self.visited_objective();
         self.promise = (visited / certificate.relative_gap()).max(1.0);
     }
 
-    /// The objective, estimated from the losses at the blocks' last visits.
+    /// Estimates the objective from the losses at the last visits.
     fn visited_objective(&self) -> f64 {
         let regularizer = 0.5 * self.shares.lambda() * squared_norm(&self.iterate);
         regularizer + self.losses.iter().sum::<f64>()

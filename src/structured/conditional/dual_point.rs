@@ -8,7 +8,7 @@ use crate::linalg::vectors::dot;
 /// Maximum number of Newton steps to find the best scale of a dual point.
 const MAX_STEPS: usize = 8;
 
-/// Step sizes towards another point that are tried if the penalty has an L1 norm.
+/// Step sizes towards another point that are tried if the penalty has an L1 term.
 const STEPS: [f64; 4] = [1.0, 0.5, 0.25, 0.125];
 
 /// The entropy and the weights of a mixture of distributions α, which determine its dual value.
@@ -23,7 +23,7 @@ pub struct DualMixture {
 }
 
 impl DualMixture {
-    /// The dual value D of the same distributions at λ/`factor`, rounded down.
+    /// Returns the dual value D of these distributions at λ/`factor`, rounded down.
     pub fn value_at(&self, lambda: f64, factor: f64) -> f64 {
         let norm = norm_above(&self.weights) + self.error;
         let value =
@@ -57,12 +57,12 @@ impl DualMixture {
         }
     }
 
-    /// The best step towards another point with an L2 penalty.
+    /// Returns the step towards another point that maximises the dual value with an L2 penalty.
     fn best_step(&self, other: &Self, lambda: f64) -> f64 {
         let (own, cross) = (dot(&self.weights, &self.weights), dot(&self.weights, &other.weights));
         let length = own - 2.0 * cross + dot(&other.weights, &other.weights);
         let slope = other.linear - self.linear + lambda * (own - cross);
-        // If the difference of the points vanishes in rounding, chooses the better point.
+        // If rounding makes the difference of the points vanish, chooses the better point.
         let step = if length > 0.0 { slope / (lambda * length) } else { f64::from(slope > 0.0) };
         if step.is_nan() { 0.0 } else { step.clamp(0.0, 1.0) }
     }
@@ -81,9 +81,9 @@ impl DualMixture {
         mixed
     }
 
-    /// A lower bound on the optimum. With an L1 norm, this is the dual value of s α plus (1 − s) times the true
-    /// labels, for the best s in [0, 1]; the entropy of this mixture is at least s H(α), and its weights are s w(α).
-    /// Without an L1 norm, it is the dual value of α.
+    /// Returns a lower bound on the optimum. Without an L1 term, this is the dual value of α. With an L1 term, it is
+    /// the dual value of the mixture s α + (1 − s) (true labels) for the best s in [0, 1]. The entropy of this mixture
+    /// is at least s H(α), and its weights are s w(α).
     pub fn bound(&self, lambda: f64, penalty: ElasticNet) -> f64 {
         if !penalty.has_l1() {
             return self.value_at(lambda, 1.0);
@@ -105,7 +105,8 @@ impl DualMixture {
         if value < 0.0 { 0.0 } else { value }
     }
 
-    /// The best scale s. With only an L1 penalty, this is the largest scale at which |λ s w(α)| ≤ λ in all entries.
+    /// Returns the best scale s. With only an L1 penalty, this is the largest s for which |λ s w(α)| ≤ λ in all
+    /// entries.
     fn scale(&self, lambda: f64, l1_ratio: f64) -> f64 {
         let larger = |most: f64, w: &f64| if w.abs() <= most { most } else { w.abs() };
         if l1_ratio == 1.0 {

@@ -7,26 +7,26 @@ use crate::linalg::fold::{WeightedSum, fold};
 use crate::linalg::label_weights::{Place, add_scores};
 use crate::structured::model::{Chain, SeenPairs};
 
-/// Rows are padded with zeros to a multiple of this.
+/// The length of a row is padded with zeros to a multiple of this.
 const LANES: usize = 8;
 
-/// Reorders the weights of a chain's seen pairs: first dense rows over all labels for frequent
-/// features, then the pairs of the other features.
+/// The order in which a pass stores the weights of a chain's seen pairs: first a dense row over all labels for each
+/// frequent feature, then the weights of the other features' pairs.
 #[derive(Debug)]
 pub struct WeightLayout<'a> {
     chain: &'a Chain,
     pairs: &'a SeenPairs,
     places: Vec<Place>,
-    /// Length of a row, padded to whole vectors.
+    /// Length of a row, padded to full SIMD vectors.
     width: usize,
-    /// Number of values in rows.
+    /// Total number of values in dense rows.
     n_dense: usize,
-    /// Labels of the other pairs.
+    /// Labels of the pairs that are not in dense rows.
     labels: Vec<u16>,
 }
 
 impl<'a> WeightLayout<'a> {
-    /// The layout of a chain's weights; None if all pairs have weights, which already form rows.
+    /// Creates the layout of a chain's weights. Returns None if all pairs have weights, because they already form rows.
     pub fn new(chain: &'a Chain) -> Option<Self> {
         let pairs = chain.pairs()?;
         let n_features = chain.emissions().rows().n_features();
@@ -47,25 +47,25 @@ impl<'a> WeightLayout<'a> {
         Some(Self { chain, pairs, places, width, n_dense, labels })
     }
 
-    /// Number of values before those of transitions.
+    /// Number of values that precede those of the transitions.
     pub fn len(&self) -> usize {
         self.n_dense + self.labels.len()
     }
 
-    /// The index of a feature's first weight, and the labels of its weights; None if it has a row.
+    /// Returns the index of a feature's first weight, and the labels of its weights or, if it has a dense row, None.
     #[inline(always)]
     pub fn find(&self, feature: usize) -> (usize, Option<&[u16]>) {
         let place = self.places[feature];
         (place.start(), (!place.is_row()).then(|| self.labels_of(place)))
     }
 
-    /// The labels of a feature's pairs, for a feature without a row.
+    /// Returns the labels of the pairs of a feature without a dense row.
     #[inline(always)]
     fn labels_of(&self, place: Place) -> &[u16] {
         &self.labels[place.start() - self.n_dense..][..place.len()]
     }
 
-    /// Converts weights to this order; those of transitions follow unchanged.
+    /// Converts weights to this order. The weights of transitions follow unchanged.
     pub fn expand(&self, weights: &[f64]) -> Vec<f64> {
         let mut laid = vec![0.0; self.len()];
         for (feature, place) in self.places.iter().enumerate() {
@@ -82,7 +82,7 @@ impl<'a> WeightLayout<'a> {
         laid
     }
 
-    /// target += values in this order.
+    /// Adds values in this order to `target`, which is in the chain's order.
     pub fn add_to(&self, laid: &[f64], target: &mut [f64]) {
         for (feature, place) in self.places.iter().enumerate() {
             let own = self.pairs.range(feature);
@@ -103,8 +103,8 @@ impl<'a> WeightLayout<'a> {
         arch().dispatch(LayoutScores { layout: self, example, laid, scores });
     }
 
-    /// target += scale Σ_t x_t δ_tᵀ for a dense δ with one row for each row of an example; uses the
-    /// squares of the features if `squared`.
+    /// Adds scale Σ_t x_t δ_tᵀ to `target`, for a dense δ with one row for each row of an example. If `squared`, uses
+    /// the squares of the features.
     pub fn add_rows(
         &self,
         example: usize,

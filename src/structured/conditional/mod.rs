@@ -69,7 +69,7 @@ struct Evaluation {
 struct Group {
     loss: Sum,
     totals: Totals,
-    /// Σ p_i Aᵀ(μ_i − μ(y_i)).
+    /// The gradient of the weighted loss, Σ p_i Aᵀ(μ_i − μ(y_i)).
     pull: Vec<f64>,
     diagonal: Vec<f64>,
     scratch: FieldBuffers,
@@ -115,7 +115,7 @@ impl<'a> Field<'a> {
         self.chain.has_unknown()
     }
 
-    /// P(0).
+    /// Returns the objective at zero weights, P(0).
     fn null_objective(&self, interrupt: &Interrupt) -> Result<Bounded> {
         let mut scratch = FieldBuffers { work: Work::of(interrupt), ..FieldBuffers::default() };
         let (mut sum, mut known) = (Sum::default(), HashMap::new());
@@ -145,7 +145,8 @@ impl<'a> Field<'a> {
         Ok(sum.total())
     }
 
-    /// One pass over all sequences.
+    /// Evaluates the objective, its gradient and a dual point in one pass over all sequences. If `curved`, also
+    /// computes the diagonal of the Hessian.
     fn evaluate(
         &self,
         weights: &[f64],
@@ -189,12 +190,12 @@ impl<'a> Field<'a> {
         Ok(Evaluation { primal, dual, gradient, diagonal })
     }
 
-    /// Number of weights of features and labels in the order of a pass.
+    /// Number of weights for pairs of a feature and a label, in the order of a pass.
     fn n_emissions(&self) -> usize {
         self.layout.as_deref().map_or(self.chain.transitions(), WeightLayout::len)
     }
 
-    /// Number of weights in the order of a pass.
+    /// Total number of weights in the order of a pass.
     fn n_laid(&self) -> usize {
         self.n_emissions() + self.chain.n_weights() - self.chain.transitions()
     }
@@ -260,7 +261,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The scores of a sequence's parts, given weights in the order of a pass.
+    /// Writes the scores of a sequence's parts, given weights in the order of a pass.
     fn scores(&self, example: usize, laid: &[f64], scores: &mut [f64]) {
         let chain = self.chain;
         let nodes = &mut scores[..chain.sequence_len(example) * chain.n_states()];
@@ -271,7 +272,7 @@ impl<'a> Field<'a> {
         chain.add_transitions(example, &laid[self.n_emissions()..], scores);
     }
 
-    /// target += scale Aᵀ δ for a dense δ; uses the squares of A's entries if `squared`.
+    /// Adds scale Aᵀ δ to `target` for a dense δ. If `squared`, uses the squares of A's entries.
     fn add_image(
         &self,
         example: usize,
@@ -296,15 +297,15 @@ impl<'a> Field<'a> {
 
 /// The weights at which a pass is computed.
 struct Point<'a> {
-    /// See [`Field::laid`].
+    /// The weights in the order of a pass.
     laid: Cow<'a, [f64]>,
     /// An upper bound on the norm of the weights.
     norm: f64,
 }
 
 impl FieldBuffers {
-    /// Adds the costs to the scores; returns Φ_i with rounding bounds, for weights of norm at most `norm`, and the size
-    /// of the numbers in its sum. Stores the marginals.
+    /// Adds the costs to the scores, and computes the marginals. Returns Φ_i, with a bound on its rounding error for
+    /// weights of norm at most `norm`, and the size of the numbers in its sum.
     fn look(&mut self, chain: &Chain, example: usize, norm: f64) -> (Bounded, Reach) {
         self.marginals.resize(self.scores.len(), 0.0);
         chain.log_costs(example, &mut self.costs);
@@ -318,7 +319,8 @@ impl FieldBuffers {
         (Bounded::new(log_sum - self.right(chain, example), error), reach)
     }
 
-    /// The score of the true labels, or the logarithm of the sum over all labels that agree with the known ones.
+    /// Returns the score of the true labels. If some labels are unknown, returns ln Σ exp(score) over all labels that
+    /// agree with the known ones.
     fn right(&mut self, chain: &Chain, example: usize) -> f64 {
         self.expected.clear();
         if chain.is_known(example) {
@@ -342,9 +344,9 @@ impl FieldBuffers {
         }
     }
 
-    /// The contribution of the scores' distribution to the dual value.
+    /// Returns the contribution to the dual value of the distribution that the scores define.
     fn terms(&self, chain: &Chain, example: usize, (loss, reach): (Bounded, Reach)) -> BlockTerms {
-        // H = Φ − ⟨θ, μ − μ(y)⟩, where the computed θ includes the costs; the expected cost is added.
+        // H = Φ − ⟨θ, μ − μ(y)⟩. The computed θ includes the costs, so the expected cost is added.
         let linear = vectors::dot(&self.scores, &self.marginals);
         let entropy = loss.value() + dot(&self.scores, &self.truth) - linear;
         let costs =
@@ -370,14 +372,14 @@ fn is_finite_cost(cost: f64) -> bool {
     cost > 1e-3 * FORBIDDEN
 }
 
-/// The largest logarithm of the costs that are not 0.
+/// Returns the largest absolute value of the logarithms of costs that are not 0.
 fn largest(costs: &[f64]) -> f64 {
     let costs = costs.iter().filter(|cost| is_finite_cost(**cost));
     costs.fold(0.0, |largest, cost| largest.max(cost.abs()))
 }
 
-/// Calls `visit` with each weighted entry of δ for transitions, first and last labels: the index of its weight, counted
-/// from the first transition, the value of its feature, and the entry.
+/// Calls `visit(index, x, entry)` for each entry of δ at a transition, a first label or a last label that has a weight.
+/// `index` counts weights from the first transition, and `x` is the value of the feature.
 fn visit_transitions(
     chain: &Chain,
     example: usize,

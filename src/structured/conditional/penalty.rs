@@ -1,14 +1,13 @@
-//! The penalty of a fit, and the restrictions on steps that an L1 norm requires.
+//! The penalty of a fit, and the restrictions on steps that an L1 term requires.
 
 use crate::dual::objective;
 use crate::dual::rounding::{Bounded, gamma};
 use crate::error::{Error, Result};
 
-/// Number of values that are summed one by one; the sums of such pieces are then added, which keeps rounding errors
-/// small.
+/// Number of values in each partial sum. Adding up partial sums keeps rounding errors small.
 const PIECE: usize = 1024;
 
-/// λ (ρ ‖w‖₁ + (1 − ρ)/2 ‖w‖²) for a share ρ of the L1 norm: 0 for an L2 penalty, 1 for an L1 penalty.
+/// The penalty λ (ρ ‖w‖₁ + (1 − ρ)/2 ‖w‖²). ρ is 0 for an L2 penalty and 1 for an L1 penalty.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ElasticNet {
     l1_ratio: f64,
@@ -26,17 +25,17 @@ impl ElasticNet {
         Err(Error::argument("l1_ratio", format!("must be from 0 to 1, got {l1_ratio}")))
     }
 
-    /// Whether ρ > 0, so that the penalty has an L1 norm.
+    /// Whether the penalty has an L1 term, that is, ρ > 0.
     pub fn has_l1(self) -> bool {
         self.l1_ratio > 0.0
     }
 
-    /// λ (1 − ρ).
+    /// Returns λ (1 − ρ), the strength of the L2 term.
     pub fn ridge(self, lambda: f64) -> f64 {
         lambda * (1.0 - self.l1_ratio)
     }
 
-    /// The penalty plus the loss, rounded up.
+    /// Returns the penalty plus the loss, rounded up.
     pub fn objective(self, lambda: f64, weights: &[f64], loss: Bounded) -> f64 {
         if !self.has_l1() {
             return objective(lambda, weights, loss);
@@ -51,8 +50,9 @@ impl ElasticNet {
         objective(self.ridge(lambda) * (1.0 + gamma(4)), weights, loss + share)
     }
 
-    /// The pseudo-gradient of the objective (Andrew and Gao 2007), given the gradient of its smooth part. For a weight
-    /// of 0, it is the one-sided derivative in the direction in which the objective decreases, or 0 if there is none.
+    /// Returns the pseudo-gradient of the objective (Andrew and Gao 2007), given the gradient of its smooth part. For a
+    /// weight of 0, it is the one-sided derivative in the direction in which the objective decreases, or 0 if there is
+    /// no such direction.
     pub fn slopes(self, lambda: f64, weights: &[f64], gradient: &[f64]) -> Vec<f64> {
         let l1 = lambda * self.l1_ratio;
         let slope = |(weight, slope): (&f64, &f64)| {
@@ -67,7 +67,7 @@ impl ElasticNet {
         weights.iter().zip(gradient).map(slope).collect()
     }
 
-    /// Sets the entries of a direction that do not descend to 0.
+    /// Sets to 0 the entries of a direction along which the objective does not decrease.
     pub fn align(self, direction: &mut [f64], slopes: &[f64]) {
         if self.has_l1() {
             let entries = direction.iter_mut().zip(slopes);
@@ -75,8 +75,8 @@ impl ElasticNet {
         }
     }
 
-    /// Sets weights to 0 if the step changed their sign. A weight that was 0 must have the sign of its descent
-    /// direction.
+    /// Sets to 0 all weights whose sign the step has changed, and all weights that were 0 and have moved against their
+    /// descent direction.
     pub fn stay_in_orthant(self, weights: &mut [f64], before: &[f64], slopes: &[f64]) {
         if self.has_l1() {
             for ((weight, before), slope) in weights.iter_mut().zip(before).zip(slopes) {
@@ -86,7 +86,7 @@ impl ElasticNet {
         }
     }
 
-    /// ρ.
+    /// Returns ρ, the weight of the L1 term.
     pub fn l1_ratio(self) -> f64 {
         self.l1_ratio
     }

@@ -3,7 +3,7 @@
 use crate::dual::rounding::gamma;
 use crate::structured::model::{ChainScores, FORBIDDEN};
 
-/// The size of the numbers in a sum over all labels.
+/// The size of the numbers in a sum over all labels of a sequence.
 #[derive(Debug, Clone, Copy)]
 pub struct Reach {
     len: usize,
@@ -23,22 +23,21 @@ impl Reach {
         Self { len, n_states, largest, logs }
     }
 
-    /// A bound on the relative error of each marginal. A marginal is a sum of products of positive
-    /// numbers, two per position. The factors are exponentials with an error of 1e-14 plus the
-    /// rounding error of their arguments.
+    /// Returns a bound on the relative error of each marginal. A marginal is a sum of products of positive numbers, two
+    /// per position. The factors are exponentials with an error of 1e-14 plus the rounding error of their arguments.
     pub fn relative_error(&self) -> f64 {
         let step = 8e-14 + gamma(2 * self.n_states + 32) + gamma(8) * self.logs;
         4.0 * self.len as f64 * step
     }
 
-    /// A bound on the error of ln Σ exp(scores).
+    /// Returns a bound on the error of ln Σ exp(scores).
     pub fn log_error(&self) -> f64 {
         self.relative_error() + gamma(8 * self.len + self.n_states + 16) * self.logs
     }
 }
 
-/// The largest absolute value of the scores that are not forbidden, computed in eight lanes on
-/// every processor.
+/// Returns the largest absolute value of the scores that are not forbidden, computed as eight separate maxima on every
+/// processor.
 fn largest(scores: &[f64]) -> f64 {
     let mut most = [0.0_f64; 8];
     for scores in scores.chunks(8) {

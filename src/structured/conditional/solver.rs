@@ -17,19 +17,19 @@ use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
 use crate::solver::{Memory, PathSettings, PathSolver, Piece, Target, path, shorter_step};
 use crate::structured::model::{Chain, Model};
 
-/// Maximum number of pairs of a step and its change of the gradient that are kept.
+/// Maximum number of stored pairs of a step and the change of the gradient along it.
 const MAX_PAIRS: usize = 12;
 
-/// Maximum number of values in all kept steps together; three steps are always allowed.
+/// Maximum number of values in all stored steps together; three steps are always allowed.
 const MEMORY_SIZE: usize = 1 << 24;
 
 /// A fitted conditional random field.
 pub struct ConditionalFit {
     /// The record of the run.
     pub trace: Trace,
-    /// P(0).
+    /// The objective at zero weights, P(0).
     pub null_objective: f64,
-    /// w.
+    /// The weights of the model.
     pub weights: Vec<f64>,
 }
 
@@ -62,7 +62,7 @@ pub fn fit_conditional(
     Ok(ConditionalFit { trace, null_objective, weights })
 }
 
-/// The objective at some weights, rounded up.
+/// Returns the objective at the given weights, rounded up.
 ///
 /// # Errors
 /// As for [`fit_conditional`].
@@ -111,21 +111,21 @@ fn field(chain: &Chain, shares: Shares, penalty: ElasticNet) -> Result<Field<'_>
     Field::new(chain, shares, penalty)
 }
 
-/// Number of pairs that are remembered.
+/// Number of pairs of a step and a change of the gradient that are stored.
 fn n_remembered(n_weights: usize) -> usize {
     (MEMORY_SIZE / n_weights.max(1)).clamp(3, MAX_PAIRS)
 }
 
 struct Lbfgs<'a> {
     field: Field<'a>,
-    /// P(0).
+    /// The objective at zero weights, P(0).
     null_objective: f64,
     weights: Vec<f64>,
     memory: Memory,
-    /// P at the weights, rounded up.
+    /// The objective P at the weights, rounded up.
     primal: f64,
     gradient: Vec<f64>,
-    /// The diagonal of the Hessian at these or earlier weights.
+    /// The diagonal of the Hessian at the current weights or at earlier ones.
     diagonal: Vec<f64>,
     /// The best mixture of all dual points so far.
     best: DualMixture,
@@ -155,8 +155,8 @@ impl<'a> Lbfgs<'a> {
         }
     }
 
-    /// Evaluates the first weights. If they are 0, stochastic steps come first, which give much of the progress at a
-    /// part of the cost.
+    /// Evaluates the first weights. If they are 0, makes stochastic steps first, which achieve much of the progress at
+    /// a fraction of the cost.
     fn begin(&mut self, interrupt: &Interrupt) -> Result<()> {
         if self.is_begun {
             return Ok(());
@@ -204,7 +204,7 @@ impl<'a> Lbfgs<'a> {
         Certificate { primal, dual: self.best.bound(lambda, self.field.penalty) }
     }
 
-    /// Mixes the best dual point with another one.
+    /// Mixes the best dual point with another one, unless some labels are unknown.
     fn improve_bound(&mut self, dual: &DualMixture) {
         if !self.field.is_partial() {
             self.best.improve(dual, self.field.shares.lambda(), self.field.penalty);
@@ -227,7 +227,7 @@ impl<'a> Lbfgs<'a> {
         }
     }
 
-    /// −H ∇P.
+    /// Returns the L-BFGS direction −H g, where g is the pseudo-gradient and H approximates the inverse Hessian.
     fn direction(&self, slopes: &[f64]) -> Vec<f64> {
         let downhill = slopes.iter().map(|slope| -slope).collect();
         let divide = |product: f64, curvature: f64| 1.0 / curvature * product;
@@ -243,7 +243,7 @@ impl<'a> Lbfgs<'a> {
         direction
     }
 
-    /// Searches along a direction for a model with sufficient decrease; None if rounding hides the decrease.
+    /// Searches along a direction for weights with sufficient decrease. Returns None if rounding hides the decrease.
     fn search(
         &mut self,
         direction: &[f64],
@@ -298,7 +298,7 @@ impl Solver for Lbfgs<'_> {
                 self.accept(weights, next);
                 break;
             }
-            // The search failed although no steps are remembered, so a restart would not help.
+            // The search failed although no steps are stored, so a restart would not help.
             if self.memory.pairs().is_empty() {
                 return Ok(self.report(true));
             }
@@ -335,7 +335,7 @@ impl PathSolver for Lbfgs<'_> {
             self.weights.iter_mut().for_each(|weight| *weight *= longer);
             self.field.shares.set_lambda(lambda)?;
             self.best.stretch(longer);
-            // The regulariser's contribution to the gradient changes is known exactly.
+            // The contribution of the L2 penalty to the stored gradient changes is known exactly.
             self.memory.add_square(lambda - before);
             let weights = std::mem::take(&mut self.weights);
             let there = self.evaluate(&weights, true, interrupt)?;
@@ -351,7 +351,7 @@ impl PathSolver for Lbfgs<'_> {
         field.shares.set_lambda(lambda / factor)?;
         let scaled: Vec<f64> = self.weights.iter().map(|weight| weight * factor).collect();
         let there = field.evaluate(&scaled, false, &mut self.groups, interrupt)?;
-        // Covers the rounding of the quotient.
+        // The factor covers the rounding error of λ/`factor`.
         let primal = there.primal * (1.0 + 4.0 * f64::EPSILON);
         Ok(Certificate { primal, dual: self.best.value_at(lambda, factor) })
     }

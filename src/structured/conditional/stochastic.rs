@@ -30,12 +30,13 @@ const MIN_SEQUENCES: usize = 200;
 /// Rows whose slopes are all below this make no step.
 const NEGLIGIBLE: f64 = 1e-3;
 
-/// The steps of a feature's weights.
+/// Parameters of the steps of one feature's weights.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
     /// 1 / (root mean square of the feature's values).
     scale: f64,
-    /// The weights of the two parts of the penalty, divided by the number of steps in a pass.
+    /// The strengths of the L2 and the L1 term, multiplied by the number of sequences and divided by the number of
+    /// steps in a pass.
     ridge: f64,
     l1: f64,
 }
@@ -52,7 +53,7 @@ impl Pace {
     }
 }
 
-/// Weights after a few passes of stochastic steps from 0; None for few sequences.
+/// Returns the weights after a few passes of stochastic steps from 0, or None if there are few sequences.
 pub fn first_weights(field: &Field<'_>, interrupt: &Interrupt) -> Result<Option<Vec<f64>>> {
     let shares = &field.shares;
     let mut order: Vec<usize> =
@@ -63,7 +64,7 @@ pub fn first_weights(field: &Field<'_>, interrupt: &Interrupt) -> Result<Option<
     let mut descent = Descent::new(field);
     let buffers = || FieldBuffers { work: Work::of(interrupt), ..FieldBuffers::default() };
     let mut slots: Vec<FieldBuffers> = (0..BATCH).map(|_| buffers()).collect();
-    // The same order for every fit, so that the random state need not matter.
+    // Every fit uses the same order, so it does not need a random state.
     let mut random = Pcg64Mcg::new(0);
     let (mut n_visits, n_all) = (0, (PASSES * order.len()) as f64);
     for _ in 0..PASSES {
@@ -72,7 +73,7 @@ pub fn first_weights(field: &Field<'_>, interrupt: &Interrupt) -> Result<Option<
             let looks = slots.par_iter_mut().zip(batch);
             looks.for_each(|(slot, example)| descent.look(*example, slot));
             interrupt.check()?;
-            // A rate that falls to 0 does what an average does, without a second vector.
+            // A rate that falls to 0 has the same effect as averaging the iterates, without a second vector.
             let rate = RATE * (1.0 - f64::from(n_visits) / n_all);
             for (slot, example) in slots.iter().zip(batch) {
                 descent.step(*example, rate, &slot.marginals);
@@ -115,7 +116,8 @@ impl<'a> Descent<'a> {
         descent
     }
 
-    /// Computes the gradient of a sequence's loss in its parts, and stores it as the marginals.
+    /// Computes the gradient of a sequence's loss with respect to the scores of its parts, and stores it in place of
+    /// the marginals.
     fn look(&self, example: usize, buffers: &mut FieldBuffers) {
         buffers.scores.resize(self.field.chain.n_parts(example), 0.0);
         self.field.scores(example, &self.weights, &mut buffers.scores);
@@ -145,7 +147,8 @@ impl<'a> Descent<'a> {
 /// The steps of the weights of features and labels for one sequence.
 struct NodeSteps<'a> {
     field: &'a Field<'a>,
-    /// The sequence, the gradient of its loss in its nodes, and the factor of that gradient.
+    /// Index of the sequence, the gradient of its loss with respect to the scores of its nodes, and a factor for the
+    /// gradient.
     sequence: (usize, &'a [f64], f64),
     rate: f64,
     paces: &'a [Pace],
@@ -190,7 +193,7 @@ impl WithSimd for NodeSteps<'_> {
 }
 
 impl Field<'_> {
-    /// The paces of features in these rows.
+    /// Returns the step parameters of each feature of these rows.
     fn paces(&self, rows: &CompactRows) -> Vec<Pace> {
         let mut sums = vec![(0.0, 0.0); rows.n_features()];
         for row in 0..rows.len() {
@@ -203,7 +206,8 @@ impl Field<'_> {
         sums.into_iter().map(pace).collect()
     }
 
-    /// The pace of weights that make `n_steps` steps in a pass. Without a finite scale they do not move.
+    /// Returns the step parameters of weights that make `n_steps` steps in a pass. Weights without a finite scale do
+    /// not move.
     fn pace(&self, scale: f64, n_steps: f64) -> Pace {
         let share = self.shares.lambda() * self.shares.n_blocks() as f64 / n_steps;
         let l1_ratio = self.penalty.l1_ratio();

@@ -8,14 +8,14 @@ use crate::interrupt::Interrupt;
 use crate::linalg::{arch, exp_minus};
 use crate::structured::model::{ChainScores, Work};
 
-/// Marginals below this share of their row's sum are negligible compared with rounding errors.
+/// Marginals below this fraction of their row's sum are negligible compared with rounding errors.
 const NEGLIGIBLE: f64 = 1e-20;
 
 /// Scale below which underflow may have lost digits.
 const SMALLEST: f64 = 1e-200;
 
-/// Rows of labels are padded with zeros to a multiple of this, so that they consist of whole
-/// vectors on every machine.
+/// The length of a row of labels is padded with zeros to a multiple of this, so that it consists of full SIMD vectors
+/// on every machine.
 const LANES: usize = 8;
 
 /// Number of vectors that are summed in registers at a time.
@@ -57,22 +57,22 @@ pub fn chain_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut
 
 /// Buffers with rows over the labels, padded with zeros.
 struct Padded<'a> {
-    /// exp(node − the largest node of its position).
+    /// exp(score − largest score of the position) for each node.
     factors: &'a mut [f64],
     forward: &'a mut [f64],
-    /// exp(edge − the largest edge of its table).
+    /// exp(score − largest score of the table) for each transition.
     edges: &'a mut [f64],
     transposed: &'a mut [f64],
-    /// Σ_t forward_t ahead_{t+1}ᵀ, scaled.
+    /// The scaled sum Σ_t forward_t ahead_{t+1}ᵀ.
     sums: &'a mut [f64],
-    /// Factors times backward sums of the next position, scaled like the forward sums.
+    /// Factors of the next position times its backward sums, scaled like the forward sums.
     ahead: &'a mut [f64],
     back: &'a mut [f64],
 }
 
 struct Passes<'a> {
     scores: ChainScores<'a>,
-    /// Length of a row.
+    /// Length of a padded row.
     width: usize,
     rows: Padded<'a>,
     marginals: &'a mut [f64],
@@ -96,8 +96,8 @@ impl Passes<'_> {
         if self.scores.stride > 0 { self.scores.n_states * self.width } else { 0 }
     }
 
-    /// Computes factors and edges; returns the logarithm of the scale that was divided out of all
-    /// paths.
+    /// Computes factors and edges. Returns the logarithm of the total scale by which the probability of every path was
+    /// divided.
     #[inline(always)]
     fn exponentials<S: Simd>(&mut self, simd: S) -> f64 {
         let (scores, n_states, width) = (self.scores, self.scores.n_states, self.width);
@@ -151,8 +151,7 @@ impl Passes<'_> {
         Some(scales.log())
     }
 
-    /// Runs the backward pass; returns whether no digits were lost. NaN sums, and sums that lose
-    /// digits in this pass, are detected from the marginals.
+    /// Runs the backward pass. Returns false after an interrupt, or if the marginals reveal lost digits or NaN sums.
     #[inline(always)]
     fn backward<S: Simd>(&mut self, simd: S) -> bool {
         let (n_states, width, stride) = (self.scores.n_states, self.width, self.stride());
@@ -200,7 +199,7 @@ impl Passes<'_> {
     }
 }
 
-/// The logarithm of a product. Factors are multiplied as long as their range allows, so that few
+/// The logarithm of a product. Factors are multiplied as long as the product cannot overflow or underflow, so that few
 /// logarithms are computed.
 struct LogProduct {
     log: f64,
@@ -269,7 +268,7 @@ fn multiply<S: Simd>(simd: S, values: &mut [f64], others: &[f64], scale: f64) {
     }
 }
 
-/// Writes the logarithms of a row, padded with a value that is not larger than any of them.
+/// Writes the logarithms of a row, padded with −∞.
 #[inline(always)]
 fn fill(row: &mut [f64], logs: &[f64]) {
     row[..logs.len()].copy_from_slice(logs);
@@ -361,7 +360,7 @@ fn transpose(table: &[f64], transposed: &mut [f64], n_states: usize, width: usiz
     }
 }
 
-/// Writes the products of two tables, entry by entry, without the padding.
+/// Writes the elementwise product of two padded tables, without the padding.
 #[inline(always)]
 fn products(a: &[f64], b: &[f64], n_states: usize, width: usize, out: &mut [f64]) {
     let rows = a.chunks_exact(width).zip(b.chunks_exact(width));

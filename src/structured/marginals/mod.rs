@@ -15,14 +15,14 @@ use crate::names::find;
 /// The distance that a projection minimises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Projection {
-    /// ½‖·‖².
+    /// Half the squared Euclidean distance.
     Euclidean,
     /// The Bregman divergence of the model's entropy.
     Entropic,
 }
 
 impl Projection {
-    /// Every choice with its name.
+    /// All projections with their names.
     pub const NAMES: &[(&str, Self)] =
         &[("euclidean", Self::Euclidean), ("entropic", Self::Entropic)];
 
@@ -35,9 +35,8 @@ impl Projection {
     }
 }
 
-/// A model that can compute entropic or Euclidean projections onto the convex hull of the μ(y).
-/// Both have a requested accuracy; results are feasible up to rounding, whatever accuracy is
-/// reached.
+/// A model that can compute entropic or Euclidean projections onto the convex hull of the μ(y). Both projections take a
+/// requested accuracy. Their results are feasible up to rounding, even if the accuracy is not reached.
 pub trait Marginals: Model {
     /// Whether the hull contains the parts of the true label.
     fn holds_truth(&self, example: usize) -> bool {

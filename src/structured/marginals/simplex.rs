@@ -21,7 +21,7 @@ impl Marginals for Multiclass {
         Ok(0.0)
     }
 
-    /// The projection onto the simplex, max(0, point − τ).
+    /// Returns the projection onto the simplex, max(0, point − τ).
     fn euclidean(
         &self,
         _: usize,

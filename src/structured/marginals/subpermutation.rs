@@ -33,13 +33,13 @@ trait Law {
     fn energy(z: f64) -> f64;
     /// The derivative of z with respect to x, as a function of z.
     fn slope(z: f64) -> f64;
-    /// The loss from scaling a row of z by `factor`: the divergence of factor · z from z.
+    /// The cost of scaling a row of z by `factor`: the divergence of factor · z from z.
     fn lost(factor: f64, sum: f64, squares: f64) -> f64;
     /// The minimum price >= 0 at which the values of x − price sum to at most 1.
     fn price(x: &mut [f64], guess: f64) -> f64;
 }
 
-/// The projection to the nearest point to exp(point) in relative entropy.
+/// The projection onto the hull of the matrix exp(point), in relative entropy.
 struct Entropic;
 
 impl Law for Entropic {
@@ -68,7 +68,7 @@ impl Law for Entropic {
     }
 }
 
-/// The projection to the nearest point in the Euclidean norm.
+/// The Euclidean projection of the point onto the hull.
 struct Euclidean;
 
 impl Law for Euclidean {
@@ -96,7 +96,7 @@ impl Law for Euclidean {
 }
 
 impl Marginals for Matching {
-    /// The truth may be any set of pairs.
+    /// The truth may be any set of pairs, so it need not be a matching.
     fn holds_truth(&self, example: usize) -> bool {
         !self.is_one_to_one() || self.truth(example).len() == self.size(example).0
     }
@@ -243,7 +243,7 @@ impl<L: Law> WithSimd for Descent<'_, L> {
 }
 
 impl<L: Law> Descent<'_, L> {
-    /// Makes exact steps in the rows' prices, then in the columns'.
+    /// Sets the prices of the rows to their exact optimum, then those of the columns.
     #[inline(always)]
     fn raise(&mut self) {
         let (rows, columns) = self.prices.split_at_mut(self.n_rows);
@@ -284,8 +284,8 @@ impl<L: Law> Descent<'_, L> {
         dual
     }
 
-    /// The duality gap of z, directly after a column step, if rows with sums above 1 are scaled
-    /// down to 1. The gap is the loss from scaling plus Σ price · slack; both are at least 0.
+    /// Returns the duality gap of z after rows with sums above 1 are scaled down to 1. Must be called directly after a
+    /// column step. The gap is the cost of the scaling plus Σ price · slack; both are at least 0.
     #[inline(always)]
     fn gap(&mut self) -> f64 {
         let (rows, columns) = self.prices.split_at(self.n_rows);
@@ -316,7 +316,8 @@ impl<L: Law> Descent<'_, L> {
         }
     }
 
-    /// Makes a Newton step in the prices that are not fixed at 0, if it lowers the dual.
+    /// Makes a Newton step in the prices that are not fixed at 0. Halves the step until it does not increase the dual
+    /// function; if that fails, leaves the prices unchanged.
     #[inline(always)]
     fn newton(&mut self, dual: f64) {
         self.solve_newton();
@@ -338,8 +339,8 @@ impl<L: Law> Descent<'_, L> {
         self.prices.copy_from_slice(self.x);
     }
 
-    /// Solves H step = sums − 1 with the Hessian H = [diag(Z1), Z; Zᵀ, diag(Zᵀ1)], where Z has the
-    /// slopes, by the Schur complement of the block of the rows; prices fixed at 0 do not change.
+    /// Solves H step = sums − 1 with the Hessian H = [diag(Z1), Z; Zᵀ, diag(Zᵀ1)], where Z contains the slopes of the
+    /// pairs. Uses the Schur complement of the block of the rows; prices fixed at 0 do not change.
     #[inline(always)]
     fn solve_newton(&mut self) {
         let n = self.n_columns;

@@ -9,7 +9,7 @@ use crate::linalg::fold::{Max, fold};
 use crate::linalg::{arch, exp_minus};
 use crate::structured::model::{Chain, ChainScores, Work};
 
-/// Marginals below this share of their row's sum are negligible compared with rounding errors.
+/// Marginals below this fraction of their row's sum are negligible compared with rounding errors.
 const NEGLIGIBLE: f64 = 1e-20;
 
 impl Marginals for Chain {
@@ -56,14 +56,14 @@ pub(super) fn transpose(edges: &[f64], transposed: &mut [f64], n_states: usize) 
     }
 }
 
-/// Logarithms of the forward sums, over the positions up to and including this one, and of the
-/// backward sums, over the following positions.
+/// Logarithms of the forward sums and of the backward sums. The forward sum of a position includes this position; its
+/// backward sum covers only the following positions.
 struct Messages<'a> {
     scores: ChainScores<'a>,
     transposed: &'a mut [f64],
     forward: &'a mut [f64],
     backward: &'a mut [f64],
-    /// backward + nodes of the next position.
+    /// Logarithms of the backward sums plus the node scores, both of the next position.
     ahead: &'a mut [f64],
     largest: &'a mut [f64],
     sums: &'a mut [f64],

@@ -45,15 +45,14 @@ pub(crate) fn assignment_prices(
     (indices, values[n_rows..][..n_columns].to_vec())
 }
 
-/// The lengths of the buffers `values` and `indices` that [`solve`] needs.
+/// Returns the lengths of the buffers `values` and `indices` that [`solve`] needs.
 pub(in crate::structured) fn buffers(n_rows: usize, n_columns: usize) -> (usize, usize) {
     (n_rows + 2 * n_columns, n_rows + 4 * n_columns)
 }
 
-/// Writes the columns of the rows to the start of `indices`. The start of `values` gets the
-/// non-negative prices of the rows, then of the columns, that prove the matching optimal: the
-/// prices of every pair sum to at least its weight. After an interrupt, the matching covers only
-/// some of the rows.
+/// Writes the column that each row is matched with to the start of `indices`. Writes non-negative prices of the rows,
+/// then of the columns, to the start of `values`. The prices prove the matching optimal: the prices of every pair sum
+/// to at least its weight. After an interrupt, the matching covers only some of the rows.
 pub(in crate::structured) fn solve(
     weights: &[f64],
     n_columns: usize,
@@ -98,12 +97,12 @@ struct AssignmentSearch<'a> {
     prices: &'a mut [f64],
     /// Minimum cost of a path from the entering row to each column.
     distances: &'a mut [f64],
-    /// The column of each row, and the row of each column.
+    /// The column of each row (`matched`), and the row of each column (`owners`).
     matched: &'a mut [u32],
     owners: &'a mut [u32],
     /// The row that precedes each column on its path.
     before: &'a mut [u32],
-    /// Columns whose distance is not final, followed by those whose distance is final.
+    /// The columns whose distance is not final (`open`), and those whose distance is final (`closed`).
     open: &'a mut [u32],
     closed: &'a mut [u32],
 }
@@ -122,7 +121,7 @@ impl AssignmentSearch<'_> {
         self.distances.fill(f64::INFINITY);
         self.open.iter_mut().zip(0..).for_each(|(open, column)| *open = column);
         let (mut n_open, mut n_closed) = (n_columns, 0);
-        // The cheapest end of a path so far. Leaving a row unmatched costs its price.
+        // The cheapest end of a path so far is to leave the row `loser` unmatched, which costs its price.
         let (mut row, mut reached) = (first, 0.0);
         let (mut loser, mut minimum) = (first, price);
         let free = loop {

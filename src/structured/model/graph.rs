@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 pub struct Graph {
     n_labels: usize,
     edges: Vec<[u32; 2]>,
-    /// If the graph has no cycle, every label after its parent, with the edge to the parent unless the label is a root.
+    /// If the graph has no cycle: its labels, parents before children, with the edges to their parents.
     forest: Option<Vec<ForestNode>>,
 }
 
@@ -18,7 +18,8 @@ pub(in crate::structured) struct ForestNode {
     pub parent: Option<Link>,
 }
 
-/// The edge from a label to its parent: the other end, and whether that is the edge's first end.
+/// The edge from a label to its parent: the label and the edge's index, and whether the parent is the first end of the
+/// edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::structured) struct Link {
     pub label: u32,
@@ -29,11 +30,11 @@ pub(in crate::structured) struct Link {
 type GraphConstructor = fn(labels: &[u8], n_labels: usize) -> Graph;
 
 impl Graph {
-    /// The named graphs, built from the rows' labels and the number of labels.
+    /// The graphs with a name. Each is built from the label matrix of the rows and the number of labels.
     pub const REGISTRY: &[(&str, GraphConstructor)] =
         &[("full", |_, n| Self::full(n)), ("tree", Self::chow_liu)];
 
-    /// The graph of the given pairs of `n_labels` labels.
+    /// Creates a graph of `n_labels` labels from its edges.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `edges` if a pair joins a label with itself, occurs twice, or
@@ -55,15 +56,15 @@ impl Graph {
         Ok(Self { n_labels, edges: edges.to_vec(), forest: forest(n_labels, edges) })
     }
 
-    /// All pairs of labels.
+    /// Creates the graph that joins all pairs of labels.
     pub fn full(n_labels: usize) -> Self {
         let edges = pairs(n_labels);
         let forest = forest(n_labels, &edges);
         Self { n_labels, edges, forest }
     }
 
-    /// The spanning tree with the largest total mutual information between labels in the rows of a 0/1 matrix (Chow and
-    /// Liu 1968). It is the tree that describes best how the labels occur together.
+    /// Creates the spanning tree with the largest total mutual information between labels in the rows of a 0/1 matrix
+    /// (Chow and Liu 1968). It is the tree that describes best how the labels occur together.
     pub fn chow_liu(labels: &[u8], n_labels: usize) -> Self {
         let pairs = pairs(n_labels);
         let n_rows = labels.len() / n_labels.max(1);
@@ -96,24 +97,24 @@ impl Graph {
         self.n_labels
     }
 
-    /// The pairs.
+    /// Returns the pairs of labels that interact.
     pub fn edges(&self) -> &[[u32; 2]] {
         &self.edges
     }
 
-    /// The labels with parents before children; None if the graph has a cycle.
+    /// Returns the labels with parents before children, or None if the graph has a cycle.
     pub(super) fn forest(&self) -> Option<&[ForestNode]> {
         self.forest.as_deref()
     }
 }
 
-/// All pairs of labels.
+/// Returns all pairs of labels.
 fn pairs(n_labels: usize) -> Vec<[u32; 2]> {
     let n = n_labels as u32;
     (0..n).flat_map(|a| (a + 1..n).map(move |b| [a, b])).collect()
 }
 
-/// Σ p(s, t) ln p(s, t) / (p(s) p(t)) of the counts of two binary variables.
+/// Returns the mutual information Σ p(s, t) ln (p(s, t) / (p(s) p(t))) of two binary variables, from their counts.
 fn mutual_information(counts: [[usize; 2]; 2], n_rows: usize) -> f64 {
     let term = |(s, t): (usize, usize)| {
         let count = counts[s][t] as f64;
@@ -124,7 +125,7 @@ fn mutual_information(counts: [[usize; 2]; 2], n_rows: usize) -> f64 {
     [(0, 0), (0, 1), (1, 0), (1, 1)].map(term).iter().sum::<f64>() / n_rows as f64
 }
 
-/// All labels with their parents, or `None` if the edges close a cycle.
+/// Returns all labels with their parents, or `None` if the graph has a cycle.
 fn forest(n_labels: usize, edges: &[[u32; 2]]) -> Option<Vec<ForestNode>> {
     let mut neighbours = vec![Vec::new(); n_labels];
     for (edge, &[a, b]) in (0..).zip(edges) {

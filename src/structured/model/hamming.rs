@@ -3,8 +3,7 @@
 use crate::error::Result;
 use crate::names::find;
 
-/// The Hamming loss: the number, or the share, of an example's variables that differ from the
-/// truth.
+/// The Hamming loss: the number, or the fraction, of an example's variables that differ from the truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hamming {
     /// The number of wrong variables.
@@ -15,7 +14,7 @@ pub enum Hamming {
 }
 
 impl Hamming {
-    /// Every form with its name.
+    /// All forms of the loss with their names.
     pub const NAMES: &[(&str, Self)] = &[("hamming", Self::Count), ("mean-hamming", Self::Mean)];
 
     /// Returns the form called `name`.

@@ -5,10 +5,9 @@
 use super::Work;
 use super::assignment::NONE;
 
-/// Writes the links of largest total weight in which no row has more than `limits[0]`, no column
-/// more than `limits[1]` and no pair more than one. The output is the first column of each row, or
-/// `u32::MAX`, then all other links as row · `n_columns` + column. Only pairs of positive weight
-/// are linked.
+/// Writes the links of largest total weight in which no row has more than `limits[0]`, no column more than `limits[1]`
+/// and no pair more than one. Only pairs of positive weight are linked. The output first has the column of each row's
+/// first link, or `u32::MAX` for a row without links. All other links follow as row · `n_columns` + column.
 ///
 /// `weights` has `n_columns` numbers for each row. As in `assign`, rows are added
 /// one by one, here one link at a time.
@@ -58,9 +57,9 @@ pub(super) fn link(
     }
 }
 
-/// Nodes are the rows, then the columns. The prices are at least 0, and 0 for a node with free
-/// capacity; price_a + price_b is at least the weight of an unlinked pair, and at most that of a
-/// linked one. This proves that the links are optimal for the rows added so far.
+/// State of the search. Nodes are the rows, then the columns. The prices are at least 0, and 0 for a node with free
+/// capacity. The sum of the prices of a pair is at least its weight if the pair is not linked, and at most its weight
+/// if it is linked. This proves that the links are optimal for the rows added so far.
 struct LinkSearch<'a> {
     weights: &'a [f64],
     n_rows: usize,
@@ -101,7 +100,7 @@ impl LinkSearch<'_> {
         }
     }
 
-    /// The end of the cheapest path from a row, and its cost: a column with free capacity, or a row
+    /// Returns the end of the cheapest path from a row, and its cost. The end is a column with free capacity, or a row
     /// that then loses a link (the added row itself, if it gains none).
     fn cheapest(&mut self, first: usize) -> (usize, f64) {
         self.distances.fill(f64::INFINITY);
@@ -150,7 +149,7 @@ impl LinkSearch<'_> {
         }
     }
 
-    /// Relaxes the rows whose links a column can drop.
+    /// Relaxes the rows from which a column can drop a link.
     fn relax_column(&mut self, node: usize) {
         let (column, base) = (node - self.n_rows, self.distances[node] - self.prices[node]);
         for row in 0..self.n_rows {
@@ -165,8 +164,7 @@ impl LinkSearch<'_> {
         }
     }
 
-    /// Changes the prices of nodes reached for less than `cost`, so that all inequalities still
-    /// hold.
+    /// Changes the prices of nodes whose distance is below `cost`, so that the inequalities of all prices still hold.
     fn pay(&mut self, cost: f64) {
         for (node, distance) in self.distances.iter().enumerate() {
             let change = cost - distance;

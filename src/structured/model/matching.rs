@@ -11,9 +11,9 @@ use crate::linalg::{Sparse, TouchedVector};
 /// Partial matchings between the rows and the columns of an example, such as the words of a sentence
 /// and of its translation (Taskar et al. 2006): ⟨w, φ(x, z)⟩ = Σ_ab z_ab ⟨w, F_ab⟩.
 ///
-/// Part a · columns + b is the pair (a, b). A label lists the column of each row, or `u32::MAX` for an unmatched row.
-/// If a row may have several links, the other pairs follow as parts. The loss Σ_ab fn · gt_ab (1 − z_ab) + fp · (1 −
-/// gt_ab) z_ab charges a cost for each missed pair of the truth and each wrong pair.
+/// Part a · columns + b is the pair (a, b). A label lists the column of each row's first link, or `u32::MAX` for an
+/// unmatched row. If rows may have several links, the parts of all other links follow. The loss Σ_ab fn · gt_ab (1 −
+/// z_ab) + fp · (1 − gt_ab) z_ab charges a cost fn for each missed pair of the truth and a cost fp for each wrong pair.
 ///
 /// The truth gt may be any set of pairs. If it is not a matching, decoding never returns it, so no decoded label has a
 /// loss of 0.
@@ -24,7 +24,7 @@ pub struct Matching {
     labels: Vec<u32>,
     /// Whether the examples have labels; a label may be an empty matching.
     labelled: bool,
-    /// The right pairs as parts, in increasing order.
+    /// The pairs of the truth, as increasing indices of parts.
     right: Vec<u32>,
     false_positive: f64,
     false_negative: f64,
@@ -32,7 +32,7 @@ pub struct Matching {
     max_links: [usize; 2],
 }
 
-/// The size of an example, and the positions at which its pairs, its label and its right pairs start.
+/// The size of an example, and the indices at which its rows of features, its label and the pairs of its truth start.
 #[derive(Debug, Clone, Copy)]
 struct Example {
     n_rows: usize,
@@ -52,8 +52,8 @@ pub struct Pairs<'a> {
 }
 
 impl Matching {
-    /// Creates the model. Example i has the size `sizes[i]` = \[rows, columns\]. Its features F_ab are the next rows ·
-    /// columns rows of `data`; in training, `truth` has its right pairs. A wrong pair costs `false_positive` and a
+    /// Creates the model. Example i has the size `sizes[i]` = \[rows, columns\]. Its features F_ab are the next `rows ·
+    /// columns` rows of `data`. In training, `truth` has its true pairs. A wrong pair costs `false_positive` and a
     /// missed one `false_negative`; if both costs are 1, the loss is the number of pairs in which z and gt differ.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl Matching {
         Ok(())
     }
 
-    /// Numbers of rows and columns of an example.
+    /// Returns the numbers of rows and columns of an example.
     pub fn size(&self, example: usize) -> (usize, usize) {
         let Example { n_rows, n_columns, .. } = self.examples[example];
         (n_rows, n_columns)

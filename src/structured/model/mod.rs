@@ -72,7 +72,7 @@ impl PartSize {
         2.0 * n_parts * scores + 2.0 * sums
     }
 
-    /// The size of the example's functions, given its largest cost.
+    /// Returns the sizes of the example's features and costs, given its largest cost.
     pub fn scales(&self, cost: f64) -> Scales {
         Scales { cost, feature: self.norm, n_features: self.n_features }
     }
@@ -86,7 +86,7 @@ pub trait Model: Send + Sync {
     /// Whether the examples have labels, which a fit and a loss require.
     fn is_labelled(&self) -> bool;
 
-    /// Length of w.
+    /// Number of weights, which is the length of w.
     fn n_weights(&self) -> usize;
 
     /// Number of parts of an example.
@@ -100,7 +100,7 @@ pub trait Model: Send + Sync {
         Box::new((0..self.n_examples()).map(|example| self.size(example).norm))
     }
 
-    /// θ = A w for all parts of an example.
+    /// Writes θ = A w for all parts of an example.
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);
 
     /// Computes θ at a few parts, given in increasing order; leaves the other entries unchanged.
@@ -112,13 +112,13 @@ pub trait Model: Send + Sync {
     /// Writes a label that maximises ⟨scores, μ(y)⟩ exactly, with a fixed rule for ties.
     fn decode(&self, example: usize, scores: &[f64], work: &mut Work, label: &mut Vec<u32>);
 
-    /// μ(y).
+    /// Writes μ(y).
     fn parts(&self, example: usize, label: &[u32], parts: &mut Sparse);
 
     /// The true label of an example.
     fn truth(&self, example: usize) -> &[u32];
 
-    /// image += scale Aᵀ δ.
+    /// Adds scale Aᵀ δ to `image`.
     fn add_image(
         &self,
         example: usize,

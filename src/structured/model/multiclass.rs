@@ -7,7 +7,7 @@ use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::{Sparse, TouchedVector};
 
-/// One label in 0..K for each row x: ⟨w, φ(x, y)⟩ = ⟨W_y, x⟩.
+/// One label in 0..K for each row x, with ⟨w, φ(x, y)⟩ = ⟨W_y, x⟩.
 ///
 /// The weights are W by feature, then class; parts are classes. The loss of a prediction ŷ is `costs`\[y\]\[ŷ\] or,
 /// without costs, 1 if ŷ is wrong.

@@ -22,7 +22,7 @@ use super::stored::{Entries, RowMagnitude, StoredRows};
 pub(in crate::structured) struct CompactRows {
     n_rows: usize,
     n_features: usize,
-    /// Ends of the rows and the features of their values, if zeros are left out.
+    /// If zeros are left out: the ends of the rows, and the feature of each value.
     sparse: Option<(Entries<u64>, Entries<u32>)>,
     /// All values; for sparse rows that contain only ones, enough ones for the longest row.
     values: Entries<f64>,
@@ -98,7 +98,7 @@ impl CompactRows {
         Ok(Self { n_rows, n_features, sparse, values, has_ones_alone, largest })
     }
 
-    /// Rows that stay where they are.
+    /// Uses stored rows without copying them.
     pub fn stored(rows: StoredRows) -> Self {
         let (n_rows, n_features, largest) = (rows.len(), rows.n_features, rows.largest());
         let has_ones_alone = rows.values.is_none();
@@ -136,14 +136,14 @@ impl CompactRows {
         }
     }
 
-    /// The score of a row for one class.
+    /// Returns the score of a row for one class.
     pub fn score(&self, row: usize, class: usize, n_classes: usize, weights: &[f64]) -> f64 {
         let mut score = 0.0;
         self.visit(row, |feature, value| score += value * weights[feature * n_classes + class]);
         score
     }
 
-    /// image += scale x δᵀ for δ = the (class, value) pairs.
+    /// Adds scale x δᵀ to `image`, where δ consists of (class, value) pairs.
     pub fn add_image(
         &self,
         row: usize,
@@ -185,7 +185,7 @@ impl CompactRows {
         }
     }
 
-    /// The features and values of a row; None if zeros are stored.
+    /// Returns the features and the values of a row, or None if zeros are stored.
     #[inline(always)]
     pub fn sparse_row(&self, row: usize) -> Option<(&[u32], &[f64])> {
         let (ends, features) = self.sparse.as_ref()?;

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// A slice whose owner keeps it alive and unchanged.
 pub type Kept<T> = Arc<dyn AsRef<[T]> + Send + Sync>;
 
-/// The entries of rows: a copy, or the originals.
+/// The entries of rows: a copy, or the caller's memory.
 #[derive(Clone)]
 pub(super) enum Entries<T> {
     Copied(Vec<T>),
@@ -45,7 +45,8 @@ pub struct StoredRows {
 }
 
 impl StoredRows {
-    /// Rows that end at the entries `ends`, which begin with 0. Without `values`, all values are 1.
+    /// Creates rows from their entries. Row i has the entries from `ends[i]` to `ends[i + 1]`, and `ends[0]` is 0.
+    /// Without `values`, all values are 1.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the ends do not increase up to the number of entries, if a feature is not below

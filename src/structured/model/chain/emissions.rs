@@ -9,9 +9,9 @@ use crate::structured::model::rows::CompactRows;
 /// The pairs of a feature and a label that have weights, sorted by feature.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeenPairs {
-    /// The end of each feature's pairs.
+    /// The index after the last pair of each feature.
     pub ends: Vec<usize>,
-    /// The labels of the pairs, increasing for each feature.
+    /// The labels of the pairs, in increasing order for each feature.
     pub labels: Vec<u16>,
 }
 
@@ -42,7 +42,7 @@ impl SeenPairs {
         pairs
     }
 
-    /// The range of a feature's weights.
+    /// Returns the indices of a feature's weights.
     #[inline(always)]
     pub fn range(&self, feature: usize) -> Range<usize> {
         let start = if feature == 0 { 0 } else { self.ends[feature - 1] };
@@ -50,8 +50,7 @@ impl SeenPairs {
     }
 }
 
-/// Rows of features, and the layout of their weights W\[feature\]\[label\], for all pairs or for
-/// some.
+/// Rows of features, and the layout of their weights W\[feature\]\[label\]: of all pairs, or only of the seen ones.
 #[derive(Debug, Clone)]
 pub(in crate::structured) struct Emissions {
     rows: CompactRows,
@@ -101,7 +100,7 @@ impl Emissions {
         }
     }
 
-    /// The score of a row for one label.
+    /// Returns the score of a row for one label.
     pub fn score(&self, row: usize, label: usize, weights: &[f64]) -> f64 {
         let Some(pairs) = &self.pairs else {
             return self.rows.score(row, label, self.n_states, weights);
@@ -116,7 +115,7 @@ impl Emissions {
         score
     }
 
-    /// image += scale x δᵀ for δ = the (label, value) pairs.
+    /// Adds scale x δᵀ to `image`, where δ consists of (label, value) pairs.
     pub fn add_image(
         &self,
         row: usize,
@@ -137,8 +136,8 @@ impl Emissions {
         });
     }
 
-    /// target += scale Σ_t x_t δ_tᵀ for a dense δ with one row for each row of a range; uses the
-    /// squares of the features if `squared`.
+    /// Adds scale Σ_t x_t δ_tᵀ to `target`, for a dense δ with one row for each row of a range. If `squared`, uses the
+    /// squares of the features.
     pub fn add_rows(
         &self,
         range: Range<usize>,

@@ -56,8 +56,8 @@ impl Chain {
         }
     }
 
-    /// The same sequences with these labels, all of which then count as known. Errors at rows whose
-    /// label was unknown cost nothing.
+    /// Returns the same sequences with these labels, all of which then count as known. Errors at rows whose label was
+    /// unknown cost nothing.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `y` for forbidden labels.
@@ -73,8 +73,7 @@ impl Chain {
         chain.with_links(links)
     }
 
-    /// The labels of a sequence that agree with the known ones and have the best score at some
-    /// weights.
+    /// Returns the labels of a sequence that agree with the known ones and have the best score at the given weights.
     pub fn complete(&self, example: usize, weights: &[f64]) -> Vec<u32> {
         let (mut scores, mut label) = (vec![0.0; self.n_parts(example)], Vec::new());
         self.scores(example, weights, &mut scores);

@@ -9,11 +9,11 @@ pub const FORBIDDEN: f64 = -1e30;
 /// The kind of a transition, a first label or a last label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChainLink {
-    /// Never part of a label.
+    /// May not occur in a label.
     Forbidden,
-    /// Has a weight.
+    /// May occur, and has a weight.
     Weighted,
-    /// Scores 0.
+    /// May occur, and scores 0.
     Free,
 }
 
@@ -55,7 +55,7 @@ impl Links {
         Ok(Self { n_states, links, boundaries, plain })
     }
 
-    /// K.
+    /// Number K of labels.
     pub fn n_states(&self) -> usize {
         self.n_states
     }
@@ -76,12 +76,12 @@ impl Links {
         self.plain
     }
 
-    /// The kind of link for an index; indices run over transitions, first labels and last labels.
+    /// Returns the kind of the link with this index. Indices run over transitions, then first labels, then last labels.
     pub fn of(&self, index: usize) -> ChainLink {
         self.links[index]
     }
 
-    /// The score of one link, given all weights of links.
+    /// Returns the score of one link, given the weights of all links.
     #[inline]
     pub fn score(&self, index: usize, weights: &[f64]) -> f64 {
         match self.links[index] {
@@ -91,7 +91,7 @@ impl Links {
         }
     }
 
-    /// The boundary links at position t of a sequence, each given by its index for label 0.
+    /// Returns the boundary links at position t of a sequence, each as its index for label 0.
     pub fn at_ends(&self, t: usize, len: usize) -> impl Iterator<Item = usize> + Clone + use<> {
         let first = self.n_states * self.n_states;
         let start = (t == 0).then_some(first);
@@ -99,7 +99,7 @@ impl Links {
         start.into_iter().chain(end)
     }
 
-    /// Returns an error for a label with forbidden links, naming the sequence.
+    /// Checks that a label has no forbidden links. The error names the sequence.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `y`.

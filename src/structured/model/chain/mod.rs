@@ -152,7 +152,7 @@ impl Chain {
         Ok(self)
     }
 
-    /// Restricts the weights to the pairs of a feature and a label that occur together.
+    /// Restricts the weights to the pairs of a feature and a label that occur together in the labelled rows.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `y` if there are no labels.
@@ -218,7 +218,7 @@ impl Chain {
         self.links.n_states()
     }
 
-    /// The pairs of a feature and a label that have weights; None if all have.
+    /// Returns the pairs of a feature and a label that have weights, or None if all have.
     pub fn pairs(&self) -> Option<&SeenPairs> {
         self.emissions.pairs()
     }
@@ -238,7 +238,7 @@ impl Chain {
         self.edges.as_ref()
     }
 
-    /// The rows of a sequence.
+    /// Returns the indices of a sequence's rows.
     pub(in crate::structured) fn rows_of(&self, example: usize) -> std::ops::Range<usize> {
         self.offsets[example]..self.offsets[example + 1]
     }
@@ -314,14 +314,14 @@ impl Chain {
         self.costs.is_none() && self.known.is_none()
     }
 
-    /// The scores of all parts at w = 0: 0 except for forbidden links.
+    /// Writes the scores of all parts at w = 0: 0 except for forbidden links.
     pub(in crate::structured) fn scores_at_zero(&self, example: usize, scores: &mut [f64]) {
         let zero = vec![0.0; self.links.n_weights()];
         scores.fill(0.0);
         self.add_links(example, &zero, scores);
     }
 
-    /// The cost of an error at a row.
+    /// Returns the cost of an error at a row of a sequence with `len` rows.
     fn cost(&self, row: usize, len: usize) -> f64 {
         self.loss.cost(len) * self.costs.as_ref().map_or(1.0, |costs| costs[row])
     }

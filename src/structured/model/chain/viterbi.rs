@@ -7,8 +7,8 @@ use crate::linalg::arch;
 use crate::linalg::fold::{Max, fold};
 use crate::structured::model::Work;
 
-/// Number of table entries that fit into the second-level cache of most processors (1 MB). Of
-/// larger tables, only rows that may contain a maximum are read.
+/// Number of table entries that fit into the second-level cache of most processors (1 MB). Larger tables are read only
+/// partly: all rows that may contain a maximum.
 const CACHED_ENTRIES: usize = 1 << 17;
 
 /// Number of additions between two interrupt checks; together they take well below 100 ms.
@@ -19,24 +19,24 @@ const ADDITIONS_PER_CHECK: usize = 1 << 24;
 /// scores of transitions into position t + 1 begin at t · `stride`.
 #[derive(Debug, Clone, Copy)]
 pub struct ChainScores<'a> {
-    /// T × K.
+    /// The T × K scores of the nodes.
     pub nodes: &'a [f64],
-    /// K × K, once or T − 1 times.
+    /// The scores of transitions: one K × K table, or T − 1 of them.
     pub edges: &'a [f64],
     /// 0 if all positions share the transition scores.
     pub stride: usize,
-    /// K.
+    /// Number K of labels.
     pub n_states: usize,
 }
 
 impl<'a> ChainScores<'a> {
-    /// The scores of the transitions into a position t > 0.
+    /// Returns the scores of the transitions into a position t > 0.
     #[inline(always)]
     pub fn edges_into(&self, t: usize) -> &'a [f64] {
         &self.edges[(t - 1) * self.stride..][..self.n_states * self.n_states]
     }
 
-    /// The score of a label.
+    /// Returns the score of a label.
     pub fn of(&self, label: &[u16]) -> f64 {
         let n_states = self.n_states;
         let nodes = label.iter().zip(self.nodes.chunks_exact(n_states));
@@ -97,7 +97,7 @@ impl<'a> ChainScores<'a> {
     }
 }
 
-/// The smallest index of the largest value.
+/// Returns the smallest index of the largest value.
 pub fn first_maximum(values: &[f64]) -> u32 {
     let mut best = 0;
     for (index, value) in values.iter().enumerate() {
@@ -162,9 +162,9 @@ impl WithSimd for Forward<'_> {
     }
 }
 
-/// Maxima over the rows of a large table that all positions share. Rows are read in decreasing
-/// order of a bound on their largest sum, until no later row can change a maximum. The maxima are
-/// bit for bit the same as over all rows, because rounding is monotone.
+/// Maxima over the rows of a large table that all positions share. Rows are read in decreasing order of an upper bound
+/// on their sums, until no later row can change a maximum. The maxima equal those over all rows bit for bit, because
+/// rounding is monotone.
 struct Rows<'a> {
     /// The largest entry of each row.
     highest: &'a mut [f64],
@@ -195,7 +195,7 @@ impl Rows<'_> {
         let Self { highest, bounds, order } = self;
         let sums = best.iter().zip(&**highest);
         bounds.iter_mut().zip(sums).for_each(|(bound, (best, highest))| *bound = best + highest);
-        // The order at the previous position is nearly the right one, so a stable sort is fast.
+        // The order at the previous position is nearly sorted for this one, so a stable sort is fast.
         order.sort_by(|a, b| bounds[*b as usize].total_cmp(&bounds[*a as usize]));
         maxima.fill(f64::NEG_INFINITY);
         let mut lowest = f64::NEG_INFINITY;
