@@ -65,7 +65,7 @@ class PythonOracle:
             return f"the model failed when its decodings were compared ({error!r})"
 
     def _missed(self, weights: FloatArray) -> str | None:
-        """Describe a label found by plain decoding but missed by loss-augmented decoding; else None."""
+        """Describe a label that `decode` found and loss-augmented decoding missed; else None."""
         frozen = weights.copy()
         frozen.setflags(write=False)
         for index in range(min(len(self.X), VERIFIED)):
