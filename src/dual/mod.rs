@@ -41,7 +41,7 @@ pub trait BlockDual {
     where
         Self: 's;
 
-    /// Length of w.
+    /// Length of a weight vector w.
     fn n_weights(&self) -> usize;
 
     /// λ, γ and the p_i.

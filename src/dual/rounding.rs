@@ -131,7 +131,7 @@ impl Sum {
         self.n_terms += n_terms;
     }
 
-    /// The sum.
+    /// The sum of all terms, with an error bound.
     pub fn total(&self) -> Bounded {
         let (value, grown) = (self.sum + self.compensation, gamma(self.n_terms + 2));
         // Sequential sums of n non-negative numbers have a relative error of at most γ_n.
@@ -148,7 +148,7 @@ impl FromIterator<Bounded> for Sum {
     }
 }
 
-/// ‖w‖².
+/// ‖w‖², with a bound on its rounding error.
 pub fn bounded_squared_norm<T: Real>(weights: &[T]) -> Bounded {
     let value = squared_norm(weights);
     let depth = weights.len().min(PIECE_VALUES) + weights.len() / PIECE_VALUES + 2;

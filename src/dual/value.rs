@@ -62,9 +62,9 @@ pub fn objective<T: Real>(lambda: f64, weights: &[T], loss: Bounded) -> f64 {
 pub struct BlockTerms {
     /// The change of l_i along the direction from the block's start to its point.
     pub linear: f64,
-    /// γ ‖direction‖².
+    /// γ ‖direction‖², the term that smoothing adds.
     pub bend: f64,
-    /// ‖direction‖₁.
+    /// The L1 norm ‖direction‖₁.
     pub length: f64,
     /// Number of entries of the direction.
     pub n_entries: usize,
@@ -195,7 +195,7 @@ pub fn dual_value<D: BlockDual>(
     Ok(totals.value(dual.shares().lambda(), norm_above(&weights) + totals.distance()))
 }
 
-/// ‖δ‖₁, rounded up.
+/// The L1 norm ‖δ‖₁, rounded up.
 fn length(direction: &[(u32, f64)]) -> f64 {
     let size: f64 = direction.iter().map(|(_, value)| value.abs()).sum();
     size * (1.0 + gamma(direction.len()))

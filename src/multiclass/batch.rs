@@ -23,9 +23,9 @@ const MAX_BLOCKS: usize = 64;
 /// The result that a pass computes for every example.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wanted {
-    /// [`BatchDual::batch_vertex`](crate::dual::BatchDual::batch_vertex).
+    /// The vertices of [`BatchDual::batch_vertex`](crate::dual::BatchDual::batch_vertex).
     Vertex { step: f64, loss: bool },
-    /// [`BatchDual::batch_subgradient`](crate::dual::BatchDual::batch_subgradient).
+    /// The points of [`BatchDual::batch_subgradient`](crate::dual::BatchDual::batch_subgradient).
     Subgradient,
 }
 
@@ -134,8 +134,7 @@ impl Batch {
 }
 
 impl RowBlock {
-    /// Computes the scores, losses and vertices of a block of examples, and the coefficients of their images, p_i α_i /
-    /// λ.
+    /// Computes the scores, losses and vertices of a block of examples, and the images' coefficients p_i α_i / λ.
     fn visit<M: ScoreMap>(
         &mut self,
         problem: &MarginProblem<'_, M>,

@@ -67,7 +67,7 @@ impl ColumnScales {
         norm_above(&scaled.collect::<Vec<f64>>())
     }
 
-    /// The largest scale.
+    /// The largest of the scales.
     pub fn largest(&self) -> f64 {
         self.largest
     }

@@ -49,7 +49,7 @@ pub trait ScoreMap: Send + Sync {
     /// Adds A_iᵀ δ of one example to `weights`; δ is given as (class, value) pairs.
     fn add_image(&self, example: usize, dual: &[(u32, f64)], weights: &mut [f64]);
 
-    /// ‖A_iᵀ δ‖².
+    /// The squared norm ‖A_iᵀ δ‖².
     fn image_norm(&self, example: usize, dual: &[(u32, f64)]) -> f64;
 
     /// Adds A_i A_iᵀ δ to `scores`: the change of the example's scores when A_iᵀ δ is added to the weights.

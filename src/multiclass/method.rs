@@ -107,7 +107,7 @@ pub struct MarginPoint {
 pub struct MulticlassFit {
     /// The record of the run.
     pub trace: Trace,
-    /// P(0).
+    /// P(0), the objective at w = 0.
     pub null_objective: f64,
     /// The final point, from which a later run of the same method can start.
     pub end: MarginPoint,

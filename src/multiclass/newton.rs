@@ -23,7 +23,7 @@ pub(super) struct MarginBlocks<'p> {
 }
 
 impl<'p> MarginBlocks<'p> {
-    /// Wraps a problem.
+    /// Wraps a problem, with its own λ.
     pub fn new(problem: &'p MarginProblem<'p>) -> Self {
         Self { problem, shares: problem.shares().clone(), columns: Arc::default() }
     }
@@ -157,7 +157,7 @@ impl Blocks for MarginBlocks<'_> {
 /// Buffers of a thread.
 #[derive(Default)]
 pub struct BlockWork {
-    /// Margins, or β.
+    /// Margins, or the entries of β.
     margins: Vec<f64>,
     /// β as (class, value) pairs.
     beta: Sparse,

@@ -49,7 +49,7 @@ struct StagedPath<'p, 'a> {
     last: Option<Last>,
 }
 
-/// The last solution.
+/// The solution at the last λ.
 struct Last {
     /// The weights, class by class.
     by_class: Vec<f64>,

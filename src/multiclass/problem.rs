@@ -32,7 +32,7 @@ pub struct MarginProblem<'a, M = Linear<'a>> {
 /// Sums of the sizes that bound the error of the losses, over some examples and weighted by their shares p_i.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LossSizes {
-    /// Σ p_i.
+    /// The sum of the shares, Σ p_i.
     pub share: f64,
     /// Σ p_i cost_i.
     pub cost: f64,
@@ -207,7 +207,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         Scales { cost: self.largest_cost(example), feature, n_features: size.n_products }
     }
 
-    /// max_j Δ_ij.
+    /// The largest cost of an example, max_j Δ_ij.
     pub(super) fn largest_cost(&self, example: usize) -> f64 {
         let costs = self.cost_row(example);
         costs.map_or(1.0, |row| row.iter().copied().fold(0.0, f64::max))

@@ -22,7 +22,7 @@ pub(crate) struct Capped {
     pub bias: f64,
 }
 
-/// Σ_j max(0, v_j).
+/// The sum of the positive entries, Σ_j max(0, v_j).
 pub(super) fn positive_sum(v: &[f64]) -> f64 {
     arch().dispatch(LaneSums { v, tau: 0.0, upper: f64::INFINITY }).0
 }
@@ -288,7 +288,7 @@ impl<'a, S: Simd> MarginChunks<'a, S> {
         (sum, count)
     }
 
-    /// max(0, largest margin).
+    /// The largest margin, or 0 if no margin is positive.
     #[inline(always)]
     fn largest(&self, simd: S) -> f64 {
         let [a, b, c, d] = self.last;
@@ -299,7 +299,7 @@ impl<'a, S: Simd> MarginChunks<'a, S> {
         simd.reduce_max_f64s(best).max(0.0)
     }
 
-    /// min(0, smallest finite margin).
+    /// The smallest finite margin, or 0 if no finite margin is negative.
     #[inline(always)]
     fn smallest(&self, simd: S) -> f64 {
         let mut best = simd.splat_f64s(0.0);

@@ -52,7 +52,7 @@ pub struct Scratch {
     pub order: Vec<usize>,
     /// Further work space of the projections.
     pub work: Vec<f64>,
-    /// Margins being scaled.
+    /// Margins divided by the smoothing parameter.
     pub margins: Vec<f64>,
     /// Starting point of the search for the multiplier in the next projection. A good guess, such as the last
     /// multiplier of the same example, saves time. The guess changes the result only by rounding errors.
@@ -71,9 +71,9 @@ impl Scratch {
 /// The set {0 <= β_j <= upper, 1ᵀβ <= cap}, or its points whose sum is at least `floor`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CappedBox {
-    /// Largest β_j.
+    /// Upper bound on each β_j.
     pub upper: f64,
-    /// Largest sum; infinite if only the box bounds the sum.
+    /// Upper bound on the sum; infinite if only the box bounds the sum.
     pub cap: f64,
     /// The sum above which the polytope equals this set; 0 if it equals the set everywhere.
     pub floor: f64,

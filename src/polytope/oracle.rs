@@ -35,7 +35,7 @@ impl Combination {
         }
     }
 
-    /// The combined point.
+    /// The point that the weights combine.
     fn point(&self) -> Vec<f64> {
         let mut point = vec![0.0; self.vertices[0].len()];
         for (vertex, weight) in self.vertices.iter().zip(&self.weights) {

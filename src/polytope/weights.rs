@@ -34,7 +34,7 @@ impl Weights {
         }
     }
 
-    /// All m weights.
+    /// All m weights, ρ_1 to ρ_m.
     pub fn values(&self) -> &[f64] {
         &self.values
     }
@@ -44,7 +44,7 @@ impl Weights {
         &self.values[..self.n_positive]
     }
 
-    /// ρ_1 + .. + ρ_m.
+    /// The sum ρ_1 + .. + ρ_m.
     pub fn sum(&self) -> f64 {
         self.values.iter().sum()
     }

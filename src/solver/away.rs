@@ -66,7 +66,7 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
         }
     }
 
-    /// Returns w.
+    /// Returns the weights w.
     pub fn into_weights(self) -> Vec<f64> {
         self.weights
     }
@@ -213,7 +213,7 @@ impl<D: BlockDual> Solver for AwayFrankWolfe<'_, D> {
     }
 }
 
-/// ‖δ‖₁.
+/// The L1 norm ‖δ‖₁.
 fn length(direction: &[(u32, f64)]) -> f64 {
     direction.iter().map(|(_, value)| value.abs()).sum()
 }

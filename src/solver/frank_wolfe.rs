@@ -26,7 +26,7 @@ impl StepRule {
 /// The dual point at which a run starts, in the compact form that Frank-Wolfe uses.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Start {
-    /// w(α).
+    /// The weights w(α).
     pub weights: Vec<f64>,
     /// Σ p_i l_i(μ_i).
     pub linear: f64,

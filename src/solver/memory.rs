@@ -10,11 +10,11 @@ const MIN_COSINE: f64 = 1e-10;
 
 /// A step s and the change y of the gradient along it.
 pub(crate) struct Pair {
-    /// s.
+    /// The step s.
     pub step: Vec<f64>,
-    /// y.
+    /// The change y of the gradient.
     pub change: Vec<f64>,
-    /// ⟨s, y⟩ > 0.
+    /// The inner product ⟨s, y⟩, which is positive.
     pub curvature: f64,
 }
 

@@ -246,15 +246,15 @@ pub enum DualPoint {
     Sums(Start),
     /// The dual point of [`BlockFrankWolfe`].
     Blocks {
-        /// w.
+        /// The weights w.
         weights: Vec<f64>,
-        /// The μ_i.
+        /// The blocks with their points μ_i.
         blocks: Vec<Block>,
     },
 }
 
 impl DualPoint {
-    /// w.
+    /// The weights w of the dual point.
     pub fn weights(&self) -> &[f64] {
         match self {
             Self::Weights(weights) | Self::Blocks { weights, .. } => weights,
@@ -294,9 +294,9 @@ fn refuse_start(start: Option<DualPoint>) -> Result<()> {
 pub struct Fit {
     /// The record of the run.
     pub trace: Trace,
-    /// P(0).
+    /// P(0), the objective at w = 0.
     pub null_objective: f64,
-    /// The dual point.
+    /// The final dual point.
     pub point: DualPoint,
     /// The model, if it is not the w of the dual point but the average of the iterates, an earlier
     /// iterate, or 0.
@@ -306,7 +306,7 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// The model.
+    /// The weights of the returned model.
     pub fn weights(&self) -> &[f64] {
         self.model.as_deref().unwrap_or(self.point.weights())
     }

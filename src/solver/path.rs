@@ -17,7 +17,7 @@ pub struct Piece {
     pub lambda: f64,
     /// The smallest λ of the interval.
     pub until: f64,
-    /// w at `lambda`.
+    /// The weights w at `lambda`.
     pub weights: Vec<f64>,
     /// The certificates at both ends.
     pub ends: [Certificate; 2],
@@ -40,9 +40,9 @@ impl Piece {
 /// The interval of λ and the accuracy of a path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PathSettings {
-    /// The largest λ.
+    /// The largest λ, at which the path starts.
     pub from: f64,
-    /// The smallest λ.
+    /// The smallest λ, at which the path ends.
     pub until: f64,
     /// The duality gap required on the whole path, and the maximum number of epochs per piece.
     pub stopping: Stopping,

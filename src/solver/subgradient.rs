@@ -31,8 +31,9 @@ pub struct Subgradient<'d, D> {
     linear: f64,
     /// An upper bound on γ Σ p_i ‖μ_i‖² by Jensen's inequality, because μ is not stored.
     bend: f64,
-    /// Bounds on the rounding errors of w and of the linear term; `sizes` has bounds on the sizes of both.
+    /// Bounds on the rounding errors of w and of the linear term.
     drift: [f64; 2],
+    /// Bounds on the sizes of w and of the linear term.
     sizes: [f64; 2],
     best_dual: f64,
     direction: Sparse,

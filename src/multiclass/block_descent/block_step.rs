@@ -18,11 +18,11 @@ const LANES: usize = 8;
 pub(super) struct DualBlock {
     /// The index i of the example.
     pub example: u32,
-    /// C_i = p_i/λ.
+    /// The weight C_i = p_i/λ of the example.
     pub weight: f64,
-    /// C_i A_i.
+    /// The curvature C_i A_i of the block, where A_i = ‖x_i‖².
     pub curvature: f64,
-    /// 1ᵀβ_i.
+    /// The sum 1ᵀβ_i.
     pub sum: f64,
     /// The multiplier of the block's last projection. The next projection starts its search at this value.
     pub multiplier: f64,
@@ -41,7 +41,7 @@ pub(super) struct BlockSet {
     lowest: f64,
     /// The simplex if the loss is the max hinge. Its projections are so short that they are inlined.
     simplex: Option<Capped>,
-    /// γ.
+    /// The smoothing parameter γ.
     smoothing: f64,
     /// The relative precision of scores; 0 in double precision, because projections are not more precise than such
     /// scores.
@@ -68,7 +68,7 @@ impl BlockSet {
         }
     }
 
-    /// γ.
+    /// The smoothing parameter γ.
     pub fn smoothing(&self) -> f64 {
         self.smoothing
     }
@@ -91,7 +91,7 @@ impl BlockSet {
         sum >= self.tight
     }
 
-    /// h = C_i A_i + γ.
+    /// The curvature h = C_i A_i + γ of the block, including smoothing.
     pub fn steepness(&self, block: &DualBlock) -> f64 {
         block.curvature + self.smoothing
     }
@@ -254,8 +254,9 @@ pub(super) const ROWS_TOGETHER: usize = 8;
 /// Buffers of a full epoch.
 pub(super) struct FullBuffers<T> {
     pub block_size: usize,
-    /// The block whose changes are not yet in the weights. `next` is the block that is being visited.
+    /// The block whose changes are not yet in the weights.
     pub previous: ScoredRows<T>,
+    /// The block that is being visited.
     pub next: ScoredRows<T>,
     pub scores: Vec<T>,
     /// Current scores of rows that are corrected together.
@@ -264,8 +265,9 @@ pub(super) struct FullBuffers<T> {
     pub n_earlier: usize,
     /// The slopes of all classes.
     pub slopes: Vec<f64>,
-    /// β of a row over all classes; `values` is β over the candidates.
+    /// β of a row over all classes.
     pub beta: Vec<T>,
+    /// β of a row over its candidates.
     pub values: Vec<T>,
     pub found: Vec<u32>,
 }

@@ -24,8 +24,9 @@ use crate::polytope::CappedBox;
 
 /// A step is the last one if it gains less than this share of the total gain so far.
 const SPENT: f64 = 0.02;
-/// Maximum number of step lengths that are tried. Each is [`SHORTER`] times the one before.
+/// Maximum number of step lengths that are tried.
 const TRIALS: usize = 4;
+/// Factor from one step length to the next.
 const SHORTER: f64 = 0.3;
 /// Minimum number of values per weight that a pass over the face reads. Each step also clears, reads and writes the
 /// whole weight vector, which visits do not. If a pass reads fewer values, steps gain less than visits in the same time
@@ -41,12 +42,13 @@ const MEMBER_OVERHEAD: usize = 128;
 struct Member {
     at: usize,
     example: usize,
-    /// C_i.
+    /// C_i = p_i/λ.
     weight: f64,
-    /// C_i h_i.
+    /// C_i h_i, the scale of the block's curvature.
     scale: f64,
-    /// The start of its range in the lists of the face; `end` is the end of the range.
+    /// Start of its range in the lists of the face.
     first: usize,
+    /// End of this range.
     end: usize,
     /// Whether the sum of its β is fixed.
     tight: bool,
@@ -315,9 +317,9 @@ impl<M: WeightStore> State<'_, M> {
 const PIECE: usize = 256;
 /// Minimum number of values per pass for which several threads are used: about 30 μs of work.
 const WORTHWHILE: usize = 1 << 17;
-/// Minimum number of values per weight that each part of a pass reads, because each part has a separate weight vector.
-/// There are at most [`MAX_PARTS`] parts.
+/// Minimum number of values per weight that a part of a pass reads, as each part has its own weight vector.
 const PART: usize = 16;
+/// Maximum number of parts of a pass.
 const MAX_PARTS: usize = 4;
 
 impl<M: WeightStore> State<'_, M> {

@@ -27,8 +27,8 @@ const VECTORS: usize = 8;
 const WIDE: usize = 3;
 
 impl<M: WeightStore> State<'_, M> {
-    /// Visits each example that is due one time. If the set is a box, the pass also selects each example's candidates,
-    /// except in the first pass, whose candidates would only reflect the starting point.
+    /// Visits all examples that are due, each of them once. If the set is a box, the pass also selects each example's
+    /// candidates, except in the first pass, whose candidates would only reflect the starting point.
     pub(super) fn full_epoch(&mut self, interrupt: &Interrupt) -> Result<PassGain> {
         let names = self.schedule.begin_full() && self.set.is_box();
         let n = self.dual.blocks.len();

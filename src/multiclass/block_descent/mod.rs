@@ -157,7 +157,7 @@ struct DualPoint<T> {
     due: Option<Vec<u32>>,
 }
 
-/// Buffers, allocated once.
+/// Buffers of a run, allocated once.
 struct Work<T> {
     step: BlockStep<T>,
     full: FullBuffers<T>,

@@ -5,8 +5,8 @@
 pub(super) struct Tuning;
 
 impl Tuning {
-    /// Share of the (example, class) pairs that are candidates above which a full epoch is cheaper than a working-set
-    /// epoch, because a full epoch takes less time per pair (RESULTS: a thousand classes).
+    /// If more than this share of all (example, class) pairs are candidates, a full epoch is cheaper than a working-set
+    /// epoch, because it takes less time per pair (RESULTS: a thousand classes).
     pub const FULL_SHARE: f64 = 0.2;
     /// Maximum number of full epochs in a run: if they do not suffice, passes stall and need conjugate gradients
     /// (LIBLINEAR, letter).
@@ -130,17 +130,17 @@ pub(super) struct Schedule {
     too_costly: bool,
     /// Whether the last epoch ran until passes gained little.
     spent: bool,
-    /// Number of passes since the last conjugate gradient attempt. `attempt_wait` is the number required before the
-    /// next one.
+    /// Number of passes since the last conjugate gradient attempt.
     since_attempt: usize,
+    /// Number of passes required before the next attempt.
     attempt_wait: usize,
-    /// The relative gap of the last certificate. `gap_before` is that of the certificate before the last working-set
-    /// epoch.
+    /// The relative gap of the last certificate.
     gap: f64,
+    /// The relative gap of the certificate before the last working-set epoch.
     gap_before: f64,
-    /// The wanted gap in units of gains, as of the last certificate. `factor` is the ratio of that certificate's gap to
-    /// its unit (`gap_unit`).
+    /// The wanted gap in units of gains, as of the last certificate.
     wanted: f64,
+    /// The gap of the last certificate divided by its unit (`gap_unit`).
     factor: f64,
     /// Number of examples that the last pass visited or skipped.
     n_active: usize,
@@ -151,8 +151,9 @@ pub(super) struct Schedule {
     pub n_visits: usize,
 }
 
-/// Range of the maximum number of steps of a conjugate gradient attempt. The first attempt may take [`FIRST_STEPS`].
+/// Range of the maximum number of steps of a conjugate gradient attempt.
 const STEPS: std::ops::RangeInclusive<usize> = 3..=60;
+/// Maximum number of steps of the first attempt.
 const FIRST_STEPS: usize = 10;
 
 impl Schedule {

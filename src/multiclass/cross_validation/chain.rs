@@ -152,7 +152,7 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         Model { certificate, weights, dual }
     }
 
-    /// Scores the model.
+    /// Scores the model on the held-out rows, with bounds on the optimal model's score if possible.
     fn score(&self, model: &Model, interrupt: &Interrupt) -> Result<Bracket> {
         match &self.search.scoring {
             Scoring::Bounded(measure) => self.bracket(*measure, model, interrupt),

@@ -45,14 +45,16 @@ pub(super) struct CertifiedDistances {
 /// An example with moves, each of which shifts dual weight from one class (or the label) to
 /// another.
 struct MoveGroup {
-    /// p_i.
+    /// The example's share p_i of the loss.
     share: f64,
     norm: f64,
     /// An upper bound on the error of a margin.
     error: f64,
-    /// The start of the range of its moves; `end` is the end of this range.
+    /// Start of the range of its moves.
     first: usize,
+    /// End of this range.
     end: usize,
+    /// The class (or the label) whose coordinate every move of the example also changes.
     from: u32,
     /// The feasible decrease and increase of the coordinate `from`.
     room: Room,

@@ -35,11 +35,11 @@ pub enum Scoring<'a> {
 pub struct Search<'a> {
     /// Creates the problem of each fold from rows, labels, loss and costs.
     pub problems: &'a Problems<'a>,
-    /// The folds.
+    /// The folds, each with its training rows and held-out rows.
     pub folds: Vec<Fold<'a>>,
     /// The values of C, in increasing order.
     pub grid: Vec<f64>,
-    /// The score.
+    /// The score by which the models are compared.
     pub scoring: Scoring<'a>,
     /// The tolerance and the maximum number of epochs of each fit.
     pub target: Target,

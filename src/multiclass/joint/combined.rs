@@ -5,10 +5,11 @@ use crate::for_data;
 use crate::linalg::vectors::dot_in_order;
 use crate::linalg::{Sparse, sparse};
 
-/// Σ_j δ_j z_j.
+/// The combination Σ_j δ_j z_j.
 pub(super) enum Combined {
+    /// All entries, including zeros.
     Dense(Vec<f64>),
-    /// Sorted by index.
+    /// The stored entries, sorted by index.
     Sparse(Sparse),
 }
 

@@ -12,9 +12,9 @@ use crate::multiclass::{MarginDual, ScoreMap};
 use crate::polytope::{Scratch, lifted};
 use crate::run::{Certificate, Progress, Solver};
 
-/// Maximum number of steps per visit; a visit ends earlier once the slope is below
-/// `MIN_SLOPE_SHARE` times the first one.
+/// Maximum number of steps per visit.
 const MAX_STEPS: usize = 8;
+/// A visit ends once the slope is below this share of the visit's first slope.
 const MIN_SLOPE_SHARE: f64 = 0.02;
 
 /// Examples whose gap is below this share of the mean gap are skipped until the next certificate.
@@ -86,7 +86,7 @@ impl<'d, 'p, 'a, M: ScoreMap> JointDescent<'d, 'p, 'a, M> {
         }
     }
 
-    /// w(β).
+    /// Returns the weights w(β).
     pub fn into_weights(self) -> Vec<f64> {
         self.weights
     }

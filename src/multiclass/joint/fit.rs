@@ -14,7 +14,7 @@ use crate::solver::{Target, minimize};
 pub struct JointFit {
     /// The record of the run.
     pub trace: Trace,
-    /// P(0).
+    /// P(0), the objective at w = 0.
     pub null_objective: f64,
     /// The weights, in the order of the map.
     pub weights: Vec<f64>,

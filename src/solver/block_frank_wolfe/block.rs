@@ -26,7 +26,7 @@ pub struct Atom {
 /// The point μ_i of a block, and its active set if the step rule needs one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Block {
-    /// μ_i.
+    /// The point μ_i.
     pub point: Sparse,
     /// The active set; empty if it is not kept.
     pub atoms: Vec<Atom>,
@@ -195,7 +195,7 @@ impl Block {
     }
 }
 
-/// ‖v‖₁.
+/// The L1 norm ‖v‖₁.
 fn length(vector: &[(u32, f64)]) -> f64 {
     vector.iter().map(|(_, value)| value.abs()).sum()
 }

@@ -13,7 +13,7 @@ use crate::linalg::SparseRows;
 /// The blocks with nonzero curvature, with their curvatures and factors.
 #[derive(Default)]
 pub(super) struct Active {
-    /// The blocks.
+    /// The indices of the blocks.
     pub blocks: Vec<u32>,
     /// The J_i of these blocks.
     pub curvatures: Curvatures,
@@ -63,12 +63,12 @@ pub(super) fn active<B: Blocks>(
 pub(super) struct Sample<'a> {
     /// All active blocks.
     pub active: &'a Active,
-    /// k.
+    /// The number k.
     pub every: usize,
 }
 
 impl Active {
-    /// Every `every`-th block.
+    /// Samples every `every`-th active block.
     pub fn every(&self, every: usize) -> Sample<'_> {
         Sample { active: self, every }
     }

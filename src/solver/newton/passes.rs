@@ -20,7 +20,7 @@ const WORTH: usize = 4;
 pub(super) struct Look {
     /// A_i w, block by block.
     pub scores: Vec<f64>,
-    /// The maximisers u_i.
+    /// The maximisers u_i, block by block.
     pub points: Vec<f64>,
     /// w − w(u): the gradient of the inner problem divided by λ.
     pub residual: Vec<f64>,

@@ -10,7 +10,7 @@ use crate::linalg::vectors::long_dot;
 /// The derivative counts as 0 between these multiples of its value at the start, so a step may end
 /// before the minimum or slightly beyond it.
 const FLAT_SLOPES: (f64, f64) = (-0.3, 0.05);
-/// The largest step.
+/// The largest step that a search returns.
 const MAX_STEP: f64 = 64.0;
 /// The minimum distance of a trial step from both ends of the bracket, as a share of the bracket.
 const MARGIN: f64 = 0.1;

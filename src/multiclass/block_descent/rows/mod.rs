@@ -125,7 +125,7 @@ pub(super) trait WeightStore: Send + Sync {
     /// Creates the store in double precision, with weights of zero; None if this store is already in double precision.
     fn exact(&self) -> Option<Self::Exact>;
 
-    /// The store's sizes.
+    /// Sizes of the blocks and panels that the store works with.
     fn shape(&self) -> Shape;
 
     /// The row of an example.

@@ -24,7 +24,7 @@ const WINDOW: usize = 32;
 /// The weights of neighbouring features, one feature after the other.
 pub(super) struct FeatureRange<'w, T> {
     pub weights: &'w mut [T],
-    /// The first feature.
+    /// Index of the first feature.
     pub first: usize,
     /// Number of padded classes.
     pub padded: usize,

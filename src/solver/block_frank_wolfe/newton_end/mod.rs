@@ -112,7 +112,7 @@ impl NewtonEnd {
         Ok(progress(self.last))
     }
 
-    /// The last certificate.
+    /// The certificate of the last epoch.
     pub fn certificate(&self) -> Certificate {
         self.last
     }

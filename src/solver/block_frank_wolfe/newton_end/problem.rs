@@ -18,7 +18,7 @@ pub(super) struct Plane {
 
 /// The planes of a block.
 pub(super) struct PlaneBlock {
-    /// p_i/λ.
+    /// The factor p_i/λ of the block's loss.
     pub scale: f64,
     /// The planes; their weights sum to 1.
     pub planes: Vec<Plane>,

@@ -174,7 +174,7 @@ impl Restricted {
     }
 }
 
-/// ⟨image, weights⟩.
+/// The inner product ⟨image, weights⟩.
 fn along(image: &Sparse, weights: &[f64]) -> f64 {
     image.iter().map(|(index, value)| value * weights[*index as usize]).sum()
 }
