@@ -10,15 +10,15 @@ use crate::linalg::vectors::{axpy, fused_dot};
 use crate::linalg::{Panels, arch};
 use crate::parallel::min_len;
 
-/// Number of dense vectors whose products with the columns are computed together. Reading the
-/// matrix takes most of the time, so eight products take about twice as long as one.
+/// Number of dense vectors whose products with the columns are computed together. Reading the matrix takes most of the
+/// time, so eight products take only about twice as long as one.
 const AT_A_TIME: usize = 8;
 
 /// Number of columns in a task of [`Columns::transposed_times_all`].
 const BAND: usize = 64;
 
-/// Share of entries that are not 0 up to which a product with a sparse matrix visits the rows of
-/// these entries instead of all columns.
+/// A product of a sparse matrix with a vector visits only the rows of the vector's nonzero entries if at most one in
+/// this many entries is nonzero. Otherwise it visits all columns.
 const FEW: usize = 8;
 
 /// The columns of a matrix, dense or sparse.
@@ -27,9 +27,9 @@ pub(super) struct Columns {
     n_rows: usize,
     n_cols: usize,
     values: Vec<f64>,
-    /// If sparse, the index of the first entry of each column, and the row of each entry.
+    /// If sparse: the index of the first entry of each column, and the row of each entry.
     places: Option<(Vec<usize>, Vec<u32>)>,
-    /// If sparse, the same entries row after row.
+    /// If sparse: the same entries, stored row after row.
     by_row: Option<RowEntries>,
     /// Upper bounds on the norms of the columns.
     norms: Vec<f64>,
@@ -63,7 +63,7 @@ impl Columns {
         self.n_cols
     }
 
-    /// An upper bound on the largest norm of a column.
+    /// Returns an upper bound on the largest norm of a column.
     pub fn largest_norm(&self) -> f64 {
         self.norms.iter().copied().fold(0.0, f64::max)
     }
@@ -73,7 +73,8 @@ impl Columns {
         self.norms.iter().any(|norm| norm.is_nan())
     }
 
-    /// The rows and the values of a column's entries; rows are empty if the matrix is dense.
+    /// Returns the rows and the values of a column's entries. If the matrix is dense, there are no rows, and the values
+    /// are those of all rows.
     fn entries(&self, column: usize) -> (&[u32], &[f64]) {
         match &self.places {
             None => (&[], &self.values[column * self.n_rows..][..self.n_rows]),
@@ -84,7 +85,7 @@ impl Columns {
         }
     }
 
-    /// product += Σ weight_j a_j over some columns j.
+    /// Adds Σ weight_j a_j over the given columns j to `product`.
     pub fn add_product(&self, weights: impl Iterator<Item = (usize, f64)>, product: &mut [f64]) {
         for (column, weight) in weights.filter(|(_, weight)| *weight != 0.0) {
             let (rows, values) = self.entries(column);
@@ -96,20 +97,19 @@ impl Columns {
         }
     }
 
-    /// An upper bound on Σ |weight_j| ‖a_j‖, and the number of columns whose weight is not 0.
+    /// Returns an upper bound on Σ |weight_j| ‖a_j‖, and the number of columns whose weight is not 0.
     pub fn product_size(&self, weights: &[f64]) -> (f64, usize) {
         let sizes = weights.iter().zip(&self.norms).filter(|(weight, _)| **weight != 0.0);
         let (size, n) = sizes.fold((0.0, 0), |(sum, n), (w, norm)| (sum + w.abs() * norm, n + 1));
         (size * (1.0 + gamma(n + 2)), n)
     }
 
-    /// Number of products with vectors that are computed together at little more than the cost of
-    /// one.
+    /// Number of vectors whose products with the matrix together cost little more than one product.
     pub fn n_at_a_time(&self) -> usize {
         if self.places.is_none() { AT_A_TIME } else { 1 }
     }
 
-    /// The products ⟨a_j, r⟩ with all columns j, for each vector r.
+    /// Returns the products ⟨a_j, r⟩ with all columns j, for each vector r.
     pub fn transposed_times_all(&self, vectors: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let (n, k) = (self.n_cols, vectors.len());
         if self.places.is_some() || k < 2 || self.n_rows == 0 {
@@ -169,7 +169,7 @@ impl RowEntries {
         Self { starts, entries }
     }
 
-    /// Writes the sum of the rows with the weights r.
+    /// Writes the sum of the rows, weighted by r.
     fn add_up(&self, r: &[f64], sum: &mut [f64]) {
         sum.fill(0.0);
         for (range, weight) in self.starts.windows(2).zip(r).filter(|(_, weight)| **weight != 0.0) {
@@ -191,8 +191,8 @@ impl WithSimd for Dot<'_> {
     }
 }
 
-/// The index of the first entry of each column, then the rows and the values of all entries, column
-/// after column.
+/// Returns the index of the first entry of each column, then the rows and the values of all entries, column after
+/// column.
 fn sparse_columns(rows: &impl Rows) -> (Vec<usize>, Vec<u32>, Vec<f64>) {
     let mut offsets = vec![0; rows.n_cols() + 1];
     for row in 0..rows.n_rows() {

@@ -15,8 +15,9 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone)]
 pub struct MatrixCompletion {
     shape: (usize, usize),
-    /// The entries are sorted by line and then by place. Lines are the rows of the matrix, or its
-    /// columns if there are more of them; the place of an entry is its index in its line.
+    /// The index of the first entry of each line. Lines are the rows of the matrix, or its columns if there are more
+    /// columns than rows. The place of an entry is its index within its line. Entries are sorted by line, then by
+    /// place.
     pub(super) line_starts: Vec<usize>,
     pub(super) places: Vec<u32>,
     pub(super) values: Vec<f64>,
@@ -77,7 +78,7 @@ impl MatrixCompletion {
         Ok(Self { shape, line_starts, places, values })
     }
 
-    /// (rows, columns).
+    /// Returns the numbers of rows and columns.
     pub fn shape(&self) -> (usize, usize) {
         self.shape
     }
@@ -87,7 +88,7 @@ impl MatrixCompletion {
         self.values.len()
     }
 
-    /// Whether the lines are the rows of the matrix.
+    /// Whether the lines are the rows of the matrix, not its columns.
     pub(super) fn has_row_lines(&self) -> bool {
         self.shape.0 >= self.shape.1
     }
@@ -97,12 +98,12 @@ impl MatrixCompletion {
         self.shape.0.max(self.shape.1)
     }
 
-    /// The indices of a line's entries.
+    /// Returns the range of a line's entries.
     pub(super) fn line(&self, line: usize) -> Range<usize> {
         self.line_starts[line]..self.line_starts[line + 1]
     }
 
-    /// The coordinate of each entry in the matrix as a vector, in order.
+    /// Returns the coordinate of each entry, in order, in the matrix stored as a vector.
     fn coordinates(&self) -> impl Iterator<Item = usize> {
         let n_columns = self.shape.1;
         let (line_step, place_step) =
@@ -113,7 +114,7 @@ impl MatrixCompletion {
     }
 }
 
-/// Sorts items by key, stably; returns the first index of each key, and the sorted items.
+/// Sorts items by key, stably. Returns the index of each key's first item, and the sorted items.
 fn counting_sort(items: &[u32], keys: &[u32], n_keys: usize) -> (Vec<usize>, Vec<u32>) {
     let mut starts = vec![0; n_keys + 1];
     keys.iter().for_each(|key| starts[*key as usize + 1] += 1);

@@ -20,15 +20,15 @@ pub(super) struct DensePoint<'a> {
     x: Vec<f64>,
     gradient: Vec<f64>,
     value: f64,
-    /// For a quadratic function, the gradient at 0; the gradient at x is H x plus this.
+    /// For a quadratic function with the Hessian H: the gradient at 0, by which the gradient at x differs from H x.
     offset: Option<Vec<f64>>,
     images: Images,
-    /// The curvature along the last direction, relative to the squared norm of the direction.
+    /// The curvature along the last direction, divided by the squared norm of this direction.
     curvature: Option<f64>,
 }
 
 impl<'a> DensePoint<'a> {
-    /// Starts at x.
+    /// Creates the problem at the point x.
     pub fn new(
         f: &'a dyn SmoothFunction,
         oracle: &'a dyn LinearOracle,
@@ -54,7 +54,7 @@ impl<'a> DensePoint<'a> {
         self.x
     }
 
-    /// Checks that the user's function has returned finite numbers.
+    /// Returns an error if the user's function has returned numbers that are not finite.
     fn check(&self) -> Result<()> {
         if self.value.is_finite() && self.gradient.iter().all(|g| g.is_finite()) {
             return Ok(());
@@ -67,7 +67,7 @@ impl<'a> DensePoint<'a> {
         self.check()
     }
 
-    /// Converts a direction to a vector.
+    /// Returns a direction as a vector.
     fn direction(&self, direction: &Direction<'_, Vertex>) -> Vertex {
         let n = self.x.len();
         let moved = |vertex: &Vertex, sign: f64| {
@@ -104,7 +104,7 @@ impl<'a> DensePoint<'a> {
         }
         let (plus, minus) = (plus.map(|v| self.images.of(v)), minus.map(|v| self.images.of(v)));
         let zeros: &[f64] = self.offset.as_deref().unwrap_or(&[]);
-        // H times the direction, from the products of H with vertices and H x = gradient − offset.
+        // Computes H times the direction, from the products of H with vertices and H x = gradient − offset.
         let entries = self.gradient.iter().zip(zeros).map(|(g, o)| g - o);
         let image: Vec<f64> = match (plus, minus) {
             (Some(to), Some(from)) => to.iter().zip(from).map(|(a, b)| a - b).collect(),
@@ -160,7 +160,7 @@ impl<'a> DensePoint<'a> {
             evaluate(step)?;
             step
         } else if rule == StepSize::Backtracking {
-            // Starts at twice the guess, so that steps can grow again.
+            // Starts at twice the estimated step, so that steps can grow again.
             backtracking(start, (2.0 * first).min(longest), &mut evaluate)?
         } else {
             secant(start, first, longest, &mut evaluate)?
@@ -215,7 +215,7 @@ impl Problem for DensePoint<'_> {
     fn lower_bound(&mut self, vertex: &Vertex, _: f64, interrupt: &Interrupt) -> Result<f64> {
         let smallest = self.oracle.lower_bound(&self.gradient, vertex, interrupt)?;
         let here = bounded_dot(&self.gradient, &self.x);
-        // The error of ⟨gradient, x − v⟩ is at most the error of a coordinate times ‖x‖₁ + ‖v‖₁.
+        // The error of ⟨gradient, x − v⟩ is at most the error of a gradient entry times ‖x‖₁ + ‖v‖₁.
         let rounding = self.f.rounding(&self.x);
         let sizes = self.oracle.radius().map_or(0.0, |radius| sum_of_sizes(&self.x) + radius);
         let slack = (rounding.gradient * sizes + rounding.value) * (1.0 + gamma(8));
@@ -259,8 +259,7 @@ impl Problem for DensePoint<'_> {
 /// Maximum number of values in all kept images together.
 const MAX_KEPT: usize = 1 << 25;
 
-/// Products of the Hessian with vertices, kept because the methods use the same vertices again and
-/// again.
+/// Products of the Hessian with vertices. They are kept because the methods use the same vertices again and again.
 #[derive(Default)]
 struct Images {
     kept: Vec<Image>,
@@ -275,16 +274,15 @@ struct Image {
 }
 
 impl Image {
-    /// Number of values.
+    /// Number of stored values.
     fn size(&self) -> usize {
         self.product.len() + self.vertex.n_stored()
     }
 }
 
 impl Images {
-    /// Computes the image of a vertex, unless it is already kept, and those of vertices that are
-    /// nearly as good for this gradient, if that costs little. The images of the last two vertices
-    /// are always kept.
+    /// Computes the image of a vertex, unless it is already kept. If that costs little, also computes the images of
+    /// other vertices that are nearly as good for this gradient. The images of the last two vertices are always kept.
     fn prepare(
         &mut self,
         (f, oracle): (&dyn SmoothFunction, &dyn LinearOracle),
@@ -299,7 +297,7 @@ impl Images {
         let (n, count) = (gradient.len(), f.n_products_at_a_time());
         let mut wanted = vec![vertex.clone()];
         if count > 1 && 2 * count * n <= MAX_KEPT {
-            // Twice as many are searched, because some are kept already.
+            // Requests twice as many vertices as needed, because the images of some are kept already.
             let best = oracle.best_vertices(gradient, 2 * count)?;
             let is_new =
                 |v: &Vertex| v != vertex && self.kept.iter().all(|image| image.vertex != *v);
@@ -311,14 +309,14 @@ impl Images {
             return Err(Error::argument("f", message));
         }
         for (index, (vertex, product)) in wanted.into_iter().zip(products).enumerate() {
-            // Others count as older than the images of the last two calls, which a step needs.
+            // The other images count as older than those of the last two calls, which a step needs.
             let used = if index == 0 { self.clock } else { self.clock.saturating_sub(2) };
             self.keep(Image { vertex, product, used });
         }
         Ok(())
     }
 
-    /// Adds an image in place of those that were used least recently.
+    /// Adds an image. If the images take too much memory, removes those that were used least recently.
     fn keep(&mut self, image: Image) {
         self.n_values += image.size();
         self.kept.push(image);
@@ -330,7 +328,7 @@ impl Images {
         }
     }
 
-    /// The image of a prepared vertex.
+    /// Returns the image of a vertex that [`Self::prepare`] has prepared.
     fn of(&self, vertex: &Vertex) -> &[f64] {
         self.kept.iter().find(|image| image.vertex == *vertex).map_or(&[], |image| &image.product)
     }

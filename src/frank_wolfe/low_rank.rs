@@ -24,35 +24,34 @@ pub(super) struct RankOne {
 }
 
 impl RankOne {
-    /// The factor with an entry per line of f, and the one with an entry per place.
+    /// Returns the factor with an entry per line of f, and then the factor with an entry per place.
     fn sides(&self, f: &MatrixCompletion) -> (&[f64], &[f64]) {
         if f.has_row_lines() { (&self.left, &self.right) } else { (&self.right, &self.left) }
     }
 }
 
-/// The squared error on the observed entries, at a point Z of which only these entries are stored.
+/// The squared error on the observed entries. The current point Z is represented by these entries only.
 pub(super) struct LowRankPoint<'a> {
     f: &'a MatrixCompletion,
     radius: f64,
     residuals: EntryResiduals<'a>,
     /// Buffer for the observed entries of a direction.
     direction: Vec<f64>,
-    /// The last vertex that a search found, with its slope for the current residuals.
+    /// The vertex that the last search found, and its slope for the current residuals.
     found: Option<(Arc<RankOne>, f64)>,
-    /// The last singular vector on the smaller side.
+    /// The singular vector that the last search found, on the smaller side of the matrix.
     last: Vec<f64>,
-    /// Seed of the next search. Each search has its own, because gradients can stay orthogonal to a
-    /// start that is used again.
+    /// Seed of the next search. Every search uses a new seed, because gradients can stay orthogonal to a start that is
+    /// used again.
     seed: u64,
 }
 
-/// Share of a random vector in the start of a search, so that it cannot miss a singular vector that
-/// is orthogonal to the last one.
+/// Weight of a random vector in the start of a search, so that the search cannot miss a singular vector that is
+/// orthogonal to the last one.
 const RANDOM_SHARE: f64 = 0.5;
 
 impl<'a> LowRankPoint<'a> {
-    /// Starts at the vertex that minimises the slope for the gradient at 0; also returns this
-    /// vertex.
+    /// Starts at the vertex that minimises the slope for the gradient at 0. Also returns this vertex.
     pub fn new(
         f: &'a MatrixCompletion,
         radius: f64,
@@ -69,7 +68,7 @@ impl<'a> LowRankPoint<'a> {
         Ok((point, start))
     }
 
-    /// Fills `direction`, and returns its slope and its squared norm.
+    /// Fills `direction` with the direction's observed entries. Returns its slope and its squared norm.
     fn aim(&mut self, direction: &Direction<'_, Arc<RankOne>>) -> (f64, f64) {
         let mut buffer = std::mem::take(&mut self.direction);
         let (f, residuals) = (self.f, &self.residuals.values);
@@ -81,7 +80,7 @@ impl<'a> LowRankPoint<'a> {
                 let (values, own) = (&f.values[range.clone()], &residuals[range.clone()]);
                 let entries = f.places[range].iter().zip(values).zip(own).zip(out);
                 let scaled = |atom: &RankOne| atom.sides(f).0[line];
-                // The entry of Z is residual + value.
+                // The entry of Z is the residual plus the observed value.
                 let (scale, atom, sign, other) = match direction {
                     Direction::Towards(to) => (scaled(to), to, -1.0, None),
                     Direction::Away(from) => (-scaled(from), from, 1.0, None),
@@ -106,7 +105,7 @@ impl<'a> LowRankPoint<'a> {
         parts.iter().fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
     }
 
-    /// The value at the point that `active` describes, computed from its factors.
+    /// Returns the function value at the point that `active` describes, computed from its factors.
     pub fn value_of(
         &mut self,
         active: &[Weighted<Arc<RankOne>>],
@@ -116,8 +115,8 @@ impl<'a> LowRankPoint<'a> {
         Ok(self.value())
     }
 
-    /// The vertex from the leading singular vectors, accurate to a residual `tol`. The search
-    /// starts near the last ones.
+    /// Returns the vertex that the leading singular vectors define, with a residual of at most `tol`. The search starts
+    /// near the last singular vectors.
     fn search(&mut self, tol: f64, interrupt: &Interrupt) -> Result<Arc<RankOne>> {
         let (n_rows, n_cols) = self.f.shape();
         let mut start = random_unit(n_rows.min(n_cols), self.seed);
@@ -137,10 +136,10 @@ impl<'a> LowRankPoint<'a> {
     }
 }
 
-/// The smallest residual that a search requests, relative to the square of the singular value.
+/// Smallest residual that a search requests, relative to the square of the singular value.
 const LEAST: f64 = 1e-7;
 
-/// The size of a gap relative to a slope; 1 if that is unknown.
+/// Returns the size of a gap relative to a slope, or 1 if it is unknown.
 fn share_of(gap: f64, slope: f64) -> f64 {
     if slope != 0.0 && gap.is_finite() { (gap / slope).abs() } else { 1.0 }
 }
@@ -149,8 +148,7 @@ impl Problem for LowRankPoint<'_> {
     type Atom = Arc<RankOne>;
 
     fn refresh(&mut self, active: &[Weighted<Self::Atom>], interrupt: &Interrupt) -> Result<()> {
-        // Lower bounds are valid for any residuals, so the updated residuals are kept until the
-        // end.
+        // The bound is valid for any residuals, so the incrementally updated ones are recomputed only at the end.
         interrupt.check()?;
         let k = active.len();
         let gather = |n: usize, part: &dyn Fn(&RankOne) -> &[f64], scaled: bool| {
@@ -207,13 +205,13 @@ impl Problem for LowRankPoint<'_> {
         if gap == 0.0 {
             self.last.clear();
         }
-        // The tolerance is small enough to hardly affect the gap.
+        // The tolerance is small enough that it hardly affects the gap.
         let tol = (0.1 * share_of(gap, here - gap)).clamp(LEAST, 1e-2);
         let vertex = self.search(tol, interrupt)?;
         if self.slope(&vertex) < here {
             return Ok(vertex);
         }
-        // The search has found a singular vector that is not the leading one.
+        // The search may have found a singular vector other than the leading one.
         self.last.clear();
         self.search(LEAST, interrupt)
     }

@@ -3,8 +3,7 @@
 /// The steps of a method.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum FrankWolfeMethod {
-    /// Steps towards the vertex that the linear oracle returns. The point is not kept as a
-    /// combination of vertices.
+    /// Steps towards the vertex that the linear oracle returns. The method does not track the weights of the vertices.
     FrankWolfe,
     /// Also steps away from an active vertex, if that direction is steeper (Guélat and Marcotte
     /// 1986).

@@ -58,9 +58,9 @@ pub struct ActiveVertex {
 pub struct Minimum {
     /// The final point.
     pub x: Vec<f64>,
-    /// The value at x, and a lower bound on the minimum over the set.
+    /// The function value at x, and a lower bound on the minimum over the set.
     pub certificate: Certificate,
-    /// The iterations.
+    /// The record of the iterations.
     pub trace: Trace,
     /// x as a convex combination of vertices; empty for [`FrankWolfeMethod::FrankWolfe`].
     pub active: Vec<ActiveVertex>,
@@ -69,15 +69,15 @@ pub struct Minimum {
 /// The result of a matrix completion: the matrix Σ_k left_k right_kᵀ.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LowRankMinimum {
-    /// The left factors, one after another, scaled by their weights.
+    /// The left factors left_k, one after another, multiplied by the weights of the vertices.
     pub left: Vec<f64>,
-    /// The right factors, one after another: unit vectors.
+    /// The right factors right_k, one after another. They are unit vectors.
     pub right: Vec<f64>,
-    /// The value at the matrix, and a lower bound on the minimum over the ball.
+    /// The function value at the matrix, and a lower bound on the minimum over the ball.
     pub certificate: Certificate,
-    /// The iterations.
+    /// The record of the iterations.
     pub trace: Trace,
-    /// The weight of each vertex of the ball.
+    /// The weights of the vertices of the ball whose combination is the matrix.
     pub weights: Vec<f64>,
 }
 
@@ -96,8 +96,8 @@ impl FrankWolfeOptions {
         })
     }
 
-    /// Minimises f over the set of the oracle, starting at the point `start` of the set. `observe` is called after each
-    /// iteration and can end the run.
+    /// Minimises f over the set of the oracle, starting at the point `start` of the set. Calls `observe` after each
+    /// iteration; it can end the run.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for options that do not fit the problem, for sizes that differ, and for functions and
@@ -134,7 +134,7 @@ impl FrankWolfeOptions {
         Ok(Minimum { x: point.into_point(), certificate, trace, active: active.collect() })
     }
 
-    /// Minimises f over the ball {nuclear norm <= radius}, with the matrix kept as factors.
+    /// Minimises f over the ball of matrices with nuclear norm at most `radius`. The matrix is stored as factors.
     ///
     /// # Errors
     /// As [`FrankWolfeOptions::minimize_from`].
@@ -188,7 +188,7 @@ impl FrankWolfeOptions {
         }
     }
 
-    /// Runs the method on a problem. If `start` is given, the problem's point is this vertex.
+    /// Runs the method on a problem. If `start` is given, it is the vertex at which the problem's point is.
     #[expect(clippy::type_complexity, reason = "one private call")]
     fn run<P: Problem>(
         &self,
@@ -213,7 +213,7 @@ impl FrankWolfeOptions {
     }
 }
 
-/// Converts a point to a vertex, without zeros if most coordinates are 0.
+/// Converts a point to a vertex, in sparse form unless more than half of the coordinates are nonzero.
 fn sparse_if_shorter(x: &[f64]) -> Vertex {
     let n_entries = x.iter().filter(|value| **value != 0.0).count();
     if 2 * n_entries > x.len() {

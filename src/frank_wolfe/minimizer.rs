@@ -10,14 +10,15 @@ use crate::interrupt::Interrupt;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 use crate::solver::{StepKind, largest};
 
-/// Number of iterations after which the point is recomputed from its vertices, and value and gradient from the point.
+/// Number of iterations after which the point is recomputed from its vertices, and value and gradient are recomputed
+/// from the point.
 const REFRESHED_EVERY: usize = 100;
 
 /// Number of iterations without a lower value after which no further progress is expected.
 const PATIENCE: usize = 50;
 
-/// The run is exhausted once the gap is at most this share of the error of the bound (rounding and looseness), which
-/// then hides any further progress.
+/// The error of the lower bound (rounding and looseness) hides further progress once the gap is at most this fraction
+/// of the error. The run is then exhausted.
 const VISIBLE: f64 = 0.1;
 
 /// One of the methods on a problem.
@@ -29,21 +30,21 @@ pub(super) struct Minimizer<P: Problem> {
     /// The point as a convex combination of vertices; empty if the method does not need it.
     active: Vec<Weighted<P::Atom>>,
     tracks: bool,
-    /// The vertex for the current gradient.
+    /// The oracle's vertex for the current gradient.
     next: Option<P::Atom>,
-    /// The estimated gap at the current point, and the gap of the last certificate.
+    /// The estimated gap at the current point (`gap`), and the gap of the last certificate (`certified_gap`).
     gap: f64,
     certified_gap: f64,
     best_bound: f64,
     iteration: usize,
-    /// The lowest value so far, and the number of iterations since it was reached.
+    /// The lowest value so far (`lowest`), and the number of iterations since then (`idle`).
     lowest: f64,
     idle: usize,
     random: Pcg64Mcg,
 }
 
 impl<P: Problem> Minimizer<P> {
-    /// Starts at the current point of the problem. If `start` is given, the point is this vertex, and the minimizer can
+    /// Starts at the current point of the problem. If `start` is given, the point is this vertex, and the minimiser can
     /// track the active vertices.
     pub fn new(
         problem: P,
@@ -76,7 +77,7 @@ impl<P: Problem> Minimizer<P> {
         (self.problem, self.active, self.best_bound)
     }
 
-    /// Share of the vertices that a step searches; None for all.
+    /// Returns the fraction of the vertices that a step searches, or None if it searches all.
     fn share(&self) -> Option<f64> {
         match self.method {
             FrankWolfeMethod::RandomizedAway { share } if share < 1.0 => Some(share),
@@ -84,8 +85,8 @@ impl<P: Problem> Minimizer<P> {
         }
     }
 
-    /// Number of iterations in which a randomised method searches about as many vertices as the set
-    /// has.
+    /// Number of iterations in which a randomised method searches about as many vertices as the set has; 1 for other
+    /// methods.
     fn round(&self) -> usize {
         self.share().map_or(1, |share| (1.0 / share).ceil() as usize)
     }
@@ -117,7 +118,7 @@ impl<P: Problem> Minimizer<P> {
         Ok(())
     }
 
-    /// Steps towards `to`, or in another direction of the method; returns whether the point has moved.
+    /// Steps towards `to`, or in another direction of the method. Returns whether the point has moved.
     fn walk(&mut self, to: P::Atom, interrupt: &Interrupt) -> Result<bool> {
         let fixed = self.is_open_loop.then(|| 2.0 / (self.iteration as f64 + 2.0));
         if !self.tracks {
@@ -165,7 +166,7 @@ impl<P: Problem> Minimizer<P> {
         Ok(step > 0.0)
     }
 
-    /// Chooses the kind of step, where `to` is the index of the active vertex to step towards.
+    /// Chooses the kind of step. `to` is the index of the active vertex to step towards.
     fn kind(&self, to: usize, slope_to: f64, slopes: &[f64]) -> StepKind {
         let worst = largest(slopes.iter().copied().enumerate());
         match (self.method, worst) {
@@ -202,7 +203,7 @@ impl<P: Problem> Minimizer<P> {
             || self.idle >= PATIENCE * self.round()
     }
 
-    /// Counts iterations without a lower value.
+    /// Counts consecutive iterations without a new lowest value.
     fn count_idle(&mut self, moved: bool) {
         let value = self.problem.value();
         if value < self.lowest {
@@ -212,8 +213,8 @@ impl<P: Problem> Minimizer<P> {
         }
     }
 
-    /// The certificate of the current point, which is recomputed unless it `is_fresh`; checks that
-    /// the function is convex.
+    /// Returns the certificate of the current point, which is recomputed first unless it `is_fresh`. Checks that the
+    /// function is convex.
     fn certificate(
         &mut self,
         is_fresh: bool,

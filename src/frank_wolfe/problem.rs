@@ -36,7 +36,7 @@ pub(super) trait Problem {
     /// [`Problem::refresh`].
     fn is_incremental(&self) -> bool;
 
-    /// The value.
+    /// The value of the function at the point.
     fn value(&self) -> f64;
 
     /// ⟨gradient, point⟩.
@@ -49,17 +49,18 @@ pub(super) trait Problem {
     /// as accurately as possible if `gap` is 0.
     fn vertex(&mut self, gap: f64, interrupt: &Interrupt) -> Result<Self::Atom>;
 
-    /// The best vertex of a random share of the vertices; None if the set cannot list its vertices.
+    /// Returns the best vertex of a random fraction of the vertices, or None if the set cannot list its vertices.
     fn sampled_vertex(&mut self, share: f64, random: &mut Pcg64Mcg) -> Option<Self::Atom>;
 
-    /// A lower bound on the minimum of the function over the set, from the current vertex.
+    /// Returns a lower bound on the minimum of the function over the set. `vertex` minimises the slope at the current
+    /// point, and `gap` is the estimated gap.
     fn lower_bound(&mut self, vertex: &Self::Atom, gap: f64, interrupt: &Interrupt) -> Result<f64>;
 
     /// Whether a lower bound is cheap enough for every iteration.
     fn bounds_are_cheap(&self) -> bool;
 
-    /// Moves by a step of at most `longest`, or of exactly `fixed` if given; returns the step. 0
-    /// means that no step lowers the value.
+    /// Moves by a step of at most `longest`, or of exactly `fixed` if given. Returns the step, which is 0 if no step
+    /// lowers the value.
     fn walk(
         &mut self,
         direction: &Direction<'_, Self::Atom>,

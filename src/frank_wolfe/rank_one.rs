@@ -57,13 +57,13 @@ pub(super) fn leading_pair(
     Ok(SingularPair { value, left, right })
 }
 
-/// Probability that a bound on the norm of a matrix with more than [`MAX_FACTORISED`] rows and
-/// columns is too small.
+/// Probability that a bound on the norm of a matrix is too small, if the matrix has more than [`MAX_FACTORISED`] rows
+/// and more than that many columns.
 const FAILURE: f64 = 1e-9;
 
-/// An upper bound on ‖M‖₂ from the singular value `guess`: certain if M has at most [`MAX_FACTORISED`] rows or columns,
-/// and otherwise with a probability of 1 − 1e-9. `accuracy` is the relative error that the bound of a large matrix may
-/// have.
+/// Returns an upper bound on ‖M‖₂, given an estimate `guess` of this norm. The bound is certain if M has at most
+/// [`MAX_FACTORISED`] rows or columns. Otherwise it holds with a probability of 1 − 1e-9, and `accuracy` is the
+/// relative error that it may have.
 pub(super) fn norm_above(
     matrix: &impl MatrixOperator,
     guess: f64,

@@ -15,7 +15,7 @@ use crate::parallel::{min_len, sum_rows};
 pub(super) struct EntryResiduals<'a> {
     f: &'a MatrixCompletion,
     pub values: Vec<f64>,
-    /// Σ r².
+    /// The sum of the squares of the residuals.
     pub square: f64,
     /// Σ r m over the residuals r and the observed values m.
     pub with_values: f64,
@@ -24,8 +24,7 @@ pub(super) struct EntryResiduals<'a> {
 /// Number of lines in a task.
 const BLOCK_LINES: usize = 64;
 
-/// Calls `fill(lines, first entry, entries)` for blocks of lines in parallel; returns the results in
-/// order.
+/// Calls `fill(lines, first entry, entries)` for blocks of lines in parallel, and returns the results in order.
 pub(super) fn in_line_blocks<T: Send>(
     f: &MatrixCompletion,
     out: &mut [f64],
@@ -53,7 +52,7 @@ impl<'a> EntryResiduals<'a> {
         residuals
     }
 
-    /// Adds a step along a direction.
+    /// Updates the residuals after a step along a direction.
     pub fn add(&mut self, step: f64, direction: &[f64]) {
         self.update(|start, residuals| {
             let own = residuals.iter_mut().zip(&direction[start..]);
@@ -61,8 +60,7 @@ impl<'a> EntryResiduals<'a> {
         });
     }
 
-    /// Changes pieces of the residuals, each with the index of its first entry, and recomputes the
-    /// sums.
+    /// Applies `change` to chunks of the residuals, each with the index of its first entry, and recomputes the sums.
     fn update(&mut self, change: impl Fn(usize, &mut [f64]) + Sync) {
         let pieces =
             self.values.par_chunks_mut(PIECE_VALUES).zip(self.f.values.par_chunks(PIECE_VALUES));
@@ -77,7 +75,7 @@ impl<'a> EntryResiduals<'a> {
         self.with_values = sums.iter().map(|(_, product)| product).sum();
     }
 
-    /// ⟨line, v⟩ for every line.
+    /// Returns ⟨line, v⟩ for every line.
     pub fn along(&self, v: &[f64]) -> Vec<f64> {
         let n_lines = self.f.n_lines();
         let lines = (0..n_lines).into_par_iter();
@@ -91,8 +89,7 @@ impl<'a> EntryResiduals<'a> {
     }
 }
 
-/// Σ_k values_k v_{i_k} for the indices i_k, in four independent sums, which hides the latency of
-/// additions.
+/// Returns Σ_k values_k v_{i_k} for the indices i_k. Four independent sums hide the latency of the additions.
 fn gathered(values: &[f64], indices: &[u32], v: &[f64]) -> f64 {
     let ((head, rest), (places, others)) = (values.as_chunks::<4>(), indices.as_chunks::<4>());
     let mut sums = [0.0; 4];
@@ -114,7 +111,7 @@ impl MatrixOperator for EntryResiduals<'_> {
         self.along(v)
     }
 
-    /// Reads each line once, for both products.
+    /// Reads each line only once for the products with the matrix and with its transpose.
     fn gram_times(&self, v: &[f64], interrupt: &Interrupt) -> Result<Vec<f64>> {
         sum_rows(self.f.n_lines(), v.len(), interrupt, |lines, sum| {
             for line in lines {

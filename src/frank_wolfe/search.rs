@@ -12,16 +12,16 @@ pub enum StepSize {
     Auto,
     /// 2/(t + 2) in iteration t; only for the batch method.
     OpenLoop,
-    /// The minimum along the direction, in closed form.
+    /// The step that minimises the function along the direction, in closed form.
     Exact,
-    /// The zero of the derivative along the direction, approximately, by the secant method.
+    /// The step at which the derivative along the direction is about 0, found by the secant method.
     Secant,
     /// Shortens the step until Armijo's condition holds; evaluates only values.
     Backtracking,
 }
 
 impl StepSize {
-    /// Every rule with its name.
+    /// All rules with their names.
     pub(crate) const NAMES: [(&'static str, Self); 5] = [
         ("auto", Self::Auto),
         ("open-loop", Self::OpenLoop),
@@ -41,13 +41,12 @@ pub(super) struct Along {
 /// Maximum number of evaluations of a line search.
 const MAX_TRIALS: usize = 40;
 
-/// The secant method accepts a step once the derivative has fallen to this share of the initial
-/// one.
+/// The secant method accepts a step once the absolute derivative is at most this fraction of the initial one.
 const FLAT: f64 = 0.1;
 
-/// Finds the step in (0, longest] at which the derivative of a convex function is about 0; returns
-/// 0 if there is none in floating point. Starts at the step `first`. The last call of `evaluate` is
-/// at the returned step, unless that is 0.
+/// Finds the step in (0, longest] at which the derivative of a convex function is about 0, starting at the step
+/// `first`. Returns 0 if there is no such step in floating point. The last call of `evaluate` is at the returned step,
+/// unless that is 0.
 pub(super) fn secant(
     start: Along,
     first: f64,
@@ -91,9 +90,8 @@ pub(super) fn secant(
     Ok(low.0)
 }
 
-/// Shortens the step, starting at `first`, until the value is low enough; returns 0 if there is no
-/// such step in floating point. The last call of `evaluate` is at the returned step, unless that is
-/// 0.
+/// Shortens the step, starting at `first`, until the value is low enough. Returns 0 if there is no such step in
+/// floating point. The last call of `evaluate` is at the returned step, unless that is 0.
 pub(super) fn backtracking(
     start: Along,
     first: f64,
@@ -114,7 +112,7 @@ pub(super) fn backtracking(
 mod tests {
     use super::*;
 
-    /// The result of both searches on f(x) = eˣ − 3x, whose minimum is at ln 3.
+    /// Returns the steps of both searches on f(x) = eˣ − 3x, whose minimum is at ln 3.
     fn searched(first: f64, longest: f64) -> (f64, f64) {
         let at = |x: f64| Along { value: x.exp() - 3.0 * x, derivative: x.exp() - 3.0 };
         let mut last = 0.0;

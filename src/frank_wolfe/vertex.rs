@@ -9,12 +9,12 @@ use crate::linalg::{Sparse, sparse};
 pub enum Vertex {
     /// All coordinates.
     Dense(Vec<f64>),
-    /// The coordinates that are not 0, as (index, value) with increasing indices.
+    /// The coordinates that are not 0, as pairs (index, value) with increasing indices.
     Sparse(Sparse),
 }
 
 impl Vertex {
-    /// ⟨dense, vertex⟩.
+    /// Returns ⟨dense, vertex⟩.
     pub fn dot(&self, dense: &[f64]) -> f64 {
         match self {
             Self::Dense(values) => dot(values, dense),
@@ -22,7 +22,7 @@ impl Vertex {
         }
     }
 
-    /// ⟨dense, vertex⟩ with a bound on its rounding error.
+    /// Returns ⟨dense, vertex⟩ with a bound on its rounding error.
     pub(super) fn bounded_dot(&self, dense: &[f64]) -> Bounded {
         match self {
             Self::Dense(values) => bounded_dot(values, dense),
@@ -34,7 +34,7 @@ impl Vertex {
         }
     }
 
-    /// target += scale · vertex.
+    /// Adds scale · vertex to `target`.
     pub(super) fn add_to(&self, scale: f64, target: &mut [f64]) {
         match self {
             Self::Dense(values) => axpy(target, scale, values),
@@ -44,7 +44,7 @@ impl Vertex {
         }
     }
 
-    /// All `n` coordinates of a vertex.
+    /// Returns all `n` coordinates of a vertex.
     pub fn to_dense(&self, n: usize) -> Vec<f64> {
         match self {
             Self::Dense(values) => values.clone(),
@@ -72,7 +72,7 @@ impl Vertex {
         }
     }
 
-    /// This vertex − `other`, both with `n` coordinates.
+    /// Returns this vertex minus `other`, both with `n` coordinates.
     pub(super) fn minus(&self, other: &Self, n: usize) -> Self {
         match (self, other) {
             (Self::Sparse(a), Self::Sparse(b)) => {
@@ -92,7 +92,7 @@ impl Vertex {
 /// Number of coordinates in each partial sum of [`bounded_dot`].
 const PIECE: usize = 512;
 
-/// ⟨a, b⟩ with a bound on its rounding error.
+/// Returns ⟨a, b⟩ with a bound on its rounding error.
 pub(super) fn bounded_dot(a: &[f64], b: &[f64]) -> Bounded {
     let (mut sum, mut size) = (0.0, 0.0);
     for (a, b) in a.chunks(PIECE).zip(b.chunks(PIECE)) {
@@ -103,7 +103,7 @@ pub(super) fn bounded_dot(a: &[f64], b: &[f64]) -> Bounded {
     Bounded::new(sum, gamma(depth) * size + a.len() as f64 * TINY)
 }
 
-/// An upper bound on Σ |v_i|.
+/// Returns an upper bound on Σ |v_i|.
 pub(super) fn sum_of_sizes(values: &[f64]) -> f64 {
     let sum: f64 = values.iter().map(|v| v.abs()).sum();
     sum * (1.0 + gamma(values.len()))

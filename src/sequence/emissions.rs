@@ -11,15 +11,15 @@ use crate::linalg::label_weights::{Place, add_scores};
 /// The nonzero weights of pairs of a feature and a label, sorted by feature.
 #[derive(Debug, Clone)]
 pub struct LabelWeights {
-    /// The index of the first weight of each feature, and the number of weights.
+    /// The index of the first weight of each feature, followed by the number of weights.
     pub offsets: Vec<usize>,
-    /// The labels, increasing for each feature.
+    /// The label of each weight, in increasing order for each feature.
     pub labels: Vec<u16>,
-    /// The weights.
+    /// The values of the weights.
     pub values: Vec<f64>,
 }
 
-/// The same weights, stored as dense rows for features with many labels.
+/// The same weights. Features with many labels have dense rows.
 #[derive(Debug, Clone)]
 pub(super) struct EmissionTable {
     n_states: usize,

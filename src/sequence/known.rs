@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::structured::FORBIDDEN;
 
-/// For each position, its label, or a negative number if the label is unknown.
+/// The label of each position, or a negative number if the label is unknown.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownLabels<'a>(&'a [i32]);
 
@@ -20,8 +20,8 @@ impl<'a> KnownLabels<'a> {
         Err(Error::argument("known", "must be a label of the model or -1 for each position"))
     }
 
-    /// Forbids all other labels at positions with a known label. `nodes` has the scores of the positions from `start`
-    /// on.
+    /// Forbids all other labels at positions with a known label. `nodes` contains the scores of the positions from
+    /// `start` on.
     pub(super) fn restrict(self, start: usize, nodes: &mut [f64], n_states: usize) {
         for (nodes, label) in nodes.chunks_exact_mut(n_states).zip(&self.0[start..]) {
             if let Ok(label) = usize::try_from(*label) {

@@ -3,15 +3,15 @@
 use super::{FeatureRows, Vocabulary};
 use crate::error::Result;
 
-/// Rows of names and values, with all names in one text. The vocabulary later looks up many names
-/// at a time, so reading rows does not wait for these lookups.
+/// Rows of named features with values. All names are in one text, so the vocabulary can later look up many names at a
+/// time, and reading rows does not wait for look-ups.
 #[derive(Debug, Clone, Default)]
 pub struct NamedRows {
     text: Vec<u8>,
-    /// The end of each name.
+    /// The index in the text after each name.
     ends: Vec<usize>,
     values: Vec<f64>,
-    /// Number of names up to the end of each row.
+    /// Total number of names up to the end of each row.
     row_ends: Vec<usize>,
 }
 

@@ -25,7 +25,7 @@ impl FeatureRows {
         self.row.push((column as i32, value));
     }
 
-    /// Ends the current row: sorts its columns and sums values of the same column.
+    /// Ends the current row: sorts its columns, and adds up values of the same column.
     pub fn end_row(&mut self) {
         self.row.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         for (column, value) in self.row.drain(..) {
@@ -68,8 +68,8 @@ impl FeatureRows {
         self.ends.len() - 1
     }
 
-    /// Renumbers the columns, and drops those without a new number. New numbers must keep the order
-    /// of the columns.
+    /// Renumbers the columns, and drops those without a new number. New numbers must be in the same order as the old
+    /// ones.
     pub fn renumber(&mut self, new: &[Option<u32>]) {
         let (mut kept, mut start) = (0, 0);
         for end in &mut self.ends[1..] {
@@ -86,14 +86,14 @@ impl FeatureRows {
         self.values.truncate(kept);
     }
 
-    /// The number of rows that contain each of `n_columns` columns.
+    /// Returns the number of rows that contain each of `n_columns` columns.
     pub fn counts(&self, n_columns: usize) -> Vec<u32> {
         let mut counts = vec![0; n_columns];
         self.columns.iter().for_each(|column| counts[*column as usize] += 1);
         counts
     }
 
-    /// The rows as a matrix with `n_columns` columns.
+    /// Returns the rows as a matrix with `n_columns` columns.
     ///
     /// # Errors
     /// As for [`Csr::new`].

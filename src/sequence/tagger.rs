@@ -19,11 +19,11 @@ const IMPOSSIBLE: f64 = 0.1 * FORBIDDEN;
 /// The weights of transitions, and of first and last labels.
 #[derive(Debug, Clone)]
 pub struct Transitions {
-    /// The kinds of transitions.
+    /// The kinds of transitions, first labels and last labels.
     pub links: Links,
-    /// The weights of transitions, of first and of last labels, K × K + 2 K.
+    /// The weights of transitions (K × K), then of first labels (K), then of last labels (K).
     pub weights: Vec<f64>,
-    /// Weights of features of transitions, K × K for each feature.
+    /// The weights of the features of transitions, K × K for each feature.
     pub features: Vec<f64>,
 }
 
@@ -32,7 +32,7 @@ pub struct Transitions {
 pub struct Tagger {
     emissions: EmissionTable,
     transitions: Transitions,
-    /// The scores of transitions that all positions share.
+    /// The scores of transitions without their features, which all positions share.
     edges: Vec<f64>,
 }
 
@@ -167,7 +167,7 @@ impl Tagger {
         (ChainScores { nodes, edges, stride: n_edges, n_states }, other)
     }
 
-    /// Applies `look` to all sequences in parallel; returns the results in the order of the sequences.
+    /// Applies `look` to all sequences in parallel, and returns the results in the order of the sequences.
     fn look<R: Send + Clone>(
         &self,
         sequences: &Sequences<'_>,
@@ -201,7 +201,7 @@ impl Tagger {
         Ok(groups?.concat())
     }
 
-    /// The best labels of all sequences, concatenated.
+    /// Returns the best labels of all sequences, concatenated.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `X` for rows that do not fit the model, and for a sequence for which all
@@ -210,7 +210,7 @@ impl Tagger {
         self.look(sequences, interrupt, best_labels)
     }
 
-    /// The best labels of all sequences, computed on this thread.
+    /// Returns the best labels of all sequences, computed on the calling thread.
     ///
     /// # Errors
     /// As for [`Tagger::decode`].
@@ -230,8 +230,8 @@ impl Tagger {
         Ok(found)
     }
 
-    /// The k best labels of each sequence, or all if there are fewer, best first, with their scores or,
-    /// if `normalised`, the logarithms of their probabilities.
+    /// Returns the k best labellings of each sequence, or all if there are fewer, best first. Each has its score or, if
+    /// `normalised`, the logarithm of its probability.
     ///
     /// # Errors
     /// As for [`Tagger::decode`].
@@ -257,8 +257,8 @@ impl Tagger {
         })
     }
 
-    /// The score of one labelling of each sequence, or the logarithm of its probability if `normalised`; −∞ for a
-    /// labelling with a forbidden transition. `labels` has the label of each row.
+    /// Returns the score of one labelling of each sequence or, if `normalised`, the logarithm of its probability. The
+    /// result is −∞ for a labelling with a forbidden transition. `labels` has the label of each row.
     ///
     /// # Errors
     /// As for [`Tagger::decode`], and [`Error::InvalidArgument`] naming `y` for a wrong number of labels, and for
@@ -296,7 +296,7 @@ impl Tagger {
         })
     }
 
-    /// The probability of each label at each position, in rows of K.
+    /// Returns the probability of each label at each position, as K numbers per position.
     ///
     /// # Errors
     /// As for [`Tagger::decode`].
@@ -310,8 +310,9 @@ impl Tagger {
         })
     }
 
-    /// For each position and label, the score of the best labelling of the sequence with this label at this position,
-    /// minus the score of the best labelling; −∞ if the label is forbidden. In rows of K.
+    /// For each position and label, returns the score of the best labelling with this label at this position, minus the
+    /// score of the best labelling of the sequence. The difference is −∞ if the label is forbidden. There are K numbers
+    /// per position.
     ///
     /// # Errors
     /// As for [`Tagger::decode`].
@@ -323,8 +324,8 @@ impl Tagger {
         self.look(sequences, interrupt, |scores, Buffers { work, label, .. }, found| {
             possible(scores.decode(work, label))?;
             for values in max_marginals(scores, &work.interrupt).chunks_exact(scores.n_states) {
-                // Up to rounding, the largest value is the same at every position. Subtracting each
-                // position's own makes it exactly 0.
+                // Up to rounding, the largest value is the same at every position. Subtracting the largest value of
+                // each position makes the largest difference exactly 0.
                 let best = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 found.extend(values.iter().map(|value| {
                     if *value > IMPOSSIBLE { value - best } else { f64::NEG_INFINITY }
@@ -353,7 +354,7 @@ fn possible(best: f64) -> Result<()> {
     Err(Error::argument("X", message))
 }
 
-/// The best scores with each label at each position.
+/// Returns the best score of the labellings with each label at each position.
 fn max_marginals(scores: ChainScores<'_>, interrupt: &Interrupt) -> Vec<f64> {
     let (n_states, len) = (scores.n_states, scores.len());
     let mut forward = scores.nodes.to_vec();
@@ -387,14 +388,15 @@ fn max_marginals(scores: ChainScores<'_>, interrupt: &Interrupt) -> Vec<f64> {
     forward
 }
 
-/// The k best labels: Viterbi's recursion with k paths for each label (list decoding, Foreman 1993). Ties are ordered
-/// by the labels, compared from the end.
+/// Returns the k best labellings by Viterbi's recursion with k paths for each label (list decoding, Foreman 1993). Ties
+/// are ordered by the labels, compared from the end.
 fn best(scores: ChainScores<'_>, k: usize, interrupt: &Interrupt) -> Vec<Ranked> {
     let (n_states, len) = (scores.n_states, scores.len());
     if len == 0 {
         return vec![(Vec::new(), 0.0)];
     }
-    /// A path into a label: its score, the preceding label, and the rank of the path among those into that label.
+    /// A path that ends in a label: its score, the preceding label, and its rank among the paths that end in the
+    /// preceding label.
     type Path = (f64, u32, u32);
     let descending = |a: &Path, b: &Path| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)));
     let first = &scores.nodes[..n_states];

@@ -3,20 +3,20 @@
 use crate::error;
 use crate::memory::{check_growth, make_room, refused};
 
-/// Maps names of features to numbers, either in the order of their first use, or by hashing, without storing names (the
-/// hashing trick, Weinberger et al. 2009).
+/// Maps names of features to numbers, either in the order of their first use or by hashing, which does not store the
+/// names (the hashing trick, Weinberger et al. 2009).
 ///
-/// All names form one text. A look-up compares 32 bits of a name's hash before it reads the name.
+/// All names form one text. A look-up compares 32 bits of the hashes before it reads a name.
 #[derive(Debug, Clone)]
 pub struct Vocabulary {
     /// All names.
     text: Vec<u8>,
     /// The start of each name in the text, and the end of the last one.
     bounds: Vec<usize>,
-    /// A hash table. Each slot has a part of a name's hash, and the name's number plus 1, or 0 if the slot is empty.
-    /// The length is a power of two, and at most half of the slots are full.
+    /// A hash table. Each slot has a part of a name's hash, and the name's number plus 1 (0 in an empty slot). The
+    /// length is a power of two, and at most half of the slots are full.
     table: Vec<(u32, u32)>,
-    /// Number of bits of the numbers, if they are hashes.
+    /// If numbers are hashes: the number of their bits.
     bits: Option<u32>,
 }
 
@@ -59,17 +59,17 @@ impl Vocabulary {
         self.bits.is_some()
     }
 
-    /// The name of a feature. Only for vocabularies that store names.
+    /// Returns the name of a feature. Only for vocabularies that store names.
     pub fn name(&self, number: usize) -> &[u8] {
         &self.text[self.bounds[number]..self.bounds[number + 1]]
     }
 
-    /// All names as one text, and their ends.
+    /// Returns all names as one text, and the end of each name in this text.
     pub fn names(&self) -> (&[u8], &[usize]) {
         (&self.text, &self.bounds[1..])
     }
 
-    /// The number of a name, if it is known.
+    /// Returns the number of a name, or None if the name is unknown.
     pub fn find(&self, name: &[u8]) -> Option<u32> {
         let hash = hash(name);
         if let Some(bits) = self.bits {
@@ -79,7 +79,7 @@ impl Vocabulary {
     }
 
     /// Finds the numbers of consecutive names in a text, given the end of each. Each step reads memory for all names
-    /// before the next step begins, so that the reads overlap.
+    /// before the next step begins, so the memory accesses of different names overlap.
     pub fn find_all(&self, text: &[u8], ends: &[usize]) -> Vec<Option<u32>> {
         let starts = std::iter::once(&0).chain(ends);
         let names = || starts.clone().zip(ends).map(|(start, end)| &text[*start..*end]);
@@ -93,7 +93,7 @@ impl Vocabulary {
         let hashes: Vec<u64> = names().map(hash).collect();
         let slots: Vec<(u32, u32)> =
             hashes.iter().map(|hash| self.table[(hash >> 32) as usize & mask]).collect();
-        // For an empty slot, any name may be read.
+        // For an empty slot, any name may be read, because the result is ignored.
         let place = |number: u32| (number as usize).max(1) - 1;
         let places: Vec<(usize, usize)> = slots
             .iter()
@@ -124,7 +124,7 @@ impl Vocabulary {
         Err(refused(2 * self.text.len(), || what.to_owned(), remedy))
     }
 
-    /// The number of a name, which is added if it is new.
+    /// Returns the number of a name, which is added if it is new.
     pub fn intern(&mut self, name: &[u8]) -> u32 {
         if self.bits.is_some() {
             return self.find(name).unwrap_or(0);
@@ -145,7 +145,7 @@ impl Vocabulary {
         }
     }
 
-    /// Keeps only some names; returns the new number of each old one.
+    /// Keeps only the names whose numbers satisfy `keep`. Returns the new number of each old one.
     pub fn retain(&mut self, keep: impl Fn(usize) -> bool) -> Vec<Option<u32>> {
         let mut kept = Self::new();
         let number = |number| keep(number).then(|| kept.intern(self.name(number)));
@@ -154,7 +154,7 @@ impl Vocabulary {
         numbers
     }
 
-    /// The number of a name, or the slot where it belongs.
+    /// Returns the number of a name, or the index of the empty slot where it belongs.
     fn slot(&self, name: &[u8], hash: u64) -> Result<u32, usize> {
         let mask = self.table.len() - 1;
         let mut slot = (hash >> 32) as usize & mask;

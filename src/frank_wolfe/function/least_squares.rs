@@ -17,7 +17,7 @@ pub struct LeastSquares {
 }
 
 impl LeastSquares {
-    /// Creates the function; copies A by columns.
+    /// Creates the function, with a copy of A stored by columns.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] unless `b` has one finite number for each row of A, and A has a
@@ -36,7 +36,7 @@ impl LeastSquares {
     }
 }
 
-/// Copies a matrix by columns, after checking that it has a column and only finite entries.
+/// Copies a matrix, stored by columns, after checking that it has a column and only finite entries.
 pub(super) fn checked_columns(a: &Data<'_>) -> Result<Columns> {
     if a.n_cols() == 0 {
         return Err(Error::argument("A", "must have at least one column"));
@@ -48,7 +48,7 @@ pub(super) fn checked_columns(a: &Data<'_>) -> Result<Columns> {
     Ok(columns)
 }
 
-/// Checks that each row has one finite target.
+/// Checks that each row has a target, and that all targets are finite.
 pub(super) fn check_targets(
     argument: &'static str,
     columns: &Columns,

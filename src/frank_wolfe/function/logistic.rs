@@ -15,7 +15,7 @@ pub struct LogisticSum {
 }
 
 impl LogisticSum {
-    /// Creates the function; copies A by columns.
+    /// Creates the function, with a copy of A stored by columns.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] unless `y` has −1 or 1 for each row of A, and A has a column and
@@ -43,7 +43,7 @@ impl SmoothFunction for LogisticSum {
             let margin = y * *score;
             let small = (-margin.abs()).exp();
             value += (-margin).max(0.0) + small.ln_1p();
-            // −y σ(−margin).
+            // Computes −y σ(−margin).
             let share = if margin > 0.0 { small / (1.0 + small) } else { 1.0 / (1.0 + small) };
             *score = -y * share;
         }

@@ -38,7 +38,7 @@ pub trait SmoothFunction: Send + Sync {
         false
     }
 
-    /// The products of the Hessian of a quadratic function with some vectors.
+    /// Returns the products of the Hessian of a quadratic function with the given vectors.
     ///
     /// # Errors
     /// As [`SmoothFunction::value_and_gradient`].
@@ -46,14 +46,14 @@ pub trait SmoothFunction: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Number of products with the Hessian that together cost little more than one. The methods
-    /// then also compute the products of vertices that they may need next.
+    /// Number of products with the Hessian that together cost little more than one product. If it is more than 1, the
+    /// methods also compute the products of vertices that they may need next.
     fn n_products_at_a_time(&self) -> usize {
         1
     }
 
-    /// The step in [0, longest] that minimises f(x + step · direction); None if the function has no
-    /// such method.
+    /// Returns the step in [0, longest] that minimises f(x + step · direction), or None if the function has no such
+    /// method.
     ///
     /// # Errors
     /// As [`SmoothFunction::value_and_gradient`].
@@ -61,7 +61,7 @@ pub trait SmoothFunction: Send + Sync {
         Ok(None)
     }
 
-    /// Bounds on the rounding errors at x. The default treats value and gradient as exact.
+    /// Returns bounds on the rounding errors at x. The default treats value and gradient as exact.
     fn rounding(&self, _x: &[f64]) -> FunctionRounding {
         FunctionRounding::default()
     }

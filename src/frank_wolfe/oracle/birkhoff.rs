@@ -16,7 +16,7 @@ pub struct Birkhoff {
 }
 
 impl Birkhoff {
-    /// The polytope of n × n matrices.
+    /// Creates the polytope of doubly stochastic n × n matrices.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] unless `n` is at least 1 and n² at most 2³² − 1.
@@ -31,8 +31,8 @@ impl Birkhoff {
         Self { interrupt: interrupt.clone(), ..self }
     }
 
-    /// Solves the assignment problem: returns the column of each row, and a lower bound on the cost
-    /// of every assignment.
+    /// Solves the assignment problem. Returns the column assigned to each row, and a lower bound on the cost of every
+    /// assignment.
     fn assign(&self, costs: &[f64]) -> Result<(Vec<u32>, f64)> {
         let n = self.n;
         // All weights are positive, so the matching of largest weight covers all rows.
@@ -42,7 +42,7 @@ impl Birkhoff {
         let weights: Vec<f64> = costs.iter().map(|cost| top - cost).collect();
         let (matched, prices) = assignment_prices(&weights, n, &self.interrupt);
         self.interrupt.check()?;
-        // Any prices of the columns give a bound: each row pays at least its best reduced cost.
+        // Any prices of the columns give a bound, because each row costs at least its smallest reduced cost.
         let (mut bound, mut size) = (0.0, 0.0);
         for row in costs.chunks_exact(n) {
             let reduced = row.iter().zip(&prices).map(|(cost, price)| cost + price);

@@ -15,7 +15,7 @@ pub struct ConvexHull {
 }
 
 impl ConvexHull {
-    /// The hull of points with `n` coordinates each, point after point.
+    /// Creates the hull of points with `n` coordinates each, stored point after point.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] unless there is a point, and all coordinates are finite.

@@ -29,8 +29,8 @@ pub trait LinearOracle: Send + Sync {
     /// An error of the implementation; it ends the run.
     fn vertex(&self, gradient: &[f64]) -> Result<Vertex>;
 
-    /// Returns [`LinearOracle::vertex`] and up to `count` − 1 vertices that are nearly as good, which
-    /// later steps may need. By default, there are none.
+    /// Returns the result of [`LinearOracle::vertex`] and up to `count` − 1 vertices that are nearly as good, which
+    /// later steps may need. By default, returns no further vertices.
     ///
     /// # Errors
     /// As [`LinearOracle::vertex`].
@@ -38,9 +38,9 @@ pub trait LinearOracle: Send + Sync {
         Ok(vec![self.vertex(gradient)?])
     }
 
-    /// A lower bound on the minimum of ⟨gradient, v⟩ over the set, where `vertex` is the result of
-    /// [`LinearOracle::vertex`]. Certificates use this bound. The default is valid if `vertex` is
-    /// an exact minimiser, and accounts for the rounding of the sum.
+    /// Returns a lower bound on the minimum of ⟨gradient, v⟩ over the set, where `vertex` is the result of
+    /// [`LinearOracle::vertex`]. Certificates use this bound. The default is valid if `vertex` is an exact minimiser,
+    /// and accounts for the rounding of the sum.
     ///
     /// # Errors
     /// As [`LinearOracle::vertex`].
@@ -53,14 +53,14 @@ pub trait LinearOracle: Send + Sync {
         Ok(vertex.bounded_dot(gradient).lower())
     }
 
-    /// Whether [`LinearOracle::lower_bound`] is as cheap as [`LinearOracle::vertex`], so that every
-    /// iteration has a certificate.
+    /// Whether [`LinearOracle::lower_bound`] is as cheap as [`LinearOracle::vertex`]. If so, every iteration can have a
+    /// certificate.
     fn bounds_are_cheap(&self) -> bool {
         true
     }
 
-    /// The vertex that minimises ⟨gradient, v⟩ over a random subset with this share of all
-    /// vertices; None if the set cannot list its vertices.
+    /// Returns the vertex that minimises ⟨gradient, v⟩ over a random fraction `share` of all vertices, or None if the
+    /// set cannot list its vertices.
     fn sampled_vertex(
         &self,
         _gradient: &[f64],
@@ -75,8 +75,8 @@ pub trait LinearOracle: Send + Sync {
         None
     }
 
-    /// The largest ‖x‖₁ of a point x in the set, if known. Without it, certificates treat the
-    /// gradient as exact.
+    /// Returns the maximum of ‖x‖₁ over the set, or None if it is unknown. Without it, certificates treat the gradient
+    /// as exact.
     fn radius(&self) -> Option<f64> {
         None
     }
@@ -90,7 +90,7 @@ fn check_radius(radius: f64) -> Result<f64> {
     Err(Error::argument("radius", format!("must be positive and finite, got {radius}")))
 }
 
-/// Checks a number of coordinates.
+/// Checks that a number of coordinates is from 1 to 2³² − 1.
 fn check_size(argument: &'static str, n: usize) -> Result<usize> {
     if (1..=u32::MAX as usize).contains(&n) {
         return Ok(n);
@@ -98,19 +98,19 @@ fn check_size(argument: &'static str, n: usize) -> Result<usize> {
     Err(Error::argument(argument, format!("must be from 1 to {}, got {n}", u32::MAX)))
 }
 
-/// A random share of the indices below `n`, at least one.
+/// Returns a random fraction `share` of the indices below `n`, at least one index.
 fn sample(n: usize, share: f64, random: &mut Pcg64Mcg) -> Vec<usize> {
     let size = ((share * n as f64).ceil() as usize).clamp(1, n);
     let mut indices: Vec<usize> = (0..n).collect();
     indices.partial_shuffle(random, size).0.to_vec()
 }
 
-/// The index and the value of the smallest value; the first one in case of ties.
+/// Returns the index and the value of the smallest value, the first one in case of ties.
 fn smallest(values: impl Iterator<Item = (usize, f64)>) -> Option<(usize, f64)> {
     values.reduce(|best, next| if next.1 < best.1 { next } else { best })
 }
 
-/// The indices of the `count` smallest keys, in increasing order of the keys.
+/// Returns the indices of the `count` smallest keys, in increasing order of the keys.
 fn smallest_few(n: usize, count: usize, key: impl Fn(usize) -> f64) -> Vec<usize> {
     let mut indices: Vec<usize> = (0..n).collect();
     let order = |a: &usize, b: &usize| key(*a).total_cmp(&key(*b)).then(a.cmp(b));

@@ -14,7 +14,7 @@ pub struct Simplex {
 }
 
 impl Simplex {
-    /// The simplex with `n` vertices.
+    /// Creates the simplex with `n` vertices.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] unless `n` is at least 1 and the radius positive and finite.
@@ -65,7 +65,7 @@ pub struct L1Ball {
 }
 
 impl L1Ball {
-    /// The ball in `n` dimensions.
+    /// Creates the ball in `n` dimensions.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] unless `n` is at least 1 and the radius positive and finite.
@@ -73,7 +73,7 @@ impl L1Ball {
         Ok(Self { n: check_size("n", n)?, radius: check_radius(radius)? })
     }
 
-    /// The vertex ± radius e_j with the smaller slope.
+    /// Returns the vertex with the smaller slope of radius e_j and − radius e_j.
     fn corner(&self, gradient: &[f64], j: usize) -> Vertex {
         let value = if gradient[j] > 0.0 { -self.radius } else { self.radius };
         Vertex::Sparse(vec![(j as u32, value)])
@@ -97,7 +97,7 @@ impl LinearOracle for L1Ball {
         share: f64,
         random: &mut Pcg64Mcg,
     ) -> Option<Vertex> {
-        // Atom 2j is + radius e_j, atom 2j + 1 is − radius e_j.
+        // Atom 2j is radius e_j, and atom 2j + 1 is − radius e_j.
         let chosen = sample(2 * self.n, share, random);
         let sign = |atom: usize| if atom.is_multiple_of(2) { 1.0 } else { -1.0 };
         let slopes = chosen.into_iter().map(|atom| (atom, sign(atom) * gradient[atom / 2]));
@@ -124,7 +124,7 @@ pub struct KSparse {
 }
 
 impl KSparse {
-    /// The polytope in `n` dimensions.
+    /// Creates the polytope in `n` dimensions.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] unless 1 <= k <= n and the radius is positive and finite.

@@ -23,7 +23,7 @@ pub struct NuclearNormBall {
 const ACCURACY: f64 = 1e-6;
 
 impl NuclearNormBall {
-    /// The ball of matrices with this number of rows and columns.
+    /// Creates the ball of matrices with this number of rows and columns.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::error::Error::InvalidArgument) unless the shape and the

@@ -16,7 +16,7 @@ pub struct ProductSet {
 }
 
 impl ProductSet {
-    /// The product of `factors`, each of which knows its number of coordinates.
+    /// Creates the product of `factors`, each of which knows its number of coordinates.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for no factors, or for a factor without a number of coordinates.
@@ -36,7 +36,7 @@ impl ProductSet {
         Ok(Self { factors, starts })
     }
 
-    /// Each factor with its part of a vector.
+    /// Returns each factor with the coordinates of a vector that belong to it.
     fn parts<'a>(
         &'a self,
         values: &'a [f64],
@@ -63,7 +63,7 @@ impl ProductSet {
         Vertex::Sparse(entries)
     }
 
-    /// The part of a vertex that belongs to a factor.
+    /// Returns the coordinates of a vertex that belong to a factor.
     fn part(&self, vertex: &Vertex, factor: usize) -> Vertex {
         let (first, end) = (self.starts[factor], self.starts[factor + 1]);
         match vertex {
