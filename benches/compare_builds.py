@@ -2,11 +2,11 @@
 
     python benches/compare_builds.py --old PYTHON --new PYTHON [--repeats 7] [names]
 
-PYTHON is the interpreter of an environment with a build. Each measurement runs in a separate
-process. The builds alternate, and a ratio is the median of the ratios of neighbouring measurements.
-Seconds are those of the fastest of at least three fits in a process. Processor seconds, summed over
-threads, are less affected by other work on the machine. Memory is the peak of the process. Data are
-generated.
+Each PYTHON is the interpreter of an environment with one of the builds. Each measurement runs in a
+separate process. The builds alternate, and a ratio is the median of the ratios of neighbouring
+measurements. Seconds are those of the fastest of at least three fits in a process. Processor
+seconds, summed over threads, are less affected by other work on the machine. Memory is the peak of
+the process. Data are generated.
 """
 
 from __future__ import annotations

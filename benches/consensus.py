@@ -48,8 +48,8 @@ def fit(model, X, y):
 
 
 def optimum(*arguments):
-    """Measure rounds and seconds until the primal objective is within 1e-3 of the plain solver's,
-    and until the gap is 1e-3 of the null objective; plot curves with --plot FILE.
+    """Measure rounds and seconds until the primal objective is at most 1.001 times the plain
+    solver's, and until the gap is 1e-3 times the null objective; plot curves with --plot FILE.
     """
     plot = arguments[-1] if "--plot" in arguments else None
     names = arguments[: arguments.index("--plot")] if plot else arguments
@@ -262,7 +262,7 @@ def cluster(n_workers, **options):
 
 
 def processes(n_rows="100000"):
-    """Measure the wall time to a gap with one and two worker processes, and the overhead."""
+    """Measure the wall time to a gap with one and with two worker processes, and the overhead."""
     import distributed
 
     X, y = generated(int(n_rows), 200, 50)
@@ -340,7 +340,8 @@ def rounds_measured():
 
 
 def extrapolate(constants):
-    """Predict the seconds of a round on more workers than available, one partition each."""
+    """Predict the seconds of a round on more workers than are available, with one partition
+    each."""
     table = Table("consensus-extrapolated", "rows", "features", "classes", "workers")
     sizes = ((10**9, 1000, 10), (10**8, 1000, 1000))
     for (n_rows, d, m), n_workers in itertools.product(sizes, (10, 100, 1000)):
@@ -359,7 +360,7 @@ def extrapolate(constants):
 
 
 def terms(n, d, m, n_partitions, n_workers, passes):
-    """Return the regressors: multiply-adds, rows read, a worker's vectors, tasks, 1."""
+    """Return the regressors: multiply-adds, values read, a worker's vectors, tasks, and 1."""
     rows = (passes + 3) * n * d / n_workers
     return np.array([rows * m, rows, m * d * n_partitions / n_workers, n_partitions, 1.0])
 

@@ -105,7 +105,7 @@ def numpy_completion(
 def compare(
     table: Table, cells: dict[str, Any], ours: Callable[[], Any], loop: Callable[[], Any]
 ) -> None:
-    """Measure the processor time of both alternately, and store the medians.
+    """Measure the processor times of both programs alternately, and store the medians.
 
     There are three measurements, or fewer if the first ones take more than ten seconds.
     """

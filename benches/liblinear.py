@@ -67,7 +67,7 @@ def programs(X: Any, y: Any, C: float) -> dict[str, Fit]:
 def loosest(
     fit: Fit, grid: list[float], excess: Callable[[Any], float], level: float
 ) -> tuple[float, Any] | None:
-    """Return the loosest tolerance of the grid for which the model is good enough, and that model.
+    """Return the loosest tolerance of the grid for which the model is good enough, and the model.
 
     Tries every fourth tolerance first, then those just before the first success. Otherwise the
     benchmark would spend most of its time on fits of LIBLINEAR with unsuitable tolerances.
@@ -98,7 +98,7 @@ def compare(name: str, C: float, level: float, repeats: int) -> None:
     chosen = {"liblinear": peer}
     grid = [level * factor for factor in OUR_GRID]
     for dtype in DTYPES:
-        # The same tolerance serves for two threads, which give the same model.
+        # With two threads, the model is the same, so the tolerance is also the same.
         found = loosest(fits[f"{dtype}-1"], grid, excess, level)
         if found is None:
             print(f"{name}, C = {C:g}: {dtype} rows do not reach {level:g}")

@@ -159,7 +159,8 @@ def good_enough(
 def others(
     case: dict[str, Any], programs: dict[str, Fit], excess: Callable[[Any], float], again: bool
 ) -> dict[str, float]:
-    """Return the fastest other programs and their tolerances, from rows or measured."""
+    """Return the fastest other programs and their tolerances, from recorded rows or by
+    measuring."""
     table = Table("logistic-others", *case, "program")
     rows = [] if again else matching(table, case)
     if not rows:
@@ -308,7 +309,7 @@ def busy(name: str, again: bool) -> None:
 
 
 def search(name: str, again: bool) -> None:
-    """Compare searches for C; scores are those of the same folds."""
+    """Compare searches for C of both packages, with scores on the same folds."""
     table = Table("logistic-search", "data")
     if not again and matching(table, {"data": name}):
         return

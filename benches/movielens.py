@@ -45,7 +45,7 @@ def score(model: OrdinalRecommender, held_out: pd.DataFrame) -> np.ndarray:
 
 
 def record(table: Table, scores: list[np.ndarray], seconds: list[float], **row: Any) -> None:
-    """Return means over seeds, their standard errors, and the median seconds of a fit."""
+    """Store means over seeds, their standard errors, and the median seconds of a fit."""
     mean, error = np.mean(scores, axis=0), np.std(scores, axis=0) / max(1, len(scores) - 1) ** 0.5
     cells: dict[str, float] = {}
     for metric, m, e in zip(("rmse", "ndcg1", "ndcg5"), mean, error, strict=True):

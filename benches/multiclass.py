@@ -179,7 +179,7 @@ def memory(_: Any) -> None:
 
 
 def data_set(folder: Path, name: str) -> tuple[Any, ...]:
-    """X, y, X_test, y_test."""
+    """Return X, y, X_test and y_test."""
     if name == "synthetic":
         X, y = synthetic(n=6000, d=200, m=20)
         return X[:4000], y[:4000], X[4000:], y[4000:]
@@ -292,13 +292,14 @@ def paper_fit(X: Any, y: Any, method: str, parameters: Any, arguments: Any) -> M
 
 
 def top_errors(model: MulticlassSVC, X: Any, y: Any) -> list[float]:
-    """Return the share of rows whose label is not among the top k predictions, for k in RANKS."""
+    """Return the fraction of rows whose label is not among the top k predictions, for each k in
+    RANKS."""
     hits = model.predict_top_k(X, min(max(RANKS), len(model.classes_))) == y[:, None]
     return [1 - hits[:, :k].any(axis=1).mean() for k in RANKS]
 
 
 def lower_bounds(X: Any, y: Any, fitted: dict[str, MulticlassSVC]) -> dict[float, float]:
-    """Compute dual values for each smoothing, by block Frank-Wolfe."""
+    """Compute a dual value for each smoothing, by block Frank-Wolfe."""
     loss = WeightedUsunier(falling(len(np.unique(y))))
     settings = {"solver": "block-frank-wolfe", "tol": 1e-4, "max_iter": 100}
     return {
@@ -308,7 +309,7 @@ def lower_bounds(X: Any, y: Any, fitted: dict[str, MulticlassSVC]) -> dict[float
 
 
 def report_errors(name: str, errors: dict[str, list[Any]]) -> None:
-    """Format mean and standard deviation over the halves, in percent."""
+    """Store the means and standard deviations over the halves, in percent."""
     table = Table("frank-wolfe-errors", "data", "method")
     for method, rows in errors.items():
         cells: dict[str, float] = {}
@@ -319,7 +320,7 @@ def report_errors(name: str, errors: dict[str, list[Any]]) -> None:
 
 
 def passes(method: str, arguments: Any) -> int:
-    """Return the number of passes. For Pegasos, which makes one step per row, it is a tenth."""
+    """Return the number of passes; a tenth of it for Pegasos, whose pass is one step per row."""
     return int(arguments.max_iter) // (10 if method.startswith("Pegasos") else 1)
 
 
@@ -341,7 +342,7 @@ def report(name: str, n: int, fitted: dict[str, MulticlassSVC], optima: dict[flo
             known = wanted <= model.n_iter_
             cells[f"gap_{wanted}"] = history["gap"][at - 1] / scale if known else None
             cells[f"error_{wanted}"] = error / scale if known else None
-        # The error of a single iterate varies by factors of up to 1000 within 100 iterations.
+        # The error of an iterate varies by factors of up to 1000 within 100 iterations.
         errors = (history["objective"][evaluated - 1] - optima[model.smoothing]) / scale
         cells["error_median"] = np.median(errors[evaluated > model.n_iter_ - 100])
         cells["error_best"] = errors.min()

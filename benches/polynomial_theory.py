@@ -28,7 +28,10 @@ def load(name: str) -> tuple[Any, Any, Any, Any]:
 
 
 def rate() -> None:
-    """Compare the error with its bound 8 beta tau^2 / (t + 2), and with radius nu tau."""
+    """Compare the error with its bound 8 beta tau^2 / (t + 2).
+
+    The error is relative to the best objective for the radius nu tau.
+    """
     X, y = load("vowel")[:2]
     m, radius = len(np.unique(y)), 1.0
     factors = {"l1": 1.0, "l1/l2": m**-0.5, "l1/linf": 1.0 / m}

@@ -1,4 +1,4 @@
-"""Recall of clicks with default settings, compared with reference methods.
+"""Recall of held-out clicks with default settings, compared with reference methods.
 
 DUALGAP_DATA=folder python benches/recommender_clicks.py [NAME ...]
 
@@ -8,9 +8,9 @@ their clicks are given after the fit, the others are held out. Two further sets 
 topics, because settings that were chosen on the other sets might fit only those.
 
 The reference methods, each written in about ten lines, are GF-CF (Shen et al., CIKM 2021), item kNN
-by cosine, EASE (Steck, WWW 2019), EDLAE (Steck, NeurIPS 2020) and iALS (Hu et al., ICDM 2008). Of
-four ridges, EASE and EDLAE get the best on the test clicks, which favours them. Recall@20 is the
-share of a user's held-out items among 20 recommended items, averaged over at most 6,000 users.
+by cosine, EASE (Steck, WWW 2019), EDLAE (Steck, NeurIPS 2020) and iALS (Hu et al., ICDM 2008). EASE
+and EDLAE use the best of four ridges on the test clicks, which favours them. Recall@20 is the share
+of a user's held-out items among 20 recommended items, averaged over at most 6,000 users.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def new_users(arrays: Any) -> Split:
 
 
 def made(name: str, n_users: int, n_items: int, n_clicks: int, seed: int) -> Split:
-    """Generate clicks from topics, each of which prefers other items."""
+    """Generate clicks from topics, each of which prefers different items."""
     rng = np.random.default_rng(seed)
     n_topics = 40
     popularity = 1.0 / np.arange(1, n_items + 1)
@@ -199,7 +199,7 @@ def made(name: str, n_users: int, n_items: int, n_clicks: int, seed: int) -> Spl
 
 
 def splits() -> Iterator[tuple[str, Callable[[], Split]]]:
-    """A dictionary from the names of the splits to functions that read or generate them."""
+    """Yield the names of the splits, with functions that read or generate them."""
     folder = data_folder()
     if folder is None:
         sys.exit("set DUALGAP_DATA to the folder of clicks_NAME.npz and movielens_1m.npz")

@@ -6,8 +6,8 @@ MovieLens 100k, ratings of at least 4 as clicks. 30 % of the items have no click
 fifth of the clicks on the others is held out, too. Recall@20 is the share of a user's held-out
 clicks among 20 recommended items, for items without clicks (cold) and for the others (warm). The
 method "profile" ranks items by their similarity to the mean genres of a user's items. LightFM (if
-installed: pip install rectools-lightfm) has WARP loss, 30 epochs and the best of three numbers of
-factors on the test clicks of each column, which favours it.
+installed: pip install rectools-lightfm) has WARP loss and 30 epochs. In each column, its number of
+factors is the best of three on the test clicks, which favours it.
 """
 
 from __future__ import annotations

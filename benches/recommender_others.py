@@ -1,10 +1,10 @@
 """Rating prediction compared with other packages, on the same folds of MovieLens.
 
-python benches/recommender_others.py official [N]    # ours on u1 to u5, or on the Nth
-python benches/recommender_others.py surprise [N]    # also SVD and SVD++, Surprise's folds
-python benches/recommender_others.py myfm [SEED]     # also myFM and libFM, splits of movielens.py
-python benches/recommender_others.py million [NAME]  # the same on MovieLens 1M, 90/10
-python benches/recommender_others.py means           # means over all folds measured so far
+python benches/recommender_others.py official [N]    # our methods on u1 to u5, or on the Nth python
+benches/recommender_others.py surprise [N]    # also SVD and SVD++, on Surprise's folds python
+benches/recommender_others.py myfm [SEED]     # also myFM and libFM, on the splits of movielens.py
+python benches/recommender_others.py million [NAME]  # the same on MovieLens 1M, 90/10 python
+benches/recommender_others.py means           # means over all folds measured so far
 
 Install the packages with `pip install scikit-surprise myfm`. libFM 1.4.2 is part of pywFM 0.9.0 on
 PyPI, as a program for musl. The environment variable LIBFM is the command that runs it, for example
@@ -74,7 +74,7 @@ def measure(
 
 
 def official(only: str | None = None) -> None:
-    """Return fold i: its test ratings are the ith fifth of the file, as in mku.sh."""
+    """Measure our methods on the folds of mku.sh: the test ratings of fold i are the ith fifth."""
     data = fetch_movielens("100k")
     assert data.items is not None
     assert data.users is not None
@@ -246,7 +246,8 @@ def means() -> None:
                 metric: np.mean([float(row[metric]) for row in own])
                 for metric in ("rmse", "mae", "ndcg5")
             }
-            # The fastest fold counts, because other work ran during some measurements.
+            # The seconds are those of the fastest fold, because other work ran during some
+            # measurements.
             seconds = min(float(row["seconds"]) for row in own)
             table.add(method=method, fold=MEAN, **cells, seconds=seconds)
 

@@ -2,10 +2,10 @@
 
 python benches/recommender_ranking.py ranking [DATA]  # recall@10, also of EASE, ALS, BPR
 python benches/recommender_ranking.py million [ROW]   # RMSE and nDCG on MovieLens 1M, 90/10
-python benches/recommender_ranking.py choice       # choice of its settings, on validation ratings
-python benches/recommender_ranking.py new-users    # fold_in compared with a refit
-python benches/recommender_ranking.py calibration  # error of the level probabilities
-python benches/recommender_ranking.py serving      # users per second, also of implicit
+python benches/recommender_ranking.py choice       # choice of the settings of "million", on
+validation ratings python benches/recommender_ranking.py new-users    # fold_in compared with a
+refit python benches/recommender_ranking.py calibration  # error of the level probabilities python
+benches/recommender_ranking.py serving      # users per second, also of implicit
 
 MovieLens 1M is movielens_1m.npz (users, items, ratings) in the folder DUALGAP_DATA. Without this
 file or the package implicit (pip install implicit), measurements that need it are skipped.
@@ -195,7 +195,8 @@ def choice() -> None:
 
 
 def new_users() -> None:
-    """Add the training ratings of every twentieth user after the fit, ten times."""
+    """Add the training ratings of every twentieth user only after the fit; repeat this ten
+    times."""
     table = Table("recommender-new-users", "settings")
     train, _, test = split_ratings(data_sets()["ML-100k"], 0, (0.8, 0.0))
     users = np.unique(train["user"])

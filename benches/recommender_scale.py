@@ -5,9 +5,9 @@ python benches/recommender_scale.py [--millions 1 5 20] [--factors 64 128 256] [
 The clicks are drawn from a power law of items and from 50 topics, in the size of MovieLens 20M:
 138,000 users and 27,000 items. A fifth of the clicks of 2,000 users is held out. Each fit runs in a
 separate process, on all cores, with 15 sweeps at most. Memory is the increase of the peak during
-the fit, per click, over the data: a table for dualgap, a CSR matrix for the others. Recall@20 is a
-user's share of held-out items among 20 recommended ones. Methods that are not installed are left
-out: pip install implicit irspack
+the fit, per click. It does not include the data: a table for dualgap, a CSR matrix for the others.
+Recall@20 is the fraction of a user's held-out items that are among 20 recommended items. Methods
+that are not installed are left out: pip install implicit irspack
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Lists = Callable[[np.ndarray], np.ndarray]
 
 
 def drawn(n: int, seed: int = 0) -> np.ndarray:
-    """Pairs of users and items: numbers of user times the number of items plus the item."""
+    """Draw pairs of users and items, each as the number user * n_items + item."""
     rng = np.random.default_rng(seed)
     n_users, n_items = SHAPE
     popularity = np.cumsum(np.arange(1, n_items + 1) ** -0.9)
@@ -107,7 +107,7 @@ METHODS: dict[str, Callable[..., tuple[Callable[[], Any], Any]]] = {
 
 
 def measure(method: str, width: int, folder: str, answers: Any) -> None:
-    """Fit in this process; send the row."""
+    """Fit in this process, and send the row to the parent process."""
     train, held_out = (np.load(Path(folder) / f"{name}.npy") for name in ("train", "test"))
     table = pd.DataFrame({"user": train // SHAPE[1], "item": train % SHAPE[1]})
     n = len(table)
@@ -142,7 +142,7 @@ def main() -> None:
         for method in chosen.methods:
             if not method.startswith("dualgap") and find_spec(method) is None:
                 continue
-            # As it comes, the number of factors follows from the data.
+            # With default settings, the number of factors depends on the data.
             for width in chosen.factors if method != "dualgap" else [0]:
                 with tempfile.TemporaryDirectory() as folder:
                     np.save(Path(folder) / "train.npy", pairs[~held])

@@ -4,12 +4,12 @@
 
 Each system runs in a separate process: it reads the features of the 8936 training sentences as
 Python strings (CRFsuite's templates), trains, and labels the 2012 test sentences. The script
-computes the F1 score of chunks for all systems. All use their defaults, or the number of passes in
-the name; "log, as CRFsuite" has CRFsuite's regularisation. Seconds, tokens per second (of five
-predictions each) and memory are medians over the repeats. "From matrices" has the same features as
-a CSR matrix, built before the measurement. pandas (65 MB), which scikit-learn imports if it is
-installed, is hidden from all systems, since none needs it. Missing packages are skipped (pip
-install python-crfsuite sklearn-crfsuite).
+computes the F1 score of chunks for all systems. Each system uses its defaults, or the number of
+passes in its name; "log, as CRFsuite" has CRFsuite's regularisation. Seconds, tokens per second (of
+five predictions each) and memory are medians over the repeats. "From matrices" has the same
+features as a CSR matrix, built before the measurement. pandas (65 MB), which scikit-learn imports
+if it is installed, is hidden from all systems, since none needs it. Missing packages are skipped
+(pip install python-crfsuite sklearn-crfsuite).
 
 The data set (conll2000.zip) comes from a folder: the environment variable DUALGAP_DATA.
 """
@@ -93,7 +93,7 @@ def f1(right: Labels, predicted: Labels) -> float:
 
 
 def timed(predict: Callable[[], Any]) -> dict[str, Any]:
-    """Return the predictions, and the median seconds to compute them."""
+    """Return a dictionary with the predictions and the median seconds to compute them."""
     seconds = []
     for _ in range(5):
         gc.collect()

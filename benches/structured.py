@@ -10,8 +10,9 @@
     python benches/structured.py threads              # batch steps on one and two threads
     python benches/structured.py memory               # peak memory beyond the data, per solver
 
-Without a command, all run. Data sets (ocr_letters.npz, scene.npz) are read from a folder: --data
-DIR, or the environment variable DUALGAP_DATA. A small generated set replaces a missing file.
+Without a command, all run. The data sets (ocr_letters.npz, scene.npz) are read from the folder
+--data DIR, or from that in the environment variable DUALGAP_DATA. A small generated set replaces a
+missing file.
 """
 
 from __future__ import annotations
@@ -273,7 +274,7 @@ def memory(arguments: Any) -> None:
 
 
 def peak(arguments: Any) -> None:
-    """Measure how much current and peak memory fifty passes add to that of a short fit."""
+    """Measure how much fifty passes add to the current and peak memory of a short fit."""
 
     def resident() -> float:
         with open("/proc/self/statm") as pages:

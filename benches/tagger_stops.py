@@ -2,10 +2,10 @@
 
     python benches/tagger_stops.py [TASK ...] [--losses hamming logistic]
 
-Six tasks: those of `taggers.py`, noun chunks (CoNLL-2000 with no other chunks), and names without
-kinds in the first 2,500 Spanish sentences. For each task and loss, the script fits with the default
-stop, with `validation=0.15`, and with `max_iter` of 2, 4, 8, ..., 64. The score of the test
-sentences is F1 of chunks, or the share of correct tokens.
+Six tasks: those of `taggers.py`, noun chunks (CoNLL-2000 without all other chunks), and names in
+the first 2,500 Spanish sentences, without their kinds. For each task and loss, the script fits with
+the default stop, with `validation=0.15`, and with `max_iter` of 2, 4, 8, ..., 64. The score on the
+test sentences is F1 of chunks, or the fraction of correct tokens.
 
 The data sets come from a folder: the environment variable DUALGAP_DATA.
 """

@@ -7,7 +7,7 @@ text, and letters of handwritten words. All systems read the same features as Py
 of `dualgap.sequence.word_features`, or the black pixels of a letter. Each runs with its defaults in
 a separate process, except that CRFsuite's online algorithms, chaine and crfs are limited to 20
 passes, as in the name. "C chosen" is `C="validation"`. Seconds are from strings to a trained model;
-CPU seconds are summed over threads. The score is F1 of chunks, or the share of correct tokens.
+CPU seconds are summed over threads. The score is F1 of chunks, or the fraction of correct tokens.
 Missing packages, and fits of more than `--limit` seconds, are skipped (pip install python-crfsuite
 sklearn-crfsuite chaine underthesea_core). The crate crfs is built with cargo from benches/crfs.
 

@@ -1,10 +1,11 @@
-"""Rates that the papers prove, divided by what plain implementations measure.
+"""Ratios of the errors of plain implementations to the bounds that the papers prove.
 
     python benches/theorems.py [gap] [blocks] [extragradient] [away] [cyclic] [polynomial]
 
-Each row has ratios of measured to bound at three numbers of steps, and the largest ratio of all
-steps: a theorem holds if no ratio exceeds 1, and is tight if one is near 1. The methods are the
-papers' listings in NumPy, without the package's accelerations; the data are those of scikit-learn.
+Each row has the ratios of measured value to bound at three numbers of steps, and the largest ratio
+of all steps: a theorem holds if no ratio exceeds 1, and is tight if one is near 1. The methods are
+the papers' listings in NumPy, without the package's accelerations; the data are those of
+scikit-learn.
 
 gap: the smallest gap so far of batch Frank-Wolfe with steps 2/(t + 2), (27/4) C_f/(t + 2), where
     C_f <= 4 R^2/lambda (Boileau et al. 2019).

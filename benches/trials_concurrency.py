@@ -36,7 +36,7 @@ MODELS: dict[str, Any] = {
     ),
     "PolynomialNetworkClassifier": PolynomialNetworkClassifier(2, max_iter=3, random_state=3),
     "StructuredSVM": StructuredSVM(MulticlassModel(), max_iter=10, random_state=4),
-    # For comparison: all threads of LIBLINEAR share one random generator.
+    # For comparison only: in LIBLINEAR, all threads share one random generator.
     "LinearSVC of scikit-learn": LinearSVC(dual=True, random_state=0),
 }
 

@@ -3,9 +3,9 @@
 Usage: python benches/trials_files.py [threads]
 
 A trial that kills a writer fails if the file is neither the old nor the new version, or if a
-temporary file is left. A trial with a damaged file fails unless the file is read or the one allowed
-error, which names the file, is raised. Each kind of file is tried in a separate process; if a
-signal ends this process, all its trials fail. Threads are counted during a fit.
+temporary file is left. A trial with a damaged file fails unless the file can be read, or the one
+allowed error is raised, which names the file. Each kind of file is tried in a separate process; if
+a signal ends this process, all its trials fail. Threads are counted during a fit.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def door(name: str) -> int:
 
 
 def threads() -> int:
-    """Whether a fit with a million jobs uses more threads than allowed.
+    """Return 1 if a fit with a million jobs uses more threads than allowed, else 0.
 
     The median is used because threads that prepared the fit may still exist during its first
     epochs.

@@ -4,8 +4,9 @@
 
 Each fit runs in separate processes with decreasing memory limits (RLIMIT_AS, so that allocations
 fail before the system runs out of memory): first powers of two, then more limits between the
-largest that failed and the smallest that sufficed, where buffers fail during a fit. A trial fails
-unless the fit succeeds or raises MemoryError or RuntimeError (a thread that cannot start).
+largest that failed and the smallest that sufficed. With these, allocations fail during a fit. A
+trial fails unless the fit succeeds or raises MemoryError or RuntimeError (a thread that cannot
+start).
 """
 
 from __future__ import annotations

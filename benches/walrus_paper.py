@@ -88,7 +88,7 @@ def _files(folder: Path, X: Any, y: Any) -> list[str]:
 
 
 def figure_summary() -> None:
-    """Return the medians over C of the ratios of Walrus's time to Shark's."""
+    """Record the medians over C of the ratios of Walrus's time to Shark's."""
     rows = Table("walrus-figure", "data", "C", "delta").read()
     table = Table("walrus-figure-medians", "data")
     for name in dict.fromkeys(row["data"] for row in rows):
@@ -109,7 +109,8 @@ def _shark(arguments: list[str]) -> dict[str, float]:
 
 
 def early(names: list[str]) -> None:
-    """Measure cross-validated accuracy over C of fits that stop at delta times their first gap."""
+    """Cross-validate fits over C that stop at delta times their first gap, and record the
+    accuracy."""
     table = Table("walrus-early", "data", "delta")
     for name in names or ["vowel", "segment", "satimage", "dna"]:
         X, y = data(name)

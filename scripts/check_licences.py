@@ -3,7 +3,7 @@
 Usage: python scripts/check_licences.py
 
 Reads `cargo metadata` offline, prints each crate whose licence `deny.toml` does not allow, and
-exits with status 1 if there is any. Crates used only by tests and builds are checked, too.
+exits with status 1 if there is any. Crates that only tests and builds use are checked, too.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Prints one line per violation and exits with status 1 if there is any:
 - more than 15 files at the top level of python/dualgap,
 - a folder of src or python/dualgap that the map in CONTRIBUTING.md does not list,
 - a Rust file without module documentation (`//!`),
-- two public types of one name in the Rust crate.
+- two public types with the same name in the Rust crate.
 
 A mod.rs declares and re-exports the modules of its folder, and may list them in a constant (a
 registry). None of this counts as an import. An import through a re-export counts as an import from
@@ -27,7 +27,7 @@ from pathlib import Path
 import python_imports
 import rust_imports
 
-# From the bottom up: a module may import from its own layer and from earlier ones.
+# Lowest layer first. A module may import from its own layer and from the layers before it.
 RUST_LAYERS = [
     {"error", "interrupt", "memory", "names"},
     {"run", "parallel", "data", "linalg"},

@@ -4,8 +4,8 @@ Usage: python scripts/check_words.py [PATH ...]
 
 Reads prose only: Markdown and reStructuredText without code, comments and strings of Python, and
 comments and strings of Rust. Prints `file:line: phrase: what to write instead` for each finding and
-exits with status 1 if there is any. Without a path, every tracked file is checked. The text of a
-line that must quote a phrase ends with "words: allow".
+exits with status 1 if there is any. Without a path, every tracked file is checked. A line that must
+quote a phrase ends with "words: allow".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 SUFFIXES = {".md", ".rst", ".py", ".pyi", ".rs"}
 ALLOW = "words: allow"
 
-# A phrase, and what to write instead.
+# Pairs of a phrase and the advice on it.
 PHRASES = [
     (r"so many|so much as", "name the quantity"),
     (r"as many as", '"up to", or name the quantity'),
@@ -59,7 +59,7 @@ PHRASE = re.compile(
     + r")(?![\w`-])",
     re.I,
 )
-# Noun clauses as subjects of sentences, and clauses at the start of a heading or comment.
+# Noun clauses that are the subject of a sentence or start a heading or comment.
 TAIL = r"\b(?! follows:)[^.?!]*(?P<end>[.?!]|$)"
 CLAUSE = re.compile(r"(?:^|(?<=[.!:;]\s))(?:What|Whatever|Who|Whose|Whoever)" + TAIL)
 OPENING = re.compile(r"^(?:Where|Which|So that|Of)" + TAIL)

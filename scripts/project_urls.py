@@ -2,7 +2,7 @@
 
 Usage: python scripts/project_urls.py https://host/owner/name
 
-For a release: a package index shows README.md without the files to which its links lead.
+Run it before a release: a package index shows README.md without the files that it links to.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def resolve(modules: dict[str, Module], source: str, name: str | None) -> str | 
 
 
 def functions(text: str) -> Iterator[tuple[str, int, int]]:
-    """Return name, line and number of lines of each function, including nested ones.
+    """Yield name, line and number of lines of each function, including nested ones.
 
     Docstrings do not count, for consistency with Rust, where documentation precedes a function.
     """

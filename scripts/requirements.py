@@ -2,7 +2,7 @@
 
 Usage: python scripts/requirements.py GROUP ...
 
-A group is "build" (what builds the package), "package" (its dependencies) or one of its extras.
+A group is "build" (the build system), "package" (the dependencies) or the name of an extra.
 """
 
 from __future__ import annotations

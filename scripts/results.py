@@ -2,8 +2,8 @@
 
 Usage: python scripts/results.py [--check] [ROOT]
 
-A table is the text between two markers. The first holds its header and the form of a row, with the
-columns of `results/<name>.csv` in braces:
+A table is the text between two markers. The first marker contains the table's header and the form
+of a row, with the columns of `results/<name>.csv` in braces:
 
     <!-- table: polynomial-refits data=letter
     | refit | seconds |
@@ -17,7 +17,8 @@ fields; `{value/field}` is then a field of the row with `value` in the pivot col
 with `pivot=first,second`). The format `3` keeps three digits, `time` chooses the unit of a number
 of seconds. A field that is empty or missing becomes a dash.
 
-A table whose rows come from several files names file, row and column of each figure:
+If the rows of a table come from several files, the marker names file, row and column of each
+figure:
 
     <!-- figures
     | data | seconds |
@@ -34,13 +35,13 @@ A line of a page may name the commit and the date of the rows of all its figures
 
     <!--when-->replaced<!--/-->
 
-`min`, `max`, `sum`, `median` and `geomean` take all rows that the brackets leave. `{= ... :.1f}` is
-such an expression in a table of figures.
+`min`, `max`, `sum`, `median` and `geomean` combine all rows that the brackets select. `{= ...
+:.1f}` is such an expression in a table of figures.
 
 The column `simd` of a file names the instruction set of a row; it is empty if a row holds for all.
-If the rows of a table have several, the table gets a column that shows them, unless the option
-`simd=widest` keeps only the widest. A figure is that of the widest, unless the brackets name
-another.
+If the rows of a table have several instruction sets, the table gets a column that shows them,
+unless the option `simd=widest` keeps only the rows of the widest. A figure is taken from the row of
+the widest instruction set, unless the brackets name another set.
 
 With --check nothing is written, and the exit status is 1 if a page does not match the files, if a
 page of docs/benchmarks has a table without a file, or if a measured number is typed into a page
@@ -159,7 +160,7 @@ def for_each_instruction_set(rows: list[dict[str, str]]) -> list[dict[str, str]]
 
 
 def gather(rows: list[dict[str, str]], form: str, pivot: list[str]) -> Iterator[dict[str, Cell]]:
-    """Return a mapping from field names to cells for each row of the table."""
+    """Yield a mapping from field names to cells for each row of the table."""
     plain = [name for name in fields(form) if "/" not in name] if pivot else []
     groups: dict[tuple[str, ...], dict[str, Cell]] = {}
     for number, row in enumerate(for_each_instruction_set(rows) if pivot else rows):
@@ -179,7 +180,7 @@ def check_names(name: str, form: str, rows: list[dict[str, str]]) -> None:
 
 
 def widest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Return the rows with the widest of their instruction sets."""
+    """Return the rows of the widest instruction set that occurs."""
     present = {row["simd"] for row in rows}
     best = next((name for name in INSTRUCTION_SETS if name in present), None)
     return [row for row in rows if row["simd"] == best]
@@ -304,7 +305,7 @@ def dated(folder: Path, line: str) -> str:
 
 
 def loose_tables(text: str) -> list[int]:
-    """Yield lines of tables that are not filled from a file."""
+    """Return the numbers of lines of tables that are not filled from a file."""
     bare = text
     for marker in (MARKER, FIGURES):
         bare = marker.sub(lambda match: "\n" * match[0].count("\n"), bare)

@@ -35,8 +35,8 @@ class Module:
     exported: set[str] = field(default_factory=set)
     # Paths of `pub use path::*`.
     globs: list[list[str]] = field(default_factory=list)
-    # All paths in `use` and in the code, and those that are neither in re-exports nor in
-    # registries.
+    # `wanted`: all paths in `use` and in the code. `applied`: those of them that are neither in
+    # re-exports nor in registries.
     wanted: list[list[str]] = field(default_factory=list)
     applied: list[list[str]] = field(default_factory=list)
     items: set[str] = field(default_factory=set)
@@ -226,7 +226,7 @@ def has_module_doc(text: str) -> bool:
 
 
 def functions(text: str) -> Iterator[tuple[str, int, int]]:
-    """Return name, line and number of lines of each function with a body."""
+    """Yield name, line and number of lines of each function with a body."""
     text = blank(text)
     for match in FUNCTION.finditer(text):
         brace, depth = match.end(), 0

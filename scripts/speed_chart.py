@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 
-# A task, its measure of quality, and for each program its name, seconds, format and quality.
+# Each chart has a task and its measure of quality, and for each program the name, seconds, format
+# and quality.
 NEWS = "liblinear[data=news20;C=1;level=0.0001;program={}].seconds"
 SEARCH = "cross-validation[data=satimage;program={}].cpu"
 NAMES = "taggers[task=names;system={}].{}"

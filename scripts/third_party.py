@@ -31,7 +31,7 @@ TEXTS = ("licen", "copying", "unlicense", "notice")
 
 
 def linked(platform: str) -> dict[str, dict[str, Any]]:
-    """Return the crates that are linked into the extension, by id: no tests, builds or macros."""
+    """Return the crates that are linked into the extension, by id; macros are left out."""
     command = ["cargo", "metadata", "--format-version=1", "--locked", "--offline"]
     command += ["--features=python", f"--filter-platform={platform}"]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
@@ -65,7 +65,7 @@ def texts(crate: dict[str, Any]) -> list[str]:
 
 
 def document() -> str:
-    """Return the text of the file: each licence once, after the crates that have it."""
+    """Return the text of the file: each licence once, after the names of the crates under it."""
     crates = {key: crate for platform in PLATFORMS for key, crate in linked(platform).items()}
     users: defaultdict[str, list[str]] = defaultdict(list)
     for crate in sorted(crates.values(), key=lambda crate: (crate["name"], crate["version"])):

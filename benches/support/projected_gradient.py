@@ -31,7 +31,8 @@ class RandomStart:
         rng = np.random.default_rng(0)
         basis = rng.normal(size=(k, X.shape[1]))
         basis /= np.linalg.norm(basis, axis=1, keepdims=True)
-        # Scale the output layer by its mean row, so that one step length suits both layers.
+        # Scale the output layer by the mean norm of its rows; one step length then suits both
+        # layers.
         unit = self.radius / k
         point = np.hstack([basis, 0.01 * rng.normal(size=(k, labels.shape[1]))])
         d = X.shape[1]

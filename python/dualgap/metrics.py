@@ -27,7 +27,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _GAINS = ("exponential", "linear")
 _TIES = ("average", "random", "stable")
-# Sums of gains up to 2 ** 1000 stay below the largest double, about 2 ** 1024.
+# Sums of gains of up to 2 ** 1000 do not exceed the largest double, about 2 ** 1024.
 _LARGEST_EXPONENT = 1000.0
 
 
@@ -163,7 +163,7 @@ def ndcg_at_k(
 def recall_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -> float:
     """Mean share of a user's relevant items among the first `k` recommended items.
 
-    Recall is relative to the maximum number of hits in `k` places: ``hits / min(k, number of
+    Recall is relative to the maximum number of hits at `k` ranks: ``hits / min(k, number of
     relevant items)`` [1]_. Users without relevant items are skipped.
 
     Parameters
@@ -395,7 +395,7 @@ def _mean_of_runs(values: _Floats, score: _Floats, first: NDArray[np.bool_]) -> 
 
 
 def _codes(groups: ArrayLike) -> NDArray[np.intp]:
-    """Replace the labels by the numbers 0, 1, ..., in any order."""
+    """Replace the distinct labels by the numbers 0, 1, ..., in arbitrary order."""
     # An array made from a list would strip trailing NULs from strings, and turn 1 into a string.
     labels = np.asarray(groups, dtype=None if hasattr(groups, "__array__") else object)
     if labels.ndim != 1:

@@ -21,7 +21,7 @@ class Solver(BaseSolver):
 
     def set_objective(self, X: Any, y: Any, loss: str, C: float) -> None:
         self.X, self.y = X, y.astype(np.int64)
-        # Its objective is the mean loss plus lambda_1 / 2 ‖W‖².
+        # The objective of cyanure is the mean loss plus lambda_1 / 2 ‖W‖².
         self.model = Classifier(
             loss="multiclass-logistic", penalty="l2", lambda_1=1.0 / (C * len(y)),
             solver=self.solver, fit_intercept=False, max_iter=10**5, n_threads=1,
@@ -33,5 +33,5 @@ class Solver(BaseSolver):
 
     def get_result(self) -> dict[str, Any]:
         coef = np.asarray(self.model.coef_)
-        # Its weights have a column for each class.
+        # The weights of cyanure have a column for each class.
         return {"coef": coef if coef.shape[1] == self.X.shape[1] else coef.T}

@@ -51,7 +51,8 @@ def synthetic_ratings(
             f"n_ratings must be at most n_users * n_items = {n_users * n_items}, got {n_ratings}"
         )
     rng = np.random.default_rng(random_state)
-    # The heads of these power laws are about as heavy as in MovieLens 100k and 1M.
+    # With these power laws, the most popular items and the most active users have about as large a
+    # share of the ratings as in MovieLens 100k and 1M.
     user_weight = (10.0 + rng.permutation(n_users)) ** -0.5
     item_weight = (10.0 + rng.permutation(n_items)) ** -0.6
     pairs = np.empty(0, dtype=np.int64)
@@ -62,7 +63,7 @@ def synthetic_ratings(
         pairs = np.sort(np.concatenate((pairs, users * n_items + items)))
         # np.unique would hash integers (since NumPy 2.3), five times slower on these.
         pairs = pairs[np.diff(pairs, prepend=-1) > 0]
-        # Popular pairs run out when the table is dense; flatter weights reach the rest.
+        # In a dense table, almost all popular pairs are already drawn; flatter weights draw others.
         flatness *= 0.8
     user, item = np.divmod(rng.permutation(pairs)[:n_ratings], n_items)
 

@@ -67,7 +67,7 @@ class RecommenderParts(Estimator):
     _seen: sp.csr_array
     # Number of ratings of each item, if `_seen` does not have those of the fit.
     _item_counts: NDArray[np.intp] | None = None
-    # The library of the table of ratings, whose tables methods return.
+    # The library of the table of ratings; methods return tables of this library.
     _tables: str = "pandas"
     # Encoders of the features of users and of items; None without features.
     _encoders: tuple[FeatureEncoder | None, FeatureEncoder | None]
@@ -145,7 +145,7 @@ class RecommenderParts(Estimator):
         return "like" if self.task == "clicks" else "rating"
 
     def _similarity(self) -> Ranking:
-        """Return the ranking whose model has the vectors that compare items."""
+        """Return the ranking whose model provides the item vectors for similarities."""
         return self._default_ranking() if self._click_model is None else "like"
 
     def _ranking(self, rank_by: Ranking | None) -> Ranking:

@@ -42,7 +42,8 @@ class ClickModel:
     models: tuple[sp.csr_array, ...]
     # The weight of the factors, followed by the weights of the item-item models.
     weights: tuple[float, ...]
-    # The weight of pairs without a click and the ridge with which the factors were fitted.
+    # The settings with which the factors were fitted: the weight of pairs without a click, and the
+    # ridge.
     unobserved: float
     ridge: float
     # The weights of user and item features; features times weights are the prior means.
@@ -111,7 +112,7 @@ class ClickModel:
         total = self.weights[0] * of_factors
         for weight, model in zip(self.weights[1:], self.models, strict=True):
             part = of_factors
-            # If a model has no entries for the item, the factors stand in for it.
+            # If a model has no entries for the item, its scores are those of the factors.
             if model.indptr[item] < model.indptr[item + 1]:
                 part = targets * model[items][:, [item]].toarray()[:, 0]
                 part = part * _scale((history @ model).toarray()[0])
@@ -133,7 +134,7 @@ class ClickModel:
         return _core.PackedItems(np.pad(self.items[:-1].astype(np.float32), ((0, 0), (0, 1))))
 
     def gram(self, side: Side, n_threads: int) -> FloatArray:
-        """Products of the vectors of items, for new users, or of users, for new items."""
+        """Return V'V of the vectors V of items (for new users) or of users (for new items)."""
         if side == "items":
             return _core.factor_gram(np.ascontiguousarray(self.users[:-1]), n_threads)
         if "_gram" not in vars(self):
@@ -243,7 +244,7 @@ class ClickModel:
 
 
 def lists(matrix: sp.csr_array) -> ListsRecord:
-    """Convert a matrix to the format of the core."""
+    """Convert a matrix to the record of arrays that the core expects."""
     return {
         "offsets": matrix.indptr.astype(np.int64, copy=False),
         "columns": matrix.indices.astype(np.int32, copy=False),

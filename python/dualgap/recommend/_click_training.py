@@ -39,20 +39,21 @@ _TRIAL_SWEEPS = 6
 # Settings are chosen on a sample of about this number of clicks.
 _TRIAL_CLICKS = 3e6
 
-# Maximum number of entries of an item-item model, and of each of its rows. On sparse clicks, 500
-# per row rank as well as all, and 200 up to 4 % worse; on dense clicks with 6,000 items, 500 rank 8
-# % worse than 1,500.
+# Maximum number of entries of an item-item model, and of each of its rows. On sparse clicks, a
+# limit of 500 per row ranks as well as no limit, and 200 up to 4 % worse; on dense clicks with
+# 6,000 items, 500 ranks 8 % worse than 1,500.
 _ENTRIES = 12_000_000
 _KEPT = 500
 
-# Candidate exponents of the item graph: entry (j, i) is divided by the number of clicks of the
-# user's item j and of the scored item i, raised to the first and second of them.
+# Candidate pairs (a, b) of exponents of the item graph: entry (j, i) is divided by the number of
+# clicks of the user's item j to the power a, and by that of the scored item i to the power b.
 _EXPONENTS = ((0.5, 0.2), (0.5, 0.35), (0.7, 0.65))
 
 # Maximum number of items for a regression: its time grows with their cube.
 _REGRESSED = 8000
 
-# Share of a user's clicks that is held out, and minimum number of users to choose weights.
+# Fraction of a user's clicks that is held out. Weights are chosen only with at least `_FEWEST` such
+# users.
 _SHARE = 0.2
 _FEWEST = 20
 _MOST = 2000
@@ -82,7 +83,7 @@ def fit_clicks(
 def fold_in_clicks(
     method: Interactions, model: ClickModel, new: NewRatings, like: float | None, n_threads: int
 ) -> ClickModel:
-    """Add vectors and clicks of new ids to a model; without `like` values are counts."""
+    """Add vectors and clicks of new ids to a model. If `like` is None, values are counts."""
     others = np.ascontiguousarray((model.items if new.side == "users" else model.users)[:-1])
     counts = new.values if like is None else np.ones(1)
     targets = _targets(method, new.values, 0.0 if like is None else like)
@@ -274,10 +275,10 @@ class _Trainer:
         clicks: _Clicks,
         rest: tuple[ClickModel, sp.csr_array],
     ) -> tuple[_Setting, sp.csr_array]:
-        """Return the setting whose item-item model ranks best, and the item-item model.
+        """Return the setting whose item-item model ranks best, and that model.
 
-        `rest` is a model of the factors, with which each item-item model is blended, and the
-        held-out clicks.
+        `rest` contains a model of only the factors, with which each item-item model is blended, and
+        the held-out clicks.
         """
         factors, held_out = rest
         users = np.flatnonzero(np.diff(held_out.indptr))
@@ -373,7 +374,7 @@ class _Trainer:
         counts = np.bincount(clicks.items, minlength=clicks.shape[1])
         counts = np.maximum(counts, 1).astype(np.float32)
         record = self._record(clicks)
-        # The core divides by square roots and keeps the largest entries of each row.
+        # The core uses the exponents 0.5 and keeps the largest entries of each row.
         record["values"] *= counts[clicks.items] ** np.float32(0.5 - of_scored)
         graph = _csr(_core.item_graph(record), clicks.shape[1])
         graph.data *= np.repeat(counts ** np.float32(of_scored - of_own), np.diff(graph.indptr))
@@ -388,7 +389,7 @@ class _Trainer:
 def _described(
     factors: FloatArray, ids: NDArray[np.uint32], features: Any, weights: FloatArray | None
 ) -> FloatArray:
-    """Return factors, predicted from the features for ids without clicks."""
+    """Return the factors, replaced by predictions from the features for ids without clicks."""
     if features is None or weights is None:
         return factors
     without = np.bincount(ids, minlength=len(factors)) == 0

@@ -20,7 +20,7 @@ from dualgap.recommend._training import FitRecord, RatingScale, RunOptions, Trai
 
 __all__ = ["ConditionalGradient"]
 
-# Path of radii; it ends after two consecutive radii that are worse than the best.
+# Radii to try in this order, until two in a row are worse than the best one.
 _RADII = (20.0, 60.0, 200.0, 600.0, 2000.0, 6000.0, 20_000.0)
 
 
@@ -171,7 +171,7 @@ def _best_radius(
 
 
 def _targets(scale: RatingScale, values: FloatArray) -> FloatArray:
-    """Return +1 where the rating is at most the threshold, else -1; or the values themselves."""
+    """Return +1 where a rating is at most a threshold, else -1; for a regression, the ratings."""
     if not scale.ordinal:
         return values.reshape(-1, 1)
     return np.where(values[:, np.newaxis] <= scale.levels[:-1], 1.0, -1.0)
@@ -202,7 +202,8 @@ def from_machine(
 ) -> Machine:
     """Convert a factorization machine on [user | item | user features | item features].
 
-    Products of two inputs of the same side depend only on that side and go to its linear part.
+    A product of two inputs of the same side depends only on that side, so it is added to the side's
+    linear weights.
     """
     basis, output = np.ascontiguousarray(result["basis"].T), result["output"]
     linear = result["linear"]

@@ -1,4 +1,4 @@
-"""Clicks with counts as values: counts of repeated pairs add up, and determine weights."""
+"""Clicks with counts as values: the counts of repeated pairs are added, and determine weights."""
 
 from __future__ import annotations
 

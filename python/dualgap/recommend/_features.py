@@ -30,7 +30,8 @@ class FeatureEncoder:
     indicators: tuple[str, ...]
     # Number of features.
     width: int
-    # Powers of two by which numeric columns are multiplied first, then their means and deviations.
+    # Numeric columns are multiplied by `scales` (powers of two), then `means` is subtracted and the
+    # result divided by `deviations`.
     scales: FloatArray
     means: FloatArray
     deviations: FloatArray
@@ -107,7 +108,7 @@ class FeatureTable:
     encoder: FeatureEncoder | None = None
 
     def rows(self, table: pd.Index[Any]) -> list[sp.csr_array]:
-        """Return rows in the order of `table`, empty for ids without features."""
+        """Return rows in the order of `table`; the rows of ids without features are empty."""
         if self.ids is None or self.matrix is None:
             return []
         position = self.ids.get_indexer(table)
@@ -165,7 +166,7 @@ def new_features(
 ) -> FeatureTable:
     """Read features of new users or items with the encoders of a fit.
 
-    `side` has the name of the column of ids as second element.
+    `side` is a pair: "users" or "items", and the name of the column of ids.
     """
     what, column = side
     encoder = encoders[what == "items"]
@@ -183,7 +184,7 @@ def _parts(features: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _near_one(largest: FloatArray) -> FloatArray:
-    """Return powers of two that bring the largest values near 1, lest squares overflow."""
+    """Return powers of two that scale the largest values to about 1, to avoid overflow."""
     found: FloatArray = np.ldexp(1.0, np.minimum(-np.frexp(largest)[1], 1000))
     return found
 
@@ -228,7 +229,7 @@ def feature_rows(
 def history_rows(
     rows: NDArray[np.integer[Any]], columns: NDArray[np.integer[Any]], shape: tuple[int, int]
 ) -> sp.csr_array:
-    """Return for each row a matrix row with ones for the columns that it has rated."""
+    """Return a matrix with a 1 for each pair of row and column that has a rating."""
     matrix = sp.csr_array((np.ones(len(rows), np.int8), (rows, columns)), shape)
     matrix.sum_duplicates()
     matrix.data[:] = 1

@@ -27,7 +27,7 @@ def table_kind(table: Any) -> str | None:
 def as_pandas(table: Any, columns: Collection[str] | None = None) -> Any:
     """Convert a table of another library to a DataFrame; return anything else unchanged.
 
-    Only the given columns are converted, those that the table has.
+    If `columns` is given, only those of them that the table has are converted.
     """
     if table_kind(table) in (None, "pandas"):
         return table

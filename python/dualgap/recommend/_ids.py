@@ -38,7 +38,7 @@ def read_ids(ids: Any, name: str, first: int = 0) -> pd.Index[Any]:
     if isinstance(values, np.ndarray) and not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
     if isinstance(values, list) and any(isinstance(value, bool | np.bool_) for value in values):
-        # pandas would convert booleans among numbers to numbers.
+        # If booleans and numbers are mixed, pandas would convert the booleans to numbers.
         values = np.fromiter(values, dtype=object, count=len(values))
     # A MultiIndex would pad tuples of different lengths with NaN.
     index = pd.Index(values, copy=False, tupleize_cols=False)
@@ -46,7 +46,7 @@ def read_ids(ids: Any, name: str, first: int = 0) -> pd.Index[Any]:
         # Ids that are categorical have the type of their categories.
         index = index.astype(index.dtype.categories.dtype)
     try:
-        # Only objects can fail; `is_unique` would store a table of all hashes.
+        # Only objects can be unhashable. (`is_unique` would store a table of all hashes.)
         deque(map(hash, index if index.dtype == object else index[:1]), maxlen=0)
     except TypeError as error:
         msg = f"{name}: the ids must be hashable ({error})"
@@ -60,7 +60,7 @@ def read_ids(ids: Any, name: str, first: int = 0) -> pd.Index[Any]:
 
 
 def _refuse_merged(ids: pd.Index[Any], name: str) -> None:
-    """Raise an error for ids that may be merged with others, or equal ids of different types."""
+    """Raise an error for numbers that rounding may have merged, or equal ids of different types."""
     if ids.dtype.kind == "f":
         reals = ids.to_numpy()
     elif ids.dtype.kind == "O" and pd.api.types.infer_dtype(ids) not in ("string", "integer"):
@@ -94,7 +94,7 @@ def join_ids(first: pd.Index[Any], second: pd.Index[Any]) -> pd.Index[Any]:
 
 
 def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
-    """Raise an error if the type of ids differs from the ratings', such as strings for numbers.
+    """Raise an error if ids and the ids of the ratings differ in type, such as strings and numbers.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def plain_ids(ids: pd.Index[Any]) -> pd.Index[Any]:
 
 
 def distinct_ids(ids: pd.Index[Any]) -> pd.Index[Any]:
-    """Return each id once; those of `GrowingIds` all occur."""
+    """Return each id once. For ids of `GrowingIds`, these are the categories, which all occur."""
     return ids.categories if isinstance(ids, pd.CategoricalIndex) else ids.unique()
 
 

@@ -215,7 +215,7 @@ _ENTRIES = 1 << 22
 def diversified(
     best: tuple[NDArray[np.int64], FloatArray], vectors: FloatArray, n: int, diversity: float
 ) -> tuple[NDArray[np.int64], FloatArray]:
-    """Return `n` of each user's best items, chosen one by one for score and dissimilarity."""
+    """Choose `n` of each user's best items, each by its score and dissimilarity to earlier ones."""
     positions, scores = best
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors = vectors / np.where(lengths > 0.0, lengths, 1.0)
@@ -232,7 +232,7 @@ def diversified(
 def _dissimilar(
     best: tuple[NDArray[np.int64], FloatArray], units: FloatArray, n: int, diversity: float
 ) -> NDArray[np.intp]:
-    """Return the columns of the chosen items, given the unit vectors of all items."""
+    """Return the columns of the chosen items; `units` holds the unit vectors of all items."""
     positions, scores = best
     missing, rows = positions < 0, np.arange(len(positions))
     low = np.where(missing, np.inf, scores).min(axis=1, keepdims=True)
@@ -252,7 +252,7 @@ def _dissimilar(
     return order
 
 
-# A cosine is halved for an id with this number of ratings.
+# Shrinkage of cosines: for an id with this number of ratings, a cosine is halved.
 _SHRINKAGE = 10.0
 
 
@@ -296,7 +296,7 @@ class Neighbours:
 
 
 def top_columns(scores: FloatArray, n: int) -> NDArray[np.intp]:
-    """Return the columns of each row's `n` largest scores, best first, ties in column order."""
+    """Return the columns of each row's `n` largest scores; equal scores in column order."""
     if n >= scores.shape[1]:
         return np.argsort(-scores, axis=1, kind="stable")[:, :n]
     threshold = -np.partition(-scores, n - 1, axis=1)[:, n - 1]

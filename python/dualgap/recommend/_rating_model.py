@@ -31,7 +31,7 @@ _SIDES: tuple[Side, Side] = ("users", "items")
 
 
 def default_n_components(n_ratings: int, has_histories: bool) -> int:
-    """Default number of basis vectors; larger with histories, which keep more of them useful."""
+    """Return the default number of basis vectors; histories keep more of them useful."""
     times = max(1.0, n_ratings / 50_000)
     grown: float = min(64.0, 8 * times**0.55) if has_histories else 8 * times**0.4
     return round(grown)
@@ -145,7 +145,8 @@ class SidePrior:
         """Return prior means of ids with these numbers of ratings, features and histories."""
         means = np.tile(self.base[0], (len(counts), 1))
         if len(self.base) > 1:
-            # As in the fit, an id without ratings counts as one with an average number of ratings.
+            # As in the fit, an id without ratings is treated like one with an average number of
+            # them.
             logs = np.where(counts > 0, np.log1p(counts) - self.centre[0], 0.0)
             means += np.outer(logs, self.base[1])
         if len(self.weights):
@@ -281,7 +282,7 @@ class RatingModel:
 
     @property
     def n_bases(self) -> int:
-        """Largest number of basis vectors in use in any machine."""
+        """Largest number of basis vectors that any of the machines uses."""
         return max(machine.n_bases() for machine in self.machines)
 
     def predict(self, pairs: Pairs) -> FloatArray:

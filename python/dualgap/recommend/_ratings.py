@@ -40,10 +40,10 @@ Unknown: TypeAlias = Literal["warn", "ignore"]
 Periods: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The numbers of each rating's period of the user and of the item."""
 
-# Limit on seconds since 1970 (the year 5138); times in milliseconds after 1973 exceed it.
+# Upper limit on seconds since 1970, in the year 5138. Milliseconds of a time after 1973 exceed it.
 _LATEST = 1e11
 
-# Number of pairs whose outputs are computed at a time.
+# Number of pairs for which outputs are computed at a time.
 _BATCH = 1 << 14
 
 
@@ -110,7 +110,7 @@ class Pairs:
     periods: Periods | None = None
 
     def batches(self) -> Iterator[tuple[slice, Pairs]]:
-        """Yield the pairs in batches, which bounds the memory."""
+        """Yield the pairs in batches, which limits the memory of a prediction."""
         for start in range(0, len(self.users), _BATCH):
             rows = slice(start, start + _BATCH)
             periods = self.periods
@@ -305,7 +305,7 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
 
 
 def _triple(columns: Any) -> tuple[Any, Any, Any]:
-    """Return users, items and values; without values, None."""
+    """Return users, items and values; the values are None if there are only two columns."""
     users, items, *values = columns
     return users, items, values[0] if values else None
 

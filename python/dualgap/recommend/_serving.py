@@ -37,7 +37,8 @@ from dualgap.recommend._training import NewRatings, Side
 
 __all__ = ["FittedRecommender"]
 
-# Minimum number of candidates of a diverse list, and their number per item of the list.
+# Candidates of a diverse list: at least the first number, and the second number per item of the
+# list.
 _CANDIDATES = (50, 5)
 
 
@@ -211,7 +212,7 @@ class FittedRecommender(RecommenderParts):
     def similar_items(
         self, items: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
     ) -> pd.DataFrame:
-        """Return items that the same users like: largest cosine between the items' vectors.
+        """Return items that the same users like: those whose vectors have the largest cosines.
 
         The vectors come from clicks, or from ratings if the fit had ``interactions=False``. A
         cosine is multiplied by ``c / (c + 10)`` for each of the two items, where c is its number of
@@ -246,18 +247,18 @@ class FittedRecommender(RecommenderParts):
     def similar_users(
         self, users: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
     ) -> pd.DataFrame:
-        """Return users who like the same items, as `similar_items`. Needs ``interactions``."""
+        """Return users who like the same items, like `similar_items`; requires ``interactions``."""
         allowed = allowed_items(self.user_ids_, among, name="among")
         counts = np.diff(self._seen.indptr)
         side = Neighbours(self.user_ids_, self.user_vectors_, counts, allowed)
         return self._like(side.table(read_id_list(users, "users"), n, "users", self.user_column))
 
     def explain(self, user: Hashable, item: Hashable, n: int = 5) -> pd.DataFrame:
-        """Return the items of a user that contribute most to the score of an item, by the clicks.
+        """Return the items of a user that contribute most to the click model's score of an item.
 
-        Scores by clicks are sums over the items of a user: for the item-item models by definition,
-        and for the factors because a user's vector solves a least squares problem [1]_. A user's
-        features are not part of the sum, and a repeated click counts once.
+        The click model's scores are sums over the items of a user: for the item-item models by
+        definition, and for the factors because a user's vector solves a least squares problem [1]_.
+        A user's features are not part of the sum, and a repeated click counts once.
 
         Parameters
         ----------
@@ -365,7 +366,7 @@ class FittedRecommender(RecommenderParts):
         side: Side = "users",
         described: FeatureTable | None = None,
     ) -> Self:
-        """Return a copy that knows the users (or items) of a table and of a table of features."""
+        """Return a copy that knows the users (or items) of these ratings and of these features."""
         if self._rating_model is not None and not self._rating_model.priors:
             msg = 'fold_in: only method="variational" fits new users without a refit'
             raise ValueError(msg)

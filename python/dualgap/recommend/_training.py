@@ -1,4 +1,4 @@
-"""Data of a fit: ratings and their scale, time features, ratings of new ids; and its record."""
+"""Data and record of a fit: ratings and their scale, time features, and ratings of new ids."""
 
 from __future__ import annotations
 
@@ -120,12 +120,12 @@ def find_levels(values: FloatArray, given: Sequence[float] | None, task: Task) -
 
 
 def expected_level(outputs: FloatArray, levels: FloatArray) -> FloatArray:
-    """E[y] = L - sum_c (gap between levels c and c + 1) P(y <= level c)."""
+    """Return E[y] = top level - sum_c (gap between levels c and c + 1) P(y <= level c)."""
     return np.asarray(levels[-1] - expit(outputs) @ np.diff(levels))
 
 
 def level_probabilities(outputs: FloatArray, levels: FloatArray) -> FloatArray:
-    """P(y = level): differences of the nearest increasing P(y <= level), shape (n, n_levels).
+    """Return P(y = level), from the nearest increasing P(y <= level), shape (n, n_levels).
 
     The isotonic regression is weighted by the gaps between levels, which preserves the expectation.
     """
@@ -176,7 +176,7 @@ class TimeFeatures(BaseEstimator):  # type: ignore[misc]
     def periods(
         self, users: NDArray[np.intp], items: NDArray[np.intp], times: FloatArray
     ) -> Periods:
-        """Return the period numbers of users and of items, ordered by position."""
+        """Return a code of user and period, and one of item and period, for each rating."""
         return _numbers(users, times, self.user_days), _numbers(items, times, self.item_days)
 
 
@@ -204,7 +204,8 @@ class NewRatings:
     counts: NDArray[np.intp]
     # The features of each id; None if the fit or the call had none.
     features: sp.csr_array | None
-    # History features: for each id, the other side's ids that it has rated; None if not in the fit.
+    # History features: for each id, the ids of the other side with a common rating; None if the fit
+    # had no such features.
     histories: sp.csr_array | None
 
     @classmethod

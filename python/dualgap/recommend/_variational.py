@@ -105,7 +105,7 @@ class Variational(Method):
     ) -> tuple[RatingModel, FitRecord]:
         """Fit factorization machines from different random starts."""
         ratings = training.ratings
-        # The core fits only ids with ratings; the rows of all others are computed from theirs.
+        # The core fits only ids with ratings. The rows of all other ids are computed from these.
         ids = zip((ratings.users, ratings.items), training.shape, training.features, strict=True)
         users, items = (_RatedIds.of(*side) for side in ids)
         periods = [_Periods.of(codes) for codes in ratings.periods or ()]
@@ -177,8 +177,8 @@ class Variational(Method):
             # In the core, the mean square of a basis vector is 1, so its norm is sqrt(n_ids).
             "radius": np.inf if self.radius is None else float(self.radius) / n_ids,
             "output_ridge": 1.0,
-            # Sweeps before the prior is learned: earlier learning prunes basis vectors before they
-            # have formed; features help them form.
+            # Number of sweeps before the prior is learned. Earlier learning would prune basis
+            # vectors before they have formed; with features, they form earlier.
             "hold": 3 if has_features or not scale.ordinal else 5,
             "feature_ridge": float(self.feature_ridge),
             "relaxation": 1.5,
@@ -276,7 +276,7 @@ def _numbered(history: History, number: int, epochs: int, before: float) -> Hist
 
 
 def _tempering(n_thresholds: int, scale: float) -> list[float]:
-    """Weights of the thresholds' terms: a curve tuned for five levels, stretched to any number.
+    """Return the weights of the thresholds' terms: a curve tuned for five levels, interpolated.
 
     More thresholds carry no more evidence, so their weights shrink to keep the sum from growing.
     """

@@ -30,14 +30,15 @@ __all__ = ["Comparison", "Row", "compare", "split_ratings"]
 # Radii near those that validation chose on MovieLens 100k.
 _RADII: dict[Penalty, float] = {"l1": 2000.0, "l1/l2": 2000.0, "l1/linf": 1000.0}
 
-# Grids of settings of EASE and ALS; recall@10 on the validation likes chooses.
+# Grids of settings of EASE and ALS. The setting with the best recall@10 on the validation likes is
+# used.
 _EASE_RIDGES = (100.0, 200.0, 400.0, 800.0)
 _ALS = ((0.1, 0.2), (0.1, 0.4), (0.3, 0.2), (0.3, 0.4))
 
 
 @dataclass(frozen=True)
 class Row:
-    """One recommender's line in the comparison.
+    """One recommender's row in the comparison.
 
     RMSE and nDCG are measured on the test ratings. Recall@10 and catalogue nDCG@10 measure how the
     liked test items rank in the whole catalogue. Metrics that do not apply to a recommender are
@@ -303,7 +304,7 @@ class Likes:
         )
 
     def metrics(self, scores: FloatArray, truth: sp.csr_array) -> dict[str, float]:
-        """Metrics at 10 for users with likes in `truth`, leaving out items rated in training."""
+        """Return metrics at 10 for users with likes in `truth`, without items rated in training."""
         scores = scores.copy()
         scores[self.seen.nonzero()] = -np.inf
         chosen = np.flatnonzero(np.diff(truth.indptr))
@@ -353,7 +354,7 @@ def ease(likes: Likes, setting: float | None = None) -> Ranked:
 
 
 def als(likes: Likes, setting: tuple[float, float] | None = None) -> Ranked:
-    """Factorise only the likes by alternating least squares [1]_; validation chooses settings.
+    """Fit factors to only the likes by alternating least squares [1]_, with validated settings.
 
     References
     ----------

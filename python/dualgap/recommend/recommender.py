@@ -157,8 +157,8 @@ class OrdinalRecommender(FittedRecommender):
 
     Notes
     -----
-    An unknown user or item is treated as an average one (weighted by the numbers of ratings), so
-    the prediction depends on the other side. A warning reports the number of unknown ids.
+    An unknown user or item is treated as an average one (weighted by the numbers of ratings). The
+    prediction then depends on the known item or user. A warning reports the number of unknown ids.
 
     If a user rated an item several times, the latest rating is used, with a warning.
 
@@ -314,7 +314,7 @@ class OrdinalRecommender(FittedRecommender):
         features = feature_rows(catalogue, described, self._seen, self.history_features)
         held_out = self._held_out(validation, method, catalogue)
         training = Training(encoded, catalogue.shape, features, held_out)
-        # The click model learns from histories, so they are not features of its data.
+        # The click model itself learns from histories, so its features do not include them.
         plain = feature_rows(catalogue, described, self._seen, False)
         return training, replace(training, features=plain)
 
