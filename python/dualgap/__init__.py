@@ -9,8 +9,12 @@ from dualgap._core import __version__
 if TYPE_CHECKING:
     from dualgap._report import report
     from dualgap.chunks import Chunks
-    from dualgap.distributed import ConsensusSVC
-    from dualgap.logistic import LogisticRegression, LogisticRegressionCV
+    from dualgap.distributed import ConsensusLogisticRegression, ConsensusSVC
+    from dualgap.logistic import (
+        ClassFeatureLogisticRegression,
+        LogisticRegression,
+        LogisticRegressionCV,
+    )
     from dualgap.multiclass import ClassFeatureSVC, MulticlassSVC, MulticlassSVCCV
     from dualgap.polynomial import (
         FactorizationMachineClassifier,
@@ -25,7 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Chunks",
+    "ClassFeatureLogisticRegression",
     "ClassFeatureSVC",
+    "ConsensusLogisticRegression",
     "ConsensusSVC",
     "FactorizationMachineClassifier",
     "FactorizationMachineRegressor",
@@ -49,7 +55,9 @@ if find_spec("pandas") is not None:
 # Imported on first use: scikit-learn loads slowly, and the command line's help does not need it.
 _HOME = {
     "Chunks": "chunks",
+    "ClassFeatureLogisticRegression": "logistic",
     "ClassFeatureSVC": "multiclass",
+    "ConsensusLogisticRegression": "distributed",
     "ConsensusSVC": "distributed",
     "FactorizationMachineClassifier": "polynomial",
     "FactorizationMachineRegressor": "polynomial",

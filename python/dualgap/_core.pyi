@@ -46,6 +46,8 @@ __all__ = [
     "item_graph",
     "item_regression",
     "linear_vertex",
+    "logistic_certificate",
+    "logistic_sums",
     "minimize_frank_wolfe",
     "multiclass_path",
     "newton_direction",
@@ -215,6 +217,12 @@ class _LogisticSettings(_records.LogisticRecord, _RunRecord): ...
 def fit_logistic_regression(
     rows: _Rows, labels: NDArray[np.uint32], settings: _LogisticSettings
 ) -> _records.LogisticResult: ...
+def logistic_sums(
+    rows: _Rows, labels: NDArray[np.uint32], settings: _records.PartitionRecord
+) -> dict[str, Any]: ...
+def logistic_certificate(
+    sums: _records.SumsRecord,
+) -> tuple[float, float, NDArray[np.float64] | None]: ...
 def fit_multiclass(
     rows: _Rows, labels: NDArray[np.uint32], settings: _MulticlassSettings
 ) -> _MulticlassFit: ...
@@ -226,18 +234,7 @@ def multiclass_path(
     rows: _Rows, labels: NDArray[np.uint32], settings: _LinearSettings, until: float
 ) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...
 
-class _RoundRecord(_RunRecord):
-    consensus: NDArray[np.float64]
-    multiplier: NDArray[np.float64]
-    rho: float
-    beta: NDArray[np.float64] | None
-    check_beta: bool
-    gap: float
-    relative_gap: float
-    solver: str
-    seed: int
-
-class _RoundSettings(_MarginRecord, _SharesRecord, _RoundRecord): ...
+class _RoundSettings(_MarginRecord, _SharesRecord, _records.RoundRecord): ...
 
 def consensus_round(
     rows: _Rows, labels: NDArray[np.uint32], settings: _RoundSettings

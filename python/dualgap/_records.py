@@ -22,6 +22,24 @@ class Subsolution(TypedDict):
     beta: NDArray[np.float64]
 
 
+class RoundRecord(TypedDict):
+    """Settings of one partition in a round of consensus training."""
+
+    consensus: NDArray[np.float64]
+    multiplier: NDArray[np.float64]
+    rho: float
+    beta: NDArray[np.float64] | None
+    check_beta: bool
+    gap: float
+    relative_gap: float
+    tol: float
+    max_iter: int
+    solver: str
+    seed: int
+    n_threads: int
+    callback: Callable[..., Any] | None
+
+
 class ExpansionRecord(TypedDict):
     """Settings of one partition in a Newton round of consensus training."""
 
@@ -207,6 +225,35 @@ class LogisticRecord(TypedDict):
     solver: str
     seed: int
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None  # weights and intercepts
+
+
+class PartitionRecord(TypedDict):
+    """Settings of one partition in a round of consensus logistic regression."""
+
+    n_classes: int
+    C: float
+    sample_weight: NDArray[np.float64] | None
+    intercept: bool
+    model: tuple[NDArray[np.float64], NDArray[np.float64]]  # weights and intercepts
+    tilt: NDArray[np.float64] | None
+    direction: tuple[NDArray[np.float64], NDArray[np.float64]] | None
+
+
+class SumsRecord(TypedDict):
+    """Sums over all partitions at a model, and the totals of the problem."""
+
+    loss: float
+    entropy: float
+    distance: float
+    depth: int
+    moments: NDArray[np.float64]
+    residual: NDArray[np.float64]
+    image: NDArray[np.float64]
+    sizes: NDArray[np.float64]
+    n_examples: int
+    intercept: bool
+    class_totals: NDArray[np.float64]
+    model: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class LinearResult(TypedDict):

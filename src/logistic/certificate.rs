@@ -41,28 +41,28 @@ pub(super) fn certificate_and_terms(
     if let (true, Some(given)) = (problem.intercept(), given) {
         // The tilt of given distributions does not depend on the scores, so one pass over the rows suffices.
         let (residual, moments) = given_moments(problem, given);
-        let tilt = tilt_of(problem, &residual, moments);
+        let tilt = tilt_of(problem.class_totals(), &residual, moments);
         let terms = pass.run(tilt.as_deref(), interrupt)?.0;
-        return Ok((terms.certificate(problem, model), terms));
+        return Ok((terms.certificate(problem.totals(), model), terms));
     }
     let (terms, moments) = pass.run(None, interrupt)?;
-    let certificate = terms.certificate(problem, model);
+    let certificate = terms.certificate(problem.totals(), model);
     let violation = terms.residual.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
     if !problem.intercept() || violation <= VIOLATED * problem.total() {
         return Ok((certificate, terms));
     }
-    let Some(tilt) = tilt_of(problem, &terms.residual, moments) else {
+    let Some(tilt) = tilt_of(problem.class_totals(), &terms.residual, moments) else {
         return Ok((certificate, terms));
     };
     let (tilted, _) = pass.run(Some(&tilt), interrupt)?;
-    let dual = tilted.certificate(problem, model).dual;
+    let dual = tilted.certificate(problem.totals(), model).dual;
     let best = Certificate { primal: certificate.primal, dual: certificate.dual.max(dual) };
     Ok((best, terms))
 }
 
 /// Solves (diag(Σ c_i α_i) − Σ c_i α_i α_iᵀ) δ = Σ c_i (e_y − α_i) for δ; None if a distribution could become negative.
 pub(super) fn tilt_of(
-    problem: &LogisticProblem<'_>,
+    class_totals: &[f64],
     residual: &[f64],
     mut moments: Vec<f64>,
 ) -> Option<Vec<f64>> {
@@ -70,8 +70,7 @@ pub(super) fn tilt_of(
     if let [second] = residual {
         tilt = vec![0.0, second / moments[0]];
     } else if moments.is_empty() {
-        let sums =
-            problem.class_totals().iter().zip(residual).map(|(own, residual)| own - residual);
+        let sums = class_totals.iter().zip(residual).map(|(own, residual)| own - residual);
         tilt.iter_mut().zip(sums).for_each(|(tilt, sum)| *tilt /= sum);
     } else {
         solve_semidefinite(&mut moments, &mut tilt);

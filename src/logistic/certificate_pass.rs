@@ -71,9 +71,20 @@ impl<'p, 'a> RowPass<'p, 'a> {
 
     /// Returns the sums over the distributions, tilted if `tilt` is given, and the matrix of the tilt's system.
     pub fn run(&self, tilt: Option<&[f64]>, interrupt: &Interrupt) -> Result<(Terms, Vec<f64>)> {
+        self.pass(tilt.map_or(RowSums::Terms, RowSums::Tilted), interrupt)
+    }
+
+    /// Returns the Hessian of the losses, without the regulariser, times a direction: for the weights (the image) and
+    /// for the intercepts (the residual).
+    pub fn product(&self, along: &RowPass<'_, '_>, interrupt: &Interrupt) -> Result<Terms> {
+        Ok(self.pass(RowSums::Product(along), interrupt)?.0)
+    }
+
+    fn pass(&self, kind: RowSums<'_>, interrupt: &Interrupt) -> Result<(Terms, Vec<f64>)> {
+        let with_moments = matches!(kind, RowSums::Terms);
         let (n, m) = (self.problem.n_examples(), self.problem.n_outputs());
         let (padded, d) = (self.padded, self.problem.n_features());
-        let Sums { mut terms, mut moments, .. } = Sums::new(self.problem, tilt.is_none());
+        let Sums { mut terms, mut moments, .. } = Sums::new(self.problem, with_moments);
         let mut image = Aligned::zeros(d * padded);
         let mut residuals = Aligned::zeros(n.min(CHUNK) * padded);
         for first in (0..n).step_by(CHUNK) {
@@ -82,9 +93,9 @@ impl<'p, 'a> RowPass<'p, 'a> {
             let pieces = residuals.par_chunks_mut(PIECE * padded).enumerate();
             let pieces =
                 pieces.with_min_len(min_len(PIECE * self.n_numbers)).map(|(at, residuals)| {
-                    let mut sums = Sums::new(self.problem, tilt.is_none());
+                    let mut sums = Sums::new(self.problem, with_moments);
                     let first = first + at * PIECE;
-                    f64::dispatch(Piece { pass: self, first, residuals, tilt, sums: &mut sums });
+                    f64::dispatch(Piece { pass: self, first, residuals, kind, sums: &mut sums });
                     sums
                 });
             for sums in pieces.collect::<Vec<_>>() {
@@ -208,6 +219,28 @@ impl<'p, 'a> RowPass<'p, 'a> {
         scores[..n_outputs].copy_from_slice(residual);
     }
 
+    /// Replaces an example's scores by c (diag α − α αᵀ) times its scores in the direction `along`.
+    #[inline(always)]
+    fn multiply<S: Simd>(
+        &self,
+        simd: S,
+        (row, along): (usize, &RowPass<'_, '_>),
+        scores: &mut [f64],
+        sums: &mut Sums,
+    ) {
+        let n_outputs = self.problem.n_outputs();
+        let Sums { own, terms, copied, .. } = sums;
+        own.softmax(&scores[..n_outputs], self.problem.labels()[row] as usize, 0.0);
+        let shares = &own.shares[own.shares.len() - n_outputs..];
+        along.score(simd, row, scores, copied);
+        let mean: f64 = shares.iter().zip(&*scores).map(|(share, score)| share * score).sum();
+        let weight = self.problem.weights()[row];
+        for (score, share) in scores.iter_mut().zip(shares) {
+            *score = weight * share * (*score - mean);
+        }
+        axpy(&mut terms.residual, 1.0, &scores[..n_outputs]);
+    }
+
     /// Prefetches the first weights of a sparse row, if the row exists.
     #[inline(always)]
     fn fetch<R: Real>(&self, rows: &Csr<'_, R>, row: usize) {
@@ -240,8 +273,19 @@ struct Piece<'k, 'p, 'a> {
     first: usize,
     /// c_i (e_y − α_i), padded with zeros.
     residuals: &'k mut [f64],
-    tilt: Option<&'k [f64]>,
+    kind: RowSums<'k>,
     sums: &'k mut Sums,
+}
+
+/// The sums that a pass computes.
+#[derive(Clone, Copy)]
+enum RowSums<'k> {
+    /// Those of a certificate, with the matrix of the tilt's system.
+    Terms,
+    /// Those of a certificate of tilted distributions.
+    Tilted(&'k [f64]),
+    /// A product of the Hessian with a direction.
+    Product(&'k RowPass<'k, 'k>),
 }
 
 impl Kernel<f64> for Piece<'_, '_, '_> {
@@ -249,7 +293,7 @@ impl Kernel<f64> for Piece<'_, '_, '_> {
 
     #[inline(always)]
     fn compute<S: Simd>(self, simd: S) {
-        let Self { pass, first, residuals, tilt, sums } = self;
+        let Self { pass, first, residuals, kind, sums } = self;
         for (row, scores) in (first..).zip(residuals.chunks_exact_mut(pass.padded)) {
             match pass.problem.rows() {
                 Data::Csr64(all) => pass.fetch(&all, row + 1),
@@ -259,7 +303,11 @@ impl Kernel<f64> for Piece<'_, '_, '_> {
             scores.fill(0.0);
             if pass.problem.weights()[row] > 0.0 {
                 let error = pass.score(simd, row, scores, &mut sums.copied);
-                pass.add(row, error, scores, tilt, sums);
+                match kind {
+                    RowSums::Terms => pass.add(row, error, scores, None, sums),
+                    RowSums::Tilted(tilt) => pass.add(row, error, scores, Some(tilt), sums),
+                    RowSums::Product(along) => pass.multiply(simd, (row, along), scores, sums),
+                }
             }
         }
     }

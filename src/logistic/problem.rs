@@ -19,11 +19,35 @@ pub struct LogisticProblem<'a> {
     labels: &'a [u32],
     n_classes: usize,
     weights: Vec<f64>,
-    intercept: bool,
-    total: f64,
-    class_totals: Vec<f64>,
-    column_sizes: Vec<f64>,
+    totals: LogisticTotals,
     digest: Option<u64>,
+}
+
+/// The quantities of a problem that a certificate needs in addition to sums over the examples.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogisticTotals {
+    /// Number of examples.
+    pub n_examples: usize,
+    /// Whether there is an intercept.
+    pub intercept: bool,
+    /// Σ_i c_i.
+    pub total: f64,
+    /// Σ c_i over the examples of each class.
+    pub class_totals: Vec<f64>,
+    /// The largest absolute value of each column.
+    pub column_sizes: Vec<f64>,
+}
+
+impl LogisticTotals {
+    /// Number of scores: 1 for two classes, and otherwise one for each class.
+    pub fn n_outputs(&self) -> usize {
+        if self.class_totals.len() == 2 { 1 } else { self.class_totals.len() }
+    }
+
+    /// Number of features.
+    pub fn n_features(&self) -> usize {
+        self.column_sizes.len()
+    }
 }
 
 /// A linear model: scores W x + b, one for each output.
@@ -105,17 +129,9 @@ impl<'a> LogisticProblem<'a> {
         }
         let norm = (square + f64::from(u8::from(intercept))).sqrt();
         Shares::new(n_rows, 1.0 / total)?.with_features(std::iter::once(norm))?;
-        Ok(Self {
-            rows,
-            labels,
-            n_classes,
-            weights,
-            intercept,
-            total,
-            class_totals,
-            column_sizes,
-            digest,
-        })
+        let totals =
+            LogisticTotals { n_examples: n_rows, intercept, total, class_totals, column_sizes };
+        Ok(Self { rows, labels, n_classes, weights, totals, digest })
     }
 
     /// The rows.
@@ -145,7 +161,7 @@ impl<'a> LogisticProblem<'a> {
 
     /// Number of scores: 1 for two classes, and otherwise one for each class.
     pub fn n_outputs(&self) -> usize {
-        if self.n_classes == 2 { 1 } else { self.n_classes }
+        self.totals.n_outputs()
     }
 
     /// The c_i.
@@ -155,22 +171,27 @@ impl<'a> LogisticProblem<'a> {
 
     /// Whether there is an intercept.
     pub fn intercept(&self) -> bool {
-        self.intercept
+        self.totals.intercept
     }
 
     /// Σ_i c_i.
     pub fn total(&self) -> f64 {
-        self.total
+        self.totals.total
     }
 
     /// Σ c_i over the examples of each class.
     pub fn class_totals(&self) -> &[f64] {
-        &self.class_totals
+        &self.totals.class_totals
     }
 
     /// The largest absolute value of each column.
     pub fn column_sizes(&self) -> &[f64] {
-        &self.column_sizes
+        &self.totals.column_sizes
+    }
+
+    /// The quantities that a certificate needs.
+    pub fn totals(&self) -> &LogisticTotals {
+        &self.totals
     }
 
     /// The digest of dense rows, computed just before the problem read them; None unless requested.

@@ -1,6 +1,6 @@
 //! Sums over the examples from which a certificate is computed, and the resulting bounds.
 
-use super::{LogisticModel, LogisticProblem};
+use super::{LogisticModel, LogisticTotals};
 use crate::dual::rounding::{Bounded, Sum, TINY, bounded_squared_norm, gamma};
 use crate::linalg::{exp_minus, minus_ln};
 use crate::run::Certificate;
@@ -160,15 +160,15 @@ impl Terms {
     /// An upper bound on the smallest τ for which some distribution q makes the mixtures (1 − τ) α_i + τ q satisfy the
     /// constraint of the intercept: Σ c_i ((1 − τ) α_i + τ q) = Σ c_i e_y. Such a q exists if (1 − τ) Σ c_i α_i ≤ Σ c_i
     /// e_y in every class. Returns 0 without an intercept, and at least 1 if a class has no weight.
-    fn mixed_share(&self, problem: &LogisticProblem<'_>) -> f64 {
-        if !problem.intercept() {
+    fn mixed_share(&self, totals: &LogisticTotals) -> f64 {
+        if !totals.intercept {
             return 0.0;
         }
         let mut share = 0.0_f64;
         let mut add = |class: usize, residual: f64| {
-            let own = problem.class_totals()[class];
+            let own = totals.class_totals[class];
             let excess = self.lost() - residual;
-            let sum = own * (1.0 - gamma(problem.n_examples() + 2)) + excess;
+            let sum = own * (1.0 - gamma(totals.n_examples + 2)) + excess;
             // A class whose sum is small enough even with its rounding error does not need the mixture.
             share = if excess <= 0.0 { share } else { share.max(excess / sum) };
             if own <= 0.0 {
@@ -183,9 +183,9 @@ impl Terms {
     }
 
     /// Objective of a model and dual value, divided by Σ c_i and rounded outwards.
-    pub fn certificate(&self, problem: &LogisticProblem<'_>, model: &LogisticModel) -> Certificate {
-        let (primal, dual) = (self.objective(model), self.dual_value(problem));
-        let total = problem.total();
+    pub fn certificate(&self, totals: &LogisticTotals, model: &LogisticModel) -> Certificate {
+        let (primal, dual) = (self.objective(model), self.dual_value(totals));
+        let total = totals.total;
         let wrong = gamma(16);
         let primal = (primal / total * (1.0 + wrong) + TINY).next_up();
         let dual = (dual / total * (1.0 - wrong) - TINY).next_down();
@@ -199,22 +199,22 @@ impl Terms {
     }
 
     /// The dual value of the distributions, or −∞, rounded down.
-    pub fn dual_value(&self, problem: &LogisticProblem<'_>) -> f64 {
-        let n_features = problem.n_features().max(1);
-        let share = self.mixed_share(problem);
+    pub fn dual_value(&self, totals: &LogisticTotals) -> f64 {
+        let n_features = totals.n_features().max(1);
+        let share = self.mixed_share(totals);
         if share.is_nan() || share >= 1.0 {
             return f64::NEG_INFINITY;
         }
         // The error of each column of v is at most the column's largest value times this.
-        let wrong = self.lost() + 3.0 * share * problem.total();
-        let mut squares = vec![0.0; problem.n_features()];
+        let wrong = self.lost() + 3.0 * share * totals.total;
+        let mut squares = vec![0.0; totals.n_features()];
         for row in self.image.chunks_exact(n_features) {
             squares.iter_mut().zip(row).for_each(|(square, value)| *square += value * value);
         }
-        let underflown = (problem.n_examples() + 2) as f64 * TINY;
+        let underflown = (totals.n_examples + 2) as f64 * TINY;
         let (mut crossed, mut own) = (0.0, 0.0);
-        for (square, size) in squares.iter().zip(problem.column_sizes()) {
-            let error = wrong * size + problem.n_outputs() as f64 * underflown;
+        for (square, size) in squares.iter().zip(&totals.column_sizes) {
+            let error = wrong * size + totals.n_outputs() as f64 * underflown;
             crossed += square.sqrt() * error;
             own += error * error;
         }

@@ -1,6 +1,6 @@
 //! Fits of logistic regression.
 
-use numpy::{PyArray1, PyArrayMethods};
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -10,7 +10,10 @@ use super::session::{Digests, Session, digests, guarded, run_session, unchanged_
 use super::trace::trace_dict;
 use crate::data::Data;
 use crate::error::{Error, Result};
-use crate::logistic::{LogisticFit, LogisticMethod, LogisticModel, LogisticProblem, fit_logistic};
+use crate::logistic::{
+    LogisticFit, LogisticMethod, LogisticModel, LogisticProblem, LogisticTotals, PartialSums,
+    fit_logistic, hessian_product,
+};
 
 /// The settings of a problem, and the model from which its fit starts.
 #[derive(FromPyObject)]
@@ -23,31 +26,47 @@ struct LogisticRecord<'py> {
     intercept: bool,
     solver: String,
     seed: u64,
-    start: Option<(Table<'py, f64>, Vector<'py, f64>)>,
+    start: Option<ModelArrays<'py>>,
 }
 
 impl LogisticRecord<'_> {
-    /// C times the weight of each row.
-    fn weights(&self, n_rows: usize) -> Result<Vec<f64>> {
-        Ok(match &self.sample_weight {
-            None => vec![self.c; n_rows],
-            Some(weights) => slice(weights)?.iter().map(|weight| self.c * weight).collect(),
-        })
-    }
-
     /// The model from which the fit starts, if there is one.
     fn start(&self, rows: Data<'_>) -> Result<Option<LogisticModel>> {
-        let Some((weights, intercepts)) = &self.start else { return Ok(None) };
-        let (weights, intercepts) = (weights.as_array(), slice(intercepts)?.to_vec());
-        let n_outputs = if self.n_classes == 2 { 1 } else { self.n_classes };
-        if weights.dim() != (n_outputs, rows.n_cols()) || intercepts.len() != n_outputs {
-            return Err(Error::argument("start", "the weights have another shape"));
-        }
-        Ok(Some(LogisticModel { weights: weights.iter().copied().collect(), intercepts }))
+        let shape = (outputs(self.n_classes), rows.n_cols());
+        self.start.as_ref().map(|given| model("start", given, shape)).transpose()
     }
 }
 
-/// Fits a model. `settings` is a dictionary with the fields of the record above and of `RunRecord`.
+/// For each row, C times its weight.
+fn weighted(c: f64, weights: Option<&Vector<'_, f64>>, n_rows: usize) -> Result<Vec<f64>> {
+    Ok(match weights {
+        None => vec![c; n_rows],
+        Some(weights) => slice(weights)?.iter().map(|weight| c * weight).collect(),
+    })
+}
+
+/// Weights and intercepts.
+type ModelArrays<'py> = (Table<'py, f64>, Vector<'py, f64>);
+
+/// Number of scores for a number of classes.
+fn outputs(n_classes: usize) -> usize {
+    if n_classes == 2 { 1 } else { n_classes }
+}
+
+/// Copies the weights and intercepts of an argument, after checking their shapes.
+fn model(
+    name: &'static str,
+    (weights, intercepts): &ModelArrays<'_>,
+    (n_outputs, n_features): (usize, usize),
+) -> Result<LogisticModel> {
+    let (weights, intercepts) = (weights.as_array(), slice(intercepts)?.to_vec());
+    if weights.dim() != (n_outputs, n_features) || intercepts.len() != n_outputs {
+        return Err(Error::argument(name, "the weights have another shape"));
+    }
+    Ok(LogisticModel { weights: weights.iter().copied().collect(), intercepts })
+}
+
+/// Fits a model. `settings` is a dictionary with the fields of `LogisticRecord` and of `RunRecord`.
 #[pyfunction]
 pub(super) fn fit_logistic_regression<'py>(
     py: Python<'py>,
@@ -59,7 +78,8 @@ pub(super) fn fit_logistic_regression<'py>(
         let record: LogisticRecord<'py> = settings.extract()?;
         let run: RunRecord = settings.extract()?;
         let (data, labels) = (rows.rows()?, slice(&labels)?);
-        let (weights, start) = (record.weights(data.n_rows())?, record.start(data)?);
+        let weights = weighted(record.c, record.sample_weight.as_ref(), data.n_rows())?;
+        let start = record.start(data)?;
         let method = LogisticMethod::parse(&record.solver, record.seed)?;
         let (n_classes, intercept) = (record.n_classes, record.intercept);
         let known = Digests::default();
@@ -98,4 +118,131 @@ fn fit_dict(py: Python<'_>, fitted: LogisticFit) -> PyResult<Bound<'_, PyDict>> 
     result.set_item("intercepts", PyArray1::from_vec(py, model.intercepts))?;
     result.set_item("solver", method.name())?;
     Ok(result)
+}
+
+/// A partition's part of Newton's method.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PartitionRecord<'py> {
+    n_classes: usize,
+    #[pyo3(item("C"))]
+    c: f64,
+    sample_weight: Option<Vector<'py, f64>>,
+    intercept: bool,
+    model: ModelArrays<'py>,
+    tilt: Option<Vector<'py, f64>>,
+    direction: Option<ModelArrays<'py>>,
+}
+
+/// Evaluates a partition at a model: the sums of its certificate, or the product of its Hessian with a direction, if
+/// there is one (`image` and `residual`). `settings` is a dictionary with the fields of the record above.
+#[pyfunction]
+pub(super) fn logistic_sums<'py>(
+    py: Python<'py>,
+    rows: Matrix<'py>,
+    labels: Vector<'py, u32>,
+    settings: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyDict>> {
+    guarded(|| {
+        let record: PartitionRecord<'py> = settings.extract()?;
+        let (data, labels) = (rows.rows()?, slice(&labels)?);
+        let shape = (outputs(record.n_classes), data.n_cols());
+        let at = model("model", &record.model, shape)?;
+        let direction = record.direction.as_ref();
+        let direction = direction.map(|given| model("direction", given, shape)).transpose()?;
+        let tilt = record.tilt.as_ref().map(slice).transpose()?;
+        if tilt.is_some_and(|tilt| tilt.len() != record.n_classes) {
+            return Err(Error::argument("tilt", "must be one number per class").into());
+        }
+        let weights = weighted(record.c, record.sample_weight.as_ref(), data.n_rows())?;
+        let (n_classes, intercept) = (record.n_classes, record.intercept);
+        let (sums, sizes) = run_session(py, 1, None, |session: &Session<'_>| {
+            let problem = LogisticProblem::new(data, labels, n_classes, weights, intercept)?;
+            let interrupt = session.interrupt;
+            let sums = match direction {
+                None => Ok(PartialSums::of(&problem, &at, tilt, interrupt)?),
+                Some(direction) => Err(hessian_product(&problem, &at, &direction, interrupt)?),
+            };
+            Ok((sums, problem.column_sizes().to_vec()))
+        })?;
+        let result = PyDict::new(py);
+        let (image, residual) = match sums {
+            Ok(sums) => {
+                result.set_item("loss", sums.loss)?;
+                result.set_item("entropy", sums.entropy)?;
+                result.set_item("distance", sums.distance)?;
+                result.set_item("depth", sums.depth)?;
+                result.set_item("moments", PyArray1::from_vec(py, sums.moments))?;
+                result.set_item("sizes", PyArray1::from_vec(py, sizes))?;
+                (sums.image, sums.residual)
+            }
+            Err(product) => (product.weights, product.intercepts),
+        };
+        let image: Bound<'py, PyArray2<f64>> =
+            PyArray1::from_vec(py, image).reshape([shape.0, shape.1])?;
+        result.set_item("image", image)?;
+        result.set_item("residual", PyArray1::from_vec(py, residual))?;
+        Ok(result)
+    })
+}
+
+/// The sums over all partitions, and the totals of their problem.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct SumsRecord<'py> {
+    loss: f64,
+    entropy: f64,
+    distance: f64,
+    depth: usize,
+    moments: Vector<'py, f64>,
+    residual: Vector<'py, f64>,
+    image: Table<'py, f64>,
+    sizes: Vector<'py, f64>,
+    n_examples: usize,
+    intercept: bool,
+    class_totals: Vector<'py, f64>,
+    model: ModelArrays<'py>,
+}
+
+/// The objective, the lower bound, and a tilt.
+type CertificateAndTilt<'py> = (f64, f64, Option<Bound<'py, PyArray1<f64>>>);
+
+/// The objective of a model, its lower bound, and the tilt that improves the bound, if there is one. `sums` is a
+/// dictionary with the fields of the record above.
+#[pyfunction]
+pub(super) fn logistic_certificate<'py>(
+    py: Python<'py>,
+    sums: &Bound<'py, PyDict>,
+) -> PyResult<CertificateAndTilt<'py>> {
+    guarded(|| {
+        let record: SumsRecord<'py> = sums.extract()?;
+        let class_totals = slice(&record.class_totals)?.to_vec();
+        let totals = LogisticTotals {
+            n_examples: record.n_examples,
+            intercept: record.intercept,
+            total: class_totals.iter().sum(),
+            class_totals,
+            column_sizes: slice(&record.sizes)?.to_vec(),
+        };
+        let shape = (totals.n_outputs(), totals.n_features());
+        let at = model("model", &record.model, shape)?;
+        let (image, residual) = (record.image.as_array(), slice(&record.residual)?.to_vec());
+        let moments = slice(&record.moments)?.to_vec();
+        let fits = image.dim() == shape && residual.len() == shape.0;
+        if !(fits && (moments.is_empty() || moments.len() == shape.0 * shape.0)) {
+            return Err(Error::argument("sums", "have another shape than the model").into());
+        }
+        let sums = PartialSums {
+            loss: record.loss,
+            entropy: record.entropy,
+            distance: record.distance,
+            residual,
+            image: image.iter().copied().collect(),
+            moments,
+            depth: record.depth,
+        };
+        let certificate = sums.certificate(&totals, &at);
+        let tilt = sums.tilt(&totals).map(|tilt| PyArray1::from_vec(py, tilt));
+        Ok((certificate.primal, certificate.dual, tilt))
+    })
 }

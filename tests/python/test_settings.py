@@ -71,7 +71,8 @@ def stub_records() -> dict[str, Record]:
             continue
         record = found[node.name.removeprefix("_")] = Record()
         for base in node.bases:
-            inherited = found.get(ast.unparse(base).removeprefix("_"), Record())
+            name = ast.unparse(base).removeprefix("_records.").removeprefix("_")
+            inherited = found.get(name, Record())
             record.keys |= inherited.keys
             record.optional |= inherited.optional
             record.nullable |= inherited.nullable

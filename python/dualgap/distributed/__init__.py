@@ -1,5 +1,6 @@
-"""Multi-category SVMs for data larger than one machine's memory: consensus training on Dask."""
+"""Training on data larger than one machine's memory, with Dask."""
 
+from dualgap.distributed.logistic import ConsensusLogisticRegression
 from dualgap.distributed.svm import ConsensusSVC
 
-__all__ = ["ConsensusSVC"]
+__all__ = ["ConsensusLogisticRegression", "ConsensusSVC"]

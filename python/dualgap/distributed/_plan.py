@@ -77,6 +77,20 @@ class NewtonOrder:
 
 
 @dataclass(frozen=True)
+class LogisticOrder:
+    """Parameters of a round of logistic regression, which evaluates a model.
+
+    The weights sent with it have shape (1, n_outputs, n_features + 1), with the intercepts last. If
+    their first axis is 2, the round returns the Hessian times the second entry.
+    """
+
+    C: float
+    intercept: bool
+    tilt: FloatArray | None = None
+    """The tilt of the distributions, if any."""
+
+
+@dataclass(frozen=True)
 class Order:
     """Parameters of a round, sent to every partition."""
 
@@ -89,6 +103,8 @@ class Order:
     """Copy (0 or 1) in which to save this round; None to save nothing."""
     newton: NewtonOrder | None = None
     """Parameters of a Newton round; None for a round of the alternating direction method."""
+    logistic: LogisticOrder | None = None
+    """Parameters of a round of logistic regression."""
 
 
 @dataclass
@@ -96,7 +112,8 @@ class Solution:
     """Result of a round for one partition or a sum of several, weighted by their shares.
 
     The vector and the image (lambda times the weights of the dual point) have shape classes x
-    columns, over all columns of the problem or those in `columns`.
+    columns, over all columns of the problem or those in `columns`. `_logistic.evaluate` describes
+    the results of logistic regression.
     """
 
     vector: FloatArray

@@ -21,6 +21,7 @@ from dualgap._estimator.settings import newton_settings, round_settings
 from dualgap._npz import read_meta, refused_as
 from dualgap._validation import FloatArray, core_rows
 from dualgap._validation.labels import class_codes
+from dualgap.distributed._logistic import evaluate
 from dualgap.distributed._partition import Part
 from dualgap.distributed._plan import VERSION, Order, Plan, Solution
 from dualgap.distributed._scales import divided
@@ -95,6 +96,11 @@ def solve(
     """
     started = time.perf_counter()
     state = _checked_state(part, number, plan, order.round)
+    if order.logistic is not None:
+        with _LOCK:
+            _STATES[plan.run, number] = state
+        given = (order.logistic, _aligned(consensus))
+        return evaluate(part, (state.labels, state.weights), len(plan.classes), given)
     if order.newton is not None:
         return _expand(part, number, plan, order, attempt, _aligned(consensus), state)
     if state.columns is not None:

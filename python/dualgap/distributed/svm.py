@@ -8,32 +8,20 @@ the extra ``ray``.
 
 from __future__ import annotations
 
-import json
 import os
-import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dualgap import _core
 from dualgap._choices import SubproblemSolver, check_choice
-from dualgap._estimator import Callback, ordered, refuse_unused, restores_on_error, watch
+from dualgap._estimator import Callback, ordered
 from dualgap._estimator.settings import margin_record
-from dualgap._validation import (
-    FloatArray,
-    check_class_weight,
-    check_classes,
-    regularization_of,
-    resolve_seed,
-)
-from dualgap._validation.labels import class_codes, read_sequences, sorted_classes
+from dualgap._validation import FloatArray, regularization_of
+from dualgap.distributed._base import PartitionedClassifier
 from dualgap.distributed._engine import Engine
-from dualgap.distributed._engines import engine_for
 from dualgap.distributed._partition import Summary
 from dualgap.distributed._plan import VERSION, Plan
 from dualgap.distributed._rounds import (
@@ -47,7 +35,6 @@ from dualgap.distributed._rounds import (
     train,
 )
 from dualgap.distributed._scales import column_scales
-from dualgap.distributed._sources import is_dask
 from dualgap.losses import core_loss
 from dualgap.multiclass._linear import LinearClassifier
 from dualgap.multiclass.svm import MulticlassSVC
@@ -60,7 +47,7 @@ _PENALTY = 10.0
 
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
-class ConsensusSVC(LinearClassifier):
+class ConsensusSVC(PartitionedClassifier, LinearClassifier):
     """`MulticlassSVC` trained on partitions, on the workers of a cluster or on threads.
 
     The objective is that of `MulticlassSVC`. A partition with a share S of the total weight has
@@ -151,67 +138,11 @@ class ConsensusSVC(LinearClassifier):
     True
     """
 
-    C: float = 1.0
     rho: float | None = None
     adapt_rho: bool = True
     relaxation: float = 1.6
-    n_partitions: int | None = None
-    client: Any = None
     max_passes: int = 20
     solver: SubproblemSolver = "block-descent"
-    checkpoint: str | os.PathLike[str] | None = None
-    checkpoint_interval: float = 30.0
-    resume: str | os.PathLike[str] | None = None
-
-    n_partitions_: int = field(init=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A connection cannot be pickled to another process.
-        return {**super().__getstate__(), "client": None}
-
-    def __sklearn_clone__(self) -> Self:
-        return type(self)(**self.get_params(deep=False))
-
-    @restores_on_error
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like, CSR matrix, Dask array or dataframe, or paths
-            Training rows, or Parquet or LIBSVM (1-based) files that every worker can read, also in
-            object stores (``s3://...``).
-        y : array-like, Dask collection or str, optional
-            Class labels of any type, partitioned like `X`; the name of a column if `X` is a
-            dataframe or Parquet files; None for LIBSVM files.
-        sample_weight : like `y`, optional
-            Weight of each row's loss.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If data or parameters are invalid; the message names the argument.
-        RuntimeError
-            If workers have another version of dualgap, or are lost repeatedly.
-        """
-        self._check_consensus_parameters()
-        seed = resolve_seed(self.random_state)
-        engine = engine_for(self, X, y, sample_weight)
-        run_id, cancel = uuid.uuid4().hex, True
-        try:
-            # A resumed run continues counting rounds.
-            stopping = (int(self.max_iter) if self.resume is None else None, float(self.tol))
-            data = (X, y, sample_weight) if isinstance(y, np.ndarray) else (None, None, None)
-            with watch(self, stopping, data=data) as callback:
-                self._fit(engine, run_id, seed, (X, callback))
-            cancel = False
-        finally:
-            engine.close(run_id, cancel=cancel)
-        return self
 
     def _fit(
         self, engine: Engine, run_id: str, seed: int, given: tuple[Any, Callback | None]
@@ -232,7 +163,7 @@ class ConsensusSVC(LinearClassifier):
         rho = 0.0 if len(numbers) == 1 else _PENALTY * lam if self.rho is None else float(self.rho)
         problem = margin_record(self, core_loss(self.loss))
         n_weights = len(self.classes_) * (self.n_features_in_ + bool(problem["bias"]))
-        identity = self._identity(problem, lam, summaries, factors)
+        identity = self._identity({**problem, "lambda": lam}, summaries, factors)
         run = Run(np.zeros(n_weights), rho)
         if rho > 0.0:
             run.absent = self._absent([summaries[n] for n in numbers], counts[numbers] / total)
@@ -286,66 +217,15 @@ class ConsensusSVC(LinearClassifier):
         }
         self._store_run(result, X)
 
-    def _check_consensus_parameters(self) -> None:
-        self._check_parameters()
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_choice("solver", self.solver, SubproblemSolver)
         if not 1.0 <= self.relaxation <= 1.8:
             msg = f"relaxation: must be between 1 and 1.8, got {self.relaxation!r}"
             raise ValueError(msg)
-        if self.checkpoint is None and self.resume is None:
-            refuse_unused(self, ["checkpoint_interval"], "checkpoint=None")
         if core_loss(self.loss)["costs_per_row"]:
             msg = "loss: ConsensusSVC does not support costs per row; use costs per label"
             raise ValueError(msg)
-
-    def _forget_names(self) -> None:
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                delattr(self, name)
-
-    def _merge(self, summaries: list[Summary]) -> None:
-        """Set classes and features from the summaries of all partitions."""
-        labels = [summary.labels for summary in summaries if len(summary.labels)]
-        if not labels:
-            msg = "X: must have at least one row, but all partitions are empty"
-            raise ValueError(msg)
-        # Partitions may have labels of different types.
-        self.classes_, _ = sorted_classes("y", read_sequences("y", labels))
-        if self.classes_.dtype.kind == "f" and (self.classes_ != np.rint(self.classes_)).any():
-            msg = "y: must be class labels, got non-integer numbers"
-            raise ValueError(msg)
-        check_classes(self.classes_)
-        widths = {summary.n_features for summary in summaries if summary.n_rows}
-        names = {summary.names for summary in summaries if summary.n_rows and summary.names}
-        if len(names) > 1:
-            msg = "X: all partitions must have the same columns"
-            raise ValueError(msg)
-        known = getattr(self, "n_features_in_", None)
-        self.n_features_in_ = max(widths) if known is None else known
-        if names and known is None:
-            self.feature_names_in_ = np.array(names.pop(), dtype=object)
-
-    def _count(self, summaries: list[Summary]) -> tuple[FloatArray, FloatArray | None]:
-        """Return the weight of each partition and class, and the factor of each class."""
-        table = np.zeros((len(summaries), len(self.classes_)))
-        for row, summary in zip(table, summaries, strict=True):
-            if len(summary.labels):
-                row[class_codes(self.classes_, summary.labels)] = summary.label_weights
-        if self.class_weight is None:
-            return table, None
-        counts = table.sum(axis=0)
-        if self.class_weight == "balanced":
-            factors = np.divide(
-                counts.sum() / len(counts), counts, out=np.zeros_like(counts), where=counts > 0
-            )
-        else:
-            check_class_weight(self.class_weight)
-            strange = [label for label in self.class_weight if label not in set(self.classes_)]
-            if strange:
-                msg = f"class_weight: the class {strange[0]!r} does not occur in y"
-                raise ValueError(msg)
-            factors = np.array([float(self.class_weight.get(c, 1.0)) for c in self.classes_])
-        return table * factors, factors
 
     def _absent(self, summaries: list[Summary], shares: FloatArray) -> Absent | None:
         """Return the contribution of sparse partitions to columns without entries there."""
@@ -358,21 +238,6 @@ class ConsensusSVC(LinearClassifier):
         zero = np.zeros(len(self.classes_) * len(missing))
         return Absent(missing, zero) if missing.any() else None
 
-    def _identity(
-        self,
-        problem: _core._MarginRecord,
-        lam: float,
-        summaries: list[Summary],
-        factors: FloatArray | None,
-    ) -> dict[str, Any]:
-        """Return the values that must be equal for a fit to be resumed, as read back from JSON."""
-        entries: dict[str, Any] = {**problem, "lambda": lam, "classes": self.classes_}
-        entries |= {"class_weight": factors, "n_features": self.n_features_in_}
-        entries["n_rows"] = [summary.n_rows for summary in summaries]
-        entries["rows, labels and weights"] = [summary.fingerprint for summary in summaries]
-        result: dict[str, Any] = json.loads(json.dumps(entries, default=np.ndarray.tolist))
-        return result
-
     def _predictor(self) -> MulticlassSVC:
         """Return only the fitted model, small enough to send with each task."""
         check_is_fitted(self)
@@ -381,58 +246,3 @@ class ConsensusSVC(LinearClassifier):
             if hasattr(self, name):
                 setattr(model, name, getattr(self, name))
         return model
-
-    def decision_function(self, X: Any) -> Any:
-        """Compute the score of each class as in `MulticlassSVC`; lazily for a Dask collection."""
-        if not is_dask(X):
-            return super().decision_function(X)
-        width = 0 if len(self.classes_) == 2 else len(self.classes_)
-        return self._lazily("decision_function", X, np.dtype(np.float64), width)
-
-    def predict(self, X: Any) -> Any:
-        """Predict the highest-scoring class (the first if tied); lazily for a Dask collection."""
-        if not is_dask(X):
-            return super().predict(X)
-        return self._lazily("predict", X, self.classes_.dtype, 0)
-
-    def predict_top_k(self, X: Any, k: int) -> Any:
-        """Predict the `k` highest-scoring classes, best first; lazily for a Dask collection."""
-        if not is_dask(X):
-            return super().predict_top_k(X, k)
-        return self._lazily("predict_top_k", X, self.classes_.dtype, k, k)
-
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """Compute the accuracy, also for Dask collections."""
-        if is_dask(X):
-            from dask.base import compute
-
-            evaluate: Any = compute
-            predicted, y = map(np.asarray, evaluate(self.predict(X), y))
-            weights = None if sample_weight is None else np.asarray(sample_weight)
-            return float(np.average((predicted == y).astype(np.float64), weights=weights))
-        return float(super().score(X, y, sample_weight))
-
-    def _lazily(self, method: str, X: Any, dtype: Any, width: int, *arguments: int) -> Any:
-        nothing = np.empty((0, width) if width else 0, dtype)
-        call = partial(_call, self._predictor(), method, arguments, nothing)
-        if hasattr(X, "map_blocks") and hasattr(X, "rechunk"):
-            X = X.rechunk({1: -1})
-            shape: dict[str, Any] = {"drop_axis": 1}
-            if width:
-                shape = {"chunks": (X.chunks[0], (width,))}
-            return X.map_blocks(call, dtype=dtype, meta=nothing, **shape)
-        import pandas as pd
-
-        kind: Any = partial(pd.DataFrame, columns=range(width)) if width else pd.Series
-        meta = kind(nothing)
-        return X.map_partitions(partial(_call_table, call, kind), meta=meta)
-
-
-def _call(
-    model: MulticlassSVC, method: str, arguments: tuple[int, ...], nothing: NDArray[Any], X: Any
-) -> Any:
-    return getattr(model, method)(X, *arguments) if X.shape[0] else nothing
-
-
-def _call_table(call: Callable[[Any], Any], kind: Any, X: Any) -> Any:
-    return kind(call(X), index=X.index)

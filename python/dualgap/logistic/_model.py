@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
 from sklearn.utils.validation import check_is_fitted
 
-from dualgap._choices import LogisticSolver, check_choice
 from dualgap._estimator import ScoringClassifier, require
 from dualgap._validation import FloatArray, MatrixLike, check_rows
 from dualgap.multiclass._rows import linear_scores, optimum_radius, undecided
@@ -25,7 +24,6 @@ class LogisticClassifier(ScoringClassifier):
 
     fit_intercept: bool = True
     class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
-    solver: LogisticSolver = "auto"
 
     coef_: FloatArray = field(init=False)
     intercept_: FloatArray = field(init=False)
@@ -33,10 +31,6 @@ class LogisticClassifier(ScoringClassifier):
     # Weight of the regulariser; None without a certificate.
     _lambda: float | None = field(init=False, default=None)
     _saved: ClassVar[tuple[str, ...]] = ("_lambda",)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_choice("solver", self.solver, LogisticSolver)
 
     def _check_restored(self) -> None:
         if not hasattr(self, "coef_"):

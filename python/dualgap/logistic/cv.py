@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 from sklearn.metrics import check_scoring
 
-from dualgap._choices import check_choice
+from dualgap._choices import LogisticSolver, check_choice
 from dualgap._estimator import Callback, ordered, restores_on_error, warn_user, watch
 from dualgap._tuning.parallel import in_threads
 from dualgap._tuning.search import Rule, folds_of, grid, store_scores
@@ -151,6 +151,7 @@ class LogisticRegressionCV(LogisticClassifier):
     rule: Rule = "best"
     cv_tol: float = 2e-3
     refit: bool = True
+    solver: LogisticSolver = "auto"
 
     C_: float = field(init=False)
     Cs_: FloatArray = field(init=False)
@@ -194,6 +195,7 @@ class LogisticRegressionCV(LogisticClassifier):
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
+        check_choice("solver", self.solver, LogisticSolver)
         check_choice("rule", self.rule, *get_args(Rule))
         Cs = grid(self.Cs)
         rows, labels = check_rows_and_targets(self, X, y, half=True)

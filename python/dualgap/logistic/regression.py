@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from dualgap import _core
+from dualgap._choices import LogisticSolver, check_choice
 from dualgap._estimator import (
     EpochModels,
     ordered,
@@ -129,7 +130,12 @@ class LogisticRegression(LogisticClassifier):
     """
 
     C: float = field(default=1.0, kw_only=False)
+    solver: LogisticSolver = "auto"
     warm_start: bool = False
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("solver", self.solver, LogisticSolver)
 
     @restores_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

@@ -19,8 +19,25 @@ from dualgap.multiclass._rows import linear_scores, optimum_radius, undecided
 __all__ = ["LinearClassifier"]
 
 
+class MarginScores:
+    """The error for `predict_proba` of a model that has none."""
+
+    _with_probabilities: ClassVar[str] = "dualgap.LogisticRegression"
+
+    if not TYPE_CHECKING:  # where it would hide misspelt attributes
+
+        def __getattr__(self, name: str) -> Any:
+            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in ("predict_proba", "predict_log_proba"):
+                msg += (
+                    f"; margin losses do not model probabilities: use {self._with_probabilities}, "
+                    "or calibrate the scores with sklearn.calibration.CalibratedClassifierCV"
+                )
+            raise AttributeError(msg, name=name, obj=self)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearClassifier(ScoringClassifier):
+class LinearClassifier(MarginScores, ScoringClassifier):
     """A classifier with a margin loss and a weight for each class and feature."""
 
     loss: LossName | Loss | MarginLoss = field(default="max-hinge", kw_only=False)
@@ -36,17 +53,6 @@ class LinearClassifier(ScoringClassifier):
     _lambda: float | None = field(init=False, default=None)
 
     _saved: ClassVar[tuple[str, ...]] = ("_lambda",)
-
-    if not TYPE_CHECKING:  # where it would hide misspelt attributes
-
-        def __getattr__(self, name: str) -> Any:
-            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in ("predict_proba", "predict_log_proba"):
-                msg += (
-                    "; margin losses do not model probabilities: use dualgap.LogisticRegression, "
-                    "or calibrate the scores with sklearn.calibration.CalibratedClassifierCV"
-                )
-            raise AttributeError(msg, name=name, obj=self)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

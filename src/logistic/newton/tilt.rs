@@ -32,12 +32,13 @@ pub(super) fn certify(
     let problem = store.problem();
     let error = score_error(store, scaled);
     let terms = terms(store, totals, gradient, error);
-    let certificate = terms.certificate(problem, model);
+    let certificate = terms.certificate(problem.totals(), model);
     let violation = terms.residual.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
     if !problem.intercept() || violation <= VIOLATED * problem.total() {
         return Ok(certificate);
     }
-    let Some(tilt) = tilt_of(problem, &terms.residual, moments(store, interrupt)?) else {
+    let Some(tilt) = tilt_of(problem.class_totals(), &terms.residual, moments(store, interrupt)?)
+    else {
         return Ok(certificate);
     };
     let most = tilt.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
@@ -46,7 +47,7 @@ pub(super) fn certify(
     }
     let moved = moved(store, &tilt, interrupt)?;
     let tilted = tilted(store, (&terms, model), (&moved, 4.0 * most, error));
-    let dual = tilted.certificate(problem, model).dual;
+    let dual = tilted.certificate(problem.totals(), model).dual;
     Ok(Certificate { primal: certificate.primal, dual: certificate.dual.max(dual) })
 }
 

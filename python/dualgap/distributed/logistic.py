@@ -1,0 +1,271 @@
+"""Logistic regression for data larger than one machine's memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from dualgap import _core
+from dualgap._estimator import Callback, ordered
+from dualgap._validation import FloatArray, regularization_of
+from dualgap.distributed._base import PartitionedClassifier
+from dualgap.distributed._engine import Engine
+from dualgap.distributed._logistic_checkpoints import Checkpoints, resume_logistic
+from dualgap.distributed._partition import Summary
+from dualgap.distributed._plan import VERSION, LogisticOrder, Order, Plan
+from dualgap.distributed._rounds import checkpoint_folders
+from dualgap.distributed._sources import is_dask
+from dualgap.logistic._model import LogisticClassifier
+from dualgap.logistic._rounds import COLUMNS, NewtonRounds, Problem, Sums, class_spreads
+from dualgap.logistic.regression import LogisticRegression
+
+__all__ = ["ConsensusLogisticRegression"]
+
+
+@ordered
+@dataclass(kw_only=True, eq=False, repr=False)
+class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
+    """`LogisticRegression` trained on partitions, on the workers of a cluster or on threads.
+
+    The objective is that of `LogisticRegression`. Every round, all partitions evaluate the same
+    weights and return a vector of the same size; their sum gives the gradient, or the product of
+    the Hessian with a direction. Newton's method solves its systems by conjugate gradients with
+    such products, so the number of iterations does not depend on the number of partitions. Rows
+    stay in place, in files if they exceed a worker's memory.
+
+    Parameters
+    ----------
+    C, fit_intercept, class_weight
+        As in `LogisticRegression`. ``class_weight="balanced"`` counts the labels of all partitions.
+    n_partitions : int, optional
+        Number of partitions of arrays in memory (by default one per thread) or of files (by default
+        one per file). Dask collections keep their own partitions.
+    client : distributed.Client or str, optional
+        Client of a Dask cluster, or the address of its scheduler; "ray" for the Ray cluster of this
+        process. None uses the current client for Dask collections, and threads of this process for
+        other data.
+    tol : float, default=1e-3
+        Duality gap of the whole problem at which the fit has converged, relative to the objective.
+        The objective is then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger
+        than rounding error counts as 0 for any positive `tol`.
+    max_iter : int, default=1000
+        Maximum number of iterations: models whose objective is evaluated. A resumed fit that has
+        reached it still evaluates one model, because its certificate is never read from a file.
+    checkpoint : path or URL, optional
+        Folder for checkpoints. It must not contain the checkpoint of another fit. If an iteration
+        cannot be written, a RuntimeWarning is issued and the fit continues.
+    checkpoint_interval : float, default=30.0
+        Minimum number of seconds between two checkpoints.
+    resume : path or URL, optional
+        Folder with the checkpoint of an earlier fit of the same data and parameters, to continue.
+    n_jobs : int, optional
+        Number of threads if there is no client; None and -1 mean all cores. The model depends on
+        the number of partitions, but not on the number of threads.
+    random_state : int, RandomState or None, default=None
+        Not used: the fit makes no random choices.
+    verbose : int, optional
+        Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on a
+        terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per
+        iteration, at most one per second.
+    callback : callable, optional
+        Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``. The
+        fit stops if it returns a true value.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_, n_iter_, objective_, dual_objective_, duality_gap_, \
+            relative_gap_, null_objective_, converged_, certificate_, n_features_in_, \
+            feature_names_in_
+        As in `LogisticRegression`, for the whole problem.
+    history_ : dict of ndarray
+        Values of each iteration: epoch, seconds, objective, dual_objective, gap (of the best values
+        so far) and rounds (exchanges with the partitions so far).
+    n_partitions_ : int
+        Number of partitions with rows of positive weight.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualgap.distributed import ConsensusLogisticRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = ConsensusLogisticRegression(n_partitions=3, tol=1e-6).fit(X, y)
+    >>> model.predict_proba(X[:1]).round(3)
+    array([[0.982, 0.018, 0.   ]])
+    """
+
+    def _fit(
+        self, engine: Engine, run_id: str, seed: int, given: tuple[Any, Callback | None]
+    ) -> None:
+        X, callback = given
+        summaries = engine.describe(self.checkpoint is not None or self.resume is not None)
+        self._merge(summaries)
+        table, factors = self._count(summaries)
+        counts = table.sum(axis=1)
+        self._check_weights(table.sum(axis=0))
+        self._lambda = regularization_of("C", self.C, counts, len(counts))
+        numbers = np.flatnonzero(counts > 0.0).tolist()
+        self.n_partitions_ = len(numbers)
+        n_classes = len(self.classes_)
+        problem = Problem(
+            C=float(self.C),
+            intercept=bool(self.fit_intercept),
+            class_weights=table.sum(axis=0),
+            squares=self._squares(summaries),
+            n_rows=sum(summary.n_rows for summary in summaries),
+            n_outputs=1 if n_classes == 2 else n_classes,
+            null_objective=float(np.log(n_classes)),
+        )
+        folder, source = checkpoint_folders(self.checkpoint, self.resume)
+        plan = self._plan(run_id, factors, float(counts.sum()))
+        run = NewtonRounds(
+            problem=problem,
+            evaluate=partial(_round, (engine, numbers, plan), problem),
+            certificate=partial(_certificate, problem, len(numbers)),
+            spreads=partial(class_spreads, problem),
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
+            callback=callback,
+        )
+        entries = {"loss": "logistic", "lambda": self._lambda, "intercept": self.fit_intercept}
+        identity = self._identity(entries, summaries, factors)
+        weights = np.zeros((problem.n_outputs, self.n_features_in_ + 1))
+        if source is not None:
+            weights = resume_logistic(source, identity, run)
+        if folder is not None:
+            interval = float(self.checkpoint_interval)
+            run.save = Checkpoints(folder, identity, interval)
+        run.run(weights)
+        self._store(run, X)
+
+    def _check_weights(self, class_weights: FloatArray) -> None:
+        """Raise a ValueError if the problem has no optimum."""
+        if not class_weights.sum() > 0.0:
+            msg = "sample_weight: at least one weight must be positive"
+            raise ValueError(msg)
+        if self.fit_intercept and not class_weights.all():
+            label = self.classes_[np.flatnonzero(class_weights == 0.0)[0]]
+            msg = (
+                f"sample_weight: the class {label!r} has no weight, so its intercept has no "
+                "optimum; leave out its rows, or set fit_intercept=False"
+            )
+            raise ValueError(msg)
+
+    def _squares(self, summaries: list[Summary]) -> FloatArray:
+        """Return the sum of the squares of each column over all partitions."""
+        squares = np.zeros(self.n_features_in_)
+        for summary in summaries:
+            if summary.n_rows:
+                columns = slice(None) if summary.columns is None else summary.columns
+                squares[columns] += summary.squares
+        return squares
+
+    def _plan(self, run_id: str, factors: FloatArray | None, total: float) -> Plan:
+        # The constant feature has no column: intercepts are not regularised.
+        problem: Any = {"loss": "logistic", "bias": 0.0}
+        return Plan(
+            run=run_id,
+            kept=run_id,
+            version=VERSION,
+            classes=self.classes_,
+            factors=factors,
+            total=total,
+            n_features=self.n_features_in_,
+            problem=problem,
+            regularization=float(self._lambda or 0.0),
+            relaxation=1.0,
+            max_passes=1,
+            solver="newton",
+            seed=0,
+            folder=None,
+            source=None,
+            scales=None,
+        )
+
+    def _store(self, run: NewtonRounds, X: Any) -> None:
+        columns = np.array(run.rows).reshape(-1, len(COLUMNS)).T
+        history: dict[str, NDArray[Any]] = dict(zip(COLUMNS, columns, strict=True))
+        for name in ("epoch", "rounds"):
+            history[name] = history[name].astype(np.int64)
+        assert run.best is not None
+        self.coef_ = np.ascontiguousarray(run.best[:, :-1])
+        self.intercept_ = np.ascontiguousarray(run.best[:, -1])
+        result = {
+            "history": history,
+            "objective": run.primal,
+            "dual_objective": run.dual,
+            "null_objective": run.problem.null_objective,
+            "outcome": run.outcome,
+        }
+        self._store_run(result, X)
+
+    def _predictor(self) -> LogisticRegression:
+        """Return only the fitted model, small enough to send with each task."""
+        check_is_fitted(self)
+        model = LogisticRegression()
+        for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(model, name, getattr(self, name))
+        return model
+
+    def predict_proba(self, X: Any) -> Any:
+        """Compute the probability of each class; lazily for a Dask collection."""
+        if not is_dask(X):
+            return super().predict_proba(X)
+        return self._lazily("predict_proba", X, np.dtype(np.float64), len(self.classes_))
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Compute the logarithms of the probabilities; lazily for a Dask collection."""
+        if not is_dask(X):
+            return super().predict_log_proba(X)
+        return self._lazily("predict_log_proba", X, np.dtype(np.float64), len(self.classes_))
+
+
+def _round(
+    given: tuple[Engine, list[int], Plan],
+    problem: Problem,
+    weights: FloatArray,
+    tilt: FloatArray | None,
+) -> Sums:
+    """Run a round on all partitions."""
+    engine, numbers, plan = given
+    order = LogisticOrder(problem.C, problem.intercept, tilt)
+    found = engine.solve(numbers, plan, Order(0, 0.0, 0.0, 0.0, 0.0, None, logistic=order), weights)
+    assert found.sums is not None
+    residual, moments = np.split(found.sums, [problem.n_outputs])
+    return Sums(
+        image=found.image,
+        residual=residual,
+        # Sums over partitions have a rounding error for each of them.
+        loss=found.loss * (1.0 + (len(numbers) + 4) * float(np.finfo(np.float64).eps)),
+        entropy=found.dual_term,
+        distance=found.image_error,
+        depth=int(found.image_norm) + len(numbers),
+        moments=moments,
+    )
+
+
+def _certificate(
+    problem: Problem, n_partitions: int, weights: FloatArray, sums: Sums
+) -> tuple[float, float, FloatArray | None]:
+    return _core.logistic_certificate(
+        {
+            "loss": sums.loss,
+            "entropy": sums.entropy,
+            "distance": sums.distance,
+            "depth": sums.depth,
+            "moments": sums.moments,
+            "residual": sums.residual,
+            "image": np.ascontiguousarray(sums.image),
+            # The largest value of a column is at most the root of its sum of squares.
+            "sizes": np.sqrt(problem.squares) * (1.0 + 1e-9),
+            "n_examples": problem.n_rows + n_partitions,
+            "intercept": problem.intercept,
+            "class_totals": problem.C * problem.class_weights,
+            "model": (np.ascontiguousarray(weights[:, :-1]), weights[:, -1].copy()),
+        }
+    )

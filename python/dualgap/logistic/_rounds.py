@@ -1,0 +1,249 @@
+"""Newton's method for logistic losses that are evaluated elsewhere: on partitions, or on a map.
+
+The systems are solved by conjugate gradients, with one evaluation per product, so that any number
+of weights is possible (docs/mathematics/consensus.md).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dualgap._estimator import Callback
+from dualgap._validation import FloatArray
+
+__all__ = ["COLUMNS", "NewtonRounds", "Problem", "Sums", "class_spreads"]
+
+COLUMNS = ("epoch", "seconds", "objective", "dual_objective", "gap", "rounds")
+"""Columns of the history; rounds are exchanges with the partitions so far."""
+
+_FORCING = 0.1
+"""Reduction of the residual by conjugate gradients."""
+_ACCURATE = 0.3
+"""Near the goal, half the squared residual becomes this share of the tolerated gap."""
+_NEAR = 40.0
+"""Expected decrease, in units of the tolerated gap, from which systems are solved accurately."""
+_LONGEST = 200
+"""Maximum number of steps of conjugate gradients."""
+_DECREASE = 1e-4
+"""Share of the expected decrease that a step must reach (Armijo)."""
+_ROUNDING = 1e-13
+"""Changes of the objective below this share of it are rounding errors."""
+_HALVINGS = 30
+_TILTED = 100.0
+"""Gap without a tilt, in units of the tolerated one, from which a round for the tilt is run."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over the rows at a model, each weighted by C and the weight of the row.
+
+    A product of the Hessian has only an image and a residual.
+    """
+
+    image: FloatArray
+    """The sum of ``(e_y - p) x'``, or of the Hessian times a direction."""
+    residual: FloatArray
+    """The sum of ``e_y - p``, or the part of the product for the intercepts."""
+    loss: float = 0.0
+    """Rounded up."""
+    entropy: float = 0.0
+    """Rounded down."""
+    distance: float = 0.0
+    """The sum of ``1 - p_y``."""
+    depth: int = 0
+    """Number of successive additions behind an entry."""
+    moments: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """The matrix of the tilt; empty if there is none."""
+
+
+Round = Callable[[FloatArray, FloatArray | None], Sums]
+"""Evaluates all rows at weights of shape (1, n_outputs, n_features + 1), whose last column has the
+intercepts, with distributions that are tilted if the second argument is given. If the first axis is
+2, returns the Hessian times the second entry.
+"""
+
+
+Certificate = Callable[[FloatArray, Sums], tuple[float, float, FloatArray | None]]
+"""Returns objective and bound, over the total weight, and the tilt that improves the bound."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Totals of the problem, known before the first round."""
+
+    C: float
+    intercept: bool
+    class_weights: FloatArray
+    """Sum of the weights of each class's rows."""
+    squares: FloatArray
+    """Sum of the squares of each column."""
+    n_rows: int
+    n_outputs: int
+    """Number of weight vectors."""
+    null_objective: float
+
+    @property
+    def total(self) -> float:
+        """C times the total weight: objectives are divided by it."""
+        return self.C * float(self.class_weights.sum())
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A model, its objective times the total weight, and the gradient."""
+
+    weights: FloatArray
+    objective: float
+    gradient: FloatArray
+    spreads: FloatArray
+    """Mean of p (1 - p) for each output."""
+
+
+class _EndedError(Exception):
+    """Ends the rounds; holds the outcome."""
+
+
+@dataclass
+class NewtonRounds:
+    """A run: the best model, the bounds, and the record."""
+
+    problem: Problem
+    evaluate: Round
+    certificate: Certificate
+    spreads: Callable[[Sums], FloatArray]
+    """Estimates the mean of p (1 - p) for each output."""
+    tol: float
+    max_iter: int
+    callback: Callback | None
+    save: Callable[[NewtonRounds], None] | None = None
+    """Writes a checkpoint if one is due."""
+    best: FloatArray | None = None
+    primal: float = np.inf
+    dual: float = 0.0
+    rows: list[list[float]] = field(default_factory=list)
+    rounds: int = 0
+    started: float = field(default_factory=time.monotonic)
+    outcome: str = "epoch_limit"
+
+    def run(self, weights: FloatArray) -> None:
+        """Minimise, starting at the given weights."""
+        # A resumed run evaluates its checkpoint again, if necessary in an extra iteration.
+        self.max_iter = max(self.max_iter, len(self.rows) + 1)
+        try:
+            point = self._evaluate(weights)
+            while True:
+                point = self._step(point)
+        except _EndedError as ended:
+            self.outcome = str(ended)
+
+    @property
+    def _allowed(self) -> float:
+        floor = 1e-15 * self.problem.null_objective if self.tol > 0.0 else 0.0
+        return max(self.tol * self.primal, floor)
+
+    def _round(self, weights: FloatArray, tilt: FloatArray | None = None) -> Sums:
+        self.rounds += 1
+        return self.evaluate(weights, tilt)
+
+    def _evaluate(self, weights: FloatArray) -> _Point:
+        """Evaluate a model and record it; end the run at the tolerance or a limit."""
+        if len(self.rows) >= self.max_iter:
+            raise _EndedError("epoch_limit")
+        sums = self._round(weights[None])
+        primal, dual, tilt = self.certificate(weights, sums)
+        if not np.isfinite(primal):
+            msg = f"the objective is {primal!r}, which is not finite; scale the data or decrease C"
+            raise RuntimeError(msg)
+        residual = -sums.residual if self.problem.intercept else np.zeros(len(weights))
+        gradient = np.column_stack([weights[:, :-1] - sums.image, residual])
+        near = 0.5 * _inner(gradient[:, :-1], gradient[:, :-1]) / self.problem.total
+        if tilt is not None and near <= _TILTED * max(self._allowed, self.tol * primal):
+            dual = max(dual, self.certificate(weights, self._round(weights[None], tilt))[1])
+        if primal < self.primal:
+            self.best, self.primal = weights, primal
+        self.dual = max(self.dual, dual)
+        self._record(primal, dual)
+        return _Point(weights, primal * self.problem.total, gradient, self.spreads(sums))
+
+    def _record(self, primal: float, dual: float) -> None:
+        """Add a row to the history, and end the run if there is a reason."""
+        seconds = time.monotonic() - self.started
+        gap = self.primal - self.dual
+        self.rows.append([len(self.rows) + 1, seconds, primal, dual, gap, self.rounds])
+        if self.save is not None:
+            self.save(self)
+        stop = self.callback is not None and bool(
+            self.callback(len(self.rows), seconds, primal, dual)
+        )
+        if gap <= self._allowed:
+            raise _EndedError("converged")
+        if stop:
+            raise _EndedError("stopped")
+
+    def _step(self, point: _Point) -> _Point:
+        """Take a Newton step with a line search by halving."""
+        direction = self._direction(point)
+        slope = _inner(point.gradient, direction)
+        slack, step = _ROUNDING * point.objective, 1.0
+        for _ in range(_HALVINGS):
+            found = self._evaluate(point.weights + step * direction)
+            if found.objective <= point.objective + _DECREASE * step * slope + slack:
+                return found
+            step *= 0.5
+        raise _EndedError("stalled")
+
+    def _direction(self, point: _Point) -> FloatArray:
+        """Solve the Newton system by conjugate gradients."""
+        problem = self.problem
+        mean = problem.total / max(problem.n_rows, 1)
+        diagonal = np.empty_like(point.weights)
+        diagonal[:, :-1] = 1.0 + mean * np.outer(point.spreads, problem.squares)
+        diagonal[:, -1] = problem.total * np.maximum(point.spreads, 1e-12)
+        goal = self._allowed * problem.total
+        solution, residual = np.zeros_like(point.weights), -point.gradient
+        direction, before, start = np.zeros_like(residual), 0.0, 0.0
+        for step in range(_LONGEST):
+            steepest = residual / diagonal
+            if not problem.intercept:
+                steepest[:, -1] = 0.0
+            size = _inner(residual, steepest)
+            start = start or size
+            accurate = 0.5 * _inner(residual[:, :-1], residual[:, :-1]) <= _ACCURATE * goal
+            small = size <= _FORCING**2 * start and (accurate or 0.5 * start > _NEAR * goal)
+            if (small and step) or not size > 0.0:
+                break
+            direction = steepest + (size / before if before else 0.0) * direction
+            before = size
+            product = self._product(point.weights, direction)
+            curvature = _inner(direction, product)
+            if not curvature > 0.0:
+                break
+            solution += (size / curvature) * direction
+            residual -= (size / curvature) * product
+        if problem.intercept and len(solution) > 1:
+            solution[:, -1] -= solution[:, -1].mean()
+        return solution
+
+    def _product(self, weights: FloatArray, direction: FloatArray) -> FloatArray:
+        """Return the Hessian of the objective times a direction."""
+        sums = self._round(np.stack([weights, direction]))
+        residual = sums.residual if self.problem.intercept else np.zeros(len(weights))
+        return np.column_stack([direction[:, :-1] + sums.image, residual])
+
+
+def class_spreads(problem: Problem, sums: Sums) -> FloatArray:
+    """Return the mean of p (1 - p) of each class, at the model or from the classes' sizes."""
+    if len(sums.moments):
+        n_outputs = problem.n_outputs
+        return np.asarray(sums.moments.reshape(n_outputs, -1).diagonal() / problem.total)
+    shares = problem.class_weights / problem.class_weights.sum()
+    return np.asarray((shares * (1.0 - shares))[-problem.n_outputs :])
+
+
+def _inner(a: FloatArray, b: FloatArray) -> float:
+    """Return an inner product computed on this thread only."""
+    return float(np.einsum("ij,ij->", a, b))
