@@ -5,7 +5,7 @@
 pub(super) trait Exponential: Sized + 'static {
     /// Floating-point numbers as large as ROUND are integers; the low bits of ROUND + n hold the exponent of 2ⁿ.
     const ROUND: Self;
-    /// ln 2 in two parts. This one ends in zero bits, so that n · LN2_HIGH is exact.
+    /// ln 2 in two parts. This part ends in zero bits, so that n · LN2_HIGH is exact.
     const LN2_HIGH: Self;
     /// The other part of ln 2.
     const LN2_LOW: Self;

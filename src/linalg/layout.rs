@@ -76,7 +76,7 @@ mod tests {
                 assert_eq!(*value, expected, "{n_rows} x {n_cols}, {column}, {at}");
             }
         }
-        // Only the columns from `half` on.
+        // Also transposes only the columns from index `half` on.
         let half = n_cols / 2;
         let mut some = vec![0.0; n_rows * (n_cols - half)];
         transpose(&from[half..], from_stride, &mut some, n_rows);

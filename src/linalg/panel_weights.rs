@@ -384,7 +384,7 @@ mod tests {
         let rows: Vec<T> = (0..n_rows * n_features).map(|i| T::narrow(number(i))).collect();
         let is_changed =
             |row: usize, class: usize| row % 3 != 1 && (!sparse || class % 5 == row % 5);
-        // Two more rows than are used.
+        // The array has two more rows than are used.
         let mut changes = vec![T::zero(); (n_rows + 2) * padded];
         let mut expected = vec![0.0; n_features * n_classes];
         for class in 0..n_classes {

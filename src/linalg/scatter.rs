@@ -119,7 +119,7 @@ fn add_tile<S: Simd, const V: usize>(simd: S, row: &[f64], dual: &[(u32, f64)], 
     }
 }
 
-/// Processes the last tile, which may be narrower. Rows shorter than a tile have only this one.
+/// Processes the last tile, which may be narrower. Rows shorter than a tile have only this tile.
 #[inline(always)]
 fn add_narrow(row: &[f64], dual: &[(u32, f64)], image: &mut [f64], stride: usize) {
     for &(class, coefficient) in dual {

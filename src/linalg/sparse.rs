@@ -98,7 +98,7 @@ impl SparseRows {
         self.ends.len()
     }
 
-    /// Whether there is no example.
+    /// Whether there are no examples.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

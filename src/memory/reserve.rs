@@ -92,7 +92,7 @@ impl Reserve {
         }
         let _turn = self.take_turns();
         loop {
-            // Another thread may have released memory while this one waited.
+            // Another thread may have released memory while this thread waited.
             let found = attempt();
             if !found.is_null() || !self.release() {
                 return found;
@@ -111,7 +111,7 @@ pub fn grants(bytes: usize) -> bool {
     // SAFETY: the size is not 0.
     let found = std::hint::black_box(unsafe { System.alloc(layout) });
     if !found.is_null() {
-        // SAFETY: it was allocated above with the same layout.
+        // SAFETY: the block was allocated above with the same layout.
         unsafe { System.dealloc(found, layout) };
     }
     !found.is_null()

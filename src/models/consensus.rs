@@ -1,4 +1,4 @@
-//! One classifier from rows in several partitions, by consensus (docs/mathematics/consensus.md).
+//! Fits one classifier to rows in several partitions, by consensus (docs/mathematics/consensus.md).
 
 use rayon::prelude::*;
 
@@ -20,15 +20,15 @@ use crate::run::{Certificate, Progress, Solver, Stopping, run};
 /// The first penalty, in units of λ, and the over-relaxation (Boyd et al. 2011, section 3.4.3).
 const PENALTY: f64 = 10.0;
 const RELAXATION: f64 = 1.6;
-/// The penalty is fixed after this many rounds, because the method may diverge if it keeps changing.
+/// The penalty is fixed after this many rounds, because the method may diverge if the penalty keeps changing.
 const BALANCE_ROUNDS: usize = 100;
-/// Ratios of the primal to the dual relative residual at which the penalty stays the same, and the
-/// largest factor between the penalty and its first value.
+/// The penalty stays the same while the ratio of the primal relative residual to the dual one is in the range
+/// [`BALANCED`]. It is at most [`SPAN`] times larger or smaller than its first value.
 const BALANCED: std::ops::RangeInclusive<f64> = 0.05..=0.5;
 const SPAN: f64 = 8192.0;
-/// Gap of the subproblems, relative to the gap of the whole problem.
+/// Gap at which subproblems are solved, relative to the gap of the whole problem.
 const INNER: f64 = 0.1;
-/// The run is exhausted after this many rounds in which the gap has not fallen by [`GAIN`].
+/// The run ends as exhausted if the gap has not fallen by the fraction [`GAIN`] in this many rounds.
 const STALLED: usize = 100;
 const GAIN: f64 = 0.01;
 
@@ -36,7 +36,7 @@ const GAIN: f64 = 0.01;
 struct Partition<'a> {
     data: Data<'a>,
     codes: Vec<u32>,
-    /// Weights of the rows, if they differ.
+    /// Weights of the rows; None if all are equal.
     sample_weight: Option<&'a [f64]>,
     share: f64,
     multiplier: Vec<f64>,
@@ -67,19 +67,19 @@ impl<'a> Partition<'a> {
     }
 }
 
-/// The alternating direction method: each round solves the subproblems of all partitions.
+/// The state of the alternating direction method. Each round solves the subproblems of all partitions.
 struct Rounds<'a> {
     plan: &'a Plan<'a>,
     partitions: Vec<Partition<'a>>,
     consensus: Vec<f64>,
-    /// The consensus of the round before, to which the last certificate belongs.
+    /// The consensus before the last round, to which the last certificate belongs.
     evaluated: Vec<f64>,
     rho: f64,
     first_rho: f64,
     round: usize,
     primal: f64,
     dual: f64,
-    /// The round in which the gap last fell enough, and that gap.
+    /// The round in which the gap last fell by the fraction [`GAIN`], and the gap after that round.
     mark: (usize, f64),
 }
 
@@ -106,7 +106,7 @@ impl<'a> Rounds<'a> {
         self.primal - self.dual
     }
 
-    /// The stopping rule of the subproblems, and their gap relative to the loss.
+    /// Returns the stopping rule of the subproblems, and their gap relative to the loss.
     fn accuracy(&self) -> (Stopping, f64) {
         let Plan { stopping, null_objective, .. } = *self.plan;
         let rule = |relative, floor| Stopping {
@@ -147,8 +147,8 @@ impl<'a> Rounds<'a> {
         solved.collect()
     }
 
-    /// The objective at the consensus, rounded up, and the value of the dual point of all partitions,
-    /// rounded down.
+    /// Returns the certificate: the objective at the consensus, rounded up, and the dual value of all partitions
+    /// together, rounded down.
     fn certificate(&self, solutions: &[Solution]) -> Certificate {
         let (lambda, n_weights) = (self.plan.lambda, self.consensus.len());
         let rounding = |n: usize| f64::EPSILON * (n + self.partitions.len() + 16) as f64;
@@ -170,7 +170,7 @@ impl<'a> Rounds<'a> {
         Certificate { primal, dual: dual.next_down() }
     }
 
-    /// Computes the next consensus and the multipliers, and balances the penalty.
+    /// Computes the next consensus and multipliers, and adjusts the penalty to balance the two residuals.
     fn update(&mut self, solutions: Vec<Solution>) {
         let (rho, n) = (self.rho, self.consensus.len());
         let relaxation = if rho > 0.0 { RELAXATION } else { 1.0 };
@@ -240,7 +240,8 @@ impl Solver for Rounds<'_> {
     }
 }
 
-/// The class numbers of all partitions, and the share of each partition in the total weight.
+/// Creates the partitions with their class indices, and with the share of each partition in the total weight. Leaves
+/// out partitions of weight 0.
 fn partitions_of<'a, L: Label>(
     given: &[(Data<'a>, &[L])],
     codes: &[u32],
@@ -272,7 +273,7 @@ fn partitions_of<'a, L: Label>(
     Ok(partitions)
 }
 
-/// The labels of all partitions, and the number of columns that all have.
+/// Returns the labels of all partitions, and the number of columns, which must be the same in all partitions.
 fn labels_of<L: Label>(partitions: &[(Data<'_>, &[L])]) -> Result<(Vec<L>, usize)> {
     let n_columns = partitions.first().map_or(0, |(data, _)| data.n_cols());
     let mut labels: Vec<L> = Vec::new();
@@ -290,7 +291,7 @@ fn labels_of<L: Label>(partitions: &[(Data<'_>, &[L])]) -> Result<(Vec<L>, usize
     Ok((labels, n_columns))
 }
 
-/// The objective of W = 0, rounded up, after a check that the fits of all partitions fit in memory.
+/// Checks that the fits of all partitions fit in memory. Returns the objective of W = 0, rounded up.
 fn null_objective(
     plan: &Plan<'_>,
     partitions: &[Partition<'_>],
@@ -309,13 +310,13 @@ fn null_objective(
 
 impl MulticlassSvc {
     /// Fits one classifier to rows in several partitions, for example from several files. Its
-    /// objective is that of a fit to all rows together. Partitions are solved separately, in
-    /// parallel, and the alternating direction method makes their weights agree (Han and Berg 2012;
-    /// Boyd et al. 2011). An epoch of the trace is a round.
+    /// objective is that of a fit to all rows together. Each round solves the partitions separately, in parallel. Over
+    /// the rounds, the alternating direction method makes their weights agree (Han and Berg 2012; Boyd et al. 2011). An
+    /// epoch of the trace is a round.
     ///
     /// [`solver`](MulticlassSvc::solver) is the solver of the partitions: "block-descent" ("auto") or
-    /// "sequential-dual". Sample weights are those of all partitions, one after another. Scale
-    /// columns of very different sizes first: one penalty does not suit them all.
+    /// "sequential-dual". The sample weights of all partitions are passed as one list, partition by partition. Scale
+    /// columns of very different sizes before the fit, because the same penalty applies to all columns.
     ///
     /// ```
     /// use dualgap::prelude::*;
@@ -378,7 +379,7 @@ mod tests {
     use super::*;
     use crate::data::Dense;
 
-    /// 120 rows of 3 classes around centres.
+    /// Returns 120 rows of 3 classes, scattered around one centre per class.
     fn rows() -> (Vec<f64>, Vec<u32>) {
         let noise = |i: usize| ((i * 7919 + 13) % 1009) as f64 / 1009.0 - 0.5;
         let labels: Vec<u32> = (0..120).map(|row| row % 3).collect();

@@ -1,6 +1,6 @@
 //! A reader of JSON, with the numbers NaN, Infinity and -Infinity that Python writes.
 
-/// A value.
+/// A JSON value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Json {
     Null,
@@ -8,11 +8,11 @@ pub(super) enum Json {
     Number(f64),
     Text(String),
     List(Vec<Json>),
-    /// The members in the order of the text.
+    /// The members of an object, in the order in which the text has them.
     Object(Vec<(String, Json)>),
 }
 
-/// Deepest nesting of lists and objects.
+/// Maximum depth to which lists and objects are nested.
 const MAX_DEPTH: usize = 64;
 
 impl Json {
@@ -24,23 +24,23 @@ impl Json {
         reader.rest.is_empty().then_some(value)
     }
 
-    /// A member of an object.
+    /// Returns the member of an object with this name.
     pub fn get(&self, name: &str) -> Option<&Self> {
         let Self::Object(members) = self else { return None };
         members.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// The number.
+    /// Returns the number, if the value is one.
     pub fn number(&self) -> Option<f64> {
         if let Self::Number(value) = self { Some(*value) } else { None }
     }
 
-    /// The text.
+    /// Returns the text, if the value is a string.
     pub fn text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// The items of the list.
+    /// Returns the items, if the value is a list.
     pub fn list(&self) -> Option<&[Self]> {
         if let Self::List(items) = self { Some(items) } else { None }
     }
@@ -56,7 +56,7 @@ impl Reader<'_> {
         self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
     }
 
-    /// Skips spaces and, if it follows, this text; returns whether it does.
+    /// Skips spaces, and then `text` if it comes next. Returns whether it did.
     fn eat(&mut self, text: &str) -> bool {
         self.skip_spaces();
         let rest = self.rest.strip_prefix(text);

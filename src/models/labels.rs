@@ -14,10 +14,10 @@ mod private {
 
     /// A type that model files can contain.
     pub trait Stored: Sized {
-        /// The labels as a one-dimensional array.
+        /// Converts labels to a one-dimensional array.
         fn stored(labels: &[Self]) -> NpyArray;
 
-        /// The labels in an array; None if it has labels of another type.
+        /// Converts an array to labels; returns None if the array has labels of another type.
         fn restored(array: &NpyArray) -> Option<Vec<Self>>;
     }
 }
@@ -72,7 +72,7 @@ impl Stored for &str {
         NpyArray::strings(labels)
     }
 
-    /// Borrowed labels cannot outlive the array.
+    /// Borrowed labels cannot be read, because they cannot outlive the array.
     fn restored(_: &NpyArray) -> Option<Vec<Self>> {
         None
     }

@@ -119,7 +119,7 @@ impl Reader {
     }
 }
 
-/// Reads a model of one of these classes.
+/// Reads a model of one of the given classes.
 fn read<L: Label>(bytes: &[u8], kinds: &[&[&str]]) -> Result<LinearClassifier<L>> {
     let reader = Reader::new(bytes)?;
     if !kinds.iter().any(|kinds| kinds.contains(&reader.kind.as_str())) {
@@ -146,7 +146,7 @@ fn read<L: Label>(bytes: &[u8], kinds: &[&[&str]]) -> Result<LinearClassifier<L>
     Ok(LinearClassifier::new(classes, n_features, coef, intercept, record))
 }
 
-/// Reads a file, and passes its content on. Errors name the file.
+/// Reads a file, and passes its content to a function. Errors name the file.
 fn from_file<T>(path: &Path, parse: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
     let named = |error: &dyn std::fmt::Display| wrong(format!("{}: {error}", path.display()));
     let bytes = std::fs::read(path).map_err(|error| named(&error))?;
@@ -155,9 +155,9 @@ fn from_file<T>(path: &Path, parse: impl FnOnce(&[u8]) -> Result<T>) -> Result<T
 
 impl<L: Label> LinearClassifier<L> {
     /// Reads a model file that this crate or the Python package has written: a `MulticlassSVC`, a
-    /// `LogisticRegression`, or one of these after cross-validation. Predictions are those of the
-    /// saved model. [`outcome`](Trace::outcome) is `Converged` or, for any other reason,
-    /// `EpochLimit`, because files do not store more.
+    /// `LogisticRegression`, or the variant of one of these with cross-validation. Predictions are those of the saved
+    /// model. Files do not store why a fit ended, only whether it converged. [`outcome`](Trace::outcome) is therefore
+    /// `Converged` or, for any other reason, `EpochLimit`.
     ///
     /// ```
     /// # use dualgap::prelude::*;
@@ -251,7 +251,8 @@ mod tests {
         for length in (0..bytes.len()).step_by(7) {
             assert!(LinearClassifier::<i64>::from_bytes(&bytes[..length]).is_err(), "{length}");
         }
-        // Dates, attributes and a few unused fields of the archive do not matter.
+        // Changes of dates, file attributes and a few unused fields of the archive are not detected, but they do not
+        // change the model.
         let good = LinearClassifier::<i64>::from_bytes(&bytes).unwrap();
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
@@ -264,7 +265,7 @@ mod tests {
 
     #[test]
     fn files_of_numpy_are_read() {
-        // Written by MulticlassSVC.save in Python: labels of text, weights of single precision.
+        // Written by MulticlassSVC.save in Python: a model with string labels and weights in single precision.
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/rust-models");
         let path = Path::new(folder).join("python.npz");
         let model = LinearClassifier::<String>::load(path).unwrap();

@@ -1,5 +1,5 @@
-//! Ordinal ratings predicted by a factorization machine with one output per threshold (McRank; Li et
-//! al. 2007, Blondel et al. 2017, section 6).
+//! Predicts ordinal ratings by a factorization machine with one output per threshold (McRank; Li et al. 2007, Blondel
+//! et al. 2017, section 6).
 
 use std::ops::ControlFlow;
 
@@ -18,7 +18,7 @@ use crate::polynomial::refit::Refit;
 use crate::run::{Returned, Trace, run};
 use crate::solver::Target;
 
-/// Largest number of different ratings.
+/// Maximum number of different ratings.
 const MAX_LEVELS: usize = 100;
 /// Relative tolerance of the eigenvalue solver that selects basis vectors.
 const SELECTION_TOL: f64 = 1e-2;
@@ -85,7 +85,7 @@ pub struct McRankModel {
 
 impl McRank {
     /// Fits a model to rows of features and their ratings. Rows are usually one-hot users and items,
-    /// with further features.
+    /// possibly with further features.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for options, rows or ratings that cannot be used, and
@@ -184,7 +184,7 @@ impl McRankModel {
         Ok(below.chunks_exact(n_thresholds).map(expected).collect())
     }
 
-    /// P(rating <= level) for every level but the last, row after row.
+    /// P(rating <= level) for every level except the last, row by row.
     ///
     /// # Errors
     /// As for [`predict`](McRankModel::predict).
@@ -234,7 +234,7 @@ mod tests {
             predicted.iter().zip(&ratings).map(|(p, r)| (p - r).abs()).sum::<f64>() / 12.0;
         assert!(error < 0.5, "{error} {predicted:?}");
         assert_eq!(model.levels, [1.0, 2.0, 3.0, 4.0, 5.0]);
-        // The objective from the definition: logistic losses of the thresholds and the ridge.
+        // Computes the objective from its definition: the logistic losses of the thresholds, plus the ridge penalty.
         let certificate = model.trace.certificate.unwrap();
         assert!(certificate.dual >= 0.0 && certificate.dual <= certificate.primal);
         let below = model.probabilities(rows).unwrap();

@@ -12,7 +12,7 @@ fn damaged(what: &str) -> Error {
     Error::File(format!("not a model file: {what}"))
 }
 
-/// The bytes at `start`, if there are as many.
+/// Returns the N bytes that begin at `start`; an error if there are fewer.
 fn bytes_at<const N: usize>(bytes: &[u8], start: usize) -> Result<[u8; N]> {
     let found = bytes.get(start..).and_then(|rest| rest.first_chunk());
     found.copied().ok_or_else(|| damaged("it is shorter than its headers say"))
@@ -36,7 +36,7 @@ impl Arrays {
     /// # Errors
     /// [`Error::File`] for any other content.
     pub fn read(archive: &[u8]) -> Result<Self> {
-        // The end record has 22 bytes and no comment in files of NumPy and of this crate.
+        // In files of NumPy and of this crate, the end record has no comment, so it takes the last 22 bytes.
         let end = archive.len().checked_sub(22).ok_or_else(|| damaged("it is not an npz file"))?;
         if bytes_at::<4>(archive, end)? != *b"PK\x05\x06" {
             return Err(damaged("it is not an npz file"));
@@ -74,7 +74,7 @@ impl Arrays {
         Ok(Self(arrays))
     }
 
-    /// The array with this name.
+    /// Returns the array with this name.
     ///
     /// # Errors
     /// [`Error::File`] if there is none.
@@ -84,7 +84,7 @@ impl Arrays {
     }
 }
 
-/// The value of a key in the header of an array, up to the end of the header.
+/// Returns the part of an array's header that begins with the value of `key`.
 fn after<'a>(header: &'a str, key: &str) -> Option<&'a str> {
     header.split_once(key).map(|(_, value)| value.trim_start())
 }
@@ -133,12 +133,12 @@ impl NpyArray {
         &self.shape
     }
 
-    /// The content, if it is bytes.
+    /// Returns the content, if it consists of bytes.
     pub(super) fn as_bytes(&self) -> Option<&[u8]> {
         (self.kind == "|u1").then_some(&self.content)
     }
 
-    /// The numbers, if they are floating-point numbers or integers.
+    /// Returns the entries, if they are floating-point numbers or integers.
     pub(super) fn as_numbers(&self) -> Option<Vec<f64>> {
         let content = &self.content;
         match self.kind.as_str() {
@@ -153,7 +153,7 @@ impl NpyArray {
         }
     }
 
-    /// The numbers, if they are integers.
+    /// Returns the entries, if they are integers.
     pub(super) fn as_integers(&self) -> Option<Vec<i64>> {
         let (is_signed, width) = match self.kind.as_bytes() {
             [b'<' | b'|', kind @ (b'i' | b'u'), width @ (b'1' | b'2' | b'4' | b'8')] => {
@@ -171,12 +171,12 @@ impl NpyArray {
         self.content.chunks_exact(width).map(integer).collect()
     }
 
-    /// The values, if they are booleans.
+    /// Returns the entries, if they are booleans.
     pub(super) fn as_booleans(&self) -> Option<Vec<bool>> {
         (self.kind == "|b1").then(|| self.content.iter().map(|byte| *byte != 0).collect())
     }
 
-    /// The strings, without the zeros that pad them.
+    /// Returns the entries, if they are strings, without the zeros that pad them.
     pub(super) fn as_strings(&self) -> Option<Vec<String>> {
         let width = 4 * self.kind.strip_prefix("<U")?.parse::<usize>().ok()?;
         let text = |bytes: &[u8]| {

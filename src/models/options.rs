@@ -85,14 +85,14 @@ impl FitOptions {
     }
 }
 
-/// How to write the file of a model.
+/// Where the content of a model file comes from.
 #[derive(Debug, Clone)]
 pub(super) enum ModelFile {
     /// The Python class, and its parameters as JSON.
     Described { class: &'static str, parameters: String },
-    /// The loss is one that Python does not know.
+    /// No file can be written, because Python does not know the loss.
     CustomLoss,
-    /// The content of the file that the model was read from.
+    /// The model was read from a file; this is the content of that file.
     Loaded(Vec<u8>),
 }
 

@@ -1,4 +1,4 @@
-//! Structured support vector machines over a decoder that the user writes.
+//! Structured support vector machines for a decoder that the user writes.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use crate::run::Trace;
 use crate::solver::{Choices, Target, minimize};
 use crate::structured::{CallbackDual, Oracle, StructuredChoices, StructuredMethod};
 
-/// Examples whose labels are predicted jointly: words, alignments, rankings, trees.
+/// Examples with structured labels, such as words, alignments, rankings or trees.
 ///
 /// A label y of an example x has joint features φ(x, y) and, compared with the true label, a loss
 /// L(y) >= 0, which is 0 for the true label.
@@ -23,10 +23,10 @@ pub trait StructuredExamples: Sync {
     fn n_weights(&self) -> usize;
 
     /// Finds a label y of an example that maximises L(y) + ⟨weights, φ(x, y)⟩ exactly. Writes
-    /// φ(x, y) − φ(x, true label) to `difference`, which is 0 at first, and returns L(y).
+    /// φ(x, y) − φ(x, true label) to `difference`, which contains zeros at the start, and returns L(y).
     ///
     /// # Errors
-    /// Errors of the implementation; they end the fit.
+    /// Errors of the implementation. An error ends the fit.
     fn decode(&self, example: usize, weights: &[f64], difference: &mut [f64]) -> Result<f64>;
 }
 
@@ -174,7 +174,7 @@ mod tests {
     use crate::data::Dense;
     use crate::models::MulticlassSvc;
 
-    /// Multi-class rows as structured examples: the maximal hinge.
+    /// Multi-class rows as structured examples, whose loss is the maximal hinge.
     struct Classes {
         rows: Vec<[f64; 2]>,
         labels: Vec<usize>,

@@ -169,12 +169,12 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
         PolynomialModel::new(kernel, augmented, n_features, n_outputs, ridge.is_some())
     }
 
-    /// The rows as input of the basis.
+    /// The rows that the basis is multiplied by, with a column of ones if the basis is augmented.
     pub(super) fn basis_rows(&self) -> Augmented<R> {
         Augmented { rows: self.rows, ones: self.objective.augmented }
     }
 
-    /// The rows as input of the linear weights, with a column of ones for the intercept.
+    /// The rows that the linear weights are multiplied by, with a column of ones for the intercept.
     pub(super) fn linear_rows(&self) -> Augmented<R> {
         Augmented { rows: self.rows, ones: true }
     }

@@ -13,9 +13,9 @@ const MAX_SMALL_GAINS: usize = 10;
 /// Stopping rule of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Gain up to which a step's gain counts as small.
+    /// Largest gain of a step that counts as small.
     pub tol: f64,
-    /// Fraction of the total gain so far up to which a step's gain counts as small.
+    /// Largest fraction of the total gain so far that counts as a small gain.
     pub share: f64,
     /// Maximum number of steps.
     pub max_steps: usize,

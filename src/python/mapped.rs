@@ -11,7 +11,7 @@ use crate::structured::{Kept, StoredRows};
 
 /// A read-only array and its entries.
 struct Mapped<T> {
-    /// Keeps the memory of the entries.
+    /// The array that owns the memory of the entries.
     _array: Py<PyArray1<T>>,
     start: *const T,
     len: usize,
@@ -32,8 +32,8 @@ impl<T> AsRef<[T]> for Mapped<T> {
     }
 }
 
-/// Keeps a read-only array of an anonymous file. Empty arrays are copied, because a file must not be empty to be
-/// mapped.
+/// Keeps a read-only array of an anonymous file. An empty array is replaced by an empty vector: empty files cannot be
+/// mapped, so its memory may be of another kind.
 fn kept<T: Element + Sync + Copy + 'static>(array: &Bound<'_, PyArray1<T>>) -> PyResult<Kept<T>> {
     let is_writeable = array.getattr("flags")?.getattr("writeable")?.is_truthy()?;
     let is_aligned = array.data().addr().is_multiple_of(align_of::<T>());
@@ -48,8 +48,8 @@ fn kept<T: Element + Sync + Copy + 'static>(array: &Bound<'_, PyArray1<T>>) -> P
     Ok(Arc::new(Mapped { _array: array.unbind(), start, len }))
 }
 
-/// Rows in a file as Python passes them: their ends, beginning with 0, their features, their values (None if all are
-/// 1), and the number of features.
+/// Rows in a file, as Python passes them: (ends of the rows, beginning with 0, features, values, number of features).
+/// The values are None if all are 1.
 type Arrays<'py> = (
     Bound<'py, PyArray1<u64>>,
     Bound<'py, PyArray1<u32>>,
