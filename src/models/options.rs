@@ -85,7 +85,7 @@ impl FitOptions {
     }
 }
 
-/// Where the content of a model file comes from.
+/// The source of a model file's content.
 #[derive(Debug, Clone)]
 pub(super) enum ModelFile {
     /// The Python class, and its parameters as JSON.

@@ -52,7 +52,7 @@ def core_rows(X: Any) -> Rows:
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()
-    # The arrays may be longer than the number of entries.
+    # The arrays of a CSR matrix may be longer than its number of entries.
     size = int(matrix.indptr[-1])
     return (
         np.ascontiguousarray(matrix.indptr, dtype=np.int64),

@@ -11,7 +11,7 @@ __all__ = ["main"]
 
 _PANDAS = "requires pandas: pip install 'dualgap[recommend]'"
 
-# Module and summary of each command. Importing the modules takes a second, for scikit-learn.
+# Module and summary of each command. Importing the modules takes a second, mostly for scikit-learn.
 _COMMANDS = {
     "fit": ("linear", "Fit a linear classifier to a file of rows."),
     "predict": ("linear", "Predict labels with the model of `fit`."),

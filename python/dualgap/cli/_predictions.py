@@ -56,7 +56,7 @@ class Predictions:
         if self.values is None:
             yield from (f"{label}\n" for label in self.best[:, 0])
             return
-        # The format of LIBLINEAR's predict -b 1.
+        # This is the format of LIBLINEAR's predict -b 1.
         blank = next((label for label in labels if len(label.split()) != 1), None)
         if blank is not None:
             msg = f"the label {blank!r} contains a blank; use --format csv or json"

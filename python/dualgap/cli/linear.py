@@ -172,7 +172,7 @@ def _margin_model(options: dict[str, Any], run: dict[str, Any]) -> MulticlassSVC
 
 
 def _class_weight(weights: dict[str, float] | None, y: NDArray[Any]) -> dict[Any, float] | None:
-    """Match the labels of the option, which are strings, with the labels of the rows."""
+    """Match the labels given in the option, which are strings, with the labels of the rows."""
     if weights is None:
         return None
     known = {str(label): label for label in np.unique(y).tolist()}

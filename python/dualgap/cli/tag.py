@@ -143,7 +143,7 @@ def train(training_file: Path, model_file: Path, quiet: bool, **options: Any) ->
         # before the fit, so list(X) reads them.
         tagger.fit(X if tagger.invalid == "raise" else list(X), y)
         tagger.notes_ = {"n_columns": width}
-        # Equal data must give equal files, so leave out the seconds and the effect of --quiet.
+        # Equal data must give equal files, so leave out the history (with its times) and --quiet.
         del tagger.history_
         tagger.set_params(verbose=None).save(model_file)
         click.echo(
