@@ -157,13 +157,13 @@ pub fn solve(
 /// A partition's part of a Newton step on the weights of all partitions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expansion {
-    /// The loss at the given weights, otherwise as [`Solution::loss`].
+    /// The loss at the given weights, rounded up.
     pub loss: f64,
-    /// As [`Solution::dual_term`], for the β in `betas`.
+    /// The dual term of `betas`; see [`Solution::dual_term`].
     pub dual_term: f64,
-    /// As [`Solution::image`], for the β in `betas`.
+    /// The image of `betas`; see [`Solution::image`].
     pub image: Vec<f64>,
-    /// As [`Solution::image_error`].
+    /// A bound on the error of `image`; see [`Solution::image_error`].
     pub image_error: f64,
     /// The maximisers of the inner problem (examples × classes).
     pub betas: Vec<f64>,

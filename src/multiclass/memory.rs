@@ -1,4 +1,4 @@
-//! The memory of linear fits.
+//! Estimates of the memory that linear fits need, and the choice of a solver that fits into memory.
 
 use super::column_scales::largest;
 use super::{JointMap, MulticlassMethod, ScoreMap};

@@ -243,7 +243,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         beta.iter().map(|&(class, weight)| weight * cost(class)).sum()
     }
 
-    /// Σ_i p_i Φ(A_i w; y_i).
+    /// The mean loss Σ_i p_i Φ(A_i w; y_i), with a bound on its rounding error.
     ///
     /// # Errors
     /// [`crate::Error::Interrupted`].

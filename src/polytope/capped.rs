@@ -112,17 +112,17 @@ impl Capped {
         LinearPiece { root, scale: tau.abs() + sum }
     }
 
-    /// 1ᵀb and the number of coordinates strictly between their bounds, at the multiplier τ.
+    /// Computes 1ᵀb and the number of coordinates strictly between their bounds, at the multiplier τ.
     pub fn sum(&self, v: &[f64], tau: f64) -> (f64, f64) {
         arch().dispatch(LaneSums { v, tau, upper: self.upper })
     }
 
-    /// Σ_j max(0, v_j − τ − upper), the amount cut off by the upper bounds, and the number of its positive terms.
+    /// The amount cut off by the upper bounds, Σ_j max(0, v_j − τ − upper), and the number of its positive terms.
     pub fn overshoot(&self, v: &[f64], tau: f64) -> (f64, f64) {
         Self { upper: f64::INFINITY, ..*self }.sum(v, tau + self.upper)
     }
 
-    /// b = clip(v − τ, 0, upper).
+    /// Writes b = clip(v − τ, 0, upper).
     #[inline]
     pub fn write(&self, v: &[f64], tau: f64, b: &mut [f64]) {
         if v.len() <= MAX_PLAIN {

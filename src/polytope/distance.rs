@@ -19,7 +19,7 @@ pub(super) fn parts(beta: &[(u32, f64)]) -> (Bounded, f64) {
     (sum.total(), negative * (1.0 + gamma(beta.len())))
 }
 
-/// Σ_j max(0, β_j − upper).
+/// The total excess over an upper bound on each coordinate, Σ_j max(0, β_j − upper).
 pub(super) fn overshoot(beta: &[(u32, f64)], upper: f64) -> f64 {
     let over: f64 = beta.iter().map(|(_, value)| (value - upper).max(0.0)).sum();
     over * (1.0 + gamma(beta.len() + 2))

@@ -88,9 +88,9 @@ pub(super) fn face_below(
     curvatures.add_group(rest.map(|class| *class as u32));
 }
 
-/// The face of conv({0} ∪ permutations of ρ) without the label's coordinate: groups between the
-/// active upper bounds, the label's group, groups between the active lower bounds, and, unless the
-/// point has the maximum size, the direction in which it grows as a whole.
+/// The face of conv({0} ∪ permutations of ρ) without the label's coordinate. It has groups between the active upper
+/// bounds, the label's group, and groups between the active lower bounds. Unless the point has the maximum size, the
+/// face also has the direction in which the point grows as a whole.
 pub(super) fn face_between(
     beta: &[f64],
     label: usize,

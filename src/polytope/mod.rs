@@ -171,11 +171,11 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     fn radius(&self, n_classes: usize) -> f64;
 }
 
-/// Threshold on the largest margin (or the multiplier) divided by the largest sum of a point. Above it, rounding leaves
-/// too few correct digits of the sum.
+/// Threshold on the ratio of the largest margin (or of the multiplier) to the largest sum of a point. Above it,
+/// rounding leaves too few correct digits of the sum.
 const STEEP: f64 = 1e6;
 
-/// A larger threshold on the same ratio, above which a vertex is as good as the projection.
+/// A larger threshold than [`STEEP`] on the same ratio, above which a vertex is as good as the projection.
 const VERTICAL: f64 = 1e9;
 
 /// Replaces a point that is noticeably outside the set by the vertex of the largest margins.

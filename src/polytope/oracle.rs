@@ -70,7 +70,7 @@ impl Combination {
         });
     }
 
-    /// ½‖b‖² + bias/2 (1ᵀb)² − vᵀb.
+    /// The objective ½‖b‖² + bias/2 (1ᵀb)² − vᵀb of the combined point b.
     fn objective(&self) -> f64 {
         let rows = self.products.iter().zip(&self.weights).zip(&self.linear);
         rows.map(|((row, weight), linear)| weight * (0.5 * dot(row, &self.weights) - linear)).sum()

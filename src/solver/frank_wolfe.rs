@@ -98,8 +98,9 @@ pub struct FrankWolfe<'d, D> {
     rule: StepRule,
     steps: usize,
     at: Start,
-    /// w of the last vertex; `vertex` holds its sums until a step towards it is made.
+    /// w of the last vertex.
     image: Vec<f64>,
+    /// The sums of the last vertex; None after the step towards it.
     vertex: Option<Sums>,
     /// The last step, which has not yet been passed on to the dual.
     pending: f64,

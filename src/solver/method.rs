@@ -321,8 +321,8 @@ fn require_weights(n_weights: usize) -> Result<()> {
 }
 
 /// Solves the problem of a dual. `start` is the final dual point of an earlier run of the same
-/// method on the same blocks. If λ has changed, the caller must multiply its w by the ratio of the
-/// old λ to the new one; otherwise the certificate is wrong.
+/// method on the same blocks. If λ has changed, the caller must multiply the w of `start` by the ratio of the old λ to
+/// the new one; otherwise the certificate is wrong.
 ///
 /// # Errors
 /// Errors of [`run`]; [`Error::InvalidArgument`] if the method does not support a start, smoothing

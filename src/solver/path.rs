@@ -195,14 +195,16 @@ pub fn objective_at(factor: f64, lambda: f64, weights: &[f64], loss: Bounded) ->
 pub struct BlockPath<'d, D> {
     dual: &'d mut D,
     options: BlockOptions,
-    /// The weights and blocks of the last solution.
+    /// The weights of the last solution.
     weights: Vec<f64>,
+    /// The blocks of the last solution.
     blocks: Vec<Block>,
+    /// The dual value of the last solution.
     value: Option<DualValue>,
 }
 
 impl<'d, D: BlockDual> BlockPath<'d, D> {
-    /// Prepares a path with these options, which must not include averaging.
+    /// Prepares a path with these options, except that averaging is turned off.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the number of sign constraints differs from the number of

@@ -20,8 +20,9 @@ use crate::run::{Certificate, Progress, Solver};
 pub struct ProjectedGradient<'d, D> {
     dual: &'d mut D,
     at: Start,
-    /// w(U) at the current w, and its sums.
+    /// w(U) at the current w.
     image: Vec<f64>,
+    /// The sums of U; None until the pass that computes U.
     ahead: Option<Sums>,
     largest_squared_norm: f64,
     best_dual: f64,

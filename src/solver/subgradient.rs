@@ -53,7 +53,7 @@ struct ScaledWeights {
 }
 
 impl ScaledWeights {
-    /// w ← factor · w.
+    /// Multiplies w by `factor`.
     fn shrink(&mut self, factor: f64) {
         self.scale *= factor;
         self.squared_norm *= factor * factor;

@@ -120,7 +120,7 @@ pub(super) struct BlockStep<T> {
     pub classes: Vec<u32>,
     /// The scores of these classes.
     pub scores: Vec<T>,
-    /// v_j − γ(β_j + 1ᵀβ).
+    /// The slopes v_j − γ(β_j + 1ᵀβ) of these classes.
     pub slopes: Vec<f64>,
     /// The change of the coefficients by which the row is multiplied in the weights.
     pub change: Vec<T>,

@@ -275,7 +275,7 @@ impl<M: WeightStore, T: Element> Kernel<T> for Look<'_, '_, M, T> {
             terms.bounds.add_loss(problem, example, loss);
             let (classes, values) = state.dual.betas.row(at);
             if classes.is_empty() && loss == 0.0 {
-                // The most frequent case in most problems.
+                // In most problems, this is the most frequent case.
                 terms.bounds.add_start();
                 terms.counts.push(0);
                 continue;

@@ -244,7 +244,7 @@ impl<'p, M: WeightStore> State<'p, M> {
         self.schedule.next_epoch(self.dual.due.as_ref().map(count), n_pairs)
     }
 
-    /// Whether the weights have not moved from 0 yet.
+    /// Whether the weights are still 0, as at the start of a run.
     fn is_at_zero(&self) -> bool {
         self.dual.due.is_none() && are_zero(self.store.weights())
     }

@@ -113,7 +113,7 @@ pub(super) fn are_steady(gains: &[f64]) -> bool {
 pub(super) struct Schedule {
     /// The relative gap at which the run ends; 0 if unknown.
     tolerance: f64,
-    /// Full epochs so far.
+    /// Number of full epochs so far.
     n_full: usize,
     /// The most recent passes over the working set.
     passes: Vec<PassGain>,
@@ -226,7 +226,7 @@ impl Schedule {
         }
     }
 
-    /// Counts a full epoch; returns whether it is not the first.
+    /// Counts a full epoch; returns whether another one came before it.
     pub fn begin_full(&mut self) -> bool {
         self.passes.clear();
         self.n_full += 1;
@@ -278,8 +278,8 @@ impl Schedule {
         self.passes.push(pass);
     }
 
-    /// Whether the epoch over `n_active` examples ends. It is called only after a pass of visits, because visits make
-    /// the margins that matter exact, and the primal needs that more than the dual.
+    /// Whether the epoch over `n_active` examples ends. It is called only after a pass of visits, because a visit makes
+    /// the block of its example optimal at the current weights, and the primal gains more from that than the dual.
     pub fn ends_epoch(&mut self, n_active: usize) -> bool {
         self.n_active = n_active;
         let Some(last) = self.passes.last() else { return true };

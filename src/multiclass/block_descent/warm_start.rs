@@ -100,8 +100,8 @@ impl<M: WeightStore> State<'_, M> {
         entries.extend(all.filter(|(_, beta)| *beta != 0.0 && *beta < upper));
     }
 
-    /// Scales the entries of β that are in `free`, which has the same order. The points remain feasible, because the
-    /// set contains 0 and is convex.
+    /// Scales the entries of β that are in `free`, whose entries are in the same order. The points remain feasible,
+    /// because the set contains 0 and is convex.
     fn scale_by(&mut self, scale: f64, free: &Candidates<M::Value>) {
         for at in 0..self.dual.blocks.len() {
             let mut scaled = free.row(at).0.iter().peekable();

@@ -120,7 +120,8 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         Ok(Candidate { bracket, certificate, outcome, n_epochs, seconds, point })
     }
 
-    /// Moves to another C and returns the certificate of the start there; returns None if this C is the current one.
+    /// Moves to another C and returns the certificate at which its fit starts; returns None if this C is the current
+    /// one.
     fn move_to(
         &mut self,
         c_index: usize,

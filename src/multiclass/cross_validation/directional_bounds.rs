@@ -12,7 +12,8 @@ use crate::polytope::CappedBox;
 /// Maximum number of moves. It is limited because the interrupt is not checked while their matrix
 /// is inverted.
 const MAX_MOVES: usize = 512;
-/// Maximum number of values in the rows with moves, including zeros, and maximum number of weights.
+/// Maximum number of values (including zeros) in the rows of the examples with moves. Also the maximum number of
+/// weights.
 const MAX_VALUES: usize = 1 << 22;
 /// μ²/(4λg), the weight of the damping term ‖z‖² in the choice of the steps.
 const DAMPING: f64 = 0.05;

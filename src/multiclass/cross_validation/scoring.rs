@@ -219,7 +219,8 @@ impl Measure {
     }
 }
 
-/// Whether a label is among the k highest-scoring classes. Ties go to the first class.
+/// A row's contribution to the top-k score: whether its label is among the k highest-scoring classes. Ties go to the
+/// first class.
 fn top_k(
     k: usize,
     label: usize,

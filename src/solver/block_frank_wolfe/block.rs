@@ -8,8 +8,7 @@ use crate::solver::active_set::{StepKind, largest};
 /// Maximum number of vertices that a block remembers; unused ones are dropped first.
 const MAX_ATOMS: usize = 100;
 
-/// Visits after which the point is recomputed from its vertices, so that rounding errors do not
-/// accumulate.
+/// Number of visits after which the point is recomputed from its vertices, so that rounding errors do not accumulate.
 const VISITS_PER_REBUILD: u32 = 64;
 
 /// A vertex and its weight in the block's convex combination.

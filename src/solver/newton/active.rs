@@ -84,7 +84,7 @@ impl Active {
         2.0 * self.blocks.len() as f64 * density * n_parts as f64
     }
 
-    /// (I + Σ c_i A_iᵀ J_i A_i) v.
+    /// Computes (I + Σ c_i A_iᵀ J_i A_i) v.
     pub fn product(
         &self,
         design: &Design<'_>,

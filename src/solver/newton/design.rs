@@ -149,7 +149,7 @@ impl<'a> Design<'a> {
         }
     }
 
-    /// Reorders a sum of images part by part, each part with its constant feature last.
+    /// Reorders a sum of images so that it is stored part by part, each part with its constant feature last.
     pub(super) fn by_part(&self, image: &[f64], n_parts: usize) -> Vec<f64> {
         let (n_columns, n_features) = (self.data.n_cols(), self.n_features());
         let (image, constants) = image.split_at(n_columns * n_parts);
@@ -168,7 +168,7 @@ impl<'a> Design<'a> {
         weights
     }
 
-    /// Adds the squared features of a row, multiplied by one scale per part, part by part.
+    /// Adds the squared features of a row to `squares`, part by part, multiplied by the scale of each part.
     pub(super) fn add_squares(&self, row: usize, scales: &[f64], squares: &mut [f64]) {
         let n_features = self.n_features();
         let places = |squares: &mut [f64], feature: usize, square: f64| {

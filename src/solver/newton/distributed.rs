@@ -9,7 +9,7 @@ use super::passes::{Look, Pass};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
-/// The maximisers of the inner problem, and the sums that its Hessian is made of.
+/// The maximisers of the inner problem, and the sums from which its Hessian is built.
 pub struct SecondOrder {
     /// The points u, block by block.
     pub points: Vec<f64>,

@@ -17,10 +17,10 @@ const ROWS_PER_SUM: usize = 128;
 
 /// The factorised Hessian I + K, where K = Σ_i c_i A_iᵀ J_i A_i over some blocks.
 ///
-/// The points u_i sum to 0 over their parts, so J_i 1 = 0, and K maps vectors that are equal in all
-/// parts to 0. It is therefore enough to solve for vectors that sum to 0 over the parts. Such a
-/// vector is determined by all of its parts but the last, which is minus their sum. For two parts
-/// this takes a third of the products and an eighth of the factorisation.
+/// The points u_i sum to 0 over their parts, so J_i 1 = 0, and K v = 0 for every v whose parts are all the same. It is
+/// therefore enough to solve for vectors that sum to 0 over the parts. Such a vector is determined by all of its parts
+/// but the last, which is minus their sum. For two parts this takes a third of the products and an eighth of the
+/// factorisation.
 pub(super) struct ReducedHessian {
     factor: Factor,
     n_parts: usize,
@@ -167,9 +167,9 @@ fn add_pair(entries: &[(u32, f64)], rows: Strided<'_>, d: usize, sum: &mut [f64]
     }
 }
 
-/// The lower triangle of the matrix over all parts but the last, m. With B_ab = −K_ab for a ≠ b, its
-/// blocks are I + B_am + B_bm − B_ab + Σ_c B_cm off the diagonal and 2 I + Σ_c B_ac + 2 B_am + Σ_c B_cm
-/// on it; the sums leave out the equal part.
+/// The lower triangle of the matrix over all parts but the last, m. Let B_ab = −K_ab for a ≠ b. The blocks off the
+/// diagonal are I + B_am + B_bm − B_ab + Σ_c B_cm, and the blocks on the diagonal are 2 I + Σ_c B_ac + 2 B_am + Σ_c
+/// B_cm. In each sum, c runs over all parts other than the fixed one.
 fn reduced(sums: &[f64], d: usize, n_parts: usize) -> Vec<f64> {
     let width = d.next_multiple_of(PADDING);
     let last = n_parts - 1;

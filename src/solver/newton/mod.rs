@@ -51,7 +51,7 @@ const MAX_STALLED_STEPS: usize = 40;
 /// The best points of a run: the weights with the smallest objective, and the dual point with the largest value.
 #[derive(Debug, Clone)]
 pub struct BestPoints {
-    /// Their objective and dual value.
+    /// The objective of the weights, and the dual value of the points.
     pub certificate: Certificate,
     /// The weights, part by part.
     pub weights: Vec<f64>,
@@ -205,8 +205,8 @@ impl<'p, B: Blocks> Newton<'p, B> {
         self.look(interrupt)
     }
 
-    /// The width for the next centre. If the loss is smooth enough without a proximal term, it
-    /// eventually becomes 0.
+    /// The width for the next centre. If the loss is smooth enough without a proximal term, the width eventually
+    /// becomes 0.
     fn next_width(&self) -> f64 {
         let width = NARROWER * self.width;
         if width > self.smallest_width {

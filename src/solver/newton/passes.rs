@@ -112,7 +112,7 @@ impl Pass {
         Ok(certified)
     }
 
-    /// −w(u) for given points u.
+    /// Computes −w(u) for given points u.
     pub fn image<B: Blocks>(
         &self,
         blocks: &B,
@@ -187,8 +187,8 @@ pub(super) struct Line<'l, B> {
 }
 
 impl<B: Blocks> Line<'_, B> {
-    /// The derivative of the losses at a step, divided by λ. Also writes the maximisers of all blocks with a positive
-    /// share there.
+    /// The derivative of the losses at a step, divided by λ. Also writes the maximisers at this step to `points`, for
+    /// all blocks with a positive share.
     pub fn slope(&self, step: f64, points: &mut [f64], interrupt: &Interrupt) -> Result<f64> {
         let (m, shares) = (self.blocks.n_parts(), self.blocks.shares());
         let pieces =
