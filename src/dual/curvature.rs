@@ -5,11 +5,11 @@ use crate::linalg::Sparse;
 /// The kind of a term of a [`Curvatures`] block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum TermKind {
-    /// diag(a).
+    /// Adds diag(a).
     Diagonal,
-    /// + q qᵀ.
+    /// Adds q qᵀ.
     Plus,
-    /// − q qᵀ.
+    /// Subtracts q qᵀ.
     Minus,
 }
 

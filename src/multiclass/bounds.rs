@@ -152,8 +152,8 @@ impl Bounds {
         (Certificate { primal: objective(lambda, weights, loss), dual }, scale)
     }
 
-    /// The certificate at w = w₀ + w(β), with w and w₀ class by class: λ/2 ‖v‖² + the loss of w₀
-    /// + v, and D(β) − λ ⟨w₀, v⟩, with v = w(β).
+    /// The certificate at w = w₀ + v with v = w(β), where w and w₀ are stored class by class. The objective is λ/2 ‖v‖²
+    /// plus the loss at w, and the dual value is D(β) − λ ⟨w₀, v⟩.
     pub fn certificate_around(
         &self,
         problem: &MarginProblem<'_>,
