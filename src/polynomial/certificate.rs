@@ -25,8 +25,8 @@ pub(super) struct Rounding {
 }
 
 impl Rounding {
-    /// Sums the sizes of all terms in one pass. For unit vectors h, |x_ij h_j| ≤ ‖x_i‖ and |K(h,
-    /// x_i)| ≤ ‖x_i‖² bound all intermediate numbers.
+    /// Sums bounds on the absolute values of all terms in one pass over the rows. For unit vectors h, |x_ij h_j| ≤
+    /// ‖x_i‖ and |K(h, x_i)| ≤ ‖x_i‖² bound all intermediate numbers.
     pub fn new<R: Rows + Copy>(
         problem: &PolynomialProblem<'_, R>,
         model: &PolynomialModel,
@@ -123,7 +123,7 @@ impl LayerSizes {
     }
 }
 
-/// a b; or 0 if one of them is 0, even if the other has overflowed.
+/// Returns a · b, or 0 if a or b is 0, even if the other factor has overflowed.
 fn times(a: f64, b: f64) -> f64 {
     if a == 0.0 || b == 0.0 { 0.0 } else { a * b }
 }

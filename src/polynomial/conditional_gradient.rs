@@ -74,8 +74,8 @@ fn n_deciding(refit: Refit) -> usize {
     }
 }
 
-/// Number of consecutive epochs without a gain after which the fit ends. Each of them tries a
-/// different start vector.
+/// Number of consecutive epochs without a gain after which the fit ends. Each of these epochs tries a different start
+/// vector.
 const MAX_IDLE_EPOCHS: usize = 5;
 
 /// Upper bound on the probability that any lower bound reported by a fit is too large. Applies to fits with more than
@@ -328,8 +328,8 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
         let before = self.objective;
         self.refit(interrupt)?;
         let gain = before - self.objective;
-        // Selection is approximate, so the gap can stay above the tolerance at the best model
-        // found.
+        // Selection is approximate, so the gap can stay above the tolerance although the model hardly improves any
+        // more. Epochs with a negligible gain are therefore counted.
         let negligible = (1e-4 * self.settings.tol).max(1e-12) * self.scale;
         self.idle = if gain <= negligible { self.idle + 1 } else { 0 };
         let certificate = self.look_ahead(interrupt)?;

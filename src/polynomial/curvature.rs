@@ -41,8 +41,8 @@ pub trait Constrained {
 const MAX_PAIRS: usize = 10;
 const MIN_PAIRS: usize = 2;
 
-/// Maximum total number of values in the remembered steps (two steps are always allowed). The
-/// gradient changes take as much memory again.
+/// Maximum total number of values in the remembered steps; two steps are always allowed. The gradient changes need the
+/// same amount of memory in addition.
 const MEMORY_SIZE: usize = 1 << 23;
 
 /// The number of remembered pairs for points of `size` coordinates.
@@ -129,7 +129,7 @@ impl Hessian {
             rows[3].clone(),
         ];
         for ((products, row), column) in self.products.iter_mut().zip(rows).zip(columns) {
-            // The last entry of the column is already in the row.
+            // The last entry of the column is skipped, because the row already contains it.
             products.iter_mut().zip(column).for_each(|(row, entry)| row.push_back(entry));
             products.push_back(row);
         }
@@ -286,7 +286,7 @@ impl Hessian {
         }
     }
 
-    /// Factorises M⁻¹ = N⁻¹ + Q_Fᵀ Q_F/σ. None if rounding has made a block singular.
+    /// Factorises M⁻¹ = N⁻¹ + Q_Fᵀ Q_F/σ. None if rounding has made a block that is not positive definite.
     fn middle(&self) -> Option<Middle> {
         let n = self.memory.pairs().len();
         let of =

@@ -42,10 +42,9 @@ impl Refit {
 /// The effort of a refit.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// A refit ends when ten consecutive steps gain at most this.
+    /// A refit ends when ten consecutive steps each gain at most this.
     pub tol: f64,
-    /// A refit also ends when enough consecutive steps each gain at most this fraction of the refit's total gain so
-    /// far.
+    /// A refit also ends when three consecutive steps each gain at most this fraction of the refit's total gain so far.
     pub share: f64,
     /// Passes over the rows in batches, which are made only if they are worth their cost. They bring all layers near a
     /// minimum at a fraction of the cost of quasi-Newton steps.
@@ -121,8 +120,8 @@ fn grown(mut values: Vec<f64>, added: &Range<usize>) -> Vec<f64> {
 /// nothing.
 const FIRST_STEPS: usize = 10;
 
-/// Improves `model` until ten consecutive steps gain at most the effort's `tol`, or until the
-/// effort's limits are reached. Returns the objective, which never increases.
+/// Improves `model` until ten consecutive steps each gain at most the effort's `tol`, or until another limit of the
+/// effort is reached. Returns the objective, which never increases.
 ///
 /// The full refit minimises over all layers together, with ‖h_r‖ ≤ 1. It then scales the basis
 /// vectors to unit length, which reduces Ω(U), and ends with the convex refit.
@@ -157,8 +156,7 @@ pub fn refit<R: Rows + Copy>(
         false => effort.max_steps,
     };
     let objective = improve(problem, model, false, effort.limits(steps), knowledge, interrupt)?;
-    // Moves U into its ball in exact arithmetic, which takes the lengths of the basis vectors into
-    // account.
+    // Shrinks U until it is in its ball even in exact arithmetic, given the lengths of the basis vectors.
     pull_in(problem, model, 0.0);
     Ok(objective)
 }

@@ -29,8 +29,8 @@ pub struct Passes {
 /// almost no time.
 const MIN_ROWS: usize = 2048;
 
-/// Factors by which a batch multiplies the running mean of the gradients, and that of their squares, before it adds its
-/// own.
+/// Weight of the previous batches in the running mean of the gradients, and in that of their squares. The weight of a
+/// new batch is one minus this.
 const MEAN_KEPT: f64 = 0.9;
 const SQUARE_KEPT: f64 = 0.99;
 

@@ -122,7 +122,7 @@ pub(super) fn digests(py: Python<'_>, borrowed: &[Data<'_>]) -> PyResult<Vec<u64
 
 /// Maximum number of threads of a call for each core that this process may use. More threads than
 /// cores are never faster. Some more are allowed, so that users can check that results do not
-/// depend on the number of threads. Hundreds would exhaust the system.
+/// depend on the number of threads. Hundreds of threads per core would exhaust the system.
 pub(super) const THREADS_PER_CORE: usize = 4;
 
 /// The part of a session that the computation uses.
