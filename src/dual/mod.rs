@@ -53,7 +53,7 @@ pub trait BlockDual {
     /// The vertex at which every block starts: there, w = 0 and l_i = 0.
     fn start(&self, block: usize) -> Sparse;
 
-    /// Entries of a point with at most this absolute value are rounding error.
+    /// An entry of a point counts as rounding error if its absolute value is at most this.
     fn rounding(&self) -> f64 {
         1e-15
     }

@@ -37,8 +37,8 @@ pub(super) fn fits_metric<R: Rows + Copy>(
 }
 
 /// P = L Σ_i s_i f_i f_iᵀ, plus α on the diagonal of the linear part, with f = (z − Aᵀ[x, 1], [x,
-/// 1]). Here A holds the coefficients of a regression of the activations z on the features. With W
-/// + A U in place of the linear weights W, the metric does not couple the two layers.
+/// 1]). Here A holds the coefficients of a regression of the activations z on the features. If W + A U replaces the
+/// linear weights W, the metric does not couple the two layers.
 pub(super) struct Metric {
     /// A, (d + 1) × k; None without linear terms.
     pub explained: Option<Array2<f64>>,
