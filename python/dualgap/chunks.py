@@ -160,7 +160,7 @@ class SpillFile:
         self._size += array.nbytes
 
     def mapped(self, dtype: np.dtype[Any], shape: tuple[int, ...] = (-1,)) -> NDArray[Any]:
-        """Return all entries as a read-only array of the file, and close the file."""
+        """Return a read-only array of all entries, mapped from the file, and close the file."""
         with self._errors(), self._file as file:
             if self._size == 0:
                 return np.zeros(tuple(max(side, 0) for side in shape), dtype)
@@ -172,7 +172,7 @@ class SpillFile:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Name the folder in errors of the file."""
+        """Close the file after an error, and raise the error with the name of the folder."""
         try:
             yield
         except OSError as error:
@@ -180,7 +180,7 @@ class SpillFile:
             raise OSError(error.errno, error.strerror, os.fspath(self._folder)) from error
 
     def _close(self) -> None:
-        # Closing writes what is buffered, which fails again on a full disk.
+        # Closing writes the rest of the buffer, which fails again on a full disk.
         if hasattr(self, "_file"):
             with suppress(OSError):
                 self._file.close()

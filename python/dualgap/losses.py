@@ -50,8 +50,8 @@ class Loss:
         One weight per sorted margin: non-negative and non-increasing, the last one 0.
     costs : array-like of shape (n_classes, n_classes) or (n_samples, n_classes), optional
         Non-negative costs of predicting each class (column) instead of the true one; by default 1.
-        One row per label in the order of ``classes_``, or one per training row. The cost of the
-        true class is 0.
+        There is one row per label, in the order of ``classes_``, or one row per training row. The
+        cost of the true class is 0.
     per_row : bool, default=False
         Whether ``costs`` has one row per training row.
 

@@ -17,7 +17,7 @@ class BuiltinFunction:
     shape: tuple[int, ...]
 
     def _record(self) -> tuple[Any, ...]:
-        """Return name and arguments in the core's format."""
+        """Return the name and the arguments of the function in the core's format."""
         raise NotImplementedError
 
     def value(self, x: ArrayLike) -> float:
@@ -58,7 +58,7 @@ class BuiltinFunction:
 
 
 class _OfRows(BuiltinFunction):
-    """A function of A x."""
+    """A function of the product A x."""
 
     _name: str
     _targets: str
@@ -88,7 +88,8 @@ class _OfRows(BuiltinFunction):
 class LeastSquares(_OfRows):
     """Half the squared residual, ``||A x - b||**2 / 2``.
 
-    Each vertex is multiplied by ``A.T @ A`` once; every later step with it costs O(n_features).
+    Each vertex is multiplied by ``A.T @ A`` only once. Later steps with the same vertex cost
+    O(n_features).
 
     Parameters
     ----------

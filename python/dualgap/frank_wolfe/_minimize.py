@@ -50,10 +50,10 @@ def minimize(
     Parameters
     ----------
     f : object or callable
-        A function of this module (`LeastSquares`, `Logistic`, `MatrixCompletion`), an object with
-        the methods ``value(x)`` and ``gradient(x)``, and possibly
-        ``line_search(x, direction, longest)``, which returns the best step; or a callable that
-        returns ``(value, gradient)``. It must be convex and smooth on the set.
+        A function of this module (`LeastSquares`, `Logistic`, `MatrixCompletion`); a callable that
+        returns ``(value, gradient)``; or an object with the methods ``value(x)`` and
+        ``gradient(x)``, and optionally ``line_search(x, direction, longest)``, which returns the
+        best step. It must be convex and smooth on the set.
     oracle : object
         A set of this module, or an object with the method ``vertex(gradient)``, which returns a
         point v of the set that minimises the inner product of v and `gradient`. Optional
@@ -66,17 +66,17 @@ def minimize(
         "frank-wolfe" moves only towards vertices, stores none of them, and converges at the rate
         1/iterations. "away" and "pairwise" also take weight from earlier vertices, and converge
         linearly for strongly convex functions on polytopes (Lacoste-Julien and Jaggi 2015).
-        "randomized-away" searches the earlier vertices and a random share of all vertices
-        (Kerdreux, Pedregosa and d'Aspremont 2018), for `Simplex`, `L1Ball`, `ConvexHull` and
-        products of these.
+        "randomized-away" makes away steps, and searches only the earlier vertices and a random
+        fraction of all vertices (Kerdreux, Pedregosa and d'Aspremont 2018). It supports `Simplex`,
+        `L1Ball`, `ConvexHull` and products of these.
     line_search : {"auto", "open-loop", "exact", "secant", "backtracking"}, default="auto"
-        "exact" minimises a quadratic along the step, or calls the line search of `f`. "secant"
-        finds the zero of the derivative; "backtracking" compares only values. "open-loop" takes
-        steps of ``2 / (t + 2)`` in iteration t, for method "frank-wolfe". "auto" is "exact" if
-        possible, and otherwise "secant".
+        "exact" minimises a quadratic function along the step, or calls the line search of `f`.
+        "secant" finds the zero of the derivative; "backtracking" compares only values. "open-loop"
+        takes steps of ``2 / (t + 2)`` in iteration t; only for method "frank-wolfe". "auto" is
+        "exact" if possible, and otherwise "secant".
     subsample : float, optional
-        Share of the vertices that a step of "randomized-away" searches, more than 0 and at most 1.
-        If None, 0.1.
+        Fraction of the vertices that a step of "randomized-away" searches, more than 0 and at most
+        1. If None, 0.1.
     tol : float, default=1e-6
         The run ends when the gap is at most ``tol * max(1, abs(f(x)))``.
     max_iter : int, default=10000
@@ -227,7 +227,7 @@ def _minimum(
     else:
         x = result["x"].reshape(shape)
         vertices = [dense_vertex(vertex, shape) for vertex in result["vertices"]]
-    # Rounded up, so that objective - gap is not above the bound.
+    # The gap is rounded up, so that objective - gap is not above the bound.
     gap = objective - bound
     if objective - gap > bound:
         gap = float(np.nextafter(gap, np.inf))

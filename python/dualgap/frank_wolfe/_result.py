@@ -19,7 +19,7 @@ class LowRankMatrix:
     Parameters
     ----------
     left : ndarray of shape (rank, n_rows)
-        Left factors, scaled by their weights.
+        Left factors, multiplied by the weights of the vertices.
     right : ndarray of shape (rank, n_columns)
         Right factors of unit length.
     """
@@ -37,7 +37,7 @@ class LowRankMatrix:
         return (self.left.T @ self.right).astype(dtype or np.float64, copy=False)
 
     def entries(self, rows: NDArray[Any], columns: NDArray[Any]) -> FloatArray:
-        """Return the entries at some positions.
+        """Return the entries at the given rows and columns.
 
         Parameters
         ----------
@@ -75,8 +75,8 @@ class Minimum:
     n_iter : int
         Number of iterations.
     history : dict of str to ndarray
-        Columns `epoch`, `seconds`, `objective`, `dual_objective` and `gap` with one value per
-        iteration, NaN where they were not evaluated.
+        Arrays `epoch`, `seconds`, `objective`, `dual_objective` and `gap` with one value per
+        iteration; NaN for values that were not evaluated.
     weights : ndarray of shape (n_active,)
         Weights of the active vertices, which sum to 1 up to rounding; empty for method
         "frank-wolfe" over a set of vectors.

@@ -20,15 +20,15 @@ class BuiltinSet:
     shape: tuple[int, ...]
 
     def _record(self) -> tuple[Any, ...]:
-        """Return name and arguments in the core's format."""
+        """Return the name and the arguments of the set in the core's format."""
         raise NotImplementedError
 
     def _sizes(self, x: FloatArray) -> list[tuple[float, float]]:
-        """Return pairs of a quantity of the point and its maximum over the set."""
+        """Return (quantity of the point, maximum of this quantity over the set) pairs."""
         return []
 
     def _excess(self, x: FloatArray) -> float:
-        """Return the amount by which a point violates the set; 0 within rounding error."""
+        """Return the largest violation of a constraint; 0 if it is only a rounding error."""
         pairs = self._sizes(x)
         outside = [have - most for have, most in pairs if have > most + 1e-9 * (1.0 + most)]
         return max(outside, default=0.0)
@@ -62,7 +62,7 @@ class BuiltinSet:
 
 
 class VectorSet(BuiltinSet):
-    """A set of vectors with `n` entries, in units of `radius`."""
+    """A set of vectors with `n` entries, whose size is proportional to `radius`."""
 
     n: int
     radius: float
@@ -123,9 +123,9 @@ class L1Ball(VectorSet):
 
 @dataclass(frozen=True)
 class KSparse(VectorSet):
-    """The convex hull of the vectors with `k` entries of absolute value `radius`, all others 0.
+    """The convex hull of vectors with `k` entries of absolute value `radius` and zeros elsewhere.
 
-    A point has entries of absolute value at most `radius`, which sum to at most ``k * radius``.
+    The absolute entries of a point are at most `radius`, and sum to at most ``k * radius``.
 
     Parameters
     ----------
@@ -192,8 +192,8 @@ class NuclearNormBall(BuiltinSet):
     """The matrices whose singular values sum to at most `radius`.
 
     The oracle finds the leading singular vectors by Lanczos' method. Certificates use an upper
-    bound on the largest singular value: certain if the smaller side of the matrix is at most 1024,
-    and otherwise with probability 1 - 1e-9.
+    bound on the largest singular value. The bound is certain if the smaller side of the matrix is
+    at most 1024, and otherwise holds with probability 1 - 1e-9.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ def _vector(name: str, returned: Any, shape: tuple[int, ...]) -> FloatArray:
 
 
 class UserFunction:
-    """A function written in Python for the core; checks every result.
+    """A function written in Python, as the core calls it; checks every result.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class UserFunction:
 
 
 class UserSet:
-    """An oracle written in Python for the core; checks every result.
+    """An oracle written in Python, as the core calls it; checks every result.
 
     Attributes
     ----------

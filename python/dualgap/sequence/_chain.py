@@ -137,7 +137,7 @@ class TrainedChain(CertifiedEstimator):
         *,
         lengths: ArrayLike | None = None,
     ) -> float:
-        """Return the share of tokens with the true label; see `chunk_f1` for chunks.
+        """Return the fraction of tokens whose label is right; see `chunk_f1` for chunks.
 
         Labels that did not occur in training are errors. `sample_weight` has one entry per
         sentence.
@@ -260,7 +260,7 @@ class TrainedChain(CertifiedEstimator):
 
     @property
     def transition_(self) -> LabelledTable:
-        """Transition weights: a row per label, a column per next label."""
+        """Transition weights, with a row per label and a column per next label."""
         return self._links(0, self.classes_.tolist())
 
     @property
@@ -297,7 +297,7 @@ class TrainedChain(CertifiedEstimator):
         return data
 
     def _input(self, data: Rowed, known: Any = None, lengths: Any = None) -> Any:
-        """Pass sentences to the core."""
+        """Return the sentences and their known labels in the core's format."""
         flat = lengths is not None
         codes = None if known is None else known_codes(known, data.offsets, self.classes_, flat)
         if len(data) == 0:

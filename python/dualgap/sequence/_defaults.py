@@ -7,8 +7,8 @@ from typing import Any
 
 from dualgap._estimator.watch import Callback
 
-# Chosen on data sets of names, chunks and parts of speech with 4 to 60 labels and 1,000 to 12,500
-# sentences: the values, common to all sets, with the best scores on held-out sentences.
+# The values, common to all data sets, with the best scores on held-out sentences. The sets contain
+# names, chunks and parts of speech, with 4 to 60 labels and 1,000 to 12,500 sentences.
 _BY_LOSS: dict[str, dict[str, Any]] = {
     "hamming": {"C": 0.3, "tol": 0.2, "pairs": "all"},
     "logistic": {"C": 3.0, "tol": 0.1, "pairs": "seen"},
@@ -19,7 +19,7 @@ _LEAST_PROGRESS = 0.025
 
 
 def with_defaults(tagger: Any) -> Any:
-    """Return a copy of a tagger with a value for each parameter that is None by default."""
+    """Return a copy of a tagger with its default values in place of None."""
     found = copy.copy(tagger)
     for name, value in _BY_LOSS[tagger.loss].items():
         if getattr(found, name) is None:
@@ -28,10 +28,10 @@ def with_defaults(tagger: Any) -> Any:
 
 
 class Settling:
-    """Ends a fit once `_PASSES` passes together lower the objective by a small share.
+    """Ends a fit once `_PASSES` passes together lower the objective by a small fraction.
 
-    From then on, predicted labels hardly change, while the gap of the logistic loss remains large
-    for a long time if C is large.
+    Predicted labels hardly change from then on. The gap of the logistic loss would remain large for
+    a long time if C is large.
     """
 
     def __init__(self, callback: Callback | None) -> None:

@@ -1,4 +1,4 @@
-"""Hashes of the content of sentences, which identify them in a later fit."""
+"""Hashes of the content of sentences, by which a later fit recognises them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Numbers = NDArray[np.uint64]
 def sentence_digests(
     data: Rowed, vocabulary: _core.Vocabulary | None, labels: NDArray[Any]
 ) -> Numbers:
-    """Return a hash of each sentence: of its labels, and the names and values of its features.
+    """Return a hash of each sentence's labels and of its features' names and values.
 
     Different sentences have equal hashes with a probability of about 2**-64.
     """
@@ -35,7 +35,7 @@ def sentence_digests(
 
 
 def _column_numbers(data: Rowed, vocabulary: _core.Vocabulary | None) -> Numbers:
-    """Return a number for each column: a hash of its name, or of its position if unnamed."""
+    """Return a hash of the name of each column, or of its index if columns have no names."""
     names = [] if vocabulary is None else vocabulary.names()
     if names:
         hashes = np.fromiter(map(hash, names), dtype=np.int64, count=len(names))

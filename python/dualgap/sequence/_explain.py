@@ -21,11 +21,11 @@ class Evidence(NamedTuple):
     label : object
         The label.
     features : list of (name, float)
-        Contributions of features to the label's score, largest first; for matrices, column indices
-        take the place of names.
+        Contributions of features to the label's score, largest first. For matrices, the names are
+        column indices.
     transition : float
-        The weight of the transition from the previous label, including transition features; for the
-        first and the last token it includes the boundary weight.
+        The weight of the transition from the previous label, including transition features. For the
+        first and the last token, it also includes the boundary weight.
     """
 
     label: Any

@@ -1,4 +1,4 @@
-"""The weights of a tagger in a model file, without their zeros."""
+"""Conversion of a tagger's nonzero weights to the arrays of a model file, and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dualgap._validation import FloatArray
 from dualgap.sequence._weights import Names, Weights
 
 _WEIGHTS = ("values", "link_weights", "edge_weights")
-# Maximum compression ratio of deflate, which shrinks text to a thousandth at best.
+# Maximum compression ratio of the deflate format.
 _MAX_RATIO = 1032
 
 
@@ -105,7 +105,7 @@ def _counts(numbers: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _inflate(packed: bytes, size: int) -> bytes:
-    """Decompress to exactly `size` bytes."""
+    """Decompress bytes; raise an error unless the result has exactly `size` bytes."""
     if size > _MAX_RATIO * len(packed):
         msg = "the table of names is not as long as the file states"
         raise ValueError(msg)

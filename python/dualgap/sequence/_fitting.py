@@ -1,4 +1,4 @@
-"""The call of the core that fits a tagger."""
+"""Fits a tagger by a call of the core."""
 
 from __future__ import annotations
 

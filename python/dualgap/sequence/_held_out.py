@@ -21,11 +21,11 @@ from dualgap.sequence.metrics import label_score
 HeldOut = tuple[list[Any], list[Any]]
 """Sentences and labels."""
 
-# The score is evaluated each time the number of passes has grown by this factor.
+# The held-out sentences are scored each time the number of passes has grown by this factor.
 _SPACING = 1.15
 # The fit ends after this number of consecutive evaluations without a better score.
 _PATIENCE = 4
-# Tolerance if `tol` is not given; small, because the held-out sentences end the fit.
+# Tolerance if `tol` is not given. It is small, because normally the held-out score ends the fit.
 SMALL_TOL = 1e-3
 
 
@@ -74,7 +74,7 @@ class Validation:
         self._next, self._misses = 1, 0
 
     def watching(self, callback: Callback | None) -> Validation:
-        """Set a callback to call before the validation in each epoch; return self."""
+        """Set the callback that each epoch calls before the validation; return self."""
         self._callback = callback
         return self
 

@@ -20,7 +20,8 @@ def known_codes(
     Raises
     ------
     ValueError
-        If there is not one entry per token, each a label of the model or None; names the sentence.
+        Unless there is one entry per token, and each is None or a label of the model. The message
+        names the sentence.
     """
     ends = offsets.tolist()
     entries = listed(known, "known")

@@ -40,7 +40,7 @@ def read_problem(
 ) -> Problem:
     """Check sentences and labels and pass them to the core, which then owns them.
 
-    With the folder `spill`, the features of tokens are in temporary files.
+    If `spill` is a folder, the features of tokens are stored there, in temporary files.
     """
     flat = lengths is not None
     data: Rowed | Mapped

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-# Magic bytes, size, flags, byte order, number of strings, and position of the table that maps
-# numbers to offsets.
+# Magic bytes, size, flags, byte order, number of strings, and offset of the table that maps the
+# numbers of strings to their offsets.
 _HEADER = struct.Struct("<4s5I")
 _RECORD = struct.Struct("<2I")
 _BYTE_ORDER = 0x62445371
@@ -111,7 +111,7 @@ def _turned(x: Words, bits: int) -> Words:
 
 def _mixed(a: Words, b: Words, c: Words) -> tuple[Words, Words, Words]:
     for bits in (4, 6, 8, 16, 19, 4):
-        # The variables a, b, c are rotated after each round.
+        # Each round ends with a rotation of the names a, b and c.
         a = (a - c) ^ _turned(c, bits)
         c = c + b
         a, b, c = b, c, a
@@ -123,5 +123,5 @@ def _final(a: Words, b: Words, c: Words) -> Words:
     for bits in (14, 11, 25, 16, 4, 14, 24):
         c = (c ^ b) - _turned(b, bits)
         a, b, c = b, c, a
-    # The last rotation has renamed that variable.
+    # The last rotation has renamed the last variable to b.
     return b

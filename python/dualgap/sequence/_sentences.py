@@ -1,4 +1,4 @@
-"""Conversion of users' sentences to the rows and offsets that the core reads."""
+"""Conversion of the sentences that users pass to the rows and offsets that the core reads."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Rowed:
 
 
 def peek(X: Any) -> tuple[bool, Any]:
-    """Return whether sentences have named features, and the sentences, including those read."""
+    """Return whether sentences have named features, and an iterable of all sentences."""
     if isinstance(X, np.ndarray) and X.dtype.kind in "OU":
         X = X.tolist()
     if sp.issparse(X) or len(getattr(X, "shape", ())) > 1:
@@ -72,7 +72,7 @@ def peek(X: Any) -> tuple[bool, Any]:
 
 
 def _is_named(sentence: Any) -> bool:
-    """Whether a sentence may consist of named features; an empty one may be of either kind."""
+    """Whether a sentence may consist of named features; True for an empty sentence."""
     if hasattr(sentence, "shape"):
         return False
     if not isinstance(sentence, list | tuple):
@@ -135,7 +135,10 @@ def read_lengths(lengths: Any, n_rows: int) -> Offsets:
 
 
 def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], NDArray[np.uint32]]:
-    """Return the sorted classes and each row's class; `flat` labels are given row by row."""
+    """Return the sorted classes and the class index of each row.
+
+    With `flat`, `y` has one label per row instead of one sequence per sentence.
+    """
     classes, codes, known = read_partial_labels(y, offsets, flat=flat)
     if known is not None:
         row = int(np.argmin(known))
@@ -211,7 +214,7 @@ def _read_flat(
 def _read_known(
     labels: list[Any],
 ) -> tuple[NDArray[Any], NDArray[np.uint32], NDArray[np.bool_]]:
-    """Return the classes, the indices of known labels, and which labels are known."""
+    """Return the classes, the class index of each label, and which labels are known."""
     known = np.array([label is not None for label in labels])
     if not known.any():
         raise ValueError(_NO_LABEL)

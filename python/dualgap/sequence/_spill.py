@@ -147,7 +147,7 @@ def _spilled_matrices(tagger: Any, X: Iterable[Any], spill: Spill) -> Mapped:
 
 
 def _spilled_matrix(tagger: Any, X: Any, lengths: Any, spill: Spill) -> Mapped:
-    """Write one matrix, or the chunks of one."""
+    """Write one matrix, or a matrix given as `Chunks`."""
     refuse_unused(tagger, ["hash_bits"], "a matrix")
     for chunk in X.chunks if isinstance(X, Chunks) else [checked_matrix(X)]:
         for start in range(0, chunk.shape[0], _ROWS):
@@ -163,7 +163,7 @@ def _ends(sizes: Any) -> NDArray[np.int64]:
 
 
 class _Labels:
-    """The labels of sentences that are read once, as numbers."""
+    """Labels of sentences, which are read once and stored as numbers."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
@@ -199,7 +199,7 @@ class _Labels:
         self._sizes.append(len(self._codes) - before)
 
     def checked(self, data: Mapped, *, flat: bool) -> Labels:
-        """Return the classes and the labels' numbers, after a check that each token has a label."""
+        """Check that each token has a label; return the labels in the core's format."""
         sizes = np.frombuffer(self._sizes, dtype=np.int64)
         wanted = np.array([data.offsets[-1]]) if flat else np.diff(data.offsets)
         if len(sizes) != len(wanted):

@@ -17,15 +17,15 @@ from dualgap._validation.arrays import as_numpy
 from dualgap.sequence._weights import Names, Weights, drop_unused, weights_of
 from dualgap.structured._arrays import flatten
 
-# With at most this number of sentences, and at least this mean length, a pass has too few steps:
-# ten sentences of 2,000 tokens need 86 passes; the same tokens in sentences of 20 need 11.
+# With at most `_FEW` sentences of a mean length of at least `_LONG` tokens, a pass has too few
+# steps: ten sentences of 2,000 tokens need 86 passes; the same tokens in sentences of 20 need 11.
 _FEW = 100
 _LONG = 500
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Labelled sentences in the core's format, and the meaning of its numbers."""
+    """Labelled sentences in the core's format, and the classes and names of its numbers."""
 
     core: _core.SequenceProblem
     classes: NDArray[Any]
@@ -96,7 +96,7 @@ def error_costs(
 
 
 def warn_of_long_sentences(tagger: Any, offsets: NDArray[np.int64]) -> None:
-    """Warn about few long sentences: the hinge loss takes only one step per sentence and pass."""
+    """Warn about few long sentences, because a pass of the hinge loss makes one step for each."""
     n_sentences, mean = len(offsets) - 1, int(offsets[-1]) // (len(offsets) - 1)
     if tagger.loss == "hamming" and n_sentences <= _FEW and mean >= _LONG:
         text = (

@@ -16,7 +16,7 @@ FORBIDDEN, WEIGHTED, FREE = 0, 1, 2
 
 _INSIDE = {"I", "E", "L"}
 _ENDS = {"E", "L", "S", "U", "O"}
-# Maximum number of sentences that an error about labels lists.
+# Maximum number of sentences that an error message about forbidden labels shows.
 _SHOWN = 3
 
 
@@ -48,7 +48,7 @@ def transition_codes(
 
 
 def _mask(transitions: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return the mask of allowed transitions from a mask or from pairs of labels."""
+    """Return the mask of allowed transitions, given as a mask or as pairs of labels."""
     n = len(classes)
     if isinstance(transitions, set | frozenset) or (
         isinstance(transitions, list | tuple) and all(isinstance(p, tuple) for p in transitions)
@@ -95,7 +95,7 @@ def check_labels(
     offsets: NDArray[np.int64],
     scheme: Any,
 ) -> None:
-    """Raise an error that counts the sentences with forbidden labels, and shows the first ones."""
+    """Raise an error if sentences have forbidden labels; its message shows the first ones."""
     n = len(classes)
     table = codes.reshape(n + 2, n) == FORBIDDEN
     filled = np.flatnonzero(np.diff(offsets) > 0)

@@ -20,7 +20,7 @@ _HELD_OUT = 0.15
 _PATIENCE = 2
 
 Data = tuple[Any, Any, Any, Any]
-"""Sentences, labels, weights of sentences and of tokens."""
+"""Sentences, their labels, the weights of sentences, and the weights of tokens."""
 
 
 def as_lists(X: Any, y: Any, token_weight: Any, lengths: Any) -> tuple[list[Any], list[Any], Any]:
@@ -41,7 +41,7 @@ def try_values(
 ) -> dict[str, NDArray[np.float64]]:
     """Return the tried values of C in increasing order, and their scores.
 
-    Each fit starts from the end of the fit with the next smaller C.
+    Each fit starts from the result of the fit with the next smaller C.
     """
     if len(X) != len(y):
         msg = f"y: must have labels for {len(X)} sentences, got {len(y)}"
@@ -67,7 +67,10 @@ def try_values(
 
 
 def split(tagger: Any, y: list[Any], share: float, name: str) -> tuple[list[int], list[int]]:
-    """Return the indices of training sentences, which include all labels, and of the others."""
+    """Return the indices of training sentences and of held-out sentences.
+
+    All labels of the held-out sentences occur in the training sentences.
+    """
     order = np.random.default_rng(resolve_seed(tagger.random_state)).permutation(len(y))
     n_held = round(share * len(y))
     train = order[n_held:].tolist()

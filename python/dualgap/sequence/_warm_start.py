@@ -1,4 +1,4 @@
-"""Warm start of a tagger from the end of the previous fit."""
+"""Warm start of a tagger from the point at which the previous fit ended."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from dualgap.sequence._transitions import WEIGHTED
 
 
 def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
-    """Convert the end of the previous fit to this problem; warn if nothing can be reused.
+    """Convert the last point of the previous fit to this problem; warn if nothing can be reused.
 
-    The dual variables of ``loss="hamming"`` are matched by sentences and label names, the weights
-    of ``loss="logistic"`` by feature and label names, because positions may have changed.
+    The dual variables of ``loss="hamming"`` are matched by sentences and label names, and the
+    weights of ``loss="logistic"`` by feature and label names, because indices may have changed.
     """
     point: _core.SequencePoint | None = tagger._point
     if point is None:
@@ -44,7 +44,7 @@ def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
 def _dual_point(
     tagger: Any, problem: Problem, point: _core.SequencePoint
 ) -> _core.SequencePoint | None:
-    """Return the dual variables of sentences of the previous fit; others start at 0."""
+    """Return a dual point that reuses the previous fit's sentences; others start at 0."""
     numbers = class_codes(problem.classes, tagger.classes_).tolist()
     n_before = len(tagger._digests)
     if problem.digests is not None:
@@ -102,7 +102,7 @@ def _new_names(problem: Problem) -> list[str] | tuple[Any, int]:
 
 
 def _columns(old: Any, new: Any) -> NDArray[np.intp] | None:
-    """Return each new column's position among the old ones, or -1; None if features differ."""
+    """Return the old index of each new column, or -1; None if the kinds of columns differ."""
     if isinstance(old, list) and isinstance(new, list):
         place = {name: at for at, name in enumerate(old)}
         return np.array([place.get(name, -1) for name in new], dtype=np.intp)
@@ -129,7 +129,7 @@ def _selection(
 
 
 def _pick(places: NDArray[np.intp], n_old: int) -> sp.csr_array:
-    """Return a matrix with a one in each row at the given position, none for -1."""
+    """Return a matrix with a one at the given column of each row; a row for -1 has only zeros."""
     rows = np.flatnonzero(places >= 0)
     return sp.csr_array((np.ones(len(rows)), (rows, places[rows])), shape=(len(places), n_old))
 

@@ -18,7 +18,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass
 class Names:
-    """Column names, as concatenated bytes with end positions, or their number of hash bits."""
+    """Column names, as concatenated bytes with their ends; or the number of bits of hashes."""
 
     text: bytes
     ends: list[int]

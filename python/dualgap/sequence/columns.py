@@ -29,8 +29,7 @@ def read_conll(
 
     An empty line ends a sentence. A line whose first column is ``-DOCSTART-`` ends a sentence and
     is not a token. A byte order mark is skipped, and lines may end with CR LF. Sentences are read
-    on
-    demand, so a file may be larger than memory.
+    on demand, so a file may be larger than memory.
 
     Parameters
     ----------
@@ -53,8 +52,8 @@ def read_conll(
     Raises
     ------
     ValueError
-        If the number of columns in a line differs from the lines before, if a line lacks the given
-        columns, or if the encoding is wrong. The message names the file and the line.
+        If lines differ in their number of columns, if a line lacks the given columns, or if the
+        encoding is wrong. The message names the file and the line.
     OSError
         If the file cannot be read.
 
@@ -130,8 +129,8 @@ def read_columns(
     Raises
     ------
     ValueError
-        If the number of columns in a line differs from the lines before, or if no line has the
-        given columns. The message names the line or the columns.
+        If lines differ in their number of columns, or if no line has the given columns. The message
+        names the line or the columns.
     """
     sentence: list[list[str]] = []
     width = 0

@@ -51,7 +51,7 @@ def read_crfsuite(
     Returns
     -------
     SequenceTagger
-        A tagger without the record of a fit (`history_` and the like).
+        A tagger without the record of a fit, such as `history_`.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def read_crfsuite(
 
 
 def _weights(features: NDArray[Any], code: NDArray[np.intp], n_columns: int) -> Weights:
-    """Return the weights of a file; `code` maps each of its labels to the position in our order."""
+    """Return the weights of a file. `code` has the index of each of its labels in sorted order."""
     n = len(code)
     state = features[features["kind"] == _STATE]
     links = features[features["kind"] == _TRANSITION]

@@ -1,4 +1,4 @@
-"""Built-in features of raw sentences, which a model file refers to by name."""
+"""Built-in features of raw sentences. A model file stores only their name."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _column_features(rows: Sequence[Sequence[str]], t: int) -> list[str]:
 
 
 def crfsuite_features(sentence: Iterable[Any]) -> list[Any]:
-    """Name the features in dictionaries as python-crfsuite does: ``name:value``."""
+    """Convert dictionaries of features to features with python-crfsuite's names, ``name:value``."""
     return [
         _flat(token, "", {}, 0) if isinstance(token, Mapping) else list(token) for token in sentence
     ]
@@ -155,7 +155,7 @@ _SETS: dict[str, Expand] = {"words": word_features, "crfsuite": crfsuite_feature
 
 
 def expander(features: Any) -> Expand | None:
-    """Return the function that computes a sentence's features; None if they are given.
+    """Return the function that computes a sentence's features, or None if sentences have features.
 
     Raises
     ------

@@ -39,7 +39,7 @@ def chunk_f1(
 
 
 def label_score(y_true: Sequence[Sequence[Any]], y_pred: Sequence[Sequence[Any]]) -> float:
-    """Chunk F1 if the labels follow a chunk scheme, else the share of tokens that are right."""
+    """Return the chunk F1 if labels follow a chunk scheme, else the fraction of right tokens."""
     if _are_chunks({label for labels in y_true for label in labels}):
         pairs = [(chunks_of(a), chunks_of(b)) for a, b in zip(y_true, y_pred, strict=True)]
         size = sum(len(a) + len(b) for a, b in pairs)
@@ -49,7 +49,7 @@ def label_score(y_true: Sequence[Sequence[Any]], y_pred: Sequence[Sequence[Any]]
 
 
 def _are_chunks(labels: set[Any]) -> bool:
-    """Whether all labels are "O" or a BIO or BIOES prefix and a kind, and one has a kind."""
+    """Whether each label is "O" or a BIO(ES) prefix with a kind, and at least one has a kind."""
     parts = [str(label).partition("-") for label in labels]
     return any(kind for _, _, kind in parts) and all(
         prefix == "O" if not kind else prefix in {"B", "I", "E", "L", "S", "U"}
@@ -58,7 +58,7 @@ def _are_chunks(labels: set[Any]) -> bool:
 
 
 def chunks_of(labels: Sequence[Any]) -> set[tuple[int, int, str]]:
-    """Return the beginning, end and kind of each chunk, as conlleval counts them."""
+    """Return the start, end and kind of each chunk, as the script conlleval counts chunks."""
     found, start, kind, is_open = set(), 0, "", False
     for t, label in enumerate([*labels, "O"]):
         prefix, _, own = str(label).partition("-")

@@ -18,7 +18,7 @@ __all__ = ["TaggerPiece"]
 
 @dataclass(frozen=True, eq=False)
 class TaggerPiece:
-    """An interval of C on which one tagger, with weights scaled with C, is certified.
+    """An interval of C. One tagger, with weights scaled in proportion to C, is certified on it.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class TaggerPiece:
         return tagger
 
     def predict(self, X: Sentences, *, lengths: ArrayLike | None = None) -> Any:
-        """Return the best labels, as `SequenceTagger.predict`; they do not depend on C."""
+        """Return the best labels, as `SequenceTagger.predict` does; they do not depend on C."""
         return self._tagger.predict(X, lengths=lengths)
 
     def score(
@@ -68,7 +68,7 @@ class TaggerPiece:
         *,
         lengths: ArrayLike | None = None,
     ) -> float:
-        """Return the share of tokens whose label is right, as `SequenceTagger.score`."""
+        """Return the fraction of tokens whose label is right, as `SequenceTagger.score` does."""
         return float(self._tagger.score(X, y, sample_weight, lengths=lengths))
 
 
@@ -78,7 +78,7 @@ def tagger_pieces(
     largest: float,
     fitted: Callable[[FloatArray], Any],
 ) -> list[TaggerPiece]:
-    """Return the pieces of the core, in lambda from `largest` down, as intervals of C."""
+    """Return the core's pieces, which cover lambda from `largest` down, as intervals of C."""
     return [
         TaggerPiece(start, end, gap, relative, n_iter, fitted(weights))
         for start, end, weights, gap, relative, n_iter in intervals(pieces, interval, largest)

@@ -37,16 +37,16 @@ def label_parts(label: Any, scheme: str) -> tuple[str, str]:
 def repair_labels(y: Iterable[Sequence[str]], scheme: str = "bio") -> list[list[str]]:
     """Rewrite the labels of sentences in a scheme's notation, with the same chunks.
 
-    Chunks are counted as by conlleval: an I that does not continue a chunk begins one. So IOB1,
-    where B occurs only between chunks of one kind, becomes BIO, and labels that obey the scheme do
-    not change.
+    Chunks are found as by the script conlleval: an I that does not continue a chunk begins one. So
+    IOB1, in which B occurs only between adjacent chunks of one kind, becomes BIO. Labels that obey
+    the scheme do not change.
 
     Parameters
     ----------
     y : iterable of sequences of str
         The labels of each sentence.
     scheme : {"bio", "bioes"}, default="bio"
-        The notation. With "bioes", labels that use "L" and "U" for "E" and "S" keep doing so.
+        The notation. With "bioes", labels "L" and "U" (for "E" and "S") are kept.
 
     Returns
     -------
@@ -136,14 +136,14 @@ def _split(y: Any, lengths: Any) -> list[list[Any]]:
 
 
 def _sentences(X: Iterable[Any], keep: NDArray[np.bool_]) -> Any:
-    """Drop sentences; those without labels are kept, and a later check reports them."""
+    """Drop sentences that are not in `keep`. Later checks report sentences without labels."""
     if isinstance(X, Iterator):
         return compress(X, chain(keep.tolist(), repeat(True)))
     return list(compress(X, chain(keep.tolist(), repeat(True))))
 
 
 def _part(values: Any, keep: NDArray[np.bool_]) -> Any:
-    """Drop entries; a later check reports a wrong number of entries."""
+    """Drop entries that are not in `keep`. A later check reports a wrong number of entries."""
     if values is None:
         return None
     entries = listed(values, "weights")

@@ -71,14 +71,14 @@ class SequenceTagger(TrainedChain):
         Weight of the loss; by default 0.3 with "hamming" and 3 with "logistic". CRFsuite's ``c2``
         is ``1 / (2 * C)`` for ``loss="logistic"``. "validation" holds out 15 % of the sentences,
         tries increasing values of C on the others, and fits all sentences with the C that scores
-        best: by chunk F1 if the labels follow a scheme such as BIO, else by the share of true
+        best: by chunk F1 if the labels follow a scheme such as BIO, else by the fraction of right
         labels.
     penalty : {"l2", "l1", "elastic-net"}, default="l2"
         The regulariser: ``1/2 ||w||^2``; ``||w||_1``, which makes most weights 0 and the model
         small; or ``l1_ratio * ||w||_1 + (1 - l1_ratio)/2 * ||w||^2``. CRFsuite's ``c1`` is
         ``l1_ratio / C``, and ``c2`` is ``(1 - l1_ratio) / (2 * C)``. "hamming" requires "l2".
     l1_ratio : float, default=0.5
-        Share of the L1 norm in ``penalty="elastic-net"``, from 0 to 1.
+        Weight of the L1 norm in ``penalty="elastic-net"``, from 0 to 1.
     features : {"words", "crfsuite"} or list of str, optional
         How features are computed from raw sentences, in training and prediction. By default there
         is no computation: sentences consist of features. "words": sentences are lists of words, or
@@ -111,8 +111,8 @@ class SequenceTagger(TrainedChain):
         Number of bits, at most 30, of a hash of the feature name, which replaces the name as the
         column index (the hashing trick). The model then stores no names.
     class_weight : dict, optional
-        Cost of an error at a token of each label; 1 for labels that are not listed. With
-        ``loss="logistic"`` it is the factor on the probability of a wrong label in the loss
+        Cost of an error at a token with each true label; 1 for labels that are not listed. With
+        ``loss="logistic"``, the loss multiplies the probability of a wrong label by this cost
         (softmax-margin; Gimpel and Smith, NAACL 2010).
     sampling : {"permutation", "uniform", "gap"}, default="permutation"
         The sentences that a pass visits: each one once, or sentences drawn uniformly or in
@@ -120,7 +120,7 @@ class SequenceTagger(TrainedChain):
     tol : float, optional
         Duality gap at which the fit ends, relative to the objective; 0.2 by default with "hamming".
         By default, a fit with "logistic" ends at a gap of 0.1, or once five consecutive passes
-        lower the objective by less than 2.5 % in total, when held-out scores no longer improve. If
+        lower the objective by less than 2.5 % in total; held-out scores then hardly improve. If
         `tol` is given, only the gap counts.
     max_iter : int, default=1000
         Maximum number of passes over the sentences.
@@ -130,8 +130,8 @@ class SequenceTagger(TrainedChain):
         and labels. If there are none, it reuses those of sentences with the same lengths in the
         same order. Other sentences start at zero, and the certificate covers all of them.
         "logistic" reuses the weights of features and labels with the same names. A fit that cannot
-        continue starts from zero, with a warning. Copies contain the state for this, pickles do
-        not.
+        continue starts from zero, with a warning. Copies of the tagger contain the state of a warm
+        start; pickles do not.
     n_jobs, random_state, verbose, callback
         As in `MulticlassSVC`: threads (all cores by default), seed, progress on stderr, and
         ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
@@ -173,9 +173,9 @@ history_, null_objective_
     It works with scikit-learn's model selection:
     ``GridSearchCV(SequenceTagger(), {"C": [0.03, 0.1, 0.3]}).fit(X, y)`` with lists of sentences.
 
-    Time: in each pass, a token takes up to m**2 steps for m labels, for any `transitions`. With
-    hundreds of labels "hamming" skips the rows of transitions that cannot contain a maximum. An
-    interrupt takes effect even within a sentence.
+    Time: in each pass, a token takes up to m**2 operations for m labels, for any `transitions`.
+    With hundreds of labels, "hamming" skips the rows of transitions that cannot contain a maximum.
+    An interrupt takes effect even within a sentence.
 
     Memory: 12 bytes per token feature, or none with ``fit(..., spill=folder)``; in addition,
     "hamming" keeps five weight vectors and, for each sentence, the labels that have weight;
@@ -250,15 +250,15 @@ history_, null_objective_
         lengths : array-like of int, optional
             Number of rows of each sentence, if X is one matrix.
         validation : float or tuple (X, y), optional
-            Held-out sentences, or the share of the sentences to hold out. The fit ends once their
-            score (chunk F1, or the share of right tokens) no longer improves, and returns the best
-            model; ``history_["validation_score"]`` holds the scores.
+            Held-out sentences, or the fraction of the sentences to hold out. The fit ends once
+            their score (chunk F1, or the fraction of right tokens) no longer improves, and returns
+            the best model; ``history_["validation_score"]`` holds the scores.
         spill : path, optional
             A folder on a disk, for sentences that do not fit in memory. `X` and `y` are read once,
             in order; `y` may be None if `X` yields pairs of a sentence and its labels. The features
-            are written to anonymous temporary files, which the fit reads instead of memory and
-            which are deleted after it. `hash_bits` saves the memory of feature names, and
-            ``pairs="seen"`` that of unused weights. One matrix may be `Chunks` with `lengths`.
+            are written to anonymous temporary files, which the fit reads and which are deleted
+            after it. `hash_bits` saves the memory of feature names, and ``pairs="seen"`` saves the
+            memory of unused weights. With `lengths`, `X` may also be `Chunks` of one matrix.
 
         Returns
         -------
@@ -363,9 +363,9 @@ history_, null_objective_
     ) -> list[TaggerPiece]:
         """Cover an interval of C with taggers whose gap is at most `tol` everywhere on it.
 
-        Solves at the lower end to half of `tol`, finds the largest C up to which the solution,
-        scaled with C, stays within `tol` (its gap is convex in C), and continues from there. The
-        estimator does not change; `C` and `warm_start` are not used.
+        Solves at the lower end to half of `tol`. Then finds the largest C up to which the solution,
+        scaled in proportion to C, has a gap within `tol` (the gap is convex in C), and continues
+        from there. The estimator does not change; `C` and `warm_start` are not used.
 
         Parameters
         ----------

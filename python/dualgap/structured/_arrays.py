@@ -38,7 +38,7 @@ def _sequence(name: str, values: Any) -> Any:
 
 
 def count_examples(X: Any, y: Any) -> int:
-    """Return the number of examples, after a check that the number of labels is the same."""
+    """Check that there are as many labels as examples, and return this number."""
     for name, values in (("X", X), ("y", y)):
         check_sparse(_sequence(name, values), name)
     n_examples = X.shape[0] if sp.issparse(X) else len(X)
@@ -83,7 +83,7 @@ class Stacked:
 
 
 def stack(X: Any) -> Stacked:
-    """Stack examples with one row per position."""
+    """Concatenate the rows of all examples, which have one row per position."""
     blocks = [_block(x, index) for index, x in enumerate(X)]
     widths = sorted({block.shape[1] for block in blocks})
     if len(widths) != 1:
@@ -149,7 +149,7 @@ def count_wrong(
     classes: NDArray[Any],
     found: NDArray[np.uint32],
 ) -> FloatArray:
-    """Return the number of wrongly predicted labels of each example."""
+    """Return the number of labels of each example that were predicted wrongly."""
     sums = np.cumsum(np.concatenate([[0.0], class_codes(classes, labels) != found]))
     return np.diff(sums[offsets])
 
@@ -222,7 +222,7 @@ def indicators(y: Any, n_labels: int | None = None) -> NDArray[np.uint8]:
 
 
 def pair_features(X: Any) -> Stacked:
-    """Stack the features of the pairs of all examples."""
+    """Concatenate the features of the pairs of all examples."""
     blocks, sizes = [], []
     for index, x in enumerate(X):
         block = np.asarray(x)

@@ -14,11 +14,11 @@ from dualgap._validation.copies import collect
 from dualgap.structured._arrays import Examples
 
 VERIFIED = 100
-"""Number of examples that compare the oracle with plain decoding after a fit."""
+"""Number of examples on which the oracle is compared with plain decoding after a fit."""
 
 
 class PythonOracle:
-    """A `Model` written in Python for the core; checks every result."""
+    """A `Model` written in Python, as the core calls it; checks every result."""
 
     def __init__(self, model: Any, X: Examples, y: Examples, *, verify: bool, exact: bool) -> None:
         names = ["joint_features", "loss", "loss_augmented_decode", *["decode"] * verify]

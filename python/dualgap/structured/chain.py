@@ -35,7 +35,7 @@ class ChainModel(BuiltinModel):
         Whether the classes of the first and of the last position have extra weights (``start[y_0] +
         end[y_last]``).
     loss : {"hamming", "mean-hamming"}, default="hamming"
-        Number of wrong positions, or their share.
+        Number of wrong positions, or their fraction of all positions.
     """
 
     boundaries: bool = False
@@ -68,7 +68,7 @@ class ChainCoding(Coding):
         return [np.zeros((1, self.n_features))]
 
     def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
-        """Pass sequences to the core."""
+        """Create the core's model of sequences."""
         return _core.StructuredModel.chain(
             core_rows(X.rows),
             X.offsets,
@@ -92,12 +92,12 @@ class ChainCoding(Coding):
         return named
 
     def losses(self, X: Stacked, y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
-        """Return the number of wrong classes; a class that is not in training counts as wrong."""
+        """Return the loss of each prediction; a true class not seen in training counts as wrong."""
         offsets, codes = self.core(X, None).decode(coef, n_threads)
         wrong = count_wrong(flatten_labels(y, offsets), offsets, self.classes, codes)
         return wrong if self.model.loss == "hamming" else wrong / np.maximum(np.diff(offsets), 1)
 
     def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
-        """Return the lengths, or ones for the mean loss."""
+        """Return the length of each sequence; for the mean loss, 1 unless it is empty."""
         lengths = np.array([len(label) for label in y], dtype=np.float64)
         return lengths if self.model.loss == "hamming" else np.minimum(lengths, 1.0)

@@ -44,7 +44,7 @@ class Certified(Protocol):
         """Yield the estimator after each fit, one per C."""
 
     def predict(self, X: Any) -> Any:
-        """Return labels."""
+        """Return the predicted labels."""
 
 
 _COLUMNS = ("objective", "dual_objective", "relative_gap", "n_iter", "converged")
@@ -55,9 +55,9 @@ _COLUMNS = ("objective", "dual_objective", "relative_gap", "n_iter", "converged"
 class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Choose C of a `StructuredSVM` or a `SequenceTagger` by cross-validation.
 
-    In each fold, C increases from fit to fit, each fit starts at the end of the previous one, and
-    each reports its duality gap. Scores have no bounds, unlike in `MulticlassSVCCV`: bounds would
-    require, for each part of a label, the best label that differs in this part.
+    In each fold, C increases from fit to fit, each fit starts at the result of the previous one,
+    and each reports its duality gap. Unlike `MulticlassSVCCV`, it gives no bounds on scores: they
+    would require, for each part of a label, the best label that differs in this part.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: 
     random_state : int, RandomState or None, default=None
         Seed of every fit; None means the estimator's own `random_state`.
     verbose : int, optional
-        Progress on stderr, counted in fits; see `MulticlassSVC`.
+        Progress on stderr, as in `MulticlassSVC`, but counted in fits.
     callback : callable, optional
         Called after each fit of the search as ``callback(n_fits, seconds, objective,
         dual_objective)``, then after each iteration of the final fit, together with the estimator's
@@ -100,7 +100,7 @@ class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: 
     scores_ : ndarray of shape (n_folds, n_Cs)
         Scores on the held-out examples. Sample weights do not affect scores.
     mean_score_, std_score_ : ndarray of shape (n_Cs,)
-        Mean over the folds, and standard deviation.
+        Mean and standard deviation of the scores over the folds.
     cv_results_ : dict of ndarray of shape (n_folds, n_Cs)
         "score", "objective", "dual_objective", "relative_gap", "n_iter" and "converged".
     best_estimator_ : StructuredSVM or SequenceTagger
@@ -273,7 +273,7 @@ class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: 
 
 
 def _both(first: Callback, second: Callback) -> Callback:
-    """Return a callback that calls two others; a true value of either ends the fit."""
+    """Return a callback that calls two callbacks; a true value of either ends the fit."""
 
     def call(epoch: int, seconds: float, objective: float, dual_objective: float) -> bool:
         given = (epoch, seconds, objective, dual_objective)

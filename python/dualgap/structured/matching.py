@@ -31,7 +31,8 @@ class MatchingModel(BuiltinModel):
     Parameters
     ----------
     false_positive_cost, false_negative_cost : float, default=1.0
-        Loss of a wrong pair and of a missing right pair. 1 and 1 give the L1 distance.
+        Loss of each predicted pair that is wrong, and of each right pair that is missing. If both
+        are 1, the loss is the number of pairs in which the matchings differ.
     max_links : int or (int, int), default=1
         Maximum number of pairs per row and per column, in predictions and in the labels that
         training compares with the right one. Two numbers are the limits for rows and for columns.
@@ -75,7 +76,7 @@ class MatchingCoding(Coding):
         return [np.zeros((1, 1, self.n_features))]
 
     def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
-        """Pass the pairs' features to the core."""
+        """Create the core's model of matchings."""
         truth = None
         if y is not None:
             labels = [right_pairs(label, index) for index, label in enumerate(y)]
@@ -104,7 +105,7 @@ class MatchingCoding(Coding):
         return pairs
 
     def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> list[Any]:
-        """Return the index array of each example."""
+        """Return the decoded indices of each example."""
         return np.split(flat.astype(np.int64), offsets[1:-1])
 
     def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:

@@ -55,7 +55,7 @@ class Coding(ABC):
     n_features: int
 
     def stack(self, X: Any) -> Stacked:
-        """Read examples; they must have the number of features of the training data."""
+        """Read examples, and check that they have as many features as the training data."""
         return self.model.stack(X).check_features(type(self.model).__name__, self.n_features)
 
     def zeros(self) -> Any:
@@ -64,7 +64,7 @@ class Coding(ABC):
 
     @abstractmethod
     def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
-        """Pass examples to the core, with their labels unless ``y`` is None."""
+        """Create the core's model of examples, with their labels unless ``y`` is None."""
 
     def decode(self, X: Stacked, coef: FloatArray, n_threads: int) -> Any:
         """Return the best label of each example."""

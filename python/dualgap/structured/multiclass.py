@@ -29,8 +29,8 @@ class MulticlassModel(BuiltinModel):
     Parameters
     ----------
     costs : array-like of shape (n_classes, n_classes), optional
-        Loss of predicting a class (column) if another is right (row), in the order of the sorted
-        classes, 0 on the diagonal; 1 off the diagonal by default.
+        Loss of predicting a class (column) if another class is right (row), in the order of the
+        sorted classes. It must be 0 on the diagonal. By default, it is 1 off the diagonal.
     """
 
     costs: Any = None
@@ -56,7 +56,7 @@ class MulticlassCoding(Coding):
     n_features: int
 
     def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
-        """Pass rows to the core."""
+        """Create the core's model of rows."""
         labels = None
         if y is not None:
             labels = encode(one_label_each(y, len(X)), self.classes)
@@ -73,7 +73,10 @@ class MulticlassCoding(Coding):
         return {"weight": coef.reshape(self.n_features, len(self.classes))}
 
     def losses(self, X: Stacked, y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
-        """Return the costs; without costs, a class that is not in training counts as wrong."""
+        """Return the cost of each prediction.
+
+        Without costs, a true class that did not occur in training counts as wrong.
+        """
         if self.model.costs is not None:
             return super().losses(X, y, coef, n_threads)
         offsets, codes = self.core(X, None).decode(coef, n_threads)

@@ -32,10 +32,11 @@ class MultilabelModel(BuiltinModel):
     Parameters
     ----------
     edges : {"full", "tree"} or sequence of pairs, default="full"
-        Pairs of labels that interact: all pairs; the tree of the pairs with the largest mutual
-        information in the training labels (Chow and Liu 1968); or the given pairs, possibly none.
+        Pairs of labels that interact. "full": all pairs. "tree": the pairs of the tree with the
+        largest total mutual information in the training labels (Chow and Liu 1968). Otherwise the
+        given pairs, possibly none.
     loss : {"hamming", "mean-hamming"}, default="mean-hamming"
-        Number of wrong labels, or their share.
+        Number of wrong labels, or their fraction of all labels.
     """
 
     edges: Any = "full"
@@ -76,7 +77,7 @@ class MultilabelCoding(Coding):
     edges: list[list[int]]
 
     def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
-        """Pass rows to the core."""
+        """Create the core's model of rows."""
         labels = None if y is None else indicators(y, self.n_labels).ravel()
         return _core.StructuredModel.multilabel(
             core_rows(X.rows),
@@ -99,7 +100,7 @@ class MultilabelCoding(Coding):
         }
 
     def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
-        """Return the number of labels; for the mean loss, return one."""
+        """Return the number of labels for each example, or 1 for the mean loss."""
         return np.full(
             np.shape(y)[0], float(self.n_labels) if self.model.loss == "hamming" else 1.0
         )

@@ -18,7 +18,7 @@ __all__ = ["StructuredPiece"]
 
 @dataclass(frozen=True, eq=False)
 class StructuredPiece(Interval):
-    """An interval of C on which one dual point is certified.
+    """An interval of C on which a single dual point certifies the model.
 
     Attributes
     ----------

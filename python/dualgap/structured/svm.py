@@ -79,15 +79,15 @@ class StructuredSVM(CertifiedEstimator):
         without `averaging`.
     solver : {"auto", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
 "projected-gradient", "subgradient", "extragradient"}, default="auto"
-        "auto" begins with "block-frank-wolfe". If the tolerance seems more than 50 passes away at
-        the present rate (features of different scales, a small `tol`), and there are at most 2000
+        "auto" begins with "block-frank-wolfe". If it would need more than 50 further passes at the
+        current rate (features of different scales, a small `tol`), and there are at most 2000
         weights, the fit continues with Newton's method on the labellings found so far. An epoch is
         then one decoding of all examples and one solution of the problem restricted to these
-        labellings. "block-frank-wolfe" takes one step per example; "frank-wolfe" and
-        "away-frank-wolfe" pass over all examples per step, on all threads; "subgradient" is
-        Pegasos, and "projected-gradient" its batch form, with one step per pass; "extragradient" is
-        the dual extragradient method, which solves the problem with ``||w|| <= radius`` in place of
-        the regulariser.
+        labellings. "block-frank-wolfe" takes one step per example. For each step, "frank-wolfe" and
+        "away-frank-wolfe" pass over all examples, on all threads. "subgradient" is Pegasos, and
+        "projected-gradient" is its batch form, with one step per pass. "extragradient" is the dual
+        extragradient method, which solves the problem with ``||w|| <= radius`` in place of the
+        regulariser.
     step : str, optional
         For "auto" and "block-frank-wolfe" one of "frank-wolfe" (default), "pairwise" and "away";
         for "frank-wolfe" one of "frank-wolfe" (default) and "scheduled"; for "away-frank-wolfe" one
@@ -97,11 +97,11 @@ class StructuredSVM(CertifiedEstimator):
         their last known duality gaps.
     cache : bool, default=False
         Whether "block-frank-wolfe" first tries the labellings found earlier, and decodes an example
-        only if they do not help. It keeps at most 100 labellings without weight per example. The
-        cache pays off if decoding is expensive.
+        only if they do not help. For each example, it keeps at most 100 labellings that have no
+        weight. The cache pays off if decoding is expensive.
     averaging : bool, default=False
-        Whether "block-frank-wolfe" or "subgradient" returns the average of its iterates, the k-th
-        weighted by k.
+        Whether "block-frank-wolfe" or "subgradient" returns the average of its iterates, in which
+        the k-th iterate has weight k.
     subsample : float, default=1.0
         Fraction of the examples that a step of "away-frank-wolfe" decodes; below 1 this is the
         randomized away-step method.
@@ -165,8 +165,8 @@ class StructuredSVM(CertifiedEstimator):
         if the decoder is" (with ", unverified" if it was not compared with ``decode``). Otherwise
         "none: " and the reason.
     history_ : dict of ndarray
-        Per pass: epoch, seconds, objective, dual_objective, gap; NaN if not evaluated, because an
-        evaluation costs another pass. Each row describes the best model so far.
+        For each pass: epoch, seconds, objective, dual_objective and gap of the best model so far.
+        Values are NaN in passes without an evaluation, because an evaluation costs another pass.
 
     Notes
     -----
@@ -186,7 +186,7 @@ class StructuredSVM(CertifiedEstimator):
     `dual_objective_` is still a lower bound, `duality_gap_` and `relative_gap_` are None, and the
     fit ends (`converged_`) when the gap appears to be small.
 
-    Pickles hold the weights once, and not the state for ``warm_start``.
+    Pickles contain the weights only once, and do not contain the state for ``warm_start``.
 
     Examples
     --------
@@ -364,9 +364,9 @@ class StructuredSVM(CertifiedEstimator):
     ) -> list[StructuredPiece]:
         """Cover an interval of C with models whose gap is at most `tol` everywhere on it.
 
-        Solves at the lower end to half of `tol`, finds the largest C up to which the solution,
-        scaled with C, stays within `tol` (its gap is convex in C), and continues from there. The
-        estimator does not change; `C` and `warm_start` are not used.
+        Solves at the lower end to half of `tol`. Then finds the largest C up to which the solution,
+        scaled in proportion to C, has a gap within `tol` (the gap is convex in C), and continues
+        from there. The estimator does not change; `C` and `warm_start` are not used.
 
         Parameters
         ----------
@@ -422,9 +422,9 @@ class StructuredSVM(CertifiedEstimator):
     def score(self, X: Examples, y: Examples, sample_weight: ArrayLike | None = None) -> float:
         """Return one minus the ratio of the predictions' loss to the largest possible loss.
 
-        For losses that count parts this is the share of parts that are right (the letter accuracy
-        of a chain). A custom `Model` is assumed to have losses between 0 and 1 unless it has a
-        method ``max_loss(y)``.
+        For losses that count parts, this is the fraction of parts that are right (for a chain of
+        letters, the accuracy of the letters). A custom `Model` is assumed to have losses between 0
+        and 1 unless it has a method ``max_loss(y)``.
 
         Raises
         ------
