@@ -113,7 +113,7 @@ class PartitionedClassifier(ScoringClassifier):
     def _identity(
         self, problem: dict[str, Any], summaries: list[Summary], factors: FloatArray | None
     ) -> dict[str, Any]:
-        """Return the values that must be equal for a fit to be resumed, as read back from JSON."""
+        """Return the values that must be equal if a fit is resumed, in the form read from JSON."""
         entries: dict[str, Any] = {**problem, "classes": self.classes_}
         entries |= {"class_weight": factors, "n_features": self.n_features_in_}
         entries["n_rows"] = [summary.n_rows for summary in summaries]

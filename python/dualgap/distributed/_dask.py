@@ -16,7 +16,7 @@ _TOO_OFTEN = "workers were lost {} times in a row; check that they have enough m
 
 
 def _lost() -> tuple[type[BaseException], ...]:
-    """Exceptions that Dask raises when a worker is lost."""
+    """Return the exceptions that Dask raises when a worker is lost."""
     from distributed import CancelledError
     from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker
@@ -25,14 +25,14 @@ def _lost() -> tuple[type[BaseException], ...]:
 
 
 def _refuse_others(error: BaseException) -> None:
-    """Reraise an OSError not about connections, because a retry would not find a missing file."""
+    """Reraise an OSError that is not about a connection; a retry would not find a missing file."""
     about_connections = isinstance(error, ConnectionError | TimeoutError)
     if isinstance(error, OSError) and error.errno is not None and not about_connections:
         raise error
 
 
 def _gone(futures: list[Any]) -> bool:
-    """Whether Dask has given up on one of the futures; such a future may never be done."""
+    """Whether Dask has given up on one of the futures, which may then never be done."""
     return any(future.status in ("lost", "cancelled") for future in futures)
 
 
@@ -41,7 +41,7 @@ class Cluster:
 
     A partition's task is pinned to the worker that holds its rows and dual variables. If that
     worker is lost, the round is repeated: Dask reads the rows again on another worker, where the
-    state starts from zero or a checkpoint.
+    dual variables start from zero or from a checkpoint.
     """
 
     _ATTEMPTS = 20
@@ -80,7 +80,7 @@ class Cluster:
     def solve(
         self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
     ) -> Solution:
-        """Run one round; repeat it if workers are lost meanwhile."""
+        """Run one round; repeat it if workers are lost during the round."""
         lost = _lost()
         last: BaseException | None = None
         for _ in range(self._ATTEMPTS):
@@ -113,7 +113,7 @@ class Cluster:
         if homes is None:
             return None
         addresses = set(homes.values())
-        # Workers send data to each other; a broadcast never ends if a worker dies meanwhile.
+        # With a broadcast, workers send data to each other, and it never ends if one of them dies.
         try:
             shared = self._client.scatter(consensus, workers=sorted(addresses), hash=False)
         except KeyError:
@@ -144,7 +144,7 @@ class Cluster:
         return result
 
     def _homes(self, numbers: list[int], parts: list[Any]) -> dict[int, str] | None:
-        """Return the worker of each partition's rows; wait until all are read."""
+        """Wait until the rows of all partitions are read, and return the worker that holds each."""
         waited = time.monotonic()
         while not all(part.done() for part in parts):
             self._wait(parts)

@@ -13,26 +13,29 @@ FAN_IN = 4
 """Number of partial results added at a time by the tree reduction."""
 
 Source = Callable[[], Part]
-"""Reads a partition; called again if its worker is lost."""
+"""A function that reads a partition. It is called again if the partition's worker is lost."""
 
 
 class Engine(Protocol):
-    """Holder of partitions, driven by the coordinator."""
+    """Holds partitions, and runs on them the rounds that the coordinator requests."""
 
     def describe(self, fingerprints: bool) -> list[Summary]:
-        """Read and summarise all partitions; fingerprints cost a pass over the rows."""
+        """Read and summarise all partitions; `fingerprints` costs a further pass over the rows."""
 
     def solve(
         self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
     ) -> Solution:
-        """Run one round; return the sum over these partitions, added up in a fixed order."""
+        """Run one round on these partitions; return their sum, added up in a fixed order."""
 
     def close(self, run: str, *, cancel: bool) -> None:
         """Drop the state of a run; `cancel` also stops tasks in progress."""
 
 
 def tree(items: list[Any], combine: Callable[[list[Any]], Any]) -> Any:
-    """Combine neighbours until one is left; the order depends only on the number of items."""
+    """Combine neighbouring items until one is left.
+
+    The order of the combinations depends only on the number of items.
+    """
     while True:
         groups = [items[at : at + FAN_IN] for at in range(0, len(items), FAN_IN)]
         items = [combine(group) for group in groups]

@@ -25,7 +25,7 @@ from dualgap.distributed._threads import Threads
 
 
 def engine_for(model: Any, X: Any, y: Any, sample_weight: Any) -> Engine:
-    """Return the engine that holds these data for a fit of `model`."""
+    """Return an engine with these data, for a fit of `model`."""
     if is_dask(X):
         client = _dask_client(model.client)
         _forget_names(model)

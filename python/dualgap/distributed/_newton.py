@@ -1,9 +1,9 @@
-"""Newton rounds: steps on the weights of all partitions together, for few weights.
+"""Newton rounds, for problems with few weights: steps on weights that all partitions share.
 
 With columns of very different scales, the consensus is near the optimum long before the dual points
-of the partitions fit together, so the bound stays at 0. Each Newton round evaluates all partitions
-at the same weights, and solves one linear system with the sum of their Hessians, which depends on
-no scale (`docs/mathematics/newton.md`).
+of the partitions are consistent with each other, so the lower bound stays at 0. Each Newton round
+evaluates all partitions at the same weights, and solves one linear system with the sum of their
+Hessians. Newton steps do not depend on the scales of the columns (`docs/mathematics/newton.md`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dualgap.distributed._worker import inner
 __all__ = ["MAX_WEIGHTS", "Newton"]
 
 MAX_WEIGHTS = 2000
-"""Number of weights up to which Newton rounds are used: each partition sends a Hessian."""
+"""Maximum number of weights for Newton rounds, in which each partition sends a Hessian."""
 
 _FIRST_WIDTH = 0.06
 """First width of the proximal term, in units of `Solution.unit`."""
@@ -30,12 +30,12 @@ _NARROWER = 0.3
 _WIDER = 4.0
 _SHORT_STEP = 1e-2
 _SOLVED_SHARE = 0.05
-"""An inner problem is solved once its gap is this share of the overall gap."""
+"""An inner problem is solved once its gap is at most this fraction of the overall gap."""
 _FLAT = (-0.3, 0.05)
-"""Range of slopes, relative to the first one, in which a step ends."""
+"""Range of slopes at which a line search ends, relative to the size of the first slope."""
 _MAX_TRIALS = 20
 _ROUNDING = 1e-15
-"""Slopes below this share of the objective at 0 are rounding errors."""
+"""Slopes below this fraction of the objective at zero weights are rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,18 @@ class Newton:
 
     plan: Plan
     evaluate: Callable[[FloatArray, float, bool], Solution]
-    """Runs a round at given weights, for a width; the flag moves the centre to the last points."""
+    """Runs a round at the given weights and width.
+
+    The flag says whether the last points of the partitions become the new centre.
+    """
     gap: Callable[[], float]
-    """The larger of the present and the tolerated gap."""
+    """Returns the current gap or, if it is larger, the tolerated gap."""
     null_objective: float
     width: float = 0.0
     exhausted: bool = False
 
     def run(self, weights: FloatArray) -> None:
-        """Step until `evaluate` raises an exception."""
+        """Make Newton steps until `evaluate` raises an exception, which ends the fit."""
         self.width = _SMALLEST_WIDTH * self.null_objective
         at = self._at(weights)
         unit = at.solution.unit

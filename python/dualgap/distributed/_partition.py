@@ -72,7 +72,7 @@ class Summary:
 
 
 _COLUMNS = 16
-"""Number of columns of a Parquet file read at a time."""
+"""Number of columns of a Parquet file that are read at a time."""
 
 
 def make_part(X: Any, y: Any, weights: Any, where: str) -> Part:
@@ -116,7 +116,10 @@ def _read_libsvm(path: str, n_features: int | None) -> tuple[Any, Any]:
 
 
 def _read_tables(paths: Sequence[str], target: Any, weight: Any, where: str) -> Any:
-    """Return arguments of `make_part`; reading a few columns at a time saves memory."""
+    """Read Parquet files, a few columns at a time to save memory.
+
+    Returns the arguments of `make_part`.
+    """
     import pandas as pd
     from pyarrow import types
     from pyarrow.parquet import ParquetFile
@@ -166,7 +169,7 @@ def _widened(X: Any, width: int) -> Any:
 
 
 def summarize(part: Part, fingerprint: bool) -> Summary:
-    """Return labels, weights and shape of a partition, and optionally its fingerprint."""
+    """Return the summary of a partition, with its fingerprint if requested."""
     labels, codes = sorted_classes("y", part.y)
     counts = np.bincount(codes, weights=part.weights, minlength=len(labels)).astype(np.float64)
     found = _fingerprint(part, labels, codes) if fingerprint else None
@@ -184,7 +187,7 @@ def _squares(rows: Any) -> FloatArray:
 
 
 def _fingerprint(part: Part, labels: NDArray[Any], codes: NDArray[Any]) -> str:
-    """Return a 128-bit hash of everything in a partition that enters the objective."""
+    """Return a 128-bit hash of all data of a partition on which the objective depends."""
     matrix = part.X
     rows = (matrix.indptr, matrix.indices, matrix.data) if sp.issparse(matrix) else (matrix,)
     # SciPy's choice of the index width must not change the hash.

@@ -38,7 +38,7 @@ class Plan:
     source: str | None
     """Folder with the checkpoints of the resumed run, if any."""
     scales: FloatArray | None
-    """Powers of two by which the columns are divided, the constant one included, if any."""
+    """Powers of two by which the columns, including the constant one, are divided, if any."""
 
     @property
     def n_columns(self) -> int:
@@ -56,7 +56,7 @@ class Plan:
         return self.scales if self.scales is None or columns is None else self.scales[columns]
 
     def unscaled(self, weights: FloatArray) -> FloatArray:
-        """Return weights of all columns in units of the rows."""
+        """Return the weights of all columns for rows that are not scaled."""
         if self.scales is None:
             return weights
         return weights / np.tile(self.scales, len(self.classes))
@@ -73,7 +73,7 @@ class NewtonOrder:
 
     width: float
     moves: bool
-    """Whether the points of the round before become the centre."""
+    """Whether the dual points of the previous round become the centre."""
 
 
 @dataclass(frozen=True)
@@ -109,11 +109,11 @@ class Order:
 
 @dataclass
 class Solution:
-    """Result of a round for one partition or a sum of several, weighted by their shares.
+    """Result of a round: of one partition, or the sum of several, weighted by their shares.
 
-    The vector and the image (lambda times the weights of the dual point) have shape classes x
-    columns, over all columns of the problem or those in `columns`. `_logistic.evaluate` describes
-    the results of logistic regression.
+    The vector and the image (lambda times the weights of the dual point) have one row per class and
+    one column per column of the problem or, if `columns` is given, per column listed there.
+    `_logistic.evaluate` describes the results of logistic regression.
     """
 
     vector: FloatArray
@@ -129,8 +129,8 @@ class Solution:
     seconds: float
     restarted: int
     sums: FloatArray | None = None
-    """Sums of the Hessian, in a Newton round."""
+    """In a Newton round, the sums that form the Hessian."""
     unit: float = 0.0
-    """Unit of the widths, in a Newton round."""
+    """In a Newton round, the unit of the widths."""
     unkept: str | None = None
     """Error that prevented the checkpoint of this round, if any."""

@@ -50,8 +50,8 @@ class Holder:
         return add(n_columns, *solutions)
 
     def _part(self, number: int, source: list[Any]) -> Part:
-        # Ray does not fetch an object in a list, so the source travels only if it is needed: at the
-        # first use, also in an actor that replaces a lost one.
+        # Ray does not fetch an object in a list. So the source is sent only if it is needed: when
+        # an actor, which may replace a lost one, first uses the partition.
         if number not in self._parts:
             import ray
 
@@ -61,10 +61,11 @@ class Holder:
 
 
 class Actors:
-    """Partitions in Ray actors, one for each CPU.
+    """Partitions in Ray actors, with one actor for each CPU.
 
-    A partition stays with its actor. If an actor is lost, another one takes its place and reads its
-    partitions again, and the round is repeated; their states start from zero or a checkpoint.
+    A partition stays with its actor. If an actor is lost, a new actor reads its partitions again,
+    and the round is repeated. The dual variables of these partitions start from zero or from a
+    checkpoint.
     """
 
     _ATTEMPTS = 20
@@ -74,7 +75,7 @@ class Actors:
         self._ray = ray
         self._attempt = 0
         self._turns = itertools.count()
-        # In Ray's object store, so that a new actor can read any partition again.
+        # The sources are in Ray's object store, so that a new actor can read any partition again.
         self._sources = [ray.put(source) for source in sources]
         cpus = int(ray.cluster_resources().get("CPU", 1))
         self._actors = [self._new_actor() for _ in range(min(max(cpus, 1), len(sources)))]
@@ -93,7 +94,7 @@ class Actors:
     def solve(
         self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
     ) -> Solution:
-        """Run one round; repeat it if actors are lost meanwhile."""
+        """Run one round; repeat it if actors are lost during the round."""
 
         def ask() -> Any:
             self._attempt += 1
@@ -116,7 +117,7 @@ class Actors:
         self._actors, self._sources = [], []
 
     def _add(self, n_columns: int, group: list[Any]) -> Any:
-        # Tasks outside of actors would wait for a CPU, but the actors may hold them all.
+        # A task outside an actor would wait for a free CPU, but the actors may occupy all CPUs.
         return self._actor(next(self._turns)).add.remote(n_columns, *group)
 
     def _actor(self, number: int) -> Any:
@@ -149,7 +150,7 @@ class Actors:
                 raise RuntimeError(msg)
 
     def _answer(self, ask: Callable[[], Any]) -> Any:
-        """Return the values of the objects that `ask` starts; ask again after a loss."""
+        """Return the results of the tasks that `ask` starts; repeat them after a loss."""
         for _ in range(self._ATTEMPTS):
             try:
                 return self._ray.get(ask())
@@ -163,7 +164,7 @@ class Actors:
         raise RuntimeError(msg) from last
 
     def _cause(self, error: Any) -> Any:
-        """Return the loss of an actor or object that caused `error`; raise any other cause."""
+        """Return the cause of `error` if an actor or object was lost; raise any other cause."""
         cause = error
         while isinstance(cause, self._ray.exceptions.RayTaskError):
             cause = cause.cause

@@ -45,10 +45,10 @@ COLUMNS = (
     "passes",
     "solve_seconds",
 )
-"""Columns of the history. The gap is between the best primal and dual values so far."""
+"""Columns of the history. The gap is the difference of the best primal and dual values so far."""
 
 _BALANCE_ROUNDS = 100
-"""Rounds after which the penalty is fixed, because ADMM with a changing penalty may diverge."""
+"""Rounds after which the penalty no longer changes, because ADMM may diverge if it does."""
 
 
 _INNER = 0.1
@@ -56,22 +56,22 @@ _INNER = 0.1
 
 
 _BALANCED = (0.05, 0.5)
-"""Range of ratios of primal to dual relative residual in which the penalty stays the same."""
+"""Range of the ratio of relative primal to dual residual in which the penalty does not change."""
 
 
 _SPAN = 2.0**13
-"""Largest factor between the penalty and its first value; beyond it, digits are lost."""
+"""Largest factor by which the penalty may differ from its first value without loss of digits."""
 
 
 _STALLED = 100
-"""Rounds without a relative decrease of the gap by `_GAIN` after which the run has stalled."""
+"""The run has stalled if the gap does not fall by the fraction `_GAIN` in this many rounds."""
 
 
 _GAIN = 0.01
 
 
 _NEWTON_AFTER = 20
-"""Rounds after which Newton rounds take over if columns of different scales keep the gap open."""
+"""Rounds after which Newton rounds may take over, if columns of different scales need them."""
 
 
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -79,7 +79,7 @@ _EPSILON = float(np.finfo(np.float64).eps)
 
 @dataclass
 class Absent:
-    """Closed-form contribution of all partitions to the columns that they lack.
+    """Closed-form contribution of partitions to the columns in which they have no entries.
 
     A partition's loss does not depend on the weights of columns in which it has no entries, so the
     subproblem's solution there is w = (penalty w_bar - a) / curvature, where the curvature is
@@ -103,7 +103,7 @@ class Absent:
         curvature: float,
         relaxation: float,
     ) -> tuple[float, float]:
-        """Add the partitions' vectors to `vector`; return the sums of ||w||^2 and ||a||^2."""
+        """Add the partitions' vectors to `vector`; return the weighted sums of w^2 and a^2."""
         weights = self._weights(consensus, penalty, curvature)
         shares = np.tile(self.shares, len(vector) // len(self.shares))
         vector += shares * (relaxation * weights + self.multiplier / penalty)
@@ -140,13 +140,16 @@ class Run:
     first_rho: float = 0.0
     """The penalty of the first round."""
     mark: tuple[int, float] = (0, np.inf)
-    """Round of the last sufficient decrease of the gap, and the gap at that round."""
+    """Number of the round with the last sufficient decrease of the gap, and the gap then."""
     copy: int = 0
-    """Index of the copy of each partition that belongs to the checkpoint, 0 or 1."""
+    """Index (0 or 1) of the copy of each partition that belongs to the checkpoint."""
     resumed: bool = False
     """Whether the next round is the first after a checkpoint was read."""
     expected: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
-    """Best values including those of a checkpoint; used only for the accuracy of subproblems."""
+    """Best primal and dual values, including those of a checkpoint.
+
+    They determine only the accuracy of the subproblems.
+    """
     warned: bool = False
     """Whether the user was warned that a checkpoint failed."""
     rows: list[list[float]] = field(default_factory=list)
@@ -158,7 +161,7 @@ class Run:
 
 
 _VALUES = ("rho", "first_rho", "round", "seconds", "copy")
-"""Numbers of a run that a checkpoint stores; the certificate depends on none of them."""
+"""Numbers of a run that a checkpoint stores. The certificate does not depend on them."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,7 @@ def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, ru
             return
         run.round += 1
         now = time.monotonic()
-        # The first round after a resume may find a partition's copy invalid: keep the old one.
+        # The first round after a resume may find a copy invalid, so it keeps the old copies.
         due = not run.resumed and now - saved >= settings.interval
         save = plan.folder is not None and due
         accuracy = _inner_gap(run, settings.tol, len(numbers))
@@ -210,7 +213,7 @@ def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, ru
 
 
 def _newton_is_due(run: Run, plan: Plan, settings: Settings) -> bool:
-    """Whether Newton rounds take over: columns differ in scale, and the gap remains."""
+    """Whether Newton rounds take over, because columns of different scales keep the gap open."""
     n_weights = plan.n_columns * len(plan.classes)
     possible = plan.scales is not None and run.absent is None and run.best is not None
     chosen = plan.solver == "block-descent" and settings.n_partitions > 1
@@ -218,7 +221,7 @@ def _newton_is_due(run: Run, plan: Plan, settings: Settings) -> bool:
 
 
 class _EndedError(Exception):
-    """Ends Newton rounds; holds the outcome."""
+    """Raised to end the Newton rounds, with the outcome of the run."""
 
 
 def _newton_rounds(
@@ -226,7 +229,7 @@ def _newton_rounds(
 ) -> None:
     """Run Newton rounds until the gap is within the tolerance or a limit is reached.
 
-    Their state is not written: a resumed run begins at the last round before them.
+    Their state is not written to checkpoints: a resumed run begins at the last round before them.
     """
     started = time.monotonic() - run.seconds
 
@@ -265,10 +268,10 @@ def _newton_rounds(
 def _certificate(
     run: Run, plan: Plan, weights: FloatArray, solution: Solution, n_partitions: int
 ) -> tuple[float, float]:
-    """Return the objective and the bound of a round; keep the best ones.
+    """Return the objective and the lower bound of a round; store the best ones.
 
-    The weights are in units of the rows. The objective is rounded up: it has the error bound of a
-    sum of non-negative numbers.
+    The weights are those for rows that are not scaled. The objective is rounded up by the error
+    bound of a sum of non-negative numbers.
     """
     lam = plan.regularization
     primal = 0.5 * lam * inner(weights, weights) + solution.loss
@@ -300,7 +303,7 @@ def _outcome(run: Run, settings: Settings, stop: bool) -> str | None:
 
 
 def _allowed(run: Run, tol: float) -> float:
-    """Return the gap at which the run has converged."""
+    """Return the largest gap at which the run has converged."""
     floor = 1e-15 * run.null_objective if tol > 0.0 else 0.0
     return max(tol * abs(run.primal), floor)
 
@@ -308,8 +311,8 @@ def _allowed(run: Run, tol: float) -> float:
 def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float, float]:
     """Return the accuracy of the subproblems, smaller than the gap of the whole problem.
 
-    The three numbers are an absolute gap; in the first round a gap relative to the loss; for a
-    single partition the tolerance. Numbers that do not apply are 0.
+    The three numbers are an absolute gap; a gap relative to the loss, in the first round; and the
+    tolerance, for a single partition. Numbers that do not apply are 0.
     """
     if n_partitions == 1:
         return (0.0, 0.0, tol) if run.round == 1 else (_allowed(run, tol), 0.0, 0.0)
@@ -322,7 +325,7 @@ def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float, f
 
 
 def _digest(run: Run, solution: Solution, plan: Plan, settings: Settings) -> None:
-    """Compute the next consensus and the certificate from the sum over partitions."""
+    """Compute the certificate, next consensus and residuals from the sum over partitions."""
     lam, rho, relaxation = plan.regularization, run.rho, plan.relaxation if run.rho > 0 else 1.0
     old, force = run.consensus, plan.penalty(rho)
     curvature = lam + rho
@@ -364,7 +367,7 @@ def _digest(run: Run, solution: Solution, plan: Plan, settings: Settings) -> Non
 
 
 def _dual_value(solution: Solution, lam: float, n_partitions: int) -> float:
-    """Return the dual value of all partitions' points together, rounded down."""
+    """Return the dual value of the points of all partitions together, rounded down."""
     image = solution.image.ravel()
     rounding = _EPSILON * (n_partitions + 16)
     norm = np.sqrt(inner(image, image)) * (1.0 + _EPSILON * (len(image) + 16))
@@ -375,13 +378,13 @@ def _dual_value(solution: Solution, lam: float, n_partitions: int) -> float:
 
 
 def _correction(ratio: float) -> float:
-    """Return the factor for the penalty, given the ratio of the residuals."""
+    """Return the factor by which to multiply the penalty, given the ratio of the residuals."""
     low, high = _BALANCED
     return 2.0 if ratio > high else 0.5 if ratio < low else 1.0
 
 
 def _keep(run: Run, plan: Plan, settings: Settings, copy: int, unkept: str | None) -> None:
-    """Write a checkpoint with the given `copy` of the partitions; on failure, warn."""
+    """Write a checkpoint that refers to this `copy` of the partitions; warn if that fails."""
     if unkept is None:
         try:
             _write(run, plan, settings, copy)
@@ -438,9 +441,9 @@ def checkpoint_folders(
 
 
 def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
-    """Load the checkpoint of a run on the same data and parameters; return its name.
+    """Load the checkpoint of a run on the same data and parameters; return the name of that run.
 
-    Objective and bound are not read: the next round evaluates its own consensus and dual point.
+    Objective and bound are not read, because the next round evaluates the consensus and dual point.
     """
     path = join(folder, _FILE)
     if not exists(path):
@@ -473,7 +476,7 @@ def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
 
 
 def _like(found: FloatArray, known: FloatArray) -> FloatArray:
-    """Check weights that were read against those that they replace, and return them."""
+    """Return weights from a file, after a check that they can replace the known weights."""
     if found.dtype != known.dtype or found.shape != known.shape or not np.isfinite(found).all():
         msg = "the weights have another type or shape than this problem, or are not finite"
         raise ValueError(msg)
@@ -481,7 +484,7 @@ def _like(found: FloatArray, known: FloatArray) -> FloatArray:
 
 
 def null_objective(problem: _core._MarginRecord, class_weights: FloatArray) -> float:
-    """Return the objective at W = 0, from one row per class: rows of a class have equal losses."""
+    """Return the objective at W = 0, where all rows of a class have the same loss."""
     shares: _core._SharesRecord = {"regularization": 1.0, "sample_weight": class_weights}
     n_classes = len(class_weights)
     settings = round_settings({**problem, "bias": 0.0}, shares, n_classes)

@@ -1,4 +1,4 @@
-"""Column scales: partitions agree on weights in units of their columns.
+"""Column scales, which make one penalty suit the weights of all columns.
 
 With columns of very different scales, no single penalty suits all weights. The rows are therefore
 divided by powers of two s, which is exact, and the weights multiplied by them. The penalty
@@ -20,7 +20,7 @@ from dualgap.distributed._partition import Summary
 __all__ = ["column_scales", "divided", "penalty"]
 
 _LARGEST = 32.0
-"""Scale of a column up to which the rows are used as they are."""
+"""Rows are not scaled if the scales of all columns are at most this."""
 
 
 def column_scales(
@@ -28,9 +28,9 @@ def column_scales(
 ) -> FloatArray | None:
     """Return a power of two, at least 1, for each column; None if the rows need no scaling.
 
-    It is near the root mean square of the column. Columns with a root mean square below 1 are not
-    scaled, because the regularizer dominates there. The constant feature comes last if there is
-    one. A single partition has no penalty and needs no scaling.
+    The scale is near the root mean square of the column. Columns with a root mean square below 1
+    are not scaled, because the regularizer dominates there. If there is a constant feature, its
+    scale comes last. A single partition has no penalty and needs no scaling.
     """
     squares = np.zeros(n_features)
     for summary in summaries:
@@ -48,7 +48,7 @@ def column_scales(
 
 
 def penalty(scales: FloatArray | None, lam: float, rho: float, n_classes: int) -> Any:
-    """Return the penalty of each weight; `rho` itself without scales."""
+    """Return the penalty of each weight or, if columns are not scaled, `rho` itself."""
     if scales is None:
         return rho
     return np.tile(rho + lam * (1.0 - scales**-2.0), n_classes)

@@ -54,7 +54,7 @@ def file_sources(
 
 
 def split(X: Any, y: NDArray[Any], sample_weight: Any, n_partitions: int) -> list[Part]:
-    """Split rows into partitions by distributing each class in turn, so that each sees all."""
+    """Split rows into partitions, such that each partition has rows of all classes if possible."""
     dealt = np.argsort(y, kind="stable")
     parts = []
     for number in range(n_partitions):
@@ -65,7 +65,7 @@ def split(X: Any, y: NDArray[Any], sample_weight: Any, n_partitions: int) -> lis
 
 
 def same(part: Part) -> Part:
-    """Return a partition that is already in memory."""
+    """Return the partition itself: the reader of a partition that is already in memory."""
     return part
 
 
@@ -96,7 +96,7 @@ def dask_blocks(X: Any, y: Any, sample_weight: Any) -> list[tuple[Any, Any, Any]
 
 
 def _aligned(other: Any, X: Any) -> Any:
-    """Rechunk labels like the rows, if both are arrays with known chunks."""
+    """Rechunk labels or weights like the rows, if both are arrays with known chunk sizes."""
     if hasattr(other, "rechunk") and hasattr(X, "chunks") and other.chunks[0] != X.chunks[0]:
         sizes = (*X.chunks[0], *other.chunks[0])
         if not any(np.isnan(size) for size in sizes):

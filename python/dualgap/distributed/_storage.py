@@ -19,7 +19,7 @@ from dualgap._npz import dump_npz, read_npz, write_npz
 
 
 def absolute(folder: str | os.PathLike[str]) -> str:
-    """Return a path that is the same file for every process of a machine; URLs as they are."""
+    """Return an absolute path, which all processes of a machine can use; URLs do not change."""
     name = os.fspath(folder)
     return name if _is_url(name) else os.path.realpath(name)
 
@@ -39,7 +39,7 @@ def open_binary(path: str) -> IO[bytes]:
 
 
 def parquet_source(path: str) -> str | IO[bytes]:
-    """Return what PyArrow reads a Parquet file from."""
+    """Return the path or the open file from which PyArrow reads a Parquet file."""
     return open_binary(path) if _is_url(path) else path
 
 
@@ -48,7 +48,7 @@ def exists(path: str) -> bool:
     if not _is_url(path):
         return Path(path).exists()
     store, name = _store(path)
-    # Other processes write to the store.
+    # Other processes write to the store, so a cached listing may be out of date.
     store.invalidate_cache()
     return bool(store.exists(name))
 

@@ -1,4 +1,4 @@
-"""Partition side of consensus training: state between rounds, and solution of subproblems.
+"""Consensus training on one partition: its state between rounds, and its subproblems.
 
 This module runs where the partition is: on a worker of a cluster, or on a thread.
 """
@@ -50,7 +50,7 @@ _CANCELLED: set[str] = set()
 _LOCK = Lock()
 
 _SHARE = 0.15
-"""Fraction of a Dask worker's memory that states may use; further states go to files."""
+"""Fraction of a Dask worker's memory that states may use. Further states are kept in files."""
 
 
 def worker_version() -> str:
@@ -80,7 +80,7 @@ def _aligned_rows(rows: Any) -> Any:
 
 
 def inner(a: FloatArray, b: FloatArray) -> float:
-    """Return an inner product computed on this thread only; BLAS would use its thread pool."""
+    """Return an inner product, computed on this thread; BLAS would use its thread pool."""
     return float(np.einsum("i,i->", a, b))
 
 
@@ -92,7 +92,8 @@ def solve(
     With the partition's share S, solution w, relaxation r and multiplier a, the vector is
     S (r w + a / rho). Its sum over partitions plus (1 - r) w_bar is the next consensus. All vectors
     cover only the columns with entries in this partition; `_rounds.Absent` adds the others. Weights
-    and multipliers are in units of the columns (`_scales`), the image is not.
+    and multipliers are those for scaled columns (`_scales`); the image is for columns without
+    scaling.
     """
     started = time.perf_counter()
     state = _checked_state(part, number, plan, order.round)
@@ -213,7 +214,8 @@ def _subproblem(
     if scales is not None:
         rows = divided(rows, scales)
         problem = {**problem, "bias": problem["bias"] and problem["bias"] / float(scales[-1])}
-        # The shift (rho w_bar - a) / (lambda + rho) of the subproblem, with this penalty.
+        # The core computes the shift of the subproblem as (rho w_bar - a) / (lambda + rho). This
+        # multiplier gives the shift for the penalty of scaled columns.
         force = plan.penalty(order.rho, state.columns)
         multiplier = multiplier - (force - order.rho) * consensus
     settings = round_settings(problem, shares, len(consensus))
@@ -284,7 +286,7 @@ def _unpacked(arrays: dict[str, NDArray[Any]]) -> FloatArray | None:
 
 
 def _keep(number: int, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
-    """Keep a state's arrays in memory, or in the worker's folder if they need too much of it."""
+    """Keep a state's arrays in memory or, if they need too much of it, in the worker's folder."""
     state.arrays, state.file = arrays, None
     worker = _worker()
     limit = worker.memory_manager.memory_limit if worker is not None else None
@@ -366,7 +368,7 @@ def _begin(part: Part, number: int, plan: Plan, at: int) -> _State:
         every = itertools.product(sorted(folders), range(_COPIES))
         paths = (_path(folder, number, copy) for folder, copy in every)
         copies = [_restored(state, path, plan) for path in paths if exists(path)]
-        # If a run was interrupted while writing a round, the other copy has the round before.
+        # If a run was interrupted while it wrote a round, the other copy has the previous round.
         return max(copies, key=lambda copy: _worth(copy.round, at), default=state)
     return state
 
@@ -376,7 +378,7 @@ _COPIES = 2
 
 
 def _worth(kept: int, at: int) -> tuple[bool, bool, bool, int]:
-    """Return a sort key that prefers states close to round `at`, best the one before it."""
+    """Return a sort key that prefers the state of the round before `at`, then that of `at`."""
     return kept == at - 1, kept == at, kept < at, kept
 
 
@@ -392,7 +394,7 @@ def _save(path: str, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan)
 def _keep_copy(
     number: int, plan: Plan, order: Order, state: _State, arrays: dict[str, NDArray[Any]]
 ) -> str | None:
-    """Write the checkpoint of a round, if requested; return the error if that fails."""
+    """Write the checkpoint of a round, if requested; return the error message if that fails."""
     if order.copy is None or plan.folder is None:
         return None
     try:

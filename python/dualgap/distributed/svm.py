@@ -68,8 +68,8 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
     rho : float, optional
         Initial penalty; by default ``10 lambda``. Not used with a single partition.
     adapt_rho : bool, default=True
-        Whether to double or halve `rho` during the first 100 rounds when the ratio of the relative
-        primal residual to the relative dual residual is outside 0.05 to 0.5 (Boyd et al., 3.4.1).
+        Whether to double or halve `rho` in the first 100 rounds if the ratio of the relative primal
+        residual to the relative dual residual is not between 0.05 and 0.5 (Boyd et al., 3.4.1).
         Fits with a fixed penalty needed the fewest rounds when the ratio was in this range.
     relaxation : float, default=1.6
         Over-relaxation, between 1 and 1.8 (Boyd et al., 3.4.3).
@@ -87,15 +87,16 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
         The objective is then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger
         than rounding error counts as 0 for any positive `tol`.
     max_iter : int, default=1000
-        Maximum number of rounds. A resumed fit that has reached it still runs one round, because
-        its certificate is computed, never read from a file.
+        Maximum number of rounds. A resumed fit that has already made this many rounds still runs
+        one round, because a certificate is never read from a file.
     checkpoint : path or URL, optional
         Folder for checkpoints, shared by all workers. It must not contain the checkpoint of another
         fit. If a round cannot be written, a RuntimeWarning is issued and the fit continues.
     checkpoint_interval : float, default=30.0
         Minimum number of seconds between two checkpoints.
     resume : path or URL, optional
-        Folder with the checkpoint of an earlier fit of the same data and parameters, to continue.
+        Folder with the checkpoint of an earlier fit to the same data with the same parameters,
+        which this fit continues.
     n_jobs : int, optional
         Number of threads if there is no client; None and -1 mean all cores. The model depends on
         the number of partitions, but not on the number of threads.
@@ -125,8 +126,8 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
 
     Notes
     -----
-    The certificate costs two passes over the rows per round: one for the primal value, and one for
-    the weights given by the dual variables of all partitions together, which are sent as well.
+    In each round, the certificate costs two passes over the rows: one for the primal value, and one
+    for the weights that the dual variables of all partitions define. These weights are sent, too.
 
     Examples
     --------
@@ -228,7 +229,7 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
             raise ValueError(msg)
 
     def _absent(self, summaries: list[Summary], shares: FloatArray) -> Absent | None:
-        """Return the contribution of sparse partitions to columns without entries there."""
+        """Return the contribution of sparse partitions to the columns in which they are empty."""
         missing = np.zeros(self.n_features_in_ + bool(self.fit_intercept))
         for summary, share in zip(summaries, shares, strict=True):
             if summary.columns is not None:
@@ -239,7 +240,7 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
         return Absent(missing, zero) if missing.any() else None
 
     def _predictor(self) -> MulticlassSVC:
-        """Return only the fitted model, small enough to send with each task."""
+        """Return a copy with only the fitted model, small enough to send with each task."""
         check_is_fitted(self)
         model = MulticlassSVC()
         for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):

@@ -71,8 +71,8 @@ class SequenceTagger(TrainedChain):
         Weight of the loss; by default 0.3 with "hamming" and 3 with "logistic". CRFsuite's ``c2``
         is ``1 / (2 * C)`` for ``loss="logistic"``. "validation" holds out 15 % of the sentences,
         tries increasing values of C on the others, and fits all sentences with the C that scores
-        best: by chunk F1 if the labels follow a scheme such as BIO, else by the fraction of right
-        labels.
+        best: by chunk F1 if the labels follow a scheme such as BIO, else by the fraction of
+        labels that are correct.
     penalty : {"l2", "l1", "elastic-net"}, default="l2"
         The regulariser: ``1/2 ||w||^2``; ``||w||_1``, which makes most weights 0 and the model
         small; or ``l1_ratio * ||w||_1 + (1 - l1_ratio)/2 * ||w||^2``. CRFsuite's ``c1`` is

@@ -38,7 +38,7 @@ def _sequence(name: str, values: Any) -> Any:
 
 
 def count_examples(X: Any, y: Any) -> int:
-    """Check that there are as many labels as examples, and return this number."""
+    """Check that the numbers of examples and labels are equal, and return this number."""
     for name, values in (("X", X), ("y", y)):
         check_sparse(_sequence(name, values), name)
     n_examples = X.shape[0] if sp.issparse(X) else len(X)
