@@ -53,7 +53,7 @@ pub fn printed_name(short: &str) -> &'static str {
     PRINTED[known.unwrap_or_else(|| panic!("no loss {short}"))]
 }
 
-/// ρ of a published loss.
+/// Returns the weights ρ of a published loss.
 pub fn rho(kind: &str, m: usize, k: usize, weights: &[f64]) -> Vec<f64> {
     match kind {
         "max-hinge" => (0..m).map(|j| f64::from(j == 0)).collect(),
@@ -63,7 +63,7 @@ pub fn rho(kind: &str, m: usize, k: usize, weights: &[f64]) -> Vec<f64> {
     }
 }
 
-/// The loss by its published formula, from the sorted margins.
+/// Returns the loss by its published formula, from the sorted margins.
 pub fn printed_loss(kind: &str, v: &[f64], rho: &[f64]) -> f64 {
     let mut sorted = v.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
@@ -94,8 +94,7 @@ pub fn all_vertices(kind: &str, rho: &[f64]) -> Vec<Vec<f64>> {
     found.sort_by(|a, b| a.partial_cmp(b).unwrap());
     found.dedup();
     if kind.ends_with("usunier") || kind == "max-hinge" {
-        // A point in which a large entry is 0 but a smaller one is not is inside the set, and not a
-        // vertex.
+        // A point in which a large entry is 0 but a smaller one is not lies inside the set, so it is not a vertex.
         found.retain(|vertex| {
             let mut sorted = vertex.clone();
             sorted.sort_by(|a, b| b.total_cmp(a));
@@ -154,7 +153,7 @@ pub fn excess(set: &dyn Polytope, beta: &[f64], label: usize, draws: &[f64]) -> 
     excess.fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// ⟨a, b⟩.
+/// Returns ⟨a, b⟩.
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

@@ -27,7 +27,7 @@ impl Grid {
         self.0.random_range(-1.0..1.0)
     }
 
-    /// Zeros with probability `share`, and random values otherwise.
+    /// Returns 0 with probability `share`, and a random value otherwise.
     pub fn sparse(&mut self, share: f64) -> f64 {
         let keep = self.0.random_range(0.0..1.0) >= share;
         if keep { self.value() } else { 0.0 }

@@ -40,7 +40,7 @@ impl Polytope for MeanHinge {
     }
 
     fn distance(&self, beta: &[(u32, f64)], _: usize, n_classes: usize) -> f64 {
-        // From the point whose coordinates all equal the mean, or the largest possible one.
+        // Starts from the point whose coordinates all equal their mean, or the largest feasible value.
         let others = (n_classes - 1) as f64;
         let sum: f64 = beta.iter().map(|(_, value)| value).sum();
         let share = (sum / others).clamp(0.0, 1.0 / others);

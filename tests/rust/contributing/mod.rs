@@ -7,7 +7,7 @@ mod mean_hinge;
 
 use mean_hinge::MeanHinge;
 
-/// The example's line.
+/// The line of the registry for the example.
 pub const REGISTRY: &[(&str, LossConstructor)] =
     &[("mean-hinge", LossConstructor::Plain(|| Box::new(MeanHinge)))];
 

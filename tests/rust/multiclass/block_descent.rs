@@ -142,7 +142,7 @@ fn weston_watkins_reaches_the_reference_optimum() {
         lambda: 1.0 / (c * n as f64),
         ..Case::random(0, "weston-watkins", 4, 3, 4)
     };
-    // The paper's objective is the objective here divided by λ.
+    // The paper's objective is this crate's objective divided by λ.
     let scale = c * n as f64;
     let weights: Vec<f64> = record["W"].as_array().unwrap().iter().flat_map(numbers).collect();
     for storage in [Storage::Dense, Storage::Sparse] {
@@ -155,7 +155,7 @@ fn weston_watkins_reaches_the_reference_optimum() {
         assert!((scale * dual - optimum).abs() < 1e-9, "{storage:?}: {dual}");
         assert!(distance(&fitted.coefficients, &weights) < 1e-6);
     }
-    // The first step from 0 has v = 1/‖x‖², and β is the block in the table divided by C.
+    // In the first step from 0, v = 1/‖x‖². β is the block of the table, divided by C.
     let first = &record["first_block"];
     let only = Case { weights: Some(vec![1.0, 0.0, 0.0, 0.0]), lambda: 1.0 / c, ..case };
     let beta = only.epochs(Options::default(), 1).betas[0].clone();

@@ -100,7 +100,7 @@ fn matrix(value: &Value) -> Vec<f64> {
 fn the_sub_problem_has_the_reference_solution() {
     let record = &fixture("consensus")["subproblem"];
     let part = Part::read(record);
-    // The reference sums the hinges; here they are averaged.
+    // The reference sums the hinge losses; this crate averages them.
     let n = part.y.len() as f64;
     let number = |name: &str| record[name].as_f64().unwrap() / n;
     let shared = shared("max-hinge", 3, number("lam"));

@@ -176,7 +176,7 @@ fn the_dual_gives_the_gradient_of_the_smoothed_loss() {
             problem.margins(example, &mut margins);
             problem.subgradient(example, &margins, &mut work);
             let mut gradient = vec![0.0; 4];
-            // −α, which is β at other classes and −1ᵀβ at the label.
+            // Computes −α, which is β at classes other than the label and −1ᵀβ at the label.
             for &(class, weight) in &work.vertex {
                 gradient[class as usize] += weight;
                 gradient[problem.label(example)] -= weight;

@@ -61,7 +61,7 @@ fn penalty_name(name: &str) -> &'static str {
     }
 }
 
-/// The labels or values of an entry.
+/// The labels or the target values of an entry of the fixture.
 struct Y(Vec<u32>, Vec<f64>, bool);
 
 impl Y {

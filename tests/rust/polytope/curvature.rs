@@ -5,7 +5,7 @@ use dualgap::dual::Curvatures;
 use dualgap::polytope::{Polytope, Scratch};
 use proptest::prelude::*;
 
-/// u = −α of the projection with bias 1, at the margins of the scores with all costs 0.
+/// Returns u = −α for the projection with bias 1 at the margins of the scores, where all costs are 0.
 fn maximiser(set: &dyn Polytope, scores: &[f64], label: usize) -> Vec<f64> {
     let margins: Vec<f64> = scores.iter().map(|score| score - scores[label]).collect();
     let mut point = vec![0.0; scores.len()];
@@ -14,7 +14,7 @@ fn maximiser(set: &dyn Polytope, scores: &[f64], label: usize) -> Vec<f64> {
     point
 }
 
-/// The curvature at the maximiser times a vector.
+/// Returns the product of the curvature at the maximiser and a vector.
 fn along(set: &dyn Polytope, scores: &[f64], label: usize, vector: &[f64]) -> Vec<f64> {
     let mut beta = maximiser(set, scores, label);
     beta[label] = 0.0;

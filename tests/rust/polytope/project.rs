@@ -10,7 +10,7 @@ fn project(set: &dyn Polytope, v: &[f64], label: usize, bias: f64) -> Vec<f64> {
     beta
 }
 
-/// The negative gradient of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb, with 0 at the label.
+/// Returns the negative gradient of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb, with 0 at the label.
 fn descent(v: &[f64], label: usize, bias: f64, beta: &[f64]) -> Vec<f64> {
     let sum: f64 = beta.iter().sum();
     (0..v.len()).map(|j| if j == label { 0.0 } else { v[j] - beta[j] - bias * sum }).collect()

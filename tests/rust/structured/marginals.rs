@@ -80,12 +80,12 @@ fn entropy(x: f64) -> f64 {
     if x <= 0.0 { 0.0 } else { x - x * x.ln() }
 }
 
-/// ⟨potentials, z⟩ and the entropy of z.
+/// Returns ⟨potentials, z⟩ plus the entropy of z.
 fn smooth_value(potentials: &[f64], z: &[f64]) -> f64 {
     dot(potentials, z) + z.iter().map(|z| entropy(*z)).sum::<f64>()
 }
 
-/// A point inside the hull, scaled until it fits.
+/// Returns a point inside the hull: random values, scaled down until they fit.
 fn inner_point(grid: &mut Grid, n: usize, n_columns: usize) -> Vec<f64> {
     let z: Vec<f64> = (0..n).map(|_| grid.real().max(0.0).powi(3)).collect();
     let sums = row_sums(&z, n_columns).into_iter().chain(column_sums(&z, n_columns));

@@ -300,7 +300,7 @@ fn every_model_of_a_path_is_within_the_gap_of_its_piece() {
     }
 }
 
-/// Σ_i A_iᵀ z_i / n.
+/// Returns Σ_i A_iᵀ z_i / n.
 fn dense_image(model: &dyn Marginals, marginals: &[Vec<f64>]) -> Vec<f64> {
     let mut image = TouchedVector::new(model.n_weights());
     for (example, marginals) in marginals.iter().enumerate() {
@@ -310,7 +310,7 @@ fn dense_image(model: &dyn Marginals, marginals: &[Vec<f64>]) -> Vec<f64> {
     image.values().to_vec()
 }
 
-/// The parts of the true labels.
+/// Returns the parts of an example's true label as a dense vector.
 fn dense_truth(model: &dyn Marginals, example: usize) -> Vec<f64> {
     let (mut parts, mut point) = (Vec::new(), vec![0.0; model.n_parts(example)]);
     model.parts(example, model.truth(example), &mut parts);
