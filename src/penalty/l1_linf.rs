@@ -74,8 +74,8 @@ impl Penalty for L1LInf {
     fn half_of_vertices(&self, n_outputs: usize) -> Result<Vec<Vec<f64>>> {
         if n_outputs > MAX_EXACT_OUTPUTS {
             let message = format!(
-                "\"exact\" takes 2^(m - 1) eigenvalue problems for m outputs: at most \
-                 {MAX_EXACT_OUTPUTS} outputs, not {n_outputs}; use \"refined\""
+                "\"exact\" solves 2^(m - 1) eigenvalue problems for m outputs and allows at most \
+                 {MAX_EXACT_OUTPUTS} outputs, got {n_outputs}; use \"refined\""
             );
             return Err(Error::argument("selection", message));
         }

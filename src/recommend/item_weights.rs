@@ -84,7 +84,10 @@ impl Clicks {
             && items.iter().all(|&item| (item as usize) < n_items)
             && values.iter().all(|value| value.is_finite());
         if !fits {
-            return Err(Error::argument("ratings", "users, items and values do not fit together"));
+            return Err(Error::argument(
+                "ratings",
+                "users, items and values must have equal lengths, ids in range and finite values",
+            ));
         }
         let by_user = Side::new(users, items, values, n_users);
         Ok(Self { by_user, by_item: Side::new(items, users, values, n_items) })

@@ -87,7 +87,7 @@ from dualgap.recommend.comparison import Row, compare, split_ratings
 @click.option(
     "--plot",
     type=Output(dir_okay=False, path_type=Path),
-    help="With --compare: plot the comparison into this image file.",
+    help="With --compare: save a plot of the comparison to this image file.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the split and of the fit.")
 @click.option(

@@ -53,7 +53,7 @@ def _find(files: Sequence[_File], where: Path) -> _File:
     for ending in ("u.data", "ratings.dat", "ratings.csv", ".inter"):
         found = [file for file in files if file.name.endswith(ending)]
         if len(found) > 1:
-            raise ValueError(f"{where} contains several files *{ending}; pass the path of one")
+            raise ValueError(f"{where} contains several *{ending} files; pass the path of one")
         if found:
             return found[0]
     raise FileNotFoundError(

@@ -138,7 +138,7 @@ def test_parameters_are_named(estimator: Any, name: str, value: Any) -> None:
 def test_exact_selection_knows_its_limits() -> None:
     check_error(PolynomialNetworkClassifier(2, selection="exact"), "^selection: .*penalties l1")
     model = PolynomialNetworkClassifier(2, selection="exact", penalty="l1/linf")
-    check_error(model, "^selection: .*at most 16 outputs, not 17", np.eye(17), np.arange(17))
+    check_error(model, "^selection: .*at most 16 outputs, got 17", np.eye(17), np.arange(17))
     check_error(model, "^selection: .*at most 512 features", np.eye(3, 600), np.arange(3))
 
 
