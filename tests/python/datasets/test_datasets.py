@@ -175,7 +175,7 @@ def test_paths_without_ratings(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none of the files u\.data, ratings\.dat"):
         fetch_movielens(tmp_path)
     write(tmp_path, {"a.inter": "", "b.inter": ""})
-    with pytest.raises(ValueError, match="several .* files"):
+    with pytest.raises(ValueError, match=r"several \*\.inter files"):
         fetch_movielens(tmp_path)
 
 
