@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from sklearn.preprocessing import StandardScaler
 
 from dualgap import LogisticRegression, MulticlassSVC, PolynomialNetworkClassifier
 from dualgap.export import to_onnx
+from dualgap.sequence import SequenceTagger
+from dualgap.structured import ChainModel, StructuredSVM
 
 ESTIMATORS = [LogisticRegression(), MulticlassSVC(), PolynomialNetworkClassifier(2)]
 TABLE = pd.DataFrame({"months": [1.0, 2.0, 3.0], "city": ["7", "Oslo", "Rome"]})
@@ -107,6 +110,66 @@ def test_tables_of_other_libraries_give_the_model_of_pandas(kind: str, convert: 
     assert model.score(X, y) == expected.score(ROWS, WORDS)
     with pytest.raises(ValueError, match="feature names"):
         model.predict(convert(ROWS[list("dcba")]))
+
+
+def of_modin(values: Any) -> Any:
+    modin = pytest.importorskip("modin.pandas")
+    config = pytest.importorskip("modin.config")
+    config.Engine.put("python")
+    return modin.Series(values) if isinstance(values, pd.Series) else modin.DataFrame(values)
+
+
+CONVERSIONS = [lambda values: values, of_polars, of_arrow, of_modin]
+CONVERSION_NAMES = ["pandas", "polars", "arrow", "modin"]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning:modin")
+@pytest.mark.parametrize("convert", CONVERSIONS, ids=CONVERSION_NAMES)
+@pytest.mark.parametrize("kind", ["fm", "pn-regressor", "fm-regressor", "structured-classes"])
+def test_targets_may_be_columns_of_any_library(kind: str, convert: Any) -> None:
+    estimator, X, y = FITS[kind]
+    table, column = convert(pd.DataFrame(X, columns=list("abcd"))), convert(pd.Series(y))
+    model, expected = clone(estimator).fit(table, column), clone(estimator).fit(X, y)
+    np.testing.assert_array_equal(model.feature_names_in_, list("abcd"))
+    found = model.predict(table)
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_array_equal(found, expected.predict(X))
+    assert model.score(table, column) == expected.score(X, y)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:modin")
+@pytest.mark.parametrize("convert", CONVERSIONS, ids=CONVERSION_NAMES)
+@pytest.mark.parametrize("kind", [StructuredSVM(ChainModel(), C=0.1), SequenceTagger("hamming")])
+def test_sequences_may_be_tables(kind: Any, convert: Any, tmp_path: Path) -> None:
+    _, X, y = FITS["chain"]
+    tables = [pd.DataFrame(rows, columns=list("abcd")) for rows in X]
+    rows = [convert(table) for table in tables]
+    labels = [convert(pd.Series(label)) for label in y]
+    model = clone(kind).set_params(random_state=0).fit(rows, labels)
+    expected = clone(kind).set_params(random_state=0).fit(X, y)
+    model.save(tmp_path / "model")
+    for each in (model, type(model).load(tmp_path / "model")):
+        np.testing.assert_array_equal(each.feature_names_in_, list("abcd"))
+        assert all(map(np.array_equal, each.predict(rows), expected.predict(X)))
+        assert each.score(rows, labels) == expected.score(X, y)
+        with pytest.raises(ValueError, match="feature names"):
+            each.predict([convert(table[list("dcba")]) for table in tables])
+    mixed = [*rows[:-1], convert(tables[-1][list("dcba")])]
+    with pytest.raises(ValueError, match=r"example 11 has the columns \['d', .* example 0 has"):
+        model.fit(mixed, labels)
+    model.fit(X, y)
+    assert not hasattr(model, "feature_names_in_")
+
+
+def test_a_tagger_names_the_columns_of_one_table() -> None:
+    _, X, y = FITS["chain"]
+    table, labels = pd.DataFrame(np.concatenate(X), columns=list("abcd")), np.concatenate(y)
+    lengths = [len(rows) for rows in X]
+    model = SequenceTagger(random_state=0).fit(table, labels, lengths=lengths)
+    np.testing.assert_array_equal(model.feature_names_in_, list("abcd"))
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(table[list("dcba")], lengths=lengths)
 
 
 def test_a_step_that_returns_tables_gives_the_model_its_names() -> None:

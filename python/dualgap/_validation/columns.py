@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import _check_feature_names
 
 
 def column_names(X: Any) -> list[Any] | None:
@@ -15,6 +17,46 @@ def column_names(X: Any) -> list[Any] | None:
     # The attribute `columns` of an Arrow table holds the values.
     names = getattr(X, "column_names", getattr(X, "columns", None))
     return None if names is None or callable(names) else list(names)
+
+
+def feature_names(X: Any) -> Any:
+    """Return the columns of a table, or of all tables in a list; None for data without names.
+
+    Raises
+    ------
+    ValueError
+        If the tables of a list differ in their columns.
+    """
+    found = SimpleNamespace()
+    _check_feature_names(found, _common_table(X), reset=True)
+    return getattr(found, "feature_names_in_", None)
+
+
+def check_columns(estimator: Any, X: Any) -> None:
+    """Raise a ValueError for a table, or a list of tables, with other columns than in training."""
+    _check_feature_names(estimator, _common_table(X), reset=False)
+
+
+def set_feature_names(estimator: Any, names: Any) -> None:
+    """Store the result of `feature_names`."""
+    estimator.__dict__.pop("feature_names_in_", None)
+    if names is not None:
+        estimator.feature_names_in_ = names
+
+
+def _common_table(X: Any) -> Any:
+    """Return the first table of a list of tables with equal columns; other data unchanged."""
+    if not isinstance(X, list | tuple) or not X or column_names(X[0]) is None:
+        return X
+    names = column_names(X[0])
+    for index, table in enumerate(X):
+        if column_names(table) != names:
+            msg = (
+                f"X: example {index} has the columns {column_names(table)}, and example 0 has "
+                f"{names}; give all tables the same columns in the same order"
+            )
+            raise ValueError(msg)
+    return X[0]
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap._estimator import CertifiedEstimator
 from dualgap._validation import FloatArray, check_positive, example_weights, resolve_threads
+from dualgap._validation.columns import check_columns
 from dualgap._validation.labels import class_codes
 from dualgap.sequence._explain import Evidence, explain
 from dualgap.sequence._known import known_codes
@@ -290,6 +291,7 @@ class TrainedChain(CertifiedEstimator):
                 raise ValueError(msg)
             vocabulary = names.vocabulary
             return read_named(vocabulary.read, X, lambda: len(vocabulary))
+        check_columns(self, X)
         data = read_matrices(X, lengths)
         if len(data) and data.n_features != self.n_features_in_:
             msg = f"X: must have {self.n_features_in_} features, got {data.n_features}"

@@ -9,6 +9,7 @@ import numpy as np
 from dualgap import _core
 from dualgap._estimator import refuse_unused
 from dualgap._records import ChainRecord
+from dualgap._validation.columns import feature_names
 from dualgap.sequence._defaults import with_defaults
 from dualgap.sequence._digests import sentence_digests
 from dualgap.sequence._partial import known_pieces, whole_sentences
@@ -87,7 +88,8 @@ def read_problem(
     if tagger.warm_start and isinstance(data, Rowed):
         digests = sentence_digests(data, vocabulary, classes[codes])
     sizes = data.n_features, len(data)
-    return Problem(core, classes, links, marks, *named, *sizes, known is not None, digests)
+    columns = feature_names(X) if vocabulary is None else None
+    return Problem(core, classes, links, marks, *named, *sizes, known is not None, digests, columns)
 
 
 def _read(tagger: Any, X: Any, lengths: Any) -> tuple[Rowed, _core.Vocabulary | None]:

@@ -39,6 +39,8 @@ class Problem:
     is_partial: bool = False
     # For a warm start: a hash of the content of each sentence.
     digests: NDArray[np.uint64] | None = None
+    # The columns of sentences that are tables.
+    columns: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return self.n_sentences

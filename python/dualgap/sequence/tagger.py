@@ -30,6 +30,7 @@ from dualgap._validation import (
     example_weights,
     regularization_of,
 )
+from dualgap._validation.columns import set_feature_names
 from dualgap.sequence._chain import TrainedChain
 from dualgap.sequence._defaults import with_defaults
 from dualgap.sequence._file import packed_weights, unpacked_weights
@@ -147,6 +148,8 @@ class SequenceTagger(TrainedChain):
         The labels, sorted.
     n_features_in_ : int
         Number of columns in training.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if the sentences were a table or tables.
     feature_names_ : list of str, or None
         Names of the columns of `emission_`; None for matrices and hashed names.
     emission_ : csr_array of shape (n_columns, n_classes)
@@ -420,6 +423,7 @@ history_, null_objective_
         self._weights, self._loss = problem.kept(weights), self.loss
         self._features = self.features
         self.classes_, self.n_features_in_ = problem.classes, problem.n_features
+        set_feature_names(self, problem.columns)
         self.notes_ = {}
 
     def __getstate__(self) -> Any:

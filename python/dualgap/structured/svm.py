@@ -39,6 +39,7 @@ from dualgap._validation import (
     example_weights,
     regularization_of,
 )
+from dualgap._validation.columns import check_columns, feature_names, set_feature_names
 from dualgap.structured._arrays import Examples, count_examples, numpy_examples
 from dualgap.structured._oracle import PythonOracle
 from dualgap.structured._predictor import Predictor
@@ -146,6 +147,8 @@ class StructuredSVM(CertifiedEstimator):
         The classes in training, sorted (`MulticlassModel` and `ChainModel`).
     n_features_in_ : int
         Number of features of a row, a position or a pair (built-in models).
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if the examples are a table or a list of tables (built-in models).
     n_iter_ : int
         Number of passes.
     oracle_calls_ : int or None
@@ -177,7 +180,7 @@ class StructuredSVM(CertifiedEstimator):
     keeps two weight vectors (three with `averaging`), "frank-wolfe" 18, "extragradient" 20, and
     "away-frank-wolfe" one vector plus the labellings of all examples for each active vertex. The
     parts of a custom `Model` are its weights: one feature vector per example, sparse if most of its
-    values are 0.
+    values are 0. Pickles contain the weights once, without the state for ``warm_start``.
 
     The certificate of a custom `Model` is as exact as its ``loss_augmented_decode``. A label that
     scores less than an earlier one raises an error. If ``decode`` finds a better label after the
@@ -185,8 +188,6 @@ class StructuredSVM(CertifiedEstimator):
     ``exact_decoder=False``, `objective_` depends on the decoder and may be too small,
     `dual_objective_` is still a lower bound, `duality_gap_` and `relative_gap_` are None, and the
     fit ends (`converged_`) when the gap appears to be small.
-
-    Pickles contain the weights only once, and do not contain the state for ``warm_start``.
 
     Examples
     --------
@@ -247,6 +248,7 @@ class StructuredSVM(CertifiedEstimator):
         """
         self._check_parameters()
         source, n_examples, coding = self._source(X, y)
+        names = None if coding is None else feature_names(X)
         weights = example_weights(sample_weight, n_examples)
         shares = shares_record("C", self.C, weights, n_examples)
         regularization = shares["regularization"]
@@ -260,7 +262,7 @@ class StructuredSVM(CertifiedEstimator):
         def store(model: Self, result: Any) -> None:
             dual_point = result.get("dual_point") if model.warm_start else None
             model._end = (identity, regularization, dual_point) if model.warm_start else None
-            model._store(result, source, coding, X)
+            model._store(result, source, coding, X, names)
 
         def model_of_epoch(arrays: Any) -> dict[str, Any]:
             return {"weights": arrays[0], "oracle_calls": None}
@@ -275,7 +277,7 @@ class StructuredSVM(CertifiedEstimator):
             store(self, result)
         return self
 
-    def _store(self, result: Any, source: Any, coding: Coding | None, X: Any) -> None:
+    def _store(self, result: Any, source: Any, coding: Coding | None, X: Any, names: Any) -> None:
         compared = coding is None and self.verify_decoder and self.exact_decoder
         doubt = source[0].doubt(result["weights"]) if compared else None
         self.coef_ = result["weights"]
@@ -284,6 +286,7 @@ class StructuredSVM(CertifiedEstimator):
             self.__dict__.pop(attribute, None)
             if hasattr(coding, name):
                 setattr(self, attribute, getattr(coding, name))
+        set_feature_names(self, names)
         self.oracle_calls_ = result["oracle_calls"]
         if doubt is None:
             self._store_run(result, X)
@@ -416,7 +419,7 @@ class StructuredSVM(CertifiedEstimator):
             Labels of the kind that the model describes: an array for `MulticlassModel`, of shape
             (n_examples,), and for `MultilabelModel`, of shape (n_examples, n_labels); else a list.
         """
-        check_is_fitted(self)
+        self._check_examples(X)
         return self._predictor().predict(X, self.coef_)
 
     def score(self, X: Examples, y: Examples, sample_weight: ArrayLike | None = None) -> float:
@@ -432,8 +435,14 @@ class StructuredSVM(CertifiedEstimator):
             For bad data, or if a `MulticlassModel` has no costs for a class that did not occur in
             training. Without costs, and in chains, such a class is a wrong prediction.
         """
-        check_is_fitted(self)
+        self._check_examples(X)
         return self._predictor().score(X, y, self.coef_, sample_weight)
+
+    def _check_examples(self, X: Any) -> None:
+        """Raise an error if the model is not fitted, or for other columns than in training."""
+        check_is_fitted(self)
+        if self._coding is not None:
+            check_columns(self, X)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -441,11 +450,8 @@ class StructuredSVM(CertifiedEstimator):
         if self.solver not in BLOCKWISE:
             refuse_unused(self, ["warm_start", "exact_decoder"], f'solver="{self.solver}"')
         if isinstance(self.model, BuiltinModel):
-            refuse_unused(
-                self,
-                ["verify_decoder", "exact_decoder"],
-                "a built-in model, whose decoder is exact,",
-            )
+            unused = ["verify_decoder", "exact_decoder"]
+            refuse_unused(self, unused, "a built-in model, whose decoder is exact,")
 
     def _source(self, X: Examples, y: Examples) -> tuple[Any, int, Coding | None]:
         """Return the training data of the core, the number of examples, and the coding if any."""
