@@ -14,9 +14,9 @@ from repeats import trials
 
 from dualgap.losses import LOSSES, Loss, StructuredHinge
 
-# A shell starts background jobs with SIGINT ignored, and children inherit this, so tests that
-# interrupt a fit would hang. With a Python handler, programs that tests start can be interrupted,
-# too, because exec resets such a handler to the default.
+# A shell starts background jobs with SIGINT ignored, and their children inherit this, so tests that
+# interrupt a fit would hang. A Python handler also makes programs that tests start interruptible,
+# because exec resets a handler, but not an ignored signal, to the default.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # `make test-simd` repeats all tests of these folders under each instruction set.
@@ -24,16 +24,16 @@ NUMERICAL = {
     *("certificates", "distributed", "frank_wolfe", "logistic", "multiclass", "polynomial"),
     *("recommend", "sequence", "structured"),
 }
-# Test files that do not depend on kernels: those of arguments, files, metrics, interruptions, and
-# of searches, which are compared with the fits that they consist of.
+# Test files that do not depend on the instruction set: those of arguments, files, metrics and
+# interruptions, and those of searches, which are compared with their single fits.
 INDEPENDENT = {
     *("test_logistic_cv.py", "test_polynomial_cv.py"),
     *("test_metrics.py", "test_models_as_estimators.py", "test_oracle_checks.py"),
     *("test_polynomial_errors.py", "test_recommend_files.py", "test_recommend_input.py"),
     *("test_resume.py", "test_tagger_input.py", "test_user_code.py"),
 }
-# Tests that do not depend on kernels either: those of files that they write, and of workers that
-# they start or end.
+# Fixtures of further tests that do not depend on the instruction set: tests that write files, and
+# tests that start or end workers.
 SURROUNDINGS = {"client", "new_cluster", "tmp_path"}
 
 settings.register_profile("repeatable", derandomize=True, max_examples=trials(100), deadline=None)

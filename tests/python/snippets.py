@@ -52,7 +52,8 @@ def statements(example: str) -> Iterator[tuple[Any, str]]:
 
 
 def differences(expected: str, printed: str) -> list[str]:
-    """Compare each number to the digits that are shown; "..." stands for further digits.
+    """Compare each number in the precision of its documented digits; "..." stands for further
+    digits.
 
     Output without numbers is compared as text.
     """
@@ -94,7 +95,8 @@ def run(examples: list[str]) -> tuple[int, list[str]]:
 
 
 def page_failures(page: Path) -> list[str]:
-    """Run the examples of a page; return what differs, and whether output was not compared."""
+    """Run the examples of a page; return the differences, and an entry if no output was
+    compared."""
     examples = blocks(page.read_text("utf-8"))
     compared, wrong = run(examples)
     n_prints = sum(example.count("print(") > 0 for example in examples)

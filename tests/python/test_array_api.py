@@ -21,7 +21,7 @@ NAMES = [name for name in FITS if not name.startswith(("recommender", "tagger"))
 
 @pytest.fixture(params=[False, True])
 def dispatch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
-    """Whether scikit-learn dispatches on the array API. Only SciPy reads SciPy's switch."""
+    """Set whether scikit-learn dispatches on the array API. SciPy's variable affects only SciPy."""
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     monkeypatch.setattr("scipy._lib._array_api.SCIPY_ARRAY_API", True, raising=False)
     with config_context(array_api_dispatch=request.param):

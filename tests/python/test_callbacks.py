@@ -90,7 +90,7 @@ def test_every_estimator_reports_its_tasks(name: str) -> None:
     assert recorder.events[-2:] == ["end fit", "teardown"]
     inner = recorder.events[2:-2]
     assert inner[::2] == [event.replace("end", "begin") for event in inner[1::2]]
-    # A search calls back after each fit, and its history is that of the last fit.
+    # A search calls back after each fit, but its history is that of the last fit only.
     assert name.endswith("-cv") or len(inner) == 2 * model.n_iter_
 
 
@@ -165,7 +165,7 @@ def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(name: str, calls: list[A
     estimator = clone(estimator).set_params(tol=1e-6, max_iter=5, random_state=3)
     models = Models()
     fitted = clone(estimator).set_callbacks(models).fit(X, y)
-    # A model is passed at no extra cost if the core has it available.
+    # If the core already has the model of an epoch, the callback gets it without an extra fit.
     assert len(calls) == 1
     assert len(models.models) == fitted.n_iter_ + 1 > 2
     for epoch, model in enumerate(models.models[:-1], 1):

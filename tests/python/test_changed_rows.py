@@ -1,4 +1,4 @@
-"""If a callback or another thread changes rows during a fit, there is an error, or the fit has a
+"""If a callback or another thread changes rows during a fit, there is an error, or the fit uses a
 copy."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The names in the literals for type checkers are those of the core."""
+"""The literals for type checkers contain the names that the core registers."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def expected_failures(estimator: Any) -> dict[str, str]:
     return {_WEIGHTS.format(kind): reason for kind in ("dense", "sparse")}
 
 
-# The checks' data (few rows, features around 100) leave a gap above the default tolerance.
+# On the data of the checks (few rows, features around 100), fits end above the default tolerance.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
     [
@@ -57,8 +57,8 @@ def test_estimator(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-# Differences of predictions are proportional to the gap. At a gap of 1e-9, they are at most .03 of
-# the check's tolerance, with every instruction set.
+# Differences of predictions are proportional to the gap. At a gap of 1e-9, they are at most 0.03
+# times the check's tolerance, with every instruction set.
 _TIGHT: dict[str, Any] = {"tol": 1e-9, "n_jobs": 1}
 
 

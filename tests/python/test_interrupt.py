@@ -79,7 +79,7 @@ def test_a_true_value_stops_the_fit() -> None:
 
 
 def other(targets: Any) -> Any:
-    """These labels are of other classes."""
+    """Return the labels with each class replaced by another class."""
     return [label + 5 for label in targets] if isinstance(targets, list) else targets + 5
 
 
@@ -162,7 +162,7 @@ X, y = sp.csr_array(arrays, shape=(2000, 20_000)), rng.integers(0, 100, size=200
 
 
 def check_control_c(rows: str, model: str, delays: tuple[float, ...]) -> None:
-    """Interrupt a fit after each delay, on one thread and on two, and use the process after it."""
+    """Interrupt a fit after each delay, on one thread and on two; then use the process again."""
     runs = [(n_jobs, delay) for n_jobs in (1, 2) for delay in delays]
     jobs = [n_jobs for n_jobs, _ in runs]
     script = textwrap.dedent(LONG_FIT).format(rows=rows, model=model, jobs=jobs)
@@ -277,7 +277,8 @@ def test_two_fits_at_a_time_are_the_same_as_one_after_the_other() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize(("model", "rows"), MODELS, ids=lambda model: type(model).__name__)
 def test_a_forked_child_can_fit(model: Any, rows: Any) -> None:
-    """If threads outlived a fit, the child would wait for threads that it does not have."""
+    """If threads outlived a fit, a forked child would wait for threads that exist only in its
+    parent."""
 
     def objective() -> float:
         own = clone(model).set_params(n_jobs=2, max_iter=3, random_state=0)

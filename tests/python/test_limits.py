@@ -35,7 +35,7 @@ def available_memory() -> float:
 @LINUX
 @pytest.mark.parametrize("solver", ["block-descent", "frank-wolfe"])
 def test_dual_variables_beyond_memory_are_rejected(solver: str) -> None:
-    # The dual variables would take 1.3 TB; the rows are small.
+    # The dual variables would take 1.3 TB, although the rows are small.
     n = 800_000
     X, y = np.ones((n, 1)), np.arange(n) // 4
     message = r"dual variables .* n = 800000 rows, m = 200000 classes and d = 2 features need 1.*GB"

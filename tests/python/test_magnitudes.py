@@ -159,7 +159,7 @@ def test_a_search_over_too_large_a_c_is_rejected_before_it_begins() -> None:
 
 @pytest.mark.parametrize(("C", "factor"), [(1e-299, 1e75), (1e-200, 1e75), (1e-150, 1e10)])
 def test_a_search_over_small_c_of_large_rows(C: float, factor: float) -> None:
-    """Fits of such rows keep their initial dual point."""
+    """With such small C, the fits keep their initial dual point."""
     X, y = CLASSES
     model = dualgap.MulticlassSVCCV(Cs=[C, 10.0 * C], cv=2).fit(X * factor, y)
     assert np.isfinite(model.best_score_)

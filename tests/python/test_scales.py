@@ -75,7 +75,7 @@ def test_a_fit_that_does_not_converge_names_the_column_to_scale(name: str) -> No
     ],
 )
 def test_polynomial_models_are_no_worse_than_the_null_model(estimator: Any, exponents: Any) -> None:
-    """The fit converges, or its warning names the column to scale."""
+    """The fit converges, or its warning advises to scale the columns."""
     X, y = problem(1.0)
     X *= np.logspace(*exponents, 3)
     with warnings.catch_warnings(record=True) as caught:

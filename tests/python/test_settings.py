@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 STUBS = [ROOT / "python/dualgap/_records.py", ROOT / "python/dualgap/_core.pyi"]
 SOURCES = ROOT / "src/python"
 
-# Names in the stub for structs whose Rust name would be too general in it.
+# Names in the stub for structs whose Rust names would be too general there.
 NAMES = {
     ("structured.rs", "WarmStart"): "StructuredWarmStart",
     ("structured.rs", "Start"): "DualPointRecord",

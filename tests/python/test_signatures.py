@@ -1,4 +1,4 @@
-"""One way to call all estimators: signatures, searches, and what a notebook shows."""
+"""All estimators are called in the same way: signatures, searches, and display in notebooks."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_cycles_of_files(tmp_path: Path) -> None:
         tmp_path,
         {
             "src/linalg/mod.rs": "mod a; mod b; mod c; pub use b::B;",
-            "src/linalg/a.rs": "use super::B; pub struct A;",  # from b, by its parent
+            "src/linalg/a.rs": "use super::B; pub struct A;",  # B of b, re-exported above
             "src/linalg/b.rs": "use super::c::C; pub struct B;",
             "src/linalg/c.rs": "pub struct C(super::a::A);",
             "python/dualgap/recommend/__init__.py": "",

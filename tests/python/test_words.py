@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "check_words.py"
-# Words of the pages, cut in two so that this file passes the check itself.
+# Phrases to avoid, each cut in two so that this file itself passes the check.
 AGAIN, CLAUSE = "an" + "ew", "Wh" + "at a fit keeps."
 
 

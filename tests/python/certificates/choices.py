@@ -48,7 +48,7 @@ def plus(*parts: Iterable[tuple[int, Fraction]]) -> Sparse:
 
 
 def exact(numbers: Any) -> list[Fraction]:
-    """Return the exact values of stored numbers."""
+    """Return floating-point numbers as exact fractions."""
     return [Fraction(float(number)) for number in np.ravel(numbers)]
 
 
@@ -120,7 +120,8 @@ def chain_examples(
     allowed: Any = None,
     weights: Sequence[float] | None = None,
 ) -> list[Example]:
-    """List the labels of chains with their features: nodes, transitions, first and last labels."""
+    """List label sequences of chains with their features: nodes, transitions, first and last
+    labels."""
     d = X[0].shape[1]
     first = d * n_states + n_states * n_states
 
@@ -150,7 +151,7 @@ def chain_examples(
 
 
 def class_examples(X: Any, y: Any, n_classes: int, costs: Any = None) -> list[Example]:
-    """List classes with their features: a block of weights for each feature."""
+    """List classes with their features; the weights of a feature for all classes are adjacent."""
 
     def features(row: Any, label: int) -> Sparse:
         return {f * n_classes + label: Fraction(float(v)) for f, v in enumerate(row)}
@@ -170,7 +171,7 @@ def class_examples(X: Any, y: Any, n_classes: int, costs: Any = None) -> list[Ex
 
 
 def set_examples(X: Any, Y: Any, edges: Sequence[tuple[int, int]], *, mean: bool) -> list[Example]:
-    """List sets of labels with their features: single labels and pairs."""
+    """List label sets with their features: those of single labels and of pairs of labels."""
     d, q = X.shape[1], Y.shape[1]
 
     def features(row: Any, y: Sequence[int]) -> Sparse:

@@ -58,7 +58,7 @@ def claim(what: str, model: Any, exact: Fraction | Bounds) -> Claim:
 
 
 def of_piece(what: str, piece: Any, model: Fraction, other: Fraction) -> Claim:
-    """Return the claim of a path's piece: a bound on its distance from the optimum."""
+    """Return the claim of a path's piece: that its gap bounds its distance from the optimum."""
     gap = max(model - other, Fraction(0))
     wrong = ""
     if gap > Fraction(piece.duality_gap) or gap > Fraction(piece.relative_gap) * model:
@@ -68,7 +68,7 @@ def of_piece(what: str, piece: Any, model: Fraction, other: Fraction) -> Claim:
 
 
 def compared(what: str, wrong: str) -> Claim:
-    """Return a claim that has already been verified."""
+    """Return the result of a comparison that has already been made; `wrong` says what is wrong."""
     return Claim(what, 0.0, 0.0, (Fraction(0), Fraction(0)), Fraction(0), wrong)
 
 

@@ -15,7 +15,7 @@ Matrix = list[Vector]
 
 
 def fractions(matrix: Any) -> Matrix:
-    """Return the exact values of a stored matrix."""
+    """Return a matrix of floating-point numbers as exact fractions."""
     dense = matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
     return [[Fraction(float(value)) for value in row] for row in dense]
 
@@ -34,7 +34,7 @@ def weights_of(loss: Loss, n_classes: int) -> Vector:
 
 
 def plain_loss(loss: Loss, margins: Vector) -> Fraction:
-    """Return the loss at the margins. The label's own margin is 0."""
+    """Return the loss at the margins, where the margin of the label is 0."""
     if loss.name == "weston-watkins":
         return sum((max(v, Fraction(0)) for v in margins), Fraction(0))
     ordered = sorted(margins, reverse=True)
@@ -45,7 +45,8 @@ def plain_loss(loss: Loss, margins: Vector) -> Fraction:
 
 
 def box_of(loss: Loss) -> tuple[Fraction, Fraction | None] | None:
-    """Return the bounds on coordinates and sum if the polytope is a box with a bounded sum."""
+    """Return upper bounds on coordinates and sum if the polytope is a box with a bounded sum, else
+    None."""
     if loss.name == "weston-watkins":
         return Fraction(1), None
     if loss.name in ("max-hinge", "crammer-singer"):
@@ -162,7 +163,7 @@ def objective_of_scores(
 
 
 def gauge(loss: Loss, beta: Vector) -> Fraction:
-    """Return the factor by which the polytope must grow to contain the point. Not for top-k."""
+    """Return the factor by which the polytope must grow to contain the point (not for top-k)."""
     box = box_of(loss)
     if box is not None:
         upper, cap = box

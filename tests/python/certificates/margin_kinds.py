@@ -72,7 +72,7 @@ def linear(problem: Problem, what: str, model: Any, **fit: Any) -> Claim | None:
 
 
 def consensus(random: Random) -> Claims:
-    """Consensus fits to rows in partitions, by both solvers."""
+    """Yield claims of consensus fits to rows in partitions, by both solvers."""
     problem = Problem(random)
     yield linear(problem, "all rows", MulticlassSVC(**problem.options(), **FAR))
     for solver in ("block-descent", "sequential-dual"):
@@ -199,7 +199,7 @@ def own_loss(random: Random) -> Claims:
 
 
 def search(random: Random) -> Claims:
-    """The fits of a search over C: those of the folds, and the final one."""
+    """Yield claims of the fits of a search over C: those of the folds, and the final one."""
     problem = Problem(random)
     Cs = sorted(random.choice(STRENGTHS, 2, replace=False) * random.uniform(0.5, 2.0, 2))
     model = MulticlassSVCCV(
@@ -220,7 +220,8 @@ def search(random: Random) -> Claims:
 
 
 def folds(random: Random) -> Claims:
-    """A search's bounds on the optima of its folds. It does not keep the weights of these fits."""
+    """Check a search's bounds on the optima of its folds. A search does not keep the folds'
+    weights."""
     problem = Problem(random)
     fold, C = int(random.integers(2)), float(choice(random, STRENGTHS))
     model = MulticlassSVCCV(
@@ -255,7 +256,7 @@ def folds(random: Random) -> Claims:
 
 
 def path(random: Random) -> Claims:
-    """The pieces of a path over C, at their ends and inside."""
+    """Yield claims of the pieces of a path over C, at their ends and inside."""
     problem = Problem(random)
     problem.smoothing = 0.0
     C = choice(random, (1e-6, 1e-3, 1.0, 1e3))

@@ -38,7 +38,7 @@ WAYS: tuple[dict[str, Any], ...] = (
 
 
 def radius_of(random: Random, scale: float, penalty: str) -> float:
-    """Draw a radius, sometimes in units of the rows."""
+    """Draw a radius, in most cases divided by the squared scale of the rows."""
     radius = choice(random, RADII)
     unit = scale**-2 if 1e-30 <= scale <= 1e30 and random.random() < 0.7 else 1.0
     return float(radius * unit)

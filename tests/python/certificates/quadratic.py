@@ -17,7 +17,7 @@ STEP = 1 << 400
 
 
 def root_above(square: Fraction) -> Fraction:
-    """Return a square root, rounded up by less than one part in 1e60."""
+    """Return the square root, rounded up by less than 1e-60 of its value."""
     if square == 0:
         return Fraction(0)
     # Multiplication by powers of four brings all numbers, small and large, to at least 400 bits.
@@ -36,7 +36,7 @@ def norm_above(penalty: str, row: Vector) -> Fraction:
 
 
 def fractions(matrix: Any) -> list[Vector]:
-    """Return the exact values of a stored matrix."""
+    """Return a matrix of floating-point numbers as exact fractions."""
     return [exact(row) for row in matrix]
 
 

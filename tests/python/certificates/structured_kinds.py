@@ -1,7 +1,7 @@
 """Structured models by every solver, and taggers, on random problems over extreme ranges.
 
 Each kind fits one problem in several ways and yields the claims of the fits (`claims`). One of the
-fits is very accurate, so that it shows even slightly wrong bounds.
+fits is very accurate, so comparisons with it detect even slightly wrong bounds.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ def structured(draw: Callable[[Random, float], Problem]) -> Callable[[Random], C
 
 
 def signs(random: Random) -> Claims:
-    """Fits with constraints on signs; their optimum is over weights with these signs."""
+    """Yield claims of fits with constraints on signs; the optimum is over weights with these
+    signs."""
     scale, C = choice(random, SCALES), choice(random, STRENGTHS)
     _, X, Y, examples = classes(random, scale)
     wanted = random.integers(-1, 2, 9)
@@ -173,7 +174,7 @@ def signs(random: Random) -> Claims:
 
 
 def extragradient(random: Random) -> Claims:
-    """Fits that minimise the mean loss over a ball of weights."""
+    """Yield claims of fits that minimise the mean loss over a ball of weights."""
     scale = choice(random, SCALES)
     draw = choice(random, (classes, chain, label_sets, matching))
     model, X, Y, examples = draw(random, scale)
@@ -257,7 +258,7 @@ def tagger_weights(model: Any, boundaries: bool) -> list[Fraction]:
 
 
 def path(random: Random) -> Claims:
-    """The pieces of a path over C, at their ends and inside."""
+    """Yield claims of the pieces of a path over C, at their ends and inside."""
     scale, C = choice(random, SCALES), choice(random, (1e-6, 1e-3, 1.0, 1e3))
     draw = choice(random, (classes, chain, label_sets))
     model, X, Y, examples = draw(random, scale)
@@ -282,7 +283,7 @@ def path(random: Random) -> Claims:
 
 
 def tagger_path(random: Random) -> Claims:
-    """The pieces of a path of taggers."""
+    """Yield claims of the pieces of a path of taggers."""
     scale, C = choice(random, SCALES), choice(random, (1e-6, 1e-3, 1.0, 1e3))
     loss = choice(random, ("hamming", "logistic"))
     X = [normal(random, scale, length, 2) for length in (3, 1, 2, 3)]

@@ -59,7 +59,7 @@ def test_square_roots_are_rounded_up() -> None:
 @pytest.mark.parametrize("refit", ["full", "output"])
 @pytest.mark.parametrize("scale", [1e8, 1e20, 1e77])
 def test_large_rows_of_polynomial_models(scale: float, refit: Any, linear: Any) -> None:
-    """A past bug dropped small weights as if they were 0, so the objective was the null model's."""
+    """A past bug replaced small weights by 0, so the objective was that of the null model."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 4))
     y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=40)
@@ -70,7 +70,7 @@ def test_large_rows_of_polynomial_models(scale: float, refit: Any, linear: Any) 
         ).fit(X * scale, y)
     objective = model.history_["objective"]
     assert (np.diff(objective) <= 1e-9 * objective[:-1]).all()
-    # In a past bug, the bound on rounding errors treated intercepts as if rows multiplied them.
+    # In a past bug, the bound on rounding errors multiplied the intercepts by the size of the rows.
     problem = Quadratic(X * scale, y[:, None], "anova", "l1/l2", 1.0, linear, 1.0, "squared")
     exact = problem.objective(model)[0]
     assert exact <= Fraction(model.objective_) <= exact * Fraction(1 + 1e-9)

@@ -91,7 +91,7 @@ CONTINUED = ("block-descent", "newton", "block-frank-wolfe", "frank-wolfe")
 
 
 def refused(error: RuntimeError) -> None:
-    """Allow errors from fits that are impossible, if they name a remedy."""
+    """Accept the error of an impossible fit if it names a remedy; raise any other error again."""
     if "scale the data" not in str(error):
         raise error
 
@@ -135,7 +135,7 @@ def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
 
 
 def _check_dual_point(trial: Trial, model: Any, rows: Any, labels: list[int]) -> None:
-    """Check that the bound is the value of the stored dual point, made exactly feasible.
+    """Check that the bound is the value of the stored dual point after it is made exactly feasible.
 
     A fit stores its last dual point and reports its best bound, so the two agree only if the last
     epoch raised the bound.

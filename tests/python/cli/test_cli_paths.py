@@ -195,7 +195,7 @@ print(json.dumps(found))
 
 
 def run_with_streams(commands: list[str]) -> list[tuple[int, str]]:
-    """Run commands with redirections, and return their status and messages. Forks avoid imports.
+    """Run commands with redirections in forks of one process; return their statuses and messages.
 
     Streams that a command neither redirects nor closes (``>&-``) are files.
     """

@@ -87,7 +87,7 @@ def check(model, plain):
     assert model.dual_objective_ <= plain.objective_ + 1e-12
     assert plain.dual_objective_ <= model.objective_ + 1e-12
     gaps = model.history_["gap"]
-    # The first round after a checkpoint has no gap.
+    # The first round after resuming from a checkpoint has no gap.
     assert (np.diff(gaps[np.isfinite(gaps)]) <= 0).all()
     assert model.null_objective_ == pytest.approx(plain.null_objective_)
 
@@ -252,7 +252,8 @@ def test_dataframes_and_files(data, plain, client, tmp_path):
         assert set(model.classes_) == set(range(10))
 
 
-# If a warning inside Dask's nanny were an error, the nanny could not start the next worker.
+# If warnings in Dask's nanny (the parent process of a worker) were errors, it could not start the
+# next worker.
 @pytest.mark.filterwarnings("ignore")
 def test_a_killed_worker_costs_only_time(data, plain, new_cluster):
     with new_cluster() as cluster, distributed.Client(cluster) as client:

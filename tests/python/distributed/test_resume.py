@@ -156,7 +156,7 @@ def test_a_run_without_a_saved_consensus_can_start_again(data, folder, whole):
 def test_a_run_killed_while_writing_a_round_loses_nothing(
     data, folder, whole, monkeypatch, written, again
 ):
-    """Resume from files in which some partitions are a round ahead of everything else."""
+    """Resume from files in which some partitions are one round ahead of the others."""
     X, y, weights = data
     files = iter(range(100))
 

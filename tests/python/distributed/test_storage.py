@@ -28,7 +28,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def s3():
-    """Address of a local server of S3's protocol, which boto's environment names."""
+    """Address of a local server of S3's protocol; environment variables pass it to boto."""
     pytest.importorskip("s3fs")
     pytest.importorskip("moto")
     pytest.importorskip("flask", reason="the server of moto is not installed")

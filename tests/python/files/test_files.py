@@ -72,7 +72,8 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "model"
     path.write_bytes(b"old")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # A limit on the file size acts like a full disk, because Python ignores the limit's signal.
+    # A limit on the file size acts like a full disk, because Python ignores the signal that the
+    # limit would send.
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
     try:
         with pytest.raises(OSError, match="too large"):

@@ -271,7 +271,7 @@ def fit_variational(a):
 
 
 def source(a):
-    """Draw a problem and sizes that fit it."""
+    """Draw a problem, and sizes that match it."""
     if a.rarely(0.35):
         n_blocks, n_weights = a.size(), a.size()
         oracle = Oracle(a, n_weights), n_blocks, a.near(n_weights), a.positive()
@@ -335,7 +335,7 @@ ERRORS = (ValueError, TypeError, OverflowError, RuntimeError, MemoryError)
 
 
 def call(door, seed):
-    """Call a function, and pass on only unexpected exceptions."""
+    """Call a function, and raise again only unexpected exceptions."""
     try:
         door(Arguments(seed))
     except ERRORS as error:

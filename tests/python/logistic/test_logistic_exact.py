@@ -53,7 +53,8 @@ class Problem:
         return total
 
     def expansion(self, point: Vector) -> tuple[Vector, list[Vector]]:
-        """Gradient and Hessian; the mean of the intercepts, which is free, is held by a square."""
+        """Gradient and Hessian. A quadratic term fixes the mean of the intercepts, which is
+        arbitrary."""
         n, width = len(point), self.width
         gradient = [Decimal(0) if self.is_intercept(at) else w for at, w in enumerate(point)]
         hessian = [[Decimal(int(a == b and not self.is_intercept(a))) for b in range(n)]

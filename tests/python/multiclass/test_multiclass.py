@@ -61,7 +61,7 @@ PRINTED: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def objective(model: MulticlassSVC, X: Any, y: Any, loss: Any) -> float:
-    """Compute the docstring's objective P with the published loss, equal weights and no smoothing.
+    """Compute the objective P of the docstring: published loss, equal weights, no smoothing.
 
     For a loss without a published formula, return `objective_`, which other solvers check.
     """
@@ -88,7 +88,7 @@ def test_the_gap_is_reached_and_belongs_to_the_model(loss: Any, solver: str) -> 
     assert model.objective_ == pytest.approx(objective(model, X, y, loss), rel=1e-9)
     null = fit(X, y, loss, C=1e-9)
     assert model.null_objective_ == pytest.approx(objective(null, X, y, loss), rel=1e-5)
-    # Each solver's bound holds for the models of the others.
+    # The bound of each solver holds for the models of the other solvers.
     other = fit(X, y, loss, C=0.1, tol=1e-4, intercept_scaling=2.0)
     assert other.objective_ >= model.dual_objective_
     assert other.dual_objective_ <= model.objective_
@@ -108,7 +108,7 @@ def test_the_history_is_consistent(solver: str, smoothing: float) -> None:
     n_epochs = model.n_iter_ if solver == "newton" else 20  # Rounding may end the fit earlier.
     assert history["epoch"].tolist() == list(range(1, n_epochs + 1))
     assert (np.diff(history["seconds"]) >= 0).all()
-    # Frank-Wolfe evaluates some objectives every few iterations only.
+    # Frank-Wolfe evaluates some objectives only every few iterations.
     known = np.isfinite(history["gap"])
     some = {"frank-wolfe": 8 if smoothing > 0 else 20, "away-frank-wolfe": 3}
     assert known.sum() >= some.get(solver, n_epochs)

@@ -33,7 +33,8 @@ class Sets:
 
 
 class Projected(Sets):
-    """The same loss with a projection, which finds the multiplier of the sum on its breakpoints."""
+    """The same loss with a projection: the multiplier of the sum is searched among its
+    breakpoints."""
 
     def project(self, point: Any, label: int) -> Any:
         others = np.delete(point, label)
@@ -100,7 +101,7 @@ def test_single_precision_and_a_path() -> None:
 
 def test_sets_may_depend_on_the_label_and_costs_may_be_custom() -> None:
     class Ordered(Projected):
-        """A loss that counts only classes next to the label, so that polytopes differ."""
+        """A loss of the label and its two neighbours, so that the polytope depends on the label."""
 
         costs = np.abs(np.subtract.outer(np.arange(5), np.arange(5))) / 2.0
 

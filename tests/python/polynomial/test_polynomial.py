@@ -141,7 +141,7 @@ def test_fitted_attributes_are_those_of_every_estimator(estimator: Any) -> None:
     assert {len(column) for column in model.history_.values()} == {model.n_iter_}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # A deliberate choice of an earlier model is not a failure to converge.
+        # If the fit returns an earlier model on purpose, it does not warn.
         make(estimator, n_components=2).fit(X, y, validation_data=(X, y))
         make(estimator, n_components=2, callback=lambda *_: True).fit(X, y)
         assert make(estimator, tol=0.5, radius=0.1).fit(X, y).converged_
@@ -269,7 +269,7 @@ def test_the_layout_in_memory_does_not_matter(estimator: Any) -> None:
 
 
 def shuffled_csr(X: Any, index_dtype: Any, *, split: bool) -> sp.csr_array:
-    """CSR with reversed columns in each row; with `split`, each value is the sum of two entries."""
+    """CSR with the columns of each row reversed; with `split`, two entries add up to each value."""
     data: list[float] = []
     indices: list[int] = []
     indptr = [0]

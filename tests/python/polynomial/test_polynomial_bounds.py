@@ -74,7 +74,7 @@ def isqrt_up(square):
 
 
 def make(rng, seed):
-    """A problem on which an earlier version mistook another eigenvalue for the largest."""
+    """A problem for which an earlier version mistook a smaller eigenvalue for the largest."""
     y = np.ones(1000)
     rows = rng.choice(1000, 100, replace=False) if seed % 2 else np.arange(100)
     y[rows] = rng.uniform(-0.5, 0.5, 100)

@@ -19,7 +19,7 @@ def quick(**parameters: Any) -> OrdinalRecommender:
 
 
 def greedy(**parameters: Any) -> OrdinalRecommender:
-    """Return a recommender that conditional gradient fits."""
+    """Return a recommender that is fitted by conditional gradient."""
     return make(ConditionalGradient(reoptimize="output", radius=100.0), parameters)
 
 

@@ -220,7 +220,7 @@ def test_users_who_have_seen_every_item_get_no_recommendations() -> None:
 
 
 def test_ties_are_in_the_order_of_the_items() -> None:
-    # All but three items have the same score: nobody rated them.
+    # All items except three have the same score, because nobody rated them.
     n = 40
     alike = sp.csr_array(np.ones((n, 1)))
     ratings = ([0, 0, 1, 1, 2], [5, 9, 5, 20, 9], [1.0, 5.0, 2.0, 3.0, 4.0])

@@ -68,7 +68,7 @@ def test_threads_share_a_model(shop: OrdinalRecommender, tmp_path: Path) -> None
 
 
 def blocks(start: str) -> str:
-    """The code of the guide that begins with a line."""
+    """The first code block of the guide that begins with `start`."""
     found = [code.split("```")[0] for code in PAGE.read_text("utf-8").split("```py\n")[1:]]
     return next(code for code in found if code.startswith(start))
 

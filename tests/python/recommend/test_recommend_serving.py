@@ -199,7 +199,7 @@ def test_predictions_in_batches(model: OrdinalRecommender, monkeypatch: pytest.M
 
 
 def halves() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Training and held-out likes of users who like half of the items of equal parity."""
+    """Training and held-out likes: each user likes half of the items with the user's parity."""
     rng = np.random.default_rng(0)
     users, items = np.divmod(np.arange(100 * 60), 60)
     taken = ((users + items) % 2 == 0) & (rng.random(len(users)) < 0.5)

@@ -156,7 +156,8 @@ def test_reading_ids_copies_nothing() -> None:
 
 
 def in_parts(table: pd.DataFrame, kind: str, folder: Path) -> Any:
-    """The rows of a table, in an iterator of tables, a Parquet file or a folder of such files."""
+    """The rows of a table as an iterator of tables, a Parquet file, or a folder of Parquet
+    files."""
     pieces = [table.iloc[start : start + 300] for start in range(0, len(table), 300)]
     if kind == "iterator":
         return iter(pieces)

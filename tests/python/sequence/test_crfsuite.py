@@ -19,7 +19,8 @@ SAME: dict[str, Any] = {"pairs": "seen", "transitions": "seen", "boundaries": Fa
 
 
 def assert_same(tagger: Any, model: SequenceTagger, sentences: Any) -> None:
-    """Check that predictions are equal. Labels may differ only if their scores are equal."""
+    """Check that predictions are equal. Label sequences may differ only if their scores are
+    equal."""
     n_ties = 0
     for sentence, labels in zip(sentences, model.predict(sentences), strict=True):
         found = tagger.tag(sentence)

@@ -74,7 +74,7 @@ def test_validation_reads_matrices() -> None:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_three_passes_at_current_weights_close_much_of_the_gap() -> None:
     X, y = sentences(2200, noise=0.5)
-    # Each token gets a rare feature, so that one sentence tells little about the next.
+    # Each token gets a rare feature, so that a step on one sentence helps little on the next.
     X = [
         [[*token, f"rare{(7 * i + t * t) % 3000}"] for t, token in enumerate(x)]
         for i, x in enumerate(X)

@@ -237,7 +237,7 @@ def test_only_seen_pairs_have_weights(loss: str) -> None:
 
 
 def test_features_of_transitions() -> None:
-    # A mark on a token says whether the label changes, but no token determines its label.
+    # A mark on a token shows whether the label changes, but no token determines its label alone.
     rng = np.random.default_rng(0)
     X, y = [], []
     for _ in range(100):

@@ -165,7 +165,8 @@ def test_an_approximate_decoder_trains_without_a_certificate():
 
 
 class Ranking:
-    """A ranking model: features are sums over pairs of items, and `decode` returns scores."""
+    """A ranking model whose features are sums over pairs of items, and whose `decode` returns
+    scores."""
 
     def joint_features(self, x, y):
         return sum((x[a] - x[b] for a, b in itertools.combinations(y, 2)), np.zeros(x.shape[1]))
@@ -203,7 +204,7 @@ def test_a_ranking_need_not_decode_into_its_labels():
 
 
 def best_links(scores, rows, columns):
-    """Solve the matching with limits per row and column as an integer program."""
+    """Find the best matching with limits per row and column, as an integer program."""
     n, m = scores.shape
     per_row = np.kron(np.eye(n), np.ones(m))
     per_column = np.kron(np.ones(n), np.eye(m))

@@ -120,7 +120,8 @@ def test_label_sets_are_trained_by_the_extragradient(edges):
     svm = StructuredSVM(model, solver="extragradient", **fit).fit(X, Y)
     assert svm.converged_
     assert np.linalg.norm(svm.coef_) <= 1.0 + 1e-9
-    # A regularised optimum inside the ball has no smaller loss than the optimum over the ball.
+    # The loss of a regularised optimum inside the ball is not below that of the optimum over the
+    # ball.
     other = StructuredSVM(model, C=0.02, tol=1e-3, random_state=0).fit(X, Y)
     assert np.linalg.norm(other.coef_) <= 1.0
     loss = other.objective_ - 0.5 * other.coef_ @ other.coef_ / (0.02 * 60)
