@@ -1,4 +1,5 @@
-//! The certificate of a model: its objective, and the dual value of one distribution over the classes per example.
+//! The certificate of a model: its objective, and a dual value, computed from one distribution over the classes per
+//! example.
 
 use super::certificate_pass::{Given, RowPass, given_moments};
 use super::terms::Terms;
@@ -8,8 +9,8 @@ use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::solve_semidefinite;
 use crate::run::Certificate;
 
-/// Largest violation of the intercept's constraint, as a share of the total weight, that is removed by mixing alone,
-/// without a tilt.
+/// Largest violation of the intercept's constraint, as a fraction of the total weight, for which the distributions are
+/// only mixed and not tilted.
 pub(super) const VIOLATED: f64 = 1e-12;
 
 /// Returns the objective of a model, rounded up, and the dual value of distributions, rounded down, both divided by Σ
@@ -30,7 +31,8 @@ pub fn certificate(
     Ok(certificate_and_terms(problem, model, given, interrupt)?.0)
 }
 
-/// The same, with the sums of the distributions before their tilt; with those tilted, if distributions are given.
+/// Returns the result of [`certificate`], and the sums over the distributions: before the tilt, or after it if
+/// distributions are given.
 pub(super) fn certificate_and_terms(
     problem: &LogisticProblem<'_>,
     model: &LogisticModel,

@@ -15,7 +15,8 @@ use crate::linalg::vectors::axpy;
 use crate::linalg::{Aligned, Element, Kernel, Widened, transpose};
 use crate::parallel::{is_worth_sharing, min_len};
 
-/// Maximum number of classes for which the tilt solves its whole system; with more, it uses only the diagonal.
+/// Maximum number of classes for which the whole linear system of the tilt is solved. For more classes, only its
+/// diagonal is used.
 pub(super) const SOLVED: usize = 256;
 /// Number of rows that one thread processes at a time.
 const PIECE: usize = 256;
@@ -24,28 +25,29 @@ const CHUNK: usize = 16 * PIECE;
 /// Maximum number of column ranges that are updated in parallel.
 const STRETCHES: usize = 4;
 
-/// Appends an example's distribution, one share per class, to an empty vector. Shares need not sum to 1.
+/// Appends the distribution of the example with this index, one non-negative number per class, to an empty vector. The
+/// numbers need not sum to 1.
 pub type Given<'g> = dyn Fn(usize, &mut Vec<f64>) + Sync + 'g;
 
 /// A pass over all rows, given a model.
 pub(super) struct RowPass<'p, 'a> {
     problem: &'p LogisticProblem<'a>,
     given: Option<&'p Given<'p>>,
-    /// The weights, feature after feature, each padded to whole vectors.
+    /// The weights, stored feature by feature; the outputs of each feature are padded to full SIMD vectors.
     weights: Aligned<f64>,
     intercepts: Aligned<f64>,
     /// Number of outputs with the padding.
     padded: usize,
     /// The largest absolute weight of each feature, and of the intercepts.
     largest: (Vec<f64>, f64),
-    /// A bound on the sum of the absolute products of any dense row.
+    /// A bound on Σ |w_k x_k| + |b| of any dense row and output.
     size: f64,
-    /// Approximate number of values that the scores of one row read.
+    /// Approximate number of weights that are read to compute the scores of one row.
     n_numbers: usize,
 }
 
 impl<'p, 'a> RowPass<'p, 'a> {
-    /// Prepares a pass for a model, with the given distributions, or with those of the model.
+    /// Prepares a pass for a model. The distributions are `given`, or those of the model if it is None.
     pub fn new(
         problem: &'p LogisticProblem<'a>,
         model: &'p LogisticModel,
@@ -119,7 +121,7 @@ impl<'p, 'a> RowPass<'p, 'a> {
         let n_rows = residuals.len() / padded;
         let is_shared = is_worth_sharing(n_rows * self.n_numbers);
         let n_stretches = if is_shared { rayon::current_num_threads().min(STRETCHES) } else { 1 };
-        // Each entry sums the rows in order, so the result does not depend on where the columns are cut.
+        // Each entry is a sum over the rows in order, so the result does not depend on where the columns are divided.
         let cuts = match rows {
             Data::Csr32(rows) => rows.balanced_cuts(n_stretches),
             Data::Csr64(rows) => rows.balanced_cuts(n_stretches),
@@ -149,7 +151,7 @@ impl<'p, 'a> RowPass<'p, 'a> {
         }
     }
 
-    /// Writes the scores of an example; returns a bound on their errors.
+    /// Computes the scores of an example, and returns a bound on their errors.
     #[inline(always)]
     fn score<S: Simd>(
         &self,

@@ -6,12 +6,12 @@ use crate::data::{Csr, Data, Dense, Real, Rows, join_digests};
 use crate::linalg::vectors::larger_or_nan;
 use crate::parallel::{min_len, parts};
 
-/// Maximum number of vectors of sizes whose maximum is taken at the end.
+/// Maximum number of partial results, each with one size per column, that are combined at the end.
 const PARTS: usize = 16;
 
 /// Sizes of columns, and a digest.
 pub(super) struct ColumnStats {
-    /// The largest absolute value of each column; NaN if the column contains one.
+    /// The largest absolute value of each column; NaN if the column contains NaN.
     pub sizes: Vec<f64>,
     /// [`Data::digest`] of dense rows before this pass, if requested.
     pub digest: Option<u64>,
@@ -68,7 +68,7 @@ fn sparse<R: Real>(rows: &Csr<'_, R>) -> ColumnStats {
     ColumnStats { sizes: largest(found.collect(), rows.n_cols()), digest: None }
 }
 
-/// The largest of several sizes of each column.
+/// Returns the elementwise maximum of several vectors of column sizes.
 fn largest(found: Vec<Vec<f64>>, n_cols: usize) -> Vec<f64> {
     let mut found = found.into_iter();
     let mut sizes = found.next().unwrap_or_else(|| vec![0.0; n_cols]);

@@ -77,7 +77,7 @@ impl LogisticMethod {
     }
 }
 
-/// Bytes of the buffers of a fit: a copy of all rows, or the distributions, and the weights.
+/// Size of a fit's buffers in bytes: the weights, and a copy of all rows or the distributions.
 fn n_bytes(problem: &LogisticProblem<'_>, newton: bool) -> u128 {
     let (n, d, m) = (problem.n_examples(), problem.n_features(), problem.n_outputs());
     let (rows, weights) = (n as u128, (d as u128 + 1) * m as u128);

@@ -9,11 +9,11 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::memory::fits;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// Time of a fit by Newton's method with a factorised Hessian, in passes over rows without zeros.
-/// Newton's method also reads zeros; passes skip them.
+/// Time of a fit by Newton's method with a factorised Hessian, in units of a pass of dual block descent over rows
+/// without zeros. Newton's method also reads zeros; passes skip them.
 const FACTORS: f64 = 10.0;
-/// Time of a fit by Newton's method that reads only stored entries, in passes. Without a factorised
-/// Hessian, it needs more conjugate gradient steps.
+/// Time of a fit by Newton's method that reads only stored entries, in units of a pass. Without a factorised Hessian,
+/// the fit needs more conjugate gradient steps.
 const CONJUGATE: f64 = 100.0;
 
 /// Options of a run.
@@ -27,7 +27,7 @@ pub(super) struct HandOverOptions {
     pub n_bytes: u128,
 }
 
-/// Dual block descent, then Newton's method from its model.
+/// Dual block descent, followed by Newton's method, which starts from the model of the descent.
 pub(super) struct LogisticHandOver<'p, 'a> {
     problem: &'p LogisticProblem<'a>,
     options: HandOverOptions,

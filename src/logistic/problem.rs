@@ -7,7 +7,7 @@ use crate::dual::rounding::{Bounded, Sum};
 use crate::error::{Error, Result};
 use crate::for_data;
 
-/// Largest share of stored entries at which CSR rows count as sparse.
+/// Largest fraction of stored entries at which CSR rows count as sparse.
 const SPARSE: f64 = 0.25;
 
 /// Rows, labels, and a weight for each example's loss.
@@ -53,7 +53,7 @@ impl LogisticTotals {
 /// A linear model: scores W x + b, one for each output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogisticModel {
-    /// W, output after output.
+    /// W, stored output by output.
     pub weights: Vec<f64>,
     /// b; zeros if there is no intercept.
     pub intercepts: Vec<f64>,

@@ -1,4 +1,5 @@
-//! Products of a sparse row with weights that are stored feature after feature, and their transpose.
+//! Products of a sparse row with weights that are stored feature by feature, and updates of these weights by multiples
+//! of the row.
 
 use pulp::Simd;
 
@@ -8,7 +9,7 @@ use crate::linalg::{Lane, prefetch};
 const AHEAD: usize = 24;
 /// Number of features of the next row whose weights are prefetched.
 const FIRST: usize = 32;
-/// Vectors of outputs that stay in registers, with two sums each.
+/// Number of SIMD vectors of outputs that are kept in registers, with two sums each.
 const VECTORS: usize = 6;
 
 /// Prefetches the first weights of the next row.

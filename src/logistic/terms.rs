@@ -8,7 +8,7 @@ use crate::run::Certificate;
 /// A bound on the relative error of the exponential of a rounded difference, and of a quotient of two such
 /// exponentials.
 pub(super) const EXPONENTIAL: f64 = 4e-14;
-/// The largest difference for which [`exp_minus`] is accurate.
+/// The largest argument for which [`exp_minus`] is accurate.
 const FARTHEST: f64 = 700.0;
 
 /// Sums over some examples.
@@ -22,9 +22,9 @@ pub(super) struct Terms {
     pub distance: f64,
     /// Σ c_i (e_y − α_i) of each output.
     pub residual: Vec<f64>,
-    /// Σ c_i (e_y − α_i) x_iᵀ, output after output.
+    /// Σ c_i (e_y − α_i) x_iᵀ, stored output by output.
     pub image: Vec<f64>,
-    /// The largest number of consecutive additions behind an entry of the image.
+    /// The largest number of consecutive additions from which an entry of the image results.
     pub depth: usize,
 }
 
@@ -60,7 +60,7 @@ impl Distribution {
         loss(self.log_sum, own, (self.shares.len(), error))
     }
 
-    /// Sets α proportional to the appended numbers, which are non-negative and not all 0.
+    /// Sets α proportional to the numbers that `append` appends; they must be non-negative and not all 0.
     #[inline(always)]
     pub fn given(&mut self, append: impl FnOnce(&mut Vec<f64>)) {
         self.shares.clear();
@@ -77,7 +77,7 @@ impl Distribution {
         self.normalise(top);
     }
 
-    /// Divides the shares, the largest of which is 1, by their sum.
+    /// Divides the shares by their sum. The largest share must be 1 before.
     #[inline(always)]
     fn normalise(&mut self, top: usize) {
         self.shares[top] = 0.0;
@@ -125,8 +125,8 @@ impl Distribution {
     }
 }
 
-/// A loss: the log of the sum of exponentials relative to the largest score, plus the distance of the label's score
-/// below the largest.
+/// Returns a loss: `log_sum`, the log of the sum of exponentials relative to the largest score, plus `own`, the
+/// distance of the label's score below the largest.
 ///
 /// The absolute derivatives with respect to the scores sum to 2 (1 − p_y) ≤ 2 loss.
 fn loss(log_sum: f64, own: f64, (n_classes, error): (usize, f64)) -> Bounded {

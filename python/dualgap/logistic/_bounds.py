@@ -59,7 +59,8 @@ class TrainingRows:
             block = slice(start, start + _BLOCK)
             p = softmax(model._scores(self.X[block].astype(np.float64)), axis=1)
             weighted = p * self.shares[block, None]
-            # einsum does not use the threads of BLAS, of which folds on threads have none to spare.
+            # einsum does not start threads of BLAS; when folds run in parallel, all cores are
+            # already busy.
             mean -= np.einsum("ij,ik->jk", weighted, p)
             mean[np.diag_indices(n_classes)] += weighted.sum(axis=0)
         # The vector of ones has the eigenvalue 0; the added matrix moves it above all others.
@@ -69,7 +70,7 @@ class TrainingRows:
 
 @dataclass(frozen=True)
 class OptimumBall:
-    """How far weights and intercepts of the exact optimum can be from those of a model."""
+    """Bounds on the distance of the optimum's weights and intercepts from those of a model."""
 
     radius: float
     """Bound on the distance of the weights in the Frobenius norm."""

@@ -50,7 +50,7 @@ class LogisticClassifier(ScoringClassifier):
         return outputs if len(self.coef_) > 1 else np.pad(outputs, ((0, 0), (1, 0)))
 
     def _both(self) -> tuple[FloatArray, FloatArray]:
-        """Weights and intercepts of all classes, including the first of two."""
+        """Return weights and intercepts of all classes, also of the first of two classes."""
         if len(self.coef_) > 1:
             return self.coef_, self.intercept_
         return np.pad(self.coef_, ((1, 0), (0, 0))), np.pad(self.intercept_, (1, 0))

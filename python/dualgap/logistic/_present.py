@@ -12,7 +12,7 @@ from dualgap._validation import FloatArray
 
 __all__ = ["PresentClasses"]
 
-# exp(-800) is 0 in double precision, also times any number of rows.
+# exp(-800) is 0 in double precision, and so is its product with any number of rows.
 _NEVER = 800.0
 
 
@@ -55,14 +55,14 @@ class PresentClasses:
         return cls(np.flatnonzero(has_weight), n_classes, sizes.ravel())
 
     def codes(self, codes: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the places of classes in the smaller problem; 0 for rows without weight."""
+        """Return the class of each row in the smaller problem; 0 for rows without weight."""
         place = np.zeros(self.n_classes, dtype=np.intp)
         place[self.places] = np.arange(len(self.places))
         return np.asarray(place[codes])
 
     @property
     def scale(self) -> float:
-        """Factor of C: the one weight vector of two classes has twice the squared norm of both."""
+        """Factor of C: one vector for two classes has twice the squared norm of a vector each."""
         return 2.0 if len(self.places) == 2 else 1.0
 
     def expand(self, weights: FloatArray, intercepts: FloatArray) -> tuple[FloatArray, FloatArray]:

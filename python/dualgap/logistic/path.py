@@ -15,9 +15,9 @@ from dualgap.multiclass._rows import optimum_radius
 
 __all__ = ["LogisticPiece"]
 
-# A step aims at this share of the distance (in the logarithm of C) that the last model covered.
+# Length of a step (in the logarithm of C) relative to the distance that the last model covered.
 _STEP = 0.95
-# Share of a step that remains if its model does not reach back to the last interval.
+# Factor by which a step is shortened if its model does not reach back to the last interval.
 _SHORTER = 0.7
 # Number of bisections of an interval's end: to a relative precision of 2^-40.
 _BISECTIONS = 40
@@ -139,7 +139,7 @@ class _Reach:
             else:
                 bad = middle
         found = float(np.exp(good))
-        # exp and log may round beyond the model's own C.
+        # exp and log may round to a C beyond that of the model.
         return max(found, self.C) if limit > self.C else min(found, self.C)
 
 

@@ -1,7 +1,7 @@
 //! The exact step of a block: the distribution α that maximises the dual while all other distributions are fixed.
 //!
-//! With scores s, q = c ‖x‖² and the current α⁰, it solves log α + q α = s + q α⁰ − λ, Σ α = 1: Newton's method on (log
-//! α, λ) together, from the softmax of s.
+//! With scores s, q = c ‖x‖² and the current α⁰, the step solves log α + q α = s + q α⁰ − λ, Σ α = 1. It uses Newton's
+//! method in (log α, λ) jointly, starting at the softmax of s.
 
 use pulp::Simd;
 
@@ -10,11 +10,11 @@ use crate::linalg::Lane;
 /// Maximum number of Newton steps of a block, after which the exact method solves it.
 const STEPS: usize = 8;
 
-/// A step is the last one if the mean square of its change of log α is below this: convergence is quadratic, so the
+/// Newton's method ends after a step whose mean squared change of log α is below this. Convergence is quadratic, so the
 /// next change would be negligible.
 const SMALL: f64 = 1e-4;
 
-/// A step is not the last one if Σ α differs from 1 by more than this.
+/// Newton's method does not end while Σ α differs from 1 by more than this.
 const NORMALISED: f64 = 1e-3;
 
 /// Divergences below this are computed by a formula that does not subtract entropies.
@@ -28,7 +28,7 @@ pub(super) const PADDING: f64 = -1e30;
 
 /// Buffers of a step, one value for each padded class.
 pub(super) struct Buffers<'b, V> {
-    /// Scores; afterwards the change of α, α⁰ − α.
+    /// Scores; after the step, the change α⁰ − α.
     pub scores: &'b mut [V],
     pub logs: &'b mut [V],
     pub shares: &'b mut [V],

@@ -5,9 +5,9 @@
 const EXPONENTIAL: f64 = -40.0;
 /// Above this, ω = z − ln z to full precision.
 const LOGARITHMIC: f64 = 1e18;
-/// Maximum number of Newton steps; enough for halving the widest possible bracket down to a point.
+/// Maximum number of Newton steps; enough to bisect the widest possible bracket down to a point.
 const STEPS: usize = 500;
-/// A step of at most this size is the last one.
+/// The iteration ends after a step of at most this size.
 const LAST: f64 = 1e-9;
 
 /// Solves ω + ln ω = z for ω (Lawrence, Corless and Jeffrey 2012).

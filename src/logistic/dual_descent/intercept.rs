@@ -32,7 +32,8 @@ impl Multiplier {
         state.set_constant(self.square);
     }
 
-    /// Moves the centre; returns roughly how much the violation of the constraint lowers the dual value.
+    /// Moves the centre to the current intercept. Returns an estimate of how much the violation of the constraint
+    /// lowers the dual value.
     pub fn step(&mut self, state: &mut dyn DualState) -> f64 {
         let (residual, variance) = state.residual();
         let pairs = residual.iter().zip(&variance);

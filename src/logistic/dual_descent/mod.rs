@@ -1,8 +1,8 @@
 //! Dual block descent for sparse rows: exact steps on the distributions of single examples (Yu, Huang and Lin 2011).
 //!
 //! The weights always belong to the dual point, W = Σ c_i (e_y − α_i) x_iᵀ, and the gap is Σ c_i KL(α_i ‖
-//! softmax(s_i)), whose terms each visit computes anyway. Their sum over a pass estimates the gap during the pass, and
-//! so decides when a certificate is worth a further pass over the rows.
+//! softmax(s_i)), whose terms each visit computes anyway. Their sum over a pass estimates the gap during the pass. From
+//! this estimate, the run decides when to compute a certificate, which takes a further pass over the rows.
 
 mod binary_pass;
 mod block_step;
@@ -19,11 +19,11 @@ use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver, epochs_left};
 
-/// A certificate is evaluated once the expected gap is at most this share of the tolerance.
+/// A certificate is computed once the expected gap is at most this fraction of the tolerance.
 const EXPECTED: f64 = 0.5;
-/// The gap after a pass is at most this share of the mean gap during the pass.
+/// The gap after a pass is estimated as at most this fraction of the mean gap during the pass.
 const SLOWEST: f64 = 0.5;
-/// The gap after a pass is hardly ever below this share of the mean gap during the pass.
+/// The gap after a pass is estimated as at least this fraction of the mean gap during the pass.
 const FASTEST: f64 = 0.1;
 /// Number of passes within which the gap must fall by a tenth.
 const PATIENCE: usize = 4;
@@ -84,8 +84,8 @@ impl<'p, 'a: 'p> DualDescent<'p, 'a> {
         self.state.start_at(model, interrupt)
     }
 
-    /// Estimates how many more passes reach the tolerance at the rate of the last five; 0 if there are too few passes
-    /// yet.
+    /// Estimates the number of further passes until the gap reaches the tolerance, from the rate of the last five
+    /// passes. Returns 0 after fewer than six passes.
     pub fn passes_left(&self) -> f64 {
         let [.., before, _, _, _, _, now] = self.gaps[..] else { return 0.0 };
         epochs_left((before, now), 5, self.options.tolerance.max(FINEST))
@@ -358,7 +358,7 @@ mod tests {
         let data = Data::Csr64(rows);
         let problem = LogisticProblem::new(data, &labels, 2, vec![3.0], false).unwrap();
         assert_eq!(fit(&problem, 1e-6, 100).0.outcome, Outcome::Converged);
-        // Each example has a separate column, so the blocks do not interact and one step solves each for any
+        // Each example has a separate column, so the blocks do not interact, and a single step solves a block of any
         // curvature.
         let offsets: Vec<i64> = (0..=6).collect();
         let (columns, values): (Vec<i32>, _) = ((0..6).collect(), vec![1.0; 6]);

@@ -35,7 +35,7 @@ impl<T: Real> DualExample<T> {
         self.cost * (self.square + constant)
     }
 
-    /// Adds c (e_y − α) to the outputs; a single share belongs to the class that is not the label.
+    /// Adds c (e_y − α) to the outputs. With two classes, there is one share: that of the class that is not the label.
     #[inline(always)]
     pub fn subtract(&self, shares: &[T], outputs: &mut [f64]) {
         let (cost, label) = (self.cost.widen(), self.label as usize);
@@ -65,7 +65,7 @@ pub(super) struct DualParts<'a, T> {
     pub intercepts: &'a mut [T],
     /// The square of the constant feature.
     pub constant: T,
-    /// Blocks with a gap of at most this are not changed.
+    /// A block is not changed if its gap is at most this.
     pub ignored: f64,
 }
 
@@ -164,8 +164,8 @@ impl<T: Element> ClassPass<'_, T> {
             Some(entropy) => block.entropy = entropy,
             None => return self.left.push(example as u32),
         }
-        // A share close to 1 has lost the digits of its distance from 1, so the label's change is computed as minus the
-        // sum of the others.
+        // A share close to 1 has lost the digits of its distance from 1. The change of the label's share is therefore
+        // computed as minus the sum of the other changes.
         let zero = T::splat(simd, T::zero());
         let sum = buffers.scores.iter().fold(zero, |sum, change| T::plus(simd, sum, *change));
         let own = &mut T::values_mut(buffers.scores)[block.label as usize];

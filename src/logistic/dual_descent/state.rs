@@ -12,9 +12,9 @@ use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, softmax, transpose};
 use crate::logistic::{LogisticModel, LogisticProblem};
 
-/// Number of visits between two checks of the interrupt.
+/// Number of visited blocks between two checks of the interrupt.
 const PIECE: usize = 256;
-/// Blocks whose gap is below this share of the mean gap of the last pass are not changed.
+/// A block is not changed if its gap is below this fraction of the mean gap of the last pass.
 const IGNORED: f64 = 0.03;
 
 /// The dual point of a run and its weights, in any precision.
@@ -31,7 +31,7 @@ pub(super) trait DualState: Sync {
     fn intercepts(&self) -> Vec<f64>;
     /// Replaces the intercepts.
     fn set_intercepts(&mut self, intercepts: Vec<f64>);
-    /// Copies W, output after output.
+    /// Copies W, output by output.
     fn copy_weights(&self, weights: &mut Vec<f64>);
     /// Makes the intercept the weight of a constant feature. `square` is its square relative to the mean squared norm
     /// of the rows.
@@ -40,7 +40,7 @@ pub(super) trait DualState: Sync {
     fn add_to_intercepts(&mut self, by: &[f64]);
     /// Σ c_i (e_y − α_i) of each output, and Σ c_i α_i (1 − α_i).
     fn residual(&self) -> (Vec<f64>, Vec<f64>);
-    /// ½‖W‖², roughly.
+    /// ½‖W‖², without a bound on the rounding error.
     fn penalty(&self) -> f64;
 }
 

@@ -11,19 +11,19 @@ use crate::linalg::vectors::{long_axpy, long_dot};
 const REDUCTION: f64 = 0.3;
 /// Maximum number of steps of conjugate gradients.
 const LONGEST: usize = 60;
-/// Once the expected gain is below this multiple of the gap to reach, conjugate gradients also
-/// require a small residual norm; before that, this would only cost steps. The two values are for
-/// preconditioners from a part of the Hessian and from the whole Hessian.
+/// Once the expected gain is below this multiple of the gap to reach, conjugate gradients also require a small residual
+/// norm; earlier, this requirement would only cost steps. The first value is for preconditioners from a part of the
+/// Hessian, the second for those from the whole Hessian.
 const NEAR: [f64; 2] = [2.0, 5.0];
 /// Maximum number of columns for which the preconditioner has one block per class.
 const SMALL: usize = 48;
-/// Weights up to which the Hessian of a sample may be factorised.
+/// Maximum number of weights for which the Hessian of a sample may be factorised.
 pub(super) const FACTORISED: usize = 1500;
 /// Number of rows in the sample from which preconditioners are computed.
 const SAMPLED: usize = 1000;
 /// If a system takes this number of steps or more, the next one gets a new preconditioner.
 const MANY: usize = 5;
-/// A step that gains more than this share of the objective changes the Hessian so much that the preconditioner is
+/// A step that gains more than this fraction of the objective changes the Hessian so much that the preconditioner is
 /// recomputed.
 const CHANGED: f64 = 1e-2;
 
@@ -47,7 +47,7 @@ pub(super) struct ConjugateGradients {
     /// system.
     work: f64,
     n_last: usize,
-    /// The share of the objective that the last step was expected to gain.
+    /// The fraction of the objective that the last step was expected to gain.
     expected: f64,
     /// Whether progress has stalled. Preconditioners are then computed from all rows, and systems are solved more
     /// accurately.
@@ -96,12 +96,12 @@ impl ConjugateGradients {
         0.5 * gradient.chunks_exact(self.width).map(own).sum::<f64>()
     }
 
-    /// Sets the share of the objective that the next step is expected to gain.
+    /// Sets the fraction of the objective that the last direction is expected to gain.
     pub fn expect(&mut self, share: f64) {
         self.expected = share;
     }
 
-    /// From now on, solves systems more accurately.
+    /// Makes all further systems be solved more accurately.
     pub fn take_care(&mut self) {
         self.careful = true;
     }
@@ -195,7 +195,7 @@ impl ConjugateGradients {
         Ok(())
     }
 
-    /// The rows of a preconditioner.
+    /// Returns the rows from which a preconditioner is computed.
     fn preconditioned(&self, store: &dyn RowPasses, sample: BlockSample) -> BlockSample {
         if self.careful {
             return sample;
@@ -243,8 +243,8 @@ impl ConjugateGradients {
         self.n_last as f64 * self.product_cost(store) >= self.full_cost(store)
     }
 
-    /// The preconditioned squared residual norm at which conjugate gradients end, and whether the residual norm itself
-    /// is small enough.
+    /// Returns the preconditioned squared residual norm at which conjugate gradients end, and whether the plain
+    /// residual norm is small enough.
     fn target(&self, (start, next): (f64, f64), residual: &[f64], goal: Goal) -> (f64, bool) {
         let near = NEAR[usize::from(self.kind() == Some(HessianPart::Full))] * goal.gap;
         let last = goal.exact && 0.5 * start < near;

@@ -38,22 +38,22 @@ pub(super) struct EntryStore<'p, 'a> {
     /// The columns, including the constant one.
     columns: Entries,
     labels: Vec<u32>,
-    /// The c_i in units of the largest, which is `weight`; 0 for rows that fill up the last tile.
+    /// The c_i divided by the largest one, which is `weight`; 0 for rows that pad the last tile.
     weights: Vec<f32>,
     weight: f64,
     /// Number of outputs, padded to whole vectors.
     padded: usize,
     /// Weights or a direction, columns × padded outputs; a row of intercepts at the end.
     values: Aligned<f32>,
-    /// Probabilities, a line of each tile for each output.
+    /// Probabilities: for each tile, one line per output.
     shares: Aligned<f32>,
-    /// Residuals, rows × padded outputs; gradients are sums of their multiples.
+    /// Residuals, rows × padded outputs. Gradients are weighted sums of residuals.
     residuals: Aligned<f32>,
     /// Weights for which the probabilities have not been computed yet.
     due: Option<Vec<f64>>,
 }
 
-/// Entries of rows or columns one after the other.
+/// The entries of all rows (or columns), stored row by row (or column by column).
 struct Entries {
     offsets: Vec<usize>,
     places: Vec<i32>,
@@ -66,7 +66,7 @@ impl Entries {
         (&self.places[range.clone()], &self.values[range])
     }
 
-    /// Rows in units of their columns.
+    /// Copies rows, with each value divided by the unit of its column.
     fn of_rows<R: Real>(rows: Csr<'_, R>, inverse_units: &[f64]) -> Self {
         let (mut offsets, mut places, mut values) = (vec![0], Vec::new(), Vec::new());
         places.reserve_exact(rows.n_stored());

@@ -1,4 +1,4 @@
-//! The assignment of rows to blocks, and their values in units of the columns.
+//! The assignment of rows to blocks, and the scaling of their values by units of the columns.
 
 use crate::data::Rows;
 use crate::data::{Data, Real};
@@ -14,7 +14,7 @@ const RANGE: i32 = 500;
 /// The order of the rows, and the units of their columns.
 pub(super) struct RowBlocks<'p, 'a> {
     pub problem: &'p LogisticProblem<'a>,
-    /// A power of two for each column, at least as large as its values; 1 for the constant column.
+    /// A power of two for each column, at least as large as the column's values; 1 for the constant column.
     pub units: Vec<f64>,
     inverse_units: Vec<f64>,
     /// Number of rows of a block.

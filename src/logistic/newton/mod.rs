@@ -25,23 +25,24 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::long_dot;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// Gradients are computed in double precision once a step is expected to gain less than this share of the objective.
+/// Gradients are computed in double precision once a step is expected to reduce the objective by less than this
+/// fraction.
 const EXACT: f64 = 1e-4;
 /// Slack of the line search for rounding errors, relative to the objective, in single and in double precision.
 const SLACK: [f64; 2] = [1e-6, 1e-13];
 /// The maximum number of halvings of a step.
 const HALVINGS: usize = 25;
-/// The share of the expected gain that a step must achieve.
+/// The fraction of the decrease predicted by the slope that a step must achieve.
 const GAIN: f64 = 1e-4;
-/// The share of the slope that the objective over a sample must fall; a quadratic function falls by half of it.
+/// The same fraction for the first step, measured over a sample. A full step on a quadratic function achieves ½.
 const EXPECTED: f64 = 0.3;
 /// A step is doubled while the slope at its end is at least this share of the slope at its start.
 const STEEP: f64 = 0.3;
 /// Minimum number of rows per weight for which the first steps use a sample of the rows.
 const SAMPLED: usize = 100;
-/// The share of the rows in this sample.
+/// The fraction of the rows in this sample.
 const SAMPLE: f64 = 0.1;
-/// The run stops using a sample once a step gains less than this share of the objective, or after [`MOST_SAMPLED`]
+/// The run stops using a sample once a step gains less than this fraction of the objective, or after [`MOST_SAMPLED`]
 /// steps.
 const SETTLED: f64 = 3e-3;
 const MOST_SAMPLED: usize = 4;
@@ -80,7 +81,7 @@ pub(super) struct LogisticNewton<'p> {
     objective: f64,
     gradient: Vec<f64>,
     best: Best,
-    /// The gap at the last exact step that lowered it by a tenth, and the number of exact steps since then.
+    /// The gap at the last exact step that lowered the gap by a tenth, and the number of exact steps since then.
     progress: (f64, usize),
 }
 
@@ -193,7 +194,7 @@ impl<'p> LogisticNewton<'p> {
         Ok(())
     }
 
-    /// One Newton step; returns whether it moved.
+    /// Makes one Newton step; returns whether the weights changed.
     fn step(&mut self, interrupt: &Interrupt) -> Result<bool> {
         let scale = self.objective;
         let goal = Goal {
@@ -268,8 +269,8 @@ impl<'p> LogisticNewton<'p> {
         Ok(1.0)
     }
 
-    /// Doubles the step while the objective falls steeply along it. On separable rows, a plain Newton step reduces the
-    /// objective only by a factor of about e.
+    /// Doubles the step while the objective still falls steeply at its end. On separable rows, a plain Newton step
+    /// reduces the objective only by a factor of about e.
     fn lengthen(&mut self, direction: &[f64], slope: f64, interrupt: &Interrupt) -> Result<()> {
         let mut length = 1.0;
         let mut gradient = Vec::new();

@@ -13,18 +13,18 @@ use crate::run::Certificate;
 pub(super) trait RowPasses {
     /// The problem.
     fn problem(&self) -> &LogisticProblem<'_>;
-    /// A power of two for each column, at least as large as its values; 1 for the constant one.
+    /// A power of two for each column, at least as large as the column's values; 1 for the constant column.
     fn units(&self) -> &[f64];
     /// All rows.
     fn all(&self) -> BlockSample;
-    /// A sample of about this share of the rows.
+    /// A sample of about this fraction of the rows.
     fn sample(&self, share: f64) -> BlockSample;
     /// Number of rows of a sample.
     fn n_rows(&self, sample: BlockSample) -> usize;
     /// Whether preconditioners may be factorisations.
     fn has_factors(&self) -> bool;
 
-    /// Σ c_i loss_i, and writes its gradient, in single precision over a sample.
+    /// Returns Σ c_i loss_i over a sample and writes its gradient, both in single precision.
     fn pass(
         &mut self,
         weights: &[f64],
@@ -43,8 +43,8 @@ pub(super) trait RowPasses {
         interrupt: &Interrupt,
     ) -> Result<(f64, Option<Certificate>)>;
 
-    /// The product of the losses' Hessian, at the weights of the last pass, with a direction, over
-    /// a sample of that pass's rows.
+    /// Multiplies a direction by the losses' Hessian at the weights of the last pass, over a sample of the rows of that
+    /// pass.
     fn product(
         &mut self,
         direction: &[f64],

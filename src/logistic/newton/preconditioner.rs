@@ -10,16 +10,16 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Factor;
 
-/// Number of values that are multiplied at a time for the whole Hessian, so that they stay in the second-level cache.
+/// Number of values that are multiplied at a time for the whole Hessian; small enough for the second-level cache.
 const TOGETHER: usize = 1 << 16;
-/// Share by which the curvature of an intercept is increased, because a common shift of all intercepts has no
+/// Fraction by which the curvature of an intercept is increased, because a common shift of all intercepts has no
 /// curvature.
 const RIDGE: f64 = 1e-3;
 
 /// The part of the Hessian that a preconditioner factorises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HessianPart {
-    /// Its diagonal; of dense rows as if all probabilities were equal.
+    /// Its diagonal. For dense rows, the diagonal at equal probabilities is used.
     Diagonal,
     /// One block that all classes share. At W = 0, it acts on gradients exactly as the full Hessian does.
     Shared,
@@ -135,7 +135,7 @@ fn add_squares(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
     }
 }
 
-/// Multiplies each row's values in all lines by a factor per row.
+/// Multiplies the values of each row, which are one per line, by the row's factor.
 fn multiply(rows: &[f32], factors: &[f32], product: &mut Vec<f32>) {
     product.clear();
     for line in rows.chunks_exact(factors.len()) {
@@ -152,7 +152,7 @@ fn add_shared(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
     add_products((&product[..], lines.rows, n_rows), (sums, layout.width()), true);
 }
 
-/// For each row, the sum of those of its probabilities that are at most one half.
+/// Returns, for each row, the sum of its probabilities that are at most one half.
 fn small_shares(lines: Lines<'_>, n_rows: usize) -> Vec<f32> {
     let mut small = vec![0.0; n_rows];
     for shares in lines.shares.chunks_exact(n_rows) {
@@ -230,7 +230,7 @@ fn add_all(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
     }
 }
 
-/// Adds curvature along a common shift of all classes, where the losses have none. This does not matter for the
+/// Adds curvature along a common shift of all classes, along which the losses have none. This does not change the
 /// solution, because residuals have mean 0 over the classes.
 fn add_means(matrix: &mut [f64], n_outputs: usize, width: usize) {
     let n = n_outputs * width;

@@ -7,7 +7,7 @@ use crate::linalg::{arch, exp_minus};
 
 /// Number of rows that are processed together; the compiler vectorises loops of this length.
 const LANES: usize = 16;
-/// The distance from the largest score beyond which [`exp_minus`] returns the same number.
+/// The distance from the largest score beyond which [`exp_minus`] returns a constant.
 const FARTHEST: f64 = 700.0;
 
 /// A precision in which probabilities are computed.
@@ -264,7 +264,7 @@ fn many<T: Precision>(
     }
 }
 
-/// Multiplies the scores of a direction by c_i (diag p − p pᵀ).
+/// Multiplies the scores of a direction by c_i (diag p_i − p_i p_iᵀ), in place.
 pub(super) fn curve(scores: &mut [f32], targets: BlockTargets<'_, f32>, shares: &[f32]) {
     arch().dispatch(Curve { scores, targets, shares });
 }

@@ -100,7 +100,7 @@ impl<'p, 'a> Store<'p, 'a> {
         self.problem().n_outputs() * self.layout.width()
     }
 
-    /// The largest number of consecutive additions behind an entry of a gradient.
+    /// The largest number of consecutive additions from which an entry of a gradient results.
     pub fn depth(&self) -> usize {
         // Within a block, each lane sums its own rows.
         self.layout.block_rows / <f64 as Element>::lanes()
@@ -114,7 +114,7 @@ impl<'p, 'a> Store<'p, 'a> {
         BlockSample { n_blocks: self.blocks.len(), factor: 1.0 }
     }
 
-    /// A sample of about this share of the rows.
+    /// A sample of about this fraction of the rows.
     pub fn sample(&self, share: f64) -> BlockSample {
         let most = self.blocks.len();
         let n_blocks = ((most as f64 * share).ceil() as usize).clamp(1, most);
@@ -126,7 +126,7 @@ impl<'p, 'a> Store<'p, 'a> {
         sample.n_blocks * self.layout.block_rows
     }
 
-    /// Σ c_i loss_i and its gradient in single precision over a sample.
+    /// Computes Σ c_i loss_i and its gradient over a sample, in single precision.
     pub fn pass(
         &mut self,
         weights: &[f64],
@@ -165,8 +165,8 @@ impl<'p, 'a> Store<'p, 'a> {
         Ok(self.collect(1.0, gradient))
     }
 
-    /// The product of the losses' Hessian, at the weights of the last pass, with a direction, over a sample of that
-    /// pass's rows.
+    /// Multiplies a direction by the losses' Hessian at the weights of the last pass, over a sample of the rows of that
+    /// pass.
     pub fn product(
         &mut self,
         direction: &[f64],
@@ -262,7 +262,7 @@ pub(super) struct Lines<'b> {
     pub weights: &'b [f32],
 }
 
-/// Adds the gradient of a block.
+/// Adds the losses of a block, and their gradient, to the sums.
 fn look<T: Precision + Element>(
     layout: &RowBlocks<'_, '_>,
     (rows, targets): (&[T], BlockTargets<'_, T>),

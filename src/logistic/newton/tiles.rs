@@ -163,7 +163,7 @@ impl<T: Element> Kernel<T> for Products<'_, T> {
     }
 }
 
-/// The tiles at the edges, column by column.
+/// Computes the tiles at the edges, column by column.
 #[inline(always)]
 fn narrow_tiles<S: Simd, T: Lane<S>>(
     simd: S,

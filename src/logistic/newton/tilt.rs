@@ -17,12 +17,12 @@ use crate::logistic::certificate_pass::SOLVED;
 use crate::logistic::terms::{EXPONENTIAL, Terms};
 use crate::run::Certificate;
 
-/// Twice the largest relative change of a probability.
+/// Upper limit on twice the largest entry of a tilt, which bounds the relative changes of probabilities.
 const LARGEST: f64 = 0.4;
 /// Relative error of the single-precision probabilities from which tilts are computed.
 const SINGLE: f64 = 1e-6;
 
-/// Objective and dual value after an exact pass at scaled weights; `gradient` is the gradient of the losses.
+/// Returns objective and dual value after an exact pass at scaled weights; `gradient` is the gradient of the losses.
 pub(super) fn certify(
     store: &mut Store<'_, '_>,
     (scaled, model): (&[f64], &LogisticModel),
@@ -239,7 +239,7 @@ fn tilted(
     for (residual, moved) in terms.residual.iter_mut().zip(&moved.residual) {
         *residual -= moved;
     }
-    // Rounding errors of the changes count like those of the distributions.
+    // The rounding errors of the changes are bounded like those of the distributions.
     terms.distance += moved.size;
     terms
 }
