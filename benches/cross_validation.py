@@ -16,7 +16,8 @@ block_descent.py, with only the first 10,000 rows of mnist.
 `scores` records LIBLINEAR's mean score for each C up to `--up-to`, in one process and without a
 limit; it skips scores that are already recorded.
 
-`bounds --alone` fits only the chosen C of earlier rows.
+`bounds` records the width of the bounds at the chosen C. With `--alone`, it fits only the C that an
+earlier `bounds` run recorded for the data set.
 
 `trials` checks bounds and decided rows on small random problems, by fits to a gap of 1e-11.
 """

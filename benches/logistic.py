@@ -309,7 +309,7 @@ def busy(name: str, again: bool) -> None:
 
 
 def search(name: str, again: bool) -> None:
-    """Compare searches for C of both packages, with scores on the same folds."""
+    """Compare both packages' searches for C, with scores on the same folds."""
     table = Table("logistic-search", "data")
     if not again and matching(table, {"data": name}):
         return

@@ -1,4 +1,7 @@
-"""Trials of writing files, reading damaged files and counting threads, with their failures.
+"""Count the failures of three kinds of trials.
+
+The trials kill a process while it writes a file, read damaged files, and limit the threads of a
+fit.
 
 Usage: python benches/trials_files.py [threads]
 

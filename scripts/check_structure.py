@@ -173,7 +173,7 @@ def top_files(package: Path) -> Iterator[str]:
 def mapped(text: str) -> set[str]:
     """Read the paths in the first column of the map.
 
-    Names without a folder are in the folder of the first name in their row.
+    A name without a folder is in the folder of the last name before it that has one.
     """
     paths = set()
     for row in re.findall(r"^\|([^|]*)\|", text, re.M):

@@ -50,7 +50,7 @@ has one meaning and one default; the last column explains each exception.
 
 
 def classes() -> Iterator[Any]:
-    """Yield the estimators, and the methods of the recommender."""
+    """Yield the estimator classes, and the classes of settings for the recommender."""
     for name in dualgap.__all__:
         each = getattr(dualgap, name)
         if inspect.isclass(each) and hasattr(each, "get_params"):

@@ -55,7 +55,7 @@ UNREADABLE = (
 def write_npz(
     path: str | os.PathLike[str], meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write metadata and arrays, replacing the file as a whole (see `replacing`)."""
+    """Write metadata and arrays, replacing the file atomically (see `replacing`)."""
     with replacing(path) as file:
         dump_npz(file, meta, arrays)
 

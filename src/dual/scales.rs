@@ -1,7 +1,7 @@
-//! The sizes of the functions of a block.
+//! Bounds on the norms of the linear functions of a block.
 
-/// The sizes of a block's functions, from which bounds on their rounding errors are computed.
-/// Points and directions are measured by ‖δ‖₁, the sum of the absolute values of their entries.
+/// Upper bounds on the norms of a block's linear functions l_i and A_iᵀ, from which bounds on their rounding errors are
+/// computed. Points and directions are measured in the L1 norm ‖δ‖₁.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scales {
     /// An upper bound on |l_i(δ)| / ‖δ‖₁.

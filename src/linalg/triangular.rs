@@ -1,4 +1,4 @@
-//! Vector kernels of Cholesky factors.
+//! Vectorised kernels for Cholesky factorisation and for solving with the factor.
 
 use pulp::Simd;
 

@@ -68,7 +68,8 @@ fn sparse<R: Real>(rows: &Csr<'_, R>) -> ColumnStats {
     ColumnStats { sizes: largest(found.collect(), rows.n_cols()), digest: None }
 }
 
-/// Returns the elementwise maximum of several vectors of column sizes.
+/// Returns the elementwise maximum of the column sizes that were found in different parts of the rows; NaN if one of
+/// them is NaN.
 fn largest(found: Vec<Vec<f64>>, n_cols: usize) -> Vec<f64> {
     let mut found = found.into_iter();
     let mut sizes = found.next().unwrap_or_else(|| vec![0.0; n_cols]);

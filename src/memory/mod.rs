@@ -30,7 +30,7 @@ pub fn needed() -> String {
     NEEDED.with_borrow(String::clone)
 }
 
-/// Sets the message that [`needed`] returned on another thread.
+/// Sets this thread's message to one that [`needed`] returned on another thread.
 pub fn set_needed(needed: String) {
     NEEDED.set(needed);
 }

@@ -208,7 +208,7 @@ mod tests {
 
     const STARTS: [i64; 13] = [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24];
 
-    /// Four users and three items, one-hot; a rating is high where user and item match.
+    /// Four users and three items, one-hot; the rating is 1 + (2 user + 3 item) mod 5.
     fn ratings() -> (Vec<i32>, Vec<f64>) {
         let pairs = (0..4).flat_map(|user| (0..3).map(move |item| (user, 4 + item)));
         let indices: Vec<i32> = pairs.flat_map(|(user, item)| [user, item]).collect();

@@ -34,7 +34,7 @@ pub trait ScoreMap: Send + Sync {
     /// `buffer` is work space.
     fn exact_scores(&self, examples: Range<usize>, buffer: &mut Vec<f64>, scores: &mut [f64]);
 
-    /// Twice the rounding unit of [`ScoreMap::scores`].
+    /// The machine epsilon of the precision in which [`ScoreMap::scores`] computes.
     fn epsilon(&self) -> f64;
 
     /// The size of an example's features.

@@ -377,8 +377,8 @@ impl<R: Rows> Ascent<'_, '_, R> {
         g.iter_mut().for_each(|g| *g /= length * length);
         let gain = self.penalty.smoothed_dual(&g, self.smoothing, &mut self.w) - value;
         self.g = g;
-        // If there is NaN, the steps continue to their maximum number, and the check of the
-        // certificate then fails.
+        // If the gain is NaN, keep stepping up to the maximum number of steps; the certificate check
+        // then fails.
         Ok(gain.is_nan() || gain > 1e-6 * value.abs())
     }
 

@@ -150,13 +150,13 @@ pub trait Polytope: Send + Sync + fmt::Debug {
         oracle::distance(vertex, radius, beta, label, n_classes)
     }
 
-    /// Whether the set is symmetric in the classes off the label. If so, block descent may leave out classes, which
-    /// makes it faster.
+    /// Whether the set does not change when classes other than the label are permuted. If so, block descent may leave
+    /// out classes, which makes it faster.
     fn is_symmetric(&self) -> bool {
         false
     }
 
-    /// The set as a box with a bounded sum, if it has this form at least for large sums.
+    /// The set as a [`CappedBox`], if the two agree at least for points whose sum is above `floor`; None otherwise.
     fn capped_box(&self) -> Option<CappedBox> {
         None
     }

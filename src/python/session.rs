@@ -224,12 +224,12 @@ pub(super) fn run_session<T: Send>(
             scope.spawn(move |_| {
                 let report = |epoch: &Epoch, model: Option<ModelArrays>| {
                     let outbox = outbox.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    // The channel is closed if the calling thread has ended, so stop.
                     if !watched {
                         ControlFlow::Continue(())
                     } else if events.send((*epoch, model)).is_ok() {
                         outbox.recv().unwrap_or(ControlFlow::Break(()))
                     } else {
+                        // `send` fails only if the receiver is gone, so stop.
                         ControlFlow::Break(())
                     }
                 };

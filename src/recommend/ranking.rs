@@ -11,7 +11,7 @@ use super::scores::{PANEL, Part, Products, add_scores};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 
-/// Items that must not be recommended to each user.
+/// For each user, the items that must not be recommended.
 #[derive(Debug, Clone, Copy)]
 pub struct Excluded<'a> {
     /// Start of each user's items in `items`, followed by the end of the last user's items.

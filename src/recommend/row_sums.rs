@@ -432,8 +432,8 @@ fn rows_mut<const M: usize>(values: &mut [f64], first: usize, width: usize) -> [
     std::array::from_fn(|_| rows.next().unwrap_or_default())
 }
 
-/// Replaces the means and variances of one output by κ and ω = tanh(ξ/2)/(2ξ), where ξ² = E\[o²\]. Returns the bound Σ
-/// ξ/2 + log(1 + exp(−ξ)) − (y − ½) E o. All of them are multiplied by `tempering`.
+/// Replaces the means and variances of one output by κ = y − ½ and ω = tanh(ξ/2)/(2ξ), where ξ² = E\[o²\]. Returns the
+/// bound Σ (ξ/2 + log(1 + exp(−ξ)) − κ E o). All of them are multiplied by `tempering`.
 #[inline(always)]
 fn logistic_curvatures(
     tempering: f64,

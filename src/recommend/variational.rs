@@ -205,7 +205,8 @@ impl Solver for VariationalRefit<'_> {
             fit_output(&mut self.output, &sums, &self.settings)?;
         }
         self.sweep += 1;
-        // The priors and U are learned only after `hold` sweeps, and can still gain then.
+        // U, and the priors of sides without features, are learned only after `hold` sweeps. This can improve the
+        // objective again, so the run does not end before.
         let settled = sweep > self.settings.hold + 1
             && self.objective - objective <= self.settings.tol * objective.abs();
         self.objective = objective;

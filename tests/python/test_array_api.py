@@ -29,7 +29,7 @@ def dispatch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def strict(values: Any) -> Any:
-    """Return arrays of array_api_strict, one or a list of them."""
+    """Convert an array, or each array of a list, to array_api_strict."""
     xp = pytest.importorskip("array_api_strict")
     if isinstance(values, list):
         return [xp.asarray(value) for value in values]

@@ -1,4 +1,4 @@
-"""The examples of the README and of every page run, and print the documented output."""
+"""Every example in the README and the pages runs, and prints the documented output."""
 
 from __future__ import annotations
 

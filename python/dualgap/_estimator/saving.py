@@ -69,7 +69,7 @@ class SavedEstimator:
         Parameters
         ----------
         path : str or path
-            File to write. An existing file is replaced as a whole.
+            File to write. An existing file is replaced atomically.
 
         Raises
         ------

@@ -72,7 +72,7 @@ def report(
         The training data, as passed to `fit`, for the digest. A model does not contain its data, so
         the page describes the data passed here.
     path : str or path, optional
-        File to write; an existing file is replaced as a whole.
+        File to write. An existing file is replaced atomically.
 
     Returns
     -------

@@ -29,7 +29,7 @@ def synthetic_ratings(
     n_items : int
         Number of items, with ids from 0; some may have no rating.
     rank : int, default=5
-        Length of the vectors p and q; 0 gives a model of only the biases.
+        Length of the vectors p and q; 0 gives a model with biases only.
     random_state : int, numpy.random.Generator or None, default=0
         Seed of the random numbers.
 

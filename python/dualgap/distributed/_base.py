@@ -38,7 +38,7 @@ __all__ = ["PartitionedClassifier"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PartitionedClassifier(ScoringClassifier):
-    """A classifier trained on partitions, on the workers of a cluster or on threads."""
+    """A classifier trained on partitions of the data by the workers of a cluster or by threads."""
 
     C: float = 1.0
     class_weight: ClassWeight = None
@@ -113,7 +113,10 @@ class PartitionedClassifier(ScoringClassifier):
     def _identity(
         self, problem: dict[str, Any], summaries: list[Summary], factors: FloatArray | None
     ) -> dict[str, Any]:
-        """Return the values that must be equal if a fit is resumed, in the form read from JSON."""
+        """Return the values that a resumed fit must share with the original one.
+
+        They are converted as by writing them to JSON and reading them back.
+        """
         entries: dict[str, Any] = {**problem, "classes": self.classes_}
         entries |= {"class_weight": factors, "n_features": self.n_features_in_}
         entries["n_rows"] = [summary.n_rows for summary in summaries]

@@ -45,7 +45,7 @@ class BuiltinFunction:
         Returns
         -------
         ndarray
-            In the shape of a point.
+            The gradient, with the shape of `x`.
         """
         return self._evaluate(x)[1].reshape(self.shape)
 

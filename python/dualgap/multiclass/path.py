@@ -1,4 +1,4 @@
-"""Paths of linear classifiers over C: intervals that a single dual point certifies."""
+"""Paths of linear classifiers over C: intervals, each certified by a single dual point."""
 
 from __future__ import annotations
 

@@ -45,11 +45,11 @@ _FINAL = [
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class PolynomialNetworkClassifierCV(PolynomialClassifier):
-    """Polynomial network classifier whose radius and number of bases cross-validation chooses.
+    """Polynomial network classifier with radius and number of basis vectors from cross-validation.
 
     A fit adds basis vectors one at a time, so a single fit per fold and radius gives the held-out
-    accuracy for every number of bases. Each radius is fitted from scratch, because this curve
-    requires an empty basis at the start. The final model is fitted on all rows.
+    accuracy for every number of basis vectors. Each radius is fitted from scratch, because this
+    curve requires an empty basis at the start. The final model is fitted on all rows.
 
     Parameters
     ----------
@@ -62,10 +62,10 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
     cv : int, splitter or iterable, optional
         As in scikit-learn; None uses five stratified folds.
     scoring : str or callable, optional
-        None scores every number of bases by accuracy. A scikit-learn scorer scores only the final
-        model of each fold, so the search then chooses only the radius.
+        None scores every number of basis vectors by accuracy. A scikit-learn scorer scores only the
+        final model of each fold, so the search then chooses only the radius.
     refit : bool, default=True
-        Whether to fit a model with the chosen radius and number of bases on all rows.
+        Whether to fit a model with the chosen radius and number of basis vectors on all rows.
     penalty, alpha, linear, reoptimize, class_weight, selection, selection_tol, tol, max_iter
         As in :class:`PolynomialNetworkClassifier`.
     n_jobs : int, optional
@@ -83,8 +83,8 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
     Attributes
     ----------
     radius_, n_components_ : float and int
-        The chosen radius and number of bases: those with the best mean score. Ties go to the
-        smallest number of bases, then to the first radius.
+        The chosen radius and number of basis vectors: those with the best mean score. Ties go to
+        the smallest number of basis vectors, then to the first radius.
     cv_scores_ : ndarray of shape (n_radii, n_sizes, n_folds)
         Scores for 1, 2, ..., ``n_components`` bases; ``n_sizes`` is 1 with ``scoring``. If a fit
         ends with fewer bases, its last score fills the remaining sizes. NaN for fits that a
@@ -125,7 +125,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         *,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Choose the radius and the number of bases, then fit on all rows.
+        """Choose the radius and the number of basis vectors, then fit on all rows.
 
         Parameters
         ----------
@@ -208,14 +208,14 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
             setattr(self, name, getattr(final, name))
 
     def _curve(self, model: PolynomialNetworkClassifier, training: Any, test: Any) -> FloatArray:
-        """Return held-out scores: one per number of bases, or a single one with `scoring`."""
+        """Return held-out scores: one per number of basis vectors, or one with `scoring`."""
         if self.scoring is not None:
             model.fit(*training)
             scores = np.array([check_scoring(model, self.scoring)(model, *test)], dtype=float)
             check_scores(scores, self.scoring)
             return scores
         model.fit(*training, validation_data=test)
-        # For each number of bases, use the first model that has reached it.
+        # For each number of basis vectors, use the first model that has reached it.
         sizes, scores = model.history_["n_components"], model.history_["validation_score"]
         first = np.searchsorted(np.maximum.accumulate(sizes), range(1, self.n_components + 1))
         return np.asarray(scores[np.minimum(first, len(scores) - 1)])

@@ -40,7 +40,7 @@ class Candidates:
     # Items to leave out for each known user; None to leave out none.
     seen: sp.csr_array | None
     n_threads: int
-    # Further items to leave out for each user of the call; None for no more.
+    # More items to leave out, with a row for each user passed to the call; None if there are none.
     excluded: sp.csr_array | None = None
 
 

@@ -37,8 +37,7 @@ from dualgap.recommend._training import NewRatings, Side
 
 __all__ = ["FittedRecommender"]
 
-# Candidates of a diverse list: at least the first number, and the second number per item of the
-# list.
+# A diverse list of n items is chosen from max(_CANDIDATES[0], _CANDIDATES[1] * n) candidates.
 _CANDIDATES = (50, 5)
 
 

@@ -255,7 +255,10 @@ def _core_features(features: sp.csr_array | None) -> Any:
 
 
 def _continued(report: Callback | None, epochs: int, before: float) -> Callback | None:
-    """Add the epochs and seconds of the previous machines to those of this one."""
+    """Return a callback whose epochs and seconds continue from those of the models fitted before.
+
+    None without a callback.
+    """
     if report is None:
         return None
 

@@ -138,9 +138,9 @@ class OrdinalRecommender(FittedRecommender):
     objective_ : float
         Objective of the (last) model.
     dual_objective_, duality_gap_, null_objective_ : float or None
-        A lower bound on the objective of any machine within the radius, its distance from
-        ``objective_``, and the objective of the null model; None for `Variational`, which computes
-        no bound.
+        A lower bound on the objective of every factorization machine within the radius of
+        `ConditionalGradient`; the difference between ``objective_`` and this bound; and the
+        objective of the null model. None for `Variational`, which computes no bound.
     relative_gap_ : float or None
         ``duality_gap_ / objective_``, which is compared with ``tol``; None for `Variational`.
     certificate_ : str

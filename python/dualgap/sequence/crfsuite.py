@@ -130,7 +130,7 @@ def write_crfsuite(tagger: SequenceTagger, path: str | os.PathLike[str]) -> None
         ``transitions="all"`` or "seen": CRFsuite has no boundary weights, no forbidden transitions
         and no features of transitions.
     path : str or path
-        File to write. An existing file is replaced as a whole.
+        File to write. An existing file is replaced atomically.
 
     Raises
     ------

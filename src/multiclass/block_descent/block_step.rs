@@ -100,8 +100,8 @@ impl BlockSet {
     /// with β_j > 0.
     ///
     /// If the sum is fixed, classes compete only with each other; in a box, they also compete with 0. In other sets,
-    /// raising one class may allow another to rise. A class becomes a candidate if its slope is above this threshold
-    /// and above 0, the label's slope.
+    /// raising one class may make room for another, so the threshold is −∞ while the sum can grow. A class becomes a
+    /// candidate if its slope is above this threshold and above 0, the label's slope.
     #[inline(always)]
     pub fn threshold(&self, sum: f64, positive: impl Iterator<Item = f64>) -> f64 {
         let lowest = if sum >= self.tight { f64::INFINITY } else { self.lowest };

@@ -52,7 +52,7 @@ impl<M: WeightStore> State<'_, M> {
         Ok(pass)
     }
 
-    /// Adds the last block's changes to the weights and scores the next block.
+    /// Adds the previous block's changes to the weights, then computes the scores of the next block.
     fn next_block(&mut self, places: &[usize]) {
         let FullBuffers { previous, next, scores, .. } = &mut self.work.full;
         std::mem::swap(previous, next);

@@ -57,8 +57,9 @@ pub trait Blocks: Sync {
         image: Summed<'_>,
     ) -> (Certificate, f64);
 
-    /// Adds to the open block of `curvatures` the derivative, at these scores, of the maximiser of
-    /// ⟨u, scores⟩ − ½ ‖u‖², or a larger matrix. `point` is this maximiser.
+    /// Adds to the open block of `curvatures` the Jacobian of argmax_u ⟨u, s⟩ − ½ ‖u‖² with respect
+    /// to the scores s, where u ranges over the block's dual set. `point` is the argmax at the
+    /// current scores. A larger matrix is also allowed.
     fn curvature(
         &self,
         block: usize,

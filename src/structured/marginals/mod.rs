@@ -49,9 +49,9 @@ pub trait Marginals: Model {
         Projection::Euclidean
     }
 
-    /// argmax over μ in the hull of ⟨potentials, μ⟩ + H(μ), the Bregman step of the entropy H.
-    /// Returns a bound on the distance to the maximum, which is at most `tolerance` unless that is
-    /// not reachable.
+    /// Writes to `marginals` the argmax over μ in the hull of ⟨potentials, μ⟩ + H(μ), the Bregman
+    /// step of the entropy H. Returns a bound on how far its value is below the maximum. The bound
+    /// is at most `tolerance` if that accuracy can be reached.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `projection` if the model has no such step.
@@ -67,9 +67,9 @@ pub trait Marginals: Model {
         Err(Error::argument("projection", "this model has no entropic projection"))
     }
 
-    /// argmin over μ in the hull of ½‖μ − point‖². Returns a bound on the distance to the minimum,
-    /// which also bounds half the squared distance from the minimiser. The bound is at most
-    /// `tolerance` unless that is not reachable.
+    /// Writes to `projection` the argmin over μ in the hull of ½‖μ − point‖². Returns a bound on how
+    /// far its value is above the minimum; it also bounds half the squared distance from the
+    /// minimiser. The bound is at most `tolerance` if that accuracy can be reached.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `projection` if the model has no such projection.

@@ -171,7 +171,7 @@ fn log_sums<S: Simd>(
     }
 }
 
-/// Replaces logarithms by proportional numbers that sum to 1.
+/// Replaces logarithms by their exponentials, normalised to sum to 1.
 #[inline(always)]
 pub(in crate::structured) fn softmax(logs: &mut [f64]) {
     let largest = logs.iter().fold(f64::NEG_INFINITY, |largest: f64, log| largest.max(*log));

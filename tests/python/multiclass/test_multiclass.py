@@ -201,9 +201,9 @@ def test_losses_of_one_error_coincide() -> None:
 def test_sparse_rows_give_the_model_of_dense_rows(solver: str) -> None:
     """For block descent, compare converged models, because its steps depend on the layout.
 
-    If a step has made a block optimal, rounding decides whether the next epoch visits the block
-    again. The number of candidates from which a pass over all classes is faster depends on the
-    layout and on the width of the vectors. The other solvers take the same steps for both layouts.
+    After a step has made a block optimal, rounding errors decide whether the next epoch visits it
+    again. Above some number of candidates, a pass over all classes is faster; this number depends
+    on the layout and on the vector width. The other solvers take the same steps for both layouts.
     """
     X, y = problem(d=40)
     is_descent = solver == "block-descent"

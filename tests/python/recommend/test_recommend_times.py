@@ -24,7 +24,10 @@ DAYS = TimeFeatures(user_days=1.0)
 
 @pytest.fixture(scope="module")
 def drifting() -> pd.DataFrame:
-    """Ratings shift with each of a user's four visits and in each of an item's four months."""
+    """Return ratings with offsets for each user and visit, and for each item and month.
+
+    There are four visits of each user and four months.
+    """
     table = synthetic_ratings(5000, N_USERS, N_ITEMS, rank=1)
     rng = np.random.default_rng(3)
     visit = rng.integers(4, size=len(table))

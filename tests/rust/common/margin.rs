@@ -136,8 +136,8 @@ impl Case {
         Fit { trace, weights: classes_by_features(&weights, layout) }
     }
 
-    /// P(W), summed over the examples. Uses the published formula if there is one; smoothing is
-    /// computed as the maximum that defines it.
+    /// P(W), computed one example at a time. Without smoothing, a loss uses its published formula if
+    /// there is one; a smoothed loss is evaluated as the maximum that defines it.
     pub fn primal(&self, weights: &Array2<f64>) -> f64 {
         let polytope = build(self.kind, self.k, &self.rho);
         let total: f64 = self.weights.as_ref().map_or(self.labels.len() as f64, |w| w.iter().sum());

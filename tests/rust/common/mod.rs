@@ -75,8 +75,8 @@ pub fn printed_loss(kind: &str, v: &[f64], rho: &[f64]) -> f64 {
     }
 }
 
-/// Every vertex of a published loss's set, found by enumeration: 0, and permutations of ρ with
-/// (Usunier's sets, the cube) or without (top-k) entries set to 0.
+/// Every vertex of a published loss's set, found by enumeration: 0 and the permutations of ρ. For
+/// all but the top-k losses, also permutations of ρ with some entries set to 0.
 pub fn all_vertices(kind: &str, rho: &[f64]) -> Vec<Vec<f64>> {
     let m = rho.len();
     let mut found = vec![vec![0.0; m]];
