@@ -21,7 +21,7 @@ from dualgap import (
     PolynomialNetworkClassifier,
     PolynomialNetworkClassifierCV,
 )
-from dualgap.multiclass import features
+from dualgap.multiclass import _class_features
 from dualgap.sequence import SequenceTagger
 from dualgap.structured import StructuredCV, StructuredSVM
 
@@ -130,7 +130,7 @@ def test_losses_of_users() -> None:
 @pytest.mark.parametrize("sparse", [False, True])
 def test_joint_features_of_classes(sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     # Small blocks, so that several are needed.
-    monkeypatch.setattr(features, "_BLOCK", 20)
+    monkeypatch.setattr(_class_features, "_BLOCK", 20)
 
     def joint(block: Any, classes: Any) -> Any:
         pairs = [np.kron(np.eye(N_CLASSES)[j], x) for x in block for j in range(len(classes))]

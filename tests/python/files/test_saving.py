@@ -18,7 +18,9 @@ from sklearn.model_selection import StratifiedKFold
 
 import dualgap
 from dualgap import (
+    ClassFeatureLogisticRegression,
     ClassFeatureSVC,
+    ConsensusLogisticRegression,
     LogisticRegressionCV,
     MulticlassSVC,
     MulticlassSVCCV,
@@ -50,6 +52,11 @@ SAVED: dict[str, tuple[Any, Any, Any]] = {
     "no final fit": (MulticlassSVCCV(Cs=2, cv=2, refit=False, random_state=0), *CLASSES),
     "sparse features": (
         ClassFeatureSVC(sp.csr_array(np.eye(3)), combine="concatenate", random_state=0),
+        *CLASSES,
+    ),
+    "logistic class features": (ClassFeatureLogisticRegression(np.eye(3)[:, :2]), *CLASSES),
+    "logistic partitions": (
+        ConsensusLogisticRegression(fit_intercept=False, n_partitions=2),
         *CLASSES,
     ),
     "transitions": (
