@@ -148,7 +148,7 @@ class SequenceTagger(TrainedChain):
         The labels, sorted.
     n_features_in_ : int
         Number of columns in training.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns, if the sentences were a table or tables.
     feature_names_ : list of str, or None
         Names of the columns of `emission_`; None for matrices and hashed names.

@@ -147,7 +147,7 @@ class StructuredSVM(CertifiedEstimator):
         The classes in training, sorted (`MulticlassModel` and `ChainModel`).
     n_features_in_ : int
         Number of features of a row, a position or a pair (built-in models).
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns, if the examples are a table or a list of tables (built-in models).
     n_iter_ : int
         Number of passes.
