@@ -46,7 +46,10 @@ impl Reader {
             let is_token =
                 sentence.is_instance_of::<PyString>() || sentence.is_instance_of::<PyDict>();
             let (false, Ok(tokens)) = (is_token, PyIterator::from_object(sentence)) else {
-                let message = format!("X: sentence {place} must be a sequence of tokens");
+                let message = format!(
+                    "X: sentence {place} must be a sequence of tokens; predict_single takes one \
+                     sentence"
+                );
                 return Err(PyValueError::new_err(message));
             };
             for token in tokens {

@@ -19,6 +19,9 @@ _COMMANDS = {
     "tag": ("tag", "Label sequences of tokens (CRF, structured SVM)."),
 }
 
+# LIBLINEAR's name of a command.
+_ALIASES = {"train": "fit"}
+
 
 class _LazyGroup(click.Group):
     """A group of commands that imports the module of a command when the command runs."""
@@ -27,6 +30,7 @@ class _LazyGroup(click.Group):
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        name = _ALIASES.get(name, name)
         if name not in _COMMANDS:
             return None
         if name == "recommend" and find_spec("pandas") is None:

@@ -215,7 +215,10 @@ def _expanded(expand: Expand, sentences: Any) -> Iterator[list[Any]]:
         raise ValueError(msg)
     for number, sentence in enumerate(sentences):
         if isinstance(sentence, str | bytes) or not isinstance(sentence, Iterable):
-            msg = f"X: sentence {number} must be a sequence of tokens, got {sentence!r}"
+            msg = (
+                f"X: sentence {number} must be a sequence of tokens, got {sentence!r}; "
+                "predict_single takes one sentence"
+            )
             raise ValueError(msg)
         try:
             yield expand(list(sentence))

@@ -41,8 +41,8 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [*map(str, arguments)])
 
 
-def objective(*arguments: object) -> str:
-    result = run("fit", "-q", *arguments, "iris", "model")
+def objective(*arguments: object, command: str = "fit") -> str:
+    result = run(command, "-q", *arguments, "iris", "model")
     assert result.exit_code == 0, result.output
     return result.stdout.split()[1]
 
@@ -55,6 +55,7 @@ def expected(**parameters: object) -> str:
 def test_solver_numbers_select_the_loss() -> None:
     assert objective("-s", 4, "-c", 2, "-e", 0.01) == expected(C=2, tol=0.01)
     assert objective("-s4", "-m", 1) == expected()
+    assert objective("-s4", command="train") == expected()
     assert run("predict", "iris", "model").stdout.split() != []
 
 
