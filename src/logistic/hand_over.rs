@@ -31,8 +31,10 @@ pub(super) struct HandOverOptions {
 pub(super) struct LogisticHandOver<'p, 'a> {
     problem: &'p LogisticProblem<'a>,
     options: HandOverOptions,
-    /// Newton's method takes over once descent is expected to need more passes than this.
+    /// Newton's method takes over once descent is expected to need more passes than this, or has made as many. The
+    /// second limit is needed because the expectation varies from pass to pass.
     most_passes: f64,
+    n_passes: usize,
     is_due: bool,
     stage: Stage<'p, 'a>,
 }
@@ -65,7 +67,8 @@ impl<'p, 'a: 'p> LogisticHandOver<'p, 'a> {
             true => CONJUGATE,
             false => FACTORS * n_entries / n_stored.max(1) as f64,
         };
-        Ok(Self { problem, options, most_passes, is_due: false, stage: Stage::Descent(descent) })
+        let stage = Stage::Descent(descent);
+        Ok(Self { problem, options, most_passes, n_passes: 0, is_due: false, stage })
     }
 
     /// Returns the final model.
@@ -89,7 +92,9 @@ impl Solver for LogisticHandOver<'_, '_> {
         };
         let progress = descent.advance(interrupt)?;
         let exhausted = matches!(progress, Progress::Exhausted(_));
-        let stalls = exhausted || descent.passes_left() > self.most_passes;
+        self.n_passes += 1;
+        let most = descent.passes_left().max(self.n_passes as f64);
+        let stalls = exhausted || most > self.most_passes;
         self.is_due = stalls && fits(self.options.n_bytes);
         Ok(match progress {
             Progress::Exhausted(certificate) if self.is_due => Progress::Epoch(certificate),

@@ -153,9 +153,13 @@ def test_sparse_columns_of_very_different_scales_converge(n_classes, intercept):
     y = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
     X = sp.csr_matrix(X @ sp.diags(10.0 ** rng.uniform(-4.0, 4.0, d)))
     for solver in ("auto", "newton"):
-        model = LogisticRegression(0.1, fit_intercept=intercept, solver=solver).fit(X, y)
-        assert model.converged_, solver
-        assert model.n_iter_ < 150
+        for seed in range(5):
+            model = LogisticRegression(
+                0.1, fit_intercept=intercept, solver=solver, random_state=seed
+            ).fit(X, y)
+            assert model.converged_, solver
+            # At most 100 passes of dual descent, and then Newton steps.
+            assert model.n_iter_ < 120
 
 
 @pytest.mark.parametrize("C", [1e-12, 1e-3, 1e6, 1e12])
