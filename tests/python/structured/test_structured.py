@@ -59,13 +59,13 @@ def label_sets(n=60, seed=0):
 
 
 def problems():
-    digits, classes = load_digits(return_X_y=True)
+    digits, classes = load_digits(n_class=5, return_X_y=True)
     return {
         "chain": (ChainModel(boundaries=True), *chains()),
         "matching": (MatchingModel(), *matchings()),
         "multilabel": (MultilabelModel(), *label_sets()),
         "tree": (MultilabelModel(edges="tree", loss="hamming"), *label_sets()),
-        "multiclass": (MulticlassModel(), digits[:80] / 16, classes[:80].astype(str)),
+        "multiclass": (MulticlassModel(), digits[:60] / 16, classes[:60].astype(str)),
     }
 
 
@@ -115,7 +115,7 @@ def test_extragradient_closes_its_restricted_gap(name):
 
 def test_multiclass_model_is_the_crammer_singer_svm():
     X, y = load_digits(return_X_y=True)
-    X, y = X[:300] / 16, y[:300]
+    X, y = X[:120] / 16, y[:120]
     one = StructuredSVM(MulticlassModel(), tol=1e-4, step="pairwise", random_state=0).fit(X, y)
     other = MulticlassSVC(fit_intercept=False, tol=2e-3, random_state=0).fit(X, y)
     assert one.objective_ == pytest.approx(other.objective_, abs=2.2e-3)
