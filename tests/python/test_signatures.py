@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from dualgap import (
     SequenceTagger,
     StructuredCV,
 )
-from dualgap._estimator.signature import ORDER
+from dualgap._estimator.signature import ordered, rank
 from dualgap.recommend import Interactions
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -30,9 +31,21 @@ ESTIMATORS = [each for each in PUBLIC if inspect.isclass(each) and hasattr(each,
 def test_signatures_list_parameters_in_one_order(estimator: Any) -> None:
     parameters = inspect.signature(estimator).parameters.values()
     keywords = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
-    assert keywords == sorted(keywords, key=ORDER.index)
+    assert keywords == sorted(keywords, key=rank)
     assert keywords[-4:] == ["n_jobs", "random_state", "verbose", "callback"]
     assert {p.name for p in parameters} == set(estimator._get_param_names())
+
+
+def test_a_parameter_without_a_position_precedes_those_of_the_solver() -> None:
+    @ordered
+    @dataclass(kw_only=True)
+    class Estimator:
+        tol: float = 1e-3
+        solver: str = "auto"
+        own: int = 1
+        C: float = 1.0
+
+    assert list(inspect.signature(Estimator).parameters) == ["C", "own", "solver", "tol"]
 
 
 SEARCHES = [LogisticRegressionCV, MulticlassSVCCV, PolynomialNetworkClassifierCV, StructuredCV]

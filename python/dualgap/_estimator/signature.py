@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, TypeVar
 
-__all__ = ["ordered"]
+__all__ = ["ordered", "rank"]
 
 ORDER = (
     # The model.
@@ -87,9 +87,17 @@ ORDER = (
     "verbose",
     "callback",
 )
-"""Every parameter of every estimator."""
+"""The parameters whose position matters; see `rank`."""
 
 _Class = TypeVar("_Class", bound=type)
+
+
+def rank(name: str) -> float:
+    """Return the position of a parameter.
+
+    A parameter that `ORDER` does not list belongs to the problem: it precedes those of the solver.
+    """
+    return ORDER.index(name) if name in ORDER else ORDER.index("solver") - 0.5
 
 
 def ordered(cls: _Class) -> _Class:
@@ -101,9 +109,9 @@ def ordered(cls: _Class) -> _Class:
     init: Any = vars(cls)["__init__"]
     signature = inspect.signature(init)
 
-    def position(parameter: inspect.Parameter) -> tuple[bool, int]:
+    def position(parameter: inspect.Parameter) -> tuple[bool, float]:
         keyword = parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        return keyword, ORDER.index(parameter.name) if keyword else 0
+        return keyword, rank(parameter.name) if keyword else 0
 
     parameters = sorted(signature.parameters.values(), key=position)
     init.__signature__ = signature.replace(parameters=parameters)

@@ -24,7 +24,7 @@ from dualgap._estimator import (
     watch,
 )
 from dualgap._estimator.settings import polynomial_settings
-from dualgap._estimator.signature import ORDER
+from dualgap._estimator.signature import rank
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -146,7 +146,7 @@ def documented(own: str = "", notes: str = "", labels: str = "") -> Callable[[_C
         title = "Parameters\n----------\n"
         shared, attributes = inspect.cleandoc(_PARAMETERS).split("\n\n", 1)
         entries = re.split(r"\n(?=\w)", own + shared.removeprefix(title))
-        entries.sort(key=lambda entry: ORDER.index(entry.split(" ", 1)[0]))
+        entries.sort(key=lambda entry: rank(entry.split(" ", 1)[0]))
         parameters = title + "\n".join(entry for entry in entries if entry)
         text, _, examples = inspect.cleandoc(cls.__doc__ or "").partition("\n\nExamples\n")
         sections = [text, parameters, f"{attributes}\n{labels}", notes, f"Examples\n{examples}"]
