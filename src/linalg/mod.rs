@@ -9,9 +9,6 @@
 
 pub(crate) mod cholesky;
 mod exponential;
-mod exponential_series;
-pub(crate) mod fold;
-pub(crate) mod label_weights;
 mod layout;
 pub(crate) mod outer;
 mod panel_weights;
@@ -19,7 +16,6 @@ mod panels;
 pub(crate) mod products;
 mod scatter;
 mod simd;
-pub(crate) mod single;
 pub(crate) mod sparse;
 mod touched;
 mod triangular;

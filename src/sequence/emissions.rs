@@ -5,8 +5,8 @@ use pulp::{Simd, WithSimd};
 use crate::data::Rows;
 use crate::error::{Error, Result};
 use crate::linalg::arch;
-use crate::linalg::fold::{WeightedSum, fold};
-use crate::linalg::label_weights::{Place, add_scores};
+use crate::structured::fold::{WeightedSum, fold};
+use crate::structured::label_weights::{Place, add_scores};
 
 /// The nonzero weights of pairs of a feature and a label, sorted by feature.
 #[derive(Debug, Clone)]

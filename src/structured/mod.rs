@@ -10,9 +10,12 @@ mod chain_descent;
 mod conditional;
 mod dual;
 mod extragradient;
+pub(crate) mod fold;
+pub(crate) mod label_weights;
 mod marginals;
 mod method;
 mod model;
+mod single;
 
 pub use callback::{CallbackDual, Oracle};
 pub use chain_descent::{

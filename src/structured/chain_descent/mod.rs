@@ -31,12 +31,12 @@ use crate::dual::{BlockTerms, Bounded, DualValue, Shares, Totals, objective};
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::Sparse;
-use crate::linalg::single::{allows_single, round_to_single};
 use crate::linalg::sparse::{self, dot};
 use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
 use crate::solver::{Block, BlockOptions, NewtonEnd, Pace, Sampling, SumTree, Target};
 use crate::structured::StructuredDual;
+use crate::structured::single::{allows_single, round_to_single};
 
 /// Number of sequences that a certificate evaluates together.
 const GROUP: usize = 256;

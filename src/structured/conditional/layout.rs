@@ -3,8 +3,8 @@
 use pulp::{Simd, WithSimd};
 
 use crate::linalg::arch;
-use crate::linalg::fold::{WeightedSum, fold};
-use crate::linalg::label_weights::{Place, add_scores};
+use crate::structured::fold::{WeightedSum, fold};
+use crate::structured::label_weights::{Place, add_scores};
 use crate::structured::model::{Chain, SeenPairs};
 
 /// The length of a row is padded with zeros to a multiple of this.

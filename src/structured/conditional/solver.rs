@@ -10,12 +10,12 @@ use super::{Evaluation, Field, Groups};
 use crate::dual::Shares;
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, ModelArrays};
-use crate::linalg::single::{allows_single, round_to_single};
 use crate::linalg::vectors::{long_axpy, long_dot};
 use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
 use crate::solver::{Memory, PathSettings, PathSolver, Piece, Target, path, shorter_step};
 use crate::structured::model::{Chain, Model};
+use crate::structured::single::{allows_single, round_to_single};
 
 /// Maximum number of stored pairs of a step and the change of the gradient along it.
 const MAX_PAIRS: usize = 12;

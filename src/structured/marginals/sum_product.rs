@@ -5,8 +5,8 @@ use pulp::{Simd, WithSimd};
 use super::{Marginals, Projection};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::fold::{Max, fold};
 use crate::linalg::{arch, exp_minus};
+use crate::structured::fold::{Max, fold};
 use crate::structured::model::{Chain, ChainScores, Work};
 
 /// Marginals below this fraction of their row's sum are negligible compared with rounding errors.

@@ -7,10 +7,10 @@ use pulp::{Simd, WithSimd};
 use crate::data::{Data, Rows as _};
 use crate::error::{Error, Result};
 use crate::for_data;
-use crate::linalg::fold::{WeightedSum, fold};
 use crate::linalg::vectors::fused_dot_in_two;
 use crate::linalg::{TouchedVector, arch};
 use crate::memory::require;
+use crate::structured::fold::{WeightedSum, fold};
 
 use super::stored::{Entries, RowMagnitude, StoredRows};
 

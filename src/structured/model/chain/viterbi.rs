@@ -4,7 +4,7 @@ use pulp::{Simd, WithSimd};
 
 use crate::interrupt::Interrupt;
 use crate::linalg::arch;
-use crate::linalg::fold::{Max, fold};
+use crate::structured::fold::{Max, fold};
 use crate::structured::model::Work;
 
 /// Number of table entries that fit into the second-level cache of most processors (1 MB). Larger tables are read only
