@@ -76,12 +76,13 @@ bench: build ## Run all benchmarks (DATA=folder adds those on real data); result
 
 # Benchmarks of speed, run under each instruction set; without slow programs from other projects.
 SPEED := "liblinear.py" "block_descent.py weston-watkins letter satimage dna news20 aloi" \
-	"block_descent.py shark letter satimage dna" "block_descent.py frank-wolfe letter" \
-	"many_classes.py probe" "many_classes.py epochs" "multiclass.py steps" "multiclass.py product" \
-	"multiclass.py threads" "cross_validation.py compare --programs dualgap" "structured.py ocr" \
-	"structured.py scale" "structured.py threads" "sequence.py" "polynomial.py speed letter satimage" \
-	"polynomial.py refits" "polynomial.py predict" "recommender_speed.py fit" "recommender_speed.py grid" \
-	"recommender_speed.py growth" "solvers.py" "as_they_come.py" "scales.py" "logistic.py"
+	"block_descent.py shark letter satimage dna" "block_descent.py frank-wolfe letter" "block_descent.py curve" \
+	"many_classes.py probe" "many_classes.py epochs" "many_classes.py wide" "multiclass.py steps" \
+	"multiclass.py product" "multiclass.py threads" "cross_validation.py compare --programs dualgap" \
+	"structured.py ocr" "structured.py scale" "structured.py threads" "structured.py away" "alignment.py" \
+	"sequence.py" "polynomial.py speed letter satimage" "polynomial.py refits" "polynomial.py predict" \
+	"recommender_speed.py fit" "recommender_speed.py grid" "recommender_speed.py growth" "solvers.py" \
+	"consensus.py optimum" "as_they_come.py" "scales.py" "logistic.py"
 # Instruction sets; by default all except "scalar". Example: make bench-simd SIMD="avx2 scalar".
 SIMD ?=
 bench-simd: build ## Run speed benchmarks under each instruction set (needs DATA=folder); results go to benches/results

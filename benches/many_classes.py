@@ -2,6 +2,7 @@
 
     python benches/many_classes.py probe [--rows 12811] [--dtypes float32 float64 float16]
     python benches/many_classes.py epochs
+    python benches/many_classes.py wide
 
 `probe` fits a linear probe of image features: 384 features, 1000 classes, rows = class centre + .35
 normal noise, scaled to unit length. A Crammer-Singer model is fitted to a relative gap of 1e-3 in a
@@ -11,6 +12,9 @@ the estimate that `verbose=1` prints before the fit.
 `epochs` fits Weston-Watkins and the top-5 hinge to 1000 classes (the generated data set "aloi" of
 block_descent.py). It measures the seconds per epoch, and the seconds until the relative gap falls
 to 0.01 times its value after the first epoch.
+
+`wide` compares one and two threads on wide sparse rows: 20,000 rows, 200,000 columns, 60 entries in
+a row, 200 classes. Fits of one epoch alternate between both.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ import warnings
 from typing import Any
 
 import numpy as np
-from _record import Table
+import scipy.sparse as sp
+from _record import Table, paired
 from block_descent import core_seconds, load, svm
 
 from dualgap import MulticlassSVC, _core
@@ -112,9 +117,31 @@ def epochs() -> None:
             table.add(loss=name, dtype=dtype, epochs=model.n_iter_, **row)
 
 
+def wide() -> None:
+    table = Table("many-classes-wide", "dtype")
+    rng = np.random.default_rng(0)
+    n_rows, n_columns, n_entries, n_classes = 20_000, 200_000, 60, 200
+    y = np.arange(n_rows) % n_classes
+    # Half of the entries are in the columns of the row's class.
+    own = y[:, None] * 1000 + rng.integers(0, 1000, (n_rows, n_entries // 2))
+    columns = np.hstack([own, rng.integers(0, n_columns, (n_rows, n_entries // 2))])
+    places = np.repeat(np.arange(n_rows), n_entries), columns.ravel()
+    X = sp.csr_array((rng.random(columns.size), places), shape=(n_rows, n_columns))
+    for dtype in ("float64", "float32"):
+        rows = X.astype(dtype)
+
+        def run(n_jobs: int, rows: Any = rows) -> float:
+            model = svm("crammer-singer", C=0.1, max_iter=1, n_jobs=n_jobs).fit(rows, y)
+            return float(model.history_["seconds"][-1])
+
+        run(1)
+        one, two, ratio = paired(lambda: run(1), lambda: run(2))
+        table.add(dtype=dtype, seconds_1=one, seconds_2=two, ratio=ratio)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["probe", "epochs", "alone"])
+    parser.add_argument("what", choices=["probe", "epochs", "wide", "alone"])
     parser.add_argument("arguments", nargs="*")
     parser.add_argument("--rows", type=int, default=12_811)
     parser.add_argument("--dtypes", nargs="+", default=["float32", "float64", "float16"])
@@ -126,6 +153,8 @@ def main() -> None:
         fit_alone(int(n_rows), dtype, int(n_jobs))
     elif chosen.what == "probe":
         probe(chosen.rows, chosen.dtypes, chosen.repeats)
+    elif chosen.what == "wide":
+        wide()
     else:
         epochs()
 
