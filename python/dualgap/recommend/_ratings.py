@@ -301,6 +301,8 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
         f"{name}: must be a DataFrame, a tuple (users, items, values), an array of shape (n, 3)"
         f"{pairs} or a sparse matrix, got {type(ratings).__name__}{shape}"
     )
+    if not columns.clicks:
+        msg += '; for clicks without values, use task="clicks"'
     raise TypeError(msg)
 
 

@@ -27,6 +27,8 @@ Side: TypeAlias = Literal["users", "items"]
 
 _DAY = 86_400.0
 _MAX_LEVELS = 64
+# Scales of ratings rarely have more levels; counts do.
+_LONGEST_SCALE = 10.0
 
 
 @dataclass(frozen=True)
@@ -113,10 +115,24 @@ def find_levels(values: FloatArray, given: Sequence[float] | None, task: Task) -
     if task == "ordinal" and len(levels) > _MAX_LEVELS:
         msg = (
             f"ratings: {len(levels)} different values are too many levels "
-            f'(at most {_MAX_LEVELS}); round them, or use task="regression"'
+            f'(at most {_MAX_LEVELS}); round them, or use task="regression"; for counts of clicks, '
+            'use task="clicks"'
         )
         raise ValueError(msg)
+    if given is None and _look_like_counts(values, found):
+        warn_input(
+            f"ratings: the values look like counts (whole numbers from 1 to {found[-1]:g}, most "
+            'often 1) but are treated as ratings; for counts of clicks, use task="clicks"; if they '
+            "are ratings, pass levels=..."
+        )
     return np.asarray(levels)
+
+
+def _look_like_counts(values: FloatArray, found: FloatArray) -> bool:
+    """Whether values are whole numbers from 1 to more than ten, and 1 is the most frequent."""
+    if found[0] != 1.0 or found[-1] <= _LONGEST_SCALE or not (found == np.floor(found)).all():
+        return False
+    return bool(np.bincount(np.searchsorted(found, values)).argmax() == 0)
 
 
 def expected_level(outputs: FloatArray, levels: FloatArray) -> FloatArray:

@@ -36,7 +36,7 @@ def test_clicks_need_no_values(pairs: np.ndarray) -> None:
     assert set(new["user"]) == {0, 1, 2}
     with pytest.raises(ValueError, match=r"^ratings: no column 'rating'"):
         OrdinalRecommender().fit(frame)
-    with pytest.raises(TypeError, match=r"an array of shape \(n, 3\) or a sparse matrix"):
+    with pytest.raises(TypeError, match=r"\(n, 3\) or a sparse matrix.*use task=\"clicks\""):
         OrdinalRecommender().fit(pairs)
 
 
@@ -107,3 +107,21 @@ def test_lists_carry_the_names_of_the_columns(pairs: np.ndarray) -> None:
     model = fit(table, user_column="userId", item_column="movieId")
     assert list(model.recommend(n=1).columns) == ["userId", "rank", "movieId", "score"]
     assert list(model.similar_items(1, 2).columns) == ["movieId", "rank", "similar", "score"]
+
+
+def test_ratings_that_look_like_counts_warn(pairs: np.ndarray) -> None:
+    users, items = pairs.T
+    rng = np.random.default_rng(0)
+    counts = np.minimum(rng.geometric(0.2, len(users)), 21)
+    counts[0] = 11
+    model = OrdinalRecommender(random_state=0, interactions=False)
+    for ratings in (
+        (users, items, counts),
+        sp.csr_array((counts.astype(float), (users, items))),
+    ):
+        with pytest.warns(UserWarning, match=r"look like counts .* from 1 to \d+, most often 1"):
+            model.fit(ratings)
+    # Scales of up to ten levels, other levels, and given ones are ratings.
+    model.fit((users, items, np.minimum(counts, 10)))
+    model.fit((users, items, counts + 1))
+    model.set_params(levels=np.unique(counts).tolist()).fit((users, items, counts))
