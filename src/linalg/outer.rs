@@ -113,7 +113,7 @@ fn tile<S: Simd, const R: usize, const V: usize>(
         for (sums, a) in sums.iter_mut().zip(&a[first + row..first + row + R]) {
             let a = simd.splat_f64s(*a);
             for (sum, b) in sums.iter_mut().zip(vectors) {
-                *sum = simd.mul_add_f64s(a, *b, *sum);
+                *sum = simd.mul_add_e_f64s(a, *b, *sum);
             }
         }
     }

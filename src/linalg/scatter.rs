@@ -114,7 +114,7 @@ fn add_tile<S: Simd, const V: usize>(simd: S, row: &[f64], dual: &[(u32, f64)], 
         let coefficient = simd.splat_f64s(coefficient);
         let sums = &mut image[class as usize * TILE..][..TILE];
         for (sum, value) in S::as_mut_simd_f64s(sums).0.iter_mut().zip(values) {
-            *sum = simd.mul_add_f64s(coefficient, value, *sum);
+            *sum = simd.mul_add_e_f64s(coefficient, value, *sum);
         }
     }
 }

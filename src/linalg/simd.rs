@@ -110,7 +110,7 @@ pub trait Lane<S: Simd>: Real {
     /// exp(x) for x ≤ 0, accurate to about the precision of the values. If x is so small that exp(x) underflows,
     /// returns a tiny number.
     fn exponential(simd: S, x: Self::Vector) -> Self::Vector;
-    /// a·b + c.
+    /// a·b + c, rounded once if the processor has an instruction for that.
     fn fused(simd: S, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     /// Returns the values of a slice of vectors as a slice of numbers.
     fn values_mut(vectors: &mut [Self::Vector]) -> &mut [Self];
@@ -243,7 +243,7 @@ element!(
     max_f32s,
     min_f32s,
     reduce_max_f32s,
-    mul_add_f32s,
+    mul_add_e_f32s,
     partial_load_f32s,
     as_simd_f32s,
     as_mut_simd_f32s
@@ -260,7 +260,7 @@ element!(
     max_f64s,
     min_f64s,
     reduce_max_f64s,
-    mul_add_f64s,
+    mul_add_e_f64s,
     partial_load_f64s,
     as_simd_f64s,
     as_mut_simd_f64s

@@ -88,7 +88,7 @@ impl WithSimd for SquaredNorm<'_> {
         for chunk in self.0.chunks() {
             let (values, tail) = S::as_simd_f64s(&self.0.values[chunk]);
             for value in values {
-                sums = simd.mul_add_f64s(*value, *value, sums);
+                sums = simd.mul_add_e_f64s(*value, *value, sums);
             }
             rest += tail.iter().map(|value| value * value).sum::<f64>();
         }
@@ -112,7 +112,7 @@ impl WithSimd for AddTo<'_> {
             let (values, tail) = S::as_simd_f64s(&self.image.values[chunk.clone()]);
             let (target, target_tail) = S::as_mut_simd_f64s(&mut self.target[chunk]);
             for (target, value) in target.iter_mut().zip(values) {
-                *target = simd.mul_add_f64s(scale, *value, *target);
+                *target = simd.mul_add_e_f64s(scale, *value, *target);
             }
             for (target, value) in target_tail.iter_mut().zip(tail) {
                 *target += self.scale * value;

@@ -37,11 +37,11 @@ fn product<S: Simd>(simd: S, a: &[f64], b: &[f64]) -> f64 {
     let (b_whole, b_last) = b.as_chunks::<CHAINS>();
     for (a, b) in a_whole.iter().zip(b_whole) {
         for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
-            *sum = simd.mul_add_f64s(*a, *b, *sum);
+            *sum = simd.mul_add_e_f64s(*a, *b, *sum);
         }
     }
     for ((sum, a), b) in sums.iter_mut().zip(a_last).zip(b_last) {
-        *sum = simd.mul_add_f64s(*a, *b, *sum);
+        *sum = simd.mul_add_e_f64s(*a, *b, *sum);
     }
     let [first, second, third, fourth] = sums;
     let sum = simd.add_f64s(simd.add_f64s(first, second), simd.add_f64s(third, fourth));
@@ -105,12 +105,12 @@ impl Kernel<f64> for Panel<'_> {
                 let mut sums = [zero; CHAINS];
                 for (factors, known) in row.chunks(CHAINS).zip(solved.chunks(CHAINS)) {
                     for ((sum, factor), known) in sums.iter_mut().zip(factors).zip(known) {
-                        *sum = simd.mul_add_f64s(simd.splat_f64s(*factor), *known, *sum);
+                        *sum = simd.mul_add_e_f64s(simd.splat_f64s(*factor), *known, *sum);
                     }
                 }
                 let [first, second, third, fourth] = sums;
                 let sum = simd.add_f64s(simd.add_f64s(first, second), simd.add_f64s(third, fourth));
-                let rest = simd.mul_add_f64s(minus, sum, line[at]);
+                let rest = simd.mul_add_e_f64s(minus, sum, line[at]);
                 line[at] = simd.mul_f64s(rest, simd.splat_f64s(1.0 / row[k]));
                 solved.push(line[at]);
             }
@@ -141,7 +141,7 @@ impl Kernel<f64> for Substitution<'_> {
             let (row, row_rest) = S::as_simd_f64s(&row[..i]);
             let by = simd.splat_f64s(solved);
             for (own, row) in own.iter_mut().zip(row) {
-                *own = simd.mul_add_f64s(by, *row, *own);
+                *own = simd.mul_add_e_f64s(by, *row, *own);
             }
             own_rest.iter_mut().zip(row_rest).for_each(|(own, row)| *own += solved * row);
         }

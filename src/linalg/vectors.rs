@@ -9,7 +9,7 @@
 //! |
 //! | [`padded_dot`] | eight parallel sums, added up in pairs; no remainder |
 //! | [`dot_in_order`], [`squared_norm_in_order`] | one sum, term by term |
-//! | [`fused_dot`], [`fused_dot_in_two`] | vectors of this machine's width, fused multiply-adds |
+//! | [`fused_dot`], [`fused_dot_in_two`] | vectors of this machine's width, fused multiply-adds if it has them |
 //! | [`long_dot`] | [`dot`] of each piece of [`PIECE_VALUES`] values, pieces in parallel |
 //! | [`squared_norm`], [`along_difference`] | one sum for each piece of [`PIECE_VALUES`] values, pieces in parallel |
 //!
@@ -192,7 +192,7 @@ pub(crate) fn fused_dot_in_two<S: Simd>(simd: S, a: &[f64], b: &[f64]) -> f64 {
     let (whole, b_rest) = b.split_at(a.len() * S::F64_LANES);
     let mut sums = [simd.splat_f64s(0.0); 2];
     for (at, (a, b)) in a.iter().zip(S::as_simd_f64s(whole).0).enumerate() {
-        sums[at % 2] = simd.mul_add_f64s(*a, *b, sums[at % 2]);
+        sums[at % 2] = simd.mul_add_e_f64s(*a, *b, sums[at % 2]);
     }
     simd.reduce_sum_f64s(simd.add_f64s(sums[0], sums[1])) + dot_in_order(a_rest, b_rest)
 }

@@ -192,7 +192,7 @@ fn products<S: Simd>(simd: S, tile: &[[f32; ROWS]], factors: &[f32], out: &mut [
         for r in 0..lines.len() {
             let (line, values) = (&lines[r], factors[r * per_panel + vector]);
             for j in 0..ROWS {
-                sums[j] = simd.mul_add_f32s(simd.splat_f32s(line[j]), values, sums[j]);
+                sums[j] = simd.mul_add_e_f32s(simd.splat_f32s(line[j]), values, sums[j]);
             }
         }
         for j in 0..ROWS {
@@ -208,7 +208,7 @@ fn add_outputs<S: Simd>(simd: S, weight: f32, terms: [&[f32]; 2], scores: &mut [
     let [outputs, offsets] = terms.map(|values| S::as_simd_f32s(values).0);
     let scores = S::as_mut_simd_f32s(scores).0;
     for ((score, output), offset) in scores.iter_mut().zip(outputs).zip(offsets) {
-        *score = simd.mul_add_f32s(weight, simd.add_f32s(*output, *offset), *score);
+        *score = simd.mul_add_e_f32s(weight, simd.add_f32s(*output, *offset), *score);
     }
 }
 
@@ -235,7 +235,7 @@ fn add_levels<S: Simd>(simd: S, weights: &[f32], terms: [&[f32]; 2], scores: &mu
                 exponential(simd, simd.add_f32s(outputs[at + per_panel], offsets[at + per_panel])),
             );
             let product = simd.mul_f32s(simd.splat_f32s(weights[c + 1]), first);
-            let numerator = simd.mul_add_f32s(simd.splat_f32s(weights[c]), second, product);
+            let numerator = simd.mul_add_e_f32s(simd.splat_f32s(weights[c]), second, product);
             let denominator = simd.mul_f32s(first, second);
             total = simd.add_f32s(total, simd.div_f32s(numerator, denominator));
             c += 2;
@@ -263,12 +263,12 @@ fn exponential<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let shifted = simd.add_f32s(t, round);
     let f = simd.sub_f32s(t, simd.sub_f32s(shifted, round));
     let mut series = constant(1.540_353e-4);
-    series = simd.mul_add_f32s(series, f, constant(0.001_333_355));
-    series = simd.mul_add_f32s(series, f, constant(0.009_618_129));
-    series = simd.mul_add_f32s(series, f, constant(0.055_504_11));
-    series = simd.mul_add_f32s(series, f, constant(0.240_226_5));
-    series = simd.mul_add_f32s(series, f, constant(std::f32::consts::LN_2));
-    series = simd.mul_add_f32s(series, f, constant(1.0));
+    series = simd.mul_add_e_f32s(series, f, constant(0.001_333_355));
+    series = simd.mul_add_e_f32s(series, f, constant(0.009_618_129));
+    series = simd.mul_add_e_f32s(series, f, constant(0.055_504_11));
+    series = simd.mul_add_e_f32s(series, f, constant(0.240_226_5));
+    series = simd.mul_add_e_f32s(series, f, constant(std::f32::consts::LN_2));
+    series = simd.mul_add_e_f32s(series, f, constant(1.0));
     let bits = simd.transmute_u32s_f32s(shifted);
     let exponent = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(23));
     let power = simd.add_u32s(exponent, simd.splat_u32s(127 << 23));

@@ -35,7 +35,7 @@ pub(super) fn dots<S: Simd, const M: usize>(
         for n in 0..PARTNERS {
             let value = wide_right[n][at];
             for c in 0..M {
-                sums[c][n] = simd.mul_add_f64s(wide_left[c][at], value, sums[c][n]);
+                sums[c][n] = simd.mul_add_e_f64s(wide_left[c][at], value, sums[c][n]);
             }
         }
     }
@@ -71,8 +71,8 @@ pub(super) fn add_weighted<S: Simd, const M: usize>(
             let (first, second) = (row[at], row[at + 1]);
             for c in 0..M {
                 let weight = simd.splat_f64s(weights[c][n]);
-                wide[c][0] = simd.mul_add_f64s(weight, first, wide[c][0]);
-                wide[c][1] = simd.mul_add_f64s(weight, second, wide[c][1]);
+                wide[c][0] = simd.mul_add_e_f64s(weight, first, wide[c][0]);
+                wide[c][1] = simd.mul_add_e_f64s(weight, second, wide[c][1]);
             }
         }
         for c in 0..M {
@@ -86,7 +86,7 @@ pub(super) fn add_weighted<S: Simd, const M: usize>(
             let row = &mut S::as_mut_simd_f64s(sums[c]).0[at];
             for (n, right) in right.iter().enumerate() {
                 let weight = simd.splat_f64s(weights[c][n]);
-                *row = simd.mul_add_f64s(weight, S::as_simd_f64s(right).0[at], *row);
+                *row = simd.mul_add_e_f64s(weight, S::as_simd_f64s(right).0[at], *row);
             }
         }
     }

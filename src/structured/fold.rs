@@ -23,7 +23,7 @@ impl Reduction for WeightedSum {
     const EMPTY: f64 = 0.0;
     #[inline(always)]
     fn step<S: Simd>(simd: S, sum: S::f64s, x: S::f64s, row: S::f64s) -> S::f64s {
-        simd.mul_add_f64s(x, row, sum)
+        simd.mul_add_e_f64s(x, row, sum)
     }
 }
 

@@ -190,7 +190,7 @@ impl WithSimd for AddRows<'_> {
                         let own = &mut target[place.start()..][..layout.width];
                         let times = simd.splat_f64s(x);
                         for (sum, value) in S::as_mut_simd_f64s(own).0.iter_mut().zip(vectors) {
-                            *sum = simd.mul_add_f64s(times, *value, *sum);
+                            *sum = simd.mul_add_e_f64s(times, *value, *sum);
                         }
                     } else {
                         let sums = target[place.start()..].iter_mut();

@@ -245,7 +245,7 @@ fn dot<S: Simd>(simd: S, a: &[f64], b: &[f64]) -> f64 {
     let mut sums = simd.splat_f64s(0.0);
     S::as_simd_f64s(a).0.iter().zip(S::as_simd_f64s(b).0).for_each(
         #[inline(always)]
-        |(a, b)| sums = simd.mul_add_f64s(*a, *b, sums),
+        |(a, b)| sums = simd.mul_add_e_f64s(*a, *b, sums),
     );
     simd.reduce_sum_f64s(sums)
 }
@@ -337,7 +337,7 @@ fn columns<S: Simd, const N: usize>(
 fn add_vectors<S: Simd, const N: usize>(simd: S, x: f64, row: &[S::f64s], sums: &mut [S::f64s; N]) {
     let x = simd.splat_f64s(x);
     for (sum, value) in sums.iter_mut().zip(&row[..N]) {
-        *sum = simd.mul_add_f64s(x, *value, *sum);
+        *sum = simd.mul_add_e_f64s(x, *value, *sum);
     }
 }
 
@@ -346,7 +346,7 @@ fn add_vectors<S: Simd, const N: usize>(simd: S, x: f64, row: &[S::f64s], sums: 
 fn add_row<S: Simd>(simd: S, x: f64, row: &[f64], sums: &mut [f64]) {
     let (row, x) = (S::as_simd_f64s(row).0, simd.splat_f64s(x));
     for (sum, value) in S::as_mut_simd_f64s(sums).0.iter_mut().zip(row) {
-        *sum = simd.mul_add_f64s(x, *value, *sum);
+        *sum = simd.mul_add_e_f64s(x, *value, *sum);
     }
 }
 
