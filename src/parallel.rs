@@ -52,15 +52,24 @@ pub fn fill_blocks<F>(out: &mut [f64], width: usize, interrupt: &Interrupt, fill
 where
     F: Fn(Range<usize>, &mut [f64]) + Sync,
 {
-    if width == 0 {
-        return Ok(());
+    if width > 0 {
+        share_blocks(out, width, interrupt, &fill);
     }
+    interrupt.check()
+}
+
+/// The loop of [`fill_blocks`]. Rayon's part of a loop is long, so it is compiled once for all closures.
+fn share_blocks(
+    out: &mut [f64],
+    width: usize,
+    interrupt: &Interrupt,
+    fill: &(dyn Fn(Range<usize>, &mut [f64]) + Sync),
+) {
     out.par_chunks_mut(BLOCK_ROWS * width).enumerate().for_each(|(block, values)| {
         if !interrupt.is_raised() {
             fill(block * BLOCK_ROWS..block * BLOCK_ROWS + values.len() / width, values);
         }
     });
-    interrupt.check()
 }
 
 /// Adds up `size` values over all rows. Calls `add(rows, partial)` for each part of the rows, with a partial result
@@ -84,6 +93,20 @@ pub fn fill_and_sum<F>(
 where
     F: Fn(Range<usize>, &mut [f64], &mut [f64]) + Sync,
 {
+    share_and_sum(out, (n_rows, width), size, interrupt, &add)
+}
+
+/// Adds up a range of rows: `add(rows, values, partial)`.
+type AddRows<'a> = dyn Fn(Range<usize>, &mut [f64], &mut [f64]) + Sync + 'a;
+
+/// [`fill_and_sum`], compiled once for all closures.
+fn share_and_sum(
+    out: &mut [f64],
+    (n_rows, width): (usize, usize),
+    size: usize,
+    interrupt: &Interrupt,
+    add: &AddRows<'_>,
+) -> Result<Vec<f64>> {
     let mut rest = out;
     let filled: Vec<_> = parts(n_rows)
         .into_iter()
