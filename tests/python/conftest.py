@@ -48,13 +48,24 @@ MARGIN_LOSSES = [
 MARGIN_LOSSES.append(StructuredHinge(np.abs(np.subtract.outer(np.arange(5), np.arange(5)))))
 
 
+def is_numerical(path: Path) -> bool:
+    """Whether the tests of a file depend on the instruction set."""
+    folder = path.relative_to(Path(__file__).parent).parts[0]
+    return folder in NUMERICAL and path.name not in INDEPENDENT
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip the import of files without any test that `-m every_simd` selects."""
+    only = config.option.markexpr == "every_simd" and collection_path.name.startswith("test_")
+    return True if only and not is_numerical(collection_path) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that depend on the instruction set."""
     here = Path(__file__).parent
     for item in items:
-        numerical = here in item.path.parents and item.path.relative_to(here).parts[0] in NUMERICAL
         around = SURROUNDINGS.intersection(getattr(item, "fixturenames", ()))
-        if numerical and item.path.name not in INDEPENDENT and not around:
+        if here in item.path.parents and is_numerical(item.path) and not around:
             item.add_marker(pytest.mark.every_simd)
 
 
