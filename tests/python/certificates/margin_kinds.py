@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from claims import Claim, Claims, claim, compared, fitted, of_piece
 from drawing import SCALES, STRENGTHS, Random, choice, normal, some
 from exact import box_of, dot, fractions, objective_of_scores
+from projection import project
 from sklearn.model_selection import KFold
 from trials import LOSSES, SMOOTHINGS, SOLVERS
 
@@ -167,11 +168,7 @@ class Capped:
         return point
 
     def project(self, point: Any, label: int) -> Any:
-        others = np.delete(point, label)
-        breaks = np.sort(np.maximum(np.concatenate([others, others - 0.5, [0.0]]), 0.0))[::-1]
-        sums = np.clip(others - breaks[:, None], 0, 0.5).sum(axis=1)
-        shift = np.interp(1.0, sums, breaks) if sums[-1] > 1.0 else 0.0
-        return np.insert(np.clip(others - shift, 0, 0.5), label, 0.0)
+        return project(point, label, 0.5)
 
 
 class CappedCosts(Capped):

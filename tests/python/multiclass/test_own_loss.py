@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "certificates"))
+
+from projection import project
 
 from dualgap import MulticlassSVC, MulticlassSVCCV
 from dualgap.losses import MarginLoss, StructuredHinge, Usunier
@@ -33,15 +39,10 @@ class Sets:
 
 
 class Projected(Sets):
-    """The same loss with a projection: the multiplier of the sum is searched among its
-    breakpoints."""
+    """The same loss with a projection."""
 
     def project(self, point: Any, label: int) -> Any:
-        others = np.delete(point, label)
-        breaks = np.sort(np.maximum(np.concatenate([others, others - 1 / K, [0.0]]), 0.0))[::-1]
-        sums = np.clip(others - breaks[:, None], 0, 1 / K).sum(axis=1)
-        theta = np.interp(1.0, sums, breaks) if sums[-1] > 1.0 else 0.0
-        return np.insert(np.clip(others - theta, 0, 1 / K), label, 0.0)
+        return project(point, label, 1 / K)
 
 
 def problem(n: int = 90, d: int = 5, m: int = 5) -> tuple[Any, Any]:
