@@ -246,8 +246,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("run", RUNS)
-def test_ctrl_c_ends_a_run_within_a_second(run: str) -> None:
+def test_ctrl_c_ends_a_run_within_a_second() -> None:
     program = f"""
         import time
         import numpy as np
@@ -255,22 +254,27 @@ def test_ctrl_c_ends_a_run_within_a_second(run: str) -> None:
         rng = np.random.default_rng(0)
         b = 1e-3 * rng.random(2000)
         A, B = rng.normal(size=(1000, 2000)), rng.normal(size=(1500, 1500))
-        print("ready", flush=True)
-        try:
-            {RUNS[run]}
-        except KeyboardInterrupt:
-            print("interrupted", flush=True)
+        for run in {list(RUNS.values())}:
+            print("ready", flush=True)
+            try:
+                eval(run)
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
     """
     code = [sys.executable, "-c", textwrap.dedent(program)]
     with subprocess.Popen(code, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(1.0)
-        start = time.perf_counter()
-        process.send_signal(signal.SIGINT)
-        assert process.stdout.readline() == "interrupted\n"
-        # The limit is one second, plus a margin for a busy machine.
-        assert time.perf_counter() - start < 3.0
+        seconds = {}
+        for run in RUNS:
+            ready = process.stdout.readline()
+            time.sleep(0.5)
+            start = time.perf_counter()
+            process.send_signal(signal.SIGINT)
+            if (ready, process.stdout.readline()) == ("ready\n", "interrupted\n"):
+                seconds[run] = time.perf_counter() - start
+        process.kill()
+    # The limit is one second, plus a margin for a busy machine.
+    assert {run for run, ended in seconds.items() if ended < 3.0} == set(RUNS), seconds
 
 
 F = LeastSquares(np.eye(3), np.ones(3))
