@@ -149,7 +149,7 @@ def test_a_pipe_is_no_model_file(command: str) -> None:
 def test_a_pipe_is_an_output(command: str) -> None:
     write_models()
     os.mkfifo("PIPE")
-    direct = shell(f"{COMMAND} {command.removesuffix('PIPE')}")
+    direct = CliRunner().invoke(main, command.removesuffix("PIPE").split())
     result = shell(f"{COMMAND} {command} > notes & cat PIPE; wait")
     assert direct.stdout
     assert result.stdout == direct.stdout
@@ -250,17 +250,15 @@ def test_a_model_is_written_with_any_stream_closed() -> None:
         "t": "tag train -t template tokens",
         "r": "recommend --likes --data ratings.csv --save",
     }
-    for model, command in commands.items():
-        expected = Path(model).read_bytes()
-        found = run_with_streams([f"{command} {n}.{model} {s}" for n, s in enumerate(streams)])
-        for number, (status, notes) in enumerate(found):
-            assert status == 0, (command, streams[number], notes)
-            if model == "r":
-                # The bytes may differ, because the file contains the seconds of the history.
-                OrdinalRecommender.load(f"{number}.r")
-            else:
-                found_model = Path(f"{number}.{model}").read_bytes()
-                assert found_model == expected, (command, streams[number])
+    runs = [(n, m, f"{commands[m]} {n}.{m} {s}") for m in commands for n, s in enumerate(streams)]
+    found = run_with_streams([command for _, _, command in runs])
+    for (number, model, command), (status, notes) in zip(runs, found, strict=True):
+        assert status == 0, (command, notes)
+        if model == "r":
+            # The bytes may differ, because the file contains the seconds of the history.
+            OrdinalRecommender.load(f"{number}.r")
+        else:
+            assert Path(f"{number}.{model}").read_bytes() == Path(model).read_bytes(), command
 
 
 @pytest.mark.parametrize(
