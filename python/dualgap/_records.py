@@ -227,6 +227,17 @@ class LogisticRecord(TypedDict):
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None  # weights and intercepts
 
 
+class LogisticPathRecord(TypedDict):
+    """Settings of logistic regressions with several values of C."""
+
+    n_classes: int
+    Cs: list[float]
+    sample_weight: NDArray[np.float64] | None
+    intercept: bool
+    solver: str
+    seed: int
+
+
 class PartitionRecord(TypedDict):
     """Settings of one partition in a round of consensus logistic regression."""
 
@@ -272,6 +283,16 @@ class LogisticResult(LinearResult):
 
     intercepts: NDArray[np.float64]
     solver: str
+
+
+class LogisticPathResult(LogisticResult):
+    """A logistic regression of a path."""
+
+    curvature: NDArray[np.float64] | None
+
+
+Ended: TypeAlias = Callable[[LogisticPathResult], bool]
+"""Called after each fit of a path; returns whether to end the path."""
 
 
 MappedRows: TypeAlias = tuple[

@@ -62,6 +62,18 @@ pub(super) fn certificate_and_terms(
     Ok((best, terms))
 }
 
+/// Returns Σ c_i (diag p_i − p_i p_iᵀ) over the outputs; empty for more than [`SOLVED`] outputs.
+///
+/// # Errors
+/// [`Interrupted`](crate::error::Error::Interrupted).
+pub(super) fn intercept_curvature(
+    problem: &LogisticProblem<'_>,
+    model: &LogisticModel,
+    interrupt: &Interrupt,
+) -> Result<Vec<f64>> {
+    Ok(RowPass::new(problem, model, None).run(None, interrupt)?.1)
+}
+
 /// Solves (diag(Σ c_i α_i) − Σ c_i α_i α_iᵀ) δ = Σ c_i (e_y − α_i) for δ; None if a distribution could become negative.
 pub(super) fn tilt_of(
     class_totals: &[f64],

@@ -199,7 +199,7 @@ impl<'p, 'a> RowPass<'p, 'a> {
         sums: &mut Sums,
     ) {
         let (problem, n_outputs) = (self.problem, self.problem.n_outputs());
-        let (label, weight) = (problem.labels()[row] as usize, problem.weights()[row]);
+        let (label, weight) = (problem.labels()[row] as usize, problem.weight(row));
         let Sums { own, terms, moments, .. } = sums;
         let loss = own.softmax(&scores[..n_outputs], label, error);
         terms.loss.add(Bounded::exact(weight) * loss);
@@ -236,7 +236,7 @@ impl<'p, 'a> RowPass<'p, 'a> {
         let shares = &own.shares[own.shares.len() - n_outputs..];
         along.score(simd, row, scores, copied);
         let mean: f64 = shares.iter().zip(&*scores).map(|(share, score)| share * score).sum();
-        let weight = self.problem.weights()[row];
+        let weight = self.problem.weight(row);
         for (score, share) in scores.iter_mut().zip(shares) {
             *score = weight * share * (*score - mean);
         }
@@ -303,7 +303,7 @@ impl Kernel<f64> for Piece<'_, '_, '_> {
                 _ => (),
             }
             scores.fill(0.0);
-            if pass.problem.weights()[row] > 0.0 {
+            if pass.problem.weight(row) > 0.0 {
                 let error = pass.score(simd, row, scores, &mut sums.copied);
                 match kind {
                     RowSums::Terms => pass.add(row, error, scores, None, sums),
@@ -360,7 +360,7 @@ pub(super) fn given_moments(
         let mut sums = Sums::new(problem, true);
         for row in piece * PIECE..n.min((piece + 1) * PIECE) {
             let Sums { own, terms, moments, .. } = &mut sums;
-            let weight = problem.weights()[row];
+            let weight = problem.weight(row);
             own.given(|shares| given(row, shares));
             let first = own.shares.len() - problem.n_outputs();
             add_moments(weight, &own.shares[first..], moments);

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use super::certificate::intercept_curvature;
 use super::hand_over::{HandOverOptions, LogisticHandOver};
 use super::newton::{LogisticNewton, keeps_zeros_out};
 use super::{
@@ -119,6 +120,20 @@ pub struct LogisticFit {
     pub null_objective: f64,
 }
 
+impl LogisticFit {
+    fn new(model: LogisticModel, method: LogisticMethod, mut trace: Trace, null: Bounded) -> Self {
+        let n_weights = model.weights.len();
+        let model = match trace.take_other(n_weights + model.intercepts.len()) {
+            Some(mut weights) => {
+                let intercepts = weights.split_off(n_weights);
+                LogisticModel { weights, intercepts }
+            }
+            None => model,
+        };
+        Self { model, method, trace, null_objective: null.upper() }
+    }
+}
+
 /// Fits a model, starting at `start` or at W = 0.
 ///
 /// # Errors
@@ -131,13 +146,12 @@ pub fn fit_logistic(
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<LogisticFit> {
-    let value = (problem.n_classes() as f64).ln();
-    let null = Bounded::new(value, 4.0 * f64::EPSILON * value);
+    let null = null_objective(problem);
     let stopping = target.stopping(null);
     let hands_over = matches!(method, LogisticMethod::Auto(_));
     let method = method.resolve(problem)?;
     require_memory(problem, method)?;
-    let (mut trace, model) = match method {
+    let (trace, model) = match method {
         LogisticMethod::DualDescent(seed) if hands_over => {
             let options = HandOverOptions { seed, stopping, n_bytes: n_bytes(problem, true) };
             let mut both = LogisticHandOver::new(problem, options, start.as_ref(), interrupt)?;
@@ -160,13 +174,55 @@ pub fn fit_logistic(
             (trace, newton.into_model())
         }
     };
-    let n_weights = model.weights.len();
-    let model = match trace.take_other(n_weights + model.intercepts.len()) {
-        Some(mut weights) => {
-            let intercepts = weights.split_off(n_weights);
-            LogisticModel { weights, intercepts }
+    Ok(LogisticFit::new(model, method, trace, null))
+}
+
+/// Fits a model for each factor in turn, with the c_i of [`LogisticProblem::with_factor`]; each fit starts from the
+/// last model. `ended` gets each fit, and the curvature of its mean loss in the intercepts: Σ c_i (diag p_i − p_i p_iᵀ)
+/// / Σ c_i over the outputs, empty without an intercept and for many outputs. If it breaks, no further model is fitted.
+///
+/// # Errors
+/// As for [`fit_logistic`] and [`LogisticProblem::with_factor`].
+pub fn fit_logistic_path(
+    problem: &LogisticProblem<'_>,
+    (method, target): (LogisticMethod, Target),
+    factors: &[f64],
+    interrupt: &Interrupt,
+    observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+    ended: &mut dyn FnMut(LogisticFit, Vec<f64>) -> ControlFlow<()>,
+) -> Result<()> {
+    let (mut newton, mut last): (Option<LogisticNewton<'_>>, Option<LogisticModel>) = (None, None);
+    for factor in factors {
+        let problem = problem.with_factor(*factor)?;
+        let resolved = method.resolve(&problem)?;
+        let (fit, curvature) = if resolved == LogisticMethod::Newton {
+            let null = null_objective(&problem);
+            let stopping = target.stopping(null);
+            match &mut newton {
+                Some(newton) => newton.restart(*factor)?,
+                None => require_memory(&problem, resolved)?,
+            }
+            let start = || LogisticNewton::new(&problem, &problem.zero_model(), stopping);
+            let newton = newton.get_or_insert_with(start);
+            let trace = run(newton, stopping, interrupt, observe)?;
+            let fit = LogisticFit::new(newton.best_model().clone(), resolved, trace, null);
+            (fit, newton.intercept_curvature(interrupt)?)
+        } else {
+            let fit = fit_logistic(&problem, method, target, last.take(), interrupt, observe)?;
+            let sums = intercept_curvature(&problem, &fit.model, interrupt)?;
+            let curvature = sums.iter().map(|sum| sum / problem.total()).collect();
+            last = Some(fit.model.clone());
+            (fit, curvature)
+        };
+        if ended(fit, curvature).is_break() {
+            break;
         }
-        None => model,
-    };
-    Ok(LogisticFit { model, method, trace, null_objective: null.upper() })
+    }
+    Ok(())
+}
+
+/// The objective of W = 0, with a bound on its error.
+fn null_objective(problem: &LogisticProblem<'_>) -> Bounded {
+    let value = (problem.n_classes() as f64).ln();
+    Bounded::new(value, 4.0 * f64::EPSILON * value)
 }

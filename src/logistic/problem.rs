@@ -1,5 +1,7 @@
 //! The problem of multinomial logistic regression.
 
+use std::sync::Arc;
+
 use super::columns::ColumnStats;
 use crate::data::{Data, Rows};
 use crate::dual::Shares;
@@ -18,7 +20,9 @@ pub struct LogisticProblem<'a> {
     rows: Data<'a>,
     labels: &'a [u32],
     n_classes: usize,
-    weights: Vec<f64>,
+    /// The weights that were given; c_i is `factor` times the weight of example i.
+    weights: Arc<[f64]>,
+    factor: f64,
     totals: LogisticTotals,
     digest: Option<u64>,
 }
@@ -108,16 +112,7 @@ impl<'a> LogisticProblem<'a> {
         if !weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0) {
             return Err(Error::argument("sample_weight", "must be finite and not negative"));
         }
-        let mut class_totals = vec![0.0; n_classes];
-        for (label, weight) in labels.iter().zip(&weights) {
-            class_totals[*label as usize] += weight;
-        }
-        let total = Sum::from_iter(weights.iter().copied().map(Bounded::exact)).total().value();
-        if !(total > 0.0 && total.is_finite()) {
-            let message =
-                format!("C times all weights add up to {total}; must be positive and finite");
-            return Err(Error::argument("sample_weight", message));
-        }
+        let (total, class_totals) = total_weights((labels, n_classes), weights.iter().copied())?;
         let ColumnStats { sizes: column_sizes, digest } = ColumnStats::of(rows, digested);
         if let Some(column) = column_sizes.iter().position(|size| !size.is_finite()) {
             let message = format!("contains NaN or infinity, in column {column}");
@@ -131,7 +126,20 @@ impl<'a> LogisticProblem<'a> {
         Shares::new(n_rows, 1.0 / total)?.with_features(std::iter::once(norm))?;
         let totals =
             LogisticTotals { n_examples: n_rows, intercept, total, class_totals, column_sizes };
-        Ok(Self { rows, labels, n_classes, weights, totals, digest })
+        let weights = weights.into();
+        Ok(Self { rows, labels, n_classes, weights, factor: 1.0, totals, digest })
+    }
+
+    /// The same problem, in which c_i is the weight that was given for example i times a factor.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming `sample_weight`: if the sum of the c_i is 0 or not finite.
+    pub fn with_factor(&self, factor: f64) -> Result<Self> {
+        let weights = self.weights.iter().map(|weight| factor * weight);
+        let (total, class_totals) = total_weights((self.labels, self.n_classes), weights)?;
+        Shares::new(self.n_examples(), 1.0 / total)?;
+        let totals = LogisticTotals { total, class_totals, ..self.totals.clone() };
+        Ok(Self { factor, totals, ..self.clone() })
     }
 
     /// The rows.
@@ -164,9 +172,19 @@ impl<'a> LogisticProblem<'a> {
         self.totals.n_outputs()
     }
 
+    /// c_i, the weight of example i.
+    pub fn weight(&self, example: usize) -> f64 {
+        self.factor * self.weights[example]
+    }
+
     /// The c_i.
-    pub fn weights(&self) -> &[f64] {
-        &self.weights
+    pub fn weights(&self) -> impl Iterator<Item = f64> + '_ {
+        self.weights.iter().map(|weight| self.factor * weight)
+    }
+
+    /// The largest c_i.
+    pub fn largest_weight(&self) -> f64 {
+        self.weights().fold(0.0, f64::max)
     }
 
     /// Whether there is an intercept.
@@ -207,6 +225,23 @@ impl<'a> LogisticProblem<'a> {
             intercepts: vec![0.0; n_outputs],
         }
     }
+}
+
+/// Adds up the c_i: over all examples, and over those of each class.
+fn total_weights(
+    (labels, n_classes): (&[u32], usize),
+    weights: impl Iterator<Item = f64> + Clone,
+) -> Result<(f64, Vec<f64>)> {
+    let mut class_totals = vec![0.0; n_classes];
+    for (label, weight) in labels.iter().zip(weights.clone()) {
+        class_totals[*label as usize] += weight;
+    }
+    let total = Sum::from_iter(weights.map(Bounded::exact)).total().value();
+    if !(total > 0.0 && total.is_finite()) {
+        let message = format!("C times all weights add up to {total}; must be positive and finite");
+        return Err(Error::argument("sample_weight", message));
+    }
+    Ok((total, class_totals))
 }
 
 /// Whether rows are CSR and store few of their entries.

@@ -1,18 +1,22 @@
 //! Fits of logistic regression.
 
+use std::ops::ControlFlow;
+
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::arrays::{Matrix, Table, Vector, slice};
 use super::records::RunRecord;
-use super::session::{Digests, Session, digests, guarded, run_session, unchanged_between};
+use super::session::{
+    Digests, Session, digests, guarded, run_session, unchanged, unchanged_between,
+};
 use super::trace::trace_dict;
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::logistic::{
     LogisticFit, LogisticMethod, LogisticModel, LogisticProblem, LogisticTotals, PartialSums,
-    fit_logistic, hessian_product,
+    fit_logistic, fit_logistic_path, hessian_product,
 };
 
 /// The settings of a problem, and the model from which its fit starts.
@@ -106,6 +110,76 @@ pub(super) fn fit_logistic_regression<'py>(
         })?;
         fit_dict(py, fitted)
     })
+}
+
+/// Fits a model for each value of C in turn, each from the last one. `settings` is as for
+/// `fit_logistic_regression`, with the list `Cs` in place of `C` and `start`. After each fit,
+/// `ended` is called with the dictionary that `fit_logistic_regression` returns, to which
+/// "curvature" is added: the curvature of the mean loss in the intercepts, or None without an intercept
+/// and for many classes. If `ended` returns True, no further model is fitted.
+#[pyfunction]
+pub(super) fn fit_logistic_regressions<'py>(
+    py: Python<'py>,
+    rows: Matrix<'py>,
+    labels: Vector<'py, u32>,
+    settings: &Bound<'py, PyDict>,
+    ended: Py<PyAny>,
+) -> PyResult<()> {
+    guarded(|| {
+        let record: PathRecord<'py> = settings.extract()?;
+        let run: RunRecord = settings.extract()?;
+        let (data, labels) = (rows.rows()?, slice(&labels)?);
+        let weights = weighted(1.0, record.sample_weight.as_ref(), data.n_rows())?;
+        let method = LogisticMethod::parse(&record.solver, record.seed)?;
+        let (n_classes, intercept) = (record.n_classes, record.intercept);
+        let mut raised = None;
+        unchanged(py, &[data], || {
+            run_session(py, run.n_threads, run.callback.as_ref(), |session: &Session<'_>| {
+                let problem = LogisticProblem::new(data, labels, n_classes, weights, intercept)?;
+                let observe = &mut |epoch: &_| session.observe(epoch);
+                let told = &mut |fit, curvature| {
+                    let told = Python::attach(|py| tell(py, &ended, fit, curvature));
+                    told.unwrap_or_else(|error| {
+                        raised = Some(error);
+                        ControlFlow::Break(())
+                    })
+                };
+                let (how, interrupt) = ((method, run.target()), session.interrupt);
+                fit_logistic_path(&problem, how, &record.cs, interrupt, observe, told)
+            })
+        })?;
+        raised.map_or(Ok(()), Err)
+    })
+}
+
+/// Calls `ended` with a fit and its curvature, and returns whether to go on.
+fn tell(
+    py: Python<'_>,
+    ended: &Py<PyAny>,
+    fit: LogisticFit,
+    curvature: Vec<f64>,
+) -> PyResult<ControlFlow<()>> {
+    let n_outputs = fit.model.intercepts.len();
+    let fit = fit_dict(py, fit)?;
+    let known = !curvature.is_empty();
+    let curvature = PyArray1::from_vec(py, curvature);
+    let square = known.then(|| curvature.reshape([n_outputs, n_outputs])).transpose()?;
+    fit.set_item("curvature", square)?;
+    let stops: bool = ended.call1(py, (fit,))?.extract(py)?;
+    Ok(if stops { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+}
+
+/// The settings of a path.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PathRecord<'py> {
+    n_classes: usize,
+    #[pyo3(item("Cs"))]
+    cs: Vec<f64>,
+    sample_weight: Option<Vector<'py, f64>>,
+    intercept: bool,
+    solver: String,
+    seed: u64,
 }
 
 fn fit_dict(py: Python<'_>, fitted: LogisticFit) -> PyResult<Bound<'_, PyDict>> {

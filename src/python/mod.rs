@@ -57,6 +57,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(losses::check_loss, module)?)?;
     module.add_function(wrap_pyfunction!(libsvm::read_libsvm, module)?)?;
     module.add_function(wrap_pyfunction!(logistic::fit_logistic_regression, module)?)?;
+    module.add_function(wrap_pyfunction!(logistic::fit_logistic_regressions, module)?)?;
     module.add_function(wrap_pyfunction!(logistic::logistic_certificate, module)?)?;
     module.add_function(wrap_pyfunction!(logistic::logistic_sums, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from threading import Event
@@ -13,31 +13,29 @@ _Result = TypeVar("_Result")
 
 
 def in_threads(
-    series: Callable[[_Item, Event], Iterator[_Result]], items: Sequence[_Item], n_threads: int
+    series: Callable[[_Item, Event, Callable[[_Result], None]], None],
+    items: Sequence[_Item],
+    n_threads: int,
 ) -> Generator[_Result, None, None]:
     """Yield the results of `series` for all items, each as soon as it is ready.
 
     Parameters
     ----------
     series : callable
-        Called as ``series(item, stop)``; returns an iterator. The event `stop` is set if the caller
-        was interrupted or another item raised an exception; the iterator should then end soon.
+        Called as ``series(item, stop, emit)``; calls `emit` with each result. The event `stop` is
+        set if the caller was interrupted or another item raised an exception; the series should
+        then end soon.
     items : sequence
         Items, started in this order.
     n_threads : int
-        Number of items that run concurrently. If it is 1, the items run in the calling thread.
+        Number of items that run concurrently.
     """
     stop = Event()
-    if n_threads <= 1:
-        for item in items:
-            yield from series(item, stop)
-        return
     ready: SimpleQueue[tuple[str, Any]] = SimpleQueue()
 
     def run(item: _Item) -> None:
         try:
-            for result in series(item, stop):
-                ready.put(("result", result))
+            series(item, stop, lambda result: ready.put(("result", result)))
             ready.put(("end", None))
         except BaseException as error:
             ready.put(("error", error))

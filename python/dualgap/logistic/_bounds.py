@@ -22,6 +22,8 @@ __all__ = ["NO_BOUNDS", "OptimumBall", "TrainingRows"]
 NO_BOUNDS: dict[str, float] = {"lower": -np.inf, "upper": np.inf}
 
 _ROUNDING = 1e-9
+# Bound on the relative error of sums of up to 1024 products in single precision.
+_SINGLE = 1e-3
 _BISECTIONS = 60
 # Number of rows whose probabilities are in memory at a time.
 _BLOCK = 4096
@@ -41,6 +43,8 @@ class TrainingRows:
     X: Any
     shares: FloatArray
     norms: FloatArray
+    curvature: FloatArray | None = None
+    """Curvature of the mean loss in the intercepts at a model, if it is known."""
 
     @classmethod
     def of(cls, X: Any, weights: FloatArray | None) -> TrainingRows:
@@ -53,6 +57,22 @@ class TrainingRows:
 
         It is the smallest eigenvalue of the mean of diag(p) - p p' on vectors that sum to 0.
         """
+        if self.curvature is None:
+            mean, rounding = self._mean_curvature(model), _ROUNDING
+        else:
+            # The rows of the matrix sum to 0, and a relative error of its other entries changes the
+            # eigenvalue by at most the same factor. With two classes, only the curvature in the
+            # second intercept is known.
+            two = len(self.curvature) == 1
+            other = np.pad(self.curvature, ((1, 0), (0, 1))) if two else -self.curvature
+            other = np.maximum(other, other.T)
+            np.fill_diagonal(other, 0.0)
+            mean, rounding = np.diag(other.sum(axis=1)) - other, _SINGLE
+        # The vector of ones has the eigenvalue 0; the added matrix moves it above all others.
+        values = np.linalg.eigvalsh(mean + 1.0 / len(mean))
+        return float(values[0] * (1.0 - rounding) - _ROUNDING)
+
+    def _mean_curvature(self, model: Any) -> FloatArray:
         n_classes = len(model.classes_)
         mean = np.zeros((n_classes, n_classes))
         for start in range(0, len(self.shares), _BLOCK):
@@ -63,9 +83,7 @@ class TrainingRows:
             # already busy.
             mean -= np.einsum("ij,ik->jk", weighted, p)
             mean[np.diag_indices(n_classes)] += weighted.sum(axis=0)
-        # The vector of ones has the eigenvalue 0; the added matrix moves it above all others.
-        values = np.linalg.eigvalsh(mean + 1.0 / n_classes)
-        return float(values[0] * (1.0 - _ROUNDING) - _ROUNDING)
+        return mean
 
 
 @dataclass(frozen=True)
@@ -90,12 +108,17 @@ class OptimumBall:
             offset = _largest_offset(model.duality_gap_, curvature, spread, rows)
         return cls(radius, offset, spread)
 
-    def prediction_may_change(self, model: Any, X: Any) -> NDArray[np.bool_]:
-        """Return a mask of the rows whose class may differ at the optimum."""
+    def prediction_may_change(
+        self, model: Any, X: Any, predicted: NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        """Return a mask of the rows whose class may differ from the predicted one at the optimum.
+
+        `predicted` has the index of the predicted class of each row.
+        """
         if not np.isfinite(self.offset):
             return np.ones(X.shape[0], dtype=bool)
         linear = (*model._both(), 0.0)
-        return undecided(X, linear, self.radius, model._scores(X).argmax(axis=1), self.offset)
+        return undecided(X, linear, self.radius, predicted, self.offset)
 
     def log_losses(self, model: Any, X: Any, codes: NDArray[np.intp]) -> tuple[float, float]:
         """Return bounds on the mean log loss of the optimum; `codes` index the model's classes."""

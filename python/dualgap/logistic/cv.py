@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from threading import Event
 from typing import Any, Self, get_args
 
@@ -63,6 +63,9 @@ class _Fold:
             weights = row_weights(class_weight, classes, codes, weights)
         return TrainingRows.of(rows, weights)
 
+
+# The number of a fold, the position of C, and the results of a fit.
+_End = tuple[int, int, dict[str, Any]]
 
 # Scores a model on the held-out rows of its fold, given the training rows for bounds; returns the
 # score, its bounds and the number of undecided rows.
@@ -247,24 +250,27 @@ class LogisticRegressionCV(LogisticClassifier):
         parameters["class_weight"] = "balanced" if self.class_weight == "balanced" else None
         measure, with_bounds = self._measure(), self.scoring in (None, *_BOUNDED)
 
-        def fits(fold: _Fold, stop: Event) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        def fits(fold: _Fold, stop: Event, emit: Callable[[_End], None]) -> None:
             model = LogisticRegression(
                 **parameters,
-                warm_start=True,
                 n_jobs=n_threads // n_workers,
                 verbose=0,
                 callback=lambda *_: stop.is_set(),
             )
             model._quiet = True
             training = fold.training_rows(self.class_weight) if with_bounds else None
-            for at, C in enumerate(Cs.tolist()):
-                start = time.monotonic()
-                model.set_params(C=C).fit(*fold.train)
+            places = iter(range(len(Cs)))
+
+            def ended(curvature: FloatArray | None) -> bool:
                 if stop.is_set():
-                    return
-                seconds = time.monotonic() - start
-                found = measure(model, fold, training)
-                yield fold.number, at, {**found, "seconds": seconds, **_record(model)}
+                    return True
+                known = training and replace(training, curvature=curvature)
+                found = measure(model, fold, known)
+                seconds = float(model.history_["seconds"][-1])
+                emit((fold.number, next(places), {**found, "seconds": seconds, **_record(model)}))
+                return False
+
+            model._fit_all(fold.train, Cs.tolist(), ended)
 
         shape, start = (len(folds), len(Cs)), time.monotonic()
         results: dict[str, FloatArray] = {}
@@ -299,8 +305,9 @@ class LogisticRegressionCV(LogisticClassifier):
         self, model: LogisticRegression, fold: _Fold, training: TrainingRows | None
     ) -> dict[str, float]:
         rows, _, labels = fold.held_out
-        right = model.predict(rows) == labels
-        open_rows = _undecided(model, rows, training)
+        predicted = model._scores(rows).argmax(axis=1)
+        right = model.classes_[predicted] == labels
+        open_rows = _undecided(model, rows, predicted, training)
         return {
             "score": float(right.mean()),
             "lower": float((right & ~open_rows).mean()),
@@ -319,7 +326,8 @@ class LogisticRegressionCV(LogisticClassifier):
             own = np.searchsorted(model.classes_, self.classes_[codes])
             lower, upper = ball.log_losses(model, rows, own)
             found |= {"lower": -upper, "upper": -lower}
-            found["n_undecided"] = int(ball.prediction_may_change(model, rows).sum())
+            predicted = model._scores(rows).argmax(axis=1)
+            found["n_undecided"] = int(ball.prediction_may_change(model, rows, predicted).sum())
         return found
 
     def _mean_log_probability(
@@ -348,12 +356,15 @@ class LogisticRegressionCV(LogisticClassifier):
 
 
 def _undecided(
-    model: LogisticRegression, rows: Any, training: TrainingRows | None
+    model: LogisticRegression,
+    rows: Any,
+    predicted: NDArray[np.intp],
+    training: TrainingRows | None,
 ) -> NDArray[np.bool_]:
     """Return a mask of the rows whose class may differ at the optimum."""
     if training is None or not np.isfinite(model.dual_objective_):
         return np.ones(rows.shape[0], dtype=bool)
-    return OptimumBall.of(model, training).prediction_may_change(model, rows)
+    return OptimumBall.of(model, training).prediction_may_change(model, rows, predicted)
 
 
 def _record(model: LogisticRegression) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from dualgap import _core
@@ -37,6 +38,34 @@ from dualgap.logistic._present import PresentClasses
 from dualgap.logistic.path import LogisticPiece, logistic_pieces
 
 __all__ = ["LogisticRegression"]
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """The rows, labels and weights of a fit, without the classes that cannot be fitted."""
+
+    rows: Any
+    labels: NDArray[np.uint32]
+    n_classes: int
+    weights: FloatArray | None
+    present: PresentClasses | None
+
+    @property
+    def scale(self) -> float:
+        """Factor of C."""
+        return 1.0 if self.present is None else self.present.scale
+
+    def regularization(self, C: float) -> float:
+        """Return the weight of the regulariser relative to the mean loss."""
+        return regularization_of("C", C, self.weights, len(self.labels))
+
+    def expand(self, result: Any, n_classes: int) -> Any:
+        """Add the classes that were left out to the result of a fit."""
+        if self.present is None:
+            return result
+        weights, intercepts = self.present.expand(result["weights"], result["intercepts"])
+        found = {"weights": weights, "intercepts": intercepts, "curvature": None}
+        return {**result, **found, "null_objective": float(np.log(n_classes))}
 
 
 @ordered
@@ -159,32 +188,18 @@ class LogisticRegression(LogisticClassifier):
         ValueError
             For bad data or parameters; the message names the argument.
         """
-        self._check_parameters()
-        # The core rejects values that are not finite or too large, in its first pass over all rows.
-        options = {"half": True, "magnitude": False, "ensure_all_finite": False}
-        X, y = check_rows_and_targets(self, X, y, **options)
         known = vars(self).get("classes_")
-        self.classes_, codes = encode_classes(y)
-        weights = check_weights(sample_weight, X)
-        weights = row_weights(self.class_weight, self.classes_, codes, weights)
-        regularization = regularization_of("C", self.C, weights, len(codes))
-        settings = logistic_settings(self, weights, len(self.classes_))
-        present = PresentClasses.of(codes, weights, X) if self.fit_intercept else None
-        if present is not None:
-            codes = present.codes(codes)
-            settings["n_classes"] = len(present.places)
-            settings["C"] *= present.scale
-        elif self.warm_start and known is not None and np.array_equal(known, self.classes_):
+        problem = self._problem(X, y, sample_weight)
+        regularization = problem.regularization(self.C)
+        settings = logistic_settings(self, problem.weights, problem.n_classes)
+        settings["C"] *= problem.scale
+        starts = self.warm_start and problem.present is None
+        if starts and known is not None and np.array_equal(known, self.classes_):
             settings["start"] = self._start()
-        labels = np.ascontiguousarray(codes, dtype=np.uint32)
-        n_outputs = 1 if settings["n_classes"] == 2 else settings["n_classes"]
+        n_outputs = 1 if problem.n_classes == 2 else problem.n_classes
 
         def store(model: Self, result: Any) -> None:
-            if present is not None:
-                found = present.expand(result["weights"], result["intercepts"])
-                result = {**result, **dict(zip(("weights", "intercepts"), found, strict=True))}
-                result["null_objective"] = float(np.log(len(model.classes_)))
-            model._store(result, regularization, X)
+            model._store(problem.expand(result, len(model.classes_)), regularization, problem.rows)
 
         def model_of_epoch(arrays: Any) -> dict[str, Any]:
             # An earlier model than the last one comes in a single array.
@@ -192,13 +207,65 @@ class LogisticRegression(LogisticClassifier):
             found = {"weights": weights.reshape(n_outputs, -1), "intercepts": intercepts}
             return {**found, "solver": self.solver}
 
-        core = partial(_core.fit_logistic_regression, core_rows(X), labels)
+        core = partial(_core.fit_logistic_regression, core_rows(problem.rows), problem.labels)
         models = EpochModels(core, settings, store, model_of_epoch)
         stopping = (settings["max_iter"], settings["tol"])
         with watch(self, stopping, data=(X, y, sample_weight), models=models) as callback:
             result = core({**settings, "callback": callback})
             store(self, result)
         return self
+
+    def _problem(self, X: Any, y: Any, sample_weight: Any) -> _Problem:
+        """Check the parameters and the data; store the classes."""
+        self._check_parameters()
+        # The core rejects values that are not finite or too large, in its first pass over all rows.
+        options = {"half": True, "magnitude": False, "ensure_all_finite": False}
+        X, y = check_rows_and_targets(self, X, y, **options)
+        self.classes_, codes = encode_classes(y)
+        weights = check_weights(sample_weight, X)
+        weights = row_weights(self.class_weight, self.classes_, codes, weights)
+        present = PresentClasses.of(codes, weights, X) if self.fit_intercept else None
+        n_classes = len(self.classes_)
+        if present is not None:
+            codes, n_classes = present.codes(codes), len(present.places)
+        labels = np.ascontiguousarray(codes, dtype=np.uint32)
+        return _Problem(X, labels, n_classes, weights, present)
+
+    def _fit_all(
+        self,
+        data: tuple[Any, Any, Any],
+        Cs: list[float],
+        ended: Callable[[FloatArray | None], bool],
+    ) -> None:
+        """Fit all `Cs` in order, each from the previous model.
+
+        Parameters
+        ----------
+        data : tuple (X, y, sample_weight)
+            Training data.
+        Cs : list of float
+            Values of C.
+        ended : callable
+            Called after each fit, when this estimator has the attributes of the fit, with the
+            curvature of the mean loss in the intercepts (None without intercepts and for many
+            classes). If it returns True, no further model is fitted.
+        """
+        problem = self._problem(*data)
+        scaled = [problem.scale * C for C in Cs]
+        one = logistic_settings(self, problem.weights, problem.n_classes)
+        settings = {name: value for name, value in one.items() if name not in ("C", "start")}
+        remaining = iter(Cs)
+
+        def store(result: Any) -> bool:
+            self.C = next(remaining)
+            regularization = problem.regularization(self.C)
+            result = problem.expand(result, len(self.classes_))
+            self._store(result, regularization, problem.rows)
+            return ended(result["curvature"])
+
+        settings |= {"Cs": scaled, "callback": self.callback}
+        rows = core_rows(problem.rows)
+        _core.fit_logistic_regressions(rows, problem.labels, cast(Any, settings), store)
 
     def path(
         self,

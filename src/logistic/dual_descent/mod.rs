@@ -179,14 +179,14 @@ pub fn suits_dual_descent(problem: &LogisticProblem<'_>) -> bool {
 /// The largest of all values, weights of examples and bounds on curvatures.
 fn largest_number(problem: &LogisticProblem<'_>) -> f64 {
     let size = problem.column_sizes().iter().copied().fold(0.0, f64::max);
-    let weight = problem.weights().iter().copied().fold(0.0, f64::max);
+    let weight = problem.largest_weight();
     size.max(weight).max(weight * size * size * problem.n_features() as f64)
 }
 
 /// The smaller of the largest value and the largest weight of an example.
 fn smallest_number(problem: &LogisticProblem<'_>) -> f64 {
     let size = problem.column_sizes().iter().copied().fold(0.0, f64::max);
-    let weight = problem.weights().iter().copied().fold(0.0, f64::max);
+    let weight = problem.largest_weight();
     size.min(weight)
 }
 

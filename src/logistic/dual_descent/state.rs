@@ -81,11 +81,11 @@ impl<'p, 'a, R: Real, T: Element> State<'p, 'a, R, T> {
         }
         let block = |row: usize| {
             let square: f64 = rows.row(row).1.iter().map(|x| x.widen().powi(2)).sum();
-            let (cost, label) = (problem.weights()[row], problem.labels()[row]);
+            let (cost, label) = (problem.weight(row), problem.labels()[row]);
             let (square, entropy) = (T::narrow(square), T::zero());
             DualExample { cost: T::narrow(cost), square, entropy, label }
         };
-        let has_weight = |row: &u32| problem.weights()[*row as usize] > 0.0;
+        let has_weight = |row: &u32| problem.weight(*row as usize) > 0.0;
         let mut shares = Aligned::zeros(n * padded);
         if n_outputs > 1 {
             for (row, label) in problem.labels().iter().enumerate() {

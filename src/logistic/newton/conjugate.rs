@@ -74,6 +74,13 @@ impl ConjugateGradients {
         }
     }
 
+    /// Prepares for another problem with similar Hessians. The preconditioner stays.
+    pub fn restart(&mut self) {
+        self.work = 0.0;
+        self.expected = f64::INFINITY;
+        self.careful = false;
+    }
+
     /// Adds the regulariser's gradient, and returns its value.
     pub fn regularise(&self, weights: &[f64], gradient: &mut [f64]) -> f64 {
         let mut square = 0.0;

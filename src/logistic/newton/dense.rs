@@ -10,9 +10,13 @@ use crate::interrupt::Interrupt;
 use crate::logistic::{LogisticModel, LogisticProblem};
 use crate::run::Certificate;
 
-impl RowPasses for Store<'_, '_> {
+impl RowPasses for Store<'_> {
+    fn set_factor(&mut self, factor: f64) -> Result<()> {
+        Store::set_factor(self, factor)
+    }
+
     fn problem(&self) -> &LogisticProblem<'_> {
-        self.layout.problem
+        &self.layout.problem
     }
 
     fn units(&self) -> &[f64] {
@@ -68,6 +72,15 @@ impl RowPasses for Store<'_, '_> {
         interrupt: &Interrupt,
     ) -> Result<()> {
         Store::product(self, direction, sample, product, interrupt)
+    }
+
+    fn intercept_curvature(
+        &mut self,
+        _: &LogisticModel,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<f64>> {
+        let intercept = self.problem().intercept();
+        if intercept { tilt::moments(self, interrupt) } else { Ok(Vec::new()) }
     }
 
     fn preconditioner(

@@ -31,8 +31,8 @@ const COLUMNS: usize = 128;
 const SINGLE: usize = 512;
 
 /// Sparse rows and columns of a problem, with the probabilities from the last pass.
-pub(super) struct EntryStore<'p, 'a> {
-    problem: &'p LogisticProblem<'a>,
+pub(super) struct EntryStore<'a> {
+    problem: LogisticProblem<'a>,
     units: Vec<f64>,
     rows: Entries,
     /// The columns, including the constant one.
@@ -110,9 +110,9 @@ impl Entries {
     }
 }
 
-impl<'p, 'a> EntryStore<'p, 'a> {
+impl<'a> EntryStore<'a> {
     /// The rows of a problem.
-    pub fn new<R: Real>(problem: &'p LogisticProblem<'a>, rows: Csr<'a, R>) -> Self {
+    pub fn new<R: Real>(problem: &LogisticProblem<'a>, rows: Csr<'a, R>) -> Self {
         let mut units: Vec<f64> = problem.column_sizes().iter().map(|size| unit(*size)).collect();
         let inverse: Vec<f64> = units.iter().map(|unit| 1.0 / unit).collect();
         let rows = Entries::of_rows(rows, &inverse);
@@ -121,14 +121,13 @@ impl<'p, 'a> EntryStore<'p, 'a> {
         let (n, n_outputs) = (problem.n_examples(), problem.n_outputs());
         let filled = n.next_multiple_of(TILE);
         let padded = if n_outputs == 1 { 1 } else { n_outputs.next_multiple_of(f32::lanes()) };
-        let weight = problem.weights().iter().copied().fold(0.0, f64::max);
-        let mut weights: Vec<f32> =
-            problem.weights().iter().map(|own| (own / weight) as f32).collect();
+        let weight = problem.largest_weight();
+        let mut weights: Vec<f32> = problem.weights().map(|own| (own / weight) as f32).collect();
         weights.resize(filled, 0.0);
         let mut labels = problem.labels().to_vec();
         labels.resize(filled, 0);
         Self {
-            problem,
+            problem: problem.clone(),
             rows,
             columns,
             labels,
@@ -152,8 +151,7 @@ impl<'p, 'a> EntryStore<'p, 'a> {
         change: impl Fn(&mut [f32], BlockTargets<'_, f32>, &mut [f32]) -> BlockSums + Sync,
         interrupt: &Interrupt,
     ) -> Result<BlockSums> {
-        let n_outputs = self.problem.n_outputs();
-        let width = self.units.len();
+        let (n_outputs, width) = (self.problem.n_outputs(), self.units.len());
         // Without an intercept, the last row remains 0.
         transpose(weights, width, &mut self.values[..width * self.padded], self.padded);
         let Self { rows, labels, weights, padded, values, shares, residuals, .. } = self;
@@ -212,9 +210,15 @@ impl<'p, 'a> EntryStore<'p, 'a> {
     }
 }
 
-impl RowPasses for EntryStore<'_, '_> {
+impl RowPasses for EntryStore<'_> {
+    fn set_factor(&mut self, factor: f64) -> Result<()> {
+        self.problem = self.problem.with_factor(factor)?;
+        self.weight = self.problem.largest_weight();
+        Ok(())
+    }
+
     fn problem(&self) -> &LogisticProblem<'_> {
-        self.problem
+        &self.problem
     }
 
     fn units(&self) -> &[f64] {
@@ -257,7 +261,7 @@ impl RowPasses for EntryStore<'_, '_> {
         gradient: &mut Vec<f64>,
         interrupt: &Interrupt,
     ) -> Result<(f64, Option<Certificate>)> {
-        let (certificate, terms) = certificate_and_terms(self.problem, model, None, interrupt)?;
+        let (certificate, terms) = certificate_and_terms(&self.problem, model, None, interrupt)?;
         gradient.clear();
         let d = self.problem.n_features();
         for (output, residual) in terms.residual.iter().enumerate() {

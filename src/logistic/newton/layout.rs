@@ -12,8 +12,8 @@ pub(super) const GROUP: usize = 16;
 const RANGE: i32 = 500;
 
 /// The order of the rows, and the units of their columns.
-pub(super) struct RowBlocks<'p, 'a> {
-    pub problem: &'p LogisticProblem<'a>,
+pub(super) struct RowBlocks<'a> {
+    pub problem: LogisticProblem<'a>,
     /// A power of two for each column, at least as large as the column's values; 1 for the constant column.
     pub units: Vec<f64>,
     inverse_units: Vec<f64>,
@@ -24,13 +24,14 @@ pub(super) struct RowBlocks<'p, 'a> {
     stride: usize,
 }
 
-impl<'p, 'a> RowBlocks<'p, 'a> {
+impl<'a> RowBlocks<'a> {
     /// Arranges a problem in blocks of `block_rows` rows.
-    pub fn new(problem: &'p LogisticProblem<'a>, block_rows: usize) -> Self {
+    pub fn new(problem: &LogisticProblem<'a>, block_rows: usize) -> Self {
         let mut units: Vec<f64> = problem.column_sizes().iter().map(|size| unit(*size)).collect();
         units.extend(problem.intercept().then_some(1.0));
         let inverse_units = units.iter().map(|unit| 1.0 / unit).collect();
         let stride = coprime(problem.n_examples() / GROUP);
+        let problem = problem.clone();
         Self { problem, units, inverse_units, block_rows, stride }
     }
 
@@ -76,6 +77,7 @@ impl<'p, 'a> RowBlocks<'p, 'a> {
         }
     }
 
+    /// Scales the rows one after another, as they lie in memory, and then transposes them in the cache.
     fn fill_group<V: Real, T: Real>(
         &self,
         rows: [Option<&[V]>; GROUP],
@@ -83,21 +85,16 @@ impl<'p, 'a> RowBlocks<'p, 'a> {
         lines: &mut [T],
     ) {
         let n_columns = self.problem.n_features();
-        if rows.iter().all(Option::is_some) {
-            let rows = rows.map(|row| row.map_or(&[][..], |row| &row[..n_columns]));
-            let scaled = lines.chunks_exact_mut(self.block_rows).zip(&self.inverse_units);
-            for (column, (line, inverse)) in scaled.take(n_columns).enumerate() {
-                for (to, row) in line[group..group + GROUP].iter_mut().zip(&rows) {
-                    *to = T::narrow(row[column].widen() * inverse);
-                }
+        let mut scaled = vec![T::zero(); GROUP * n_columns];
+        for (row, scaled) in rows.iter().zip(scaled.chunks_exact_mut(n_columns.max(1))) {
+            let Some(row) = *row else { continue };
+            for ((to, x), inverse) in scaled.iter_mut().zip(row).zip(&self.inverse_units) {
+                *to = T::narrow(x.widen() * inverse);
             }
-            return;
         }
         for (column, line) in lines.chunks_exact_mut(self.block_rows).take(n_columns).enumerate() {
-            for (to, row) in line[group..group + GROUP].iter_mut().zip(&rows) {
-                let value = row.map_or(0.0, |row| row[column].widen());
-                *to = T::narrow(value * self.inverse_units[column]);
-            }
+            let values = scaled[column..].iter().step_by(n_columns);
+            line[group..group + GROUP].iter_mut().zip(values).for_each(|(to, x)| *to = *x);
         }
     }
 

@@ -68,8 +68,8 @@ pub(super) fn keeps_zeros_out(problem: &LogisticProblem<'_>) -> bool {
 }
 
 /// Newton's method; an epoch is one step.
-pub(super) struct LogisticNewton<'p> {
-    store: Box<dyn RowPasses + 'p>,
+pub(super) struct LogisticNewton<'a> {
+    store: Box<dyn RowPasses + 'a>,
     stopping: Stopping,
     system: ConjugateGradients,
     phase: Phase,
@@ -89,16 +89,21 @@ pub(super) struct LogisticNewton<'p> {
 struct Best {
     certificate: Certificate,
     model: LogisticModel,
+    /// Whether the store's probabilities are those of this model.
+    is_last: bool,
 }
 
-impl<'p> LogisticNewton<'p> {
+impl Best {
+    fn none(model: LogisticModel) -> Self {
+        let certificate = Certificate { primal: f64::INFINITY, dual: 0.0 };
+        Self { certificate, model, is_last: false }
+    }
+}
+
+impl<'a> LogisticNewton<'a> {
     /// Starts at a model.
-    pub fn new<'a: 'p>(
-        problem: &'p LogisticProblem<'a>,
-        start: &LogisticModel,
-        stopping: Stopping,
-    ) -> Self {
-        let store: Box<dyn RowPasses + 'p> = match problem.rows() {
+    pub fn new(problem: &LogisticProblem<'a>, start: &LogisticModel, stopping: Stopping) -> Self {
+        let store: Box<dyn RowPasses + 'a> = match problem.rows() {
             Data::Csr32(rows) if keeps_zeros_out(problem) => {
                 Box::new(EntryStore::new(problem, rows))
             }
@@ -107,14 +112,7 @@ impl<'p> LogisticNewton<'p> {
             }
             _ => Box::new(Store::new(problem)),
         };
-        let mut weights = Vec::with_capacity(store.len());
-        let d = problem.n_features();
-        for output in 0..problem.n_outputs() {
-            let own = &start.weights[output * d..][..d];
-            weights.extend(own.iter().zip(store.units()).map(|(w, unit)| w * unit));
-            weights.extend(problem.intercept().then(|| start.intercepts[output]));
-        }
-        let certificate = Certificate { primal: f64::INFINITY, dual: 0.0 };
+        let weights = scaled(store.as_ref(), start);
         let system = ConjugateGradients::new(store.as_ref());
         let is_zero = weights.iter().all(|weight| *weight == 0.0);
         let sampled = is_zero
@@ -130,7 +128,7 @@ impl<'p> LogisticNewton<'p> {
             weights,
             objective: f64::INFINITY,
             gradient: Vec::new(),
-            best: Best { certificate, model: problem.zero_model() },
+            best: Best::none(problem.zero_model()),
             progress: (f64::INFINITY, 0),
         }
     }
@@ -138,6 +136,40 @@ impl<'p> LogisticNewton<'p> {
     /// The best model.
     pub fn into_model(self) -> LogisticModel {
         self.best.model
+    }
+
+    /// The best model.
+    pub fn best_model(&self) -> &LogisticModel {
+        &self.best.model
+    }
+
+    /// Continues from the best model, with the c_i of [`LogisticProblem::with_factor`].
+    ///
+    /// # Errors
+    /// As for [`LogisticProblem::with_factor`].
+    pub fn restart(&mut self, factor: f64) -> Result<()> {
+        self.store.set_factor(factor)?;
+        self.system.restart();
+        self.phase = Phase::Single;
+        self.started = false;
+        self.weights = scaled(self.store.as_ref(), &self.best.model);
+        self.best = Best::none(self.best.model.clone());
+        self.progress = (f64::INFINITY, 0);
+        Ok(())
+    }
+
+    /// The mean of diag p_i − p_i p_iᵀ at the best model, weighted by the c_i: the curvature of the mean loss in the
+    /// intercepts. Empty for more than [`SOLVED`] outputs.
+    pub fn intercept_curvature(&mut self, interrupt: &Interrupt) -> Result<Vec<f64>> {
+        if !self.best.is_last {
+            self.phase = Phase::Exact;
+            let weights = scaled(self.store.as_ref(), &self.best.model);
+            self.look(&weights, &mut Vec::new(), interrupt)?;
+        }
+        let total = self.total();
+        let mut sums = self.store.intercept_curvature(&self.best.model, interrupt)?;
+        sums.iter_mut().for_each(|sum| *sum /= total);
+        Ok(sums)
     }
 
     /// The rows that the current phase uses.
@@ -153,6 +185,7 @@ impl<'p> LogisticNewton<'p> {
         interrupt: &Interrupt,
     ) -> Result<f64> {
         let sample = self.sample();
+        self.best.is_last = false;
         if self.phase != Phase::Exact {
             let loss = self.store.pass(weights, sample, gradient, interrupt)?;
             return Ok(loss + self.system.regularise(weights, gradient));
@@ -164,6 +197,7 @@ impl<'p> LogisticNewton<'p> {
             if found.primal < best.certificate.primal {
                 best.certificate.primal = found.primal;
                 best.model = model;
+                best.is_last = true;
             }
             best.certificate.dual = best.certificate.dual.max(found.dual);
         }
@@ -300,6 +334,11 @@ impl<'p> LogisticNewton<'p> {
         self.system.gap_of(&self.gradient)
     }
 
+    /// Whether the gradient of a pass in single precision implies a gap that is small enough.
+    fn seems_done(&self) -> bool {
+        self.phase == Phase::Single && self.shown_gap() <= self.stopping.relative * self.objective
+    }
+
     /// Counts an exact step; returns whether the gap has stopped falling.
     fn is_stuck(&mut self) -> bool {
         let gap = self.best.certificate.gap();
@@ -314,8 +353,21 @@ impl<'p> LogisticNewton<'p> {
     }
 }
 
+/// The weights of a model in the store's units, one line per output, with the intercept last.
+fn scaled(store: &dyn RowPasses, model: &LogisticModel) -> Vec<f64> {
+    let (problem, mut weights) = (store.problem(), Vec::with_capacity(store.len()));
+    let d = problem.n_features();
+    for output in 0..problem.n_outputs() {
+        let own = &model.weights[output * d..][..d];
+        weights.extend(own.iter().zip(store.units()).map(|(w, unit)| w * unit));
+        weights.extend(problem.intercept().then(|| model.intercepts[output]));
+    }
+    weights
+}
+
 impl Solver for LogisticNewton<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        let mut moved = true;
         if !self.started {
             self.started = true;
             self.enter(self.phase, interrupt)?;
@@ -324,10 +376,10 @@ impl Solver for LogisticNewton<'_> {
                 self.enter(Phase::Exact, interrupt)?;
             }
         }
-        let moved = self.step(interrupt)?;
-        let seems_done = self.phase == Phase::Single
-            && self.shown_gap() <= self.stopping.relative * self.objective;
-        if self.phase != Phase::Exact && (seems_done || !moved) {
+        if self.n_steps > 0 || !self.seems_done() {
+            moved = self.step(interrupt)?;
+        }
+        if self.phase != Phase::Exact && (self.seems_done() || !moved) {
             self.enter(Phase::Exact, interrupt)?;
         } else if !moved {
             return Ok(Progress::Exhausted(self.best.certificate));

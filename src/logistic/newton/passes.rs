@@ -4,6 +4,7 @@ use super::preconditioner::{HessianPart, Preconditioner};
 use super::store::BlockSample;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::logistic::certificate::intercept_curvature;
 use crate::logistic::{LogisticModel, LogisticProblem};
 use crate::run::Certificate;
 
@@ -11,6 +12,9 @@ use crate::run::Certificate;
 ///
 /// Weights, gradients and directions have a line for each output, with the intercept last.
 pub(super) trait RowPasses {
+    /// Changes the weights of the losses, as [`LogisticProblem::with_factor`] does.
+    fn set_factor(&mut self, factor: f64) -> Result<()>;
+
     /// The problem.
     fn problem(&self) -> &LogisticProblem<'_>;
     /// A power of two for each column, at least as large as the column's values; 1 for the constant column.
@@ -62,6 +66,16 @@ pub(super) trait RowPasses {
         penalties: &[f64],
         interrupt: &Interrupt,
     ) -> Result<Preconditioner>;
+
+    /// Σ c_i (diag p_i − p_i p_iᵀ) over the outputs, after a certified pass at this model; empty if there are too many
+    /// outputs.
+    fn intercept_curvature(
+        &mut self,
+        model: &LogisticModel,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<f64>> {
+        intercept_curvature(self.problem(), model, interrupt)
+    }
 
     /// Number of columns, the constant one included.
     fn width(&self) -> usize {

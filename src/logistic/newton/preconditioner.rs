@@ -41,7 +41,7 @@ impl Preconditioner {
     /// Builds a preconditioner from a sample of the rows at the weights of the last pass. `penalties` is the diagonal
     /// of the regulariser's Hessian, one value per column.
     pub fn new(
-        store: &mut Store<'_, '_>,
+        store: &mut Store<'_>,
         kind: HessianPart,
         sample: BlockSample,
         penalties: &[f64],
@@ -128,7 +128,7 @@ fn flat_curvature(n_outputs: usize) -> f64 {
 }
 
 /// Adds Σ c_i x_i².
-fn add_squares(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
+fn add_squares(layout: &RowBlocks<'_>, lines: Lines<'_>, sums: &mut [f64]) {
     for (sum, line) in sums.iter_mut().zip(lines.rows.chunks_exact(layout.block_rows)) {
         let weighted = line.iter().zip(lines.weights).map(|(x, weight)| weight * x * x);
         *sum += f64::from(weighted.sum::<f32>());
@@ -144,7 +144,7 @@ fn multiply(rows: &[f32], factors: &[f32], product: &mut Vec<f32>) {
 }
 
 /// Adds Σ c_i q x_i x_iᵀ where q is the curvature at equal probabilities.
-fn add_shared(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
+fn add_shared(layout: &RowBlocks<'_>, lines: Lines<'_>, sums: &mut [f64]) {
     let (n_rows, mut product) = (layout.block_rows, Vec::new());
     let flat = flat_curvature(layout.problem.n_outputs()) as f32;
     let factors: Vec<f32> = lines.weights.iter().map(|weight| flat * weight).collect();
@@ -169,7 +169,7 @@ fn others(share: f32, small: &f32) -> f32 {
 }
 
 /// Adds Σ c_i p_ik (1 − p_ik) x_i x_iᵀ for each class.
-fn add_classes(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
+fn add_classes(layout: &RowBlocks<'_>, lines: Lines<'_>, sums: &mut [f64]) {
     let (n_rows, width, mut product) = (layout.block_rows, layout.width(), Vec::new());
     let two = layout.problem.n_outputs() == 1;
     let (shares, small) = (lines.shares.chunks_exact(n_rows), small_shares(lines, n_rows));
@@ -196,7 +196,7 @@ fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// Adds Σ c_i (diag p_i − p_i p_iᵀ) ⊗ x_i x_iᵀ: one row per pair of classes, one column per pair of columns.
-fn add_all(layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]) {
+fn add_all(layout: &RowBlocks<'_>, lines: Lines<'_>, sums: &mut [f64]) {
     let (n_rows, width) = (layout.block_rows, layout.width());
     let classes: Vec<_> = pairs(layout.problem.n_outputs()).collect();
     let columns: Vec<_> = pairs(width).collect();

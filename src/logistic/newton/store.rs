@@ -20,9 +20,9 @@ const BLOCK: usize = 1 << 16;
 const MOST_ROWS: usize = 1024;
 
 /// The rows of a problem in blocks, with their probabilities from the last pass.
-pub(super) struct Store<'p, 'a> {
+pub(super) struct Store<'a> {
     /// The order of the rows, and the units of their columns.
-    pub layout: RowBlocks<'p, 'a>,
+    pub layout: RowBlocks<'a>,
     /// The largest c_i; blocks store weights divided by it.
     weight: f64,
     blocks: Vec<Block>,
@@ -59,8 +59,8 @@ pub(super) struct BlockSample {
     pub factor: f64,
 }
 
-impl<'p, 'a> Store<'p, 'a> {
-    pub fn new(problem: &'p LogisticProblem<'a>) -> Self {
+impl<'a> Store<'a> {
+    pub fn new(problem: &LogisticProblem<'a>) -> Self {
         let (n_rows, n_outputs) = (problem.n_examples(), problem.n_outputs());
         let width = problem.n_features() + usize::from(problem.intercept());
         let most = (BLOCK / width.max(n_outputs).max(1)).min(n_rows / 12).min(MOST_ROWS);
@@ -80,7 +80,7 @@ impl<'p, 'a> Store<'p, 'a> {
             sums: Vec::new(),
             totals: BlockSums::default(),
         };
-        let weight = problem.weights().iter().copied().fold(0.0, f64::max);
+        let weight = problem.largest_weight();
         Self {
             layout: RowBlocks::new(problem, block_rows),
             weight,
@@ -91,8 +91,15 @@ impl<'p, 'a> Store<'p, 'a> {
     }
 
     /// The problem.
-    pub fn problem(&self) -> &'p LogisticProblem<'a> {
-        self.layout.problem
+    pub fn problem(&self) -> &LogisticProblem<'a> {
+        &self.layout.problem
+    }
+
+    /// Changes the weights of the losses. The blocks store them relative to the largest, so they stay.
+    pub fn set_factor(&mut self, factor: f64) -> Result<()> {
+        self.layout.problem = self.layout.problem.with_factor(factor)?;
+        self.weight = self.layout.problem.largest_weight();
+        Ok(())
     }
 
     /// Number of values of a gradient.
@@ -194,7 +201,7 @@ impl<'p, 'a> Store<'p, 'a> {
         &mut self,
         sample: BlockSample,
         (n_sums, interrupt): (usize, &Interrupt),
-        add: impl Fn(&RowBlocks<'_, '_>, Lines<'_>, &mut [f64]) + Sync,
+        add: impl Fn(&RowBlocks<'_>, Lines<'_>, &mut [f64]) + Sync,
     ) -> Result<Vec<f64>> {
         self.visit(sample, (n_sums, interrupt), |layout, block, part| {
             let lines =
@@ -211,7 +218,7 @@ impl<'p, 'a> Store<'p, 'a> {
         &mut self,
         sample: BlockSample,
         (n_sums, interrupt): (usize, &Interrupt),
-        look: impl Fn(&RowBlocks<'_, '_>, &mut Block, &mut PassPart) + Sync,
+        look: impl Fn(&RowBlocks<'_>, &mut Block, &mut PassPart) + Sync,
     ) -> Result<()> {
         let Self { layout, weight, blocks, parts, blocks_of_part } = self;
         let n_numbers = layout.block_rows * *blocks_of_part * layout.width();
@@ -264,7 +271,7 @@ pub(super) struct Lines<'b> {
 
 /// Adds the losses of a block, and their gradient, to the sums.
 fn look<T: Precision + Element>(
-    layout: &RowBlocks<'_, '_>,
+    layout: &RowBlocks<'_>,
     (rows, targets): (&[T], BlockTargets<'_, T>),
     weights: &[T],
     (values, shares, sums): (&mut [T], &mut [f32], &mut [f64]),
@@ -293,18 +300,18 @@ impl Block {
     }
 
     /// Copies the rows, labels and weights, unless that has been done.
-    fn pack(&mut self, layout: &RowBlocks<'_, '_>, inverse: f64) {
+    fn pack(&mut self, layout: &RowBlocks<'_>, inverse: f64) {
         if !self.labels.is_empty() {
             return;
         }
-        let (problem, n_rows) = (layout.problem, layout.block_rows);
+        let (problem, n_rows) = (&layout.problem, layout.block_rows);
         self.rows = Aligned::zeros(layout.width() * n_rows);
         self.shares = Aligned::zeros(problem.n_outputs() * n_rows);
         layout.fill(self.place, &mut self.rows[..]);
         for place in self.place * n_rows..(self.place + 1) * n_rows {
             let row = layout.row(place);
             self.labels.push(row.map_or(0, |row| problem.labels()[row]));
-            let weight = row.map_or(0.0, |row| problem.weights()[row] * inverse);
+            let weight = row.map_or(0.0, |row| problem.weight(row) * inverse);
             self.weights.0.push(weight as f32);
             self.weights.1.push(weight);
         }

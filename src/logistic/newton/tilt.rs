@@ -24,12 +24,12 @@ const SINGLE: f64 = 1e-6;
 
 /// Returns objective and dual value after an exact pass at scaled weights; `gradient` is the gradient of the losses.
 pub(super) fn certify(
-    store: &mut Store<'_, '_>,
+    store: &mut Store<'_>,
     (scaled, model): (&[f64], &LogisticModel),
     (totals, gradient): (BlockSums, &[f64]),
     interrupt: &Interrupt,
 ) -> Result<Certificate> {
-    let problem = store.problem();
+    let problem = store.problem().clone();
     let error = score_error(store, scaled);
     let terms = terms(store, totals, gradient, error);
     let certificate = terms.certificate(problem.totals(), model);
@@ -52,7 +52,7 @@ pub(super) fn certify(
 }
 
 /// A bound on the error of each score; the scaled values of the rows are at most 1.
-fn score_error(store: &Store<'_, '_>, scaled: &[f64]) -> f64 {
+fn score_error(store: &Store<'_>, scaled: &[f64]) -> f64 {
     let width = store.layout.width();
     let sizes = scaled.chunks_exact(width.max(1)).map(|line| line.iter().map(|u| u.abs()).sum());
     let size: f64 = sizes.fold(0.0, f64::max);
@@ -60,7 +60,7 @@ fn score_error(store: &Store<'_, '_>, scaled: &[f64]) -> f64 {
 }
 
 /// The sums of a certificate.
-fn terms(store: &Store<'_, '_>, totals: BlockSums, gradient: &[f64], error: f64) -> Terms {
+fn terms(store: &Store<'_>, totals: BlockSums, gradient: &[f64], error: f64) -> Terms {
     let (problem, width) = (store.problem(), store.layout.width());
     let (depth, d) = (store.depth(), problem.n_features());
     let rounded = EXPONENTIAL + gamma(problem.n_classes() + depth + 8);
@@ -82,12 +82,12 @@ fn terms(store: &Store<'_, '_>, totals: BlockSums, gradient: &[f64], error: f64)
 }
 
 /// Σ c_i (diag p_i − p_i p_iᵀ) over the outputs; empty if there are too many outputs.
-fn moments(store: &mut Store<'_, '_>, interrupt: &Interrupt) -> Result<Vec<f64>> {
+pub(super) fn moments(store: &mut Store<'_>, interrupt: &Interrupt) -> Result<Vec<f64>> {
     let n = store.problem().n_outputs();
     if n > SOLVED {
         return Ok(Vec::new());
     }
-    let add = |layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]| {
+    let add = |layout: &RowBlocks<'_>, lines: Lines<'_>, sums: &mut [f64]| {
         let n_rows = layout.block_rows;
         let mut weighted = Vec::new();
         for (class, line) in lines.shares.chunks_exact(n_rows).enumerate() {
@@ -116,11 +116,11 @@ struct Moved {
     curved: f64,
 }
 
-fn moved(store: &mut Store<'_, '_>, tilt: &[f64], interrupt: &Interrupt) -> Result<Moved> {
+fn moved(store: &mut Store<'_>, tilt: &[f64], interrupt: &Interrupt) -> Result<Moved> {
     let (n, n_outputs) = (store.len(), store.problem().n_outputs());
     // With two classes, only p (1 − p), the derivative of p, is stored.
     let own = if n_outputs == 1 { &tilt[1..] } else { tilt };
-    let add = |layout: &RowBlocks<'_, '_>, lines: Lines<'_>, sums: &mut [f64]| {
+    let add = |layout: &RowBlocks<'_>, lines: Lines<'_>, sums: &mut [f64]| {
         let n_rows = layout.block_rows;
         let mut changes = vec![0.0_f32; n_outputs * n_rows];
         let (image, totals) = sums.split_at_mut(n);
@@ -201,7 +201,7 @@ impl WithSimd for Move<'_> {
 /// H(α + γ) ≥ H(α) − ⟨γ, log α⟩ − ½ Σ γ²/α / (1 − max |γ/α|), and log α_i is W x_i + b up to a constant. The error e of
 /// the image changes the dual value by ⟨v − W, e⟩ − ½‖e‖².
 fn tilted(
-    store: &Store<'_, '_>,
+    store: &Store<'_>,
     (terms, model): (&Terms, &LogisticModel),
     (moved, relative, error): (&Moved, f64, f64),
 ) -> Terms {

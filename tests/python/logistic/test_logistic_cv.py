@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -220,14 +220,44 @@ def test_callbacks_count_fits_and_their_errors_end_the_search(n_jobs: int) -> No
 def test_an_error_in_one_series_stops_the_others() -> None:
     ended: list[int] = []
 
-    def series(item: int, stop: threading.Event) -> Iterator[int]:
+    def series(item: int, stop: threading.Event, emit: Callable[[int], None]) -> None:
         if item == 1:
             raise ValueError("one")
         while not stop.is_set():
             time.sleep(0.001)
-            yield item
+            emit(item)
         ended.append(item)
 
     with pytest.raises(ValueError, match="one"):
         list(in_threads(series, [0, 1, 2, 3], 2))
     assert ended == [0]
+
+
+@pytest.mark.every_simd
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_fits_that_share_their_rows_agree_with_single_fits(n_classes: int, sparse: bool) -> None:
+    rng = np.random.default_rng(n_classes)
+    X = rng.standard_normal((300, 12)) * (rng.random((300, 12)) < (0.15 if sparse else 1.0))
+    y = (X @ rng.standard_normal((12, n_classes)) + rng.gumbel(size=(300, n_classes))).argmax(1)
+    weights, Cs = rng.uniform(0.5, 2.0, 300), [0.01, 0.3, 20.0, 1e4]
+    rows = sp.csr_matrix(X) if sparse else X
+    found = []
+    model = LogisticRegression(tol=1e-5, random_state=0)
+
+    def ended(curvature: Any) -> bool:
+        p = model.predict_proba(X)
+        p = p[:, 1:] if n_classes == 2 else p
+        shares = weights / weights.sum()
+        expected = np.diag(shares @ p) - np.einsum("i,ij,ik->jk", shares, p, p)
+        np.testing.assert_allclose(curvature, expected, rtol=1e-3, atol=1e-9)
+        assert model.converged_
+        found.append((model.C, model.objective_, model.dual_objective_))
+        return len(found) == 3
+
+    model._fit_all((rows, y, weights), Cs, ended)
+    assert [C for C, *_ in found] == Cs[:3]
+    for C, objective, dual in found:
+        single = LogisticRegression(C, tol=1e-9).fit(X, y, weights)
+        assert dual <= single.objective_
+        assert single.dual_objective_ <= objective <= (1 + 1e-5) * single.objective_ + 1e-12
