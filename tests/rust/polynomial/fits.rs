@@ -228,7 +228,7 @@ fn check_global_optima(name: &str) {
         };
         let problem = PolynomialProblem::new(rows, y.targets(), None, objective).unwrap();
         // Only exact selection closes the gap, which ends the fit.
-        let max_epochs = if name == "l1" { 400 } else { 100 };
+        let max_epochs = if name == "l1" { 100 } else { 50 };
         for refit in [Refit::Output, Refit::Full] {
             let (trace, _) = fit(problem.clone(), refit, max_epochs);
             let certificate = trace.certificate.unwrap();
