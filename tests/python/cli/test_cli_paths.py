@@ -279,7 +279,7 @@ np.savez("rows.npz", X=rng.normal(size=(60, 1000)), y=rng.integers(3, size=60))
 open("template", "w").write("U00:%x[0,0]\\n")
 words = "".join(f"w{{at}}-{{'long' * 30}} {{'DN'[at % 2]}}\\n\\n" for at in range(500))
 open("tokens", "w").write(words)
-pairs = "".join(f"{{at % 499}},i{{at}}\\n" for at in range(3000))
+pairs = "".join(f"{{at % 499}},i{{at}}\\n" for at in range(1000))
 open("ratings.csv", "w").write("user,item\\n" + pairs)
 run = {sys.executable!r}, "-m", "dualgap.cli"
 if "tagger" in {command!r}:
