@@ -29,7 +29,8 @@ RUN_ON_WHEEL := --deselect tests/python/test_readme.py::test_every_number_that_a
 # Runs two targets at a time. Make 4.0 and newer prints the output of a target when it ends.
 IN_PARALLEL := $(MAKE) --no-print-directory --jobs=2
 CHECK_IN_PARALLEL := $(IN_PARALLEL) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
-INSTALL := $(BIN)/python -m pip install --quiet --prefer-binary
+# Python compiles the modules that are imported; most never are.
+INSTALL := $(BIN)/python -m pip install --quiet --prefer-binary --no-compile
 
 # maturin fails if both a conda and a virtual environment are active.
 MATURIN := env -u CONDA_PREFIX PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin
