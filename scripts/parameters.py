@@ -70,7 +70,7 @@ def table() -> dict[str, dict[str, list[str]]]:
 
 
 def order(names: Any) -> list[str]:
-    """Sort names as signatures do; those of the recommender's methods come last."""
+    """Sort names by `ORDER`; names that it does not list come last."""
     from dualgap._estimator.signature import ORDER
 
     return sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))

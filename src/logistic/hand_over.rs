@@ -31,9 +31,10 @@ pub(super) struct HandOverOptions {
 pub(super) struct LogisticHandOver<'p, 'a> {
     problem: &'p LogisticProblem<'a>,
     options: HandOverOptions,
-    /// Newton's method takes over once descent is expected to need more passes than this, or has made as many. The
-    /// second limit is needed because the expectation varies from pass to pass.
+    /// Newton's method takes over once descent has made, or is expected to need, more passes than this. The expectation
+    /// alone is not enough, because it varies from pass to pass.
     most_passes: f64,
+    /// Number of passes of descent so far.
     n_passes: usize,
     is_due: bool,
     stage: Stage<'p, 'a>,

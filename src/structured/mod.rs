@@ -15,7 +15,7 @@ pub(crate) mod label_weights;
 mod marginals;
 mod method;
 mod model;
-mod single;
+mod single_precision;
 
 pub use callback::{CallbackDual, Oracle};
 pub use chain_descent::{

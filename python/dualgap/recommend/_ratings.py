@@ -295,13 +295,14 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
         users, items, values = _triple(ratings.T)
         return _whole(users), _whole(items), values, None
     shape = f" of shape {ratings.shape}" if isinstance(ratings, np.ndarray) else ""
-    shape += "; call its method collect()" if hasattr(ratings, "collect") else ""
     pairs = " (or without values)" if columns.clicks else ""
     msg = (
         f"{name}: must be a DataFrame, a tuple (users, items, values), an array of shape (n, 3)"
         f"{pairs} or a sparse matrix, got {type(ratings).__name__}{shape}"
     )
-    if not columns.clicks:
+    if hasattr(ratings, "collect"):
+        msg += "; call its method collect()"
+    elif not columns.clicks:
         msg += '; for clicks without values, use task="clicks"'
     raise TypeError(msg)
 

@@ -36,7 +36,7 @@ use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
 use crate::solver::{Block, BlockOptions, NewtonEnd, Pace, Sampling, SumTree, Target};
 use crate::structured::StructuredDual;
-use crate::structured::single::{allows_single, round_to_single};
+use crate::structured::single_precision::{allows_single, round_to_single};
 
 /// Number of sequences that a certificate evaluates together.
 const GROUP: usize = 256;

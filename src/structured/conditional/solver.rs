@@ -15,7 +15,7 @@ use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
 use crate::solver::{Memory, PathSettings, PathSolver, Piece, Target, path, shorter_step};
 use crate::structured::model::{Chain, Model};
-use crate::structured::single::{allows_single, round_to_single};
+use crate::structured::single_precision::{allows_single, round_to_single};
 
 /// Maximum number of stored pairs of a step and the change of the gradient along it.
 const MAX_PAIRS: usize = 12;

@@ -36,7 +36,9 @@ def test_clicks_need_no_values(pairs: np.ndarray) -> None:
     assert set(new["user"]) == {0, 1, 2}
     with pytest.raises(ValueError, match=r"^ratings: no column 'rating'"):
         OrdinalRecommender().fit(frame)
-    with pytest.raises(TypeError, match=r"\(n, 3\) or a sparse matrix.*use task=\"clicks\""):
+    with pytest.raises(
+        TypeError, match=r"an array of shape \(n, 3\) or a sparse matrix.*use task=\"clicks\""
+    ):
         OrdinalRecommender().fit(pairs)
 
 
