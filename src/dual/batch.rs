@@ -48,7 +48,7 @@ pub trait BatchDual: BlockDual {
 pub struct Sums {
     /// Σ p_i Φ_i(w): the loss, smoothed if the problem is smoothed.
     pub loss: Option<Bounded>,
-    /// Σ p_i l_i at the vertex.
+    /// Linear term Σ p_i l_i at the vertex.
     pub linear: f64,
     /// Σ p_i ⟨α_i, u_i⟩ (smoothing only).
     pub cross: f64,

@@ -5,7 +5,7 @@ use crate::linalg::Sparse;
 /// The kind of a term of a [`Curvatures`] block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum TermKind {
-    /// Adds diag(a).
+    /// Adds the diagonal matrix diag(a).
     Diagonal,
     /// Adds q qᵀ.
     Plus,

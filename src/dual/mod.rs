@@ -44,7 +44,7 @@ pub trait BlockDual {
     /// Length of a weight vector w.
     fn n_weights(&self) -> usize;
 
-    /// λ, γ and the p_i.
+    /// The regularisation λ, the smoothing γ and the shares p_i of the blocks.
     fn shares(&self) -> &Shares;
 
     /// λ, γ and the p_i, mutable so that λ can be changed.
@@ -172,7 +172,7 @@ pub type Points<'a> = dyn Fn(usize) -> &'a [(u32, f64)] + Sync + 'a;
 /// The loss and the duality gap of each block, computed in one pass.
 #[derive(Debug, Clone, Default)]
 pub struct BlockGaps {
-    /// Σ p_i Φ_i(w).
+    /// The mean loss Σ p_i Φ_i(w).
     pub loss: Bounded,
     /// For each block, p_i times its duality gap. If w = w(μ), these sum to the duality gap.
     pub gaps: Vec<f64>,

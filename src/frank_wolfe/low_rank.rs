@@ -24,7 +24,8 @@ pub(super) struct RankOne {
 }
 
 impl RankOne {
-    /// Returns the factor with an entry per line of f, and then the factor with an entry per place.
+    /// Returns the two factors: first the one with an entry for each line of f, then the one with an entry for each
+    /// place.
     fn sides(&self, f: &MatrixCompletion) -> (&[f64], &[f64]) {
         if f.has_row_lines() { (&self.left, &self.right) } else { (&self.right, &self.left) }
     }

@@ -10,13 +10,13 @@ use crate::polynomial::spectral_bounds::MAX_FACTORISED;
 
 /// A matrix M that is known only through its products with vectors.
 pub(super) trait MatrixOperator: Sync {
-    /// (rows, columns).
+    /// Numbers of rows and columns.
     fn shape(&self) -> (usize, usize);
     /// M v for v on the smaller side, or Mᵀ v if M has more columns than rows.
     fn to_larger_side(&self, v: &[f64]) -> Vec<f64>;
     /// MᵀM v, or M Mᵀ v if M has more columns than rows.
     fn gram_times(&self, v: &[f64], interrupt: &Interrupt) -> Result<Vec<f64>>;
-    /// ‖M‖²_F.
+    /// Squared Frobenius norm ‖M‖²_F.
     fn squared_frobenius(&self) -> f64;
     /// MᵀM, or M Mᵀ if M has more columns than rows, stored row after row.
     fn gram(&self) -> Vec<f64>;

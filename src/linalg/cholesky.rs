@@ -14,9 +14,9 @@ use crate::interrupt::Interrupt;
 /// The inverse and log determinant of a positive definite matrix.
 #[derive(Debug)]
 pub(crate) struct Inverse {
-    /// A⁻¹.
+    /// Inverse A⁻¹ of the matrix.
     pub matrix: Array2<f64>,
-    /// log det A.
+    /// Logarithm of the determinant of A.
     pub log_det: f64,
 }
 
@@ -125,7 +125,7 @@ const SMALLEST_PIVOT: f64 = 1e-14;
 #[derive(Debug)]
 pub(crate) struct Factor {
     values: Vec<f64>,
-    /// 1/√A_ii.
+    /// Scales 1/√A_ii, which give the matrix a diagonal of ones.
     scales: Vec<f64>,
     stride: usize,
 }

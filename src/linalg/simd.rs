@@ -70,7 +70,7 @@ fn parse(name: &str) -> Result<Arch> {
 pub trait Element: Real {
     /// Runs the kernel with the widest vectors of the chosen instruction set.
     fn dispatch<K: Kernel<Self>>(kernel: K) -> K::Output;
-    /// Number of values in such a vector.
+    /// Number of values in one of these vectors.
     fn lanes() -> usize;
 }
 
@@ -95,11 +95,11 @@ pub trait Lane<S: Simd>: Real {
     fn splat(simd: S, value: Self) -> Self::Vector;
     /// The sum of the values of a vector.
     fn total(simd: S, vector: Self::Vector) -> Self;
-    /// a + b.
+    /// Returns a + b.
     fn plus(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// a·b.
+    /// Returns a·b, elementwise.
     fn times(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// a / b.
+    /// Returns a / b, elementwise.
     fn over(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// The larger of each pair of values.
     fn larger(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
@@ -273,7 +273,7 @@ trait Exponential: Sized + 'static {
     const ROUND: Self;
     /// ln 2 in two parts. This part ends in zero bits, so that n · LN2_HIGH is exact.
     const LN2_HIGH: Self;
-    /// The other part of ln 2.
+    /// Lower part of ln 2, which is stored in two parts for precision.
     const LN2_LOW: Self;
     /// Smallest argument; smaller ones are raised to it, so that products with the exponential stay normal numbers.
     const LEAST: Self;

@@ -106,7 +106,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         &mut self.map
     }
 
-    /// λ, γ and the p_i.
+    /// The regularisation λ, the smoothing γ and the shares p_i of the examples.
     pub fn shares(&self) -> &Shares {
         &self.shares
     }

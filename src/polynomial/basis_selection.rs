@@ -341,7 +341,7 @@ struct Ascent<'a, 'r, R> {
     h: Vec<f64>,
     /// The [scores](GradientMatrices::scores) of h.
     scores: Vec<f64>,
-    /// g_h.
+    /// The vector g_h, whose entry for output c is hᵀ Γ_c h.
     g: Vec<f64>,
     /// Scratch for ∇ω*(g).
     w: Vec<f64>,

@@ -92,9 +92,9 @@ pub(super) fn underflow<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>) -> f
 
 /// Norms of the layers, for each output.
 struct LayerSizes {
-    /// Σ_r |u_rc|
+    /// For each output, the sum of the absolute output weights.
     basis: Vec<f64>,
-    /// ‖w_c‖
+    /// For each output, the norm of the linear weights.
     linear: Vec<f64>,
     /// |b_c|, stored separately from the weights: the bound multiplies weights by the norms of
     /// rows, which may reach 1e20.

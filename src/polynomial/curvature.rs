@@ -31,7 +31,7 @@ pub trait Constrained {
         v.to_vec()
     }
 
-    /// P⁻¹ v.
+    /// P⁻¹ v, with the P of [`Self::metric`].
     fn solve(&self, v: &[f64]) -> Vec<f64> {
         v.to_vec()
     }
@@ -305,9 +305,9 @@ impl Hessian {
 /// The matrix \[−A, E; Eᵀ, T\], factorised. Both A + E T⁻¹ Eᵀ and T are positive definite.
 struct Middle {
     coupling: Array2<f64>,
-    /// (A + E T⁻¹ Eᵀ)⁻¹.
+    /// Inverse of A + E T⁻¹ Eᵀ.
     steps: Array2<f64>,
-    /// T⁻¹.
+    /// Inverse of T.
     changes: Array2<f64>,
 }
 

@@ -82,13 +82,13 @@ pub fn outputs<T: Element>(
 /// ∂F/∂O, n × m, and max_c |o_ic| of each row.
 #[derive(Debug)]
 pub struct Residuals {
-    /// ∂F/∂O, n × m.
+    /// Derivatives ∂F/∂O of the objective with respect to the outputs, n × m.
     pub values: Vec<f64>,
-    /// max_c |o_ic|.
+    /// Largest absolute output of each row.
     pub output_sizes: Vec<f64>,
 }
 
-/// The residuals of a model.
+/// Computes the residuals of a model.
 pub fn residuals<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,
@@ -174,9 +174,9 @@ struct Pass<'a, R> {
     problem: &'a PolynomialProblem<'a, R>,
     model: &'a PolynomialModel,
     layers: PackedLayers<f64>,
-    /// Uᵀ.
+    /// Output weights, transposed.
     transposed: Panels<f64>,
-    /// Whether to compute ∂F/∂H.
+    /// Whether to compute the derivative ∂F/∂H with respect to the basis.
     basis: bool,
     /// Number of columns of [∂H, ∂W], or of ∂W alone if ∂H is not requested.
     first_width: usize,
@@ -305,11 +305,11 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
 /// Intermediate values of a block.
 #[derive(Debug)]
 pub(super) struct Values<T> {
-    /// [H, W]ᵀ [x, 1].
+    /// Products [H, W]ᵀ [x, 1] of each row x with the basis vectors and the linear weights.
     products: Vec<f64>,
-    /// K(h_r, x).
+    /// Kernel values K(h_r, x) of each row x and basis vector h_r.
     pub(super) activations: Vec<T>,
-    /// Σ_j h_j² x_j² for ANOVA.
+    /// Sums Σ_j h_j² x_j², which the ANOVA kernel needs.
     squares: Vec<f64>,
 }
 
@@ -324,10 +324,10 @@ pub(super) struct PackedLayers<T> {
     n_inputs: usize,
     k: usize,
     m: usize,
-    /// Columns of [H, W].
+    /// Number of columns of [H, W].
     width: usize,
     first: Panels<T>,
-    /// H², for ANOVA.
+    /// Squares of the basis entries, for the ANOVA kernel.
     squares: Option<Panels<T>>,
     output: Panels<T>,
 }

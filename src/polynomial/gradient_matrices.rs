@@ -26,7 +26,7 @@ use crate::parallel::{fill_blocks, sum_rows};
 pub struct GradientMatrices<'a, R> {
     rows: &'a R,
     kernel: PolynomialKernel,
-    /// −R, n × m.
+    /// Negative residuals −R, n × m.
     weights: &'a [f64],
     n_outputs: usize,
     /// (X²)ᵀ D, n_cols × m: the diagonals, for the ANOVA kernel.
@@ -147,7 +147,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         self.n_outputs
     }
 
-    /// Γ_c, if it is formed.
+    /// Returns the matrix Γ_c, if it is stored explicitly.
     pub(super) fn formed_matrix(&self, c: usize) -> Option<&[f64]> {
         let size = self.size() * self.size();
         self.formed.as_ref().map(|formed| &formed.each[c * size..][..size])
@@ -302,7 +302,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok(product)
     }
 
-    /// Γ_c h.
+    /// Returns Γ_c h.
     pub fn product(&self, c: usize, h: &[f64]) -> Result<Vec<f64>> {
         if let Some(formed) = &self.formed {
             let size = h.len() * h.len();

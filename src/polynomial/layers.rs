@@ -131,7 +131,7 @@ impl LayerScales {
     }
 }
 
-/// Ω(U)/k.
+/// Returns Ω(U)/k, the mean penalty of a basis vector.
 fn mean_row<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>, model: &PolynomialModel) -> f64 {
     let rows = model.output.chunks_exact(model.n_outputs);
     let norm: f64 = rows.map(|u| problem.objective.penalty.row_norm(u)).sum();

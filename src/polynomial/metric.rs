@@ -93,7 +93,7 @@ impl Metric {
         times(&self.matrix, v)
     }
 
-    /// P⁻¹ V.
+    /// Returns P⁻¹ v, where P is the metric.
     pub fn solve(&self, v: &[f64]) -> Vec<f64> {
         times(&self.inverse, v)
     }

@@ -23,7 +23,7 @@ pub struct PolynomialModel {
     pub n_bases: usize,
     /// H, with a row per feature: (n_features + augmented) × k.
     pub basis: Vec<f64>,
-    /// U: k × m.
+    /// Output weights U, basis vectors × outputs.
     pub output: Vec<f64>,
     /// Linear weights and, in the last row, intercepts: (n_features + 1) × m.
     pub linear: Option<Vec<f64>>,

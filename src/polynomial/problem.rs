@@ -113,7 +113,7 @@ pub struct PolynomialProblem<'a, R> {
     /// would take more memory than this copy.
     pub(super) columns: Option<SparseColumns>,
     targets: Targets<'a>,
-    /// s_i; all 1 if None.
+    /// Sample weights s_i; None means that all are 1.
     weights: Option<&'a [f64]>,
     pub(super) objective: Objective<'a>,
 }
@@ -179,13 +179,13 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
         Augmented { rows: self.rows, ones: true }
     }
 
-    /// s_i.
+    /// Sample weight s_i of a row.
     #[inline(always)]
     pub(super) fn weight(&self, row: usize) -> f64 {
         self.weights.map_or(1.0, |weights| weights[row])
     }
 
-    /// α/2 ‖W‖².
+    /// The ridge term α/2 ‖W‖² of linear weights.
     pub(super) fn ridge_value(&self, linear: Option<&[f64]>) -> f64 {
         match (self.objective.ridge, linear) {
             (Some(ridge), Some(linear)) => 0.5 * ridge * squared_norm_in_order(linear),
@@ -193,7 +193,7 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
         }
     }
 
-    /// s_i ℓ(y_i, o) and its gradient.
+    /// Returns the weighted loss s_i ℓ(y_i, o) of a row, and writes its gradient.
     #[inline(always)]
     pub(super) fn row_loss(&self, row: usize, outputs: &[f64], gradient: &mut [f64]) -> f64 {
         let target = self.targets.row(row, self.objective.n_outputs);

@@ -13,9 +13,9 @@ use crate::linalg::vectors::padded;
 pub(super) struct BlockLayout {
     pub k: usize,
     pub m: usize,
-    /// k, padded.
+    /// Number of factors k, padded to whole SIMD vectors.
     pub k_pad: usize,
-    /// Length of the packed triangle, padded.
+    /// Length of `e`, padded to whole SIMD vectors.
     pub pairs: usize,
 }
 
@@ -23,11 +23,11 @@ impl BlockLayout {
     pub fn new(k: usize, m: usize) -> Self {
         Self { k, m, k_pad: padded(k), pairs: padded(k * (k + 1) / 2) }
     }
-    /// m, padded.
+    /// Number of outputs m, padded to whole SIMD vectors.
     pub fn m_pad(self) -> usize {
         padded(self.m)
     }
-    /// Length of p and e together.
+    /// Length of `p` and `e` together.
     pub fn moments(self) -> usize {
         self.k_pad + self.pairs
     }
@@ -35,29 +35,29 @@ impl BlockLayout {
     pub fn stride(self) -> usize {
         2 * self.m_pad() + self.m * self.k_pad + self.moments()
     }
-    /// Range of l.
+    /// Range of `l` in a block.
     pub fn l(self) -> Range<usize> {
         0..self.m
     }
-    /// Range of v.
+    /// Range of `v` in a block.
     pub fn v(self) -> Range<usize> {
         self.m_pad()..self.m_pad() + self.m
     }
-    /// Range of x.
+    /// Range of `x` in a block.
     pub fn x(self) -> Range<usize> {
         let start = 2 * self.m_pad();
         start..start + self.m * self.k_pad
     }
-    /// Range of p.
+    /// Range of `p` in a block.
     pub fn p(self) -> Range<usize> {
         let start = self.x().end;
         start..start + self.k_pad
     }
-    /// Range of e.
+    /// Range of `e` in a block.
     pub fn e(self) -> Range<usize> {
         self.stride() - self.pairs..self.stride()
     }
-    /// Range of p and e.
+    /// Range of `p` and `e` in a block.
     pub fn p_and_e(self) -> Range<usize> {
         self.x().end..self.stride()
     }

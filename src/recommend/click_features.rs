@@ -32,13 +32,13 @@ pub(super) struct ClickFeatures {
     n_cols: usize,
     /// Square root of the ridge of each row.
     roots: Vec<f64>,
-    /// η mean(ridge).
+    /// Ridge on the feature weights: η times the mean ridge of the rows.
     ridge: f64,
     /// Diagonal of the normal equations, one value per feature.
     diagonal: Vec<f64>,
-    /// B, with `d` values per feature.
+    /// Feature weights B, with `d` values per feature.
     weights: Vec<f64>,
-    /// x B for each row.
+    /// Prior mean x B of each row, where x are the row's features.
     means: Vec<f64>,
 }
 
@@ -115,7 +115,7 @@ impl ClickFeatures {
         Ok(result)
     }
 
-    /// x B of a row.
+    /// Prior mean of a row: its features times B.
     pub fn mean(&self, row: usize) -> &[f64] {
         &self.means[row * self.d..][..self.d]
     }
@@ -125,7 +125,7 @@ impl ClickFeatures {
         &self.weights
     }
 
-    /// η mean(ridge) ‖B‖².
+    /// The penalty η mean(ridge) ‖B‖² on the feature weights.
     pub fn penalty(&self) -> f64 {
         self.ridge * self.weights.iter().map(|value| value * value).sum::<f64>()
     }

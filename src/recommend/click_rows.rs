@@ -14,7 +14,7 @@ use crate::parallel::fill_blocks;
 /// The rows of one side, in the order of their ids. Only ids with pairs have a row.
 #[derive(Debug)]
 pub(super) struct ClickRows {
-    /// Number of factors, padded.
+    /// Number of factors, padded to whole SIMD vectors.
     pub d: usize,
     /// Number of ids of this side.
     pub n_ids: usize,

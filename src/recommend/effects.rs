@@ -53,14 +53,14 @@ impl SortedGroups {
 #[derive(Debug, Clone)]
 pub(super) struct Effects {
     m: usize,
-    /// z, n × m.
+    /// Means z of the weights, groups × outputs.
     pub means: Vec<f64>,
-    /// The diagonals of S, n × m.
+    /// Variances of the weights (the diagonals of S), groups × outputs.
     pub variances: Vec<f64>,
     covariance: Array2<f64>,
     /// Σ (S + z zᵀ) of the last update.
     scatter: Array2<f64>,
-    /// Σ log det S.
+    /// Sum of log det S over the groups.
     log_det: f64,
 }
 

@@ -28,11 +28,11 @@ pub struct FittedSide<'a> {
 /// The output layer of a fit.
 #[derive(Debug, Clone)]
 pub struct FittedOutput {
-    /// U, k × m.
+    /// Output weights U, factors × outputs.
     pub weights: Array2<f64>,
-    /// b, m.
+    /// Intercept b of each output.
     pub intercept: Vec<f64>,
-    /// 1/σ² of a Gaussian likelihood.
+    /// Precision 1/σ² of a Gaussian likelihood.
     pub precision: f64,
     /// The likelihood.
     pub likelihood: Likelihood,
@@ -43,7 +43,7 @@ pub struct FittedOutput {
 pub struct NewPrior {
     /// A mean for each id, n_new × (k + m).
     pub mean: Array2<f64>,
-    /// Σ.
+    /// Covariance Σ of a block.
     pub covariance: Array2<f64>,
 }
 

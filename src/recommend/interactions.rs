@@ -40,7 +40,7 @@ pub struct InteractionFit {
     settings: InteractionSettings,
     users: ClickRows,
     items: ClickRows,
-    /// Σ w t² over the observed pairs.
+    /// Sum over the observed pairs of weight times squared target.
     squares: f64,
     objective: f64,
 }

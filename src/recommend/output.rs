@@ -12,11 +12,11 @@ use crate::error::Result;
 /// U and b, with the precision of a Gaussian likelihood.
 #[derive(Debug, Clone)]
 pub(super) struct OutputLayer {
-    /// U, with one row per output, m × k.
+    /// Output weights U, outputs × factors.
     pub weights: Array2<f64>,
-    /// b.
+    /// Intercept b of each output.
     pub intercept: Vec<f64>,
-    /// 1/σ² of the Gaussian likelihood.
+    /// Precision 1/σ² of the Gaussian likelihood.
     pub precision: f64,
 }
 

@@ -32,11 +32,11 @@ pub(super) struct PriorSettings {
 /// Fᵀ A.
 #[derive(Debug, Clone)]
 pub(super) struct Prior<'a> {
-    /// n × (k + m).
+    /// Prior mean of each id's block, n × (k + m).
     pub mean: Array2<f64>,
     covariance: Array2<f64>,
     base: Array2<f64>,
-    /// Y₀.
+    /// Weights Y₀ of B, 1 or 2 × (k + m).
     base_weights: Array2<f64>,
     features: Option<Features<'a>>,
     /// A, n × (k + m): the features' weights in dual form.
@@ -63,13 +63,13 @@ pub(super) struct Prior<'a> {
 /// The learned prior, for ids that were not part of the fit.
 #[derive(Debug, Clone)]
 pub struct LearnedPrior {
-    /// Y₀, 1 or 2 × (k + m).
+    /// Weights Y₀ of B, 1 or 2 × (k + m).
     pub base: Array2<f64>,
     /// The mean of log(1 + ratings), to be subtracted before multiplying by the second row of Y₀.
     pub centre: f64,
-    /// Y, with one row per feature.
+    /// Weights Y of the features, with one row per feature.
     pub features: Option<Array2<f64>>,
-    /// Σ.
+    /// Covariance Σ of a block.
     pub covariance: Array2<f64>,
 }
 
@@ -316,7 +316,7 @@ const FLOOR: f64 = 1e-6;
 /// Variance that each degree of freedom of the features' weights adds to the scatter, in the scale of the random start.
 const SCALE: f64 = 0.02;
 
-/// F Fᵀ B.
+/// Returns F Fᵀ B, where F are the features and B is any matrix.
 fn gram_product(f: &Features<'_>, b: &Array2<f64>, interrupt: &Interrupt) -> Result<Array2<f64>> {
     let product = products::gram_product(f, b.as_slice().unwrap_or(&[]), b.ncols(), interrupt)?;
     shaped(b.dim(), product)

@@ -58,7 +58,7 @@ pub struct VariationalSettings<'a> {
     pub penalty: &'a dyn Penalty,
     /// Radius τ of the ball Ω(U) ≤ τ; infinity for no constraint.
     pub radius: f64,
-    /// Ridge on U.
+    /// Ridge on the output weights U.
     pub output_ridge: f64,
     /// Number of sweeps before U (and with it the ball) and the priors are learned. If they are
     /// learned earlier, bases are pruned before they have formed.
@@ -82,9 +82,9 @@ pub struct Factors {
     pub users: Array2<f64>,
     /// Blocks of the items, n_items × (k + m).
     pub items: Array2<f64>,
-    /// U, k × m.
+    /// Output weights U, factors × outputs.
     pub output: Array2<f64>,
-    /// b, m.
+    /// Intercept b of each output.
     pub intercept: Vec<f64>,
 }
 

@@ -16,7 +16,7 @@ use crate::interrupt::Interrupt;
 pub struct Excluded<'a> {
     /// Start of each user's items in `items`, followed by the end of the last user's items.
     pub offsets: &'a [i64],
-    /// The items.
+    /// The excluded items, user after user.
     pub items: &'a [i32],
     /// For each item, whether it may be recommended at all; empty if all items may.
     pub allowed: &'a [bool],

@@ -40,9 +40,9 @@ pub(super) struct PackedOutput<'a> {
     likelihood: &'a Likelihood,
     pub precision: f64,
     intercept: &'a [f64],
-    /// U, with one padded row per output.
+    /// Output weights U, with one padded row per output.
     pub weights: Vec<f64>,
-    /// U_cr U_cs packed, off-diagonal entries doubled.
+    /// Products U_cr U_cs of each output c, as packed triangles with doubled off-diagonal entries.
     products: Vec<f64>,
 }
 
@@ -67,22 +67,22 @@ impl<'a> PackedOutput<'a> {
 
 /// Sums over the ratings of one row. The block and the output layer are updated from these sums.
 pub(super) struct RowSums {
-    /// U_c ∘ p, m × k.
+    /// Elementwise products of the row's factors p with the weights U_c of each output, m × k.
     up: Vec<f64>,
     /// 2 U_c ∘ x_c, then U_c U_cᵀ ∘ E\[p pᵀ\], m × (k + pairs): the coefficients of q and E\[q qᵀ\].
     second: Vec<f64>,
     /// For each output and rating of a group: `mean` holds E o, later κ, then g; `variance` holds Var o, later ω.
     mean: Vec<f64>,
     variance: Vec<f64>,
-    /// Σ ω per output.
+    /// Sum of the ratings' curvatures ω, one per output.
     pub omega: Vec<f64>,
-    /// Σ g per output.
+    /// Sum of the ratings' pulls g, one per output.
     pub pull: Vec<f64>,
     /// Σ ω q, then Σ ω E\[q qᵀ\], m × (k + pairs).
     pub omega_moments: Vec<f64>,
-    /// Σ g q, m × k.
+    /// Sum of the pulls g times the partners' factors q, m × k.
     pub pull_q: Vec<f64>,
-    /// Σ ω x', m × k.
+    /// Sum of the curvatures ω times the partners' covariances x', m × k.
     pub omega_x: Vec<f64>,
 }
 
@@ -112,7 +112,7 @@ impl RatedRow<'_> {
     }
 }
 
-/// E o, κ and ω for each rating and output of a row.
+/// The expected output E o and the parameters κ and ω of its bound, for each rating and output of a row.
 pub(super) struct RatingBounds<'a> {
     pub outputs: &'a mut Vec<f64>,
     pub kappa: &'a mut Vec<f64>,
@@ -194,7 +194,7 @@ struct Gather<'a> {
     totals: &'a mut SweepSums,
     /// The first rating of the current group.
     from: usize,
-    /// Receives the bounds. If present, no sums are computed.
+    /// If present, the pass writes the bounds here and computes no sums.
     bounds: Option<RatingBounds<'a>>,
 }
 

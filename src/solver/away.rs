@@ -19,9 +19,9 @@ use crate::run::{Certificate, Progress, Solver};
 /// A vertex of the whole domain, which consists of one vertex per block.
 struct Atom {
     vertices: Vec<Rc<Sparse>>,
-    /// w of the vertex.
+    /// Weights w of the vertex.
     image: Vec<f64>,
-    /// Σ p_i l_i of the vertex.
+    /// Linear term Σ p_i l_i of the vertex.
     linear: f64,
     weight: f64,
     /// Bounds on the rounding errors of the image and of the linear term.

@@ -28,7 +28,7 @@ impl StepRule {
 pub struct Start {
     /// The weights w(α).
     pub weights: Vec<f64>,
-    /// Σ p_i l_i(μ_i).
+    /// Linear term Σ p_i l_i(μ_i) of the dual objective.
     pub linear: f64,
     /// Σ p_i ‖α_i‖² (0 without smoothing).
     pub square: f64,
@@ -98,7 +98,7 @@ pub struct FrankWolfe<'d, D> {
     rule: StepRule,
     steps: usize,
     at: Start,
-    /// w of the last vertex.
+    /// Weights w of the last vertex.
     image: Vec<f64>,
     /// The sums of the last vertex; None after the step towards it.
     vertex: Option<Sums>,

@@ -20,7 +20,7 @@ use crate::run::{Certificate, Progress, Solver};
 pub struct ProjectedGradient<'d, D> {
     dual: &'d mut D,
     at: Start,
-    /// w(U) at the current w.
+    /// Image w(U) at the current weights.
     image: Vec<f64>,
     /// The sums of U; None until the pass that computes U.
     ahead: Option<Sums>,

@@ -36,7 +36,7 @@ pub struct Extragradient<'a> {
     radius: f64,
     /// Step sizes for w and z; their product is 1/‖F‖².
     steps: Option<(f64, f64)>,
-    /// Σ p_i A_iᵀ μ(y_i).
+    /// Image Σ p_i A_iᵀ μ(y_i) of the true labels.
     truth: Vec<f64>,
     /// Averages of w, of Σ p_i A_iᵀ z_i, and of Σ p_i (⟨c_i, z_i⟩ + constant).
     weights: Vec<f64>,

@@ -15,7 +15,7 @@ const GROWTH: f64 = 2.0;
 
 /// The method of multipliers between passes.
 pub(super) struct Multiplier {
-    /// β² in units of the mean squared norm of the rows.
+    /// Square β² of the constant feature, in units of the mean squared norm of the rows.
     square: f64,
     violation: f64,
 }

@@ -10,11 +10,11 @@ use crate::logistic::sparse_row::{add, fetch_first, score};
 /// The constants of a block, and the entropy of its α.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DualExample<T> {
-    /// c.
+    /// Weight c of the example's loss.
     pub cost: T,
-    /// ‖x‖².
+    /// Squared norm ‖x‖² of the row.
     pub square: T,
-    /// H(α).
+    /// Entropy H(α) of the example's distribution.
     pub entropy: T,
     pub label: u32,
 }

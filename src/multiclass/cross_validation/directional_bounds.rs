@@ -51,9 +51,9 @@ struct MoveGroup {
     norm: f64,
     /// An upper bound on the error of a margin.
     error: f64,
-    /// Start of the range of its moves.
+    /// Index of the example's first move.
     first: usize,
-    /// End of this range.
+    /// Index after the example's last move.
     end: usize,
     /// The class (or the label) whose coordinate every move of the example also changes.
     from: u32,

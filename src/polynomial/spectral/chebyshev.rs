@@ -108,7 +108,7 @@ fn largest(vectors: &[f64], n_matrices: usize) -> Vec<f64> {
 /// The growth of ‖y_0‖, ‖y_1‖, ... for one matrix.
 struct Growth {
     matrix: usize,
-    /// b.
+    /// The scale b, close to the norm of the matrix.
     scale: f64,
     rounding: f64,
     /// t.

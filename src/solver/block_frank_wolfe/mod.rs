@@ -275,7 +275,7 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         Ok(found)
     }
 
-    /// D at the dual point.
+    /// Dual value D at the dual point.
     pub fn dual_value(&mut self, interrupt: &Interrupt) -> Result<DualValue> {
         let blocks = &self.blocks;
         let points = |index: usize| -> &[(u32, f64)] { &blocks[index].point };

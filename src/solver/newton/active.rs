@@ -15,9 +15,9 @@ use crate::linalg::SparseRows;
 pub(super) struct Active {
     /// The indices of the blocks.
     pub blocks: Vec<u32>,
-    /// The J_i of these blocks.
+    /// Curvatures J_i of these blocks.
     pub curvatures: Curvatures,
-    /// The c_i of these blocks.
+    /// Scales c_i of these blocks.
     pub scales: Vec<f64>,
 }
 

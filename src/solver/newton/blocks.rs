@@ -20,7 +20,7 @@ pub trait Blocks: Sync {
     /// Number of parts of a block.
     fn n_parts(&self) -> usize;
 
-    /// λ, γ and the p_i.
+    /// The regularisation λ, the smoothing γ and the shares p_i of the blocks.
     fn shares(&self) -> &Shares;
 
     /// The width at which a proximal term is as large as the losses at w = 0.
@@ -81,7 +81,7 @@ pub struct Proximal<'a> {
 /// −w(u) = Σ_i p_i/λ A_iᵀ u_i as computed, with rounding errors.
 #[derive(Debug, Clone, Copy)]
 pub struct Summed<'a> {
-    /// The sum, part by part.
+    /// The image Σ p_i/λ A_iᵀ u_i, part by part.
     pub image: &'a [f64],
     /// The maximum number of successive additions in the computation of an entry.
     pub n_sums: usize,

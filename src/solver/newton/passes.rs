@@ -18,7 +18,7 @@ const WORTH: usize = 4;
 
 /// Scores, maximisers and gradient of the inner problem at given weights.
 pub(super) struct Look {
-    /// A_i w, block by block.
+    /// Scores A_i w, block by block.
     pub scores: Vec<f64>,
     /// The maximisers u_i, block by block.
     pub points: Vec<f64>,

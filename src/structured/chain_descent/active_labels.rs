@@ -133,7 +133,7 @@ impl ActiveLabels {
 /// Buffers for computing a point, and the point.
 #[derive(Debug, Default)]
 pub struct PointBuffers {
-    /// μ_i.
+    /// The block's dual point μ_i.
     pub point: Sparse,
     vertex: Sparse,
     spare: Sparse,

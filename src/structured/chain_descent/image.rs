@@ -49,7 +49,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.into_iter().sum()
 }
 
-/// A row of values for each feature in use, in the order of their first use. Few of all features are in use.
+/// Rows of values for the few features that occur, in the order in which they occur first.
 #[derive(Debug, Default)]
 struct Slots {
     /// The slot of each feature plus 1; 0 if it has no slot.

@@ -18,7 +18,7 @@ pub struct DualMixture {
     pub linear: f64,
     /// An upper bound on the distance of the computed weights from w(α).
     pub error: f64,
-    /// w(α).
+    /// Weights w(α) of the dual point.
     pub weights: Vec<f64>,
 }
 

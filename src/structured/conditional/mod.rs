@@ -56,7 +56,7 @@ struct Field<'a> {
 
 /// The result of a pass over the sequences at given weights.
 struct Evaluation {
-    /// P, rounded up.
+    /// Objective P, rounded up.
     primal: f64,
     dual: DualMixture,
     gradient: Vec<f64>,

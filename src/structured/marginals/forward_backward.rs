@@ -228,7 +228,7 @@ impl LogProduct {
     }
 }
 
-/// Σ values.
+/// Returns the sum of values.
 #[inline(always)]
 fn total<S: Simd>(simd: S, values: &[f64]) -> f64 {
     let mut sums = simd.splat_f64s(0.0);

@@ -176,7 +176,7 @@ impl LinkSearch<'_> {
         }
     }
 
-    /// Links and unlinks the pairs along the path that ends in a node.
+    /// Links the unlinked pairs, and unlinks the linked ones, along the augmenting path that ends in a node.
     fn augment(&mut self, first: usize, end: usize) {
         self.counts[first] += 1;
         let mut node = end;

@@ -168,7 +168,7 @@ impl WithSimd for Forward<'_> {
 struct Rows<'a> {
     /// The largest entry of each row.
     highest: &'a mut [f64],
-    /// best + highest.
+    /// For each row, its best score plus its largest entry: a bound on what it can reach.
     bounds: &'a mut [f64],
     /// The rows by decreasing bound.
     order: &'a mut Vec<u32>,
