@@ -189,6 +189,23 @@ def test_a_missing_value_names_its_column_and_a_remedy(kind: Any) -> None:
         kind().fit(table.to_numpy(), [0, 1, 2] * 2)
 
 
+@pytest.mark.parametrize("kind", [LogisticRegression, MulticlassSVC])
+def test_infinity_names_its_column(kind: Any) -> None:
+    table = pd.DataFrame(np.eye(6), columns=list("abcdef"))
+    table.loc[2, "d"] = np.inf
+    with pytest.raises(ValueError, match=r"^X: contains .*infinity, .*column 'd'; "):
+        kind().fit(table, [0, 1, 2] * 2)
+
+
+@pytest.mark.parametrize("others", [["city"], []], ids=["mixed", "dates only"])
+@pytest.mark.parametrize("convert", [lambda table: table, pa.Table.from_pandas])
+@pytest.mark.parametrize("days", [pd.Timestamp("2026-01-01"), pd.Timedelta(days=1)])
+def test_errors_name_the_column_of_dates(others: list[str], convert: Any, days: Any) -> None:
+    X = TABLE[others].assign(city=1.0, since=days)[[*others, "since"]]
+    with pytest.raises(TypeError, match=r"^X: column 'since' has the type .*; convert dates"):
+        MulticlassSVC(random_state=0).fit(convert(X), Y)
+
+
 def test_lazy_tables_are_answered_with_collect() -> None:
     class Lazy:
         def collect(self) -> None: ...

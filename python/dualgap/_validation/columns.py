@@ -19,6 +19,24 @@ def column_names(X: Any) -> list[Any] | None:
     return None if names is None or callable(names) else list(names)
 
 
+def _refuse_dates(name: str, X: Any) -> None:
+    """Raise a TypeError that names the first column of dates or durations in a table.
+
+    NumPy would take dates for numbers, or find no common type with the other columns.
+    """
+    names = column_names(X)
+    types = getattr(getattr(X, "schema", None), "types", getattr(X, "dtypes", None))
+    if names is None or types is None:
+        return
+    for column, kind in zip(names, types, strict=True):
+        if re.match("date|time|duration|period", str(kind), re.IGNORECASE):
+            msg = (
+                f"{name}: column {column!r} has the type {kind}; convert dates to numbers, for "
+                "example to days since the first one"
+            )
+            raise TypeError(msg)
+
+
 def feature_names(X: Any) -> Any:
     """Return the columns of a table, or of all tables in a list; None for data without names.
 
@@ -61,14 +79,17 @@ def _common_table(X: Any) -> Any:
 
 @contextmanager
 def naming_columns(name: str, X: Any) -> Iterator[None]:
-    """Name the column in the error message if a conversion to numbers fails on a string.
+    """Name the column in the error message if a conversion to numbers fails on a string or date.
 
     Raises
     ------
+    TypeError
+        If a column of the table contains dates.
     ValueError
         If the block raises one because of a string, or if a column of the table cannot be
         converted.
     """
+    _refuse_dates(name, X)
     try:
         yield
     except ValueError as error:
@@ -82,14 +103,16 @@ def naming_columns(name: str, X: Any) -> Iterator[None]:
 
 
 def with_missing_column(error: ValueError, X: Any) -> ValueError | None:
-    """Return the core's error about NaN with column name and remedy, or None for other errors."""
-    found = re.fullmatch(r"(X: contains [^,]*NaN[^,]*,.*) column (\d+)", str(error))
+    """Return the core's error about NaN or infinity with column name and remedy, or None."""
+    found = re.fullmatch(r"(X: contains (?:NaN|infinity)[^,]*,.*) column (\d+)", str(error))
     if found is None:
         return None
     number, columns = int(found[2]), column_names(X)
     known = columns is not None and number < len(columns)
     column = repr(columns[number]) if columns is not None and known else number
     remedy = "fill missing values, for example with SimpleImputer in a pipeline"
+    if "NaN" not in found[1]:
+        remedy = "replace it by a finite number, or by NaN and fill missing values"
     return ValueError(f"{found[1]} column {column}; {remedy}")
 
 

@@ -11,7 +11,7 @@ from dualgap import _core, _records
 from dualgap._choices import FrankWolfeMethod, LineSearch, check_choice
 from dualgap._estimator import Callback, RandomState, warn_user
 from dualgap._estimator.display import Forecast, display
-from dualgap._validation import check_positive, real_array, resolve_seed, resolve_threads
+from dualgap._validation import FloatArray, check_positive, real_array, resolve_seed, resolve_threads
 from dualgap.frank_wolfe._functions import BuiltinFunction, core_function
 from dualgap.frank_wolfe._result import LowRankMatrix, Minimum, dense_vertex
 from dualgap.frank_wolfe._sets import BuiltinSet, NuclearNormBall, Product, core_set
@@ -152,6 +152,8 @@ def minimize(
                 function, domain, start, {**settings, "callback": both}
             )
     found = _minimum(result, f, oracle, method, shape)
+    if ", if " in found.certificate:
+        _check_signs(function, domain, np.asarray(found.x, dtype=float).ravel())
     if not found.converged and result["outcome"] != "stopped":
         reason = ""
         if result["outcome"] == "exhausted":
@@ -245,6 +247,35 @@ def _minimum(
         vertices=vertices,
         method=method,
     )
+
+
+def _check_signs(function: Any, domain: Any, x: FloatArray) -> None:
+    """Check a user's gradient and vertices at the result, with the vertex in the opposite direction.
+
+    With a wrong sign, a run can end at its first point with a gap of 0 and no contradiction.
+    """
+    value, gradient = _core.smooth_value(function, x)
+    if not gradient.any():
+        return
+    best, worst = (_core.linear_vertex(domain, sign * gradient) for sign in (1.0, -1.0))
+    slack = 1e-6 * float(np.abs(gradient) @ (np.abs(best) + np.abs(worst)))
+    if gradient @ best > gradient @ worst + slack:
+        msg = (
+            f"oracle: vertex(g) has the inner product {gradient @ best:.6g} with g, and vertex(-g) "
+            f"has {gradient @ worst:.6g}; vertex must minimise the inner product"
+        )
+        raise ValueError(msg)
+    middle = 0.5 * (x + worst)
+    reached, _ = _core.smooth_value(function, middle)
+    bound = value + float(gradient @ (middle - x))
+    slack = 1e-6 * (abs(value) + float(np.abs(gradient) @ np.abs(middle - x)))
+    if reached < bound - slack:
+        msg = (
+            f"f: the value {reached:.6g} at a point is below {bound:.6g}, a bound from the value "
+            "and the gradient at another point: f must be convex, and its gradient correct, as "
+            "scipy.optimize.check_grad can test"
+        )
+        raise ValueError(msg)
 
 
 def _conditions(f: Any, oracle: Any) -> str:

@@ -54,6 +54,26 @@ def test_a_set_without_a_list_of_vertices() -> None:
         minimize(f, Ball())
 
 
+def test_an_oracle_that_maximises_is_an_error() -> None:
+    class Maximises:
+        shape = (3,)
+
+        def vertex(self, gradient: Any) -> Any:
+            return np.eye(3)[np.argmax(gradient)]
+
+    for oracle in (Maximises(), Product(Maximises())):
+        with pytest.raises(ValueError, match="^oracle: .*must minimise the inner product"):
+            minimize(distance, oracle)
+
+
+@pytest.mark.parametrize("domain", [Simplex(3), Ball()], ids=["simplex", "ball"])
+@pytest.mark.parametrize("method", ["pairwise", "frank-wolfe"])
+def test_a_gradient_with_the_wrong_sign_is_an_error(domain: Any, method: Any) -> None:
+    f = lambda x: (x @ x, -2 * x)  # noqa: E731
+    with pytest.raises(ValueError, match="^f: .*check_grad|f must be convex"):
+        minimize(f, domain, [1.0, 0.0, 0.0], method=method)
+
+
 def test_points_have_the_shape_of_the_set() -> None:
     shapes = []
 
