@@ -85,7 +85,9 @@ def _errors_named(target: Path) -> Iterator[None]:
 
 
 def _target(path: str | os.PathLike[str]) -> Path:
-    return Path(os.path.realpath(path))
+    # If standard output is a pipe, the link /dev/stdout leads to a name that does not exist.
+    given = Path(path)
+    return given if _is_special(given) else Path(os.path.realpath(given))
 
 
 def _is_special(target: Path) -> bool:

@@ -178,7 +178,8 @@ def refused_as(path: str | os.PathLike[str], what: str) -> Iterator[None]:
     except UNREADABLE as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise
-        msg = f"{os.fspath(path)}: not {what} ({error!r})"
+        reason = isinstance(error, ValueError) and str(error)
+        msg = f"{os.fspath(path)}: not {what} ({reason or repr(error)})"
         raise ValueError(msg) from error
 
 

@@ -256,7 +256,10 @@ def core_loss(loss: object) -> _core._Loss:
             msg = f"loss: {loss!r} needs a parameter; pass dualgap.losses.Loss({loss!r}, {given})"
             raise ValueError(msg)
         if loss in ("log", "log_loss", "logistic"):
-            msg = f"loss: for {loss!r}, use LogisticRegression or LogisticRegressionCV"
+            msg = (
+                f"loss: for {loss!r}, use LogisticRegression, LogisticRegressionCV, or for "
+                "partitions ConsensusLogisticRegression"
+            )
             raise ValueError(msg)
         loss = Loss(loss)
     if not isinstance(loss, Loss):

@@ -310,7 +310,8 @@ def predict(
             raise ValueError(msg)
         if probabilities and not isinstance(model, LogisticRegression):
             msg = (
-                f"--probabilities: {model_file} has none; fit with --loss logistic, or use --scores"
+                f"--probabilities: {model_file} has no probabilities; fit with --loss logistic, "
+                "or use --scores"
             )
             raise ValueError(msg)
         table = read_table(_source(test_file, options), training, need_labels=False)

@@ -36,6 +36,13 @@ _SEPARATOR = click.option(
 )
 
 
+class _Loss(click.Choice[str]):
+    """The losses; "crf" is another name of "logistic"."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert("logistic" if value == "crf" else value, param, ctx)
+
+
 @click.group()
 def tag() -> None:
     """Label sequences in files with one token per line, as in CRF++ and CoNLL."""
@@ -54,10 +61,10 @@ def tag() -> None:
 )
 @click.option(
     "--loss",
-    type=click.Choice(["hamming", "logistic"]),
+    type=_Loss(["hamming", "logistic"]),
     default="hamming",
     show_default=True,
-    help="hamming: structured SVM; logistic: conditional random field (CRF).",
+    help="hamming: structured SVM; logistic, or crf: conditional random field (CRF).",
 )
 @click.option(
     "-c",

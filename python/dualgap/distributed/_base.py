@@ -139,7 +139,9 @@ class PartitionedClassifier(ScoringClassifier):
         widths = {summary.n_features for summary in summaries if summary.n_rows}
         names = {summary.names for summary in summaries if summary.n_rows and summary.names}
         if len(names) > 1:
-            msg = "X: all partitions must have the same columns"
+            lacking = {name for own in names for each in names for name in own if name not in each}
+            which = f"; some lack {min(lacking)!r}" if lacking else " in the same order"
+            msg = f"X: all partitions must have the same columns{which}"
             raise ValueError(msg)
         known = getattr(self, "n_features_in_", None)
         self.n_features_in_ = max(widths) if known is None else known

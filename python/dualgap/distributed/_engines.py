@@ -37,6 +37,12 @@ def engine_for(model: Any, X: Any, y: Any, sample_weight: Any) -> Engine:
         _forget_names(model)
         files = file_sources(paths, y, sample_weight, model.n_partitions, None)
         return _of_sources(client, files, model.n_jobs)
+    if isinstance(X, list | tuple) and X and getattr(X[0], "ndim", 0) == 2:
+        msg = (
+            "X: must be one array, got a list of arrays; pass numpy.concatenate(X) and "
+            f"numpy.concatenate(y), and n_partitions={len(X)}"
+        )
+        raise TypeError(msg)
     X, y = check_rows_and_targets(model, X, y, single=True)
     check_classification_targets(y)
     weights = check_weights(sample_weight, X)

@@ -19,11 +19,22 @@ def is_dask(collection: Any) -> bool:
 
 
 def as_paths(X: Any) -> list[str] | None:
-    """Return `X` as a list of file names, or None if it is something else."""
+    """Return `X` as a list of file names, or None if it is something else.
+
+    Raises
+    ------
+    ValueError
+        For a pattern of names.
+    """
     if isinstance(X, str | os.PathLike):
         X = [X]
     if isinstance(X, list | tuple) and X and all(isinstance(x, str | os.PathLike) for x in X):
-        return [os.fspath(path) for path in X]
+        paths = [os.fspath(path) for path in X]
+        patterns = [path for path in paths if "*" in path and not os.path.exists(path)]
+        if patterns:
+            msg = f"X: {patterns[0]!r} is a pattern; pass the names, sorted(glob.glob(...))"
+            raise ValueError(msg)
+        return paths
     return None
 
 
@@ -34,6 +45,12 @@ def file_sources(
     is_table = [path.endswith((".parquet", ".pq")) for path in paths]
     if any(is_table) != all(is_table):
         msg = "X: files must be all Parquet (.parquet, .pq) or all LIBSVM, got both"
+        raise ValueError(msg)
+    if isinstance(y, str) and not is_table[0]:
+        msg = (
+            f"X: {paths[0]} is not the name of a Parquet file (.parquet, .pq), the only files "
+            f"with named columns such as y={y!r}; write tables as Parquet and list their files"
+        )
         raise ValueError(msg)
     if is_table[0] != isinstance(y, str):
         msg = (

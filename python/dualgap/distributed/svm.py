@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,6 +144,8 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
     relaxation: float = 1.6
     max_passes: int = 20
     solver: SubproblemSolver = "block-descent"
+
+    _with_probabilities: ClassVar[str] = "dualgap.ConsensusLogisticRegression"
 
     def _fit(
         self, engine: Engine, run_id: str, seed: int, given: tuple[Any, Callback | None]

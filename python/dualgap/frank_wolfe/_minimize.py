@@ -11,7 +11,13 @@ from dualgap import _core, _records
 from dualgap._choices import FrankWolfeMethod, LineSearch, check_choice
 from dualgap._estimator import Callback, RandomState, warn_user
 from dualgap._estimator.display import Forecast, display
-from dualgap._validation import FloatArray, check_positive, real_array, resolve_seed, resolve_threads
+from dualgap._validation import (
+    FloatArray,
+    check_positive,
+    real_array,
+    resolve_seed,
+    resolve_threads,
+)
 from dualgap.frank_wolfe._functions import BuiltinFunction, core_function
 from dualgap.frank_wolfe._result import LowRankMatrix, Minimum, dense_vertex
 from dualgap.frank_wolfe._sets import BuiltinSet, NuclearNormBall, Product, core_set
@@ -250,7 +256,7 @@ def _minimum(
 
 
 def _check_signs(function: Any, domain: Any, x: FloatArray) -> None:
-    """Check a user's gradient and vertices at the result, with the vertex in the opposite direction.
+    """Check a user's gradient and vertices at the result, with the vertex that is the worst.
 
     With a wrong sign, a run can end at its first point with a gap of 0 and no contradiction.
     """

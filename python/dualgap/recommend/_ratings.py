@@ -274,8 +274,14 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
             needed.append(columns.rating)
         missing = [column for column in needed if column not in ratings.columns]
         if missing:
-            have = ", ".join(map(str, ratings.columns))
+            have = ", ".join(map(str, ratings.columns[:10]))
+            have += ", ..." if len(ratings.columns) > 10 else ""
             msg = f"{name}: no column {missing[0]!r}; it has {have} (see the column parameters)"
+            if missing == needed:
+                msg += (
+                    "; to convert a table of users by items, "
+                    "use table.stack().rename('rating').reset_index()"
+                )
             if missing == [columns.rating] and not columns.clicks:
                 msg += '; for clicks without ratings, use task="clicks"'
             raise ValueError(msg)

@@ -51,6 +51,8 @@ def read_conll(
 
     Raises
     ------
+    TypeError
+        If columns are not given by numbers.
     ValueError
         If lines differ in their number of columns, if a line lacks the given columns, or if the
         encoding is wrong. The message names the file and the line.
@@ -68,6 +70,9 @@ def read_conll(
         msg = f"separator: must be a single character other than a line break, got {separator!r}"
         raise ValueError(msg)
     picks = columns if columns is None or isinstance(columns, int) else tuple(columns)
+    if isinstance(picks, tuple) and not all(isinstance(pick, int) for pick in picks):
+        msg = f"columns: must be numbers of columns, counted from 0, got {columns!r}"
+        raise TypeError(msg)
     return _sentences(source, picks, separator, encoding)
 
 

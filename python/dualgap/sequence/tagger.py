@@ -275,6 +275,10 @@ history_, null_objective_
         self._check_parameters()
         if spill is not None:
             refuse_unused(self, ["invalid"], "spill")
+        elif y is None:
+            got = "got NoneType; X, y = zip(*pairs) separates pairs of a sentence and its labels"
+            msg = f"y: must be the labels of each sentence, {got}"
+            raise ValueError(msg)
         X, y, sample_weight, token_weight, lengths = self._valid(
             (X, y, sample_weight, token_weight, lengths)
         )

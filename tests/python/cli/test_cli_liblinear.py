@@ -116,7 +116,7 @@ def test_options_that_do_not_apply_to_probabilities_are_rejected() -> None:
     objective("-s", 4)
     result = run("predict", "-b", 1, "iris", "model")
     assert result.exit_code == 1
-    assert "model has none; fit with --loss logistic" in " ".join(result.stderr.split())
+    assert "model has no probabilities; fit with --loss logistic" in " ".join(result.stderr.split())
     assert run("predict", "-b", 1, "--scores", "iris", "model").exit_code == 2
     Path("names").write_text("".join(f"kind {label}\n" for label in Y))
     assert run("fit", "-q", "-s0", "--labels", "names", "iris", "model").exit_code == 0

@@ -155,6 +155,14 @@ def test_a_pipe_is_an_output(command: str) -> None:
     assert result.stdout == direct.stdout
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="needs /dev/stdout")
+@pytest.mark.parametrize("command", ["predict -q rows.npz m", "tag predict tokens t"])
+def test_standard_output_has_a_name(command: str) -> None:
+    write_models()
+    result = shell(f"{COMMAND} {command} /dev/stdout")
+    assert result.stdout.startswith(shell(f"{COMMAND} {command}").stdout)
+
+
 FORKS = """
 import json, os, shlex, sys
 import dualgap.multiclass, dualgap.recommend, dualgap.sequence

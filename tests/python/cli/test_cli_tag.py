@@ -107,6 +107,11 @@ def test_errors_name_the_cause(files: Path) -> None:
     assert "not a model of tokens" in result.stderr
 
 
+def test_crf_is_another_name_of_the_logistic_loss(files: Path) -> None:
+    assert run("train", "-q", "--loss", "crf", files / "train.txt", files / "crf").exit_code == 0
+    assert SequenceTagger.load(files / "crf").loss == "logistic"
+
+
 def test_raw_tokens_are_tagged_without_templates(files: Path) -> None:
     paths = [files / name for name in ("train.txt", "model.npz")]
     assert run("train", "-q", "-c", 10, *paths).exit_code == 0

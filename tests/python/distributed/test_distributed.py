@@ -350,7 +350,8 @@ def test_files_that_do_not_fit_are_rejected(data, tmp_path, client):
     table.set_index(np.arange(60)[::-1]).to_parquet(good)  # the index is not a feature
     assert ConsensusSVC(tol=0.1).fit([good], "digit").n_features_in_ == 9
     for wrong, message in [
-        (table.rename(columns={"pixel3": "x"}), "must have the same columns"),
+        (table.rename(columns={"pixel3": "x"}), "the same columns; some lack 'pixel3'"),
+        (table[table.columns[::-1]], "the same columns in the same order"),
         (table.assign(pixel3="a"), "column 'pixel3' in .* must be numeric"),
         (table.assign(pixel3=np.nan), "contains NaN"),
         (table.rename(columns={"digit": "y"}), "y: no column 'digit'"),
@@ -361,6 +362,19 @@ def test_files_that_do_not_fit_are_rejected(data, tmp_path, client):
     for name, y in (("no.parquet", "digit"), ("no.svm", None)):
         with pytest.raises(FileNotFoundError):
             ConsensusSVC(client=client).fit([str(tmp_path / name)], y)
+
+
+def test_other_forms_of_partitions_are_answered(data, tmp_path):
+    X, y = data
+    for given in ("rows.csv", str(tmp_path), ["part-0.csv", "part-1.csv"]):
+        with pytest.raises(ValueError, match=r"^X: .* is not the name of a Parquet file"):
+            ConsensusSVC().fit(given, "digit")
+    with pytest.raises(ValueError, match=r"is a pattern; .*glob"):
+        ConsensusSVC().fit(str(tmp_path / "*.parquet"), "digit")
+    with pytest.raises(TypeError, match=r"n_partitions=2"):
+        ConsensusSVC().fit([X[:300], X[300:]], [y[:300], y[300:]])
+    with pytest.raises(AttributeError, match=r"use dualgap\.ConsensusLogisticRegression"):
+        ConsensusSVC().predict_proba(X)
 
 
 def test_bad_input_is_named(data, client):

@@ -62,7 +62,7 @@ def test_an_oracle_that_maximises_is_an_error() -> None:
             return np.eye(3)[np.argmax(gradient)]
 
     for oracle in (Maximises(), Product(Maximises())):
-        with pytest.raises(ValueError, match="^oracle: .*must minimise the inner product"):
+        with pytest.raises(ValueError, match=r"^oracle: .*must minimise the inner product"):
             minimize(distance, oracle)
 
 
@@ -70,7 +70,7 @@ def test_an_oracle_that_maximises_is_an_error() -> None:
 @pytest.mark.parametrize("method", ["pairwise", "frank-wolfe"])
 def test_a_gradient_with_the_wrong_sign_is_an_error(domain: Any, method: Any) -> None:
     f = lambda x: (x @ x, -2 * x)  # noqa: E731
-    with pytest.raises(ValueError, match="^f: .*check_grad|f must be convex"):
+    with pytest.raises(ValueError, match=r"^f: .*check_grad|f must be convex"):
         minimize(f, domain, [1.0, 0.0, 0.0], method=method)
 
 

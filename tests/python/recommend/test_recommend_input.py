@@ -90,6 +90,11 @@ def test_tuples_of_different_lengths_stay_apart() -> None:
     ("change", "error", "message"),
     [
         (lambda d: d.drop(columns="item"), ValueError, r"ratings: no column 'item'; it has user"),
+        (
+            lambda d: d.pivot_table(index="user", columns="item", values="rating"),
+            ValueError,
+            r"ratings: no column 'user'; it has [^.]{,99}, \.\.\. .*stack\(\)",
+        ),
         (lambda d: d.iloc[:0], ValueError, "ratings: there must be at least one"),
         (lambda d: sp.csr_array((3, 3)), ValueError, "ratings: there must be at least one"),
         (lambda d: d.assign(rating=np.nan), ValueError, "ratings: .*NaN"),

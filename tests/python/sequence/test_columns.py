@@ -34,6 +34,11 @@ def test_variants_of_a_file_hold_the_same_sentences(content: bytes, tmp_path: Pa
     assert not text.closed
 
 
+def test_columns_have_no_names() -> None:
+    with pytest.raises(TypeError, match=r"columns: must be numbers of columns, .*'word'"):
+        read_conll(io.StringIO("the DT"), columns=["word"])  # type: ignore[list-item]
+
+
 def test_columns_are_selected(tmp_path: Path) -> None:
     path = tmp_path / "tokens.txt"
     path.write_text(TEXT)

@@ -230,3 +230,8 @@ def test_transition_features_are_a_list(features: Any) -> None:
     X, y = [[["a"], ["b"]]], [["D", "N"]]
     with pytest.raises(ValueError, match=r"^transition_features: must be a list"):
         SequenceTagger("hamming", transition_features=features).fit(X, y)
+
+
+def test_pairs_are_answered_with_zip() -> None:
+    with pytest.raises(ValueError, match=r"^y: must be the labels .*zip"):
+        SequenceTagger().fit([([["a"]], ["x"]), ([["b"]], ["y"])])
