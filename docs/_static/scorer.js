@@ -1,6 +1,9 @@
 // Order of search results: guides first, benchmarks, experiments and the changelog last.
 var Scorer = {
-  score: ([page, title, anchor, description, score]) => {
+  score: ([page, title, anchor, description, score, file, kind]) => {
+    // A member whose class contains the query: "NER" in "FactorizationMachineRegressor.fit".
+    const query = (new URLSearchParams(location.search).get("q") ?? "").toLowerCase();
+    if (kind === "object" && !title.toLowerCase().split(".").pop().includes(query)) score -= 20;
     if (/^(changelog|experiments|contributing|benchmarks\/)/.test(page)) return score - 20;
     return page.includes("/") ? score : score + 10;
   },
