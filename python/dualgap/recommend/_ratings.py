@@ -280,7 +280,7 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
             if missing == needed:
                 msg += (
                     "; to convert a table of users by items, "
-                    "use table.stack().rename('rating').reset_index()"
+                    "use table.stack().dropna().rename('rating').reset_index()"
                 )
             if missing == [columns.rating] and not columns.clicks:
                 msg += '; for clicks without ratings, use task="clicks"'
