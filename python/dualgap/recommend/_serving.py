@@ -186,7 +186,8 @@ class FittedRecommender(RecommenderParts):
             rated = table.users.unique()
             users = rated if users is None else read_id_list(users, "users")
             # For new users, avoid copies whose size grows with the number of all users.
-            light = users.isin(rated).all() and not users.isin(self.user_ids_).any()
+            light = (rated.get_indexer(users) >= 0).all()
+            light = light and (self.user_ids_.get_indexer(users) < 0).all()
             model = (self._without_users() if light else self)._folded(table)
         catalogue, seen = model._catalogue, model._seen
         names = catalogue.users if users is None else read_id_list(users, "users")
