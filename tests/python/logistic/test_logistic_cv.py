@@ -233,7 +233,6 @@ def test_an_error_in_one_series_stops_the_others() -> None:
     assert ended == [0]
 
 
-@pytest.mark.every_simd
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_fits_that_share_their_rows_agree_with_single_fits(n_classes: int, sparse: bool) -> None:
