@@ -163,7 +163,8 @@ fn each_extreme<R: Rows>(
         .into_par_iter()
         .map(|c| solve(gamma.size(), tol, mixed(seed, c), &mut |v| gamma.product(c, v)))
         .collect::<Result<Vec<_>>>()?;
-    // Only *some* eigenvalue is sure to be within the residual of the Ritz value.
+    // The residual bounds the distance from the Ritz value to some eigenvalue, which need not be
+    // the largest one.
     Ok((extremes.iter().map(|e| e.value.abs() + e.residual).collect(), extremes))
 }
 
@@ -210,8 +211,8 @@ fn rounded_up(norm: f64, n: usize) -> f64 {
     norm * (1.0 + 2.0 * higham_gamma(n + 8))
 }
 
-/// Selects by max_h ω*(g_h) = max_{ω(u) ≤ 1} |λ|max(Σ_c u_c Γ_c). The maximum is at a vertex u (Blondel et al. 2017,
-/// Appendix C).
+/// Selects a maximiser of ω*(g_h), from max_h ω*(g_h) = max_{ω(u) ≤ 1} |λ|max(Σ_c u_c Γ_c). The
+/// maximum is at a vertex u (Blondel et al. 2017, Appendix C).
 fn exact<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     penalty: &dyn Penalty,
@@ -343,7 +344,7 @@ struct Ascent<'a, 'r, R> {
     scores: Vec<f64>,
     /// The vector g_h, whose entry for output c is hᵀ Γ_c h.
     g: Vec<f64>,
-    /// Scratch for ∇ω*(g).
+    /// Buffer for the gradient ∇ω*(g).
     w: Vec<f64>,
 }
 

@@ -112,7 +112,7 @@ pub struct ConditionalGradient<'a, R> {
     /// Objective of the null model. All tolerances are relative to it.
     scale: f64,
     iteration: u64,
-    /// The gains of the latest epochs, starting with the last epoch.
+    /// Gains of the latest epochs, most recent first.
     gains: [Option<f64>; MAX_DECIDING],
     /// Whether the recent gains are so small that refits run to convergence; see [`FINISHING`].
     finishing: bool,
@@ -345,7 +345,7 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
         self.look_ahead(interrupt)
     }
 
-    /// H, U and, if there is one, the linear layer.
+    /// Returns the basis H, the output weights U and, if there is one, the linear layer.
     fn model_arrays(&self) -> Option<ModelArrays> {
         // With validation, the result may be an earlier model, with that model's certificate.
         let PolynomialModel { basis, output, linear, .. } = &self.model;

@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn known_products_belong_to_the_rows_of_the_model() {
         let values: Vec<f64> = (1..=8).map(f64::from).collect();
-        // Three rows of U and one of W.
+        // Each vector has three rows of U and one row of W.
         let pairs = vec![(values.clone(), values.clone())];
         let mut knowledge = Knowledge { evaluation: None, pairs, n_bases: 3 };
         knowledge.retain(&[true, false, true], 2);

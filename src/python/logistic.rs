@@ -57,7 +57,7 @@ fn outputs(n_classes: usize) -> usize {
     if n_classes == 2 { 1 } else { n_classes }
 }
 
-/// Copies the weights and intercepts of an argument, after checking their shapes.
+/// Copies the weights and intercepts of a model from Python, after checking their shapes.
 fn model(
     name: &'static str,
     (weights, intercepts): &ModelArrays<'_>,
@@ -112,11 +112,11 @@ pub(super) fn fit_logistic_regression<'py>(
     })
 }
 
-/// Fits a model for each value of C in turn, each from the last one. `settings` is as for
-/// `fit_logistic_regression`, with the list `Cs` in place of `C` and `start`. After each fit,
-/// `ended` is called with the dictionary that `fit_logistic_regression` returns, to which
-/// "curvature" is added: the curvature of the mean loss in the intercepts, or None without an intercept
-/// and for many classes. If `ended` returns True, no further model is fitted.
+/// Fits a model for each value of C, in order. Each fit starts from the previous model. `settings`
+/// is as for `fit_logistic_regression`, except that the list `Cs` replaces `C` and `start`. After
+/// each fit, `ended` is called with the dictionary that `fit_logistic_regression` returns, plus the
+/// entry "curvature": the curvature of the mean loss in the intercepts. It is None if there are no
+/// intercepts or many classes. If `ended` returns True, no further model is fitted.
 #[pyfunction]
 pub(super) fn fit_logistic_regressions<'py>(
     py: Python<'py>,
@@ -152,7 +152,7 @@ pub(super) fn fit_logistic_regressions<'py>(
     })
 }
 
-/// Calls `ended` with a fit and its curvature, and returns whether to go on.
+/// Calls `ended` with a fit and its curvature. Returns whether to fit the next model.
 fn tell(
     py: Python<'_>,
     ended: &Py<PyAny>,
@@ -194,7 +194,7 @@ fn fit_dict(py: Python<'_>, fitted: LogisticFit) -> PyResult<Bound<'_, PyDict>> 
     Ok(result)
 }
 
-/// A partition's part of Newton's method.
+/// Settings of the evaluation of one partition in Newton's method.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct PartitionRecord<'py> {
@@ -208,8 +208,9 @@ struct PartitionRecord<'py> {
     direction: Option<ModelArrays<'py>>,
 }
 
-/// Evaluates a partition at a model: the sums of its certificate, or the product of its Hessian with a direction, if
-/// there is one (`image` and `residual`). `settings` is a dictionary with the fields of the record above.
+/// Evaluates a partition at a model. Without a direction, returns the sums for the certificate.
+/// With a direction, returns the product of the Hessian with it (`image` and `residual`).
+/// `settings` is a dictionary with the fields of the record above.
 #[pyfunction]
 pub(super) fn logistic_sums<'py>(
     py: Python<'py>,

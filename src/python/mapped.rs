@@ -32,8 +32,8 @@ impl<T> AsRef<[T]> for Mapped<T> {
     }
 }
 
-/// Keeps a read-only array of an anonymous file. An empty array is replaced by an empty vector: empty files cannot be
-/// mapped, so its memory may be of another kind.
+/// Keeps a read-only array that is mapped from an anonymous file. An empty array becomes an empty
+/// vector, because empty files cannot be mapped.
 fn kept<T: Element + Sync + Copy + 'static>(array: &Bound<'_, PyArray1<T>>) -> PyResult<Kept<T>> {
     let is_writeable = array.getattr("flags")?.getattr("writeable")?.is_truthy()?;
     let is_aligned = array.data().addr().is_multiple_of(align_of::<T>());

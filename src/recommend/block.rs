@@ -15,7 +15,7 @@ pub(super) struct BlockLayout {
     pub m: usize,
     /// Number of factors k, padded to whole SIMD vectors.
     pub k_pad: usize,
-    /// Length of `e`, padded to whole SIMD vectors.
+    /// Length of the packed second moments E\[p pᵀ\], padded to whole SIMD vectors.
     pub pairs: usize,
 }
 
@@ -27,7 +27,7 @@ impl BlockLayout {
     pub fn m_pad(self) -> usize {
         padded(self.m)
     }
-    /// Length of `p` and `e` together.
+    /// Length of the mean factors p and the second moments E\[p pᵀ\] together.
     pub fn moments(self) -> usize {
         self.k_pad + self.pairs
     }
@@ -35,29 +35,29 @@ impl BlockLayout {
     pub fn stride(self) -> usize {
         2 * self.m_pad() + self.m * self.k_pad + self.moments()
     }
-    /// Range of `l` in a block.
+    /// Range of the means of the linear terms l in a block.
     pub fn l(self) -> Range<usize> {
         0..self.m
     }
-    /// Range of `v` in a block.
+    /// Range of the variances Var(l_c) in a block.
     pub fn v(self) -> Range<usize> {
         self.m_pad()..self.m_pad() + self.m
     }
-    /// Range of `x` in a block.
+    /// Range of the covariances Cov(l_c, p) in a block.
     pub fn x(self) -> Range<usize> {
         let start = 2 * self.m_pad();
         start..start + self.m * self.k_pad
     }
-    /// Range of `p` in a block.
+    /// Range of the mean factors p in a block.
     pub fn p(self) -> Range<usize> {
         let start = self.x().end;
         start..start + self.k_pad
     }
-    /// Range of `e` in a block.
+    /// Range of the second moments E\[p pᵀ\] in a block.
     pub fn e(self) -> Range<usize> {
         self.stride() - self.pairs..self.stride()
     }
-    /// Range of `p` and `e` in a block.
+    /// Range of the mean factors p and the second moments E\[p pᵀ\] in a block.
     pub fn p_and_e(self) -> Range<usize> {
         self.x().end..self.stride()
     }

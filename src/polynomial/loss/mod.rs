@@ -51,7 +51,7 @@ impl TargetKind {
 
 /// A convex, smooth loss of the outputs o in R^m of one row.
 pub trait OutputLoss: Send + Sync + fmt::Debug {
-    /// ℓ(y, o), with ∂ℓ/∂o written to `gradient`.
+    /// Returns the loss ℓ(y, o), and writes ∂ℓ/∂o to `gradient`.
     fn value_and_gradient(
         &self,
         target: LossTarget<'_>,
@@ -59,7 +59,7 @@ pub trait OutputLoss: Send + Sync + fmt::Debug {
         gradient: &mut [f64],
     ) -> f64;
 
-    /// ℓ(y, o) without its gradient.
+    /// Returns the loss ℓ(y, o) without its gradient.
     fn value(&self, target: LossTarget<'_>, outputs: &[f64]) -> f64;
 
     /// Lipschitz constant of the gradient with respect to ‖·‖₂, for `n_outputs` outputs.

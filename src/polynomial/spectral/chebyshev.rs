@@ -111,7 +111,8 @@ struct Growth {
     /// The scale b, close to the norm of the matrix.
     scale: f64,
     rounding: f64,
-    /// t.
+    /// The threshold t of [`probable_norm_bounds`]: |⟨v, g⟩| is below t only with a small
+    /// probability.
     share: f64,
     /// max ‖y_k‖ over the matrix's vectors, for each k.
     lengths: Vec<f64>,

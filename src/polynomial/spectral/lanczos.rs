@@ -57,7 +57,7 @@ pub fn extreme_eigenpair_from(
             break;
         }
     }
-    // The loop runs at least once.
+    // The loop runs at least once, so `best` is not None.
     Ok(best.unwrap_or(Extreme { value: 0.0, vector: vec![0.0; size], residual: 0.0 }))
 }
 

@@ -239,7 +239,7 @@ fn total<S: Simd>(simd: S, values: &[f64]) -> f64 {
     simd.reduce_sum_f64s(sums)
 }
 
-/// ⟨a, b⟩.
+/// Returns the inner product ⟨a, b⟩.
 #[inline(always)]
 fn dot<S: Simd>(simd: S, a: &[f64], b: &[f64]) -> f64 {
     let mut sums = simd.splat_f64s(0.0);
@@ -250,7 +250,7 @@ fn dot<S: Simd>(simd: S, a: &[f64], b: &[f64]) -> f64 {
     simd.reduce_sum_f64s(sums)
 }
 
-/// values *= scale.
+/// Multiplies all values by `scale`.
 #[inline(always)]
 fn times<S: Simd>(simd: S, values: &mut [f64], scale: f64) {
     let scale = simd.splat_f64s(scale);
@@ -259,7 +259,7 @@ fn times<S: Simd>(simd: S, values: &mut [f64], scale: f64) {
     }
 }
 
-/// values *= scale others, entry by entry.
+/// Multiplies each value by `scale` and by the same entry of `others`.
 #[inline(always)]
 fn multiply<S: Simd>(simd: S, values: &mut [f64], others: &[f64], scale: f64) {
     let scale = simd.splat_f64s(scale);

@@ -120,7 +120,8 @@ impl Multilabel {
             joint[a.max(b) * q + a.min(b)] = (pair[3] - pair[2]) - (pair[1] - pair[0]);
         }
         for (last, &unary) in unary.iter().enumerate() {
-            // sums[S] = u_last + Σ_{a in S} J_{a, last}
+            // sums[S] = u_last + Σ_{a in S} J_{a, last} is the gain from adding label `last` to the
+            // set S.
             sums[0] = unary;
             for (a, joint) in joint[last * q..][..last].iter().enumerate() {
                 let (without, with) = sums[..2 << a].split_at_mut(1 << a);

@@ -369,8 +369,8 @@ fn zero_rows_and_zero_weights_do_not_change_the_gap() {
 
 #[test]
 fn a_sum_of_zero_but_for_rounding_names_no_label() {
-    // Rows of 0 and 1 return to β = 0 in the first passes. Rounding may leave their sum below 0,
-    // and therefore below the label's u.
+    // The dual variables β of rows of 0 and 1 return to 0 in the first passes. Rounding may leave
+    // their sum slightly negative.
     for seed in 0..6 {
         let mut case = Case::random(seed, "max-hinge", 60, 8, 3);
         case.x.mapv_inplace(|x| f64::from(x > 0.5));

@@ -75,7 +75,7 @@ fn assert_subpermutation(z: &[f64], n_columns: usize) {
     }
 }
 
-/// x − x ln x.
+/// Returns x − x ln x, the entropy term of one entry.
 fn entropy(x: f64) -> f64 {
     if x <= 0.0 { 0.0 } else { x - x * x.ln() }
 }
