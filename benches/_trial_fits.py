@@ -179,7 +179,7 @@ def recommenders(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
 
 
 def fitted(model: Any, data: tuple[Any, ...]) -> Any:
-    """Fit."""
+    """Fit the model to the data."""
     return model.fit(*data)
 
 

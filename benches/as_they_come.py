@@ -46,7 +46,7 @@ BUNDLED: dict[str, Callable[..., Any]] = {
     "digits": datasets.load_digits,
     "iris": datasets.load_iris,
 }
-# Tables of pydataset, and the column to predict.
+# Tables of the package pydataset, each with the column to predict.
 PACKAGED = {
     "MASS/biopsy": "class",
     "MASS/fgl": "type",

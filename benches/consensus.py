@@ -298,7 +298,7 @@ def model():
     settings, measured = rounds_measured()
     rows = np.array([terms(*setting) for setting in settings])
     some = np.arange(len(measured)) % 2 == 0
-    # Least squares on relative errors.
+    # Dividing by the measured seconds makes `nnls` minimise relative errors.
     constants, _ = nnls(rows[some] / measured[some, None], np.ones(some.sum()))
     predicted = rows @ constants
     table = Table("consensus-model", "features", "classes", "partitions")

@@ -137,7 +137,7 @@ def fits(X: Any, y: Any, C: float, intercept: bool) -> dict[str, Fit]:
     found: dict[str, Fit] = {"dualgap": ours}
     found |= {solver: sklearn(solver) for solver in SOLVERS[:-1]}
     if sp.issparse(X) or X.shape[1] * (y.max() + 1) > 10_000:
-        # Left out, because its Hessian would take gigabytes.
+        # This solver is left out because its Hessian would take gigabytes.
         del found["newton-cholesky"]
     return found if Classifier is None else {**found, "cyanure": cyanure}
 

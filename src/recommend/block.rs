@@ -35,7 +35,7 @@ impl BlockLayout {
     pub fn stride(self) -> usize {
         2 * self.m_pad() + self.m * self.k_pad + self.moments()
     }
-    /// Range of the means of the linear terms l in a block.
+    /// Range of the mean linear weights l in a block.
     pub fn l(self) -> Range<usize> {
         0..self.m
     }

@@ -120,7 +120,7 @@ impl ClickFeatures {
         &self.means[row * self.d..][..self.d]
     }
 
-    /// B, a row of `d` values for each feature.
+    /// Feature weights B, with a row of `d` values for each feature.
     pub fn weights(&self) -> &[f64] {
         &self.weights
     }

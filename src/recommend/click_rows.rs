@@ -147,7 +147,7 @@ impl ClickRows {
         }
     }
 
-    /// Σ over rows of `ridge(weight)` ‖z − mean‖².
+    /// Returns the sum of `ridge(weight)` ‖z − mean‖² over the rows.
     pub fn penalty(&self, ridge: impl Fn(f64) -> f64 + Sync) -> f64 {
         let square = |row: usize, z: &[f64]| match self.mean(row) {
             Some(mean) => z.iter().zip(mean).map(|(v, m)| (v - m) * (v - m)).sum::<f64>(),
@@ -179,7 +179,8 @@ impl ClickRows {
     }
 }
 
-/// Σ z zᵀ over rows of d values; d must be a multiple of 8.
+/// Returns the sum of z zᵀ over the rows z of `factors`. The length d of a row must be a multiple
+/// of 8.
 pub(super) fn gram(factors: &[f64], d: usize) -> Vec<f64> {
     let mut gram = vec![0.0; d * d];
     add_lower_gram(&mut gram, d, Strided { values: factors, stride: d });

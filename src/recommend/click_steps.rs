@@ -104,8 +104,8 @@ impl Scratch {
     }
 }
 
-/// Runs conjugate gradients for one row. Returns the row's part of the sum that [`half_sweep`] returns, except for the
-/// term of the mean.
+/// Runs conjugate gradients for one row. Returns the row's part of the sum that [`half_sweep`]
+/// returns, without the term −ridge ‖mean‖².
 struct Solve<'a> {
     scratch: &'a mut Scratch,
     pairs: RowPairs<'a>,

@@ -58,7 +58,7 @@ pub(super) struct Effects {
     /// Variances of the weights (the diagonals of S), groups × outputs.
     pub variances: Vec<f64>,
     covariance: Array2<f64>,
-    /// Σ (S + z zᵀ) of the last update.
+    /// Sum of S + z zᵀ over the groups, at the last update.
     scatter: Array2<f64>,
     /// Sum of log det S over the groups.
     log_det: f64,
@@ -88,7 +88,8 @@ impl Effects {
         self.means.len() as f64 / self.m as f64
     }
 
-    /// Σ KL(N(z, S) ‖ N(0, Σ)), plus a term that keeps Σ away from 0.
+    /// Returns the sum of KL(N(z, S) ‖ N(0, Σ)) over the groups, plus a term that keeps Σ away from
+    /// 0.
     pub fn divergence(&self) -> Result<f64> {
         let precision = inverse(&self.covariance)?;
         let floor = Array2::<f64>::eye(self.m) * (FLOOR * self.n());
@@ -152,7 +153,7 @@ pub(super) struct Shifts {
     /// Mean and variance of the shift of each rating and output, n_ratings × m.
     pub means: Vec<f64>,
     pub variances: Vec<f64>,
-    /// E o, κ and ω for each rating and output.
+    /// Expected output E o and the parameters κ and ω of its bound, for each rating and output.
     pub outputs: Vec<f64>,
     pub kappa: Vec<f64>,
     pub omega: Vec<f64>,

@@ -22,7 +22,7 @@ const ORTHOGONAL: f64 = 1e-13;
 /// Number of pairs per task. One rotation takes about a microsecond.
 const TASK: usize = 16;
 
-/// One row of V' A and of V'.
+/// A row of V' A, with the same row of V'. The rows of V' become the eigenvectors of A.
 struct Row {
     product: Vec<f64>,
     vector: Vec<f64>,

@@ -17,7 +17,7 @@ use crate::interrupt::Interrupt;
 /// The fitted side that the new ids' ratings refer to.
 #[derive(Debug, Clone, Copy)]
 pub struct FittedSide<'a> {
-    /// Blocks \[p; l\], n × (k + m).
+    /// Mean factors p and linear weights l, as rows \[p; l\], n × (k + m).
     pub means: ArrayView2<'a, f64>,
     /// Number of ratings of each id.
     pub counts: ArrayView1<'a, u32>,

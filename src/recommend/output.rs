@@ -9,7 +9,7 @@ use super::problem::VariationalSettings;
 use super::sums::SweepSums;
 use crate::error::Result;
 
-/// U and b, with the precision of a Gaussian likelihood.
+/// Output weights U and intercepts b, with the precision of a Gaussian likelihood.
 #[derive(Debug, Clone)]
 pub(super) struct OutputLayer {
     /// Output weights U, outputs × factors.

@@ -78,9 +78,9 @@ pub struct VariationalSettings<'a> {
 /// The means of a fit, which form an ordinary two-sided factorization machine.
 #[derive(Debug, Clone)]
 pub struct Factors {
-    /// Blocks \[p; l\] of the users, n_users × (k + m).
+    /// Mean factors p and linear weights l of the users, as rows \[p; l\], n_users × (k + m).
     pub users: Array2<f64>,
-    /// Blocks of the items, n_items × (k + m).
+    /// Mean factors and linear weights of the items, n_items × (k + m).
     pub items: Array2<f64>,
     /// Output weights U, factors × outputs.
     pub output: Array2<f64>,

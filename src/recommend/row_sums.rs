@@ -159,8 +159,8 @@ impl RowSums {
         (totals.bound, totals.squares) = before;
     }
 
-    /// Σ ω E\[o²\] − 2 κ E\[o\] over the row's ratings, evaluated at `block`, without the terms that do not depend on
-    /// the block.
+    /// Returns Σ ω E\[o²\] − 2 κ E\[o\] over the row's ratings, evaluated at `block`, without the
+    /// terms that do not depend on the block.
     pub fn quadratic(&self, output: &PackedOutput<'_>, block: &[f64]) -> f64 {
         let layout = output.layout;
         let BlockLayout { k, m, k_pad, pairs, .. } = layout;

@@ -251,8 +251,8 @@ fn add_levels<S: Simd>(simd: S, weights: &[f32], terms: [&[f32]; 2], scores: &mu
     }
 }
 
-/// exp(x) with a relative error of about 2e-7. The result is clamped; a product of two results neither overflows nor
-/// underflows in single precision.
+/// Returns exp(x) with a relative error of about 2e-7. The result is clamped, so a product of two
+/// results neither overflows nor underflows in single precision.
 #[inline(always)]
 fn exponential<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let constant = |value: f32| simd.splat_f32s(value);

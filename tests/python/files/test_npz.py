@@ -151,7 +151,8 @@ def test_a_true_csr_matrix_is_read() -> None:
         ({"indptr": np.array([0, -5, 3])}, (2, 3)),
         ({"indptr": np.array([0, 3])}, (2, 3)),
         ({"indptr": np.array([[0, 2, 3]])}, (2, 3)),
-        # A matrix that claims to be empty. SciPy does not check this claim.
+        # The last offset of this matrix is 0, so it claims to be empty. SciPy does not check this
+        # claim.
         ({"indptr": np.array([0, 10**6, 0]), "indices": INDICES[:0], "data": DATA[:0]}, (2, 3)),
         ({"indptr": np.array([0, 10**6, 0])}, (2, 3)),
         ({"data": DATA[:2]}, (2, 3)),

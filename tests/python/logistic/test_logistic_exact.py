@@ -44,7 +44,7 @@ class Problem:
         return [Decimal(0), *found] if self.n_outputs == 1 else found
 
     def value(self, point: Vector) -> Decimal:
-        """The objective times the total weight."""
+        """Return the objective times the total weight."""
         sum_of_squares = sum(w * w for at, w in enumerate(point) if not self.is_intercept(at))
         total = sum_of_squares / 2
         for row, label, weight in zip(self.rows, self.labels, self.weights, strict=True):

@@ -14,7 +14,7 @@ from sklearn.model_selection import KFold
 from dualgap import MulticlassSVC, MulticlassSVCCV
 from dualgap.losses import Loss, StructuredHinge, TopK, WestonWatkins
 
-# The limit of double precision.
+# Options for fits that end at the limit of double precision.
 EXACT = {"tol": 1e-11, "max_iter": 20_000, "random_state": 0}
 SCORINGS = ("accuracy", "balanced_accuracy", "top-1", "neg_mean_cost")
 

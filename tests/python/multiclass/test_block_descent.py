@@ -200,7 +200,7 @@ def test_a_fit_can_be_stopped_before_its_first_certificate() -> None:
 def test_progress_omits_unknown_quantities(capsys: pytest.CaptureFixture[str]) -> None:
     X, y = problem()
     svm(verbose=1).fit(X, y)
-    # The first line is the plan.
+    # The first line states the plan of the fit, and the second is about the first epoch.
     line = capsys.readouterr().err.splitlines()[1]
     assert line.startswith("epoch     1")
     assert "nan" not in line

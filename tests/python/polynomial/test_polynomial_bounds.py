@@ -115,7 +115,7 @@ def test_bounds_hold_in_rational_arithmetic(penalty, dtype, scale):
     for trial in range(4):
         y = rng.normal(size=9) * 10.0 ** rng.integers(-4, 5)
         X = np.eye(9, dtype=dtype) * dtype(scale)
-        # The radius is a third of that which would fit all targets exactly.
+        # The radius is a third of the radius at which a model fits all targets exactly.
         radius = float(np.abs(y).sum() / 3.0 / scale**2)
         model = PolynomialNetworkRegressor(
             12,

@@ -92,11 +92,11 @@ def test_held_out_clicks_choose_the_ridge_of_the_regression(
     def turned(record: Any, head: Any, ridge: float, dropout: float) -> Any:
         offsets, items, values = regress(record, head, ridge, dropout)
         tried.append((ridge, len(record["users"])))
-        # The other ridge ranks the worst items first.
+        # Negative weights rank the worst items first, so the ridge `good` must win.
         return offsets, items, values if ridge == good else -values
 
     monkeypatch.setattr(_core, "item_regression", turned)
-    # Only the regression ranks.
+    # The only blend to compare gives all weight to the regression.
     monkeypatch.setattr("dualgap.recommend._click_training._simplex", lambda n: [(0.0, 0.0, 1.0)])
     fit(clicks)
     assert [ridge for ridge, _ in tried] == [30.0, 300.0, good]

@@ -123,7 +123,8 @@ def test_ratings_that_look_like_counts_warn(pairs: np.ndarray) -> None:
     ):
         with pytest.warns(UserWarning, match=r"look like counts .* from 1 to \d+, most often 1"):
             model.fit(ratings)
-    # Scales of up to ten levels, other levels, and given ones are ratings.
+    # Scales of up to ten levels, scales without the level 1, and levels given by the user cause no
+    # warning.
     model.fit((users, items, np.minimum(counts, 10)))
     model.fit((users, items, counts + 1))
     model.set_params(levels=np.unique(counts).tolist()).fit((users, items, counts))

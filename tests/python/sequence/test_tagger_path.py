@@ -21,7 +21,7 @@ def tagger(loss: str, **options: Any) -> SequenceTagger:
 
 
 def objective(model: SequenceTagger, X: list[Any], y: list[Any]) -> float:
-    """The objective by enumeration."""
+    """Compute the objective by enumerating all label sequences."""
     weights = [model.emission_.data, model.transition_.values, model.boundary_.values]
     total = sum(float((values**2).sum()) for values in weights) / (2.0 * model.C * len(X))
     for x, right in zip(X, y, strict=True):

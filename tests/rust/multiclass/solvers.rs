@@ -136,7 +136,7 @@ fn smoothing_that_vanishes_gives_the_plain_loss() {
         for smoothing in [1e-1, 1e-3, 1e-5] {
             let smoothed = Case { smoothing, ..case.clone() };
             let difference = plain - smoothed.primal(&weights);
-            // 0 ≤ Φ − Φ_m ≤ γ/2 max ‖α‖².
+            // Smoothing lowers the loss Φ to Φ_m, with 0 ≤ Φ − Φ_m ≤ γ/2 max ‖α‖².
             let radius = build(kind, case.k, &case.rho).radius(5);
             assert!(
                 difference >= -1e-12 && difference <= smoothing * radius * radius + 1e-12,

@@ -292,8 +292,8 @@ fn walrus_equals_the_reference_values() {
 
 #[test]
 fn the_crammer_singer_step_equals_the_reference_values() {
-    // min A/2 ‖b‖² + Bᵀb over b <= C e_y, 1ᵀb = 0, where b is 1ᵀβ at the label and −β elsewhere
-    // (docs/mathematics/block-descent.md#crammer-singer-step).
+    // The recorded problem is min A/2 ‖b‖² + Bᵀb over b <= C e_y, 1ᵀb = 0, where b is 1ᵀβ at the
+    // label and −β elsewhere (docs/mathematics/block-descent.md#crammer-singer-step).
     for record in fixture("crammer_singer_block").as_array().unwrap() {
         let (a, linear) = (record["A"].as_f64().unwrap(), numbers(&record["B"]));
         let upper = numbers(&record["upper"]);

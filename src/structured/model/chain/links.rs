@@ -9,11 +9,11 @@ pub const FORBIDDEN: f64 = -1e30;
 /// The kind of a transition, a first label or a last label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChainLink {
-    /// May not occur in a label.
+    /// The link may not occur in a label.
     Forbidden,
-    /// May occur, and has a weight.
+    /// The link may occur, and has a weight.
     Weighted,
-    /// May occur, and scores 0.
+    /// The link may occur, and scores 0.
     Free,
 }
 

@@ -23,7 +23,8 @@ pub struct ChainScores<'a> {
     pub nodes: &'a [f64],
     /// The scores of transitions: one K × K table, or T − 1 of them.
     pub edges: &'a [f64],
-    /// 0 if all positions share the transition scores.
+    /// Distance between the transition scores of consecutive positions; 0 if all positions share
+    /// them.
     pub stride: usize,
     /// Number K of labels.
     pub n_states: usize,
