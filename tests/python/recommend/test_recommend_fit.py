@@ -201,7 +201,7 @@ FEATURES: dict[str, Any] = {
     "collinear": lambda n, _: np.column_stack([np.arange(n), np.arange(n) + 1e-7, np.ones(n)]),
     "large": lambda n, _: np.column_stack([1e4 * (np.arange(n) % 7), np.full(n, 1e-3)]),
     "empty": lambda n, _: np.zeros((n, 3)),
-    "wide": lambda n, rng: rng.normal(size=(n, 3 * n)),
+    "wide": lambda n, rng: rng.normal(size=(n, n + n // 4)),
     "identity": lambda n, _: np.eye(n),
     "mixed": lambda n, rng: pd.DataFrame(
         {"age": rng.normal(30.0, 9.0, n), "job": rng.choice(["a", "b", "c"], n)}
