@@ -346,7 +346,8 @@ def extrapolate(constants):
     sizes = ((10**9, 1000, 10), (10**8, 1000, 1000))
     for (n_rows, d, m), n_workers in itertools.product(sizes, (10, 100, 1000)):
         row = terms(n_rows, d, m, n_workers, n_workers, 4.0) * constants
-        # Transfer of the sum and the consensus at 1 GB/s: four at a time up the tree, two down.
+        # Vectors travel at 1 GB/s: sums go up a tree in groups of four, and the consensus goes down
+        # a binary tree.
         network = 8 * m * d * (4 * np.log(n_workers) / np.log(4) + np.log2(n_workers)) / 1e9
         total = row.sum() + network
         table.add(

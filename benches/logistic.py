@@ -54,7 +54,7 @@ except ImportError:
 REAL = ["letter", "satimage", "dna", "segment", "news20"]
 GENERATED = ["unscaled", "shifted", "binary", "thousand", "pixels"]
 CS = [0.1, 1.0, 10.0]
-# Each level, and whether its fits have an intercept.
+# Pairs of a level (the relative excess over the lower bound) and whether fits have an intercept.
 CASES = [(1e-4, False), (1e-6, False), (1e-4, True)]
 SOLVERS = ["newton-cg", "newton-cholesky", "lbfgs", "saga", "cyanure"]
 OTHER_GRID = [0.3 * 0.3162**step for step in range(14)]

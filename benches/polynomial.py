@@ -235,7 +235,7 @@ def seconds() -> None:
         start = time.perf_counter()
         model.fit(X, y)
         fitted = time.perf_counter()
-        # Fewer rows for the kernel SVM, which is slow.
+        # The kernel SVM gets fewer rows, because it is slow.
         rows = many[:10_000] if isinstance(model, SVC) else many[:1_000_000]
         model.predict(rows)
         rate = len(rows) / (time.perf_counter() - fitted)

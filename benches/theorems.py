@@ -137,7 +137,8 @@ def extragradient(table: Table, name: str, steps: int = 1000, norm: float = 10.0
     X, y = load(name)
     n, m = len(y), int(y.max()) + 1
     costs, truth = 1.0 - np.eye(m)[y], np.eye(m)[y]
-    # L(w, z) = sum_i <z_i - e_{y_i}, W x_i> + <z_i, c_i>, bilinear in W and z.
+    # The saddle function L(W, z) = sum_i <z_i - e_{y_i}, W x_i> + <z_i, c_i> is bilinear in W and
+    # z.
     Lipschitz = float(np.linalg.norm(X, 2))
     distances = 0.5 * norm**2, 0.5 * n * (1.0 - 1.0 / m)
     start = np.zeros((m, X.shape[1])), np.full((n, m), 1.0 / m)

@@ -1,4 +1,4 @@
-//! Fits a classifier to made rows, checks it on others, and writes a file for Python.
+//! Fits a classifier to generated rows, tests it on other rows, and writes a file for Python.
 //!
 //! cargo run --release --example multiclass -- [model.npz]
 
@@ -10,7 +10,7 @@ use rand_pcg::Pcg64;
 const CLASSES: [&str; 4] = ["north", "east", "south", "west"];
 const CENTRES: [[f64; 2]; 4] = [[0.0, 1.0], [1.0, 0.0], [0.0, -1.0], [-1.0, 0.0]];
 
-/// Points around the centres of the classes, and their labels.
+/// Draws points around the centres of the classes, and returns them with their labels.
 fn points(n: usize, seed: u64) -> (Array2<f64>, Vec<&'static str>) {
     let mut random = Pcg64::seed_from_u64(seed);
     let rows = Array2::from_shape_fn((n, 2), |(row, column)| {

@@ -8,8 +8,8 @@
 use dualgap::polytope::{Scratch, Sparse};
 use dualgap::prelude::*;
 
-/// The convex hull of 0 and of ½ on each two classes that follow each other: the loss is the largest
-/// mean margin of such a pair, if that is positive.
+/// The convex hull of 0 and, for each two neighbouring classes, the point with ½ at both. The loss
+/// is the largest mean margin of two neighbours, or 0 if no mean is positive.
 #[derive(Debug, Clone)]
 struct Neighbours;
 

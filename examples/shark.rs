@@ -64,7 +64,8 @@ impl Row<'_> {
     }
 }
 
-/// The values of dense rows; of sparse ones with columns, and the bounds of each row.
+/// Rows of X. For dense rows, only `values` is used. For sparse rows, `sparse` has the column of
+/// each value and the bounds of each row.
 struct Rows {
     values: Vec<f64>,
     sparse: Option<(Vec<u32>, Vec<u32>)>,
@@ -84,7 +85,7 @@ impl Rows {
     }
 }
 
-/// The class of the j-th dual variable of an example: its label has none.
+/// Returns the class of the j-th dual variable of an example. The label has no dual variable.
 fn class(j: usize, label: usize) -> usize {
     j + usize::from(j >= label)
 }
@@ -134,7 +135,7 @@ impl Descent {
         }
     }
 
-    /// Writes 1 + s_j − s_y of the other classes j to `u`.
+    /// Writes 1 + s_j − s_y to `u` for each class j except the label y, where s are the scores.
     fn margins(&mut self, row: Row<'_>, label: usize, d: usize) {
         let right = row.dot(&self.weights[label * d..][..d]);
         for (j, u) in self.u.iter_mut().enumerate() {
@@ -142,7 +143,7 @@ impl Descent {
         }
     }
 
-    /// Solves the subproblem of one example and moves the weights.
+    /// Solves the subproblem of one example and updates the weights.
     fn visit(&mut self, problem: &Problem, example: usize) {
         let (row, label) = problem.row(example);
         let (norm, d) = (row.squared_norm(), problem.n_features);
@@ -155,7 +156,7 @@ impl Descent {
         let beta = &mut self.betas[example * others..][..others];
         self.old.copy_from_slice(beta);
         if self.greedy {
-            // The gradient at β is the margin itself.
+            // Shark's solver takes the gradient at β, which is `u`.
             shark(beta, &mut self.u, problem.c, 1e-3 / norm);
         } else {
             let sum: f64 = beta.iter().sum();
@@ -173,7 +174,7 @@ impl Descent {
         row.add_to(&mut self.weights[label * d..][..d], total);
     }
 
-    /// ‖W‖² + C Σ_i loss_i − Σ β.
+    /// Returns the duality gap ‖W‖² + C Σ_i loss_i − Σ β.
     fn gap(&mut self, problem: &Problem) -> f64 {
         let mut loss = 0.0;
         for example in 0..problem.labels.len() {
@@ -185,7 +186,7 @@ impl Descent {
     }
 }
 
-/// b from the multiplier of Walrus: clip(u − τ) with the sum of b in τ.
+/// Sets b = clip(u − τ), where the multiplier τ from Walrus equals the sum of b.
 fn walrus_step(u: &[f64], b: &mut [f64], c: f64, sorted: &mut Vec<f64>) {
     let multiplier = walrus::multiplier_by_sorting(u, c, 1.0, sorted);
     for (b, u) in b.iter_mut().zip(u) {

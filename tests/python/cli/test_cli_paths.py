@@ -184,7 +184,7 @@ def run(command):
         main([word for word in words if not word.startswith(("<", ">", "2>"))])
     except SystemExit as end:
         status = end.code or 0
-    # The interpreter also flushes standard output when it ends, and exits with 120 if that fails.
+    # As the interpreter does at its end.
     try:
         sys.stdout is None or sys.stdout.flush()
     except OSError:

@@ -54,7 +54,7 @@ class Problem:
         return total
 
     def expansion(self, point: Vector) -> tuple[Vector, list[Vector]]:
-        """Gradient and Hessian. A quadratic term fixes the mean of the intercepts, which is
+        """Return gradient and Hessian. A quadratic term fixes the mean of the intercepts, which is
         arbitrary."""
         n, width = len(point), self.width
         gradient = [Decimal(0) if self.is_intercept(at) else w for at, w in enumerate(point)]
@@ -112,7 +112,7 @@ def optimum(problem: Problem) -> Decimal:
 
 
 def minimum(problem: Problem, n_steps: int) -> Decimal | None:
-    """The minimum of the objective, by Newton's method from 0 with halved steps.
+    """Return the minimum of the objective, by Newton's method from 0 with halved steps.
 
     None if the steps do not reach it, or a pivot of the Hessian rounds to 0.
     """

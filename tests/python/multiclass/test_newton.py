@@ -107,7 +107,9 @@ def test_the_optimum_is_that_of_block_descent(loss: Any, smoothing: float) -> No
 
 
 def test_curvatures_save_steps(loss: Any) -> None:
-    # If the largest face were used for every loss, some of these fits would take hundreds of steps.
+    # The curvature depends on the face of the polytope of the loss that contains the projection. If
+    # the largest possible face were used for every loss, some of these fits would take hundreds of
+    # steps.
     X, y = made(-2, 2, n=300, d=8)
     if isinstance(loss, str) or hasattr(loss, "name"):
         assert newton(loss, tol=1e-6).fit(X, y).n_iter_ <= 80
