@@ -183,7 +183,7 @@ fn products<S: Simd>(simd: S, tile: &[[f32; ROWS]], factors: &[f32], out: &mut [
     let per_panel = PANEL / S::F32_LANES;
     let factors = S::as_simd_f32s(factors).0;
     let Some((offsets, lines)) = tile.split_last() else { return };
-    // Plain loops, because an iterator that is not inlined would keep the sums in memory.
+    // These are plain loops because an iterator that is not inlined would keep the sums in memory.
     for vector in 0..per_panel {
         let mut sums = [simd.splat_f32s(0.0); ROWS];
         for j in 0..ROWS {
@@ -201,7 +201,7 @@ fn products<S: Simd>(simd: S, tile: &[[f32; ROWS]], factors: &[f32], out: &mut [
     }
 }
 
-/// scores += weight (outputs + offsets).
+/// Adds weight · (outputs + offsets) to the scores.
 #[inline(always)]
 fn add_outputs<S: Simd>(simd: S, weight: f32, terms: [&[f32]; 2], scores: &mut [f32]) {
     let weight = simd.splat_f32s(weight);
@@ -212,7 +212,7 @@ fn add_outputs<S: Simd>(simd: S, weight: f32, terms: [&[f32]; 2], scores: &mut [
     }
 }
 
-/// scores += Σ_c weight_c / (1 + exp(output_c + offset_c)).
+/// Adds Σ_c weight_c / (1 + exp(output_c + offset_c)) to the scores.
 #[inline(always)]
 fn add_levels<S: Simd>(simd: S, weights: &[f32], terms: [&[f32]; 2], scores: &mut [f32]) {
     let per_panel = PANEL / S::F32_LANES;
@@ -224,8 +224,8 @@ fn add_levels<S: Simd>(simd: S, weights: &[f32], terms: [&[f32]; 2], scores: &mu
     while vector < per_panel {
         let mut total = scores[vector];
         let mut c = 0;
-        // Two outputs at a time, w/a + w'/b = (w b + w' a)/(a b), because one division costs as much as everything
-        // else.
+        // Two outputs share one division, w/a + w'/b = (w b + w' a)/(a b), because a division costs
+        // as much as everything else.
         while c + 2 <= m {
             let at = c * per_panel + vector;
             let first =

@@ -45,9 +45,9 @@ pub(super) struct Side<'a> {
     pub weights: Vec<f64>,
     /// The blocks of all rows, one after the other.
     pub blocks: Vec<f64>,
-    /// Σ_a S_a over all rows, (k + m)².
+    /// Sum of the covariances S_a over all rows, (k + m) × (k + m).
     pub covariance_sum: Array2<f64>,
-    /// Σ_a log det S_a.
+    /// Sum of log det S_a over all rows.
     pub log_det_sum: f64,
     pub prior: Prior<'a>,
     /// Weights that groups of a row's ratings share, and the group of each rating.
@@ -179,7 +179,7 @@ impl<'a> Side<'a> {
         self.prior.has_features()
     }
 
-    /// Means \[p; l\] of all rows.
+    /// Mean factors p and linear weights l of all rows, as rows \[p; l\].
     pub fn means(&self) -> Array2<f64> {
         let layout = self.layout;
         let mut means = Array2::zeros((self.n, layout.d()));
@@ -192,7 +192,7 @@ impl<'a> Side<'a> {
         means
     }
 
-    /// Σ_a KL(N(z_a, S_a) ‖ prior), plus the penalty on the weights of the prior.
+    /// Returns Σ_a KL(N(z_a, S_a) ‖ prior), plus the penalty on the weights of the prior.
     pub fn divergence(&self) -> Result<f64> {
         Ok(self.prior.cost(&self.means(), &self.covariance_sum)? - 0.5 * self.log_det_sum)
     }

@@ -9,16 +9,17 @@ use super::block::BlockLayout;
 pub(super) struct SweepSums {
     /// The bound on the negative log-likelihood before the update.
     pub bound: f64,
-    /// Σ E\[(y − o)²\] after the update (Gaussian).
+    /// Sum of the expected squared errors E\[(y − o)²\] after the update, for a Gaussian
+    /// likelihood.
     pub squares: f64,
     /// Curvature of the quadratic model of (U_c, b_c) for each output: Σ ω E\[(p∘q)(p∘q)ᵀ\] packed,
     /// Σ ω E\[p∘q\], Σ ω.
     pub curvature: Array2<f64>,
     /// Linear term of the quadratic model, m × (k + 1).
     pub slope: Array2<f64>,
-    /// Σ_a S_a of the updated blocks.
+    /// Sum of the covariances S_a of the updated blocks.
     pub covariance: Array2<f64>,
-    /// Σ_a log det S_a.
+    /// Sum of log det S_a over the updated blocks.
     pub log_det: f64,
 }
 

@@ -20,7 +20,7 @@ pub(super) fn dots<S: Simd, const M: usize>(
     left: [&[f64]; M],
     right: [&[f64]; PARTNERS],
 ) -> [[f64; PARTNERS]; M] {
-    // Plain loops, because a closure that is not inlined would be compiled without vector
+    // These are plain loops because a closure that is not inlined would be compiled without vector
     // instructions.
     let length = S::as_simd_f64s(right[0]).0.len();
     let (mut wide_left, mut wide_right) = ([&[][..]; M], [&[][..]; PARTNERS]);
@@ -48,7 +48,8 @@ pub(super) fn dots<S: Simd, const M: usize>(
     totals
 }
 
-/// sums_c += Σ_n weights_cn · right_n. All rows are padded and have the same length.
+/// Adds Σ_n weights_cn · right_n to sums_c for each output c. All rows are padded and have the same
+/// length.
 #[inline(always)]
 pub(super) fn add_weighted<S: Simd, const M: usize>(
     simd: S,

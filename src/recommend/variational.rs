@@ -112,7 +112,7 @@ impl<'a> VariationalRefit<'a> {
         Ok([of(&self.users)?, of(&self.items)?])
     }
 
-    /// 1/σ² of a Gaussian likelihood.
+    /// Precision 1/σ² of a Gaussian likelihood.
     pub fn precision(&self) -> f64 {
         self.output.precision
     }

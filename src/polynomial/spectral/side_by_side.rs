@@ -27,7 +27,7 @@ pub(super) fn interleaved(vectors: &[Vec<f64>]) -> Vec<f64> {
     (0..size).flat_map(|i| vectors.iter().map(move |vector| vector[i])).collect()
 }
 
-/// ⟨a_j, b_j⟩ for each j, summed in pieces that do not depend on the number of threads.
+/// Returns ⟨a_j, b_j⟩ for each j, summed in pieces that do not depend on the number of threads.
 pub(super) fn dots(a: &[f64], b: &[f64], width: usize) -> Vec<f64> {
     let piece = piece(width);
     let pieces = a.par_chunks(piece).zip(b.par_chunks(piece)).with_min_len(min_len(piece));
