@@ -161,9 +161,14 @@ def read_meta(arrays: Mapping[str, NDArray[Any]], **expected: object) -> dict[st
     """Return the metadata after checking that it has the expected entries."""
     meta: dict[str, Any] = json.loads(arrays["meta"].tobytes())
     for name, value in expected.items():
-        if meta[name] != value:
-            msg = f"{name} is {meta[name]!r}, expected {value!r}"
-            raise ValueError(msg)
+        found = meta[name]
+        if found == value:
+            continue
+        msg = f"{name} is {found!r}, expected {value!r}"
+        if isinstance(found, dict) and isinstance(value, dict):
+            differ = [key for key in value if key not in found or found[key] != value[key]]
+            msg = f"{name}: other {', '.join(differ)}"
+        raise ValueError(msg)
     return meta
 
 

@@ -100,6 +100,12 @@ def _dask_client(given: Any) -> Any:
             raise ValueError(msg)
         connect: Any = distributed.Client
         return connect(given, set_as_default=False)
+    if not hasattr(given, "nthreads"):
+        msg = (
+            "client: must be a client of Dask, its scheduler's address or 'ray', "
+            f"got {type(given).__name__}; for a cluster of Dask, pass Client(cluster)"
+        )
+        raise TypeError(msg)
     return given
 
 

@@ -88,6 +88,10 @@ def same(part: Part) -> Part:
 
 def dask_blocks(X: Any, y: Any, sample_weight: Any) -> list[tuple[Any, Any, Any]]:
     """Return delayed (rows, labels, weights) for each partition of Dask collections."""
+    for name, column in (("y", y), ("sample_weight", sample_weight)):
+        if isinstance(column, str) and column not in getattr(X, "columns", ()):
+            msg = f"{name}: X has no column {column!r}"
+            raise ValueError(msg)
     if isinstance(y, str):
         column = y
         y, X = X[column], X.drop(columns=[column])
@@ -96,7 +100,10 @@ def dask_blocks(X: Any, y: Any, sample_weight: Any) -> list[tuple[Any, Any, Any]
         sample_weight, X = X[column], X.drop(columns=[column])
     for name, other in (("y", y), ("sample_weight", sample_weight)):
         if not (is_dask(other) or (name == "sample_weight" and other is None)):
-            msg = f"{name}: must be a Dask collection like X, got {type(other).__name__}"
+            msg = (
+                f"{name}: must be a Dask collection like X, or the name of a column of a Dask data "
+                f"frame, got {type(other).__name__}"
+            )
             raise TypeError(msg)
     if hasattr(X, "rechunk") and X.numblocks[1] > 1:
         X = X.rechunk({1: -1})

@@ -390,6 +390,11 @@ def test_bad_input_is_named(data, client):
         with pytest.raises(ValueError, match=f"^{name}: "):
             ConsensusSVC(**parameters).fit(X, y)
     rows = da.from_array(X, chunks=(300, 64))
+    with pytest.raises(TypeError, match=r"^client: .*pass Client\(cluster\)"):
+        ConsensusSVC(client=client.cluster).fit(X, y)
+    frame = dd.from_pandas(pd.DataFrame({"a": [1.0, 2.0], "b": [0, 1]}), npartitions=1)
+    with pytest.raises(ValueError, match=r"^y: X has no column 'target'"):
+        ConsensusSVC(client=client).fit(frame, "target")
     with pytest.raises(TypeError, match=r"^y: must be a Dask collection"):
         ConsensusSVC(client=client).fit(rows, y)
     holes = da.from_array(np.where(X > 0.9, np.nan, X), chunks=(300, 64))

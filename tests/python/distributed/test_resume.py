@@ -92,7 +92,8 @@ def test_other_data_are_rejected_and_the_folder_is_unchanged(data, folder, other
 
 def test_other_class_weights_are_rejected(data, folder):
     X, y, weights = data
-    with pytest.raises(ValueError, match="not a checkpoint of this fit"):
+    message = r"not a checkpoint of this fit \(identity: other class_weight\)$"
+    with pytest.raises(ValueError, match=message):
         ConsensusSVC(resume=folder, class_weight="balanced", **SETTINGS).fit(X, y, weights)
 
 
