@@ -144,7 +144,8 @@ fn fit_dict<'py>(
 
 /// Computes a path over λ, from the `regularization` in `settings` down to `until`, with the solver
 /// that a fit at `until` would use. `settings` is a dictionary with the fields of the records in
-/// `records`. Returns (λ, until, weights, gap, relative gap, epochs) for each piece of the path.
+/// `records`. The path consists of pieces. Each piece covers the interval from λ down to `until`,
+/// and is returned as (λ, until, weights at λ, gap, relative gap, epochs).
 #[pyfunction]
 pub(super) fn multiclass_path<'py>(
     py: Python<'py>,

@@ -330,7 +330,8 @@ pub(super) fn sequence_objective(
 }
 
 /// Computes a path over λ from the `regularization` in `settings` down to `until`; `settings` are
-/// as for [`fit_sequences`]. Returns (λ, until, weights, gap, relative gap, epochs) for each piece.
+/// as for [`fit_sequences`]. The path consists of pieces. Each piece covers the interval from λ
+/// down to `until`, and is returned as (λ, until, weights at λ, gap, relative gap, epochs).
 #[pyfunction]
 pub(super) fn sequence_path<'py>(
     py: Python<'py>,

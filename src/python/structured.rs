@@ -245,8 +245,9 @@ pub(super) fn fit_structured<'py>(
     })
 }
 
-/// Computes a certified regularisation path from `settings.regularization` down to `until`. Returns
-/// a list of pieces (lambda, until, weights, gap, relative gap, epochs).
+/// Computes a certified regularisation path from `settings.regularization` down to `until`. The
+/// path consists of pieces. Each piece covers the interval from λ down to `until`, and is returned
+/// as (λ, until, weights at λ, gap, relative gap, epochs).
 #[pyfunction]
 pub(super) fn structured_path<'py>(
     py: Python<'py>,

@@ -93,7 +93,7 @@ fn inner_point(grid: &mut Grid, n: usize, n_columns: usize) -> Vec<f64> {
     z.into_iter().map(|z| z / largest).collect()
 }
 
-/// The mean of μ(y) under p(y) ∝ exp ⟨potentials, μ(y)⟩, by enumeration.
+/// Returns the mean of μ(y) under p(y) ∝ exp ⟨potentials, μ(y)⟩, by enumeration.
 fn expectation(model: &dyn Marginals, labels: &[Vec<u32>], potentials: &[f64]) -> Vec<f64> {
     let value = |label: &Vec<u32>| sparse_dot(&parts(model, 0, label), potentials);
     let values: Vec<f64> = labels.iter().map(value).collect();
