@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
 
 from dualgap._validation import FloatArray
-from dualgap.multiclass._rows import optimum_radius, undecided
+from dualgap.multiclass._rows import optimum_radius, squared_row_norms, undecided
 
 __all__ = ["NO_BOUNDS", "OptimumBall", "TrainingRows"]
 
@@ -31,8 +31,7 @@ _BLOCK = 4096
 
 def row_norms(X: Any) -> FloatArray:
     """Return the Euclidean norm of each row, rounded up."""
-    squares = X.multiply(X) if sp.issparse(X) else np.square(X, dtype=np.float64)
-    sums = np.asarray(squares.sum(axis=1), dtype=np.float64).ravel()
+    sums = squared_row_norms(X.astype(np.float64, copy=False))
     return np.asarray(np.sqrt(sums) * (1.0 + _ROUNDING))
 
 

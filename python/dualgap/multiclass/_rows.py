@@ -45,6 +45,13 @@ def linear_scores(X: Any, coef: FloatArray, intercept: FloatArray) -> FloatArray
     return np.asarray(scores + intercept, dtype=np.float64)
 
 
+def squared_row_norms(rows: Any) -> FloatArray:
+    """Return the squared norm of each row of a float64 matrix."""
+    if sp.issparse(rows):
+        return np.asarray(rows.multiply(rows).sum(axis=1), dtype=np.float64).ravel()
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
+
+
 def optimum_radius(gap: float, lambda_: float) -> float:
     """Return a bound on the distance of weights from the optimum.
 
@@ -99,14 +106,12 @@ def undecided(
         change = radius * (1.0 + 16 * epsilon) + 2.0 * n_terms * epsilon * norm
         for start in range(0, len(predicted), _BLOCK):
             block = slice(start, start + _BLOCK)
-            rows = X[block].astype(np.float64)
+            rows = X[block].astype(np.float64, copy=False)
             scores = np.asarray(safe_sparse_dot(rows, coef.T, dense_output=True)) + intercept
             chosen = np.take_along_axis(scores, predicted[block, None], axis=1)
             others = scores.copy()
             np.put_along_axis(others, predicted[block, None], -np.inf, axis=1)
-            squares = rows.multiply(rows) if sp.issparse(rows) else rows**2
-            sums = np.asarray(squares.sum(axis=1), dtype=np.float64).ravel()
-            norms = np.sqrt(sums + bias**2 + n_terms * _SMALLEST)
+            norms = np.sqrt(squared_row_norms(rows) + bias**2 + n_terms * _SMALLEST)
             reach = np.sqrt(2.0) * norms * (1.0 + n_terms * epsilon) * change
             lead = chosen[:, 0] - others.max(axis=1)
             reach += offset + 2.0 * n_terms * _SMALLEST
