@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::block_step::{DualBlock, Margins, RowScores, lower};
 use super::candidates::{Candidates, Select};
-use super::rows::{ScoredRows, WeightStore};
+use super::rows::{ScoredRows, Shape, WeightStore};
 use super::{DualPoint, State};
 use crate::data::Real;
 use crate::error::Result;
@@ -29,13 +29,6 @@ struct Terms<T> {
     counts: Vec<u32>,
     classes: Vec<u32>,
     values: Vec<T>,
-}
-
-impl<T> Default for Terms<T> {
-    fn default() -> Self {
-        let (due, counts, classes, values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { bounds: Bounds::default(), due, counts, classes, values }
-    }
 }
 
 impl<M: WeightStore> State<'_, M> {
@@ -124,15 +117,13 @@ impl<M: WeightStore> State<'_, M> {
         let is_max = self.problem.shares().smoothing() == 0.0
             && self.problem.polytope().whole_box().is_some_and(unit);
         let buffers = || Buffers {
-            block: ScoredRows::new(0, 0),
-            scores: Vec::new(),
             margins: vec![0.0; m],
             beta: vec![M::Value::zero(); m],
             point: Sparse::new(),
             found: vec![0; m],
-            is_max,
             work: Workspace::default(),
         };
+        let buffers = || (ScoredRows::new(0, 0), Vec::new(), buffers());
         // Average number of values read to score a piece.
         let n_numbers = PIECE * self.problem.map().cost() / self.problem.n_examples().max(1);
         let terms = self
@@ -140,49 +131,36 @@ impl<M: WeightStore> State<'_, M> {
             .by_example
             .par_chunks(PIECE)
             .with_min_len(min_len(n_numbers))
-            .map_init(buffers, |buffers, places| {
+            .map_init(buffers, |(block, scores, buffers), places| {
                 if interrupt.is_raised() {
-                    return Terms::default();
+                    return Terms::with_room(0);
                 }
-                self.terms(model, places, buffers)
+                self.terms((model, is_max), places, (block, scores), buffers)
             })
             .collect();
         interrupt.check()?;
         Ok(terms)
     }
 
-    /// The terms of the dual blocks with the indices `places`.
+    /// The terms of the dual blocks with the indices `places`. `is_max` says whether the loss is the largest margin.
     fn terms<N: WeightStore>(
         &self,
-        model: &N,
+        (model, is_max): (&N, bool),
         places: &[u32],
-        buffers: &mut Buffers<N::Value, M::Value>,
+        (block, scores): (&mut ScoredRows<N::Value>, &mut Vec<N::Value>),
+        buffers: &mut Buffers<M::Value>,
     ) -> Terms<M::Value> {
-        let Buffers { block, scores, margins, beta, point, found, is_max, work } = buffers;
-        let shape = model.shape();
-        let (padded, panel) = (shape.padded, shape.panel);
+        let Shape { padded, panel, largest_block, .. } = model.shape();
         let mut terms = Terms::with_room(places.len());
-        for places in places.chunks(shape.largest_block) {
+        for places in places.chunks(largest_block) {
             block.examples.clear();
             block.examples.extend(places.iter().map(|at| self.dual.blocks[*at as usize].example));
             let n_rows = block.examples.len();
             scores.resize(n_rows * padded, N::Value::zero());
             model.score(block, scores);
             let place = RowScores { scores, row: 0, n_rows, padded, panel };
-            let (state, work) = (self, &mut *work);
-            let (is_max, terms) = (*is_max, &mut terms);
-            N::Value::dispatch(Look {
-                state,
-                places,
-                place,
-                is_max,
-                margins,
-                beta,
-                point,
-                found,
-                work,
-                terms,
-            });
+            let terms = &mut terms;
+            N::Value::dispatch(Evaluate { state: self, places, place, is_max, buffers, terms });
         }
         terms
     }
@@ -240,7 +218,7 @@ impl<M: WeightStore> State<'_, M> {
 }
 
 /// Evaluates the dual blocks of a piece, compiled as a whole for this machine's vector instructions.
-struct Look<'a, 'p, M: WeightStore, T> {
+struct Evaluate<'a, 'p, M: WeightStore, T> {
     state: &'a State<'p, M>,
     /// The indices of the dual blocks.
     places: &'a [u32],
@@ -248,15 +226,11 @@ struct Look<'a, 'p, M: WeightStore, T> {
     place: RowScores<'a, T>,
     /// Whether the loss is the largest margin.
     is_max: bool,
-    margins: &'a mut [f64],
-    beta: &'a mut [M::Value],
-    point: &'a mut Sparse,
-    found: &'a mut [u32],
-    work: &'a mut Workspace,
+    buffers: &'a mut Buffers<M::Value>,
     terms: &'a mut Terms<M::Value>,
 }
 
-impl<M: WeightStore, T: Element> Kernel<T> for Look<'_, '_, M, T> {
+impl<M: WeightStore, T: Element> Kernel<T> for Evaluate<'_, '_, M, T> {
     type Output = ();
 
     #[inline(always)]
@@ -264,7 +238,8 @@ impl<M: WeightStore, T: Element> Kernel<T> for Look<'_, '_, M, T> {
     where
         T: Lane<S>,
     {
-        let Self { state, places, place, is_max, margins, beta, point, found, work, terms } = self;
+        let Self { state, places, place, is_max, buffers, terms } = self;
+        let Buffers { margins, beta, point, found, work } = buffers;
         for (row, at) in places.iter().map(|at| *at as usize).enumerate() {
             let (problem, dual) = (state.problem, &state.dual.blocks[at]);
             let example = dual.example as usize;
@@ -297,17 +272,16 @@ impl<M: WeightStore, T: Element> Kernel<T> for Look<'_, '_, M, T> {
     }
 }
 
-/// Buffers of a thread that evaluates terms in precision T, for β in precision B.
-struct Buffers<T, B> {
-    block: ScoredRows<T>,
-    scores: Vec<T>,
+/// Buffers of a thread that evaluates examples.
+struct Buffers<T> {
+    /// The margins of all classes, and then their slopes.
     margins: Vec<f64>,
-    beta: Vec<B>,
+    /// β of all classes.
+    beta: Vec<T>,
     /// β as (class, value) pairs.
     point: Sparse,
-    /// Room for one index per class.
+    /// The indices of selected classes, with room for all classes.
     found: Vec<u32>,
-    is_max: bool,
     work: Workspace,
 }
 
