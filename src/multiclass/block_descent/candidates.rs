@@ -95,27 +95,6 @@ impl<T: Element> Candidates<T> {
         (&mut self.classes[start..start + count], &mut self.values[start..start + count])
     }
 
-    /// The index in the storage at which a row starts, for [`Candidates::value`], [`Candidates::class`] and
-    /// [`Candidates::set`].
-    pub fn start(&self, at: usize) -> usize {
-        self.starts[at]
-    }
-
-    /// The β at an index of the storage.
-    pub fn value(&self, place: usize) -> T {
-        self.values[place]
-    }
-
-    /// The class at an index of the storage.
-    pub fn class(&self, place: usize) -> u32 {
-        self.classes[place]
-    }
-
-    /// Sets the β at an index of the storage.
-    pub fn set(&mut self, place: usize, value: T) {
-        self.values[place] = value;
-    }
-
     /// Keeps only the first `count` candidates of a row.
     pub fn truncate(&mut self, at: usize, count: usize) {
         self.counts[at] = count as u32;

@@ -32,38 +32,11 @@ const SHORTER: f64 = 0.3;
 /// whole weight vector, which visits do not. If a pass reads fewer values, steps gain less than visits in the same time
 /// (news20 with C = 10).
 const NUMBERS_PER_WEIGHT: usize = 8;
+
 /// Cost of a weight in a step, in units of values read: the whole weight vector is cleared, and is not in the cache.
 const WEIGHT_WORK: usize = 8;
-
 /// Overhead of an example in a step, in units of values read.
 const MEMBER_OVERHEAD: usize = 128;
-
-/// An example with free candidates.
-struct Member {
-    at: usize,
-    example: usize,
-    /// C_i = p_i/λ.
-    weight: f64,
-    /// C_i h_i, the scale of the block's curvature.
-    scale: f64,
-    /// Start of its range in the lists of the face.
-    first: usize,
-    /// End of this range.
-    end: usize,
-    /// Whether the sum of its β is fixed.
-    tight: bool,
-}
-
-/// The free candidates: their indices in the storage of β, and their classes. The classes of each member are followed
-/// by its label.
-#[derive(Default)]
-struct Face {
-    members: Vec<Member>,
-    places: Vec<usize>,
-    classes: Vec<u32>,
-    /// Number of values that a pass over the face reads.
-    n_numbers: usize,
-}
 
 /// The result of an attempt.
 #[derive(Debug, Clone, Copy, Default)]
@@ -72,6 +45,35 @@ pub(super) struct Attempt {
     pub gain: f64,
     /// Number of values read.
     pub work: usize,
+}
+
+/// An example with free candidates.
+struct Member {
+    /// The index of its dual block.
+    at: usize,
+    example: usize,
+    /// C_i = p_i/λ.
+    weight: f64,
+    /// C_i h_i, the scale of the block's curvature.
+    scale: f64,
+    /// 1ᵀβ_i, including the β at a bound.
+    sum: f64,
+    /// Whether this sum is fixed.
+    tight: bool,
+    /// The range of its free candidates in the lists of the face.
+    own: Range<usize>,
+}
+
+/// The free candidates of all members.
+#[derive(Default)]
+struct Face {
+    members: Vec<Member>,
+    betas: Vec<f64>,
+    costs: Vec<f64>,
+    /// The classes of each member's free candidates, followed by the member's label.
+    classes: Vec<u32>,
+    /// Number of values that a pass over the face reads.
+    n_numbers: usize,
 }
 
 impl<M: WeightStore> State<'_, M> {
@@ -85,17 +87,14 @@ impl<M: WeightStore> State<'_, M> {
         let mut attempt = Attempt::default();
         let Some(set) = self.problem.polytope().capped_box() else { return attempt };
         let face = self.face(due, set);
-        let n_numbers = face.n_numbers;
-        if face.places.is_empty()
-            || n_numbers < NUMBERS_PER_WEIGHT * weights.len() && weights.len() > Tuning::FEW_WEIGHTS
-        {
+        let is_thin = face.n_numbers < NUMBERS_PER_WEIGHT * weights.len();
+        if face.members.is_empty() || is_thin && weights.len() > Tuning::FEW_WEIGHTS {
             self.schedule.note_too_costly();
             return attempt;
         }
         let step_work =
-            2 * n_numbers + MEMBER_OVERHEAD * face.members.len() + WEIGHT_WORK * weights.len();
-        let mut image = Aligned::zeros(weights.len());
-        let (total, n_steps) = self.conjugate_gradients(&face, weights, &mut image, interrupt);
+            2 * face.n_numbers + MEMBER_OVERHEAD * face.members.len() + WEIGHT_WORK * weights.len();
+        let (total, n_steps) = self.conjugate_gradients(&face, weights, interrupt);
         attempt.work = n_steps * step_work;
         let mut share = 1.0;
         for trial in 0..TRIALS {
@@ -103,9 +102,9 @@ impl<M: WeightStore> State<'_, M> {
                 return attempt;
             }
             attempt.work += step_work;
-            let candidate = self.move_along(&face, &total, share, set);
+            let candidate = face.candidate::<M::Value>(&total, share, set);
             if let Some((gain, new_weights)) = self.improved(&face, &candidate, weights) {
-                self.accept(&face, &candidate);
+                self.accept(&face, &candidate, set);
                 *weights = new_weights;
                 self.schedule.note_way(Some(trial));
                 return Attempt { gain, ..attempt };
@@ -121,43 +120,29 @@ impl<M: WeightStore> State<'_, M> {
         self.problem.polytope().capped_box().is_some()
     }
 
-    /// Number of values that a pass over a face reads for an example; 0 if no β of the example can move on the face.
-    fn n_numbers(&self, at: usize, set: CappedBox) -> usize {
-        let n_free = self.dual.betas.row(at).1.iter().filter(|value| is_free(**value, set)).count();
-        let sum = self.dual.blocks[at].sum;
-        if set.floor > 0.0 && sum <= set.floor || n_free < 1 + usize::from(self.set.is_tight(sum)) {
-            return 0;
-        }
-        let example = self.dual.blocks[at].example as usize;
-        (n_free + 1) * self.problem.map().row_size(example).n_values
-    }
-
     /// Collects the free candidates of these examples.
     fn face(&self, due: &[u32], set: CappedBox) -> Face {
         let mut face = Face::default();
-        for &at in due {
-            let at = at as usize;
-            let n_numbers = self.n_numbers(at, set);
-            if n_numbers == 0 {
-                continue;
+        for at in due.iter().map(|at| *at as usize) {
+            let (dual, first) = (&self.dual.blocks[at], face.betas.len());
+            let (sum, tight) = (dual.sum, self.set.is_tight(dual.sum));
+            let (example, weight) = (dual.example as usize, dual.weight);
+            let costs = self.problem.cost_row(example);
+            let (classes, values) = self.dual.betas.row(at);
+            let free = classes.iter().zip(values).filter(|(_, value)| is_free(**value, set));
+            let n_free = free.clone().count();
+            if set.floor > 0.0 && sum <= set.floor || n_free < 1 + usize::from(tight) {
+                continue; // None of its β can move on the face.
             }
-            face.n_numbers += n_numbers;
-            let (first, start) = (face.places.len(), self.dual.betas.start(at));
-            for (offset, value) in self.dual.betas.row(at).1.iter().enumerate() {
-                if is_free(*value, set) {
-                    face.places.push(start + offset);
-                }
+            for (class, value) in free {
+                face.classes.push(*class);
+                face.betas.push(value.widen());
+                face.costs.push(costs.map_or(1.0, |costs| costs[*class as usize]));
             }
-            let (end, dual) = (face.places.len(), &self.dual.blocks[at]);
-            let (example, weight, tight) =
-                (dual.example as usize, dual.weight, self.set.is_tight(dual.sum));
-            let scale = weight * self.set.steepness(dual);
-            face.members.push(Member { at, example, weight, scale, first, end, tight });
-        }
-        for member in &face.members {
-            let classes = face.places[member.first..member.end].iter();
-            face.classes.extend(classes.map(|place| self.dual.betas.class(*place)));
-            face.classes.push(self.problem.label(member.example) as u32);
+            face.classes.push(self.problem.label(example) as u32);
+            face.n_numbers += (n_free + 1) * self.problem.map().row_size(example).n_values;
+            let (scale, own) = (weight * self.set.steepness(dual), first..first + n_free);
+            face.members.push(Member { at, example, weight, scale, sum, tight, own });
         }
         face
     }
@@ -168,24 +153,25 @@ impl<M: WeightStore> State<'_, M> {
         &mut self,
         face: &Face,
         weights: &[M::Value],
-        image: &mut Aligned<M::Value>,
         interrupt: &Interrupt,
     ) -> (Vec<f64>, usize) {
-        let n = face.places.len();
+        let n = face.betas.len();
         let smoothing = self.problem.shares().smoothing();
         let (mut residual, mut slopes, mut scaled) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
-        self.slopes(face, weights, &mut residual);
+        self.scores(face, weights, &mut residual);
+        face.turn_into_gradient(&mut residual, smoothing);
         face.precondition(&residual, &mut scaled);
         let (mut direction, mut total) = (scaled.clone(), vec![0.0; n]);
         let (mut product, mut gained, mut n_steps) = (dot(&residual, &scaled), 0.0, 0);
+        let mut image = Aligned::zeros(weights.len());
         for step in 0..self.schedule.n_steps() {
             if interrupt.is_raised() {
                 break;
             }
             n_steps += 1;
             image.fill(M::Value::zero());
-            self.add_image(face, &direction, image);
-            self.scores(face, image, &mut slopes);
+            self.add_image(face, &direction, &mut image);
+            self.scores(face, &image, &mut slopes);
             face.turn_into_slopes(&mut slopes, &direction, smoothing);
             // The image of a direction p has the squared norm −pᵀ (slopes of the image).
             let curvature = -dot(&slopes, &direction);
@@ -211,104 +197,39 @@ impl<M: WeightStore> State<'_, M> {
         (total, n_steps)
     }
 
-    /// C_i (v_j − γ(β_j + 1ᵀβ)) for the free candidates, projected onto the face.
-    fn slopes(&self, face: &Face, weights: &[M::Value], slopes: &mut [f64]) {
-        self.scores(face, weights, slopes);
-        let smoothing = self.problem.shares().smoothing();
-        for member in &face.members {
-            let dual = &self.dual.blocks[member.at];
-            let costs = self.problem.cost_row(member.example);
-            let own = member.first..member.end;
-            for (slope, place) in slopes[own.clone()].iter_mut().zip(&face.places[own]) {
-                let cost = costs.map_or(1.0, |costs| costs[self.dual.betas.class(*place) as usize]);
-                let bend = smoothing * (self.dual.betas.value(*place).widen() + dual.sum);
-                *slope = dual.weight * (cost + *slope - bend);
-            }
-        }
-        face.centre(slopes);
-    }
-
-    /// Returns the β after `share` times the total step, brought back into the domain.
-    fn move_along(&self, face: &Face, total: &[f64], share: f64, set: CappedBox) -> Vec<M::Value> {
-        let (mut candidate, mut moved) = (Vec::with_capacity(face.places.len()), Vec::new());
-        for member in &face.members {
-            let (mut free_sum, mut fixed) = (0.0, self.dual.blocks[member.at].sum);
-            moved.clear();
-            let own = member.first..member.end;
-            for (place, total) in face.places[own.clone()].iter().zip(&total[own]) {
-                let beta = self.dual.betas.value(*place).widen();
-                fixed -= beta;
-                let beta = (beta + share * total).max(0.0).min(set.upper);
-                free_sum += beta;
-                moved.push(beta);
-            }
-            let room = set.cap - fixed;
-            let scale = if free_sum > room { (room / free_sum).max(0.0) } else { 1.0 };
-            if fixed + scale * free_sum < set.floor {
-                let places = face.places[member.first..member.end].iter();
-                candidate.extend(places.map(|place| self.dual.betas.value(*place)));
-                continue;
-            }
-            candidate.extend(moved.iter().map(|beta| M::Value::narrow(scale * beta)));
-        }
-        candidate
-    }
-
     /// Returns the increase of the dual if β is replaced by `candidate`, and the new weights; None if the dual does not
     /// increase.
     fn improved(
         &self,
         face: &Face,
-        candidate: &[M::Value],
+        candidate: &[f64],
         weights: &Aligned<M::Value>,
     ) -> Option<(f64, Aligned<M::Value>)> {
-        let change: Vec<f64> = candidate
-            .iter()
-            .zip(&face.places)
-            .map(|(new, place)| new.widen() - self.dual.betas.value(*place).widen())
-            .collect();
+        let change: Vec<f64> =
+            candidate.iter().zip(&face.betas).map(|(new, old)| new - old).collect();
         let mut moved = Aligned::zeros(weights.len());
         moved.copy_from_slice(weights);
         self.add_image(face, &change, &mut moved);
-        // ‖w‖² − ‖w'‖², summed from differences to keep rounding errors small.
+        // ‖w‖² − ‖w'‖², summed from differences to keep rounding errors small. With an origin w₀, these norms of w₀ +
+        // w(β) include the dual's term −⟨w₀, w(β)⟩.
         let fall: f64 = weights
             .iter()
             .zip(&*moved)
             .map(|(old, new)| (old.widen() - new.widen()) * (old.widen() + new.widen()))
             .sum();
-        let gain = self.linear_gain(face, &change) + 0.5 * fall;
+        let gain = face.linear_gain(&change, self.problem.shares().smoothing()) + 0.5 * fall;
         (gain > 0.0).then_some((gain, moved))
     }
 
-    /// The change of the dual without the regulariser, in units of λ.
-    fn linear_gain(&self, face: &Face, change: &[f64]) -> f64 {
-        let mut gain = 0.0;
+    /// Replaces the free β by `candidate`.
+    fn accept(&mut self, face: &Face, candidate: &[f64], set: CappedBox) {
         for member in &face.members {
-            let dual = &self.dual.blocks[member.at];
-            let costs = self.problem.cost_row(dual.example as usize);
-            let (mut linear, mut along, mut squares, mut sum) = (0.0, 0.0, 0.0, 0.0);
-            for free in member.first..member.end {
-                let (place, change) = (face.places[free], change[free]);
-                let cost = costs.map_or(1.0, |costs| costs[self.dual.betas.class(place) as usize]);
-                linear += cost * change;
-                along += self.dual.betas.value(place).widen() * change;
-                squares += change * change;
-                sum += change;
+            let values = self.dual.betas.row_mut(member.at).1;
+            let free = values.iter_mut().filter(|value| is_free(**value, set));
+            for (value, new) in free.zip(&candidate[member.own.clone()]) {
+                *value = M::Value::narrow(*new);
             }
-            let bend = along + dual.sum * sum + 0.5 * (squares + sum * sum);
-            gain += dual.weight * (linear - self.problem.shares().smoothing() * bend);
-        }
-        // With an origin w₀, the dual also has the term −⟨w₀, w(β)⟩, which ‖w₀ + w(β)‖² already includes.
-        gain
-    }
-
-    fn accept(&mut self, face: &Face, candidate: &[M::Value]) {
-        for (place, beta) in face.places.iter().zip(candidate) {
-            self.dual.betas.set(*place, *beta);
-        }
-        for member in &face.members {
-            let sum = self.dual.betas.row(member.at).1.iter().map(|beta| beta.widen()).sum();
-            self.dual.blocks[member.at].sum = sum;
+            self.dual.blocks[member.at].sum = values.iter().map(|value| value.widen()).sum();
         }
     }
 }
@@ -325,21 +246,21 @@ const MAX_PARTS: usize = 4;
 impl<M: WeightStore> State<'_, M> {
     /// s_j − s_y for the free candidates.
     fn scores(&self, face: &Face, weights: &[M::Value], out: &mut [f64]) {
-        let is_worth = face.n_numbers >= WORTHWHILE;
         let n = face.members.len();
-        let length = if is_worth { PIECE } else { n };
-        let mut pieces = Vec::with_capacity(n.div_ceil(length));
-        let mut rest = out;
-        for (index, members) in face.members.chunks(length).enumerate() {
-            let n_places = members[members.len() - 1].end - members[0].first;
+        let score = |members, out: &mut [f64]| {
+            M::Value::dispatch(FaceScores { state: self, face, members, weights, out });
+        };
+        if face.n_numbers < WORTHWHILE {
+            return score(0..n, out);
+        }
+        let (mut all, mut rest) = (Vec::with_capacity(n.div_ceil(PIECE)), out);
+        for (index, members) in face.members.chunks(PIECE).enumerate() {
+            let n_places = members[members.len() - 1].own.end - members[0].own.start;
             let (own, later) = std::mem::take(&mut rest).split_at_mut(n_places);
-            pieces.push((index * length, own));
+            all.push((index * PIECE..n.min((index + 1) * PIECE), own));
             rest = later;
         }
-        pieces.into_par_iter().for_each(|(first, out)| {
-            let members = first..n.min(first + length);
-            M::Value::dispatch(FaceScores { state: self, face, members, weights, out });
-        });
+        all.into_par_iter().for_each(|(members, out)| score(members, out));
     }
 
     /// Adds the weights of a direction to `image`. The split of the members into parts depends only on the data, and
@@ -349,7 +270,7 @@ impl<M: WeightStore> State<'_, M> {
             true => (face.n_numbers / (PART * image.len())).clamp(1, MAX_PARTS),
             false => 1,
         };
-        let add = |members: Range<usize>, image: &mut [M::Value]| {
+        let add = |members, image: &mut [M::Value]| {
             M::Value::dispatch(FaceImage { state: self, face, direction, members, image });
         };
         let n = face.members.len();
@@ -423,7 +344,7 @@ impl<M: WeightStore> Kernel<M::Value> for FaceImage<'_, '_, M> {
         let mut change = vec![M::Value::zero(); state.problem.n_classes() + 1];
         let mut row = Vec::new();
         for (member, classes) in members.map(|index| face.member(index)) {
-            let direction = &direction[member.first..member.end];
+            let direction = &direction[member.own.clone()];
             let mut sum = 0.0;
             for (change, value) in change.iter_mut().zip(direction) {
                 *change = M::Value::narrow(-member.weight * value);
@@ -442,20 +363,65 @@ impl Face {
     fn member(&self, index: usize) -> (&Member, &[u32]) {
         let member = &self.members[index];
         // Each earlier member has added one label to the list.
-        (member, &self.classes[member.first + index..member.end + index + 1])
+        (member, &self.classes[member.own.start + index..=member.own.end + index])
+    }
+
+    /// Returns the β after `share` times the total step, brought back into the domain and rounded to the precision T.
+    fn candidate<T: Real>(&self, total: &[f64], share: f64, set: CappedBox) -> Vec<f64> {
+        let moved = self.betas.iter().zip(total);
+        let mut moved: Vec<f64> =
+            moved.map(|(beta, total)| (beta + share * total).max(0.0).min(set.upper)).collect();
+        for member in &self.members {
+            let (betas, own) = (&self.betas[member.own.clone()], &mut moved[member.own.clone()]);
+            let fixed = member.sum - betas.iter().sum::<f64>();
+            let (free_sum, room) = (own.iter().sum::<f64>(), set.cap - fixed);
+            let scale = if free_sum > room { (room / free_sum).max(0.0) } else { 1.0 };
+            if fixed + scale * free_sum < set.floor {
+                own.copy_from_slice(betas);
+            } else {
+                own.iter_mut().for_each(|beta| *beta = T::narrow(scale * *beta).widen());
+            }
+        }
+        moved
+    }
+
+    /// The change of the dual without the regulariser, in units of λ.
+    fn linear_gain(&self, change: &[f64], smoothing: f64) -> f64 {
+        let mut gain = 0.0;
+        for member in &self.members {
+            let own = member.own.clone();
+            let (change, betas) = (&change[own.clone()], &self.betas[own.clone()]);
+            let sum: f64 = change.iter().sum();
+            let bend =
+                dot(betas, change) + member.sum * sum + 0.5 * (dot(change, change) + sum * sum);
+            gain += member.weight * (dot(&self.costs[own], change) - smoothing * bend);
+        }
+        gain
+    }
+
+    /// Converts scores s_j − s_y to the gradient C_i (v_j − γ(β_j + 1ᵀβ)), projected onto the face.
+    fn turn_into_gradient(&self, scores: &mut [f64], smoothing: f64) {
+        for member in &self.members {
+            let own = member.own.clone();
+            let numbers = self.costs[own.clone()].iter().zip(&self.betas[own.clone()]);
+            for (score, (cost, beta)) in scores[own].iter_mut().zip(numbers) {
+                *score = member.weight * (cost + *score - smoothing * (beta + member.sum));
+            }
+        }
+        self.centre(scores);
     }
 
     /// Converts the scores of a direction's image to the change of the slopes along the direction.
     fn turn_into_slopes(&self, scores: &mut [f64], direction: &[f64], smoothing: f64) {
         for member in &self.members {
-            let own = member.first..member.end;
-            scores[own.clone()].iter_mut().for_each(|score| *score *= member.weight);
+            let scores = &mut scores[member.own.clone()];
+            scores.iter_mut().for_each(|score| *score *= member.weight);
             if smoothing > 0.0 {
                 // C_i γ (p_j + 1ᵀp) of a direction p.
-                let scale = member.weight * smoothing;
-                let sum: f64 = direction[own.clone()].iter().sum();
-                for (slope, direction) in scores[own.clone()].iter_mut().zip(&direction[own]) {
-                    *slope -= scale * (direction + sum);
+                let direction = &direction[member.own.clone()];
+                let (scale, sum) = (member.weight * smoothing, direction.iter().sum::<f64>());
+                for (score, direction) in scores.iter_mut().zip(direction) {
+                    *score -= scale * (direction + sum);
                 }
             }
         }
@@ -465,12 +431,13 @@ impl Face {
     /// Multiplies by the inverse of each block's curvature: C_i h_i (I + 11ᵀ), or C_i h_i I if the sum is fixed.
     fn precondition(&self, residual: &[f64], scaled: &mut [f64]) {
         for member in &self.members {
-            let own = member.first..member.end;
+            let (residual, scaled) =
+                (&residual[member.own.clone()], &mut scaled[member.own.clone()]);
             let mean = match member.tight {
                 true => 0.0,
-                false => residual[own.clone()].iter().sum::<f64>() / (own.len() + 1) as f64,
+                false => residual.iter().sum::<f64>() / (residual.len() + 1) as f64,
             };
-            for (scaled, residual) in scaled[own.clone()].iter_mut().zip(&residual[own]) {
+            for (scaled, residual) in scaled.iter_mut().zip(residual) {
                 *scaled = (residual - mean) / member.scale;
             }
         }
@@ -479,7 +446,7 @@ impl Face {
     /// Removes the components that would change a fixed sum.
     fn centre(&self, values: &mut [f64]) {
         for member in self.members.iter().filter(|member| member.tight) {
-            let own = &mut values[member.first..member.end];
+            let own = &mut values[member.own.clone()];
             let mean = own.iter().sum::<f64>() / own.len() as f64;
             own.iter_mut().for_each(|value| *value -= mean);
         }
