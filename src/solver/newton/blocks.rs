@@ -4,10 +4,9 @@ use super::design::Design;
 use crate::dual::{Curvatures, Shares};
 use crate::run::Certificate;
 
-/// A training problem in the form that Newton's method needs. The loss of block i is a function of
-/// its scores A_i w, one score per part. It is the maximum of ⟨u, A_i w⟩ plus a linear term over
-/// the points u of a convex set; if the problem is smoothed, γ/2 ‖u‖² is subtracted inside the
-/// maximum.
+/// A training problem in the form that Newton's method needs. The loss of block i is a function of its scores A_i w,
+/// one score per part. It is the maximum of ⟨u, A_i w⟩ plus a linear term over the points u of a convex set; if the
+/// problem is smoothed, γ/2 ‖u‖² is subtracted inside the maximum.
 pub trait Blocks: Sync {
     /// Scratch memory of a thread.
     type Work: Default + Send;
@@ -36,8 +35,7 @@ pub trait Blocks: Sync {
         work: &mut Self::Work,
     );
 
-    /// Adds the block's loss at the given scores, and the contribution of its point to the dual
-    /// value.
+    /// Adds the block's loss at the given scores, and the contribution of its point to the dual value.
     fn add_terms(
         &self,
         block: usize,
@@ -47,9 +45,9 @@ pub trait Blocks: Sync {
         work: &mut Self::Work,
     );
 
-    /// The objective at w, rounded up, and the dual value at the scaled points tu, rounded down,
-    /// with t in [0, 1] chosen to maximise it. Also returns t. Scaling matters because a point with
-    /// a large w(u) can have a dual value far below that of 0.
+    /// The objective at w, rounded up, and the dual value at the scaled points tu, rounded down, with t in [0, 1]
+    /// chosen to maximise it. Also returns t. Scaling matters because a point with a large w(u) can have a dual value
+    /// far below that of 0.
     fn certificate(
         &self,
         terms: &[Self::Terms],
@@ -57,9 +55,9 @@ pub trait Blocks: Sync {
         image: Summed<'_>,
     ) -> (Certificate, f64);
 
-    /// Adds to the open block of `curvatures` the Jacobian of argmax_u ⟨u, s⟩ − ½ ‖u‖² with respect
-    /// to the scores s, where u ranges over the block's dual set. `point` is the argmax at the
-    /// current scores. A larger matrix is also allowed.
+    /// Adds to the open block of `curvatures` the Jacobian of argmax_u ⟨u, s⟩ − ½ ‖u‖² with respect to the scores s,
+    /// where u ranges over the block's dual set. `point` is the argmax at the current scores. A larger matrix is also
+    /// allowed.
     fn curvature(
         &self,
         block: usize,

@@ -54,8 +54,8 @@ impl<'a> Design<'a> {
         Packed { panels, offsets }
     }
 
-    /// Writes the scores of some rows, one score per part. Also returns these rows in double
-    /// precision if they are dense, for [`Design::add_images`].
+    /// Writes the scores of some rows, one score per part. Also returns these rows in double precision if they are
+    /// dense, for [`Design::add_images`].
     pub(super) fn scores<'b>(
         &self,
         packed: &Packed,
@@ -82,8 +82,8 @@ impl<'a> Design<'a> {
         &[]
     }
 
-    /// Some rows of a dense matrix in double precision. Borrows them without a copy if they are
-    /// stored contiguously in double precision.
+    /// Some rows of a dense matrix in double precision. Borrows them without a copy if they are stored contiguously in
+    /// double precision.
     fn dense<'b>(&self, rows: &[u32], buffer: &'b mut Buffer) -> &'b [f64]
     where
         'a: 'b,
@@ -128,8 +128,7 @@ impl<'a> Design<'a> {
         (self.data.n_cols() + 1) * n_parts
     }
 
-    /// Adds Σ_i A_iᵀ u_i over some rows; `dense` is the value that [`Design::scores`] returned for
-    /// them.
+    /// Adds Σ_i A_iᵀ u_i over some rows; `dense` is the value that [`Design::scores`] returned for them.
     pub(super) fn add_images(
         &self,
         rows: &[u32],

@@ -1,5 +1,4 @@
-//! The inverse of a Newton system with few active blocks, computed from a matrix over their parts
-//! (Woodbury identity).
+//! The inverse of a Newton system with few active blocks, computed from a matrix over their parts (Woodbury identity).
 
 use rayon::prelude::*;
 
@@ -11,17 +10,16 @@ use crate::linalg::cholesky::Factor;
 use crate::linalg::outer::{PADDING, Strided, add_lower_gram};
 use crate::linalg::vectors::{axpy, dot};
 
-/// The maximum total number of parts of the active blocks, which is the size of the factorised
-/// matrix.
+/// The maximum total number of parts of the active blocks, which is the size of the factorised matrix.
 const MAX_PARTS: usize = 2000;
 /// The maximum total number of values in the active rows, which are stored densely.
 const MAX_ROW_VALUES: usize = 1 << 22;
 
-/// (I + B Bᵀ)⁻¹ = I − B (I + Bᵀ B)⁻¹ Bᵀ, where block i has the columns √c_i A_iᵀ J_i of B. The J_i
-/// are projections, so B Bᵀ = Σ_i c_i A_iᵀ J_i A_i.
+/// (I + B Bᵀ)⁻¹ = I − B (I + Bᵀ B)⁻¹ Bᵀ, where block i has the columns √c_i A_iᵀ J_i of B. The J_i are projections, so
+/// B Bᵀ = Σ_i c_i A_iᵀ J_i A_i.
 ///
-/// The subtraction loses digits if some columns of X are large, so the result only serves as a
-/// preconditioner for conjugate gradients.
+/// The subtraction loses digits if some columns of X are large, so the result only serves as a preconditioner for
+/// conjugate gradients.
 pub(super) struct DualSystem {
     factor: Factor,
     /// The active rows, `width` values each.

@@ -11,8 +11,7 @@ use crate::linalg::outer::{PADDING, Strided, add_lower_products};
 
 /// Maximum number of values of the rows that are converted to double precision at a time.
 const MAX_DENSE_VALUES: usize = 1 << 21;
-/// Number of rows whose products are summed at a time; two copies of them stay in the second-level
-/// cache.
+/// Number of rows whose products are summed at a time; two copies of them stay in the second-level cache.
 const ROWS_PER_SUM: usize = 128;
 
 /// The factorised Hessian I + K, where K = Σ_i c_i A_iᵀ J_i A_i over some blocks.

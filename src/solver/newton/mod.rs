@@ -1,6 +1,6 @@
-//! Newton's method for duals over products of convex sets: a proximal point method on the dual,
-//! whose inner problems are solved by semi-smooth Newton steps in the primal (Rockafellar 1976; Li,
-//! Sun and Toh 2018; `docs/mathematics/newton.md`).
+//! Newton's method for duals over products of convex sets: a proximal point method on the dual, whose inner problems
+//! are solved by semi-smooth Newton steps in the primal (Rockafellar 1976; Li, Sun and Toh 2018;
+//! `docs/mathematics/newton.md`).
 
 mod active;
 mod blocks;
@@ -28,20 +28,19 @@ use crate::run::{Certificate, Progress, Solver, Stopping};
 
 /// The first width of the proximal term, in units of [`Blocks::unit_width`].
 pub(in crate::solver) const FIRST_WIDTH: f64 = 2.0;
-/// The smallest width, in the same units. With smaller widths, Newton steps leave the region in
-/// which the gradient is linear, as they assume.
+/// The smallest width, in the same units. With smaller widths, Newton steps leave the region in which the gradient is
+/// linear, as they assume.
 pub(in crate::solver) const SMALLEST_WIDTH: f64 = 0.02;
 /// The first width of a run that continues from another solver's dual point, in the same units.
 const RESUMED_WIDTH: f64 = 0.06;
 /// Factor by which the width shrinks when the centre moves.
 pub(in crate::solver) const NARROWER: f64 = 0.3;
-/// Factor by which the width grows after a short step: such a step shows that the inner problem is
-/// too sharp for Newton's method.
+/// Factor by which the width grows after a short step: such a step shows that the inner problem is too sharp for
+/// Newton's method.
 pub(in crate::solver) const WIDER: f64 = 4.0;
 /// Steps shorter than this count as short.
 pub(in crate::solver) const SHORT_STEP: f64 = 1e-2;
-/// An inner problem counts as solved once its gap is this share of the overall gap, or of the
-/// tolerated gap.
+/// An inner problem counts as solved once its gap is this share of the overall gap, or of the tolerated gap.
 pub(in crate::solver) const SOLVED_SHARE: f64 = 0.05;
 /// Slopes below this share of P(0) are rounding error.
 const ROUNDING: f64 = 1e-15;
@@ -61,11 +60,10 @@ pub struct BestPoints {
 
 /// Newton's method, one step per epoch.
 ///
-/// Each loss is a maximum over dual points. The inner problem subtracts a proximal term around a
-/// centre inside this maximum, which makes the loss differentiable. Newton's method solves the
-/// inner problem; each step solves the linear system of `System` and searches along a line. The
-/// dual solution of the inner problem is the next centre. Every step computes a certificate from
-/// its weights and points.
+/// Each loss is a maximum over dual points. The inner problem subtracts a proximal term around a centre inside this
+/// maximum, which makes the loss differentiable. Newton's method solves the inner problem; each step solves the linear
+/// system of `System` and searches along a line. The dual solution of the inner problem is the next centre. Every step
+/// computes a certificate from its weights and points.
 pub struct Newton<'p, B: Blocks> {
     blocks: &'p B,
     stopping: Stopping,
@@ -128,8 +126,8 @@ impl<'p, B: Blocks> Newton<'p, B> {
         Ok(())
     }
 
-    /// Continues from another solver's dual points and their certificate. The first width is chosen
-    /// for a centre near the optimum.
+    /// Continues from another solver's dual points and their certificate. The first width is chosen for a centre near
+    /// the optimum.
     pub fn resume(
         blocks: &'p B,
         stopping: Stopping,
@@ -188,16 +186,14 @@ impl<'p, B: Blocks> Newton<'p, B> {
         Ok(())
     }
 
-    /// Whether the inner problem is solved accurately enough for its points to become the next
-    /// centre.
+    /// Whether the inner problem is solved accurately enough for its points to become the next centre.
     fn is_solved(&self) -> bool {
         let best = &self.best.certificate;
         let allowed = SOLVED_SHARE * best.gap().max(self.stopping.allowed(best.primal));
         self.exhausted || self.at.inner_gap(self.blocks.shares().lambda()) <= allowed
     }
 
-    /// Moves the centre to the points of the inner solution, and reduces the width of the proximal
-    /// term.
+    /// Moves the centre to the points of the inner solution, and reduces the width of the proximal term.
     fn move_centre(&mut self, interrupt: &Interrupt) -> Result<()> {
         self.centre.copy_from_slice(&self.at.points);
         self.width = self.next_width();

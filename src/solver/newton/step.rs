@@ -7,8 +7,8 @@ use crate::interrupt::Interrupt;
 use crate::linalg::squared_norm;
 use crate::linalg::vectors::long_dot;
 
-/// The derivative counts as 0 between these multiples of its value at the start, so a step may end
-/// before the minimum or slightly beyond it.
+/// The derivative counts as 0 between these multiples of its value at the start, so a step may end before the minimum
+/// or slightly beyond it.
 const FLAT_SLOPES: (f64, f64) = (-0.3, 0.05);
 /// The largest step that a search returns.
 const MAX_STEP: f64 = 64.0;
@@ -17,9 +17,9 @@ const MARGIN: f64 = 0.1;
 /// The maximum number of trial steps.
 const MAX_TRIALS: usize = 40;
 
-/// Finds a step along a direction at which the derivative of the inner problem is close to 0.
-/// Returns the step, the derivative at the start divided by λ, and whether `points` are the maximisers at this step.
-/// `residual` is the gradient at the start divided by λ.
+/// Finds a step along a direction at which the derivative of the inner problem is close to 0. Returns the step, the
+/// derivative at the start divided by λ, and whether `points` are the maximisers at this step. `residual` is the
+/// gradient at the start divided by λ.
 pub(super) fn search<B: Blocks>(
     line: &Line<'_, B>,
     (weights, residual): (&[f64], &[f64]),
@@ -37,11 +37,11 @@ pub(super) fn search<B: Blocks>(
     Ok((step, if step > 0.0 { slope } else { 0.0 }, step > 0.0 && step == last))
 }
 
-/// Finds a step at which an increasing, piecewise linear derivative is close to 0, given `slope`,
-/// its value at 0. Returns 0 unless that value is negative.
+/// Finds a step at which an increasing, piecewise linear derivative is close to 0, given `slope`, its value at 0.
+/// Returns 0 unless that value is negative.
 ///
-/// The search begins at the Newton step and doubles it while the derivative is negative. Then it
-/// takes secant steps inside the bracket.
+/// The search begins at the Newton step and doubles it while the derivative is negative. Then it takes secant steps
+/// inside the bracket.
 pub(in crate::solver) fn zero_of_derivative(
     slope: f64,
     mut derivative: impl FnMut(f64) -> Result<f64>,
@@ -59,8 +59,8 @@ pub(in crate::solver) fn zero_of_derivative(
         if at >= FLAT_SLOPES.0 * -slope && at <= FLAT_SLOPES.1 * -slope {
             return Ok(step);
         }
-        // Halve the value at the end of the bracket that stays (Illinois method): if the minimum is
-        // far below the first step, plain secants converge no faster than bisection.
+        // Halve the value at the end of the bracket that stays (Illinois method): if the minimum is far below the first
+        // step, plain secants converge no faster than bisection.
         if at < 0.0 {
             low = (step, at);
             high = high.map(|(far, rise)| (far, 0.5 * rise));

@@ -1,5 +1,5 @@
-//! The linear system of a Newton step: (I + Σ_i c_i A_iᵀ J_i A_i) d = −r, where c_i = p_i/(λ ·
-//! curvature) and J_i is the derivative of block i's maximiser.
+//! The linear system of a Newton step: (I + Σ_i c_i A_iᵀ J_i A_i) d = −r, where c_i = p_i/(λ · curvature) and J_i is
+//! the derivative of block i's maximiser.
 
 use super::active::{Active, active};
 use super::blocks::Blocks;
@@ -14,16 +14,14 @@ use crate::linalg::vectors::{long_axpy, long_dot};
 
 /// Largest number of unknowns for which the system is factorised.
 pub const FACTORISED: usize = 2000;
-/// Largest number of unknowns for which the Hessian of a sample of the rows is factorised as a
-/// preconditioner.
+/// Largest number of unknowns for which the Hessian of a sample of the rows is factorised as a preconditioner.
 pub const PRECONDITIONED: usize = 5000;
 /// The preconditioner samples every tenth row with curvature.
 const SAMPLE_STRIDE: usize = 10;
 /// Conjugate gradients end once they have reduced the residual by this factor.
 const REDUCTION: f64 = 0.1;
-/// Once the expected gain of a Newton step is below this multiple of the goal, the linear system is
-/// solved accurately, because the certificate needs a small residual. Before that, accuracy would
-/// only cost iterations.
+/// Once the expected gain of a Newton step is below this multiple of the goal, the linear system is solved accurately,
+/// because the certificate needs a small residual. Before that, accuracy would only cost iterations.
 const NEAR_GOAL: f64 = 40.0;
 /// The maximum number of conjugate gradient iterations per system.
 const MAX_CG_STEPS: usize = 500;
@@ -43,8 +41,7 @@ impl System {
         Self { n_parts, n_unknowns, preconditioner: None, work: 0.0 }
     }
 
-    /// Computes the Newton direction. `goal` is the gap to which the inner problem has to be
-    /// solved.
+    /// Computes the Newton direction. `goal` is the gap to which the inner problem has to be solved.
     pub fn solve<B: Blocks>(
         &mut self,
         blocks: &B,
@@ -66,9 +63,9 @@ impl System {
         self.conjugate_gradients(blocks, (&active, dual.as_ref()), &direction, goal, interrupt)
     }
 
-    /// Runs conjugate gradients from 0. If few rows are active, the preconditioner is the inverse
-    /// of their system. Otherwise it is the diagonal until the iterations have cost as much as factorising the Hessian
-    /// of a sample of the rows. From then on it is the inverse of that Hessian.
+    /// Runs conjugate gradients from 0. If few rows are active, the preconditioner is the inverse of their system.
+    /// Otherwise it is the diagonal until the iterations have cost as much as factorising the Hessian of a sample of
+    /// the rows. From then on it is the inverse of that Hessian.
     fn conjugate_gradients<B: Blocks>(
         &mut self,
         blocks: &B,
