@@ -167,15 +167,15 @@ impl<T: Element> BlockStep<T> {
         }
         let known = slopes.iter().zip(&*values).filter(|(_, value)| **value > T::zero());
         let low = set.threshold(block.sum, known.map(|(slope, _)| *slope));
-        let (mut count, mut place) = (n, 0);
-        while place < count {
-            if values[place] == T::zero() && slopes[place] < low {
-                count -= 1;
-                classes.swap(place, count);
-                values.swap(place, count);
-                slopes[place] = slopes[count];
-            } else {
-                place += 1;
+        let is_idle = |value: T, slope: f64| value == T::zero() && slope < low;
+        let mut idle = slopes.iter().zip(&*values).map(|(slope, value)| is_idle(*value, *slope));
+        let mut count = idle.position(|idle| idle).unwrap_or(n);
+        // The remaining classes stay in ascending order, so that neighbours share vectors of weights.
+        for place in count + 1..n {
+            if !is_idle(values[place], slopes[place]) {
+                (classes[count], values[count]) = (classes[place], values[place]);
+                slopes[count] = slopes[place];
+                count += 1;
             }
         }
         // The only candidate left already has the whole sum, which is fixed.
@@ -247,10 +247,6 @@ impl<T: Element> BlockStep<T> {
     }
 }
 
-/// Number of rows of a block whose scores are corrected together, so that the change of an earlier row is read once for
-/// all of these rows.
-pub(super) const ROWS_TOGETHER: usize = 8;
-
 /// Buffers of a full epoch.
 pub(super) struct FullBuffers<T> {
     pub block_size: usize,
@@ -259,10 +255,8 @@ pub(super) struct FullBuffers<T> {
     /// The block that is being visited.
     pub next: ScoredRows<T>,
     pub scores: Vec<T>,
-    /// Current scores of rows that are corrected together.
+    /// Current scores of the row that is being visited.
     pub current: Aligned<T>,
-    /// Number of rows of the block that had changed when `current` was computed.
-    pub n_earlier: usize,
     /// The slopes of all classes.
     pub slopes: Vec<f64>,
     /// β of a row over all classes.
@@ -280,8 +274,7 @@ impl<T: Element> FullBuffers<T> {
             previous: ScoredRows::new(block_size, padded),
             next: ScoredRows::new(block_size, padded),
             scores: vec![T::zero(); block_size * padded],
-            current: Aligned::zeros(ROWS_TOGETHER * padded),
-            n_earlier: 0,
+            current: Aligned::zeros(padded),
             slopes: vec![0.0; n_classes],
             beta: vec![T::zero(); n_classes],
             values: vec![T::zero(); n_classes],

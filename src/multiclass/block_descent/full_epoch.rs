@@ -3,16 +3,12 @@
 //! Scores are computed for the whole block and then corrected for the changes of earlier examples in the block, so the
 //! iterates equal those of the sequential method up to rounding.
 
-use std::array::from_fn;
-
 use num_traits::Zero;
 use pulp::Simd;
 use rand::seq::SliceRandom;
 
 use super::State;
-use super::block_step::{
-    BlockSet, BlockStep, DualBlock, FullBuffers, Margins, ROWS_TOGETHER, RowScores, lower,
-};
+use super::block_step::{BlockSet, BlockStep, DualBlock, FullBuffers, Margins, RowScores, lower};
 use super::candidates::{Candidates, Select, limit_new};
 use super::rows::WeightStore;
 use super::schedule::PassGain;
@@ -21,10 +17,7 @@ use crate::interrupt::Interrupt;
 use crate::linalg::{Element, Kernel, Lane};
 
 /// Number of score vectors that are corrected in registers at a time.
-const VECTORS: usize = 8;
-
-/// Number of SIMD vectors in a tile of several rows.
-const WIDE: usize = 3;
+const VECTORS: usize = 4;
 
 impl<M: WeightStore> State<'_, M> {
     /// Visits all examples that are due, each of them once. If the set is a box, the pass also selects each example's
@@ -81,7 +74,7 @@ impl<M: WeightStore> State<'_, M> {
         let (example, m) = (block.example as usize, problem.n_classes());
         let label = problem.label(example);
         let (classes, betas) = self.dual.betas.row(at);
-        let scores = &full.current[row % ROWS_TOGETHER * shape.padded..][..m];
+        let scores = &full.current[..m];
         let place = RowScores { scores, row: 0, n_rows: 1, padded: m, panel: m };
         let slopes = &mut full.slopes[..];
         let costs = problem.cost_row(example);
@@ -197,144 +190,27 @@ impl<T: Element> FullBuffers<T> {
     }
 
     /// Computes the current scores of a row: its scores before the block plus the changes by the earlier rows of the
-    /// block.
+    /// block, Σ_j ⟨x_i, x_j⟩ δ_j.
     #[inline(always)]
     fn correct_scores<S: Simd>(&mut self, simd: S, row: usize, (padded, panel): (usize, usize))
     where
         T: Lane<S>,
     {
-        let Self { next, scores, current, n_earlier, .. } = self;
+        let Self { next, scores, current, .. } = self;
         let n_rows = next.examples.len();
-        let gram = next.gram.get(row * n_rows..).unwrap_or_default();
-        if row.is_multiple_of(ROWS_TOGETHER) {
-            *n_earlier = next.changed.len();
-            EarlierChanges {
-                place: RowScores { scores, row, n_rows, padded, panel },
-                gram,
-                changes: &next.changes,
-                changed: &next.changed,
-                out: &mut current[..(n_rows - row).min(ROWS_TOGETHER) * padded],
-            }
-            .compute(simd);
+        let place = RowScores { scores, row, n_rows, padded, panel };
+        for (index, current) in current.chunks_mut(panel).enumerate() {
+            current.copy_from_slice(&place.panel(index)[..current.len()]);
         }
-        LateChanges {
-            gram,
-            changes: &next.changes,
-            changed: &next.changed[*n_earlier..],
-            scores: &mut current[row % ROWS_TOGETHER * padded..][..padded],
-        }
-        .compute(simd);
-    }
-}
-
-/// Computes the scores of some rows of a block just before the first of them is visited: copies their scores before the
-/// block from panels to contiguous rows, and adds the changes by earlier rows, Σ_j ⟨x_i, x_j⟩ δ_j.
-struct EarlierChanges<'a, T> {
-    /// The first row.
-    place: RowScores<'a, T>,
-    /// Inner products of these rows with all rows of the block, row by row.
-    gram: &'a [T],
-    /// δ_j, one padded row each.
-    changes: &'a [T],
-    /// The rows that changed, j.
-    changed: &'a [usize],
-    /// Contiguous scores, row by row.
-    out: &'a mut [T],
-}
-
-impl<T: Element> Kernel<T> for EarlierChanges<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn compute<S: Simd>(mut self, simd: S)
-    where
-        T: Lane<S>,
-    {
-        let RowScores { padded, panel: width, .. } = self.place;
-        for first in (0..padded).step_by(width) {
-            let width = width.min(padded - first);
-            // Sparse rows have a single panel with all classes.
-            for start in (0..width).step_by(WIDE * T::LANES) {
-                let n_vectors = (width - start) / T::LANES;
-                if n_vectors >= WIDE {
-                    self.rows::<S, WIDE>(simd, (first, start));
-                } else {
-                    for place in 0..n_vectors {
-                        self.rows::<S, 1>(simd, (first, start + place * T::LANES));
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl<T: Element> EarlierChanges<'_, T> {
-    /// Corrects V vectors of all rows, at offset `start` in the panel that begins with the class `first`.
-    #[inline(always)]
-    fn rows<S: Simd, const V: usize>(&mut self, simd: S, (first, start): (usize, usize))
-    where
-        T: Lane<S>,
-    {
-        let (n, mut row) = (self.out.len() / self.place.padded, 0);
-        if S::REGISTER_COUNT >= 32 {
-            while row + 8 <= n {
-                self.tile::<S, V, 8>(simd, (first, start), row);
-                row += 8;
-            }
-        } else {
-            while row + 4 <= n {
-                self.tile::<S, V, 4>(simd, (first, start), row);
-                row += 4;
-            }
-        }
-        while row < n {
-            self.tile::<S, V, 1>(simd, (first, start), row);
-            row += 1;
-        }
-    }
-
-    /// Corrects V vectors of R rows.
-    #[inline(always)]
-    fn tile<S: Simd, const V: usize, const R: usize>(
-        &mut self,
-        simd: S,
-        (first, start): (usize, usize),
-        row: usize,
-    ) where
-        T: Lane<S>,
-    {
-        let Self { place, gram, changes, changed, out } = self;
-        let (padded, n_rows) = (place.padded, place.n_rows);
-        let mut sums = [[T::splat(simd, T::zero()); V]; R];
-        for (at, sums) in sums.iter_mut().enumerate() {
-            let place = RowScores { row: place.row + row + at, ..*place };
-            let scores = &place.panel(first / place.panel)[start..][..V * T::LANES];
-            sums.copy_from_slice(&T::vectors(scores).0[..V]);
-        }
-        let first = first + start;
         // Blocks of one row, as for sparse data, have no inner products.
-        let gram: [&[T]; R] = match changed.is_empty() {
-            true => [&[]; R],
-            false => from_fn(|at| &gram[(row + at) * n_rows..][..n_rows]),
-        };
-        for &other in *changed {
-            let change = &T::vectors(&changes[other * padded + first..][..V * T::LANES]).0[..V];
-            for (sums, gram) in sums.iter_mut().zip(&gram) {
-                let product = T::splat(simd, gram[other]);
-                for (sum, change) in sums.iter_mut().zip(change) {
-                    *sum = T::fused(simd, product, *change, *sum);
-                }
-            }
-        }
-        for (at, sums) in sums.iter().enumerate() {
-            let out = &mut out[(row + at) * padded + first..][..V * T::LANES];
-            T::vectors_mut(out).0.copy_from_slice(sums);
-        }
+        let gram = next.gram.get(row * n_rows..).unwrap_or_default();
+        let (changes, changed) = (&next.changes, &next.changed);
+        EarlierChanges { gram, changes, changed, scores: current }.compute(simd);
     }
 }
 
 /// Adds the changes by some rows to the scores of a later row, Σ_j ⟨x_i, x_j⟩ δ_j.
-struct LateChanges<'a, T> {
+struct EarlierChanges<'a, T> {
     /// ⟨x_i, x_j⟩ for all rows of the block.
     gram: &'a [T],
     /// δ_j, one padded row each.
@@ -344,7 +220,7 @@ struct LateChanges<'a, T> {
     scores: &'a mut [T],
 }
 
-impl<T: Element> Kernel<T> for LateChanges<'_, T> {
+impl<T: Element> Kernel<T> for EarlierChanges<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -355,36 +231,57 @@ impl<T: Element> Kernel<T> for LateChanges<'_, T> {
         let Self { gram, changes, changed, scores } = self;
         let stride = scores.len() / T::LANES;
         let (scores, changes) = (T::vectors_mut(scores).0, T::vectors(changes).0);
-        let mut first = 0;
+        let (mut first, rows) = (0, (gram, changed));
         let (wide, rest) = scores.as_chunks_mut::<VECTORS>();
         for scores in wide {
-            correct(simd, changes, (stride, first), (gram, changed), scores);
+            correct::<S, T, VECTORS, 2>(simd, changes, (stride, first), rows, scores);
             first += VECTORS;
         }
         for scores in rest.as_chunks_mut::<1>().0 {
-            correct(simd, changes, (stride, first), (gram, changed), scores);
+            correct::<S, T, 1, VECTORS>(simd, changes, (stride, first), rows, scores);
             first += 1;
         }
     }
 }
 
+/// Adds V vectors of one change.
 #[inline(always)]
-fn correct<S: Simd, T: Lane<S>, const V: usize>(
+fn add<S: Simd, T: Lane<S>, const V: usize>(
+    simd: S,
+    change: &[T::Vector],
+    product: T,
+    sums: &mut [T::Vector; V],
+) {
+    let product = T::splat(simd, product);
+    for (sum, change) in sums.iter_mut().zip(&change[..V]) {
+        *sum = T::fused(simd, product, *change, *sum);
+    }
+}
+
+/// Corrects V vectors of scores. The sums over every P-th change are independent of each other, so that multiply-adds
+/// do not wait for each other.
+#[inline(always)]
+fn correct<S: Simd, T: Lane<S>, const V: usize, const P: usize>(
     simd: S,
     changes: &[T::Vector],
     (stride, first): (usize, usize),
     (gram, changed): (&[T], &[usize]),
     out: &mut [T::Vector; V],
 ) {
-    let mut sums = *out;
-    for &row in changed {
-        let product = T::splat(simd, gram[row]);
-        let Some(change) = changes[row * stride + first..].first_chunk::<V>() else { return };
-        for (sum, change) in sums.iter_mut().zip(change) {
-            *sum = T::fused(simd, product, *change, *sum);
+    let mut sums = [[T::splat(simd, T::zero()); V]; P];
+    sums[0] = *out;
+    let (groups, rest) = changed.as_chunks::<P>();
+    for rows in groups {
+        for (sums, row) in sums.iter_mut().zip(rows) {
+            add::<S, T, V>(simd, &changes[row * stride + first..], gram[*row], sums);
         }
     }
-    *out = sums;
+    for row in rest {
+        add::<S, T, V>(simd, &changes[row * stride + first..], gram[*row], &mut sums[0]);
+    }
+    for (at, out) in out.iter_mut().enumerate() {
+        *out = sums[1..].iter().fold(sums[0][at], |sum, other| T::plus(simd, sum, other[at]));
+    }
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ pub(super) const WHOLE: usize = 4;
 /// Number of vectors summed in registers at a time: enough that multiply-adds do not wait for each other.
 const VECTORS: usize = 8;
 
-/// Number of vectors per window; each vector has one bit.
-const WINDOW: usize = 32;
+/// Number of classes and of vectors of a visit up to which its buffers are on the stack.
+const FEW: usize = 32;
 
 /// The weights of neighbouring features, one feature after the other.
 pub(super) struct FeatureRange<'w, T> {
@@ -257,72 +257,39 @@ impl<V: Copy, const N: usize> Buffer<V, N> {
     }
 }
 
-/// A window of neighbouring class vectors.
-#[derive(Clone, Copy)]
-struct Window {
-    /// One bit per vector: whether it contains a class of the visit.
-    bits: u32,
-    /// Number of vectors with a class of the visit in all earlier windows.
-    before: u32,
+/// The position of a class among the vectors of a visit.
+struct Slot {
+    /// Index of its vector among those of the visit.
+    index: usize,
+    /// Index of its vector among a feature's vectors.
+    vector: u32,
+    /// Index of the class in its vector.
+    lane: usize,
 }
 
-/// The vectors that contain a class of the visit.
-struct Touched {
-    windows: Buffer<Window, 16>,
-    /// Their indices among a feature's vectors, ascending.
-    places: Buffer<u32, WINDOW>,
-    len: usize,
-    lanes: usize,
+/// Assigns classes to vectors. Neighbouring classes of one vector share a slot. Candidates are mostly in ascending
+/// order, so few vectors have two slots.
+#[inline(always)]
+fn slots(classes: impl Iterator<Item = u32>, lanes: usize) -> impl Iterator<Item = Slot> {
+    let (mut n_slots, mut last) = (0, u32::MAX);
+    classes.map(move |class| {
+        let vector = class / lanes as u32;
+        n_slots += usize::from(vector != last);
+        last = vector;
+        Slot { index: n_slots - 1, vector, lane: class as usize % lanes }
+    })
 }
 
-impl Touched {
-    /// Finds the vectors of at most `n` classes, if a feature has `stride` vectors.
-    #[inline(always)]
-    fn of(classes: impl Iterator<Item = u32>, n: usize, stride: usize, lanes: usize) -> Self {
-        let empty = Window { bits: 0, before: 0 };
-        let mut windows = Buffer::filled(empty, stride.div_ceil(WINDOW));
-        let mut places = Buffer::filled(0, n.min(stride));
-        let used = &mut windows.get_mut()[..stride.div_ceil(WINDOW)];
-        for class in classes {
-            let vector = class as usize / lanes;
-            used[vector / WINDOW].bits |= 1 << (vector % WINDOW);
-        }
-        let (mut len, all) = (0, places.get_mut());
-        for (first, window) in (0..).step_by(WINDOW).zip(used) {
-            window.before = len as u32;
-            let mut left = window.bits;
-            while left != 0 {
-                all[len] = first + left.trailing_zeros();
-                left &= left - 1;
-                len += 1;
-            }
-        }
-        Self { windows, places, len, lanes }
+/// The vectors of at most `n` classes, and their number.
+#[inline(always)]
+fn touched(slots: impl Iterator<Item = Slot>, n: usize) -> (Buffer<u32, FEW>, usize) {
+    let (mut places, mut len) = (Buffer::filled(0, n), 0);
+    let all = places.get_mut();
+    for slot in slots {
+        all[slot.index] = slot.vector;
+        len = slot.index + 1;
     }
-
-    /// The indices of these vectors.
-    #[inline(always)]
-    fn places(&self) -> &[u32] {
-        &self.places.get()[..self.len]
-    }
-
-    /// A buffer of zeros for the values of these vectors.
-    #[inline(always)]
-    fn zeros<T: Element>(&self) -> Buffer<T, { WINDOW * 16 }> {
-        Buffer::filled(T::zero(), self.len * self.lanes)
-    }
-
-    /// Returns a function that maps a class of the visit to its index among these values.
-    #[inline(always)]
-    fn place(&self) -> impl Fn(u32) -> usize {
-        let (windows, lanes) = (self.windows.get(), self.lanes);
-        move |class| {
-            let (vector, lane) = (class as usize / lanes, class as usize % lanes);
-            let Window { bits, before } = windows[vector / WINDOW];
-            let before = before + (bits & ((1 << (vector % WINDOW)) - 1)).count_ones();
-            before as usize * lanes + lane
-        }
-    }
+    (places, len)
 }
 
 /// Computes the scores of a row for some classes.
@@ -365,13 +332,13 @@ impl<T: Element> FewClasses for ScoreFewSparse<'_, T> {
         let Self { weights, padded, row, classes, scores } = self;
         let (lanes, weights) = (<T as Lane<S>>::LANES, T::vectors(weights).0);
         let stride = padded / lanes;
-        let touched = Touched::of(classes.iter().copied(), classes.len(), stride, lanes);
-        let (mut all, places) = (touched.zeros::<T>(), touched.places());
-        let sums = &mut T::vectors_mut(all.get_mut()).0[..places.len()];
+        let (places, len) = touched(slots(classes.iter().copied(), lanes), classes.len());
+        let mut all = Buffer::<T, { FEW * 16 }>::filled(T::zero(), len * lanes);
+        let (places, sums) = (places.get(), &mut T::vectors_mut(all.get_mut()).0[..len]);
         score_vectors(simd, (weights, stride), row, |at| places[at] as usize, sums);
-        let (all, place) = (all.get(), touched.place());
-        for (score, class) in scores.iter_mut().zip(classes) {
-            *score = all[place(*class)];
+        let all = all.get();
+        for (score, slot) in scores.iter_mut().zip(slots(classes.iter().copied(), lanes)) {
+            *score = all[slot.index * lanes + slot.lane];
         }
     }
 }
@@ -417,14 +384,14 @@ impl<T: Element> FewClasses for AddFewSparse<'_, T> {
         // Many candidates do not change.
         let changed = classes.iter().zip(change).filter(|(_, change)| **change != T::zero());
         let own = changed.clone().map(|(class, _)| *class);
-        let touched = Touched::of(own, classes.len(), stride, lanes);
-        let mut all = touched.zeros::<T>();
-        let (all, place) = (all.get_mut(), touched.place());
-        for (class, change) in changed {
-            all[place(*class)] = *change;
+        let (places, len) = touched(slots(own.clone(), lanes), classes.len());
+        let mut all = Buffer::<T, { FEW * 16 }>::filled(T::zero(), len * lanes);
+        let all = all.get_mut();
+        for (slot, (_, change)) in slots(own, lanes).zip(changed) {
+            all[slot.index * lanes + slot.lane] = *change;
         }
         let changes = T::vectors(all).0.iter().copied();
-        let places = touched.places().iter().map(|place| *place as usize);
+        let places = places.get()[..len].iter().map(|place| *place as usize);
         add_vectors(simd, features, stride, row, places.zip(changes));
     }
 }
