@@ -62,7 +62,7 @@ pub(super) fn certificate_and_terms(
     Ok((best, terms))
 }
 
-/// Returns Σ c_i (diag p_i − p_i p_iᵀ) over the outputs; empty for more than [`SOLVED`] outputs.
+/// Returns Σ c_i (diag p_i − p_i p_iᵀ) over the outputs; empty for many outputs.
 ///
 /// # Errors
 /// [`Interrupted`](crate::error::Error::Interrupted).

@@ -206,14 +206,18 @@ pub fn fit_logistic_path(
             let newton = newton.get_or_insert_with(start);
             let trace = run(newton, stopping, interrupt, observe)?;
             let fit = LogisticFit::new(newton.best_model().clone(), resolved, trace, null);
-            (fit, newton.intercept_curvature(interrupt)?)
+            let is_best = fit.model == *newton.best_model();
+            (fit, if is_best { Some(newton.intercept_curvature(interrupt)?) } else { None })
         } else {
             let fit = fit_logistic(&problem, method, target, last.take(), interrupt, observe)?;
-            let sums = intercept_curvature(&problem, &fit.model, interrupt)?;
-            let curvature = sums.iter().map(|sum| sum / problem.total()).collect();
             last = Some(fit.model.clone());
-            (fit, curvature)
+            (fit, None)
         };
+        let mut curvature = match curvature {
+            Some(known) => known,
+            None => intercept_curvature(&problem, &fit.model, interrupt)?,
+        };
+        curvature.iter_mut().for_each(|sum| *sum /= problem.total());
         if ended(fit, curvature).is_break() {
             break;
         }

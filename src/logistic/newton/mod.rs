@@ -158,18 +158,15 @@ impl<'a> LogisticNewton<'a> {
         Ok(())
     }
 
-    /// The mean of diag p_i − p_i p_iᵀ at the best model, weighted by the c_i: the curvature of the mean loss in the
-    /// intercepts. Empty for more than [`SOLVED`] outputs.
+    /// Σ c_i (diag p_i − p_i p_iᵀ) at the best model: the curvature of the losses in the intercepts. Empty for many
+    /// outputs.
     pub fn intercept_curvature(&mut self, interrupt: &Interrupt) -> Result<Vec<f64>> {
         if !self.best.is_last {
             self.phase = Phase::Exact;
             let weights = scaled(self.store.as_ref(), &self.best.model);
             self.look(&weights, &mut Vec::new(), interrupt)?;
         }
-        let total = self.total();
-        let mut sums = self.store.intercept_curvature(&self.best.model, interrupt)?;
-        sums.iter_mut().for_each(|sum| *sum /= total);
-        Ok(sums)
+        self.store.intercept_curvature(&self.best.model, interrupt)
     }
 
     /// The rows that the current phase uses.
@@ -376,7 +373,7 @@ impl Solver for LogisticNewton<'_> {
                 self.enter(Phase::Exact, interrupt)?;
             }
         }
-        if self.n_steps > 0 || !self.seems_done() {
+        if !self.seems_done() {
             moved = self.step(interrupt)?;
         }
         if self.phase != Phase::Exact && (self.seems_done() || !moved) {
