@@ -126,7 +126,7 @@ pub(super) fn fit_logistic_regressions<'py>(
     ended: Py<PyAny>,
 ) -> PyResult<()> {
     guarded(|| {
-        let record: PathRecord<'py> = settings.extract()?;
+        let record: LogisticPathRecord<'py> = settings.extract()?;
         let run: RunRecord = settings.extract()?;
         let (data, labels) = (rows.rows()?, slice(&labels)?);
         let weights = weighted(1.0, record.sample_weight.as_ref(), data.n_rows())?;
@@ -172,7 +172,7 @@ fn tell(
 /// The settings of a path.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct PathRecord<'py> {
+struct LogisticPathRecord<'py> {
     n_classes: usize,
     #[pyo3(item("Cs"))]
     cs: Vec<f64>,

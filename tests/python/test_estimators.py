@@ -77,7 +77,7 @@ _TIGHT: dict[str, Any] = {"tol": 1e-9, "n_jobs": 1}
         dualgap.MulticlassSVC(**_TIGHT),
         dualgap.MulticlassSVC(solver="block-frank-wolfe", step="pairwise", **_TIGHT),
         dualgap.MulticlassSVCCV(Cs=[0.1, 1.0], cv=2, **_TIGHT),
-        ConsensusSVC(n_partitions=2, max_iter=500, **_TIGHT),
+        ConsensusSVC(n_partitions=2, max_iter=1500, **_TIGHT),
     ],
     ids=lambda estimator: type(estimator).__name__,
 )
