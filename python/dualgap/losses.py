@@ -88,7 +88,7 @@ class Loss:
         own = {
             name: value for name, value in given.items() if value is not None and value is not False
         }
-        # Equal losses must have equal reprs, but a loss from a model file has the class Loss.
+        # A loss from a model file has the class Loss, but its repr must equal that of the original.
         usual = set(own) - {"costs", "per_row"} == set(LOSSES.get(self.name, ()))
         kind = _CLASSES.get((self.name, self.costs is not None), "Loss") if usual else "Loss"
         shown = [repr(self.name)] if kind == "Loss" else []

@@ -56,7 +56,7 @@ class ClassFeatureClassifier(ScoringClassifier):
     coef_: FloatArray = field(init=False)
     intercept_: FloatArray = field(init=False)
 
-    # Features of the training classes, or the callable.
+    # Features of the training classes, or the callable that computes joint features.
     _fitted_features: Any = field(init=False)
 
     _saved: ClassVar[tuple[str, ...]] = ("_fitted_features",)
@@ -102,7 +102,7 @@ class ClassFeatureClassifier(ScoringClassifier):
         class_features: MatrixLike | None = None,
         classes: ArrayLike | None = None,
     ) -> FloatArray:
-        """Score of each row and class, of shape (n_samples, n_classes or n_others)."""
+        """Return the score of each row and class, of shape (n_samples, n_classes or n_others)."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
         if callable(self._fitted_features):
@@ -130,7 +130,7 @@ class ClassFeatureClassifier(ScoringClassifier):
         class_features: MatrixLike | None = None,
         classes: ArrayLike | None = None,
     ) -> NDArray[Any]:
-        """Class with the largest score; the first one in a tie.
+        """Return the class with the largest score, or the first such class in a tie.
 
         Parameters
         ----------

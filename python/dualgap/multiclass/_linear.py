@@ -20,7 +20,7 @@ __all__ = ["LinearClassifier"]
 
 
 class MarginScores:
-    """The error for `predict_proba` of a model that has none."""
+    """Mixin for models without probabilities: explains why `predict_proba` is missing."""
 
     _with_probabilities: ClassVar[str] = "dualgap.LogisticRegression"
 
@@ -119,7 +119,7 @@ def check_linear_model(model: Any) -> None:
     """
     classes = model.classes_
     require(isinstance(classes, np.ndarray) and classes.ndim == 1 and len(classes) >= 2)
-    # NaN fails this comparison, too.
+    # The comparison is also false for NaN.
     require(bool((classes[1:] > classes[:-1]).all()), "the classes are not sorted and distinct")
     if not hasattr(model, "coef_"):
         return

@@ -162,7 +162,7 @@ class CheckedLoss:
                 f"{type(returned).__name__} of shape {np.shape(returned)}"
             )
             raise ValueError(msg)
-        # NaN fails this comparison.
+        # The comparison is also false for NaN.
         if not (point >= -_ROUNDING * self._size()).all() or not np.isfinite(point).all():
             msg = f"loss: {method} must return finite numbers of at least 0, got {returned!r}"
             raise ValueError(msg)

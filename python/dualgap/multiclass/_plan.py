@@ -1,4 +1,4 @@
-"""The plan of a fit: solver, memory, threads."""
+"""Prints the plan of a fit: its solver, memory and threads."""
 
 from __future__ import annotations
 

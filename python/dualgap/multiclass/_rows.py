@@ -33,7 +33,7 @@ def linear_scores(X: Any, coef: FloatArray, intercept: FloatArray) -> FloatArray
     ndarray of shape (n_samples, n_classes)
     """
     if X.dtype == np.float16:
-        # By blocks, because a float32 copy of all rows would take twice their memory.
+        # Convert blocks of rows, because a float32 copy of all rows would take twice their memory.
         weights = coef.T.astype(np.float32)
         scores = np.empty((X.shape[0], len(coef)))
         for start in range(0, X.shape[0], _BLOCK):
@@ -58,7 +58,7 @@ def optimum_radius(gap: float, lambda_: float) -> float:
     The objective is strongly convex with modulus `lambda_`, so its excess over the optimum, which
     is at most the duality gap, is at least ``lambda_ / 2`` times the squared distance.
     """
-    # The added number rounds up a result that underflows.
+    # Adding the smallest positive double avoids a radius of 0 after an underflow.
     return float(np.sqrt(2.0 * gap / lambda_ + 5e-324))
 
 

@@ -190,7 +190,7 @@ class MulticlassSVCCV(LinearClassifier):
         held_out = [np.ascontiguousarray(test, dtype=np.uint32) for _, test in folds]
         settings["held_out"] = held_out
         classes = np.ascontiguousarray(codes, dtype=np.uint32)
-        # Bounds may require more fits than one for each fold and C.
+        # With bounds, a fold may need several fits for one C, so the total number is unknown.
         stopping = (len(folds) * len(Cs) if self.bounds is None else None, None)
         data = (X, y, sample_weight)
         with watch(self, stopping, data=data, unit="fit") as callback:

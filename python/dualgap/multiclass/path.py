@@ -46,7 +46,7 @@ class LinearPiece(Interval):
     _model: ScoringClassifier = field(repr=False)
 
     def predict(self, X: MatrixLike) -> NDArray[Any]:
-        """Class with the largest score; it is the same for each C of the interval.
+        """Return the class with the largest score, the same for each C of the interval.
 
         Parameters
         ----------
@@ -60,7 +60,7 @@ class LinearPiece(Interval):
         return self._model.predict(X)
 
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Accuracy; it is the same for each C of the interval."""
+        """Return the accuracy, which is the same for each C of the interval."""
         return float(self._model.score(X, y, sample_weight))
 
 
@@ -70,7 +70,7 @@ def linear_pieces(
     largest: float,
     fitted: Callable[[FloatArray], Any],
 ) -> list[LinearPiece]:
-    """Return the core's pieces, which cover lambda from `largest` down, as intervals of C."""
+    """Convert the core's intervals of lambda, in descending order, to intervals of C."""
     found = []
     for start, end, weights, gap, relative, n_iter in intervals(pieces, interval, largest):
         model = fitted(weights)

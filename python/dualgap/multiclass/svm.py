@@ -324,7 +324,7 @@ class MulticlassSVC(LinearClassifier):
         self._check_parameters()
         check_positive("tol", self.tol)
         check_interval(C_min, C_max)
-        # A clone, so that the path does not change this estimator.
+        # Fits along the path use a clone, which leaves this estimator unchanged.
         model = clone(self).set_params(random_state=self.random_state)
         X, y = check_rows_and_targets(model, X, y, single=self.solver in _SINGLE)
         model.classes_, codes = encode_classes(y)
@@ -358,6 +358,6 @@ class MulticlassSVC(LinearClassifier):
         known, before, kept = self._end
         if known != identity:
             return None
-        # W(alpha) is proportional to 1/lambda.
+        # For a fixed dual point alpha, the weights W(alpha) are proportional to 1/lambda.
         weights: Any = kept["weights"]
         return {**kept, "weights": weights * (before / regularization)}

@@ -71,7 +71,7 @@ class Columns:
         place[self.kept] = np.arange(len(self.kept), dtype=X.indices.dtype)
         indices = place[X.indices]
         if (indices < 0).any():
-            # These are validation rows: only validation rows have entries in dropped columns.
+            # Only validation rows have entries in dropped columns, so these are validation rows.
             return X[:, self.kept]
         return type(X)((X.data, indices, X.indptr), shape=(X.shape[0], len(self.kept)), copy=False)
 

@@ -188,7 +188,10 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         return self
 
     def _choose(self, radii: FloatArray, scores: FloatArray) -> None:
-        """Choose by scores of shape (n_radii, n_folds, n_sizes); NaN for fits that did not run."""
+        """Choose the best mean score; `scores` has shape (n_radii, n_folds, n_sizes).
+
+        Scores of fits that did not run are NaN.
+        """
         scores = scores.transpose(0, 2, 1)
         mean = scores.mean(axis=2).T
         # With sizes on the first axis, argmax breaks ties in favour of the smallest size.

@@ -59,13 +59,13 @@ class RecommenderParts(Estimator):
     levels_: FloatArray
     like_threshold_: float
 
-    # None if the task predicts no ratings.
+    # The model of ratings; None if the task predicts no ratings.
     _rating_model: RatingModel | None
-    # None if the fit had no interactions.
+    # The model of clicks; None if the fit had no interactions.
     _click_model: ClickModel | None
     # Matrix of users by items with ones for pairs that have ratings.
     _seen: sp.csr_array
-    # Number of ratings of each item, if `_seen` does not have those of the fit.
+    # Number of ratings of each item in the fit; None if `_seen` still has these ratings.
     _item_counts: NDArray[np.intp] | None = None
     # The library of the table of ratings; methods return tables of this library.
     _tables: str = "pandas"
@@ -86,7 +86,7 @@ class RecommenderParts(Estimator):
         return self.task == "clicks" and self._interaction_settings().like_threshold is None
 
     def _like(self, table: pd.DataFrame, given: Any = None) -> pd.DataFrame:
-        """Convert a result to the kind of `given`, or to that of the fit if it is no table."""
+        """Convert a result to the library of `given`, or of the fit if `given` is not a table."""
         converted: pd.DataFrame = like_table(table, table_kind(given) or self._tables)
         return converted
 
@@ -106,7 +106,7 @@ class RecommenderParts(Estimator):
         return light
 
     def _with_former(self, new: RatingTable, side: Literal["users", "items"]) -> RatingTable:
-        """Return the former clicks of a table's users (or items), followed by the table."""
+        """Prepend the clicks from the fit by the users (or of the items) that occur in a table."""
         if self.task != "clicks" or self._click_model is None:
             msg = 'add: a model of ratings keeps no ratings; only task="clicks" does'
             raise ValueError(msg)

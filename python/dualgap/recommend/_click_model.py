@@ -155,7 +155,7 @@ class ClickModel:
     def without_users(self) -> ClickModel:
         """Return the model with only the row for unknown users."""
         empty = sp.csr_array((1, len(self.items) - 1), dtype=np.float32)
-        # Computed here, so that later calls reuse them.
+        # Compute cached values before copying, so that later copies reuse them.
         self.gram("users", 1)
         assert self._packed_items is not None
         return replace(self, users=self.users[-1:], history=empty)._with_items_of(self)
@@ -253,7 +253,7 @@ def lists(matrix: sp.csr_array) -> ListsRecord:
 
 
 def _scale(scores: NDArray[Any]) -> float:
-    """Return 1 over the standard deviation of scores, or 0 if all scores are equal."""
+    """Return the reciprocal of the standard deviation of scores, or 0 if all are equal."""
     deviation = float(scores.std())
     return 1.0 / deviation if deviation > 1e-6 * float(np.abs(scores).max(initial=0.0)) else 0.0
 

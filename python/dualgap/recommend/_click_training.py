@@ -143,7 +143,7 @@ class _Clicks:
 
     users: NDArray[np.uint32]
     items: NDArray[np.uint32]
-    # None if all targets are 1.
+    # Target of each pair; None if all targets are 1.
     targets: FloatArray | None
     weights: FloatArray | None
     shape: tuple[int, int]
@@ -170,9 +170,9 @@ class _Clicks:
         return self.targets.astype(np.float32)
 
     def hold_out(self, rng: np.random.Generator) -> tuple[_Clicks, sp.csr_array] | None:
-        """Split off a share of some users' likes; return None if too few users have enough.
+        """Split off a fraction of some users' likes; return None if too few users have enough.
 
-        The rest is a sample of the users if there are many clicks.
+        If there are many clicks, the remaining clicks come from a sample of the users.
         """
         liked = np.ones(len(self.users), dtype=bool) if self.targets is None else self.targets >= 1
         counts = np.bincount(self.users[liked], minlength=self.shape[0])
@@ -224,7 +224,7 @@ class _Trainer:
 
     settings: Interactions
     options: RunOptions
-    # Features of users and of items, including a constant.
+    # Features of users and of items, including a constant feature.
     features: tuple[sp.csr_array | None, sp.csr_array | None]
 
     def fit(self, clicks: _Clicks, plan: _Plan, start: Any = None) -> tuple[ClickModel, FitRecord]:

@@ -1,4 +1,4 @@
-"""Clicks with counts as values: the counts of repeated pairs are added, and determine weights."""
+"""Clicks whose values are counts: adds the counts of each pair and computes weights from them."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class FeatureEncoder:
             raise ValueError(msg)
 
     def state(self) -> dict[str, Any]:
-        """Return lists and arrays for a model file."""
+        """Return the encoder as lists and arrays for a model file."""
         lists = {"numbers": list(self.numbers), "indicators": list(self.indicators)}
         return {**vars(self), **lists}
 

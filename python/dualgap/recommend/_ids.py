@@ -43,10 +43,10 @@ def read_ids(ids: Any, name: str, first: int = 0) -> pd.Index[Any]:
     # A MultiIndex would pad tuples of different lengths with NaN.
     index = pd.Index(values, copy=False, tupleize_cols=False)
     if isinstance(index.dtype, pd.CategoricalDtype):
-        # Ids that are categorical have the type of their categories.
+        # Convert categorical ids to the type of their categories.
         index = index.astype(index.dtype.categories.dtype)
     try:
-        # Only objects can be unhashable. (`is_unique` would store a table of all hashes.)
+        # This raises an error for an unhashable id. Only ids stored as objects can be unhashable.
         deque(map(hash, index if index.dtype == object else index[:1]), maxlen=0)
     except TypeError as error:
         msg = f"{name}: the ids must be hashable ({error})"
@@ -161,7 +161,7 @@ class GrowingIds:
 
 
 def plain_ids(ids: pd.Index[Any]) -> pd.Index[Any]:
-    """Return ids that are categories as ids of the type of the categories."""
+    """Convert categorical ids to the type of their categories."""
     if isinstance(ids, pd.CategoricalIndex):
         return ids.astype(ids.categories.dtype)
     return ids
@@ -173,12 +173,12 @@ def distinct_ids(ids: pd.Index[Any]) -> pd.Index[Any]:
 
 
 def exact(ids: Any) -> float:
-    """Return the number above which floating-point numbers of the type of `ids` skip integers."""
+    """Return the number above which the floating-point type of `ids` cannot hold every integer."""
     return float(2.0 ** (np.finfo(getattr(ids.dtype, "numpy_dtype", ids.dtype)).nmant + 1))
 
 
 def _kinds(ids: pd.Index[Any]) -> dict[str, Any]:
-    """Return the kinds of ids, each with its first id; an unlisted type is its own kind."""
+    """Map each kind of id (such as numbers or strings) to the first id of this kind."""
     if ids.dtype.kind != "O" or not len(ids):
         return {_KINDS.get(ids.dtype.kind, str(ids.dtype)): first for first in ids[:1].tolist()}
     found: dict[str, Any] = {}

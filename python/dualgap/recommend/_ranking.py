@@ -35,7 +35,7 @@ _BATCH = 1 << 14
 class Candidates:
     """The items that may be recommended to a user."""
 
-    # One bool per item.
+    # Whether each item may be recommended to any user.
     allowed: NDArray[np.bool_]
     # Items to leave out for each known user; None to leave out none.
     seen: sp.csr_array | None
@@ -158,7 +158,7 @@ def best_items(
 ) -> tuple[NDArray[np.int64], FloatArray]:
     """Return positions (-1 for missing ranks) and scores of each user's best items.
 
-    `search` finds them for a batch of users, given the items to leave out.
+    `search` finds the best items for a batch of users, given the items to leave out.
     """
     seen, allowed = candidates.seen, candidates.allowed
     found: list[tuple[Any, Any]] = []
@@ -232,14 +232,14 @@ def diversified(
 def _dissimilar(
     best: tuple[NDArray[np.int64], FloatArray], units: FloatArray, n: int, diversity: float
 ) -> NDArray[np.intp]:
-    """Return the columns of the chosen items; `units` holds the unit vectors of all items."""
+    """Return the indices of the chosen items in `best`; `units` has each item's unit vector."""
     positions, scores = best
     missing, rows = positions < 0, np.arange(len(positions))
     low = np.where(missing, np.inf, scores).min(axis=1, keepdims=True)
     high = np.where(missing, -np.inf, scores).max(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
         relevance = (scores - low) / np.where(high > low, high - low, 1.0)
-    # Missing ranks come last.
+    # The very low value puts missing ranks last.
     value = np.where(missing, -1e9, (1.0 - diversity) * relevance)
     candidates, nearest = units[positions], np.full(positions.shape, -np.inf)
     order = np.empty((len(positions), n), dtype=np.intp)
@@ -296,7 +296,7 @@ class Neighbours:
 
 
 def top_columns(scores: FloatArray, n: int) -> NDArray[np.intp]:
-    """Return the columns of each row's `n` largest scores; equal scores in column order."""
+    """Return the columns of each row's `n` largest scores; ties keep the column order."""
     if n >= scores.shape[1]:
         return np.argsort(-scores, axis=1, kind="stable")[:, :n]
     threshold = -np.partition(-scores, n - 1, axis=1)[:, n - 1]

@@ -31,7 +31,7 @@ _SIDES: tuple[Side, Side] = ("users", "items")
 
 
 def default_n_components(n_ratings: int, has_histories: bool) -> int:
-    """Return the default number of basis vectors; histories keep more of them useful."""
+    """Return the default number of basis vectors; histories justify more of them."""
     times = max(1.0, n_ratings / 50_000)
     grown: float = min(64.0, 8 * times**0.55) if has_histories else 8 * times**0.4
     return round(grown)
@@ -60,7 +60,7 @@ class Machine:
         return self.intercept + u[:, k:] + i[:, k:] + (u[:, :k] * i[:, :k]) @ self.output
 
     def user_rows(self, users: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Return users' factors and offsets by output, shape (n_users, n_outputs, k + 1)."""
+        """Return users' factors and offset for each output, shape (n_users, n_outputs, k + 1)."""
         k, m = self.output.shape
         rows = np.empty((len(users), m, k + 1), dtype=np.float32)
         rows[:, :, :k] = self.users[users, np.newaxis, :k] * self.output.T

@@ -60,7 +60,7 @@ class Columns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names."""
+        """Names of all columns."""
         return self.user, self.item, self.rating, self.timestamp
 
 
@@ -71,7 +71,7 @@ class RatingTable:
     users: pd.Index[Any]
     items: pd.Index[Any]
     values: FloatArray
-    # None if all ratings have equal weight.
+    # Weight of each rating; None if all weights are equal.
     weights: FloatArray | None = None
     times: NDArray[Any] | None = None
     # Numbers of users and items, if the ratings were a sparse matrix of clicks.
@@ -92,7 +92,7 @@ class IndexedRatings:
     items: NDArray[Any]
     values: FloatArray
     weights: FloatArray | None = None
-    # Set only if time features are used.
+    # Periods of the ratings; None unless time features are used.
     periods: Periods | None = None
 
     def take(self, rows: NDArray[np.intp]) -> IndexedRatings:
@@ -412,7 +412,7 @@ def read_times(times: Any, n: int, name: str = "timestamps") -> FloatArray:
 def _find(
     table: pd.Index[Any], ids: pd.Index[Any], what: str, unknown: Unknown
 ) -> NDArray[np.intp]:
-    """Find `positions`; warn of unknown ids; raise an error if all are unknown."""
+    """Return the positions of ids; warn about unknown ids; raise an error if all are unknown."""
     check_choice("unknown", unknown, Unknown)
     found = positions(table, ids)
     strange = found == len(table)

@@ -27,7 +27,7 @@ Side: TypeAlias = Literal["users", "items"]
 
 _DAY = 86_400.0
 _MAX_LEVELS = 64
-# Scales of ratings rarely have more levels; counts do.
+# Values with a larger maximum than this are probably counts rather than ratings.
 _LONGEST_SCALE = 10.0
 
 
@@ -72,7 +72,7 @@ class RatingScale:
     """The levels of ratings, as ordered categories or as numbers for a regression."""
 
     levels: FloatArray
-    # True for an output per threshold between two levels, False for a single output.
+    # Whether there is one output per threshold between two levels, instead of a single output.
     ordinal: bool
 
     @property
@@ -192,7 +192,7 @@ class TimeFeatures(BaseEstimator):  # type: ignore[misc]
     def periods(
         self, users: NDArray[np.intp], items: NDArray[np.intp], times: FloatArray
     ) -> Periods:
-        """Return a code of user and period, and one of item and period, for each rating."""
+        """Return two codes for each rating: of its user and period, and of its item and period."""
         return _numbers(users, times, self.user_days), _numbers(items, times, self.item_days)
 
 

@@ -1,4 +1,4 @@
-"""Variational training of the recommender: Gaussian blocks for users and items, no certificate."""
+"""Variational training of the recommender, without a certificate."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class _Periods:
 
     codes: NDArray[np.int64]
     numbers: NDArray[np.uint32]
-    # One table per machine.
+    # Learned weights of the periods, with one table per factorization machine.
     tables: list[FloatArray] = field(default_factory=list)
 
     @classmethod
@@ -257,7 +257,7 @@ def _core_features(features: sp.csr_array | None) -> Any:
 def _continued(report: Callback | None, epochs: int, before: float) -> Callback | None:
     """Return a callback whose epochs and seconds continue from those of the models fitted before.
 
-    None without a callback.
+    If `report` is None, the result is None.
     """
     if report is None:
         return None

@@ -180,7 +180,7 @@ def compare(
 
 @dataclass(frozen=True)
 class _Board:
-    """The rows so far, and the data for measuring them."""
+    """The rows of the comparison so far, and the data on which recommenders are measured."""
 
     train: pd.DataFrame
     validation: pd.DataFrame
@@ -253,7 +253,7 @@ def _global_mean(train: pd.DataFrame, test: pd.DataFrame) -> Any:
 
 
 def _biases(train: pd.DataFrame, test: pd.DataFrame, shrink: float = 5.0) -> Any:
-    """Predict by mean plus user and item offsets, which are shrunk and fitted alternately."""
+    """Predict the mean plus a user and an item offset, both shrunk and fitted in alternation."""
     mean = train["rating"].mean()
     offsets = {"user": pd.Series(dtype=float), "item": pd.Series(dtype=float)}
 

@@ -219,7 +219,7 @@ class OrdinalRecommender(FittedRecommender):
         timestamps: ArrayLike | None = None,
         validation: RatingsLike | None = None,
     ) -> Self:
-        """Fit to ratings.
+        """Fit the recommender to ratings.
 
         Parameters
         ----------

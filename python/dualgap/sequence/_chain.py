@@ -138,7 +138,7 @@ class TrainedChain(CertifiedEstimator):
         *,
         lengths: ArrayLike | None = None,
     ) -> float:
-        """Return the fraction of tokens whose label is right; see `chunk_f1` for chunks.
+        """Return the fraction of correctly labelled tokens; see `chunk_f1` for chunks.
 
         Labels that did not occur in training are errors. `sample_weight` has one entry per
         sentence.

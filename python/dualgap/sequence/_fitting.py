@@ -1,4 +1,4 @@
-"""Fits a tagger by a call of the core."""
+"""Fits a tagger with the core."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ HeldOut = tuple[list[Any], list[Any]]
 _SPACING = 1.15
 # The fit ends after this number of consecutive evaluations without a better score.
 _PATIENCE = 4
-# Tolerance if `tol` is not given. It is small, because normally the held-out score ends the fit.
+# Tolerance if `tol` is not given; small, because the held-out score normally ends the fit first.
 SMALL_TOL = 1e-3
 
 

@@ -20,8 +20,8 @@ def known_codes(
     Raises
     ------
     ValueError
-        Unless there is one entry per token, and each is None or a label of the model. The message
-        names the sentence.
+        If a sentence does not have one entry per token, or an entry is neither None nor a label of
+        the model. The message names the sentence.
     """
     ends = offsets.tolist()
     entries = listed(known, "known")

@@ -39,7 +39,7 @@ from dualgap.sequence.features import featured, transition_prefixes
 def read_problem(
     tagger: Any, X: Any, y: Any, token_weight: Any, lengths: Any, spill: Any = None
 ) -> Problem:
-    """Check sentences and labels and pass them to the core, which then owns them.
+    """Check sentences and labels, and pass them to the core, which then owns them.
 
     If `spill` is a folder, the features of tokens are stored there, in temporary files.
     """

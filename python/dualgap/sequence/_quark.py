@@ -75,7 +75,7 @@ def packed(what: str, strings: Sequence[bytes]) -> bytes:
 
 
 def _buckets(table: list[tuple[int, int]]) -> bytes:
-    """Return an open-addressing hash table with linear probing, half full."""
+    """Return a half-full hash table with open addressing and linear probing."""
     n = 2 * len(table)
     found = [(0, 0)] * n
     for hashed, offset in table:
@@ -123,5 +123,5 @@ def _final(a: Words, b: Words, c: Words) -> Words:
     for bits in (14, 11, 25, 16, 4, 14, 24):
         c = (c ^ b) - _turned(b, bits)
         a, b, c = b, c, a
-    # The last rotation has renamed the last variable to b.
+    # After the last rotation of the names, the last variable is called b.
     return b

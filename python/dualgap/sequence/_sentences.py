@@ -27,7 +27,7 @@ The lengths of the sentences in a single matrix are passed separately.
 
 Offsets: TypeAlias = NDArray[np.int64]
 
-# The number that stands for None in the core.
+# Class index by which the core marks an unknown label (None).
 _UNKNOWN = 2**32 - 1
 _NO_LABEL = "y: all labels are None; at least one must be known"
 
@@ -44,7 +44,7 @@ class Rowed:
         return len(self.offsets) - 1
 
     def split(self, columns: NDArray[np.bool_]) -> tuple[Rows, Rows]:
-        """Split the rows into those without these columns and those with only these columns."""
+        """Split the columns of the rows: first the rows without `columns`, then with only them."""
         if isinstance(self.rows, tuple):
             indptr, indices, data, width = self.rows
             matrix: Any = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, width))
@@ -54,7 +54,7 @@ class Rowed:
 
 
 def peek(X: Any) -> tuple[bool, Any]:
-    """Return whether sentences have named features, and an iterable of all sentences."""
+    """Return whether the features have names, and an iterable over all sentences."""
     if isinstance(X, np.ndarray) and X.dtype.kind in "OU":
         X = X.tolist()
     if sp.issparse(X) or len(getattr(X, "shape", ())) > 1:
@@ -81,7 +81,7 @@ def _is_named(sentence: Any) -> bool:
 
 
 def _named_token(token: list[Any] | tuple[Any, ...]) -> bool:
-    # Bytes are not valid names, but the reader of names reports that.
+    # Bytes are not valid names; the later reader of names raises the error for them.
     return not token or isinstance(token[0], str | bytes)
 
 

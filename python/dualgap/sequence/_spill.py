@@ -50,7 +50,7 @@ class Spill:
         self._folder = folder
         self._ends, self._columns = SpillFile(folder), SpillFile(folder)
         self._ends.write(np.zeros(1, dtype=np.uint64))
-        # Only values other than 1 need a file.
+        # The file of values is created only for the first value other than 1.
         self._values: SpillFile | None = None
         self.n_rows, self.n_entries, self.n_columns = 0, 0, 0
 
@@ -92,7 +92,7 @@ class Spill:
 def spilled_problem(
     tagger: Any, X: Any, y: Any, lengths: Any, folder: str | os.PathLike[str]
 ) -> tuple[Mapped, _core.Vocabulary | None, Labels]:
-    """Write the features of all tokens to files in a folder; sentences are read once, in order.
+    """Write the features of all tokens to files in a folder, reading the sentences only once.
 
     Without `y`, `X` consists of pairs of a sentence and its labels.
     """
@@ -170,7 +170,7 @@ class _Labels:
         self._codes, self._sizes = array("I"), array("q")
 
     def stripped(self, pairs: Any) -> Iterator[Any]:
-        """Yield the sentences of pairs, and keep their labels."""
+        """Yield the sentence of each (sentence, labels) pair, and store the labels."""
         for place, pair in enumerate(pairs):
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 msg = f"X: without y, sentence {place} must be a pair of a sentence and its labels"

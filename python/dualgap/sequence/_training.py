@@ -25,7 +25,7 @@ _LONG = 500
 
 @dataclass(frozen=True)
 class Problem:
-    """Labelled sentences in the core's format, and the classes and names of its numbers."""
+    """Labelled sentences in the core's format, with the names of its classes and columns."""
 
     core: _core.SequenceProblem
     classes: NDArray[Any]
@@ -37,7 +37,7 @@ class Problem:
     n_sentences: int
     # Whether some labels are unknown.
     is_partial: bool = False
-    # For a warm start: a hash of the content of each sentence.
+    # Hash of the content of each sentence; only for a warm start.
     digests: NDArray[np.uint64] | None = None
     # The columns of sentences that are tables.
     columns: NDArray[Any] | None = None
@@ -98,7 +98,7 @@ def error_costs(
 
 
 def warn_of_long_sentences(tagger: Any, offsets: NDArray[np.int64]) -> None:
-    """Warn about few long sentences, because a pass of the hinge loss makes one step for each."""
+    """Warn about few long sentences: a pass of the hinge loss makes one step per sentence."""
     n_sentences, mean = len(offsets) - 1, int(offsets[-1]) // (len(offsets) - 1)
     if tagger.loss == "hamming" and n_sentences <= _FEW and mean >= _LONG:
         text = (

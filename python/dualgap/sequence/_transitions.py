@@ -23,7 +23,7 @@ _SHOWN = 3
 def transition_codes(
     transitions: Any, classes: NDArray[Any], boundaries: bool, seen: NDArray[np.bool_]
 ) -> Codes:
-    """Return codes of transitions (from, to) and of first and last labels in the core's format.
+    """Encode the rules for transitions (from, to), first and last labels in the core's format.
 
     `seen` contains the transitions that occur in training.
     """

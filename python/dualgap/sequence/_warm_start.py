@@ -44,7 +44,7 @@ def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
 def _dual_point(
     tagger: Any, problem: Problem, point: _core.SequencePoint
 ) -> _core.SequencePoint | None:
-    """Return a dual point that reuses the previous fit's sentences; others start at 0."""
+    """Return a dual point for all sentences: the previous fit's, or 0 for new sentences."""
     numbers = class_codes(problem.classes, tagger.classes_).tolist()
     n_before = len(tagger._digests)
     if problem.digests is not None:
@@ -129,7 +129,7 @@ def _selection(
 
 
 def _pick(places: NDArray[np.intp], n_old: int) -> sp.csr_array:
-    """Return a matrix with a one at the given column of each row; a row for -1 has only zeros."""
+    """Return a matrix whose row r has a one in column `places[r]`, or only zeros if it is -1."""
     rows = np.flatnonzero(places >= 0)
     return sp.csr_array((np.ones(len(rows)), (rows, places[rows])), shape=(len(places), n_old))
 

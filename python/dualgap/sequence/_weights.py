@@ -18,7 +18,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass
 class Names:
-    """Column names, as concatenated bytes with their ends; or the number of bits of hashes."""
+    """Column names as concatenated bytes with their end offsets, or the number of hash bits."""
 
     text: bytes
     ends: list[int]

@@ -13,7 +13,7 @@ __all__ = ["read_conll"]
 
 Source: TypeAlias = "str | os.PathLike[str] | IO[str] | IO[bytes]"
 
-# A no-break space belongs to a column.
+# The pattern lists spaces and tabs only, because a no-break space is part of a column.
 _BLANKS = re.compile("[ \t]+")
 _DOCUMENT = "-DOCSTART-"
 

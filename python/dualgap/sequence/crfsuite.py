@@ -93,7 +93,7 @@ def read_crfsuite(
 
 
 def _weights(features: NDArray[Any], code: NDArray[np.intp], n_columns: int) -> Weights:
-    """Return the weights of a file. `code` has the index of each of its labels in sorted order."""
+    """Return the weights of a file; `code` maps its label numbers to sorted class indices."""
     n = len(code)
     state = features[features["kind"] == _STATE]
     links = features[features["kind"] == _TRANSITION]
@@ -212,7 +212,7 @@ def _lists(
     CRFsuite reserves two more labels, for the beginning and the end, which have no list.
     """
     head = _CHUNK.size + 4 * (len(counts) + n_empty)
-    # Each list begins with its length.
+    # Each list begins with its length, which takes one place.
     at = np.cumsum(counts) - counts + np.arange(len(counts))
     body = np.zeros(len(numbers) + len(counts), dtype="<u4")
     is_number = np.ones(len(body), dtype=bool)

@@ -155,12 +155,12 @@ _SETS: dict[str, Expand] = {"words": word_features, "crfsuite": crfsuite_feature
 
 
 def expander(features: Any) -> Expand | None:
-    """Return the function that computes a sentence's features, or None if sentences have features.
+    """Return the function that computes features, or None if the sentences already have features.
 
     Raises
     ------
     ValueError
-        If `features` is neither the name of a set nor a list of templates.
+        If `features` is neither the name of a built-in set nor a list of templates.
     """
     if features is None:
         return None

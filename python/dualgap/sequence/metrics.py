@@ -39,7 +39,7 @@ def chunk_f1(
 
 
 def label_score(y_true: Sequence[Sequence[Any]], y_pred: Sequence[Sequence[Any]]) -> float:
-    """Return the chunk F1 if labels follow a chunk scheme, else the fraction of right tokens."""
+    """Return the chunk F1 if labels follow a chunk scheme, else the token accuracy."""
     if _are_chunks({label for labels in y_true for label in labels}):
         pairs = [(chunks_of(a), chunks_of(b)) for a, b in zip(y_true, y_pred, strict=True)]
         size = sum(len(a) + len(b) for a, b in pairs)

@@ -68,7 +68,7 @@ class TaggerPiece:
         *,
         lengths: ArrayLike | None = None,
     ) -> float:
-        """Return the fraction of tokens whose label is right, as `SequenceTagger.score` does."""
+        """Return the fraction of correctly labelled tokens, as `SequenceTagger.score` does."""
         return float(self._tagger.score(X, y, sample_weight, lengths=lengths))
 
 
@@ -78,7 +78,7 @@ def tagger_pieces(
     largest: float,
     fitted: Callable[[FloatArray], Any],
 ) -> list[TaggerPiece]:
-    """Return the core's pieces, which cover lambda from `largest` down, as intervals of C."""
+    """Convert the core's intervals of lambda, in descending order, to intervals of C."""
     return [
         TaggerPiece(start, end, gap, relative, n_iter, fitted(weights))
         for start, end, weights, gap, relative, n_iter in intervals(pieces, interval, largest)

@@ -136,14 +136,14 @@ def _split(y: Any, lengths: Any) -> list[list[Any]]:
 
 
 def _sentences(X: Iterable[Any], keep: NDArray[np.bool_]) -> Any:
-    """Drop sentences that are not in `keep`. Later checks report sentences without labels."""
+    """Drop the sentences for which `keep` is False; later checks report missing labels."""
     if isinstance(X, Iterator):
         return compress(X, chain(keep.tolist(), repeat(True)))
     return list(compress(X, chain(keep.tolist(), repeat(True))))
 
 
 def _part(values: Any, keep: NDArray[np.bool_]) -> Any:
-    """Drop entries that are not in `keep`. A later check reports a wrong number of entries."""
+    """Drop the entries for which `keep` is False; a later check reports a wrong length."""
     if values is None:
         return None
     entries = listed(values, "weights")

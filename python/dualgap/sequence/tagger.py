@@ -299,7 +299,7 @@ history_, null_objective_
         warm = self.warm_start and not problem.is_partial
         start = starting_point(self, problem) if warm else None
         own = (X, y, sample_weight)
-        # Sentences that can be read only once have been consumed by now.
+        # An iterator is consumed by now, so its sentences cannot be read again.
         again = all(each is None or hasattr(each, "__len__") for each in own)
         data = own if again else (None, None, None)
         settings = self._settings(weights, len(problem))

@@ -56,7 +56,7 @@ def count_examples(X: Any, y: Any) -> int:
 class Stacked:
     """The concatenated rows of all examples, and the offset of each example.
 
-    Created once per call; rows are not checked or copied again until the core does so.
+    Each call of a method creates it once, so the package checks and copies the rows only once.
     """
 
     rows: Any
@@ -149,13 +149,13 @@ def count_wrong(
     classes: NDArray[Any],
     found: NDArray[np.uint32],
 ) -> FloatArray:
-    """Return the number of labels of each example that were predicted wrongly."""
+    """Return the number of wrongly predicted labels of each example."""
     sums = np.cumsum(np.concatenate([[0.0], class_codes(classes, labels) != found]))
     return np.diff(sums[offsets])
 
 
 def one_label_each(y: Any, n_examples: int) -> NDArray[Any]:
-    """Return the labels of examples with one label each."""
+    """Check that each example has a single label, and return the labels as an array."""
     if sp.issparse(y):
         msg = "y: sparse labels are not supported; pass y.toarray()"
         raise TypeError(msg)
@@ -196,7 +196,7 @@ def check_lengths(name: str, y: Any, offsets: NDArray[np.int64]) -> None:
 
 
 def matrix(X: Any) -> Stacked:
-    """Check examples with one row each."""
+    """Check a matrix in which each row is an example."""
     try:
         rows = check_matrix(X)
     except ValueError as error:
@@ -206,7 +206,7 @@ def matrix(X: Any) -> Stacked:
 
 
 def indicators(y: Any, n_labels: int | None = None) -> NDArray[np.uint8]:
-    """Return a matrix of zeros and ones."""
+    """Check label sets and return them as a matrix of zeros and ones."""
     try:
         labels = check_sparse(y, "y").toarray() if sp.issparse(y) else np.asarray(y)
     except ValueError as error:
@@ -239,7 +239,7 @@ def pair_features(X: Any) -> Stacked:
 
 
 def right_pairs(label: Any, index: int) -> NDArray[np.uint32]:
-    """Return the (row, column) pairs of a label."""
+    """Check a matching and return its (row, column) pairs."""
     pairs = np.asarray(label)
     if pairs.size == 0:
         return np.zeros((0, 2), dtype=np.uint32)

@@ -18,7 +18,7 @@ VERIFIED = 100
 
 
 class PythonOracle:
-    """A `Model` written in Python, as the core calls it; checks every result."""
+    """Wraps a custom `Model` in the interface that the core calls, and checks every result."""
 
     def __init__(self, model: Any, X: Examples, y: Examples, *, verify: bool, exact: bool) -> None:
         names = ["joint_features", "loss", "loss_augmented_decode", *["decode"] * verify]
@@ -45,7 +45,7 @@ class PythonOracle:
 
     @property
     def norm(self) -> float:
-        """The largest norm of the features of a true label."""
+        """Return the largest norm of the joint features of a true label."""
         return float(max(np.linalg.norm(features) for features in self.right))
 
     def vertices(self, indices: list[int], weights: FloatArray) -> list[tuple[FloatArray, float]]:
@@ -98,7 +98,7 @@ class PythonOracle:
         margin = loss + float(features @ weights)
         scale = 1.0 + loss + float(np.abs(features) @ np.abs(weights))
         if margin < 0.0 and not self.exact:
-            # The true label has a higher score, so return its vertex.
+            # The true label has a higher score than y, so return the vertex of the true label.
             return np.zeros_like(features), 0.0
         if margin < -1e-9 * scale:
             msg = (

@@ -26,7 +26,7 @@ class Predictor:
     n_jobs: int | None
 
     def predict(self, X: Examples, coef: FloatArray) -> Any:
-        """The highest-scoring label of each example."""
+        """Return the highest-scoring label of each example."""
         if self.coding is None:
             return predict_with(self.model, X, coef)
         X = numpy_examples("X", X)

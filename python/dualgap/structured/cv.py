@@ -273,7 +273,7 @@ class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: 
 
 
 def _both(first: Callback, second: Callback) -> Callback:
-    """Return a callback that calls two callbacks; a true value of either ends the fit."""
+    """Return a callback that calls both callbacks; either ends the fit by returning True."""
 
     def call(epoch: int, seconds: float, objective: float, dual_objective: float) -> bool:
         given = (epoch, seconds, objective, dual_objective)

@@ -44,7 +44,7 @@ class StructuredPiece(Interval):
     _predictor: Predictor = field(repr=False)
 
     def predict(self, X: Examples) -> Any:
-        """The highest-scoring label of each example; it is the same for each C of the interval.
+        """Return the highest-scoring labels, which are the same for each C of the interval.
 
         Returns
         -------
@@ -61,5 +61,5 @@ class StructuredPiece(Interval):
 def path_pieces(
     pieces: Iterable[Any], interval: tuple[float, float], largest: float, predictor: Predictor
 ) -> list[StructuredPiece]:
-    """Return the core's pieces, which cover lambda from `largest` down, as intervals of C."""
+    """Convert the core's intervals of lambda, in descending order, to intervals of C."""
     return [StructuredPiece(*piece, predictor) for piece in intervals(pieces, interval, largest)]

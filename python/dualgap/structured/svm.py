@@ -313,7 +313,7 @@ class StructuredSVM(CertifiedEstimator):
             Fitted with each C in turn.
         """
         kept, self.warm_start = self.warm_start, self.solver in BLOCKWISE and self.exact_decoder
-        # All fits solve the same problem, which therefore needs no hash.
+        # All fits solve the same problem, so this object identifies it instead of a hash.
         self._series = object()
         try:
             for C in Cs:
@@ -329,7 +329,7 @@ class StructuredSVM(CertifiedEstimator):
         return {} if self._coding is None else self._coding.parameters(self.coef_)
 
     def __getstate__(self) -> Any:
-        # Left out, because the dual point of a warm start is many times larger than the model.
+        # Leave out the dual point of a warm start, which is many times larger than the model.
         return {**super().__getstate__(), "_end": None}
 
     def _check_restored(self) -> None:
@@ -411,7 +411,7 @@ class StructuredSVM(CertifiedEstimator):
         return found
 
     def predict(self, X: Examples) -> Any:
-        """The highest-scoring label of each example.
+        """Return the highest-scoring label of each example.
 
         Returns
         -------
@@ -425,9 +425,9 @@ class StructuredSVM(CertifiedEstimator):
     def score(self, X: Examples, y: Examples, sample_weight: ArrayLike | None = None) -> float:
         """Return one minus the ratio of the predictions' loss to the largest possible loss.
 
-        For losses that count parts, this is the fraction of parts that are right (for a chain of
-        letters, the accuracy of the letters). A custom `Model` is assumed to have losses between 0
-        and 1 unless it has a method ``max_loss(y)``.
+        For losses that count wrong parts, this is the fraction of correct parts, such as the
+        accuracy of the letters for a chain of letters. A custom `Model` is assumed to have losses
+        between 0 and 1 unless it has a method ``max_loss(y)``.
 
         Raises
         ------
@@ -439,7 +439,7 @@ class StructuredSVM(CertifiedEstimator):
         return self._predictor().score(X, y, self.coef_, sample_weight)
 
     def _check_examples(self, X: Any) -> None:
-        """Raise an error if the model is not fitted, or for other columns than in training."""
+        """Raise an error if the model is not fitted or the columns differ from training."""
         check_is_fitted(self)
         if self._coding is not None:
             check_columns(self, X)
@@ -454,7 +454,7 @@ class StructuredSVM(CertifiedEstimator):
             refuse_unused(self, unused, "a built-in model, whose decoder is exact,")
 
     def _source(self, X: Examples, y: Examples) -> tuple[Any, int, Coding | None]:
-        """Return the training data of the core, the number of examples, and the coding if any."""
+        """Return the core's training data, the number of examples, and the coding if any."""
         if isinstance(self.model, type):
             name = self.model.__name__
             msg = f"model: must be an object, got the class {name}; write {name}(...)"
