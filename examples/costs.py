@@ -2,7 +2,7 @@
 Costs of mistakes
 =================
 
-Some mistakes cost more than others: to classify a severe case as mild is worse than the reverse.
+Some mistakes cost more than others: classifying a severe case as mild is worse than the reverse.
 ``StructuredHinge`` takes a table of costs, and the model learns to avoid expensive mistakes.
 """
 
@@ -23,8 +23,8 @@ X = np.column_stack([X / 3, rng.normal(size=(2000, 3)) / 3])
 X_train, X_test, y_train, y_test = X[:1000], X[1000:], y[:1000], y[1000:]
 
 # %%
-# Rows are true grades and columns predicted ones. A prediction costs 4 for each grade that it is
-# too low, and 1 for each grade that it is too high.
+# Rows are true grades, and columns are predicted grades. Each grade that a prediction is too low
+# costs 4, and each grade that it is too high costs 1.
 
 grades = np.arange(4)
 difference = grades - grades[:, None]

@@ -61,7 +61,7 @@ for axis in axes.flat:
 plt.show()
 
 # %%
-# A person would look twice at these rows, too. With a smaller `tol`, fewer rows are marked:
+# These rows are hard to classify for a person, too. With a smaller `tol`, fewer rows are marked:
 
 for tol in (1e-2, 1e-3, 1e-4, 1e-5):
     closer = MulticlassSVC("crammer-singer", C=0.1, tol=tol, random_state=0).fit(X_train, y_train)

@@ -2,8 +2,8 @@
 An oracle of your own
 =====================
 
-A structured SVM can learn all labels that can be decoded: it needs a model that finds, for given
-weights, the label that violates its margin most. Here labels are rankings of four candidates.
+A structured SVM can learn any kind of label that can be decoded. It needs a model that finds, for
+given weights, the label that violates its margin most. Here labels are rankings of four candidates.
 """
 
 import itertools

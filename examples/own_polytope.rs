@@ -8,7 +8,7 @@
 use dualgap::polytope::{Scratch, Sparse};
 use dualgap::prelude::*;
 
-/// The convex hull of 0 and, for each two neighbouring classes, the point with ½ at both. The loss
+/// Convex hull of 0 and, for each pair of neighbouring classes, the point with ½ at both. The loss
 /// is the largest mean margin of two neighbours, or 0 if no mean is positive.
 #[derive(Debug, Clone)]
 struct Neighbours;

@@ -2,7 +2,7 @@
 Recommending
 ============
 
-From ratings to predictions per level, to lists of items, and to users who came after the fit.
+Fit a model to ratings, predict each level, recommend lists of items, and add users after the fit.
 """
 
 import matplotlib.pyplot as plt

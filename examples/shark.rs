@@ -1,12 +1,15 @@
-//! Weston-Watkins fits by the textbook's block descent, one example at a time, with the inner solvers
-//! that the Walrus paper compares: Shark's greedy one and Walrus's sorted sweep (its Figure 2).
+//! Fits Weston-Watkins SVMs by textbook block descent, one example at a time. Compares two inner
+//! solvers of the Walrus paper (Figure 2): Shark's greedy solver and Walrus's sorted sweep.
 //!
 //! cargo run --release --example shark -- X.f64 y.u32 features classes C shark|walrus [seconds]
 //!
-//! Prints δ, the seconds and the epochs to δ times the gap after the first epoch, for δ = 0.1, 0.01 and 0.001
-//! as far as the run gets in the given seconds (60). Rows and labels are raw little-endian numbers;
-//! `benches/block_descent.py` and `benches/walrus_paper.py` write them. Sparse rows come in three files,
-//! `X.f64,columns.u32,bounds.u32`: entries, their columns, and where each row begins and the last one ends.
+//! Prints δ, and the seconds and epochs until the gap is δ times the gap after the first epoch, for
+//! δ = 0.1, 0.01 and 0.001. Gives up after the given seconds of training (60 by default).
+//!
+//! Rows and labels are raw little-endian numbers, which `benches/block_descent.py` and
+//! `benches/walrus_paper.py` write. Sparse rows come in three files,
+//! `X.f64,columns.u32,bounds.u32`. They contain the entries, the column of each entry, and the
+//! start offset of each row, followed by the end of the last row.
 
 #[path = "../benches/support/shark.rs"]
 mod support;

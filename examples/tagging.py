@@ -31,7 +31,7 @@ def sentence(rng):
 
 
 def features(words):
-    """Return the features of each token: its word, its neighbours, its shape."""
+    """Return the features of each token: its word, its neighbours and its shape."""
     known = []
     for t, word in enumerate(words):
         before = words[t - 1] if t else "<start>"

@@ -3,7 +3,7 @@ Top-k
 =====
 
 If classes are hard to distinguish, a list of suggestions can show several. Top-k losses train for
-that: the true class should be among the k best, in any place.
+that: the true class should be among the k best, in any order.
 """
 
 import matplotlib.pyplot as plt

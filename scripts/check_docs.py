@@ -84,7 +84,7 @@ def waived(objects: dict[str, Any], name: str) -> set[str]:
 
 
 def shown() -> set[str]:
-    """Return the names in the lists of the reference."""
+    """Return the names that the pages of docs/reference list."""
     found: set[str] = set()
     for page in REFERENCE.glob("*.md"):
         module = ""

@@ -1,4 +1,4 @@
-"""Check the structure of the code: direction and cycles of imports, and sizes.
+"""Check the direction of imports, cycles of imports, and the sizes of files and functions.
 
 Usage: python scripts/check_structure.py [ROOT]
 
@@ -63,7 +63,7 @@ Graph = Mapping[str, set[str]]
 
 
 def upward(graph: Graph, layers: list[set[str]]) -> Iterator[str]:
-    """Find imports from a lower layer into a higher one; modules are named `root.module...`."""
+    """Find modules that import from a higher layer; modules are named `root.module...`."""
     rank = {name: height for height, layer in enumerate(layers) for name in layer}
     for source, targets in sorted(graph.items()):
         if "." not in source:
@@ -125,7 +125,7 @@ def levels(graph: Graph) -> Iterator[dict[str, set[str]]]:
 
 
 def imports(graph: Graph, layers: list[set[str]]) -> Iterator[str]:
-    """Find violations of the direction of imports, and cycles."""
+    """Find imports from higher layers, and cycles of imports."""
     yield from upward(graph, layers)
     seen = cycles(graph)
     yield from (f"cycle of files: {', '.join(cycle)}" for cycle in seen)

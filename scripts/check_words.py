@@ -69,7 +69,7 @@ CODE = re.compile(r"(`+).*?\1", re.S)
 
 
 def blank(match: re.Match[str]) -> str:
-    """Replace code by as many other characters, which keeps positions."""
+    """Replace code by the same number of other characters, so that positions do not change."""
     return re.sub(r"[^\n]", "`", match[0])
 
 

@@ -31,7 +31,7 @@ REGISTRIES: dict[str, Iterable[str]] = {
 
 
 def derived(text: str) -> str:
-    """Return the text with all registered names in its literals."""
+    """Return the text of the file with all registered names in its literals."""
     for literal, names in REGISTRIES.items():
         quoted = [f'"{name}"' for name in names]
         head = f"{literal}: TypeAlias = Literal["

@@ -59,7 +59,7 @@ def classes() -> Iterator[Any]:
 
 
 def table() -> dict[str, dict[str, list[str]]]:
-    """Return a dictionary from parameters and defaults to the classes that have them."""
+    """Map each parameter and each of its defaults to the classes that have them."""
     found: dict[str, dict[str, list[str]]] = {}
     for each in sorted(classes(), key=lambda each: str(each.__name__)):
         for parameter in inspect.signature(each).parameters.values():
@@ -77,7 +77,7 @@ def order(names: Any) -> list[str]:
 
 
 def page() -> str:
-    """Return the text of the page; raise a ValueError for reasons that are missing or unused."""
+    """Return the text of the page; raise a ValueError for missing or unused reasons."""
     rows, unused = [], set(REASONS)
     found = table()
     for name in order(found):

@@ -1,4 +1,4 @@
-"""Fill the figures of README.md, the paper and docs from the files in benches/results.
+"""Fill in the numbers of README.md, the paper and docs from the files in benches/results.
 
 Usage: python scripts/results.py [--check] [ROOT]
 
@@ -136,12 +136,12 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def fields(form: str) -> list[str]:
-    """Return the names in braces."""
+    """Return the field names in the braces of a row's form."""
     return [name for _, name, _, _ in string.Formatter().parse(form) if name]
 
 
 def select(rows: list[dict[str, str]], options: dict[str, str]) -> list[dict[str, str]]:
-    """Select the rows with the values of the options."""
+    """Select the rows whose columns have the values that the options give."""
     wanted = {name: value for name, value in options.items() if name != "pivot"}
     only = wanted.get("simd") == "widest" and wanted.pop("simd")
     kept = [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
@@ -150,7 +150,7 @@ def select(rows: list[dict[str, str]], options: dict[str, str]) -> list[dict[str
 
 
 def for_each_instruction_set(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Repeat rows without an instruction set for each set of the table."""
+    """Copy each row without an instruction set to every instruction set of the table."""
     sets = dict.fromkeys(row["simd"] for row in rows if row["simd"])
     return [
         {**row, "simd": name}
@@ -216,7 +216,7 @@ def table(folder: Path, name: str, options: dict[str, str], form: str) -> str:
 
 
 def rows_of(folder: Path, match: re.Match[str]) -> list[dict[str, str]]:
-    """Return the rows that a figure names."""
+    """Return the rows that the expression of a figure selects."""
     where = dict(part.split("=", 1) for part in match["where"].split(";") if part)
     rows = select(read(folder / f"{match['name']}.csv"), where)
     if not rows:
@@ -225,7 +225,7 @@ def rows_of(folder: Path, match: re.Match[str]) -> list[dict[str, str]]:
 
 
 def named(folder: Path, match: re.Match[str]) -> list[Cell]:
-    """Return the cells of a column in the rows that a figure names."""
+    """Return the cells of a column in the rows that the expression of a figure selects."""
     rows = rows_of(folder, match)
     check_names(match["name"], f"{{{match['field']}}}", rows)
     return [Cell(row[match["field"]]) for row in rows]
@@ -305,7 +305,7 @@ def dated(folder: Path, line: str) -> str:
 
 
 def loose_tables(text: str) -> list[int]:
-    """Return the numbers of lines of tables that are not filled from a file."""
+    """Return the line numbers of tables that are not filled in from a file."""
     bare = text
     for marker in (MARKER, FIGURES):
         bare = marker.sub(lambda match: "\n" * match[0].count("\n"), bare)
@@ -333,7 +333,7 @@ def faults(root: Path, path: Path, text: str) -> Iterator[str]:
 
 
 def chart(folder: Path) -> str:
-    """Draw the chart of speed."""
+    """Draw the speed chart as an SVG."""
 
     def value(expression: str, spec: str) -> str:
         match = EXPRESSION.fullmatch(f"{{= {expression} :{spec}}}")

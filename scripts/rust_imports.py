@@ -30,13 +30,13 @@ class Module:
 
     text: str
     is_folder: bool
-    # Maps local names to absolute paths. `exported` has the names that `pub use` re-exports.
+    # `names` maps local names to absolute paths; `exported` has those that `pub use` re-exports.
     names: dict[str, list[str]] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
     # Paths of `pub use path::*`.
     globs: list[list[str]] = field(default_factory=list)
-    # `wanted`: all paths in `use` and in the code. `applied`: those of them that are neither in
-    # re-exports nor in registries.
+    # `wanted` has all paths in `use` and in the code. `applied` leaves out the paths in re-exports
+    # and in registries.
     wanted: list[list[str]] = field(default_factory=list)
     applied: list[list[str]] = field(default_factory=list)
     items: set[str] = field(default_factory=set)
@@ -62,7 +62,7 @@ def nested_comments(text: str) -> str:
 
 
 def closing(text: str, start: int) -> int:
-    """Return the index after the brace that closes the first one at or after `start`."""
+    """Find the first opening brace from `start` on; return the index after its closing brace."""
     depth = 0
     for match in re.compile(r"[{}]").finditer(text, start):
         depth += 1 if match[0] == "{" else -1
@@ -230,7 +230,7 @@ def functions(text: str) -> Iterator[tuple[str, int, int]]:
     text = blank(text)
     for match in FUNCTION.finditer(text):
         brace, depth = match.end(), 0
-        # The body begins at the first brace outside brackets; a declaration without body has none.
+        # The body begins at the first brace outside brackets. A declaration has no body.
         while brace < len(text) and not (depth == 0 and text[brace] in "{;"):
             depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(text[brace], 0)
             brace += 1

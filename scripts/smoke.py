@@ -51,7 +51,7 @@ def check_fit() -> None:
 
 
 def check_names() -> None:
-    """Check that all names can be imported; without pandas, the error says so."""
+    """Check that all names can be imported, or that the error names pandas if it is missing."""
     for package in ("dualgap", "dualgap.losses", "dualgap.metrics", "dualgap.sequence"):
         python(f"from {package} import *")
     if find_spec("pandas") is None:

@@ -1,4 +1,4 @@
-"""The chart of README.md and of the start page: times of fits next to those of other programs.
+"""Draws the chart of README.md and of the start page, which compares fit times of programs.
 
 `scripts/results.py` draws docs/pictures/speed.svg with it from the files in benches/results.
 """
@@ -69,7 +69,7 @@ CHARTS = [
     ),
 ]
 WIDTH, LEFT, BAR, LINE, HEAD, GAP = 760, 180, 400, 20, 24, 14
-# Greys that can be read on white and on black.
+# Colours that are readable on white and on black.
 OURS, OTHER, TEXT = "#e07b27", "#8795a8", "#7b828c"
 
 

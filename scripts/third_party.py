@@ -54,7 +54,7 @@ def linked(platform: str) -> dict[str, dict[str, Any]]:
 
 
 def texts(crate: dict[str, Any]) -> list[str]:
-    """Read the licences of a crate. If it offers a choice that includes MIT, leave out Apache's."""
+    """Read the licences of a crate; if it offers a choice with MIT, leave out Apache's."""
     folder = Path(crate["manifest_path"]).parent
     files = sorted(file for file in folder.iterdir() if file.name.lower().startswith(TEXTS))
     files = [file for file in files if file.is_file()]
@@ -65,7 +65,7 @@ def texts(crate: dict[str, Any]) -> list[str]:
 
 
 def document() -> str:
-    """Return the text of the file: each licence once, after the names of the crates under it."""
+    """Return the text of the file: each licence once, below the names of the crates that use it."""
     crates = {key: crate for platform in PLATFORMS for key, crate in linked(platform).items()}
     users: defaultdict[str, list[str]] = defaultdict(list)
     for crate in sorted(crates.values(), key=lambda crate: (crate["name"], crate["version"])):

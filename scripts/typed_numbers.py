@@ -16,7 +16,7 @@ REFERENCES = (
     "|Proposition|Section|section|subroutine|Table|Theorem"
 )
 LABEL = r"\(?(?:\d+|[A-Z]\b)(?:\.\d+)*\)?"
-# Text without measurements, in the order in which it is removed.
+# Patterns of text that contains no measurements, in the order in which they are removed.
 IGNORED = [
     re.compile(r"^(```+|~~~+).*?^\1", re.S | re.M),
     re.compile(r"<!-- (?:table: |figures\n).*?<!-- end -->", re.S),

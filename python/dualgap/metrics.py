@@ -228,10 +228,11 @@ def hit_ndcg_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int)
 
 
 def average_precision_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -> float:
-    """Mean average precision (MAP@k): the mean of the precisions at the ranks of a user's hits.
+    """Mean average precision (MAP@k) of recommended items.
 
-    A user's mean is their sum divided by ``min(k, number of relevant items)``. The result is the
-    mean over users. The function raises the same errors as `recall_at_k`.
+    A user's average precision is the sum of the precisions at the ranks of the user's hits, divided
+    by ``min(k, number of relevant items)``. The result is the mean over users. The
+    function raises the same errors as `recall_at_k`.
 
     Parameters
     ----------

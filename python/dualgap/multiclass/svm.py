@@ -292,11 +292,11 @@ class MulticlassSVC(LinearClassifier):
     ) -> list[LinearPiece]:
         """Cover an interval of C with models whose gap is at most `tol` everywhere on it.
 
-        Solves at the lower end to half of `tol`, finds the largest C up to which the solution,
-        scaled with C, stays within `tol` (its gap is convex in C), and continues from there. The
-        solvers that need projections are chosen as for ``solver="auto"``; all others are replaced
-        by block Frank-Wolfe with pairwise steps. The estimator does not change; `C`, `step` and
-        `warm_start` are not used.
+        The first fit solves the problem at `C_min` to half of `tol`. Its solution, scaled in
+        proportion to C, has a gap that is convex in C. The next fit takes place at the largest C up
+        to which this gap is at most `tol`, and so on. The solvers that need projections are chosen
+        as for ``solver="auto"``; all others are replaced by block Frank-Wolfe with pairwise steps.
+        The estimator does not change; `C`, `step` and `warm_start` are not used.
 
         Parameters
         ----------

@@ -256,8 +256,9 @@ class FittedRecommender(RecommenderParts):
     def explain(self, user: Hashable, item: Hashable, n: int = 5) -> pd.DataFrame:
         """Return the items of a user that contribute most to the click model's score of an item.
 
-        The click model's scores are sums over the items of a user: for the item-item models by
-        definition, and for the factors because a user's vector solves a least squares problem [1]_.
+        The click model's score is a sum over the items of the user. For the item-item models, this
+        is their definition. For the factors, it holds because a user's vector solves a least
+        squares problem [1]_.
         A user's features are not part of the sum, and a repeated click counts once.
 
         Parameters
@@ -452,7 +453,7 @@ class FittedRecommender(RecommenderParts):
         return result
 
     def score(self, ratings: RatingsLike, y: object = None) -> float:
-        """Return a score for scikit-learn's searches, the larger the better: minus the RMSE.
+        """Return minus the RMSE, as a score for scikit-learn's searches (larger is better).
 
         For ``task="clicks"``, the score is recall@10 over the catalogue.
 

@@ -164,9 +164,9 @@ class TimeFeatures(BaseEstimator):  # type: ignore[misc]
 
     ``o_c = b_c + l_uc + l_ic + d_c(u, day) + s_c(i, month) + sum_r U_rc p_ur q_ir``.
 
-    A period without training ratings has no such weight. Periods of users as short as the default
-    therefore help only if other ratings of the same sitting are known, as in random splits. For a
-    future rating, the user has no such weight, and the item has one only until its period ends.
+    A period without training ratings has no weight. User periods as short as the default therefore
+    help only if other ratings of the same sitting are known, as in random splits. For a future
+    rating, the user has no such weight, and the item has one only until its period ends.
 
     Parameters
     ----------

@@ -68,9 +68,10 @@ class OrdinalRecommender(FittedRecommender):
 
     ``o_c = b_c + l_uc + l_ic + sum_r U_rc p_ur q_ir``.
 
-    The expected rating is the mean of the levels under their probabilities. To get these, the
-    probabilities of a rating of at most each level are made monotone by isotonic regression,
-    weighted by the gaps between the levels, which does not change the expectation.
+    The expected rating is the mean of the levels under their probabilities. The level probabilities
+    are differences of the probabilities of a rating of at most each level. Isotonic regression
+    first makes the latter monotone. It is weighted by the gaps between the levels, so that it does
+    not change the expected rating.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ def at_random(
 def by_time(
     ratings: Any, test_size: float = 0.2, *, timestamp_column: str = "timestamp"
 ) -> tuple[Any, Any]:
-    """Hold out the latest rows: all of the training rows are earlier.
+    """Hold out the latest rows, so that all training rows are earlier.
 
     Parameters
     ----------

@@ -37,9 +37,9 @@ def label_parts(label: Any, scheme: str) -> tuple[str, str]:
 def repair_labels(y: Iterable[Sequence[str]], scheme: str = "bio") -> list[list[str]]:
     """Rewrite the labels of sentences in a scheme's notation, with the same chunks.
 
-    Chunks are found as by the script conlleval: an I that does not continue a chunk begins one. So
-    IOB1, in which B occurs only between adjacent chunks of one kind, becomes BIO. Labels that obey
-    the scheme do not change.
+    Chunks are found as in the script conlleval: an I that does not continue a chunk begins one.
+    IOB1, in which B occurs only between adjacent chunks of one kind, therefore becomes BIO. Labels
+    that obey the scheme do not change.
 
     Parameters
     ----------

@@ -370,9 +370,10 @@ history_, null_objective_
     ) -> list[TaggerPiece]:
         """Cover an interval of C with taggers whose gap is at most `tol` everywhere on it.
 
-        Solves at the lower end to half of `tol`. Then finds the largest C up to which the solution,
-        scaled in proportion to C, has a gap within `tol` (the gap is convex in C), and continues
-        from there. The estimator does not change; `C` and `warm_start` are not used.
+        The first fit solves the problem at `C_min` to half of `tol`. Its solution, scaled in
+        proportion to C, has a gap that is convex in C. The next fit takes place at the largest C up
+        to which this gap is at most `tol`, and so on. The estimator does not change; `C` and
+        `warm_start` are not used.
 
         Parameters
         ----------

@@ -56,8 +56,8 @@ class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: 
     """Choose C of a `StructuredSVM` or a `SequenceTagger` by cross-validation.
 
     In each fold, C increases from fit to fit, each fit starts at the result of the previous one,
-    and each reports its duality gap. Unlike `MulticlassSVCCV`, it gives no bounds on scores: they
-    would require, for each part of a label, the best label that differs in this part.
+    and each reports its duality gap. Unlike `MulticlassSVCCV`, it gives no bounds on scores: a
+    bound would require, for each part of a label, the best label that differs in this part.
 
     Parameters
     ----------
