@@ -76,7 +76,7 @@ class ClassFeatureSVC(MarginScores, ClassFeatureClassifier):
     solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
 "projected-gradient", "subgradient"}, default="auto"
         As in `MulticlassSVC`; "block-descent", the default, takes projected gradient steps on the
-        dual variables of one row at a time, since the features of different classes are not
+        dual variables of one row at a time, because the features of different classes are not
         orthogonal. It stores only nonzero dual variables.
     step, sampling : str
         As in `MulticlassSVC`.

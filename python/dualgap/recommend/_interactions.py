@@ -40,7 +40,7 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
         counts, not ratings.
     other_target : float, default=0.6
         Target of ratings below `like_threshold`: less than a like, but more than a pair without a
-        rating, since users rate items that interest them.
+        rating, because users rate items that interest them.
     unobserved_weight : float, optional
         Weight of a pair without a rating, relative to a pair with one. By default three times the
         share of pairs that have a rating.

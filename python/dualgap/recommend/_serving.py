@@ -140,10 +140,10 @@ class FittedRecommender(RecommenderParts):
             Ratings of new users, or of users who have rated more since the fit. They are used as by
             `fold_in`, for this call only.
         rank_by : {"like", "rating"}, optional
-            "like" ranks by how likely the user is to choose and like an item, by the interactions.
+            "like" ranks by how likely the user is to choose and like an item (see `Interactions`).
             "rating" ranks by the expected rating if the user were to rate the item, which favours
-            little-known items. The default is "rating"; it is "like" for
-            ``task="clicks"``, and if no item that may be recommended has ratings. With
+            little-known items. The default is "rating", but "like" for ``task="clicks"`` or
+            if no item that may be recommended has ratings. With
             "like", items without both ratings and features are never recommended.
         exclude_seen : bool, default=True
             Whether to leave out items that the user has rated.
@@ -154,9 +154,9 @@ class FittedRecommender(RecommenderParts):
         mask : array-like of bool, shape (n_items,), optional
             Whether each of ``item_ids_`` may be recommended.
         diversity : float, default=0.0
-            Share, from 0 to 1, of dissimilarity in the choice of each next item: (1 - diversity)
-            times the item's score, scaled from 0 to 1 over the candidates, minus diversity times
-            its largest cosine similarity to the items before it [1]_. Candidates are the best
+            Weight, from 0 to 1, of dissimilarity. The next item of the list maximises (1 -
+            diversity) times its score, scaled from 0 to 1 over the candidates, minus diversity
+            times its largest cosine similarity to the items before it [1]_. Candidates are the best
             ``max(50, 5 * n)`` items.
         unknown : {"warn", "ignore"}, default="warn"
             As for `predict`.
@@ -167,7 +167,7 @@ class FittedRecommender(RecommenderParts):
             Columns user, rank (from 1), item, score (in single precision); the user and item
             columns are named `user_column` and `item_column`. A user has fewer than `n` rows if
             fewer items may be recommended. Equal scores keep the order of ``item_ids_``. The table
-            is of the same library as `ratings`, or else as the ratings of the fit.
+            comes from the library of `ratings` if given, else from that of the fit's ratings.
 
         References
         ----------
@@ -337,7 +337,7 @@ class FittedRecommender(RecommenderParts):
             need no ratings. Known ids without ratings in `ratings` do not change.
         add : bool, default=False
             Whether to add the clicks to the former clicks of known users (or items) instead of
-            replacing them. Only with ``task="clicks"``, since a rating model does not
+            replacing them. Only with ``task="clicks"``, because a rating model does not
             store its ratings. Each former click counts once.
 
         Returns
@@ -348,8 +348,8 @@ class FittedRecommender(RecommenderParts):
         Raises
         ------
         ValueError
-            If the method does not support it (only "variational" does), all ratings are of unknown
-            items, or the fit had no features of this side.
+            If the method does not support new ids (only "variational" does), if all ratings are of
+            unknown items, or if the fit had no features of this side.
         """
         check_is_fitted(self)
         check_choice("side", side, "users", "items")
@@ -411,7 +411,7 @@ class FittedRecommender(RecommenderParts):
             Numbers of top ranks that the metrics consider.
         catalogue : bool, default=False
             Whether to also rank the whole catalogue, without the items that each user rated in
-            `fit`. Relevant are the test ratings of at least ``like_threshold_``; users without any
+            `fit`. Test ratings of at least ``like_threshold_`` count as relevant; users without any
             are left out.
         confidence : float, optional
             Level of confidence intervals for the means over users of `catalogue`, for example 0.95.

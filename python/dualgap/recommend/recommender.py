@@ -77,16 +77,16 @@ class OrdinalRecommender(FittedRecommender):
     ----------
     n_components : int, optional
         Maximum number of basis vectors; superfluous ones shrink to zero. A variational fit starts
-        with at most one per rating, and at most the number of outputs times the
-        smaller number of rated users and rated items. By default it grows with the number n of
-        ratings: 8 for up to 50,000 ratings, then ``8 * (n / 50000) ** 0.4``. With
-        `history_features`, which keep more basis vectors useful, the exponent is 0.55, up to a
+        with at most one basis vector per rating. It also starts with at most the number of outputs
+        times the number of rated users or of rated items, whichever is smaller. The default grows
+        with the number n of ratings: 8 for up to 50,000 ratings, then ``8 * (n / 50000) ** 0.4``.
+        With `history_features`, which keep more basis vectors useful, the exponent is 0.55, up to a
         maximum of 64. With ``task="clicks"``, it is the length of the vectors, unless
         `interactions` has its own `n_components`.
     task : {"ordinal", "regression", "clicks"}, default="ordinal"
         "ordinal": one output per threshold. "regression": a single output with squared loss (for
-        comparison). "clicks": no ratings are predicted, only which user chooses which item,
-        for clicks, purchases and likes (see `Interactions`; the values matter only if they differ).
+        comparison). "clicks": predicts only which user chooses which item, from clicks,
+        purchases or likes (see `Interactions`). The values matter only if they differ.
     method : {"variational", "conditional-gradient"}, Variational or ConditionalGradient, \
             default="variational"
         Training method: a name for the default parameters, or an object with parameters.
@@ -163,8 +163,8 @@ class OrdinalRecommender(FittedRecommender):
 
     If a user rated an item several times, the latest rating is used, with a warning.
 
-    With ``task="clicks"`` values count clicks: counts of the same user and item add up,
-    a count has the weight 1 + log10(count), and `evaluate` treats all test pairs as relevant. With
+    With ``task="clicks"``, values are counts of clicks. Counts of the same user and item add up,
+    and a count has the weight 1 + log10(count). `evaluate` treats all test pairs as relevant. With
     ``interactions=Interactions(like_threshold=...)``, values are ratings instead, and those of at
     least `like_threshold` are likes.
 
@@ -231,9 +231,9 @@ class OrdinalRecommender(FittedRecommender):
             in batches of rows. An iterator of tables is also read part by part. A sparse matrix
             has users as rows and items as columns; its weights and timestamps are in the order of
             the entries of ``ratings.tocoo()``, which is row by row for CSR and column by column for
-            CSC. With ``task="clicks"``,
-            values are optional: a list of pairs, a tuple (users, items) or an array of shape (n, 2)
-            is enough, and all rows and columns of a sparse matrix are known ids.
+            CSC. With ``task="clicks"``, values are optional: a list of pairs, a tuple (users,
+            items) or an array of shape (n, 2) is enough. All rows and columns of a sparse matrix
+            are then known ids.
         y : ignored
             For compatibility with scikit-learn.
         user_features, item_features : DataFrame indexed by id, or sparse matrix, optional

@@ -69,7 +69,7 @@ class SequenceTagger(TrainedChain):
         "hamming": the structured hinge loss for the number of wrong labels. "logistic": the loss of
         a conditional random field, which gives probabilities.
     C : float or "validation", optional
-        Weight of the loss; by default 0.3 with "hamming" and 3 with "logistic". CRFsuite's ``c2``
+        Weight of the losses; by default 0.3 with "hamming" and 3 with "logistic". CRFsuite's ``c2``
         is ``1 / (2 * C)`` for ``loss="logistic"``. "validation" holds out 15 % of the sentences,
         tries increasing values of C on the others, and fits all sentences with the C that scores
         best: by chunk F1 if the labels follow a scheme such as BIO, else by the fraction of
@@ -82,10 +82,10 @@ class SequenceTagger(TrainedChain):
         Weight of the L1 norm in ``penalty="elastic-net"``, from 0 to 1.
     features : {"words", "crfsuite"} or list of str, optional
         How features are computed from raw sentences, in training and prediction. By default there
-        is no computation: sentences consist of features. "words": sentences are lists of words, or
-        of tuples of a word and further columns (see `word_features`). A list: templates in CRF++'s
-        notation, such as "U01:%x[-1,0]", for the same sentences. "crfsuite": dictionaries of
-        features, read as python-crfsuite reads them ("name:value").
+        is no computation, because sentences consist of features. "words": sentences are lists of
+        words, or of tuples of a word and further columns (see `word_features`). A list: templates
+        in CRF++'s notation, such as "U01:%x[-1,0]", for the same sentences. "crfsuite":
+        dictionaries of features, read as python-crfsuite reads them ("name:value").
     transitions : str, mask or pairs of labels, default="all"
         Which labels may follow each other. "all"; "seen": like "all", but only transitions seen in
         training get a weight (CRFsuite's default); "bio" or "bioes": only transitions that the
@@ -109,8 +109,8 @@ class SequenceTagger(TrainedChain):
     min_count : int, default=1
         Minimum number of tokens in which a feature must occur. Only for named features.
     hash_bits : int, optional
-        Number of bits, at most 30, of a hash of the feature name, which replaces the name as the
-        column index (the hashing trick). The model then stores no names.
+        Number of bits, at most 30, of a hash of the feature name. The hash is the index of the
+        feature's column (the hashing trick). The model then stores no names.
     class_weight : dict, optional
         Cost of an error at a token with each true label; 1 for labels that are not listed. With
         ``loss="logistic"``, the loss multiplies the probability of a wrong label by this cost
@@ -173,10 +173,10 @@ history_, null_objective_
     or CSR. All sentences may also be one matrix, split by the given `lengths`. Predictions ignore
     features that did not occur in training.
 
-    It works with scikit-learn's model selection:
+    The tagger works with scikit-learn's model selection:
     ``GridSearchCV(SequenceTagger(), {"C": [0.03, 0.1, 0.3]}).fit(X, y)`` with lists of sentences.
 
-    Time: in each pass, a token takes up to m**2 operations for m labels, for any `transitions`.
+    Time: in each pass, a token takes up to m**2 operations for m labels, whatever `transitions` is.
     With hundreds of labels, "hamming" skips the rows of transitions that cannot contain a maximum.
     An interrupt takes effect even within a sentence.
 
@@ -243,7 +243,7 @@ history_, null_objective_
         y : iterable of sequences of labels
             The labels of each sentence; for one matrix with `lengths`, one label for each row. None
             marks an unknown label: "logistic" maximises the probability of the known ones, and
-            "hamming" alternately completes them by the best labels and fits. Neither problem is
+            "hamming" alternates between completing the labels and fitting. Neither problem is
             convex, so there is no certificate, which `certificate_` states. With "logistic",
             `dual_objective_` is NaN; with "hamming" it is a bound for the last completed labels.
         sample_weight : array-like of shape (n_sentences,), optional
@@ -254,7 +254,7 @@ history_, null_objective_
             Number of rows of each sentence, if X is one matrix.
         validation : float or tuple (X, y), optional
             Held-out sentences, or the fraction of the sentences to hold out. The fit ends once
-            their score (chunk F1, or the fraction of right tokens) no longer improves, and returns
+            their score (chunk F1, or the token accuracy) no longer improves, and returns
             the best model; ``history_["validation_score"]`` holds the scores.
         spill : path, optional
             A folder on a disk, for sentences that do not fit in memory. `X` and `y` are read once,
