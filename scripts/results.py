@@ -1,4 +1,4 @@
-"""Fill in the numbers of README.md, the paper and docs from the files in benches/results.
+"""Fill in the figures of README.md, the paper and docs from the files in benches/results.
 
 Usage: python scripts/results.py [--check] [ROOT]
 

@@ -1,4 +1,4 @@
-"""Draws the chart of README.md and of the start page, which compares fit times of programs.
+"""Draw the chart of README.md and of the start page, which compares fit times of programs.
 
 `scripts/results.py` draws docs/pictures/speed.svg with it from the files in benches/results.
 """

@@ -231,8 +231,8 @@ def average_precision_at_k(relevant: Sequence[Collection[Any]], recommended: Any
     """Mean average precision (MAP@k) of recommended items.
 
     A user's average precision is the sum of the precisions at the ranks of the user's hits, divided
-    by ``min(k, number of relevant items)``. The result is the mean over users. The
-    function raises the same errors as `recall_at_k`.
+    by ``min(k, number of relevant items)``. The result is the mean over users. The function raises
+    the same errors as `recall_at_k`.
 
     Parameters
     ----------

@@ -162,7 +162,7 @@ def check_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any,
     if not isinstance(X, Chunks):
         return check_rows_and_targets(estimator, X, y, **options)
     y = check_targets(y, numeric=options.get("y_numeric", False))
-    # The column of zeros stands in for X: scikit-learn only checks that y has the same length.
+    # The column of zeros stands in for X, because this check needs only the number of rows of X.
     _, y = check_X_y(np.zeros((X.shape[0], 1), dtype=np.int8), y, **options)
     estimator.n_features_in_ = X.shape[1]
     return X, y

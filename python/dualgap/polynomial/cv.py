@@ -48,8 +48,8 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
     """Polynomial network classifier with radius and number of basis vectors from cross-validation.
 
     A fit adds basis vectors one at a time, so a single fit per fold and radius gives the held-out
-    accuracy for every number of basis vectors. Each radius is fitted from scratch,
-    because this curve must start at an empty basis. The final model is fitted on all rows.
+    accuracy for every number of basis vectors. Each radius is fitted from scratch, because this
+    curve must start at an empty basis. The final model is fitted on all rows.
 
     Parameters
     ----------

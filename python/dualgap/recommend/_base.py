@@ -106,7 +106,7 @@ class RecommenderParts(Estimator):
         return light
 
     def _with_former(self, new: RatingTable, side: Literal["users", "items"]) -> RatingTable:
-        """Prepend the clicks from the fit by the users (or of the items) that occur in a table."""
+        """Prepend the clicks that the fit had for the users (or the items) of a table."""
         if self.task != "clicks" or self._click_model is None:
             msg = 'add: a model of ratings keeps no ratings; only task="clicks" does'
             raise ValueError(msg)

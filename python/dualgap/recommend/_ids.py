@@ -46,7 +46,8 @@ def read_ids(ids: Any, name: str, first: int = 0) -> pd.Index[Any]:
         # Convert categorical ids to the type of their categories.
         index = index.astype(index.dtype.categories.dtype)
     try:
-        # This raises an error for an unhashable id. Only ids stored as objects can be unhashable.
+        # Hashing raises an error for an unhashable id. Only ids of dtype object can be unhashable.
+        # `index.is_unique` would test the same, but pandas would keep a hash table of all ids.
         deque(map(hash, index if index.dtype == object else index[:1]), maxlen=0)
     except TypeError as error:
         msg = f"{name}: the ids must be hashable ({error})"

@@ -142,9 +142,9 @@ class FittedRecommender(RecommenderParts):
         rank_by : {"like", "rating"}, optional
             "like" ranks by how likely the user is to choose and like an item (see `Interactions`).
             "rating" ranks by the expected rating if the user were to rate the item, which favours
-            little-known items. The default is "rating", but "like" for ``task="clicks"`` or
-            if no item that may be recommended has ratings. With
-            "like", items without both ratings and features are never recommended.
+            little-known items. The default is "rating", but "like" for ``task="clicks"`` or if no
+            item that may be recommended has ratings. With "like", items without both ratings and
+            features are never recommended.
         exclude_seen : bool, default=True
             Whether to leave out items that the user has rated.
         items, exclude : id or iterable of ids, optional
@@ -258,8 +258,8 @@ class FittedRecommender(RecommenderParts):
 
         The click model's score is a sum over the items of the user. For the item-item models, this
         is their definition. For the factors, it holds because a user's vector solves a least
-        squares problem [1]_.
-        A user's features are not part of the sum, and a repeated click counts once.
+        squares problem [1]_. A user's features are not part of the sum, and a repeated click counts
+        once.
 
         Parameters
         ----------

@@ -77,8 +77,8 @@ class OrdinalRecommender(FittedRecommender):
     ----------
     n_components : int, optional
         Maximum number of basis vectors; superfluous ones shrink to zero. A variational fit starts
-        with at most one basis vector per rating. It also starts with at most the number of outputs
-        times the number of rated users or of rated items, whichever is smaller. The default grows
+        with no more basis vectors than ratings, and no more than the number of outputs times
+        the number of rated users or of rated items, whichever is smaller. The default grows
         with the number n of ratings: 8 for up to 50,000 ratings, then ``8 * (n / 50000) ** 0.4``.
         With `history_features`, which keep more basis vectors useful, the exponent is 0.55, up to a
         maximum of 64. With ``task="clicks"``, it is the length of the vectors, unless

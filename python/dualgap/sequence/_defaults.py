@@ -7,8 +7,8 @@ from typing import Any
 
 from dualgap._estimator.watch import Callback
 
-# Defaults with the best held-out scores over several data sets. The sets label names, chunks and
-# parts of speech, with 4 to 60 labels and 1,000 to 12,500 sentences.
+# Defaults with the best held-out scores over several data sets. Their labels mark names, chunks or
+# parts of speech; a set has 4 to 60 labels and 1,000 to 12,500 sentences.
 _BY_LOSS: dict[str, dict[str, Any]] = {
     "hamming": {"C": 0.3, "tol": 0.2, "pairs": "all"},
     "logistic": {"C": 3.0, "tol": 0.1, "pairs": "seen"},

@@ -20,8 +20,8 @@ def known_codes(
     Raises
     ------
     ValueError
-        If a sentence does not have one entry per token, or an entry is neither None nor a label of
-        the model. The message names the sentence.
+        If the number of sentences is wrong, a sentence does not have one entry per token, or an
+        entry is neither None nor a label of the model.
     """
     ends = offsets.tolist()
     entries = listed(known, "known")

@@ -44,7 +44,10 @@ def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
 def _dual_point(
     tagger: Any, problem: Problem, point: _core.SequencePoint
 ) -> _core.SequencePoint | None:
-    """Return a dual point for all sentences: the previous fit's, or 0 for new sentences."""
+    """Return the dual point of the previous fit, extended by 0 for new sentences.
+
+    The result is None if the point cannot be reused.
+    """
     numbers = class_codes(problem.classes, tagger.classes_).tolist()
     n_before = len(tagger._digests)
     if problem.digests is not None:
