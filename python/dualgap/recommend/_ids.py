@@ -41,10 +41,7 @@ def read_ids(ids: Any, name: str, first: int = 0) -> pd.Index[Any]:
         # If booleans and numbers are mixed, pandas would convert the booleans to numbers.
         values = np.fromiter(values, dtype=object, count=len(values))
     # A MultiIndex would pad tuples of different lengths with NaN.
-    index = pd.Index(values, copy=False, tupleize_cols=False)
-    if isinstance(index.dtype, pd.CategoricalDtype):
-        # Convert categorical ids to the type of their categories.
-        index = index.astype(index.dtype.categories.dtype)
+    index = plain_ids(pd.Index(values, copy=False, tupleize_cols=False))
     try:
         # Hashing raises an error for an unhashable id. Only ids of dtype object can be unhashable.
         # `index.is_unique` would test the same, but pandas would keep a hash table of all ids.
