@@ -147,9 +147,8 @@ def table(names: list[str], seeds: int) -> None:
     for name in names:
         for method, run in methods(name).items():
             start = time.perf_counter()
-            results = [run(load(name, seed)) for seed in range(seeds)]
+            accuracy, size = np.array([run(load(name, seed)) for seed in range(seeds)]).T
             seconds = (time.perf_counter() - start) / seeds
-            accuracy, size = np.array(results).T
             error = accuracy.std(ddof=1) / seeds**0.5 if seeds > 1 else np.nan
             results.add(
                 data=name,
