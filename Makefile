@@ -29,7 +29,9 @@ RUN_ON_WHEEL := --deselect tests/python/test_readme.py::test_every_number_that_a
 # Runs two targets at a time. Make 4.0 and newer prints the output of a target when it ends.
 IN_PARALLEL := $(MAKE) --no-print-directory --jobs=2
 CHECK_IN_PARALLEL := $(IN_PARALLEL) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
-# Python compiles the modules that are imported; most never are.
+# Python compiles a module when it is first imported, since most never are. It keeps the compiled modules also where the
+# environment forbids it: without them, the many processes of the tests would compile pandas and scikit-learn for 3 s each.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python -m pip install --quiet --prefer-binary --no-compile
 
 # maturin fails if both a conda and a virtual environment are active.
