@@ -1,5 +1,6 @@
 //! Fitted linear classifiers: predictions and certificates.
 
+use std::fmt;
 use std::ops::Deref;
 
 use super::labels::Label;
@@ -22,8 +23,9 @@ pub(super) struct Record {
     pub file: ModelFile,
 }
 
-/// A fitted linear classifier. It predicts the class with the largest score, W x + b.
-#[derive(Debug, Clone)]
+/// A fitted linear classifier. It predicts the class with the largest score, W x + b. Its
+/// [`Debug`](fmt::Debug) output leaves out the weights.
+#[derive(Clone)]
 pub struct LinearClassifier<L> {
     classes: Vec<L>,
     n_features: usize,
@@ -31,6 +33,17 @@ pub struct LinearClassifier<L> {
     pub(super) coef: Vec<f64>,
     pub(super) intercept: Vec<f64>,
     pub(super) record: Record,
+}
+
+impl<L: fmt::Debug> fmt::Debug for LinearClassifier<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinearClassifier")
+            .field("classes", &self.classes)
+            .field("n_features", &self.n_features)
+            .field("solver", &self.record.solver)
+            .field("trace", &self.record.trace)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Splits weights into W and intercepts. If `bias` is not 0, the last weight of each output is that
@@ -180,5 +193,19 @@ impl<L: Label> LogisticClassifier<L> {
             softmax(row);
         });
         Ok(scores)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::prelude::{Dense, MulticlassSvc};
+
+    #[test]
+    fn a_printed_model_is_short() {
+        let rows = Dense::from_slice(&[0.0, 1.0, 1.0, 0.0, 0.5, 0.9, 0.8, 0.1], 2).unwrap();
+        let model = MulticlassSvc::new().fit(rows, &["a", "b", "a", "b"]).unwrap();
+        let shown = format!("{model:?}");
+        assert!(shown.starts_with("LinearClassifier { classes: [\"a\", \"b\"], n_features: 2"));
+        assert!(shown.len() < 400, "{shown}");
     }
 }

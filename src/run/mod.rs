@@ -3,6 +3,7 @@
 //! A [`Solver`] only computes the next epoch. [`run`] decides when to stop, and records the
 //! [`Trace`].
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -141,8 +142,8 @@ pub enum Outcome {
     Stopped,
 }
 
-/// The record of a run.
-#[derive(Debug, Clone, PartialEq)]
+/// The record of a run. Its [`Debug`](fmt::Debug) output has the number of epochs, not each of them.
+#[derive(Clone, PartialEq)]
 pub struct Trace {
     /// Every epoch, in order.
     pub epochs: Vec<Epoch>,
@@ -154,6 +155,17 @@ pub struct Trace {
     pub certificate: Option<Certificate>,
     /// The final model.
     pub returned: Returned,
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace")
+            .field("epochs", &self.epochs.len())
+            .field("outcome", &self.outcome)
+            .field("objective", &self.objective)
+            .field("certificate", &self.certificate)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Trace {

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
@@ -62,6 +63,14 @@ def test_a_fit_that_does_not_converge_names_the_column_to_scale(name: str) -> No
     with pytest.warns(ConvergenceWarning, match="raise max_iter|raise n_components") as caught:
         FITS[name](1.0)
     assert not any("scale" in str(warning.message) for warning in caught)
+
+
+@pytest.mark.parametrize("estimator", [MulticlassSVC, FactorizationMachineClassifier])
+def test_a_fit_on_a_table_names_the_column_by_its_name(estimator: Any) -> None:
+    X, y = problem(1e6)
+    table = pd.DataFrame(X, columns=[f"feature {j}" for j in range(X.shape[1])])
+    with pytest.warns(ConvergenceWarning, match="column 'feature 1' reaches"):
+        estimator(tol=1e-9, max_iter=1).fit(table, y)
 
 
 @pytest.mark.parametrize("exponents", [(-3.0, 5.0), (-6.0, 6.0), (0.0, 4.7)])

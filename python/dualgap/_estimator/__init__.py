@@ -140,7 +140,8 @@ class CertifiedEstimator(Estimator):
         """Return the advice in the warning of a fit that did not converge."""
         parameters = type(self).__dataclass_fields__
         constant = getattr(self, "intercept_scaling", 1.0) if "fit_intercept" in parameters else 0.0
-        cause = scale_cause(X, constant if getattr(self, "fit_intercept", False) else 0.0)
+        constant = constant if getattr(self, "fit_intercept", False) else 0.0
+        cause = scale_cause(X, constant, getattr(self, "feature_names_in_", None))
         if cause is not None:
             return f"{cause}, or raise {self._remedy}"
         return f"raise {self._remedy}{', or lower C' if 'C' in parameters else ''}"

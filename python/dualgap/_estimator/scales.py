@@ -18,7 +18,7 @@ _SPREAD = 1e3
 _SAMPLED = 1000
 
 
-def scale_cause(X: Any, constant: float = 0.0) -> str | None:
+def scale_cause(X: Any, constant: float = 0.0, names: Any = None) -> str | None:
     """Describe a problem with the scales of the columns, and name the remedy.
 
     Parameters
@@ -28,6 +28,8 @@ def scale_cause(X: Any, constant: float = 0.0) -> str | None:
         columns. Anything else gives None.
     constant : float, default=0.0
         Value of the constant feature that the model adds to the columns; 0 means no feature.
+    names : array-like of shape (n_features,), optional
+        Names of the columns. By default a column is named by its index.
 
     Returns
     -------
@@ -44,7 +46,7 @@ def scale_cause(X: Any, constant: float = 0.0) -> str | None:
         top = int(largest.argmax())
         ratio = found.max() / found.min()
         return (
-            f"the columns of X differ in scale by a factor of {ratio:.0e} (column {top} reaches "
+            f"the columns of X differ in scale by a factor of {ratio:.0e} ({_column(names, top)} reaches "
             f"{largest[top]:.2g}): scale them with {scaler}"
         )
     if sp.issparse(blocks[0]):
@@ -56,9 +58,13 @@ def scale_cause(X: Any, constant: float = 0.0) -> str | None:
         return None
     column = int(np.flatnonzero(shifted)[0])
     return (
-        f"column {column} of X has a mean of {means[column]:.2g} and a standard deviation of only "
+        f"{_column(names, column)} of X has a mean of {means[column]:.2g} and a standard deviation of only "
         f"{deviations[column]:.2g}: scale the columns with {scaler}"
     )
+
+
+def _column(names: Any, index: int) -> str:
+    return f"column {index if names is None else repr(str(names[index]))}"
 
 
 def _blocks(X: Any) -> list[Any]:

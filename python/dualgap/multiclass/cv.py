@@ -273,7 +273,8 @@ class MulticlassSVCCV(LinearClassifier):
 
     def _warn(self, X: Any) -> None:
         """Warn if a gap did not reach `cv_tol`, or bounds are wider than `bounds`."""
-        cause = scale_cause(X, self.intercept_scaling if self.fit_intercept else 0.0)
+        constant = self.intercept_scaling if self.fit_intercept else 0.0
+        cause = scale_cause(X, constant, getattr(self, "feature_names_in_", None))
         advice = f"or {cause}" if cause else "or lower Cs"
         if self.bounds is None:
             short = ~self.cv_results_["converged"]
