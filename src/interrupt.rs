@@ -1,4 +1,5 @@
-//! A flag by which one thread stops a solver on another, or reads its current model.
+//! A flag with which one thread stops a solver on another thread, or reads the solver's current
+//! model.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,7 @@ use crate::memory::reserve::shortages;
 /// The arrays of a model; for a linear model, its weights.
 pub type ModelArrays = Vec<Vec<f64>>;
 
-/// A flag by which one thread stops a solver on another.
+/// A flag with which one thread stops a solver on another thread.
 ///
 /// Solvers check it between bounded pieces of work, so that it takes effect well within a second.
 /// Clones share the flag. The flag also counts as raised once an allocation has used the memory

@@ -1,7 +1,8 @@
 //! Classifiers, structured models and optimisers that report how close to optimal they are.
 //!
-//! A fit ends with a certificate: an upper bound, valid in exact arithmetic, on the difference between its objective
-//! and that of the best model. The fit stops once this duality gap is small enough.
+//! A fit ends with a certificate: an upper bound, valid in exact arithmetic, on the difference
+//! between its objective and that of the best model. A fit stops once this duality gap is small
+//! enough.
 //!
 //! ```
 //! use dualgap::prelude::*;

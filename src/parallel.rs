@@ -30,7 +30,8 @@ pub(crate) fn min_len(n_numbers: usize) -> usize {
     MIN_SHARED.div_ceil(2 * n_numbers.max(1))
 }
 
-/// Whether there is a second thread, and reading this many numbers takes long enough to wake it.
+/// Whether a second thread is available, and reading `n_numbers` numbers takes long enough to
+/// justify waking it.
 pub(crate) fn is_worth_sharing(n_numbers: usize) -> bool {
     n_numbers >= MIN_SHARED && rayon::current_num_threads() > 1
 }
@@ -58,7 +59,8 @@ where
     interrupt.check()
 }
 
-/// The loop of [`fill_blocks`]. Rayon's part of a loop is long, so it is compiled once for all closures.
+/// The loop of [`fill_blocks`]. Rayon adds much code to a loop, so the loop is compiled once for
+/// all closures.
 fn share_blocks(
     out: &mut [f64],
     width: usize,

@@ -63,7 +63,8 @@ impl<'a, T: Real> Dense<'a, T> {
         &self.values[start * self.n_cols..end * self.n_cols]
     }
 
-    /// Number of rows per piece of a digest. They are so few that a piece stays in the second-level cache.
+    /// Number of rows per piece of a digest, chosen so that a piece stays in the second-level
+    /// cache.
     pub(crate) fn piece(&self) -> usize {
         (DIGEST_VALUES / self.n_cols.max(1)).max(1)
     }

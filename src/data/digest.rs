@@ -44,7 +44,7 @@ pub(crate) fn in_order(words: impl IntoIterator<Item = u64>) -> u64 {
     words.into_iter().fold(0, round)
 }
 
-/// One round of the hash. With one argument fixed, it is a bijection of the other argument.
+/// One round of the hash. With either argument fixed, it is a bijection of the other one.
 fn round(lane: u64, word: u64) -> u64 {
     (lane.wrapping_add(word)).wrapping_mul(MIX).rotate_left(31)
 }

@@ -10,7 +10,8 @@ pub trait Real:
     fn widen(self) -> f64;
     /// The nearest value of this type.
     fn narrow(value: f64) -> Self;
-    /// Chooses, of a slice in single and a slice in double precision, the one of this type; None if that one is None.
+    /// Returns the argument whose values have this type; None if that argument is None or if
+    /// neither has this type.
     fn stored<'a>(singles: Option<&'a [f32]>, doubles: Option<&'a [f64]>) -> Option<&'a [Self]>;
     /// Returns the slice itself if it is in single precision, otherwise None.
     fn singles(values: &[Self]) -> Option<&[f32]>;

@@ -5,8 +5,7 @@
 //!
 //! | function | order |
 //! |---|---|
-//! | [`dot`], [`norm`], [`normalise`] | eight parallel sums, added up in order, then the remainder
-//! |
+//! | [`dot`], [`norm`], [`normalise`] | eight parallel sums, added in order, then the remainder |
 //! | [`padded_dot`] | eight parallel sums, added up in pairs; no remainder |
 //! | [`dot_in_order`], [`squared_norm_in_order`] | one sum, term by term |
 //! | [`fused_dot`], [`fused_dot_in_two`] | vectors of this machine's width, fused multiply-adds if it has them |

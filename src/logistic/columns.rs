@@ -30,8 +30,8 @@ impl ColumnStats {
     }
 }
 
-/// Reads dense rows. The digest of each piece is computed first, so that later changes are detected, and so that the
-/// piece is then in the cache.
+/// Reads dense rows. The digest of each piece is computed first: it then detects later changes, and
+/// leaves the piece in the cache.
 fn dense<R: Real>(rows: &Dense<'_, R>, digested: bool) -> ColumnStats {
     let (n_rows, n_cols, piece) = (rows.n_rows(), rows.n_cols(), rows.piece());
     let part = n_rows.div_ceil(piece).div_ceil(PARTS).max(1) * piece;

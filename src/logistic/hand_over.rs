@@ -31,8 +31,9 @@ pub(super) struct HandOverOptions {
 pub(super) struct LogisticHandOver<'p, 'a> {
     problem: &'p LogisticProblem<'a>,
     options: HandOverOptions,
-    /// Newton's method takes over once descent has made, or is expected to need, more passes than this. The expectation
-    /// alone is not enough, because it varies from pass to pass.
+    /// Newton's method takes over once descent has made more passes than this, or is expected to
+    /// need more. The passes made so far count too, because the expectation varies from pass to
+    /// pass.
     most_passes: f64,
     /// Number of passes of descent so far.
     n_passes: usize,

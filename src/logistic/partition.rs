@@ -27,7 +27,7 @@ pub(crate) struct PartialSums {
     pub image: Vec<f64>,
     /// The matrix of the tilt's system; empty for many classes, without an intercept, and for tilted distributions.
     pub moments: Vec<f64>,
-    /// The largest number of consecutive additions behind an entry of these sums.
+    /// The maximum number of successive additions in the computation of an entry of these sums.
     pub depth: usize,
 }
 

@@ -79,7 +79,8 @@ impl<'a> LogisticProblem<'a> {
         Self::build((rows, labels), n_classes, weights, (intercept, false))
     }
 
-    /// [`Self::new`], which also computes the digest of dense rows in its pass over them.
+    /// Does the same as [`Self::new`], and also computes the digest of dense rows in its pass over
+    /// them.
     ///
     /// # Errors
     /// As for [`Self::new`].

@@ -24,7 +24,7 @@ pub(super) struct Terms {
     pub residual: Vec<f64>,
     /// Σ c_i (e_y − α_i) x_iᵀ, stored output by output.
     pub image: Vec<f64>,
-    /// The largest number of consecutive additions from which an entry of the image results.
+    /// The maximum number of successive additions in the computation of an entry of the image.
     pub depth: usize,
 }
 

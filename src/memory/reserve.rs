@@ -1,11 +1,11 @@
 //! A memory reserve: if a run exhausts the memory, the run ends with an error instead of ending the
 //! process.
 //!
-//! Large buffers are compared with the available memory before a run ([`super::require`]). The
-//! other memory consists of thousands of small vectors, in this crate and its dependencies. A
-//! failed allocation of one of these would end the process. Instead, [`Allocator`] releases a block
-//! of the reserve and tries again. [`shortages`] reports this to every run, and the run ends when
-//! it next checks its `Interrupt`.
+//! Large buffers are compared with the available memory before a run ([`super::require`]). The rest
+//! of a run's memory consists of thousands of small vectors, in this crate and its dependencies. If
+//! the allocation of one of them failed, the process would end. Instead, [`Allocator`] releases a
+//! block of the reserve and tries again. [`shortages`] reports this to every run, and the run ends
+//! when it next checks its `Interrupt`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
@@ -22,12 +22,14 @@ pub const RESERVE: usize = BLOCK_BYTES * N_BLOCKS;
 /// The reserve of the process.
 static OWN: Reserve = Reserve::new();
 
-/// Returns the number of allocations of this process that failed at first and then succeeded thanks to the reserve.
+/// Returns how often the reserve of this process has released a block because an allocation had
+/// failed.
 pub fn shortages() -> usize {
     OWN.shortages.load(Ordering::Relaxed)
 }
 
-/// Fills the reserve if necessary, and returns whether it is full. From then on, it is kept full.
+/// Fills the reserve if necessary, or empties it if the system cannot provide all of its blocks.
+/// Returns whether it is full.
 pub fn fill() -> bool {
     OWN.fill()
 }

@@ -14,8 +14,8 @@ use crate::linalg::SparseRows;
 use crate::parallel::min_len;
 use crate::polytope::lifted;
 
-/// Number of row values that a thread processes at a time. They should stay in its second-level cache from the
-/// computation of the scores to that of the images.
+/// Number of row values that a thread processes at a time. They should stay in its second-level
+/// cache between the computation of the scores and that of the images.
 const CHUNK_VALUES: usize = 1 << 17;
 /// Maximum number of blocks of `BLOCK_EXAMPLES` rows that a thread processes at a time.
 const MAX_BLOCKS: usize = 64;

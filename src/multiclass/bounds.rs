@@ -18,8 +18,9 @@ pub struct Bounds {
     dual: Totals,
 }
 
-/// Σ p_i Φ_i of computed losses, and the sizes that bound its error. The error is bounded once for
-/// the whole sum, because bounding it for each example would take as long as computing the losses.
+/// Σ p_i Φ_i of computed losses, and the sizes from which a bound on its error follows. The error
+/// is bounded once for the whole sum, because bounding it for each example would take as long as
+/// computing the losses.
 #[derive(Debug, Clone, Copy, Default)]
 struct Losses {
     sum: Sum,

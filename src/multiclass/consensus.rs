@@ -6,15 +6,17 @@
 //! and ρ_k = S_k ρ, and with the multiplier S_k a_k, a partition's subproblem, divided by S_k, is
 //! (`docs/mathematics/consensus.md`)
 //!
-//! > minimise λ/2 ‖w‖² + ⟨a, w − w̄⟩ + ρ/2 ‖w − w̄‖² + Σ_{i in k} (p_i/S_k) Φ_i(w),
+//! > minimise λ/2 ‖w‖² + ⟨a, w − w̄⟩ + ρ/2 ‖w − w̄‖² + Σ_{i in k} (p_i/S_k) Φ_i(w).
 //!
-//! which up to a constant is the plain problem with the regulariser (λ+ρ)/2 ‖w − w₀‖² around w₀ = (ρ w̄ − a)/(λ+ρ) = −C
-//! t, C = 1/(λ+ρ), t = a − ρ w̄. Block descent solves it with weights that start at w₀.
+//! Up to a constant, this is the problem without a consensus term, with the regulariser (λ+ρ)/2 ‖w
+//! − w₀‖² around w₀ = (ρ w̄ − a)/(λ+ρ) = −C t, where C = 1/(λ+ρ) and t = a − ρ w̄. Block descent
+//! solves it with weights that start at w₀.
 //!
-//! The partitions' β together are a feasible dual point of the whole problem: λ w(β) = Σ_k S_k u_k with the partitions'
-//! [images](Solution::image) u_k, and with the scalars [`Solution::dual_term`] the dual is D(β) = Σ_k S_k dual_term_k −
-//! λ/2 ‖w(β)‖². Because u_k = (λ+ρ) w_k − ρ w̄ + a_k and Σ_k S_k a_k = 0, w(β) could also be computed from the w_k, but
-//! less accurately for large ρ, so the images are computed from β.
+//! The partitions' β together are a feasible dual point of the whole problem: λ w(β) = Σ_k S_k u_k
+//! with the partitions' [images](Solution::image) u_k, and with the scalars [`Solution::dual_term`]
+//! the dual is D(β) = Σ_k S_k dual_term_k − λ/2 ‖w(β)‖². w(β) could also be computed from the w_k,
+//! because u_k = (λ+ρ) w_k − ρ w̄ + a_k and Σ_k S_k a_k = 0. For large ρ this is less accurate, so
+//! the images are computed from β.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -37,8 +39,8 @@ pub enum SubproblemSolver {
     /// [Block descent](block_descent): visits the candidate classes of the rows that are not
     /// optimal.
     BlockDescent,
-    /// The sequential dual method (Keerthi et al. 2008, Algorithm 2.1; Han and Berg 2012, section 2): solves the blocks
-    /// of the rows one after another exactly, with all classes of all rows in each pass.
+    /// The sequential dual method (Keerthi et al. 2008, Algorithm 2.1; Han and Berg 2012, section
+    /// 2): each pass solves the block of every row exactly, one after another, over all classes.
     SequentialDual,
 }
 
@@ -236,7 +238,7 @@ const STORAGE_ERROR: f64 = 1e-6;
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] naming `betas` if one of them is farther from the set than rounding
-/// explains.
+/// errors can explain.
 fn feasible(problem: &MarginProblem<'_>, betas: &[f64]) -> Result<Vec<f64>> {
     let (mut found, mut scratch) = (vec![0.0; betas.len()], Scratch::default());
     let n_classes = problem.n_classes();

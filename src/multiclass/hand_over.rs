@@ -17,7 +17,7 @@ const AHEAD: f64 = 25.0;
 /// Block descent also counts as stalling after more than this many epochs at larger λ, which have no certificates.
 const MAX_UNCERTIFIED: usize = 50;
 
-/// Relative gap below which a change of solver does not pay.
+/// Relative gap below which a change of solver saves no time.
 const FINEST: f64 = 1e-10;
 
 /// The pace of block descent, which decides when to hand over.

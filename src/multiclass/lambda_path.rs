@@ -8,15 +8,16 @@ use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// Curvature per weight, summed over the examples, above which the path puts a larger λ before the present one.
+/// Curvature per weight, summed over the examples, above which the path inserts a larger λ before
+/// the present one.
 const CURVED: f64 = 125.0;
 
 /// Ratio of one λ to the next: √10.
 const FACTOR: f64 = 3.162_277_660_168_379_5;
 
-/// If the first passes at a λ gain steadily, and more than this number of further passes would be needed at their pace,
-/// the path puts larger λ before it. This happens if the β of an example sum up to much more than 1, as for
-/// Weston-Watkins with many overlapping classes.
+/// If the first passes at a λ gain steadily, and more than this number of further passes would be
+/// needed at their pace, the path inserts larger λ before it. This happens if the β of an example
+/// sum up to much more than 1, as for Weston-Watkins with many overlapping classes.
 const PASSES: f64 = 10.0;
 
 /// Maximum number of larger λ before the problem's λ.
@@ -36,7 +37,8 @@ const EXAMPLES: usize = 32;
 /// because their certificates belong to other problems.
 pub(super) struct LambdaPath<'p> {
     solver: Box<dyn BlockDescent + 'p>,
-    /// The first λ of the path. None after the first epoch, or if no larger λ may be put before it.
+    /// The first λ of the path. None after the first epoch, or if no larger λ may be inserted
+    /// before it.
     first: Option<f64>,
     /// The λ that are still to come, in reverse order: the problem's λ is first.
     ahead: Vec<f64>,
@@ -80,7 +82,8 @@ impl<'p> LambdaPath<'p> {
         Ok(Self { solver, first, ahead, near: NEAR.max(stopping.relative), left })
     }
 
-    /// Makes the first passes, and puts larger λ before the first one if passes would gain too slowly.
+    /// Makes the first passes, and inserts larger λ before the first one if passes would gain too
+    /// slowly.
     fn begin(&mut self, mut lambda: f64, interrupt: &Interrupt) -> Result<()> {
         let (mut n_passes, n_ahead) = (self.solver.begin(interrupt)?, self.ahead.len());
         let most = LONGEST.min(self.left);

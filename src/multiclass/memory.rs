@@ -93,16 +93,20 @@ impl Size {
 
     /// Memory of the large buffers of a fit.
     ///
-    /// The weights: (d + 1) m numbers of 8 bytes, with the classes rounded up to full SIMD vectors of 64 bytes; two
-    /// copies in block descent (three for rows below double precision, because the certificate needs exact weights) and
-    /// three in other solvers, plus the best weights so far and the result.
+    /// The weights take (d + 1) m numbers of 8 bytes, with the number of classes rounded up to full
+    /// SIMD vectors of 64 bytes. Block descent keeps two copies (three for rows below double
+    /// precision, because the certificate needs exact weights), Newton's method keeps eight, and
+    /// other solvers keep three. The best weights so far and the result are two more copies.
+    /// Newton's method also needs memory for its linear systems.
     ///
-    /// The dual variables: block descent is assumed to keep a fifth of all classes per example as candidates, but at
-    /// least 16 (it may keep all if classes are indistinguishable). Each candidate takes a class (4 bytes) and a value.
-    /// This is counted three times, because new candidates are written next to the old ones, into storage that grows by
-    /// doubling. Block Frank-Wolfe adds at most one variable per example and pass; 64 variables of 16 bytes are
-    /// assumed. Frank-Wolfe keeps n m numbers with smoothing and none without. If the caller requests the dual
-    /// variables, they take 16 n m bytes. Active sets of vertices grow during the run and are not included.
+    /// For the dual variables, block descent is assumed to keep a fifth of all classes per example
+    /// as candidates, but at least 16 (it may keep all if classes are indistinguishable). Each
+    /// candidate takes a class (4 bytes) and a value. This is counted three times, because new
+    /// candidates are written next to the old ones, into storage that grows by doubling. Block
+    /// Frank-Wolfe adds at most one variable per example and pass; 64 variables of 16 bytes are
+    /// assumed. Newton's method keeps 6 n m numbers. Frank-Wolfe keeps n m numbers with smoothing
+    /// and none without. If the caller requests the dual variables, they take 16 n m bytes. Active
+    /// sets of vertices grow during the run and are not included.
     pub fn estimate(&self, method: MulticlassMethod) -> Estimate {
         let wide = |number: usize| number as u128;
         let Self { n_examples, n_classes, value, .. } = *self;

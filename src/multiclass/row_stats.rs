@@ -35,8 +35,8 @@ impl RowStats {
     }
 }
 
-/// Reads dense rows. The digest of each piece is computed first, so that later changes are
-/// detected, and so that the piece is then in the cache.
+/// Reads dense rows. The digest of each piece is computed first: it then detects later changes, and
+/// leaves the piece in the cache.
 fn look_at<R: Real>(
     rows: &Dense<'_, R>,
     bias: f64,

@@ -1,9 +1,9 @@
 //! The sets B whose support function at the margins is a multi-category loss.
 //!
-//! For an example with label y and scores s let v_j = Δ_j + s_j − s_y (so v_y = 0), where Δ is the cost vector (1 off
-//! the label for the plain losses). The loss is Φ(s; y) = max over β in B of ⟨β, v⟩ (docs/mathematics/polytopes.md).
-//! For each B there are functions that compute the support value, a vertex that attains it, and the projection with a
-//! rank-one bias term.
+//! For an example with label y and scores s, the margins are v_j = Δ_j + s_j − s_y (so v_y = 0),
+//! where Δ is the cost vector (1 off the label for the plain losses). The loss is Φ(s; y) = max
+//! over β in B of ⟨β, v⟩ (docs/mathematics/polytopes.md). A [`Polytope`] computes the support
+//! value, a vertex that attains it, and the projection with a rank-one bias term.
 //!
 //! A set must implement only [`Polytope::vertex`] and [`Polytope::radius`]; a specialised projection is faster than the
 //! default one. To add a built-in loss, add a file with a [`Polytope`] and a line in `REGISTRY`.

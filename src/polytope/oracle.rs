@@ -8,8 +8,8 @@ use crate::dual::rounding::gamma;
 use crate::linalg::Sparse;
 use crate::linalg::cholesky::solve_semidefinite;
 
-/// Maximum number of vertices per class that a search adds. A search usually adds a few times as many vertices as the
-/// face that contains the nearest point has.
+/// Maximum number of vertices per class that a search adds. A search usually adds a few times the
+/// number of vertices of the face that contains the nearest point.
 const STEPS_PER_CLASS: usize = 8;
 
 /// A convex combination of vertices.

@@ -23,7 +23,8 @@ impl<T: Real> DualParts<'_, T> {
             let example = example as usize;
             let row = rows.row(example);
             let sign = if blocks[example].label == 1 { -T::one() } else { T::one() };
-            // The step uses score and share of the wrong class, because a share near 0 keeps all its digits.
+            // The step uses the score and the share of the class that is not the label, because a
+            // share near 0 keeps all its digits.
             let score = (sign * (intercepts[0] + product(row, weights))).widen();
             let (block, present) = (&mut blocks[example], shares[example].widen());
             let (share, log_sum) = sigmoid(score);

@@ -1,8 +1,9 @@
 //! Dual block descent for sparse rows: exact steps on the distributions of single examples (Yu, Huang and Lin 2011).
 //!
-//! The weights always belong to the dual point, W = Σ c_i (e_y − α_i) x_iᵀ, and the gap is Σ c_i KL(α_i ‖
-//! softmax(s_i)), whose terms each visit computes anyway. Their sum over a pass estimates the gap during the pass. From
-//! this estimate, the run decides when to compute a certificate, which takes a further pass over the rows.
+//! The weights always belong to the dual point: W = Σ c_i (e_y − α_i) x_iᵀ. The gap is Σ c_i KL(α_i
+//! ‖ softmax(s_i)), and each visit computes its term anyway. The sum of these terms over a pass
+//! estimates the gap during the pass. From this estimate, the run decides when to compute a
+//! certificate, which takes a further pass over the rows.
 
 mod binary_pass;
 mod block_step;

@@ -33,8 +33,8 @@ pub(super) trait DualState: Sync {
     fn set_intercepts(&mut self, intercepts: Vec<f64>);
     /// Copies W, output by output.
     fn copy_weights(&self, weights: &mut Vec<f64>);
-    /// Makes the intercept the weight of a constant feature. `square` is its square relative to the mean squared norm
-    /// of the rows.
+    /// Makes the intercept the weight of a constant feature. `square` is the square of the
+    /// feature's value, relative to the mean squared norm of the rows.
     fn set_constant(&mut self, square: f64);
     /// Adds `by`, multiplied by the square of the constant feature, to the intercepts.
     fn add_to_intercepts(&mut self, by: &[f64]);

@@ -81,7 +81,7 @@ impl ConjugateGradients {
         self.careful = false;
     }
 
-    /// Adds the regulariser's gradient, and returns its value.
+    /// Adds the regulariser's gradient to `gradient`, and returns the regulariser's value.
     pub fn regularise(&self, weights: &[f64], gradient: &mut [f64]) -> f64 {
         let mut square = 0.0;
         let lines = weights.chunks_exact(self.width).zip(gradient.chunks_exact_mut(self.width));
@@ -108,7 +108,7 @@ impl ConjugateGradients {
         self.expected = share;
     }
 
-    /// Makes all further systems be solved more accurately.
+    /// Solves all further systems more accurately.
     pub fn take_care(&mut self) {
         self.careful = true;
     }

@@ -111,7 +111,7 @@ impl Entries {
 }
 
 impl<'a> EntryStore<'a> {
-    /// The rows of a problem.
+    /// Stores the rows of a problem.
     pub fn new<R: Real>(problem: &LogisticProblem<'a>, rows: Csr<'a, R>) -> Self {
         let mut units: Vec<f64> = problem.column_sizes().iter().map(|size| unit(*size)).collect();
         let inverse: Vec<f64> = units.iter().map(|unit| 1.0 / unit).collect();

@@ -1,5 +1,5 @@
-//! Newton's method for rows that are kept in blocks. Its linear systems are solved by conjugate gradients, with a
-//! preconditioner that is chosen by its cost.
+//! Newton's method. Its linear systems are solved by conjugate gradients, with a preconditioner
+//! that is chosen by its cost.
 //!
 //! Columns are divided by units s_k, so that the largest value of each is about 1; the weights are u_k = s_k w_k.
 
@@ -34,7 +34,8 @@ const SLACK: [f64; 2] = [1e-6, 1e-13];
 const HALVINGS: usize = 25;
 /// The fraction of the decrease predicted by the slope that a step must achieve.
 const GAIN: f64 = 1e-4;
-/// The same fraction for the first step, measured over a sample. A full step on a quadratic function achieves ½.
+/// The same fraction for the choice of the first step's length, measured over a sample. A full step
+/// on a quadratic function achieves ½.
 const EXPECTED: f64 = 0.3;
 /// A step is doubled while the slope at its end is at least this share of the slope at its start.
 const STEEP: f64 = 0.3;

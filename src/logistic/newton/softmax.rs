@@ -76,7 +76,7 @@ impl Precision for f32 {
     }
 }
 
-/// Sums over the rows of a block; its weights are in units of the largest one.
+/// Sums over the rows of a block. The c_i are in units of the largest one.
 #[derive(Default, Clone, Copy)]
 pub(super) struct BlockSums {
     /// Σ c_i loss_i.

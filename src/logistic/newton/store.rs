@@ -107,7 +107,7 @@ impl<'a> Store<'a> {
         self.problem().n_outputs() * self.layout.width()
     }
 
-    /// The largest number of consecutive additions from which an entry of a gradient results.
+    /// The maximum number of successive additions in the computation of an entry of a gradient.
     pub fn depth(&self) -> usize {
         // Within a block, each lane sums its own rows.
         self.layout.block_rows / <f64 as Element>::lanes()

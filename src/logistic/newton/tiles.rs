@@ -5,7 +5,8 @@ use pulp::Simd;
 
 use crate::linalg::{Element, Kernel, Lane};
 
-/// The number of rows of a block is a multiple of this, the rows in the widest tile at the lowest precision.
+/// The number of rows of a block is a multiple of this: the number of rows in the widest tile at
+/// the lowest precision.
 pub(super) const GRAIN: usize = 128;
 
 /// Writes S = U X: one line of `n_rows` scores for each line of `width` weights. X has one line for each of the `width`

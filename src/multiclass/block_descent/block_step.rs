@@ -111,9 +111,9 @@ impl BlockSet {
 
 /// Buffers of a step, with one number per class that the step reads.
 ///
-/// The vectors always have room for all classes, and a visit uses the first few elements. Resizing them at each visit
-/// would be slower: their lengths would be read right after being written, by accesses of another size, which stalls
-/// the processor.
+/// The vectors always have room for all classes, and a visit uses the first few elements. Resizing
+/// them at each visit would be slower: the processor stalls when it reads a length right after
+/// writing it with an access of another size.
 #[derive(Debug)]
 pub(super) struct BlockStep<T> {
     /// The candidates, the label last.

@@ -16,8 +16,9 @@ const TOGETHER: usize = 16;
 /// a limit, fits with a thousand classes take more epochs.
 pub(super) const MAX_NEW: usize = 64;
 
-/// The classes that a visit to each example reads, and their β: all classes with β ≠ 0, and the classes for which
-/// raising β promised a gain when all classes were last tested. Most examples have few of either kind.
+/// For each example, the classes that a visit reads, and their β: all classes with β ≠ 0, and the
+/// classes for which raising β promised a gain when all classes were last tested. Most examples
+/// have few of either kind.
 #[derive(Debug)]
 pub(super) struct Candidates<T> {
     starts: Vec<usize>,

@@ -165,9 +165,9 @@ impl<M: WeightStore> State<'_, M> {
         terms
     }
 
-    /// Stores as candidates the classes with β ≠ 0 and those whose slope shows that raising β gains
-    /// ([`BlockSet::threshold`](super::block_step::BlockSet::threshold)). If the set is not a box, the classes of the
-    /// best vertex are added. Converts the margins to slopes.
+    /// Stores as candidates the classes with β ≠ 0 and those whose slope shows that raising β would
+    /// increase the dual ([`BlockSet::threshold`](super::block_step::BlockSet::threshold)). If the
+    /// set is not a box, the classes of the best vertex are added. Converts the margins to slopes.
     #[inline(always)]
     fn choose(
         &self,

@@ -38,7 +38,7 @@ const WEIGHT_WORK: usize = 8;
 /// Overhead of an example in a step, in units of values read.
 const MEMBER_OVERHEAD: usize = 128;
 
-/// The result of an attempt.
+/// The result of an attempt at conjugate gradients.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Attempt {
     /// Increase of the dual (in units of λ).

@@ -138,7 +138,7 @@ pub(super) struct Schedule {
     gap: f64,
     /// The relative gap of the certificate before the last working-set epoch.
     gap_before: f64,
-    /// The wanted gap in units of gains, as of the last certificate.
+    /// The gap to reach, in units of gains, as of the last certificate.
     wanted: f64,
     /// The gap of the last certificate divided by its unit (`gap_unit`).
     factor: f64,

@@ -1,4 +1,4 @@
-//! Fits a model of joint features: a method by name, its run, and its result.
+//! Fits a model of joint features with a given method.
 
 use std::ops::ControlFlow;
 

@@ -35,8 +35,8 @@ pub(in crate::solver) const SMALLEST_WIDTH: f64 = 0.02;
 const RESUMED_WIDTH: f64 = 0.06;
 /// Factor by which the width shrinks when the centre moves.
 pub(in crate::solver) const NARROWER: f64 = 0.3;
-/// Factor by which the width grows after a short step: such a step shows that the inner problem is too sharp for
-/// Newton's method.
+/// Factor by which the width grows after a short step: such a step shows that the gradient of the
+/// inner problem changes too abruptly for Newton's method.
 pub(in crate::solver) const WIDER: f64 = 4.0;
 /// Steps shorter than this count as short.
 pub(in crate::solver) const SHORT_STEP: f64 = 1e-2;

@@ -18,7 +18,7 @@ pub(super) const WHOLE: usize = 4;
 /// Number of vectors summed in registers at a time: enough that multiply-adds do not wait for each other.
 const VECTORS: usize = 8;
 
-/// Number of classes and of vectors of a visit up to which its buffers are on the stack.
+/// Maximum number of classes, and of vectors, of a visit whose buffers are on the stack.
 const FEW: usize = 32;
 
 /// The weights of neighbouring features, one feature after the other.
