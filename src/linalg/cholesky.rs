@@ -44,8 +44,8 @@ pub(crate) fn invert_in_place(a: &mut [f64], n: usize) -> Option<f64> {
     Some(log_det)
 }
 
-/// Gauss-Jordan elimination. It is a type because `pulp` compiles only code inlined into its body
-/// for this processor's vectors.
+/// Gauss-Jordan elimination. It is a type with a method `with_simd`, because `pulp` compiles only
+/// code that is inlined into this method for this processor's vectors.
 struct Inversion<'a> {
     a: &'a mut [f64],
     n: usize,
@@ -265,7 +265,8 @@ fn divide_rows(
     negative.iter_mut().zip(plain).for_each(|(negative, value)| *negative = -*value);
 }
 
-/// Subtracts from the rows below the products of the columns just factorised, which are in the panel.
+/// Subtracts the products of the columns just factorised, which are in the panel, from the rows
+/// below.
 fn update(rest: &mut [f64], panel: &[f64], stride: usize, columns: std::ops::Range<usize>) {
     let width = (rest.len() / stride).next_multiple_of(PADDING);
     let (plain, negative) = panel.split_at(columns.len() * width);

@@ -177,9 +177,10 @@ pub fn fit_logistic(
     Ok(LogisticFit::new(model, method, trace, null))
 }
 
-/// Fits a model for each factor in turn, with the c_i of [`LogisticProblem::with_factor`]; each fit starts from the
-/// last model. `ended` gets each fit, and the curvature of its mean loss in the intercepts: Σ c_i (diag p_i − p_i p_iᵀ)
-/// / Σ c_i over the outputs, empty without an intercept and for many outputs. If it breaks, no further model is fitted.
+/// Fits a model for each factor in turn, with the c_i of [`LogisticProblem::with_factor`]; each fit
+/// starts from the last model. `ended` receives each fit, and the curvature of its mean loss in the
+/// intercepts: Σ c_i (diag p_i − p_i p_iᵀ) / Σ c_i over the outputs, which is empty without an
+/// intercept and for many outputs. If `ended` returns a break, no further model is fitted.
 ///
 /// # Errors
 /// As for [`fit_logistic`] and [`LogisticProblem::with_factor`].

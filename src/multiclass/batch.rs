@@ -32,7 +32,8 @@ pub(super) enum Wanted {
 /// State of the passes over all examples.
 pub(super) struct Batch {
     chunk: Vec<RowBlock>,
-    /// The dual point and the last vertex, one item per block of rows (empty without smoothing).
+    /// The dual point and the last vertex, one item per block of rows. The items are empty without
+    /// smoothing.
     duals: Vec<DualBlock>,
     images: SparseRows,
 }

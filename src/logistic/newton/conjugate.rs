@@ -19,7 +19,8 @@ const NEAR: [f64; 2] = [2.0, 5.0];
 const SMALL: usize = 48;
 /// Maximum number of weights for which the Hessian of a sample may be factorised.
 pub(super) const FACTORISED: usize = 1500;
-/// Number of rows in the sample from which preconditioners are computed.
+/// Preconditioners are computed from a sample of at least half this number of rows, or of half of
+/// all rows if there are fewer rows than this.
 const SAMPLED: usize = 1000;
 /// If a system takes this number of steps or more, the next one gets a new preconditioner.
 const MANY: usize = 5;
@@ -43,9 +44,9 @@ pub(super) struct ConjugateGradients {
     /// The diagonal of the regulariser's Hessian, one value for each column; 0 for the intercept.
     penalties: Vec<f64>,
     preconditioner: Option<Preconditioner>,
-    /// Number of multiplications by conjugate gradients so far, and number of steps for the last
-    /// system.
+    /// Number of multiplications by conjugate gradients so far.
     work: f64,
+    /// Number of steps for the last system.
     n_last: usize,
     /// The fraction of the objective that the last step was expected to gain.
     expected: f64,

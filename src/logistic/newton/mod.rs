@@ -25,8 +25,8 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::long_dot;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// Gradients are computed in double precision once a step is expected to reduce the objective by less than this
-/// fraction.
+/// Gradients are computed in double precision once a step is expected to reduce the objective by
+/// less than this fraction, or by less than 0.3 times the tolerance.
 const EXACT: f64 = 1e-4;
 /// Slack of the line search for rounding errors, relative to the objective, in single and in double precision.
 const SLACK: [f64; 2] = [1e-6, 1e-13];
@@ -274,9 +274,9 @@ impl<'a> LogisticNewton<'a> {
         Ok(false)
     }
 
-    /// Returns the length of a step that the line search tries first. From W = 0, this is the largest power of ½ with
-    /// which the objective over a sample of the rows falls about as much as expected; a pass over all rows costs ten
-    /// times as much.
+    /// Returns the length of the step that the line search tries first, which is usually 1. From W
+    /// = 0, it is the largest power of ½ with which the objective over a sample of the rows falls
+    /// about as much as expected. A pass over all rows would cost ten times as much.
     fn first_length(
         &mut self,
         direction: &[f64],

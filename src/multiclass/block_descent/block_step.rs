@@ -178,7 +178,7 @@ impl<T: Element> BlockStep<T> {
                 count += 1;
             }
         }
-        // The only candidate left already has the whole sum, which is fixed.
+        // Whether the only candidate left already has the whole sum, which is fixed.
         let is_full =
             count == 1 && set.is_tight(block.sum) && values[0] > T::zero() && slopes[0] >= 0.0;
         if count < n {

@@ -41,8 +41,8 @@ impl<T: Element> Candidates<T> {
         }
     }
 
-    /// Returns an error if rows were left out, or if there is no memory for two more copies of the current candidates:
-    /// a pass writes them to new storage, which grows by doubling.
+    /// Returns an error if rows were left out, or if there is no memory for four more copies of the
+    /// current candidates: a pass writes them to new storage, which grows by doubling.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::error::Error::Memory).

@@ -1,9 +1,10 @@
 //! Starts from a dual point, and from the optimum at another λ.
 //!
-//! The set of dual points does not depend on λ, so any start is feasible. If β_i is at a bound at the old optimum, it
-//! mostly stays there, and its contribution to w grows like 1/λ. Otherwise, as for all examples of separable data if λ
-//! is small enough, its contribution to w stays about the same. Entries of β at a bound are therefore kept, and the
-//! others are scaled by one common factor, the one that maximises the dual.
+//! The set of dual points does not depend on λ, so any start is feasible. If β_i is at a bound at
+//! the old optimum, it mostly stays there, and its contribution to w grows like 1/λ. Otherwise, as
+//! for all examples of separable data if λ is small enough, its contribution to w stays about the
+//! same. Entries of β at a bound are therefore kept, and the others are scaled by one common factor
+//! between 0 and 1, the one that maximises the dual.
 
 use num_traits::Zero;
 

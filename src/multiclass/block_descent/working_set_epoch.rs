@@ -25,7 +25,7 @@ enum Visit {
     Moved(f64),
     /// The block was optimal among its candidates.
     Optimal,
-    /// Nothing can move, for any weights: there is no candidate, or only one, which is at its bound.
+    /// Nothing can move: no candidate is left, or only one, which already has the whole sum.
     Idle,
 }
 
