@@ -21,8 +21,8 @@ const MAX_PARTS: usize = 16;
 /// Minimum number of rows per partial result, before the number of partial results is rounded up to a power of two.
 const MIN_PART: usize = 2048;
 
-/// How many numbers one thread reads in about 30 μs. Waking a sleeping thread takes up to 40 μs, so loops over fewer
-/// numbers stay on the caller's thread.
+/// Number of values that one thread reads in about 30 μs. Waking a sleeping thread takes up to 40
+/// μs, so loops over fewer values stay on the caller's thread.
 const MIN_SHARED: usize = 1 << 17;
 
 /// The minimum number of items per thread in a loop whose items read `n_numbers` numbers each.

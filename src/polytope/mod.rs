@@ -104,8 +104,8 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// argmin over β in B of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb, where b is β without its label's
     /// coordinate; b is written to `beta`, and `beta[label]` is 0.
     ///
-    /// bias = 0 is the plain projection of v, bias = 1 the block step of dual descent and the Moreau
-    /// envelope (docs/mathematics/polytopes.md#projection-with-a-rank-one-term).
+    /// With bias = 0, this is the plain projection of v. Block steps of dual descent and Moreau
+    /// envelopes use bias = 1 (docs/mathematics/polytopes.md#projection-with-a-rank-one-term).
     ///
     /// If the set is [symmetric](Polytope::is_symmetric), block descent also calls it with a subset
     /// of the classes, with β_j = 0 for the others. The subset always contains the label and the

@@ -3,7 +3,7 @@
 use super::certificate::Certificate;
 use crate::interrupt::ModelArrays;
 
-/// The model that a run returns in the end.
+/// The model that a run returns.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Returned {
     /// The solver's model after the last epoch.

@@ -87,8 +87,8 @@ const MIN_INTERVAL: f64 = 1.0001;
 
 /// Computes models for an interval of λ, from its largest value to its smallest.
 ///
-/// At a fixed dual point μ, the model at λ/t is t w. Subtract a share (at most 1) of the model's
-/// objective from its gap, Σ p_i Φ_i(t w) + t λ/2 ‖w‖² − D_{λ/t}(μ). The difference is convex in t,
+/// At a fixed dual point μ, the model at λ/t is t w, and its gap is Σ p_i Φ_i(t w) + t λ/2 ‖w‖² −
+/// D_{λ/t}(μ). The gap minus a fixed share (at most 1) of the model's objective is convex in t,
 /// because D_{λ/t}(μ) is linear in t. A bound at both ends of an interval therefore holds on the
 /// whole interval, even if W = 0 replaces a w with a higher objective. If a piece uses up its
 /// epochs, its gap is larger than requested. If the observer stops the path, the path ends early.

@@ -1,5 +1,4 @@
-//! Passes over blocks of rows that store their zeros too. The preconditioner is a factorisation of
-//! the Hessian.
+//! Passes over blocks of rows that also store zeros. Preconditioners may factorise the Hessian.
 
 use super::passes::RowPasses;
 use super::preconditioner::{HessianPart, Preconditioner};

@@ -39,7 +39,8 @@ pub(super) struct BlockSet {
     tight: f64,
     /// The slope below which a class with β_j = 0 cannot gain if the sum may still rise: 0 for a box, otherwise −∞.
     lowest: f64,
-    /// The simplex if the loss is the max hinge. Its projections are so short that they are inlined.
+    /// The simplex, if the set is one, as for the max hinge. Its projections are so short that they
+    /// are inlined.
     simplex: Option<Capped>,
     /// The smoothing parameter γ.
     smoothing: f64,

@@ -5,8 +5,9 @@
 pub(super) struct Tuning;
 
 impl Tuning {
-    /// If more than this share of all (example, class) pairs are candidates, a full epoch is cheaper than a working-set
-    /// epoch, because it takes less time per pair (RESULTS: a thousand classes).
+    /// If more than this share of all (example, class) pairs are candidates, a full epoch is
+    /// cheaper than a working-set epoch, because it takes less time per pair
+    /// (docs/benchmarks/linear.md, "A thousand classes").
     pub const FULL_SHARE: f64 = 0.2;
     /// Maximum number of full epochs in a run: if they do not suffice, passes stall and need conjugate gradients
     /// (LIBLINEAR, letter).

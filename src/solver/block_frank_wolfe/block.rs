@@ -76,7 +76,8 @@ impl Block {
         active.map(|atom| (&atom.vertex, atom.weight)).chain(point)
     }
 
-    /// For blocks without an active set: moves the point to `vertex`, and stores the old point there.
+    /// For blocks without an active set: moves the point to `vertex`, and stores the old point in
+    /// `vertex`.
     pub fn jump(&mut self, vertex: &mut Sparse) {
         std::mem::swap(&mut self.point, vertex);
         self.drift = 0.0;

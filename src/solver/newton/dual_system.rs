@@ -18,8 +18,8 @@ const MAX_ROW_VALUES: usize = 1 << 22;
 /// (I + B Bᵀ)⁻¹ = I − B (I + Bᵀ B)⁻¹ Bᵀ, where block i has the columns √c_i A_iᵀ J_i of B. The J_i are projections, so
 /// B Bᵀ = Σ_i c_i A_iᵀ J_i A_i.
 ///
-/// The subtraction loses digits if some columns of X are large, so the result only serves as a preconditioner for
-/// conjugate gradients.
+/// The subtraction loses digits if some columns of the data are large, so the result only serves as
+/// a preconditioner for conjugate gradients.
 pub(super) struct DualSystem {
     factor: Factor,
     /// The active rows, `width` values each.
