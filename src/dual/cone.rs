@@ -18,7 +18,7 @@ impl SignCone {
     /// [`Error::InvalidArgument`] for any other sign.
     pub fn new(signs: &[i8]) -> Result<Self> {
         if signs.iter().any(|sign| !(-1..=1).contains(sign)) {
-            return Err(Error::argument("signs", "must be made of -1, 0 and 1"));
+            return Err(Error::argument("signs", "must contain only -1, 0 and 1"));
         }
         let constrained = signs.iter().enumerate().filter(|(_, sign)| **sign != 0);
         let constrained = constrained.map(|(index, sign)| (index, *sign < 0)).collect();

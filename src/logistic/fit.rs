@@ -60,8 +60,8 @@ impl LogisticMethod {
             Self::DualDescent(_) if !suits => {
                 let rows = problem.rows();
                 let dense = !matches!(rows, Data::Csr32(_) | Data::Csr64(_));
-                let why = if dense { "dense rows" } else { "values so large" };
-                let message = format!("\"dual-descent\" does not take {why}; use \"newton\"");
+                let why = if dense { "dense rows" } else { "such large values" };
+                let message = format!("\"dual-descent\" does not support {why}; use \"newton\"");
                 Err(Error::argument("solver", message))
             }
             other => Ok(other),

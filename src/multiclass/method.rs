@@ -65,7 +65,7 @@ impl MulticlassMethod {
         }
     }
 
-    /// The options for a path over C, which needs block Frank-Wolfe.
+    /// The options for a path over C with block Frank-Wolfe.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for the other solvers.
