@@ -77,7 +77,7 @@ impl Distribution {
         self.normalise(top);
     }
 
-    /// Divides the shares by their sum. The largest share must be 1 before.
+    /// Divides the shares by their sum. Requires that the largest share is 1.
     #[inline(always)]
     fn normalise(&mut self, top: usize) {
         self.shares[top] = 0.0;

@@ -102,8 +102,8 @@ pub fn refused(bytes: usize, what: impl FnOnce() -> String, remedy: &str) -> Err
     Error::Memory(message + remedy)
 }
 
-/// Memory that can still be used, in bytes: free memory, caches and swap. None on systems without
-/// `/proc/meminfo`, which only Linux has.
+/// Memory that can still be used, in bytes: free memory, caches and swap, limited to the memory
+/// that is left in a container. None on systems without `/proc/meminfo`, which only Linux has.
 pub fn available() -> Option<u64> {
     let machine = in_meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
     Some(machine.min(in_container().unwrap_or(u64::MAX)))

@@ -24,8 +24,8 @@ impl LinearPiece {
 /// starting from `start`.
 ///
 /// After a few steps, Newton's method reaches the linear piece that contains the root and is then
-/// exact up to rounding. A step that would leave the current bracket, or that stalls, is replaced
-/// by bisection, so the search cannot fail.
+/// exact up to rounding. Every eighth step, and each step that would leave the current bracket, is
+/// replaced by bisection, so the search cannot fail.
 #[inline(always)]
 pub(super) fn root(
     low: f64,

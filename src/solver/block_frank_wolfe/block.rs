@@ -5,7 +5,8 @@ use crate::dual::rounding::gamma;
 use crate::linalg::{Sparse, sparse};
 use crate::solver::active_set::{StepKind, largest};
 
-/// Maximum number of vertices that a block remembers; unused ones are dropped first.
+/// Once a block remembers this number of vertices, each new vertex replaces the vertex of weight 0
+/// that has been unused for longest, if there is one.
 const MAX_ATOMS: usize = 100;
 
 /// Number of visits after which the point is recomputed from its vertices, so that rounding errors do not accumulate.
