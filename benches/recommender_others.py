@@ -1,10 +1,13 @@
 """Rating prediction compared with other packages, on the same folds of MovieLens.
 
-python benches/recommender_others.py official [N]    # our methods on u1 to u5, or on the Nth python
-benches/recommender_others.py surprise [N]    # also SVD and SVD++, on Surprise's folds python
-benches/recommender_others.py myfm [SEED]     # also myFM and libFM, on the splits of movielens.py
-python benches/recommender_others.py million [NAME]  # the same on MovieLens 1M, 90/10 python
-benches/recommender_others.py means           # means over all folds measured so far
+    python benches/recommender_others.py official [N]
+                                         # our methods on u1 to u5, or only on the Nth
+    python benches/recommender_others.py surprise [N]
+                                         # also SVD and SVD++, on Surprise's folds
+    python benches/recommender_others.py myfm [SEED]
+                                         # also myFM and libFM, on the splits of movielens.py
+    python benches/recommender_others.py million [NAME]  # the same on MovieLens 1M, 90/10
+    python benches/recommender_others.py means           # means over all folds measured so far
 
 Install the packages with `pip install scikit-surprise myfm`. libFM 1.4.2 is part of pywFM 0.9.0 on
 PyPI, as a program for musl. The environment variable LIBFM is the command that runs it, for example

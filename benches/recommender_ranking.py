@@ -1,11 +1,12 @@
 """The recommender: ranking a catalogue, larger data, new users, calibration, serving.
 
-python benches/recommender_ranking.py ranking [DATA]  # recall@10, also of EASE, ALS, BPR
-python benches/recommender_ranking.py million [ROW]   # RMSE and nDCG on MovieLens 1M, 90/10
-python benches/recommender_ranking.py choice       # choice of the settings of "million", on
-validation ratings python benches/recommender_ranking.py new-users    # fold_in compared with a
-refit python benches/recommender_ranking.py calibration  # error of the level probabilities python
-benches/recommender_ranking.py serving      # users per second, also of implicit
+    python benches/recommender_ranking.py ranking [DATA]  # recall@10, also of EASE, ALS, BPR
+    python benches/recommender_ranking.py million [ROW]   # RMSE and nDCG on MovieLens 1M, 90/10
+    python benches/recommender_ranking.py choice          # settings of "million", chosen on
+                                                          # validation ratings
+    python benches/recommender_ranking.py new-users       # fold_in compared with a refit
+    python benches/recommender_ranking.py calibration     # error of the level probabilities
+    python benches/recommender_ranking.py serving         # users per second, also of implicit
 
 MovieLens 1M is movielens_1m.npz (users, items, ratings) in the folder DUALGAP_DATA. Without this
 file or the package implicit (pip install implicit), measurements that need it are skipped.

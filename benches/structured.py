@@ -10,9 +10,8 @@
     python benches/structured.py threads              # batch steps on one and two threads
     python benches/structured.py memory               # peak memory beyond the data, per solver
 
-Without a command, all run. The data sets (ocr_letters.npz, scene.npz) are read from the folder
---data DIR, or from that in the environment variable DUALGAP_DATA. A small generated set replaces a
-missing file.
+Without a command, all run. The data sets (ocr_letters.npz, scene.npz) are read from a folder:
+--data DIR, or the environment variable DUALGAP_DATA. A small generated set replaces a missing file.
 """
 
 from __future__ import annotations

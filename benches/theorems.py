@@ -7,18 +7,18 @@ of all steps: a theorem holds if no ratio exceeds 1, and is tight if one is near
 the papers' listings in NumPy, without the package's accelerations; the data are those of
 scikit-learn.
 
-gap: the smallest gap so far of batch Frank-Wolfe with steps 2/(t + 2), (27/4) C_f/(t + 2), where
-    C_f <= 4 R^2/lambda (Boileau et al. 2019).
-blocks: the mean error of block Frank-Wolfe over five seeds, 2n/(k + 2n) (C + h_0), where C <= 4
-    R^2/(lambda n) (Lacoste-Julien et al. 2013; Boileau et al. 2019).
-extragradient: the restricted gap of the averages, (D_w + D_z) L/(tau + 1), with squared Euclidean
-    distances (Boileau et al. 2019, 22).
-away: the factor of the error for two steps of randomised away-step Frank-Wolfe over the simplex,
-    1 - eta^2 rho_f, in terms of decrease: (1 - bound) / (1 - measured).
+gap: the smallest gap so far of batch Frank-Wolfe with steps 2/(t + 2). The bound is
+    (27/4) C_f/(t + 2), where C_f <= 4 R^2/lambda (Boileau et al. 2019).
+blocks: the mean error of block Frank-Wolfe over five seeds. The bound is 2n/(k + 2n) (C + h_0),
+    where C <= 4 R^2/(lambda n) (Lacoste-Julien et al. 2013; Boileau et al. 2019).
+extragradient: the restricted gap of the averages. The bound is (D_w + D_z) L/(tau + 1), with
+    squared Euclidean distances (Boileau et al. 2019, 22).
+away: the factor of the error for two steps of randomised away-step Frank-Wolfe over the simplex.
+    The bound is 1 - eta^2 rho_f. The ratio compares decreases: (1 - bound) / (1 - measured).
 cyclic: the factor of the dual error for an outer iteration of Algorithm 1 of Wang and Scott (2021).
     Theorem 3.6 only states that it is below 1, so the columns are the factors.
-polynomial: the error of Algorithm 1 of Blondel et al. (2017), 8 beta tau^2/(t + 2), for a radius
-    tau at which the bound is below the objective of the null model.
+polynomial: the error of Algorithm 1 of Blondel et al. (2017). The bound is 8 beta tau^2/(t + 2),
+    for a radius tau at which the bound is below the objective of the null model.
 """
 
 from __future__ import annotations

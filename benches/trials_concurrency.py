@@ -1,4 +1,4 @@
-"""Number of concurrent fits in eight threads whose model differs from that of the same fit alone.
+"""Count fits in eight concurrent threads whose model differs from that of the same fit alone.
 
     python benches/trials_concurrency.py [--fits 10000]
 

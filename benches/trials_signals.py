@@ -2,12 +2,12 @@
 
     python benches/trials_signals.py [--times 5] [PART OF A NAME ...]
 
-SIGINT must end a fit with KeyboardInterrupt within a second, leave the estimator unfitted, and the
-process able to fit again; SIGTERM and SIGHUP must end the process within a second. A command must
-also end within a second, with status 130 after SIGINT unless it had already ended or not yet begun.
-It must leave the model file unchanged or complete, and no other files. After a consensus fit ends
-by a signal, including SIGKILL, a resumed fit must converge to the same model, bit for bit, as an
-uninterrupted fit, or raise the error "resume: no checkpoint".
+SIGINT must end a fit with KeyboardInterrupt within a second, and leave the estimator unfitted and
+the process able to fit again. SIGTERM and SIGHUP must end the process within a second. A command
+must also end within a second, with status 130 after SIGINT unless it had already ended or not yet
+begun. It must leave the model file unchanged or complete, and no other files. After a consensus fit
+ends by a signal, including SIGKILL, a resumed fit must converge to the same model, bit for bit, as
+an uninterrupted fit, or raise the error "resume: no checkpoint".
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ Aligning words
 ==============
 
 A matching links the words of a sentence to the words of its translation. Links compete: each word
-has at most one. `MatchingModel` learns weights for the features of pairs, so that the best matching
-is the right one.
+has at most one link. `MatchingModel` learns weights for the features of pairs, so that the best
+matching is the correct one.
 """
 
 import matplotlib.pyplot as plt

@@ -1,6 +1,6 @@
 """Draw the chart of README.md and of the start page, which compares fit times of programs.
 
-`scripts/results.py` draws docs/pictures/speed.svg with it from the files in benches/results.
+`scripts/results.py` uses it to draw docs/pictures/speed.svg from the files in benches/results.
 """
 
 from __future__ import annotations

@@ -104,7 +104,8 @@ impl Columns {
         (size * (1.0 + gamma(n + 2)), n)
     }
 
-    /// Number of vectors whose products with the matrix together cost little more than one product.
+    /// Number of vectors that can be multiplied by the matrix together at little more than the cost
+    /// of one product.
     pub fn n_at_a_time(&self) -> usize {
         if self.places.is_none() { AT_A_TIME } else { 1 }
     }

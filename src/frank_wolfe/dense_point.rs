@@ -20,7 +20,8 @@ pub(super) struct DensePoint<'a> {
     x: Vec<f64>,
     gradient: Vec<f64>,
     value: f64,
-    /// For a quadratic function with the Hessian H: the gradient at 0, by which the gradient at x differs from H x.
+    /// For a quadratic function with the Hessian H: the gradient at 0. The gradient at x is H x
+    /// plus this vector.
     offset: Option<Vec<f64>>,
     images: Images,
     /// The curvature along the last direction, divided by the squared norm of this direction.
@@ -309,7 +310,8 @@ impl Images {
             return Err(Error::argument("f", message));
         }
         for (index, (vertex, product)) in wanted.into_iter().zip(products).enumerate() {
-            // The other images count as older than those of the last two calls, which a step needs.
+            // The other images count as older than those of the last two calls, so that they are
+            // removed first: a step needs the images of the last two calls.
             let used = if index == 0 { self.clock } else { self.clock.saturating_sub(2) };
             self.keep(Image { vertex, product, used });
         }

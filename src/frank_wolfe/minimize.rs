@@ -88,7 +88,7 @@ impl FrankWolfeOptions {
     /// Minimises f over the set of the oracle, starting at a vertex of the set.
     ///
     /// # Errors
-    /// As [`FrankWolfeOptions::minimize_from`].
+    /// As for [`FrankWolfeOptions::minimize_from`].
     pub fn minimize(&self, f: &dyn SmoothFunction, oracle: &dyn LinearOracle) -> Result<Minimum> {
         let start = oracle.vertex(&vec![1.0; f.n_coordinates()])?.to_dense(f.n_coordinates());
         self.minimize_from(start, f, oracle, &Interrupt::default(), &mut |_| {
@@ -137,7 +137,7 @@ impl FrankWolfeOptions {
     /// Minimises f over the ball of matrices with nuclear norm at most `radius`. The matrix is stored as factors.
     ///
     /// # Errors
-    /// As [`FrankWolfeOptions::minimize_from`].
+    /// As for [`FrankWolfeOptions::minimize_from`].
     pub fn complete(
         &self,
         f: &MatrixCompletion,
@@ -188,7 +188,8 @@ impl FrankWolfeOptions {
         }
     }
 
-    /// Runs the method on a problem. If `start` is given, it is the vertex at which the problem's point is.
+    /// Runs the method on a problem. If `start` is given, the problem's current point is this
+    /// vertex.
     #[expect(clippy::type_complexity, reason = "one private call")]
     fn run<P: Problem>(
         &self,

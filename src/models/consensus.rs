@@ -17,16 +17,17 @@ use crate::multiclass::consensus::{Solution, Subproblem, SubproblemSolver, solve
 use crate::multiclass::{Linear, MarginProblem, MulticlassMethod, Order, Size};
 use crate::run::{Certificate, Progress, Solver, Stopping, run};
 
-/// The first penalty, in units of λ, and the over-relaxation (Boyd et al. 2011, section 3.4.3).
+/// The initial penalty, in units of λ, and the over-relaxation factor (Boyd et al. 2011, section
+/// 3.4.3).
 const PENALTY: f64 = 10.0;
 const RELAXATION: f64 = 1.6;
 /// The penalty is fixed after this many rounds, because the method may diverge if the penalty keeps changing.
 const BALANCE_ROUNDS: usize = 100;
-/// The penalty stays the same while the ratio of the primal relative residual to the dual one is in the range
-/// [`BALANCED`]. It is at most [`SPAN`] times larger or smaller than its first value.
+/// The penalty stays the same while the ratio of the primal relative residual to the dual one is in
+/// the range [`BALANCED`]. The penalty stays within a factor of [`SPAN`] of its initial value.
 const BALANCED: std::ops::RangeInclusive<f64> = 0.05..=0.5;
 const SPAN: f64 = 8192.0;
-/// Gap at which subproblems are solved, relative to the gap of the whole problem.
+/// Gap to which subproblems are solved, relative to the gap of the whole problem.
 const INNER: f64 = 0.1;
 /// The run ends as exhausted if the gap has not fallen by the fraction [`GAIN`] in this many rounds.
 const STALLED: usize = 100;

@@ -8,7 +8,7 @@ pub(super) enum Json {
     Number(f64),
     Text(String),
     List(Vec<Json>),
-    /// The members of an object, in the order in which the text has them.
+    /// The members of an object, in the order of the text.
     Object(Vec<(String, Json)>),
 }
 

@@ -47,8 +47,8 @@ pub struct McRank {
     pub radius: f64,
     /// Ridge on the linear weights.
     pub alpha: f64,
-    /// Duality gap, relative to the objective, at which a fit has converged. The bound holds for any
-    /// number of basis vectors.
+    /// Duality gap, relative to the objective, at which a fit has converged. The gap compares the
+    /// model with models of any number of basis vectors.
     pub tol: f64,
     /// Maximum number of epochs; an epoch adds a basis vector.
     pub max_iter: usize,

@@ -81,7 +81,7 @@ impl MulticlassSvc {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for unusable options, rows or labels, [`Error::Memory`] if the
-    /// fit would not fit into memory, and [`Error::Interrupted`].
+    /// fit needs more memory than is available, and [`Error::Interrupted`].
     pub fn fit<'a, L: Label>(
         &self,
         rows: impl IntoRows<'a>,

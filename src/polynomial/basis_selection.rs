@@ -81,7 +81,7 @@ impl SelectionMethod {
     }
 }
 
-/// Armijo's constant: a step must gain at least this fraction of what the slope predicts.
+/// Armijo's constant: a step must gain at least this fraction of the gain that the slope predicts.
 const SUFFICIENT_INCREASE: f64 = 1e-4;
 
 /// Maximum number of refinement steps.

@@ -203,8 +203,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
     /// max_h ω*(g_h) + ‖∂F/∂W‖²/(2α).
     ///
     /// The last term is the gap of the strongly convex linear part (Fenchel duality; zero at its
-    /// optimum). One search serves two purposes: it gives the bound, and the vector that is added
-    /// next.
+    /// optimum). One search gives both the bound and the next basis vector.
     fn look_ahead(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let problem = &self.problem;
         let model = &self.model;

@@ -62,7 +62,8 @@ pub(super) fn variables<'a, R: Rows + Copy>(
     })
 }
 
-/// A factor for each coordinate. The curvature is about the same along all coordinates multiplied by these factors.
+/// A factor for each coordinate. After multiplication by these factors, the curvature is about the
+/// same along all coordinates.
 struct LayerScales {
     basis: f64,
     output: f64,

@@ -34,8 +34,8 @@ const MIN_ROWS: usize = 2048;
 const MEAN_KEPT: f64 = 0.9;
 const SQUARE_KEPT: f64 = 0.99;
 
-/// Whether a step on a batch costs at most as much as the batch's gradient. It does not for wide
-/// sparse rows: a step updates all weights, but the gradient is nonzero for only a few.
+/// Whether a step on a batch costs at most as much as the batch's gradient. For wide sparse rows, a
+/// step costs more: it updates all weights, but the gradient is nonzero for only a few.
 pub(super) fn worthwhile<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,

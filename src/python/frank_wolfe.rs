@@ -246,7 +246,7 @@ enum Found {
 }
 
 /// Minimises a function over a set. Starts at `start`, a point of the set, or at a vertex if
-/// `start` is None. Matrix completion over the nuclear norm ball then returns factors.
+/// `start` is None. Without a start, matrix completion over the nuclear norm ball returns factors.
 #[pyfunction]
 pub(super) fn minimize_frank_wolfe<'py>(
     py: Python<'py>,

@@ -52,7 +52,7 @@ fn weighted(c: f64, weights: Option<&Vector<'_, f64>>, n_rows: usize) -> Result<
 /// Weights and intercepts.
 type ModelArrays<'py> = (Table<'py, f64>, Vector<'py, f64>);
 
-/// Number of scores for a number of classes.
+/// Number of outputs for a number of classes. Two classes share one output.
 fn outputs(n_classes: usize) -> usize {
     if n_classes == 2 { 1 } else { n_classes }
 }

@@ -63,7 +63,8 @@ impl Blend<'_> {
         }
     }
 
-    /// Computes a user's scores by an item-item model into `row`; where it has none, copies those of `factors`.
+    /// Writes a user's scores by an item-item model to `row`. For users and items without such
+    /// scores, copies those of `factors`.
     fn score(&self, user: usize, model: &Lists<'_>, factors: &[f32], row: &mut Vec<f32>) {
         row.clear();
         if self.history.offsets[user] == self.history.offsets[user + 1] {

@@ -3,9 +3,10 @@
 //! Both models score item i for a user by the sum of W_ji over the user's clicks j, and keep the largest entries of
 //! each row of W:
 //!
-//! - the item graph, W = D^-½ R' E^-1 R D^-½ with R the clicks and D and E the diagonal matrices of the
-//!   counts of items and users: two steps on the graph of clicks, which is the linear filter of GF-CF (Shen et al.,
-//!   "How powerful is graph convolution for recommendation?", CIKM 2021);
+//! - the item graph, W = D^-½ R' E^-1 R D^-½, where R are the clicks, and the diagonal matrices D
+//!   and E contain the numbers of clicks per item and per user. This is two steps on the graph of
+//!   clicks, the linear filter of GF-CF (Shen et al., "How powerful is graph convolution for
+//!   recommendation?", CIKM 2021);
 //! - the item regression, W = I − P diag(P)^-1 with P = (R'R + Λ)^-1, Λ = λ + p/(1 − p) diag(R'R): each item is
 //!   regressed on all others with a dropout of p (EDLAE; Steck, "Autoencoders that don't overfit towards the identity",
 //!   NeurIPS 2020).

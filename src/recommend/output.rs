@@ -23,7 +23,7 @@ pub(super) struct OutputLayer {
 /// Number of projected gradient iterations; the problem has k + 1 unknowns per output.
 const ITERATIONS: usize = 200;
 
-/// Transforms the quadratic to bases that were divided by `scale`.
+/// Adapts the quadratic to bases that have been divided by `scale`.
 pub(super) fn rescale(sums: &mut SweepSums, scale: &[f64]) {
     let k = scale.len();
     let n_pairs = sums.curvature.ncols() - k - 1;

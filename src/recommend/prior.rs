@@ -267,7 +267,7 @@ impl<'a> Prior<'a> {
         Ok(relaxation.min(-1.9 * slope / curvature))
     }
 
-    /// Transforms all quantities to factors that were divided by `scale`.
+    /// Adapts all quantities to factors that have been divided by `scale`.
     pub fn rescale(&mut self, scale: &[f64]) {
         let factor = |slot: usize| scale.get(slot).copied().unwrap_or(1.0);
         let Self { mean, base_weights, dual, fitted, .. } = self;

@@ -129,7 +129,7 @@ fn largest(scores: &[f32], n: usize, best: &mut Vec<(f32, u32)>) {
     best.clear();
     let (room, mut limit) = (4 * n, f32::NEG_INFINITY);
     for (panel, scores) in scores.chunks(PANEL).enumerate() {
-        // Skips panels without a candidate, which almost all are after the first few.
+        // Skips panels without a candidate. After the first few panels, almost all are skipped.
         if !scores.iter().fold(false, |any, score| any | (*score > limit)) {
             continue;
         }

@@ -18,7 +18,7 @@
 //! | U, b | `weights`, `intercept` | the output layer |
 //! | κ, ω | `mean`, `variance` (overwritten) | slope and curvature of a rating's bound |
 //! | g | `pull` | κ − ω (b + l') |
-//! | `wide`, `long` | ranges | output c's k (padded) values, and those followed by its pairs |
+//! | `wide`, `long` | ranges | output c's k padded values, and these followed by its pairs |
 
 use pulp::{Simd, WithSimd};
 

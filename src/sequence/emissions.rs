@@ -19,7 +19,8 @@ pub struct LabelWeights {
     pub values: Vec<f64>,
 }
 
-/// The same weights. Features with many labels have dense rows.
+/// The weights of [`LabelWeights`] in a layout for scoring: features with many labels have dense
+/// rows.
 #[derive(Debug, Clone)]
 pub(super) struct EmissionTable {
     n_states: usize,
@@ -37,6 +38,8 @@ pub(super) struct Parts {
 }
 
 impl EmissionTable {
+    /// Builds the table of a model's weights.
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `emissions` for labels that are not below `n_states` and increasing,
     /// and for weights that are not finite.

@@ -14,8 +14,9 @@ use crate::linalg::{Sparse, sparse};
 /// batch. Interrupts are checked between calls.
 const MAX_BATCH: usize = 64;
 const MAX_CALL_TIME: Duration = Duration::from_millis(50);
-/// The margin of a label that the oracle returns may be smaller than the largest known margin by at most this factor
-/// times 1 plus the sum of the absolute values of the terms of both margins.
+/// Relative tolerance for rounding errors of the oracle. The margin of a returned label may be
+/// below the largest known margin by up to this factor times (1 + the sum of the absolute values of
+/// the terms of both margins).
 const ROUNDING: f64 = 1e-9;
 
 /// A user-defined oracle for loss-augmented decoding.
@@ -50,8 +51,9 @@ impl<'o> CallbackDual<'o> {
         Self { oracle, n_weights, shares, exact: true }
     }
 
-    /// Accepts an oracle that does not always return maximisers. The loss is then the larger of two lower bounds: the
-    /// oracle's value and the value of the dual point. The objective is therefore only a lower bound, too.
+    /// Accepts an oracle that does not always return maximisers. The loss is then the larger of two
+    /// lower bounds: the oracle's value and the value of the dual point. The objective is therefore
+    /// also only a lower bound.
     pub fn approximate(self) -> Self {
         Self { exact: false, ..self }
     }

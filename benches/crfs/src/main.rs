@@ -1,8 +1,9 @@
 //! Trains a model of the crate crfs (`pa`, 20 passes) and tags the test sentences.
 //!
-//! `crfs-benchmark TRAIN TEST MODEL LABELS`: in the two files of sentences each line has a label and the features of a
-//! token, separated by tabs; an empty line ends a sentence. Writes the predicted labels, one a line, and prints the
-//! seconds of training, those of tagging (median of five), and the growth of the peak memory in MB, as JSON.
+//! `crfs-benchmark TRAIN TEST MODEL LABELS`: in the two files of sentences each line has a label
+//! and the features of a token, separated by tabs; an empty line ends a sentence. Writes the
+//! predicted labels, one per line, and prints the seconds of training, those of tagging (median of
+//! five), and the growth of the peak memory in MB, as JSON.
 
 use std::fs;
 use std::path::Path;

@@ -36,7 +36,7 @@ impl LeastSquares {
     }
 }
 
-/// Copies a matrix, stored by columns, after checking that it has a column and only finite entries.
+/// Checks that a matrix has a column and only finite entries, and returns a copy stored by columns.
 pub(super) fn checked_columns(a: &Data<'_>) -> Result<Columns> {
     if a.n_cols() == 0 {
         return Err(Error::argument("A", "must have at least one column"));

@@ -41,7 +41,7 @@ pub trait SmoothFunction: Send + Sync {
     /// Returns the products of the Hessian of a quadratic function with the given vectors.
     ///
     /// # Errors
-    /// As [`SmoothFunction::value_and_gradient`].
+    /// As for [`SmoothFunction::value_and_gradient`].
     fn hessian_products(&self, _vectors: &[Vertex]) -> Result<Vec<Vec<f64>>> {
         Ok(Vec::new())
     }
@@ -56,7 +56,7 @@ pub trait SmoothFunction: Send + Sync {
     /// method.
     ///
     /// # Errors
-    /// As [`SmoothFunction::value_and_gradient`].
+    /// As for [`SmoothFunction::value_and_gradient`].
     fn line_search(&self, _x: &[f64], _direction: &[f64], _longest: f64) -> Result<Option<f64>> {
         Ok(None)
     }

@@ -33,7 +33,7 @@ pub trait LinearOracle: Send + Sync {
     /// later steps may need. By default, returns no further vertices.
     ///
     /// # Errors
-    /// As [`LinearOracle::vertex`].
+    /// As for [`LinearOracle::vertex`].
     fn best_vertices(&self, gradient: &[f64], _count: usize) -> Result<Vec<Vertex>> {
         Ok(vec![self.vertex(gradient)?])
     }
@@ -43,7 +43,7 @@ pub trait LinearOracle: Send + Sync {
     /// and accounts for the rounding of the sum.
     ///
     /// # Errors
-    /// As [`LinearOracle::vertex`].
+    /// As for [`LinearOracle::vertex`].
     fn lower_bound(
         &self,
         gradient: &[f64],

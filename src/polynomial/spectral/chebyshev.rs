@@ -1,5 +1,5 @@
-//! Upper bounds on the norms of large symmetric matrices that hold with a given probability,
-//! computed without storing bases of Krylov spaces
+//! Upper bounds on the norms of large symmetric matrices. They hold with a given probability, and
+//! are computed without storing bases of Krylov spaces
 //! (docs/mathematics/polynomial-networks.md#bounds-on-eigenvalues).
 
 use rand::SeedableRng;

@@ -2,7 +2,7 @@
 
 use super::image::ChainImage;
 
-/// Average of the weight vectors after each visit, in which the k-th vector counts k³ times.
+/// Weighted average of the weight vectors after each visit; the k-th vector has the factor k³.
 ///
 /// The iterates themselves oscillate: the objective of the last one can rise from pass to pass. With factors k instead
 /// of k³, as in Lacoste-Julien et al. (2013, section 3), the objective of the average is 3 % higher after 5 to 40
@@ -26,7 +26,8 @@ impl Average {
         sum * sum
     }
 
-    /// Counts a visit. It changes the weights by scale · image, or not at all if `change` is None.
+    /// Records a visit, which changes the weights by scale · image, or leaves them unchanged if
+    /// `change` is None.
     pub fn visit(&mut self, change: Option<(&ChainImage, f64)>) {
         if let Some((image, scale)) = change {
             image.add_to(scale * self.total(), &mut self.delayed);

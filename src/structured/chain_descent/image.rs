@@ -49,7 +49,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.into_iter().sum()
 }
 
-/// Rows of values for the few features that occur, in the order in which they occur first.
+/// Rows of values for the few features that occur, in the order of their first occurrence.
 #[derive(Debug, Default)]
 struct Slots {
     /// The slot of each feature plus 1; 0 if it has no slot.

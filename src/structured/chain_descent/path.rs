@@ -43,8 +43,8 @@ impl PathSolver for ChainDescent<'_> {
         self.sum_up(interrupt)?;
         self.average = Average::new(self.iterate.len());
         let trace = run(self, target, interrupt, observe)?;
-        // A certificate stores the dual value from which the certificates at all λ of this piece of the path are
-        // computed.
+        // Computing a certificate also stores the dual value. The certificates at all λ of this
+        // piece of the path are derived from it.
         let certificate = match trace.certificate {
             Some(certificate) => certificate,
             None => self.certify(interrupt)?,

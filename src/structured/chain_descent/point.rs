@@ -7,7 +7,7 @@ use crate::structured::model::{Chain, Model};
 #[derive(Debug, Clone)]
 pub struct ChainPoint {
     pub(super) blocks: Vec<ActiveLabels>,
-    /// Sequences that start at their true labels, because the earlier fit did not have them.
+    /// Sequences that start at their true labels, because they were not in the earlier fit.
     pub(super) fresh: Vec<u32>,
 }
 

@@ -8,8 +8,8 @@ use crate::interrupt::Interrupt;
 use crate::linalg::squared_norm;
 use crate::run::Certificate;
 
-/// Number of passes over the sequences that the earlier fit did not have, before the first pass
-/// over all sequences.
+/// Number of passes over the sequences that were not in the earlier fit. They precede the first
+/// pass over all sequences.
 const FRESH_PASSES: usize = 5;
 
 /// Initial `promise` of a warm-started run.
@@ -21,7 +21,7 @@ impl ChainDescent<'_> {
         self.promise = WARM_PROMISE;
     }
 
-    /// Makes [`FRESH_PASSES`] passes over the sequences that the earlier fit did not have.
+    /// Makes [`FRESH_PASSES`] passes over the sequences that were not in the earlier fit.
     pub(super) fn visit_fresh(
         &mut self,
         scratch: &mut SequenceBuffers,

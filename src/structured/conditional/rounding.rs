@@ -36,8 +36,8 @@ impl Reach {
     }
 }
 
-/// Returns the largest absolute value of the scores that are not forbidden, computed as eight separate maxima on every
-/// processor.
+/// Returns the largest absolute value of the scores that are not forbidden. Keeps eight separate
+/// maxima, which allows vector instructions.
 fn largest(scores: &[f64]) -> f64 {
     let mut most = [0.0_f64; 8];
     for scores in scores.chunks(8) {

@@ -24,7 +24,7 @@ const FIRST_SQUARE: f64 = 1.0;
 /// Number of sequences whose gradients are computed at the same weights.
 const BATCH: usize = 8;
 
-/// Minimum number of sequences: with fewer, the passes of L-BFGS cost as little.
+/// Minimum number of sequences. With fewer, passes of L-BFGS are just as cheap.
 const MIN_SEQUENCES: usize = 200;
 
 /// Rows whose slopes are all below this make no step.
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_step_does_not_depend_on_the_unit_of_the_feature() {
-        // Without a penalty, w x is the same for values x of any size.
+        // Without a penalty, the product w x does not depend on the size of x.
         let moved = |x: f64| {
             let (mut weight, mut square) = (0.0, FIRST_SQUARE);
             let pace = Pace { scale: 1.0 / x, ridge: 0.0, l1: 0.0 };

@@ -30,7 +30,7 @@ pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut 
     }
 }
 
-/// A matching of largest total weight, and the non-negative prices of the columns that prove it
+/// Returns a matching of largest total weight, and non-negative prices of the columns that prove it
 /// optimal. After an interrupt, the matching covers only some of the rows.
 pub(crate) fn assignment_prices(
     weights: &[f64],

@@ -30,7 +30,7 @@ pub(in crate::structured) struct Link {
 type GraphConstructor = fn(labels: &[u8], n_labels: usize) -> Graph;
 
 impl Graph {
-    /// The graphs with a name. Each is built from the label matrix of the rows and the number of labels.
+    /// The named graphs, each built from the label matrix of the rows and the number of labels.
     pub const REGISTRY: &[(&str, GraphConstructor)] =
         &[("full", |_, n| Self::full(n)), ("tree", Self::chow_liu)];
 
@@ -63,8 +63,9 @@ impl Graph {
         Self { n_labels, edges, forest }
     }
 
-    /// Creates the spanning tree with the largest total mutual information between labels in the rows of a 0/1 matrix
-    /// (Chow and Liu 1968). It is the tree that describes best how the labels occur together.
+    /// Creates the spanning tree with the largest total mutual information between labels in the
+    /// rows of a 0/1 matrix (Chow and Liu 1968). Among all trees, it best describes how the labels
+    /// occur together.
     pub fn chow_liu(labels: &[u8], n_labels: usize) -> Self {
         let pairs = pairs(n_labels);
         let n_rows = labels.len() / n_labels.max(1);

@@ -38,7 +38,7 @@ pub struct Work {
     /// Buffer for integers (back pointers, assignments).
     pub indices: Vec<u32>,
     /// Flag that ends a long recursion early. The result is then meaningless, so callers check the
-    /// flag before they use it.
+    /// flag before they use the result.
     pub interrupt: Interrupt,
 }
 

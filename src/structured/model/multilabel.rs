@@ -33,7 +33,7 @@ impl Multilabel {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the invalid argument: `X`, `y`, `n_labels`, or `edges`, if
-    /// the graph has another number of labels, or has cycles and more labels than can be
+    /// the graph has a different number of labels, or has cycles and more labels than can be
     /// enumerated.
     pub fn new(
         data: Data<'_>,

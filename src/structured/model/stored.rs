@@ -1,4 +1,4 @@
-//! Sparse rows that stay where they are, for example in a memory-mapped file.
+//! Sparse rows that are read in place, for example from a memory-mapped file.
 
 use std::fmt;
 use std::ops::Deref;

@@ -116,7 +116,7 @@ impl Chain {
     }
 
     /// Checks that the tables of transitions between this many labels fit into memory; called
-    /// before one of them is allocated.
+    /// before any of them is allocated.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `n_states` or `y`; [`Error::Memory`].

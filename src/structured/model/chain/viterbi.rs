@@ -7,8 +7,8 @@ use crate::linalg::arch;
 use crate::structured::fold::{Max, fold};
 use crate::structured::model::Work;
 
-/// Number of table entries that fit into the second-level cache of most processors (1 MB). Larger tables are read only
-/// partly: all rows that may contain a maximum.
+/// Number of table entries that fit into the second-level cache of most processors (1 MB). Of
+/// larger tables, only the rows that may contain a maximum are read.
 const CACHED_ENTRIES: usize = 1 << 17;
 
 /// Number of additions between two interrupt checks; together they take well below 100 ms.
@@ -54,7 +54,7 @@ impl<'a> ChainScores<'a> {
         self.nodes.len() / self.n_states
     }
 
-    /// Whether there is no position.
+    /// Whether the sequence has no positions.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -169,7 +169,7 @@ impl WithSimd for Forward<'_> {
 struct Rows<'a> {
     /// The largest entry of each row.
     highest: &'a mut [f64],
-    /// For each row, its best score plus its largest entry: a bound on what it can reach.
+    /// For each row, its best score plus its largest entry: an upper bound on its sums.
     bounds: &'a mut [f64],
     /// The rows by decreasing bound.
     order: &'a mut Vec<u32>,
