@@ -72,7 +72,9 @@ impl Reader {
             wrong("its labels have another type; read text as String and numbers as i64")
         })?;
         if classes.len() < 2 || !classes.is_sorted_by(|a, b| a < b) {
-            return Err(wrong("its classes are not at least two different ones in order"));
+            return Err(wrong(
+                "its classes must be at least two different values in increasing order",
+            ));
         }
         Ok(classes)
     }

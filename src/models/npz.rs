@@ -90,7 +90,7 @@ pub(super) fn crc32(bytes: &[u8]) -> u32 {
 /// # Errors
 /// [`Error::File`] for archives of 4 GB or more, which the format does not support.
 pub(super) fn archive(arrays: &[(&str, NpyArray)]) -> Result<Vec<u8>> {
-    let too_large = |_| Error::File("a model file holds less than 4 GB".into());
+    let too_large = |_| Error::File("a model file must be smaller than 4 GB".into());
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
     for (name, array) in arrays {
         let (name, file) = (format!("{name}.npy"), array.file());

@@ -137,7 +137,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         }
         let null = problem.null_model();
         if model.n_outputs != null.n_outputs || model.linear.is_some() != null.linear.is_some() {
-            return Err(Error::argument("warm_start", "the model has other outputs or layers"));
+            return Err(Error::argument("warm_start", "the model has different outputs or layers"));
         }
         problem.keep_columns(interrupt)?;
         let scale = evaluate(&problem, &null, false, interrupt)?.objective;

@@ -67,7 +67,7 @@ impl PolynomialModel {
             && basis.nrows() == output.nrows()
             && linear.is_none_or(|linear| linear.dim() == (n_features + 1, output.ncols()));
         if !fits || output.ncols() == 0 {
-            return Err(Error::argument("X", "the model was fitted with other features"));
+            return Err(Error::argument("X", "the model was fitted with different features"));
         }
         let layers = [Some(basis), Some(output), linear];
         if layers.into_iter().flatten().flatten().any(|value| !value.is_finite()) {

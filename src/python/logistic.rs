@@ -65,7 +65,7 @@ fn model(
 ) -> Result<LogisticModel> {
     let (weights, intercepts) = (weights.as_array(), slice(intercepts)?.to_vec());
     if weights.dim() != (n_outputs, n_features) || intercepts.len() != n_outputs {
-        return Err(Error::argument(name, "the weights have another shape"));
+        return Err(Error::argument(name, "the weights have the wrong shape"));
     }
     Ok(LogisticModel { weights: weights.iter().copied().collect(), intercepts })
 }
@@ -305,7 +305,7 @@ pub(super) fn logistic_certificate<'py>(
         let moments = slice(&record.moments)?.to_vec();
         let fits = image.dim() == shape && residual.len() == shape.0;
         if !(fits && (moments.is_empty() || moments.len() == shape.0 * shape.0)) {
-            return Err(Error::argument("sums", "have another shape than the model").into());
+            return Err(Error::argument("sums", "do not have the shape of the model").into());
         }
         let sums = PartialSums {
             loss: record.loss,

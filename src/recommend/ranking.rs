@@ -166,7 +166,7 @@ mod tests {
         }
         let mut best = Vec::new();
         largest(&[f32::NEG_INFINITY, 1.0, f32::NEG_INFINITY], 2, &mut best);
-        assert_eq!(best, vec![(1.0, 1)], "what is excluded is never among them");
+        assert_eq!(best, vec![(1.0, 1)], "excluded items are never returned");
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl FeatureRows {
         }
         let n = self.values.len();
         let bytes = 2 * n * (size_of::<i32>() + size_of::<f64>());
-        let what = || format!("the tokens, {n} features of them so far,");
+        let what = || format!("the tokens ({n} features so far)");
         Err(refused(
             bytes,
             what,
@@ -116,7 +116,7 @@ mod tests {
         let mut rows = FeatureRows::new();
         rows.make_room(3, 9).unwrap();
         let error = rows.make_room(1, 1 << 60).unwrap_err().to_string();
-        assert!(error.contains("the tokens, 0 features of them so far, need"), "{error}");
+        assert!(error.contains("the tokens (0 features so far) need"), "{error}");
         assert_eq!(rows.n_rows(), 0);
     }
 

@@ -125,7 +125,7 @@ impl Tagger {
         if rises && same && rows.n_cols() == self.n_features() {
             return Ok(());
         }
-        Err(Error::argument("X", "the rows are not those of sequences of this model"))
+        Err(Error::argument("X", "the sequences do not match the features of this model"))
     }
 
     /// Computes the scores of one sequence's nodes and transitions; also returns the other buffers.
@@ -350,7 +350,8 @@ fn possible(best: f64) -> Result<()> {
     if best > IMPOSSIBLE {
         return Ok(());
     }
-    let message = "transitions forbid all labels of a sequence of this length and known labels";
+    let message =
+        "transitions forbid all labels of a sequence with this length and these known labels";
     Err(Error::argument("X", message))
 }
 

@@ -114,7 +114,7 @@ impl Vocabulary {
         if self.bits.is_some() {
             return Ok(());
         }
-        let (what, remedy) = ("the names of features", "hash_bits=22 keeps none");
+        let (what, remedy) = ("the names of features", "hash_bits=22 stores no names");
         if 2 * (self.n_names() + n_names) > self.table.len() {
             check_growth(2 * size_of_val(&self.table[..]), || what.to_owned(), remedy)?;
         }

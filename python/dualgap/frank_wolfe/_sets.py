@@ -267,7 +267,7 @@ class Product(BuiltinSet):
 
     def __init__(self, *factors: Any) -> None:
         if not factors:
-            msg = "factors: must be at least one oracle, got none"
+            msg = "factors: must contain at least one oracle, got none"
             raise ValueError(msg)
         for index, factor in enumerate(factors):
             if not hasattr(factor, "shape"):

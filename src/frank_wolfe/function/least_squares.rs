@@ -43,7 +43,7 @@ pub(super) fn checked_columns(a: &Data<'_>) -> Result<Columns> {
     }
     let columns = Columns::new(a);
     if !columns.largest_norm().is_finite() || columns.has_nan() {
-        return Err(Error::argument("A", "must be finite, and its columns not longer than 1e308"));
+        return Err(Error::argument("A", "must be finite, with columns of norm at most 1e308"));
     }
     Ok(columns)
 }

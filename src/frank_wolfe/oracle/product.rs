@@ -22,7 +22,7 @@ impl ProductSet {
     /// [`Error::InvalidArgument`] for no factors, or for a factor without a number of coordinates.
     pub fn new(factors: Vec<Box<dyn LinearOracle>>) -> Result<Self> {
         if factors.is_empty() {
-            return Err(Error::argument("factors", "must be at least one oracle, got none"));
+            return Err(Error::argument("factors", "must contain at least one oracle, got none"));
         }
         let mut starts = vec![0];
         for (index, factor) in factors.iter().enumerate() {

@@ -111,7 +111,7 @@ pub fn chain_objective(
     let options = DescentOptions { sampling: Sampling::Permutation, seed: 0 };
     let mut solver = ChainDescent::new(problem, options, None, interrupt)?;
     if weights.len() != solver.weights.len() {
-        return Err(Error::argument("weights", "must be those of the problem"));
+        return Err(Error::argument("weights", "must have one entry for each weight"));
     }
     solver.weights = weights;
     solver.primal(interrupt)

@@ -74,7 +74,7 @@ pub fn conditional_objective(
 ) -> Result<f64> {
     let field = field(chain, shares, penalty)?;
     if weights.len() != chain.n_weights() {
-        return Err(Error::argument("weights", "must be those of the problem"));
+        return Err(Error::argument("weights", "must have one entry for each weight"));
     }
     Ok(field.evaluate(weights, false, &mut Groups::default(), interrupt)?.primal)
 }

@@ -74,7 +74,7 @@ impl Matching {
         if n_pairs.clone().any(|n| n >= u64::from(NONE))
             || n_pairs.sum::<u64>() != rows.len() as u64
         {
-            let message = "an example needs one row of features for each row and column";
+            let message = "an example needs one row of features for each of its pairs";
             return Err(Error::argument("X", message));
         }
         if let Some(Pairs { pairs, offsets }) = truth

@@ -60,11 +60,12 @@ impl Multilabel {
         }
         if let Some(labels) = labels {
             if labels.len() != rows.len() * n_labels {
-                let message = format!("must be {} × {n_labels}, a row for each of X", rows.len());
+                let message =
+                    format!("must be {} × {n_labels}, with one row for each row of X", rows.len());
                 return Err(Error::argument("y", message));
             }
             if labels.iter().any(|label| *label > 1) {
-                return Err(Error::argument("y", "must be made of zeros and ones"));
+                return Err(Error::argument("y", "must contain only zeros and ones"));
             }
         }
         let labels = labels.map(|labels| labels.iter().map(|label| u32::from(*label)).collect());

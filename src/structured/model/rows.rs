@@ -47,7 +47,7 @@ impl CompactRows {
     pub fn new(data: Data<'_>) -> Result<Self> {
         let (n_rows, n_features) = (data.n_rows(), data.n_cols());
         if u32::try_from(n_features).is_err() {
-            return Err(Error::argument("X", "there may be at most 2³² − 1 features"));
+            return Err(Error::argument("X", "must have at most 2³² − 1 features"));
         }
         let (mut n_nonzero, mut finite, mut has_ones_alone) = (0, true, true);
         let mut largest = (0.0_f64, 0);

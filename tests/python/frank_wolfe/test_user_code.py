@@ -325,7 +325,7 @@ WRONG: Any = minimize  # Calls `minimize` with arguments that type checkers reje
         (lambda: NuclearNormBall(cast("Any", (3,)), 1.0), "matrix_shape: "),
         (lambda: ConvexHull([[np.nan]]), "points: must be finite"),
         (lambda: ConvexHull([1.0]), "points: must have shape"),
-        (Product, "factors: must be at least one oracle"),
+        (Product, "factors: must contain at least one oracle"),
         (lambda: Product(Ball()), "factors: oracle 0 .Ball. must have an attribute shape"),
         (lambda: LeastSquares(np.eye(3), np.ones(2)), r"b: must have shape \(3,\)"),
         (lambda: LeastSquares(np.eye(3), [1.0, np.inf, 0.0]), "b: must be finite"),
