@@ -24,7 +24,7 @@ LEVELS = (1e-2, 1e-4, 1e-6, 1e-8)
 
 
 class Quadratic:
-    """Generate 1/2 ||B x - c||^2 whose minimum over the atoms' hull is inside a face."""
+    """A random objective 1/2 ||B x - c||^2 whose minimum over the atoms' hull is inside a face."""
 
     def __init__(self, domain: str, d: int = 60) -> None:
         rng = np.random.default_rng(0)

@@ -65,7 +65,7 @@ class Hinge:
         self.radius = float(np.sqrt(2.0) * np.linalg.norm(self.X, axis=1).max())
 
     def decode(self, W: Any, rows: Any) -> Any:
-        """Return the labels of the largest loss-augmented scores."""
+        """Return the labels with the largest loss-augmented scores."""
         scores = self.X[rows] @ W.T + 1.0
         scores[np.arange(len(scores)), self.y[rows]] -= 1.0
         return scores.argmax(axis=1)

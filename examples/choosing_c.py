@@ -35,8 +35,8 @@ CrossValidationDisplay.from_estimator(search)
 plt.show()
 
 # %%
-# Several values of C may be as good as the best within that spread. The smallest of them gives the
-# strongest regularisation:
+# Within that spread, several values of C may be as good as the best one. The smallest of them gives
+# the strongest regularisation:
 
 cautious = MulticlassSVCCV(Cs=Cs, rule="one-standard-error", random_state=0).fit(X, y)
 print(f"one standard error: {cautious.C_:.4f}")

@@ -17,8 +17,8 @@ const AT_A_TIME: usize = 8;
 /// Number of columns in a task of [`Columns::transposed_times_all`].
 const BAND: usize = 64;
 
-/// A product of a sparse matrix with a vector visits only the rows of the vector's nonzero entries if at most one in
-/// this many entries is nonzero. Otherwise it visits all columns.
+/// If at most 1/`FEW` of a vector's entries are nonzero, its product with a sparse matrix visits
+/// only the rows of these entries. Otherwise it visits all columns.
 const FEW: usize = 8;
 
 /// The columns of a matrix, dense or sparse.

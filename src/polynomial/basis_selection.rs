@@ -223,8 +223,8 @@ fn exact<R: Rows>(
     let (d, m) = (gamma.size(), gamma.n_outputs());
     if d > MAX_EXACT_SIZE {
         let message = format!(
-            "\"exact\" forms a matrix of features for each output: at most {MAX_EXACT_SIZE} \
-             features, not {d}; use \"refined\""
+            "\"exact\" forms a matrix for each output, for at most {MAX_EXACT_SIZE} features, but \
+             there are {d}; use \"refined\""
         );
         return Err(Error::argument("selection", message));
     }

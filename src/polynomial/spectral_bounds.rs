@@ -24,7 +24,7 @@ pub const MAX_FACTORISED: usize = 1024;
 /// Number of data rows that are multiplied at a time. Also the number of matrix rows that are formed together.
 const PANEL_ROWS: usize = 128;
 
-/// Rows are multiplied as dense if at least one in this number of values is stored.
+/// Rows are multiplied as dense if at least 1/`DENSE` of their values are stored.
 const DENSE: usize = 10;
 
 impl<R: Rows> GradientMatrices<'_, R> {

@@ -41,7 +41,8 @@ impl From<Error> for PyErr {
 /// that fail can use the memory reserve.
 pub(super) fn guarded<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     if !reserve::fill() {
-        let text = "less memory is left than the reserve of 138 MB, which is kept so that a lack of memory raises an error";
+        let text = "less than 138 MB of memory is left, the reserve that lets a call raise an error \
+                    when memory runs out";
         return Err(PyMemoryError::new_err(text));
     }
     set_needed(String::new());
@@ -107,8 +108,8 @@ pub(super) fn unchanged_between<T>(
     if after == *before {
         return ended;
     }
-    let text = "X changed during the fit (or another array that it was given): a callback or another thread has \
-                written to it; fit a copy of it";
+    let text = "X changed during the fit, or another array passed to it did: a callback or another thread \
+                has written to the array; fit a copy";
     let error = PyRuntimeError::new_err(text);
     error.set_cause(py, ended.err());
     Err(error)
@@ -168,8 +169,8 @@ impl Nesting {
         let depth = DEPTH.get() + 1;
         if depth > MAX_NESTING {
             let message = format!(
-                "fits inside of fits may be nested at most {MAX_NESTING} deep; a callback or a model starts \
-                 its own fit again"
+                "fits may be nested at most {MAX_NESTING} deep; a callback or a model starts its own fit \
+                 again"
             );
             return Err(PyRecursionError::new_err(message));
         }

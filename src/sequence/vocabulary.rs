@@ -16,7 +16,7 @@ pub struct Vocabulary {
     /// A hash table. Each slot has a part of a name's hash, and the name's number plus 1 (0 in an empty slot). The
     /// length is a power of two, and at most half of the slots are full.
     table: Vec<(u32, u32)>,
-    /// If numbers are hashes: the number of their bits.
+    /// The number of bits of a hash, if numbers are hashes.
     bits: Option<u32>,
 }
 

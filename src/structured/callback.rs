@@ -21,8 +21,8 @@ const ROUNDING: f64 = 1e-9;
 
 /// A user-defined oracle for loss-augmented decoding.
 pub trait Oracle: Sync {
-    /// Calls `found` for each block, in order, with the −ψ and L of the label that loss-augmented decoding returns. ψ =
-    /// φ(x, y_true) − φ(x, y) has one number per weight.
+    /// Calls `found` for each block, in order, with −ψ and L of the label y that loss-augmented
+    /// decoding returns, where ψ = φ(x, y_true) − φ(x, y) has one number per weight.
     ///
     /// # Errors
     /// The oracle's errors.
@@ -72,8 +72,7 @@ impl<'o> CallbackDual<'o> {
             return Ok(());
         }
         let message = format!(
-            "the oracle must return {} finite numbers and a finite loss for each example it is asked \
-             for",
+            "the oracle must return {} finite numbers and a finite loss for each requested example",
             self.n_weights
         );
         Err(Error::argument("model", message))

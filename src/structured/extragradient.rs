@@ -67,7 +67,8 @@ struct Local {
 }
 
 impl<'a> Extragradient<'a> {
-    /// Creates the method on the ball ‖w‖ ≤ `radius`, which replaces the penalty with λ.
+    /// Creates the method on the ball ‖w‖ ≤ `radius`, a constraint that takes the place of the
+    /// penalty λ/2 ‖w‖².
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a radius that is not positive, and for true labels outside the hull.
@@ -82,8 +83,8 @@ impl<'a> Extragradient<'a> {
         }
         if let Some(example) = (0..model.n_examples()).find(|i| !model.holds_truth(*i)) {
             let message = format!(
-                "\"extragradient\" needs true labels that can be decoded; that of example {example} is not \
-                 a matching (a row or column occurs twice)"
+                "\"extragradient\" needs true labels that can be decoded; the label of example {example} \
+                 is not a matching (a row or column occurs twice)"
             );
             return Err(Error::argument("y", message));
         }

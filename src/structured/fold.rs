@@ -38,8 +38,8 @@ impl Reduction for Max {
     }
 }
 
-/// Accumulates (x, row) pairs into `sums`. A row may be longer than `sums`; its further values are
-/// ignored.
+/// Accumulates (x, row) pairs into `sums`. A row may be longer than `sums`; its remaining values
+/// are ignored.
 #[inline(always)]
 pub(crate) fn fold<'a, F: Reduction, S: Simd>(
     simd: S,

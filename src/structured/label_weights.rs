@@ -1,7 +1,7 @@
 //! Positions of weights that are stored feature by feature, for some or all labels of a feature.
 
-/// A feature with weights for at least one in this number of labels gets a full row with all labels, because adding
-/// vectors is faster than adding single weights.
+/// A feature with weights for at least 1/`DENSE_SHARE` of the labels gets a full row with all
+/// labels, because adding vectors is faster than adding single weights.
 const DENSE_SHARE: usize = 4;
 
 /// Position of a feature's weights: the index of the first weight, and the number of weights or

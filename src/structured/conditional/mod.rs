@@ -35,7 +35,7 @@ use crate::linalg::Sparse;
 use crate::linalg::sparse::dot;
 use crate::linalg::vectors::{self, long_axpy};
 
-/// Number of groups of sequences with separate sums, unless the sums take too much memory.
+/// Maximum number of groups of sequences with separate sums.
 const MAX_GROUPS: usize = 16;
 
 /// Minimum number of sequences per group.
