@@ -180,7 +180,7 @@ impl RowEntries {
     }
 }
 
-/// ⟨a, b⟩ with the widest vector instructions of this machine.
+/// The inner product ⟨a, b⟩, with the widest vector instructions of this machine.
 struct Dot<'a>(&'a [f64], &'a [f64]);
 
 impl WithSimd for Dot<'_> {

@@ -7,7 +7,8 @@ use super::vertex::Vertex;
 use crate::dual::rounding::{gamma, norm_above};
 use crate::error::{Error, Result};
 
-/// f(X) = ½ Σ over observed (i, j) of (X_ij − m_ij)², for matrices stored row after row.
+/// The function f(X) = ½ Σ over observed (i, j) of (X_ij − m_ij)², for matrices stored row after
+/// row.
 ///
 /// Over a [`NuclearNormBall`](super::NuclearNormBall),
 /// [`FrankWolfeOptions::complete`](super::FrankWolfeOptions::complete) keeps X as a product of

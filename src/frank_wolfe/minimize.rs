@@ -62,7 +62,8 @@ pub struct Minimum {
     pub certificate: Certificate,
     /// The record of the iterations.
     pub trace: Trace,
-    /// x as a convex combination of vertices; empty for [`FrankWolfeMethod::FrankWolfe`].
+    /// The vertices and weights of x as a convex combination; empty for
+    /// [`FrankWolfeMethod::FrankWolfe`].
     pub active: Vec<ActiveVertex>,
 }
 

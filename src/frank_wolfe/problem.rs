@@ -39,10 +39,10 @@ pub(super) trait Problem {
     /// The value of the function at the point.
     fn value(&self) -> f64;
 
-    /// ⟨gradient, point⟩.
+    /// The slope ⟨gradient, point⟩.
     fn slope_here(&self) -> f64;
 
-    /// ⟨gradient, atom⟩.
+    /// The slope ⟨gradient, atom⟩.
     fn slope(&self, atom: &Self::Atom) -> f64;
 
     /// Finds a vertex that minimises the slope, accurately enough for an estimated gap of `gap`, or

@@ -12,13 +12,13 @@ use crate::polynomial::spectral_bounds::MAX_FACTORISED;
 pub(super) trait MatrixOperator: Sync {
     /// Numbers of rows and columns.
     fn shape(&self) -> (usize, usize);
-    /// M v for v on the smaller side, or Mᵀ v if M has more columns than rows.
+    /// Returns M v for v on the smaller side, or Mᵀ v if M has more columns than rows.
     fn to_larger_side(&self, v: &[f64]) -> Vec<f64>;
-    /// MᵀM v, or M Mᵀ v if M has more columns than rows.
+    /// Returns MᵀM v, or M Mᵀ v if M has more columns than rows.
     fn gram_times(&self, v: &[f64], interrupt: &Interrupt) -> Result<Vec<f64>>;
     /// Squared Frobenius norm ‖M‖²_F.
     fn squared_frobenius(&self) -> f64;
-    /// MᵀM, or M Mᵀ if M has more columns than rows, stored row after row.
+    /// Returns MᵀM, or M Mᵀ if M has more columns than rows, stored row after row.
     fn gram(&self) -> Vec<f64>;
 }
 

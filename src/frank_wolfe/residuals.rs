@@ -17,7 +17,7 @@ pub(super) struct EntryResiduals<'a> {
     pub values: Vec<f64>,
     /// The sum of the squares of the residuals.
     pub square: f64,
-    /// Σ r m over the residuals r and the observed values m.
+    /// The sum Σ r m over the residuals r and the observed values m.
     pub with_values: f64,
 }
 

@@ -10,7 +10,7 @@ pub enum StepSize {
     /// secant method.
     #[default]
     Auto,
-    /// 2/(t + 2) in iteration t; only for the batch method.
+    /// The step 2/(t + 2) in iteration t; only for the batch method.
     OpenLoop,
     /// The step that minimises the function along the direction, in closed form.
     Exact,

@@ -184,7 +184,7 @@ impl McRankModel {
         Ok(below.chunks_exact(n_thresholds).map(expected).collect())
     }
 
-    /// P(rating <= level) for every level except the last, row by row.
+    /// The probabilities P(rating <= level) for every level except the last, row by row.
     ///
     /// # Errors
     /// As for [`predict`](McRankModel::predict).

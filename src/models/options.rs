@@ -68,7 +68,7 @@ impl FitOptions {
         Ok(Target { tol, max_epochs: max_iter })
     }
 
-    /// λ = 1/(C × the total weight of the rows).
+    /// Returns λ = 1/(C × the total weight of the rows).
     pub fn lambda(&self, n_rows: usize) -> f64 {
         let total = self.sample_weight.as_ref().map_or(n_rows as f64, |w| w.iter().sum());
         1.0 / (self.c * total)

@@ -13,7 +13,7 @@ use crate::solver::{Memory, Pair};
 
 /// A smooth function on a closed convex set.
 pub trait Constrained {
-    /// f(x), with ∇f(x) written to `gradient`.
+    /// Returns f(x), and writes ∇f(x) to `gradient`.
     fn evaluate(&mut self, x: &[f64], gradient: &mut Vec<f64>) -> Result<f64>;
 
     /// Projects x onto the set. Only the confined coordinates change.
@@ -24,14 +24,14 @@ pub trait Constrained {
         n
     }
 
-    /// P v, where P is the initial model of the curvature, up to a factor. P does not couple
-    /// confined and free coordinates: it is any positive definite matrix on the former, and the
-    /// identity on the latter.
+    /// Returns P v, where P is the initial model of the curvature, up to a factor. P does not
+    /// couple confined and free coordinates: it is any positive definite matrix on the former, and
+    /// the identity on the latter.
     fn metric(&self, v: &[f64]) -> Vec<f64> {
         v.to_vec()
     }
 
-    /// P⁻¹ v, with the P of [`Self::metric`].
+    /// Returns P⁻¹ v, with the P of [`Self::metric`].
     fn solve(&self, v: &[f64]) -> Vec<f64> {
         v.to_vec()
     }
@@ -68,14 +68,15 @@ pub(super) struct Hessian {
     sigma: f64,
     n_confined: usize,
     memory: Memory,
-    /// P s at the confined coordinates, for the step s of each pair.
+    /// The product P s at the confined coordinates, for the step s of each pair.
     metrics: VecDeque<Vec<f64>>,
-    /// S_Cᵀ P S_C, S_Cᵀ Y_C, S_Fᵀ Y_F and Y_Fᵀ Y_F, with a row for each pair.
+    /// The matrices S_Cᵀ P S_C, S_Cᵀ Y_C, S_Fᵀ Y_F and Y_Fᵀ Y_F, with a row for each pair.
     products: [VecDeque<VecDeque<f64>>; 4],
 }
 
 impl Hessian {
-    /// σ P with σ = `sigma`, for points whose first `n_confined` coordinates are confined.
+    /// Creates the initial model σ P with σ = `sigma`, for points whose first `n_confined`
+    /// coordinates are confined.
     pub fn new(sigma: f64, n_confined: usize) -> Self {
         let (memory, metrics, products) = Default::default();
         Self { sigma, n_confined, memory, metrics, products }
@@ -161,7 +162,7 @@ impl Hessian {
         *self = Self::new(sigma, self.n_confined);
     }
 
-    /// −B⁻¹ g: the step to the model's unconstrained minimiser.
+    /// Returns −B⁻¹ g, the step to the model's unconstrained minimiser.
     pub fn newton_step(&self, problem: &impl Constrained, gradient: &[f64]) -> Vec<f64> {
         let downhill = gradient.iter().map(|slope| -slope).collect();
         let divide = |product: f64, curvature: f64| product / curvature;
@@ -269,7 +270,7 @@ impl Hessian {
         first.into_iter().chain(second).collect()
     }
 
-    /// Q_Cᵀ v.
+    /// Returns Q_Cᵀ v.
     fn terms(&self, v: &[f64]) -> Array1<f64> {
         let at = self.n_confined;
         self.stacked(|pair, metric| {

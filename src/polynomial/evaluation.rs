@@ -79,12 +79,12 @@ pub fn outputs<T: Element>(
     Ok(outputs)
 }
 
-/// ∂F/∂O, n × m, and max_c |o_ic| of each row.
+/// The derivatives of the objective with respect to the outputs, and the largest outputs.
 #[derive(Debug)]
 pub struct Residuals {
-    /// Derivatives ∂F/∂O of the objective with respect to the outputs, n × m.
+    /// The derivatives ∂F/∂O, n × m.
     pub values: Vec<f64>,
-    /// Largest absolute output of each row.
+    /// The largest absolute output max_c |o_ic| of each row.
     pub output_sizes: Vec<f64>,
 }
 
@@ -111,13 +111,13 @@ pub fn residuals<R: Rows + Copy>(
 /// The objective of a model, and its gradient.
 #[derive(Debug)]
 pub struct Evaluation {
-    /// Σ_i s_i ℓ(y_i, o_i) + α/2 ‖W‖².
+    /// The objective Σ_i s_i ℓ(y_i, o_i) + α/2 ‖W‖².
     pub objective: f64,
-    /// ∂F/∂H, with a row per feature like the basis; empty unless requested.
+    /// The derivatives ∂F/∂H, with a row per feature like the basis; empty unless requested.
     pub basis: Vec<f64>,
-    /// ∂F/∂U = Zᵀ R, k × m.
+    /// The derivatives ∂F/∂U = Zᵀ R, k × m.
     pub output: Vec<f64>,
-    /// ∂F/∂W = [X, 1]ᵀ R + α W; empty without linear terms.
+    /// The derivatives ∂F/∂W = [X, 1]ᵀ R + α W; empty without linear terms.
     pub linear: Vec<f64>,
 }
 

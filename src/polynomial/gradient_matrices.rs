@@ -29,7 +29,7 @@ pub struct GradientMatrices<'a, R> {
     /// Negative residuals −R, n × m.
     weights: &'a [f64],
     n_outputs: usize,
-    /// (X²)ᵀ D, n_cols × m: the diagonals, for the ANOVA kernel.
+    /// The diagonals (X²)ᵀ D for the ANOVA kernel, n_cols × m.
     diagonals: Vec<f64>,
     /// The formed matrices, if there are few features. Otherwise, each product reads the rows.
     formed: Option<Formed>,
@@ -175,7 +175,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         self.weights[row * self.n_outputs + c]
     }
 
-    /// Σ_i |D_c,ii| ‖x_i‖² for every c, and the maximum number of entries of a row.
+    /// Returns Σ_i |D_c,ii| ‖x_i‖² for every c, and the maximum number of entries of a row.
     pub(super) fn weighted_squares(&self) -> Result<(Vec<f64>, usize)> {
         let m = self.n_outputs;
         let longest = AtomicUsize::new(0);
@@ -229,7 +229,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         multiply(self.rows, h, 1, self.interrupt)
     }
 
-    /// aᵀ Γ_c b for every c, from the [scores](Self::scores) of a and b.
+    /// Returns aᵀ Γ_c b for every c, from the [scores](Self::scores) of a and b.
     pub fn bilinear(&self, a: &[f64], b: &[f64], xa: &[f64], xb: &[f64]) -> Result<Vec<f64>> {
         let m = self.n_outputs;
         if self.formed.is_some() {
@@ -252,7 +252,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok(v)
     }
 
-    /// (Σ_c w_c Γ_c) h, from the scores of h.
+    /// Returns (Σ_c w_c Γ_c) h, from the scores of h.
     pub fn weighted_product(&self, w: &[f64], h: &[f64], xh: &[f64]) -> Result<Vec<f64>> {
         let m = self.n_outputs;
         if self.formed.is_some() {
@@ -276,8 +276,8 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok(product)
     }
 
-    /// Γ_c v for several interleaved vectors v. `owners` has the index c of the matrix for each
-    /// vector.
+    /// Returns Γ_c v for several interleaved vectors v. `owners` has the index c of the matrix for
+    /// each vector.
     pub(super) fn products(&self, owners: &[usize], v: &[f64]) -> Result<Vec<f64>> {
         let (m, width) = (self.n_outputs, owners.len());
         let mut scores = vec![0.0; self.n_rows() * width];
@@ -329,8 +329,8 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
     }
 }
 
-/// D_c X v for some rows and several vectors. It is a type because only code inlined into its
-/// method `with_simd` is compiled for the vector instructions of this processor.
+/// The product D_c X v for some rows and several vectors. It is a type because only code inlined
+/// into its method `with_simd` is compiled for the vector instructions of this processor.
 struct ScaledProducts<'a, 'r, R> {
     matrices: &'a GradientMatrices<'r, R>,
     range: Range<usize>,

@@ -6,9 +6,9 @@ use crate::names::find;
 /// Degree-2 kernel K(h, x) between a basis vector and a row (docs/mathematics/polynomial-networks.md#kernels).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolynomialKernel {
-    /// (h·x)²: polynomial networks.
+    /// The kernel (h·x)² of polynomial networks.
     Square,
-    /// Σ_{j<j'} h_j x_j h_j' x_j' = ½[(h·x)² − Σ_j h_j² x_j²]: factorization machines.
+    /// The kernel Σ_{j<j'} h_j x_j h_j' x_j' = ½[(h·x)² − Σ_j h_j² x_j²] of factorization machines.
     Anova,
 }
 

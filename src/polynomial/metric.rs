@@ -36,9 +36,9 @@ pub(super) fn fits_metric<R: Rows + Copy>(
     model.n_bases > 0 && model.n_bases + linear <= MAX_SIZE
 }
 
-/// P = L Σ_i s_i f_i f_iᵀ, plus α on the diagonal of the linear part, with f = (z − Aᵀ[x, 1], [x,
-/// 1]). Here A holds the coefficients of a regression of the activations z on the features. If W + A U replaces the
-/// linear weights W, the metric does not couple the two layers.
+/// The metric P = L Σ_i s_i f_i f_iᵀ, plus α on the diagonal of the linear part, with f = (z −
+/// Aᵀ[x, 1], [x, 1]). Here A holds the coefficients of a regression of the activations z on the
+/// features. If W + A U replaces the linear weights W, the metric does not couple the two layers.
 pub(super) struct Metric {
     /// A, (d + 1) × k; None without linear terms.
     pub explained: Option<Array2<f64>>,
@@ -88,7 +88,7 @@ impl Metric {
         arrays.into_iter().flatten().flatten().all(|entry| entry.abs() < MAX_ENTRY)
     }
 
-    /// P V, where V has a row for each activation and feature.
+    /// Returns P V, where V has a row for each activation and feature.
     pub fn product(&self, v: &[f64]) -> Vec<f64> {
         times(&self.matrix, v)
     }
@@ -107,7 +107,8 @@ fn times(matrix: &Array2<f64>, v: &[f64]) -> Vec<f64> {
     }
 }
 
-/// Σ_i s_i f_i f_iᵀ with f = (z, x, 1) if `size` includes the features, and with f = z otherwise.
+/// Computes Σ_i s_i f_i f_iᵀ with f = (z, x, 1) if `size` includes the features, and with f = z
+/// otherwise.
 fn gram<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,

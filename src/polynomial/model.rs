@@ -7,7 +7,7 @@ use super::kernel::PolynomialKernel;
 use crate::error::{Error, Result};
 use crate::linalg::vectors::axpy;
 
-/// o(x)_c = Σ_r u_rc K(h_r, x) + ⟨w_c, x⟩ + b_c.
+/// A model with the outputs o(x)_c = Σ_r u_rc K(h_r, x) + ⟨w_c, x⟩ + b_c.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PolynomialModel {
     /// The kernel K, evaluated between a basis vector and a row.

@@ -84,7 +84,7 @@ impl SparseColumns {
         Ok(Some(Self { bounds, rows: own_rows, values }))
     }
 
-    /// Xᵀ S for the first `n_columns` columns of X, or (X∘X)ᵀ S if `squared`.
+    /// Returns Xᵀ S for the first `n_columns` columns of X, or (X∘X)ᵀ S if `squared`.
     pub fn multiply(
         &self,
         n_columns: usize,

@@ -82,7 +82,7 @@ struct ChainRecord<'py> {
     links: Vector<'py, u8>,
     seen_pairs: bool,
     token_weight: Option<Vector<'py, f64>>,
-    /// 1 for each row whose label is known, 0 for others. None if all labels are known.
+    /// A flag per row: 1 if its label is known, else 0. None if all labels are known.
     known: Option<Vector<'py, u8>>,
     edges: Option<Matrix<'py>>,
 }

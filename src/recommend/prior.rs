@@ -41,9 +41,9 @@ pub(super) struct Prior<'a> {
     features: Option<Features<'a>>,
     /// A, n × (k + m): the features' weights in dual form.
     dual: Array2<f64>,
-    /// F Fᵀ A, the features' part of the mean.
+    /// The features' part F Fᵀ A of the mean.
     fitted: Array2<f64>,
-    /// η Aᵀ F Fᵀ A, the ridge on the features' weights.
+    /// The ridge η Aᵀ F Fᵀ A on the features' weights.
     ridge: Array2<f64>,
     /// The mean of log(1 + ratings), which B subtracts.
     centre: f64,

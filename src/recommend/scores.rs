@@ -21,7 +21,7 @@ const ROWS: usize = 8;
 pub enum LinkFunction {
     /// The value of the only output.
     Identity,
-    /// Σ_c weight_c (1 − 1/(1 + exp(−o_c))): an expected level above the lowest one.
+    /// The sum Σ_c weight_c (1 − 1/(1 + exp(−o_c))): an expected level above the lowest one.
     Levels(Vec<f32>),
 }
 
@@ -68,8 +68,9 @@ pub struct Part {
 }
 
 impl Part {
-    /// `users` holds, for each user and output, `width` factors and the user's offset. `items` holds, for each item,
-    /// `width` factors and an offset for each output. The part is multiplied by `weight`.
+    /// Creates a part of the scores, which is multiplied by `weight`. `users` holds, for each user
+    /// and output, `width` factors and the user's offset. `items` holds, for each item, `width`
+    /// factors and an offset for each output.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for lengths that do not fit together.

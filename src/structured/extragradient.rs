@@ -248,7 +248,7 @@ impl<'a> Extragradient<'a> {
         Ok(())
     }
 
-    /// w ← w − step (image − truth), projected onto the ball.
+    /// Replaces w by w − step (image − truth), projected onto the ball.
     fn descend(&self, weights: &mut [f64], image: &[f64], step: f64) {
         for (weight, (image, truth)) in weights.iter_mut().zip(image.iter().zip(&self.truth)) {
             *weight -= step * (image - truth);
@@ -275,7 +275,7 @@ impl Local {
 }
 
 impl Group {
-    /// image += share Aᵀ z for the marginals z.
+    /// Adds share · Aᵀ z to the image, where z are the marginals.
     fn add_image(&mut self, model: &dyn Marginals, example: usize, share: f64) {
         let local = &mut self.local;
         local.sparse.clear();

@@ -46,7 +46,7 @@ impl Place {
     }
 }
 
-/// scores\[label\] += x · weight for each label and its weight.
+/// Adds x · weight to the score of each of the given labels.
 #[inline(always)]
 pub(crate) fn add_scores(x: f64, labels: &[u16], weights: &[f64], scores: &mut [f64]) {
     for (label, weight) in labels.iter().zip(weights) {

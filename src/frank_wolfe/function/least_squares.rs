@@ -8,7 +8,7 @@ use crate::frank_wolfe::columns::Columns;
 use crate::frank_wolfe::vertex::Vertex;
 use crate::linalg::vectors::dot;
 
-/// f(x) = ½‖A x − b‖².
+/// The function f(x) = ½‖A x − b‖².
 #[derive(Debug, Clone)]
 pub struct LeastSquares {
     columns: Columns,

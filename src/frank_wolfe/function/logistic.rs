@@ -7,7 +7,7 @@ use crate::dual::rounding::gamma;
 use crate::error::{Error, Result};
 use crate::frank_wolfe::columns::Columns;
 
-/// f(x) = Σ_i ln(1 + exp(−y_i ⟨a_i, x⟩)) for labels y_i in {−1, 1}.
+/// The function f(x) = Σ_i ln(1 + exp(−y_i ⟨a_i, x⟩)) for labels y_i in {−1, 1}.
 #[derive(Debug, Clone)]
 pub struct LogisticSum {
     columns: Columns,

@@ -39,7 +39,7 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
-    /// "classes", "signs" or "values".
+    /// Returns the name: "classes", "signs" or "values".
     pub fn name(self) -> &'static str {
         match self {
             Self::Classes => "classes",
@@ -111,7 +111,7 @@ impl<'a> LossTarget<'a> {
     }
 }
 
-/// log Σ_c exp(a_c), shifted by the maximum.
+/// Computes log Σ_c exp(a_c). Subtracts the maximum first, to avoid overflow.
 fn log_sum_exp(a: impl Iterator<Item = f64> + Clone) -> f64 {
     let max = a.clone().fold(f64::NEG_INFINITY, f64::max);
     max + a.map(|a| (a - max).exp()).sum::<f64>().ln()

@@ -114,7 +114,7 @@ struct Growth {
     /// The threshold t of [`probable_norm_bounds`]: |⟨v, g⟩| is below t only with a small
     /// probability.
     share: f64,
-    /// max ‖y_k‖ over the matrix's vectors, for each k.
+    /// The maximum of ‖y_k‖ over the matrix's vectors, for each k.
     lengths: Vec<f64>,
     bound: Option<f64>,
 }

@@ -11,7 +11,7 @@ pub struct Extreme {
     pub value: f64,
     /// The Ritz vector v, of unit length.
     pub vector: Vec<f64>,
-    /// ‖M v − θ v‖: some eigenvalue is this close to θ.
+    /// The residual ‖M v − θ v‖: some eigenvalue is this close to θ.
     pub residual: f64,
 }
 

@@ -283,7 +283,7 @@ mod tests {
         matrix.chunks_exact(v.len()).map(|row| dot(row, v)).collect()
     }
 
-    /// Q diag(λ) Qᵀ for the reflection Q at (1, 2, …): a matrix of known spectrum.
+    /// Returns Q diag(λ) Qᵀ for the reflection Q at (1, 2, …), a matrix with a known spectrum.
     fn reflected(eigenvalues: &[f64]) -> Vec<f64> {
         let d = eigenvalues.len();
         let mut v: Vec<f64> = (0..d).map(|i| 1.0 + (i * 7 % 5) as f64).collect();

@@ -9,7 +9,7 @@ use super::image::ChainImage;
 /// passes.
 #[derive(Debug, Default)]
 pub struct Average {
-    /// Σ_k s_{k−1} Δ_k for the change Δ_k at visit k, where s_k = 1³ + 2³ + … + k³.
+    /// The sum Σ_k s_{k−1} Δ_k over the changes Δ_k at each visit k, where s_k = 1³ + 2³ + … + k³.
     delayed: Vec<f64>,
     n_visits: f64,
 }

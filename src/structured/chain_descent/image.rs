@@ -21,17 +21,17 @@ impl ChainImage {
         })
     }
 
-    /// ‖image‖².
+    /// Returns the squared norm ‖image‖².
     pub fn squared_norm(&self) -> f64 {
         dot(&self.values, &self.values)
     }
 
-    /// ⟨weights, image⟩.
+    /// Returns the inner product ⟨weights, image⟩.
     pub fn dot(&self, weights: &[f64]) -> f64 {
         self.runs().map(|(start, values)| dot(&weights[start..start + values.len()], values)).sum()
     }
 
-    /// weights += scale image.
+    /// Adds scale · image to `weights`.
     pub fn add_to(&self, scale: f64, weights: &mut [f64]) {
         for (start, values) in self.runs() {
             let weights = &mut weights[start..start + values.len()];

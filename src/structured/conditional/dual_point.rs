@@ -14,7 +14,7 @@ const STEPS: [f64; 4] = [1.0, 0.5, 0.25, 0.125];
 /// The entropy and the weights of a mixture of distributions α, which determine its dual value.
 #[derive(Debug, Clone, Default)]
 pub struct DualMixture {
-    /// Σ p_i H(α_i), rounded down.
+    /// The weighted entropy Σ p_i H(α_i), rounded down.
     pub linear: f64,
     /// An upper bound on the distance of the computed weights from w(α).
     pub error: f64,

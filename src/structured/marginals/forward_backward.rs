@@ -291,7 +291,7 @@ fn powers<S: Simd>(simd: S, values: &mut [f64]) -> f64 {
     largest
 }
 
-/// out = Σ_i x_i row_i, for rows as long as `out`.
+/// Writes Σ_i x_i row_i to `out`, for rows as long as `out`.
 #[inline(always)]
 fn product<S: Simd>(simd: S, x: &[f64], rows: &[f64], out: &mut [f64]) {
     let (rows, out) = (S::as_simd_f64s(rows).0, S::as_mut_simd_f64s(out).0);
@@ -332,7 +332,7 @@ fn columns<S: Simd, const N: usize>(
     }
 }
 
-/// sums += x row, in registers.
+/// Adds x · row to `sums`, in registers.
 #[inline(always)]
 fn add_vectors<S: Simd, const N: usize>(simd: S, x: f64, row: &[S::f64s], sums: &mut [S::f64s; N]) {
     let x = simd.splat_f64s(x);
@@ -341,7 +341,7 @@ fn add_vectors<S: Simd, const N: usize>(simd: S, x: f64, row: &[S::f64s], sums: 
     }
 }
 
-/// sums += x row.
+/// Adds x · row to `sums`.
 #[inline(always)]
 fn add_row<S: Simd>(simd: S, x: f64, row: &[f64], sums: &mut [f64]) {
     let (row, x) = (S::as_simd_f64s(row).0, simd.splat_f64s(x));

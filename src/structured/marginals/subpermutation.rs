@@ -27,7 +27,7 @@ const STALLED: f64 = 4.0 * f64::EPSILON;
 
 /// A kind of projection, given by z as a function of x = point − prices.
 trait Law {
-    /// z, which increases with x.
+    /// Returns z, which increases with x.
     fn value(x: f64) -> f64;
     /// The integral of z over x, as a function of z.
     fn energy(z: f64) -> f64;

@@ -140,7 +140,7 @@ impl WithSimd for SumProduct<'_> {
     }
 }
 
-/// logs\[b\] = ln Σ_a exp(from\[a\] + edges\[a, b\]).
+/// Computes logs\[b\] = ln Σ_a exp(from\[a\] + edges\[a, b\]).
 #[inline(always)]
 fn log_sums<S: Simd>(
     simd: S,

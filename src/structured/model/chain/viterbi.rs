@@ -109,7 +109,8 @@ pub fn first_maximum(values: &[f64]) -> u32 {
     best as u32
 }
 
-/// incoming_t\[b\] = max_a best_{t−1}\[a\] + edges\[a, b\] and best_t = nodes_t + incoming_t.
+/// The forward pass: incoming_t\[b\] = max_a best_{t−1}\[a\] + edges\[a, b\], and best_t = nodes_t
+/// + incoming_t.
 struct Forward<'a> {
     scores: ChainScores<'a>,
     best: &'a mut [f64],
@@ -184,7 +185,8 @@ impl Rows<'_> {
         self.order.extend(0..self.bounds.len() as u32);
     }
 
-    /// maxima\[b\] = max_a best\[a\] + edges\[a, b\]; returns the number of rows that were read.
+    /// Computes maxima\[b\] = max_a best\[a\] + edges\[a, b\]. Returns the number of rows that were
+    /// read.
     #[inline(always)]
     fn maxima<S: Simd>(
         &mut self,
@@ -216,7 +218,7 @@ impl Rows<'_> {
     }
 }
 
-/// maxima = max(maxima, x + row).
+/// Replaces `maxima` by max(maxima, x + row), entry by entry.
 #[inline(always)]
 fn raise<S: Simd>(simd: S, x: f64, row: &[f64], maxima: &mut [f64]) {
     let (row, row_rest) = S::as_simd_f64s(row);
