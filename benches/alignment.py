@@ -106,7 +106,7 @@ def spelling(a: str, b: str) -> list[float]:
 
 
 def error_rate(found: Any, sure: Any, possible: Any) -> float:
-    """1 - (|A and S| + |A and P|) / (|A| + |S|)."""
+    """Return the alignment error rate 1 - (|A and S| + |A and P|) / (|A| + |S|)."""
     links = [{(int(a), int(b)) for a, b in matching} for matching in found]
     hits = sum(len(a & s) + len(a & p) for a, s, p in zip(links, sure, possible, strict=True))
     return 1 - hits / sum(len(a) + len(s) for a, s in zip(links, sure, strict=True))

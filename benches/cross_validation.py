@@ -6,12 +6,12 @@
     python benches/cross_validation.py bounds [data sets] [--alone]
     python benches/cross_validation.py trials [--count 1000]
 
-`compare` searches 13 values of C from 1e-3 to 1e3 with the same five stratified folds, on two
-threads or processes (started before the measurement), without intercept; times include the final
-fit. Other programs run with max_iter=1000, which LIBLINEAR reaches at large C. `seconds` is wall
-time; `cpu`, the processor time of all processes, is less affected by other work on the machine. A
-program is stopped after `--limit` processor seconds, and its row says so. Data sets: those of
-block_descent.py, with only the first 10,000 rows of mnist.
+`compare` searches 13 values of C from 1e-3 to 1e3 with the same five stratified folds, without
+intercept. Programs use two threads or processes, which start before the measurement. Times include
+the final fit. Other programs run with max_iter=1000, which LIBLINEAR reaches at large C. `seconds`
+is wall time; `cpu`, the processor time of all processes, is less affected by other work on the
+machine. A program is stopped after `--limit` processor seconds, and its row says so. Data sets:
+those of block_descent.py, with only the first 10,000 rows of mnist.
 
 `scores` records LIBLINEAR's mean score for each C up to `--up-to`, in one process and without a
 limit; it skips scores that are already recorded.

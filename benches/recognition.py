@@ -2,14 +2,16 @@
 
     python benches/recognition.py [data sets] [--halves 20]
 
-The paper's protocol: train on a random half of the rows and test on the other, 20 times; 1000
-iterations of each method; weighted Usunier loss; for each method, C = 1/(n lambda) is chosen by
-two-fold cross-validation of the top-1 error on the first half, and used for all halves. "optimum"
-is block descent to a gap of 1e-4, with C chosen in the same way. Data sets: those of
-block_descent.py; fashion, Fashion-MNIST (the .gz files of Debian's dataset-fashion-mnist in the
-folder fashion); ocr, the letters of the OCR words; and mnist-random, 4,096 random features of a
-Gaussian kernel of MNIST, in place of the paper's features of deep networks. Image sets are reduced
-to 10,000 random rows. Rows of images and news20 have unit length.
+The script follows the paper's protocol. It trains on a random half of the rows and tests on the
+other half, 20 times. Each method makes 1000 iterations with the weighted Usunier loss. For each
+method, two-fold cross-validation of the top-1 error on the first half chooses C = 1/(n lambda),
+which is then used for all halves. "optimum" is block descent to a gap of 1e-4, with C chosen in the
+same way.
+
+Data sets: those of block_descent.py; fashion, Fashion-MNIST (the .gz files of Debian's
+dataset-fashion-mnist in the folder fashion); ocr, the letters of the OCR words; and mnist-random,
+4,096 random features of a Gaussian kernel of MNIST, in place of the paper's features of deep
+networks. Image sets are reduced to 10,000 random rows. Rows of images and news20 have unit length.
 
 `p_value` compares a method's top-1 errors with those of LSFW on the same halves. Halves overlap, so
 the variance of the mean difference is that of Nadeau and Bengio (2003): (1/halves + 1) times the

@@ -2,11 +2,11 @@
 
     python benches/trials_memory.py [PART OF A NAME ...]
 
-Each fit runs in separate processes with decreasing memory limits (RLIMIT_AS, so that allocations
-fail before the system runs out of memory): first powers of two, then more limits between the
-largest that failed and the smallest that sufficed. With these, allocations fail during a fit. A
-trial fails unless the fit succeeds or raises MemoryError or RuntimeError (a thread that cannot
-start).
+Each fit runs in separate processes with decreasing memory limits. They are set by RLIMIT_AS, so
+that allocations fail before the system runs out of memory. The first limits are powers of two. More
+limits follow, between the largest that failed and the smallest that sufficed; with these,
+allocations fail during a fit. A trial fails unless the fit succeeds or raises MemoryError or
+RuntimeError (a thread that cannot start).
 """
 
 from __future__ import annotations

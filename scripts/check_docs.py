@@ -2,10 +2,10 @@
 
 Usage: python scripts/check_docs.py
 
-A name is public if the `__all__` of dualgap lists it, or the `__all__` of a module or package
-directly below dualgap whose name has no leading underscore, or that of a module that such a package
-lists. The command line has a separate page. numpydoc checks the docstrings of public names and of
-the methods of public classes.
+A name is public if the `__all__` of a public module lists it. Public modules are dualgap, the
+modules and packages directly below it whose names have no leading underscore, and the modules that
+the `__all__` of such a package lists. The command line is an exception: it has a separate page.
+numpydoc checks the docstrings of public names and of the methods of public classes.
 """
 
 from __future__ import annotations

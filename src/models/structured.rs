@@ -30,8 +30,9 @@ pub trait StructuredExamples: Sync {
     fn decode(&self, example: usize, weights: &[f64], difference: &mut [f64]) -> Result<f64>;
 }
 
-/// Options of a structured support vector machine. A fit minimises λ/2 ‖w‖² + mean over the examples
-/// of max over y of L(y) + ⟨w, φ(x, y) − φ(x, true label)⟩, with λ = 1/(C × number of examples).
+/// Options of a structured support vector machine. A fit minimises λ/2 ‖w‖² plus the mean structured
+/// hinge loss of the examples, with λ = 1/(C × number of examples). The structured hinge loss of an
+/// example is the maximum over y of L(y) + ⟨w, φ(x, y) − φ(x, true label)⟩.
 ///
 /// ```
 /// use dualgap::models::{StructuredExamples, StructuredSvm};

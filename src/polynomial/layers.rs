@@ -265,8 +265,9 @@ impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
         Ok(objective)
     }
 
-    /// If there is a metric (only for few weights), all weights count as confined: searches that end early then reach a
-    /// lower objective (measured on the data set letter), and the cost is negligible compared with an evaluation.
+    /// If there is a metric (only for few weights), all weights count as confined. Searches that
+    /// end early then reach a lower objective (measured on the data set letter), and the cost is
+    /// negligible compared with an evaluation.
     fn n_confined(&self, n: usize) -> usize {
         if self.metric.is_some() { n } else { self.starts().1 }
     }

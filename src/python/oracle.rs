@@ -9,8 +9,8 @@ use super::arrays::{Vector, slice};
 use crate::error::{Error, Result};
 use crate::structured::Oracle;
 
-/// A Python object with one method, `vertices(indices, weights)`, which returns (−ψ, L) for each of
-/// the given examples: the vector and the offset of the vertex that maximises the loss.
+/// A Python object with one method, `vertices(indices, weights)`. For each of the given examples,
+/// it returns (−ψ, L): the vector and the offset of the vertex that maximises the loss.
 pub(super) struct PythonOracle {
     oracle: Py<PyAny>,
     /// The object's exception, kept until the computation ends.

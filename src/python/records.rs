@@ -58,9 +58,9 @@ impl MarginRecord<'_> {
 
     /// Builds the problem. Its weights are ordered as this kind of solver needs them.
     ///
-    /// The problem is built in a separate session, because rayon's global pool would outlive the
-    /// call, and a forked child process would then wait for threads that it does not have. Also
-    /// returns the digest of the rows, computed before anything else read them, for
+    /// The problem is built in a separate session: rayon's global pool would outlive the call, and
+    /// a forked child process would then wait for threads that it does not have. Also returns the
+    /// digest of the rows, computed before anything else read them, for
     /// [`unchanged_since`](super::session::unchanged_since).
     pub fn problem<'a>(
         &self,

@@ -52,8 +52,9 @@ pub(super) struct Prior<'a> {
     /// features' weights, tr F Fᵀ (F Fᵀ + η I)⁻¹. The weights count because their own prior, N(0, Σ/η), depends on Σ
     /// too.
     degrees: f64,
-    /// Added to the scatter's diagonal: a small term, needed if all blocks are equal, and a term for the degrees of
-    /// freedom beyond n, without which the covariance would shrink to 0 over the sweeps.
+    /// Added to the scatter's diagonal. Consists of a small term, needed if all blocks are equal,
+    /// and a term for the degrees of freedom beyond n, without which the covariance would shrink to
+    /// 0 over the sweeps.
     floor: Array1<f64>,
     /// Sum of the logarithms of all scales by which the bases were divided. The degrees of freedom beyond n are
     /// measured in the initial scale; otherwise, rescaling the bases would change the objective.

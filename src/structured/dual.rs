@@ -21,8 +21,9 @@ const GROUPS: usize = 16;
 /// The dual of minimising P(w) = λ/2 ‖w‖² + Σ_i p_i max over y of \[L_i(y) − ⟨w, ψ_i(y)⟩\], where ψ_i(y) = φ(x_i, y_i)
 /// − φ(x_i, y). The maximum always includes the true label.
 ///
-/// The dual has a variable μ_i in the convex hull of the μ(y) for each example, with w(μ) = (1/λ) Σ p_i A_iᵀ (μ(y_i) −
-/// μ_i), and D(μ) = Σ p_i L_i(μ_i) − λ/2 ‖w(μ)‖² (`docs/mathematics/structured.md`).
+/// The dual has a variable μ_i in the convex hull of the μ(y) for each example. With the weights
+/// w(μ) = (1/λ) Σ p_i A_iᵀ (μ(y_i) − μ_i), its value is D(μ) = Σ p_i L_i(μ_i) − λ/2 ‖w(μ)‖²
+/// (`docs/mathematics/structured.md`).
 pub struct StructuredDual<'a> {
     model: &'a dyn Model,
     shares: Shares,

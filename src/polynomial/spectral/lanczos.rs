@@ -23,10 +23,11 @@ const MAX_RESTARTS: usize = 8;
 
 /// The eigenpair of largest |eigenvalue| of the `size` × `size` matrix behind `product`.
 ///
-/// Lanczos with full reorthogonalisation approaches both ends of the spectrum at once, which a power
-/// iteration cannot: the spectrum of a bipartite factorization machine is symmetric about 0, and the
-/// iterate would mix the two ends (docs/mathematics/errata.md#power-method-on-indefinite-matrices).
-/// Stops when the residual is below `tol` · |value|. `seed` fixes the random start.
+/// Lanczos with full reorthogonalisation approaches both ends of the spectrum at once. A power
+/// iteration cannot: the spectrum of a bipartite factorization machine is symmetric about 0, and
+/// the iterate would mix the two ends
+/// (docs/mathematics/errata.md#power-method-on-indefinite-matrices). Stops when the residual is
+/// below `tol` · |value|. `seed` fixes the random start.
 pub fn extreme_eigenpair(
     size: usize,
     tol: f64,

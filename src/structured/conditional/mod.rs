@@ -1,9 +1,11 @@
 //! The logistic loss of conditional random fields (Lafferty, McCallum and Pereira 2001), with a duality gap.
 //!
-//! The dual of P(w) = λ/2 ‖w‖² + Σ p_i Φ_i(w), Φ_i(w) = ln Σ_y exp ⟨w, φ(x_i, y) − φ(x_i, y_i)⟩, has a distribution
-//! over labels for each sequence, D = Σ p_i H(α_i) − λ/2 ‖w(α)‖² (Collins et al. 2008; Le Priol, Piché and
-//! Lacoste-Julien 2018). At the distributions of the model itself, which every gradient computes anyway, P − D = λ/2 ‖w
-//! − w(α)‖² = ‖∇P(w)‖² / (2 λ). So each pass yields a certificate (`docs/mathematics/sequences.md`).
+//! The objective is P(w) = λ/2 ‖w‖² + Σ p_i Φ_i(w) with
+//! Φ_i(w) = ln Σ_y exp ⟨w, φ(x_i, y) − φ(x_i, y_i)⟩. Its dual has a distribution α_i over labels for
+//! each sequence: D(α) = Σ p_i H(α_i) − λ/2 ‖w(α)‖² (Collins et al. 2008; Le Priol, Piché and
+//! Lacoste-Julien 2018). At the distributions of the model itself, which every gradient computes
+//! anyway, P − D = λ/2 ‖w − w(α)‖² = ‖∇P(w)‖² / (2 λ). So each pass yields a certificate
+//! (`docs/mathematics/sequences.md`).
 
 mod dual_point;
 mod layout;

@@ -27,7 +27,7 @@ const VECTORS: usize = 4;
 /// Computes only one exponential per node and per entry of a table of transitions. If probabilities
 /// underflow, the computation is repeated [in logarithms](log_marginals). If all positions share
 /// their transitions, the expected counts of the transitions are the elementwise product of the
-/// table and Σ_t f_t a_{t+1}ᵀ (up to scaling), where f_t are the forward sums of position t, and
+/// table and Σ_t f_t a_{t+1}ᵀ (up to scaling). Here f_t are the forward sums of position t, and
 /// a_{t+1} are the node factors of position t + 1 times its backward sums. After an interrupt the
 /// results are meaningless.
 pub fn chain_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut [f64]) -> f64 {

@@ -31,8 +31,9 @@ impl Marginals for Multilabel {
 }
 
 impl Multilabel {
-    /// With F(S) = Σ p(T) over the sets T that contain S, a label's marginal is F({a}), and the
-    /// joint state (1, 0) of two labels has F({a}) − F({a, b}).
+    /// Computes the marginals from the sums F(S) = Σ p(T) over the sets T that contain S. The
+    /// marginal of a label is F({a}), and that of the joint state (1, 0) of two labels is F({a}) −
+    /// F({a, b}).
     fn enumerate_marginals(&self, potentials: &[f64], work: &mut Work, marginals: &mut [f64]) {
         let shares = self.tabulate(potentials, work);
         softmax(shares);
