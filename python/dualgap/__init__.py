@@ -93,6 +93,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    # Without what this file imports.
+    # Leave out the names that this file imports.
     dunder = {name for name in globals() if name.startswith("__")}
     return sorted({*dunder, *_HOME, *_MODULES} - {"_report"})

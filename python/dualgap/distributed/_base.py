@@ -115,7 +115,7 @@ class PartitionedClassifier(ScoringClassifier):
     ) -> dict[str, Any]:
         """Return the values that a resumed fit must share with the original one.
 
-        They are converted as by writing them to JSON and reading them back.
+        Their types are those that they have after a round trip through JSON.
         """
         entries: dict[str, Any] = {**problem, "classes": self.classes_}
         entries |= {"class_weight": factors, "n_features": self.n_features_in_}

@@ -113,7 +113,7 @@ class Cluster:
         if homes is None:
             return None
         addresses = set(homes.values())
-        # With a broadcast, workers send data to each other, and it never ends if one of them dies.
+        # With a broadcast, workers send data to each other; it never ends if one of them dies.
         try:
             shared = self._client.scatter(consensus, workers=sorted(addresses), hash=False)
         except KeyError:

@@ -50,8 +50,8 @@ class Holder:
         return add(n_columns, *solutions)
 
     def _part(self, number: int, source: list[Any]) -> Part:
-        # Ray does not fetch an object in a list. So the source is sent only if it is needed: when
-        # an actor, which may replace a lost one, first uses the partition.
+        # Ray does not fetch objects in a list. The source is therefore sent only when an actor,
+        # which may replace a lost one, first uses the partition.
         if number not in self._parts:
             import ray
 

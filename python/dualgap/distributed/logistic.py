@@ -32,7 +32,7 @@ __all__ = ["ConsensusLogisticRegression"]
 class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
     """`LogisticRegression` trained on partitions, on the workers of a cluster or on threads.
 
-    The objective is that of `LogisticRegression`. Every round, all partitions evaluate the same
+    The objective is that of `LogisticRegression`. In every round, all partitions evaluate the same
     weights and return a vector of the same size; their sum gives the gradient, or the product of
     the Hessian with a direction. Newton's method solves its systems by conjugate gradients with
     such products, so the number of iterations does not depend on the number of partitions. Rows
@@ -240,7 +240,7 @@ def _round(
     return Sums(
         image=found.image,
         residual=residual,
-        # Sums over partitions have a rounding error for each of them.
+        # A sum over partitions has one rounding error per partition.
         loss=found.loss * (1.0 + (len(numbers) + 4) * float(np.finfo(np.float64).eps)),
         entropy=found.dual_term,
         distance=found.image_error,

@@ -51,7 +51,7 @@ def minimize(
     Each step moves towards the vertex of the set that minimises a linear function, or away from a
     vertex found earlier. The same linear function bounds the minimum from below (Frank and Wolfe
     1956; Jaggi 2013), so the result reports the largest possible distance from the optimum. The
-    bound includes rounding errors in the sums that this package computes.
+    bound accounts for rounding errors in the sums that this package computes.
 
     Parameters
     ----------
@@ -64,13 +64,13 @@ def minimize(
         A set of this module, or an object with the method ``vertex(gradient)``, which returns a
         point v of the set that minimises the inner product of v and `gradient`. Optional
         attributes: `shape`, the shape of the points, and `radius`, the largest sum of the absolute
-        entries of a point. With `radius`, the bound also includes the rounding errors of a built-in
+        entries of a point. With `radius`, the bound also accounts for rounding errors of a built-in
         `f`.
     x0 : array-like, optional
         Starting point in the set. If None, a vertex.
     method : {"pairwise", "away", "frank-wolfe", "randomized-away"}, default="pairwise"
         "frank-wolfe" moves only towards vertices, stores none of them, and converges at the rate
-        1/iterations. "away" and "pairwise" also take weight from earlier vertices, and converge
+        1/iterations. "away" and "pairwise" also move weight off earlier vertices, and converge
         linearly for strongly convex functions on polytopes (Lacoste-Julien and Jaggi 2015).
         "randomized-away" makes away steps, and searches only the earlier vertices and a random
         fraction of all vertices (Kerdreux, Pedregosa and d'Aspremont 2018). It supports `Simplex`,
@@ -256,7 +256,7 @@ def _minimum(
 
 
 def _check_signs(function: Any, domain: Any, x: FloatArray) -> None:
-    """Check a user's gradient and vertices at the result, with the vertex that is the worst.
+    """Check a user's gradient and vertices at the result, by means of the worst vertex.
 
     With a wrong sign, a run can end at its first point with a gap of 0 and no contradiction.
     """

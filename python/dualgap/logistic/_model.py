@@ -88,7 +88,7 @@ class LogisticClassifier(ScoringClassifier):
 
         The duality gap bounds the distance of the weights from those of the exact optimum, and so
         the change of each score. A row is decided if its best score leads by more than this change:
-        the optimum then predicts the same class. Rounding is included.
+        the optimum then predicts the same class. The bound accounts for rounding errors.
 
         Parameters
         ----------

@@ -23,9 +23,9 @@ COLUMNS = ("epoch", "seconds", "objective", "dual_objective", "gap", "rounds")
 _FORCING = 0.1
 """Reduction of the residual by conjugate gradients."""
 _ACCURATE = 0.3
-"""Near the goal, half the squared residual becomes this share of the tolerated gap."""
+"""Near the goal, half the squared residual is reduced to this share of the tolerated gap."""
 _NEAR = 40.0
-"""Expected decrease, in units of the tolerated gap, from which systems are solved accurately."""
+"""Systems are solved accurately below this expected decrease, in units of the tolerated gap."""
 _LONGEST = 200
 """Maximum number of steps of conjugate gradients."""
 _DECREASE = 1e-4
@@ -34,7 +34,7 @@ _ROUNDING = 1e-13
 """Changes of the objective below this share of it are rounding errors."""
 _HALVINGS = 30
 _TILTED = 100.0
-"""Gap without a tilt, in units of the tolerated one, from which a round for the tilt is run."""
+"""A round for the tilt is run below this gap without a tilt, in units of the tolerated gap."""
 
 
 @dataclass(frozen=True)

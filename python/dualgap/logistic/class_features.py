@@ -53,7 +53,7 @@ class ClassFeatureLogisticRegression(ClassFeatureClassifier):
     C : float, default=1.0
         Weight of the losses against the regulariser.
     fit_intercept : bool, default=True
-        Whether to append a constant feature to ``x``, which is regularised.
+        Whether to append a constant feature to ``x``. Its weights are regularised.
     intercept_scaling : float, default=1.0
         Value of the constant feature.
     class_weight : dict or "balanced", optional

@@ -91,8 +91,8 @@ class LogisticRegression(LogisticClassifier):
         Factor for each class, by which the weights of its rows are multiplied. "balanced" makes the
         total weights of all classes equal, as in scikit-learn.
     solver : {"auto", "newton", "dual-descent"}, default="auto"
-        "newton" solves a linear system for all weights per iteration by conjugate gradients, with a
-        preconditioner that depends on their cost so far. Its first passes are in float32, the last
+        In each iteration, "newton" solves a linear system for all weights by conjugate gradients.
+        The preconditioner depends on their cost so far. The first passes are in float32, the last
         ones in float64. It suits dense rows, and keeps a dense float32 copy of all rows.
         "dual-descent" maximises the dual exactly over the variables of one row at a time, and suits
         CSR rows. "auto" is "dual-descent" for CSR rows with at most a quarter of the entries
@@ -131,7 +131,7 @@ class LogisticRegression(LogisticClassifier):
         Number of iterations.
     objective_, dual_objective_, duality_gap_ : float
         The objective P of the model, a lower bound on the objective of any model, and their
-        difference. Rounding errors are included, so both hold in exact arithmetic.
+        difference. Both account for rounding errors, so they hold in exact arithmetic.
     relative_gap_ : float
         ``duality_gap_ / objective_``, which is compared with `tol`.
     null_objective_ : float

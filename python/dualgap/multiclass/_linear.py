@@ -80,8 +80,9 @@ class LinearClassifier(MarginScores, ScoringClassifier):
 
         The duality gap bounds the distance of the model from the exact optimum, and so the change
         of each score. A row is decided if its best score leads by more than this change: the
-        optimum then predicts the same class. Rounding is included. A smaller gap (see `tol`) leaves
-        fewer rows undecided; rows close to the boundary of two classes need a very small gap.
+        optimum then predicts the same class. The bound accounts for rounding errors. A smaller gap
+        (see `tol`) leaves fewer rows undecided; rows close to the boundary of two classes need a
+        very small gap.
 
         Parameters
         ----------

@@ -146,8 +146,9 @@ class MulticlassSVC(LinearClassifier):
         Number of iterations.
     objective_, dual_objective_, duality_gap_ : float
         The objective P of the model, a lower bound on the objective of any model, and their
-        difference. Rounding errors are included, so both hold in exact arithmetic. The model is the
-        best of those that were evaluated, including ``W = 0``; the bound is the highest one found.
+        difference. Both account for rounding errors, so they hold in exact arithmetic. The model is
+        the best of those that were evaluated, including ``W = 0``; the bound is the highest one
+        found.
     relative_gap_ : float
         ``duality_gap_ / objective_``, which is compared with `tol`.
     null_objective_ : float

@@ -21,7 +21,7 @@ from dualgap.recommend._training import FitRecord, NewRatings, RunOptions, Train
 
 _Setting = TypeVar("_Setting")
 
-# Candidate ridges of the factors; held-out clicks choose one.
+# Candidate ridges of the factors; one is chosen on held-out clicks.
 _RIDGES = (0.1, 0.3)
 
 # Candidate ridges of the regression, and its dropout. In a blend, ridges from 30 to 300 differ by

@@ -22,9 +22,9 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
     Three scorers rank the whole catalogue (``rank_by="like"``): factors fitted by least squares
     over all pairs of users and items [1]_, the graph of items that the same users clicked [2]_, and
     a regression of each item on the others [3]_. The score is a weighted sum of the three, each
-    divided by its standard deviation over the catalogue. Held-out clicks of a sample of the
-    users choose the weights, the ridge of the regression, and how strongly the graph favours
-    popular items [4]_.
+    divided by its standard deviation over the catalogue. The weights, the ridge of the regression,
+    and the preference of the graph for popular items [4]_ are chosen on held-out clicks of a sample
+    of the users.
 
     The target is 1 for a rating that is a like, `other_target` for any other rating, and 0 for
     every pair without a rating, which has the weight `unobserved_weight`.

@@ -72,7 +72,7 @@ def allowed_items(
     mask: Any = None,
     name: str = "items",
 ) -> NDArray[np.bool_]:
-    """Whether each item of `table` may be recommended; errors call the argument `name`."""
+    """Whether each item of `table` may be recommended; `name` is the argument in errors."""
     allowed = np.ones(len(table), dtype=bool)
     if items is not None:
         found = _find_items(table, items, name)

@@ -442,7 +442,7 @@ class Method(BaseEstimator):  # type: ignore[misc]
     """A training method of the rating model, with its own parameters."""
 
     name: ClassVar[str]
-    # Whether held-out ratings choose the number of basis vectors.
+    # Whether the number of basis vectors is chosen on held-out ratings.
     validates: ClassVar[bool]
     # Whether the method supports time features.
     has_times: ClassVar[bool] = False

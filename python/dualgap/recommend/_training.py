@@ -42,7 +42,7 @@ class Training:
     # Number of users and number of items.
     shape: tuple[int, int]
     features: tuple[sp.csr_array | None, sp.csr_array | None] = (None, None)
-    # Held-out ratings that choose parameters.
+    # Held-out ratings, on which parameters are chosen.
     held_out: IndexedRatings | None = None
 
 

@@ -322,7 +322,7 @@ class OrdinalRecommender(FittedRecommender):
     def _held_out(
         self, validation: RatingsLike | None, method: Method, catalogue: Catalogue
     ) -> IndexedRatings | None:
-        """Return the ratings that choose the number of basis vectors."""
+        """Return the ratings on which the number of basis vectors is chosen."""
         if validation is None:
             return None
         if not method.validates:

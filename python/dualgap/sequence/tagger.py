@@ -81,11 +81,11 @@ class SequenceTagger(TrainedChain):
     l1_ratio : float, default=0.5
         Weight of the L1 norm in ``penalty="elastic-net"``, from 0 to 1.
     features : {"words", "crfsuite"} or list of str, optional
-        How features are computed from raw sentences, in training and prediction. By default there
-        is no computation, because sentences consist of features. "words": sentences are lists of
-        words, or of tuples of a word and further columns (see `word_features`). A list: templates
-        in CRF++'s notation, such as "U01:%x[-1,0]", for the same sentences. "crfsuite":
-        dictionaries of features, read as python-crfsuite reads them ("name:value").
+        How features are computed from raw sentences, in training and prediction. By default,
+        sentences already consist of features. "words": sentences are lists of words, or of tuples
+        of a word and further columns (see `word_features`). A list: templates in CRF++'s notation,
+        such as "U01:%x[-1,0]", for the same sentences. "crfsuite": dictionaries of features, read
+        as python-crfsuite reads them ("name:value").
     transitions : str, mask or pairs of labels, default="all"
         Which labels may follow each other. "all"; "seen": like "all", but only transitions seen in
         training get a weight (CRFsuite's default); "bio" or "bioes": only transitions that the
@@ -93,7 +93,7 @@ class SequenceTagger(TrainedChain):
         (n_classes, n_classes) for the sorted classes; or a set of allowed (from, to) pairs.
         Forbidden transitions are never predicted.
     invalid : {"raise", "repair", "drop"}, default="raise"
-        What to do with training sentences whose labels "bio" or "bioes" forbids: raise an error
+        Treatment of training sentences with labels that "bio" or "bioes" forbids: raise an error
         that shows the first ones, repair the labels (see `repair_labels`; IOB1 becomes BIO), or
         drop the sentences.
     boundaries : bool, default=True
@@ -181,7 +181,7 @@ history_, null_objective_
     An interrupt takes effect even within a sentence.
 
     Memory: 12 bytes per token feature, or none with ``fit(..., spill=folder)``; in addition,
-    "hamming" keeps five weight vectors and, for each sentence, the labels that have weight;
+    "hamming" keeps five weight vectors and, for each sentence, its active labellings;
     "logistic" keeps about 15 weight vectors, fewer if they are long.
 
     Examples

@@ -156,7 +156,7 @@ class StructuredSVM(CertifiedEstimator):
         a callback sees during the fit.
     objective_, dual_objective_, duality_gap_, null_objective_ : float
         The objective P of the model, a lower bound on the objective of any model, their difference,
-        and the objective of ``w = 0``. The first two include rounding errors, so they hold in exact
+        and the objective of ``w = 0``. The first two account for rounding, so they hold in exact
         arithmetic. The model is the best of those that were evaluated, including ``w = 0``; the
         bound is the highest one found.
     relative_gap_ : float
@@ -175,16 +175,17 @@ class StructuredSVM(CertifiedEstimator):
     -----
     Memory: a fit copies the examples, without zeros if most values are 0. In addition,
     "block-frank-wolfe" keeps three weight vectors (five with `averaging`) and a sparse vector over
-    the parts of each example (for a chain, at most the labels and transitions of labellings with
-    weight); with `cache` or away and pairwise steps it also keeps these labellings. "subgradient"
-    keeps two weight vectors (three with `averaging`), "frank-wolfe" 18, "extragradient" 20, and
-    "away-frank-wolfe" one vector plus the labellings of all examples for each active vertex. The
-    parts of a custom `Model` are its weights: one feature vector per example, sparse if most of its
-    values are 0. Pickles contain the weights once, without the state for ``warm_start``.
+    the parts of each example (for a chain, at most the labels and transitions of its active
+    labellings); with `cache` or away and pairwise steps it also keeps these labellings.
+    "subgradient" keeps two weight vectors (three with `averaging`), "frank-wolfe" 18,
+    "extragradient" 20, and "away-frank-wolfe" one vector plus the labellings of all examples for
+    each active vertex. The parts of a custom `Model` are its weights: one feature vector per
+    example, sparse if most of its values are 0. Pickles contain the weights once, without the state
+    for ``warm_start``.
 
-    The certificate of a custom `Model` is as exact as its ``loss_augmented_decode``. A label that
-    scores less than an earlier one raises an error. If ``decode`` finds a better label after the
-    fit, or fails, the fit is kept without a certificate, and there is a warning. With
+    The certificate of a custom `Model` holds if its ``loss_augmented_decode`` is exact. A label
+    that scores less than an earlier one raises an error. If ``decode`` finds a better label after
+    the fit, or fails, the fit is kept without a certificate, and there is a warning. With
     ``exact_decoder=False``, `objective_` depends on the decoder and may be too small,
     `dual_objective_` is still a lower bound, `duality_gap_` and `relative_gap_` are None, and the
     fit ends (`converged_`) when the gap appears to be small.
