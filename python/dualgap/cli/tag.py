@@ -188,7 +188,7 @@ def predict_command(
     """
     with exit_codes():
         if evaluate and options["lines"]:
-            msg = "--evaluate needs a label for each token, which a file of --lines does not have"
+            msg = "--evaluate requires a label for each token; with --lines, there are none"
             raise click.UsageError(msg)
         if str(output_file) != "-":
             check_writable(output_file)

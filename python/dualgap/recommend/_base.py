@@ -108,7 +108,7 @@ class RecommenderParts(Estimator):
     def _with_former(self, new: RatingTable, side: Literal["users", "items"]) -> RatingTable:
         """Prepend the clicks that the fit had for the users (or the items) of a table."""
         if self.task != "clicks" or self._click_model is None:
-            msg = 'add: a model of ratings keeps no ratings; only task="clicks" does'
+            msg = 'add: requires task="clicks", because a model of ratings does not keep them'
             raise ValueError(msg)
         users, items, targets = self._click_model.clicks()
         known, own, ids = self.user_ids_, users, new.users

@@ -172,7 +172,7 @@ def new_features(
     encoder = encoders[what == "items"]
     if needed if features is None else encoder is None:
         given = "no ratings or features are given" if features is None else "the fit had none"
-        msg = f"features: {given} of {what}"
+        msg = f"features: {given} for {what}"
         raise ValueError(msg)
     return read_features(features, "features", column, encoder)
 

@@ -67,8 +67,8 @@ def _refuse_merged(ids: pd.Index[Any], name: str) -> None:
         truth = {kind for kind in kinds if issubclass(kind, bool | np.bool_)}
         if truth and any(issubclass(kind, Number) for kind in kinds - truth):
             msg = (
-                f"{name}: True and False count as the numbers 1 and 0, and these ids are both "
-                "truth values and numbers; give ids of one kind, for example strings"
+                f"{name}: True and False count as the numbers 1 and 0, but these ids mix truth "
+                "values and numbers; give ids of one kind, for example strings"
             )
             raise ValueError(msg)
     else:
@@ -77,8 +77,8 @@ def _refuse_merged(ids: pd.Index[Any], name: str) -> None:
     if (strange := reals[np.abs(reals) >= limit]).size:
         msg = (
             f"{name}: the id {strange.tolist()[0]!r} is a floating-point number of "
-            f"2**{int(np.log2(limit))} or more, where these skip integers; give ids as "
-            "integers or strings, each column by itself"
+            f"2**{int(np.log2(limit))} or more, where not every integer can be represented; give "
+            "ids as integers or strings, each column by itself"
         )
         raise ValueError(msg)
 

@@ -326,7 +326,7 @@ class OrdinalRecommender(FittedRecommender):
         if validation is None:
             return None
         if not method.validates:
-            msg = 'validation: only method="conditional-gradient" chooses its size on it'
+            msg = 'validation: only method="conditional-gradient" uses it'
             raise ValueError(msg)
         return catalogue.index(read_ratings(validation, self._columns(), name="validation"))
 
@@ -445,15 +445,15 @@ class OrdinalRecommender(FittedRecommender):
         self._time_settings().check()
         check_choice("history_features", self.history_features, False, True, "users")
         if self.history_features is not False and self.task == "clicks":
-            msg = 'history_features: task="clicks" learns from histories without them'
+            msg = 'history_features: task="clicks" does not use it; it always learns from histories'
             raise ValueError(msg)
         method = self._method()
         method.check()
         if self.time_features is not False:
             if self.task == "clicks":
-                msg = 'time_features: task="clicks" predicts no ratings that drift'
+                msg = 'time_features: task="clicks" does not use it; it predicts no ratings'
                 raise ValueError(msg)
             if not method.has_times:
-                msg = f'time_features: method="{method.name}" has none; use "variational"'
+                msg = f'time_features: method="{method.name}" does not use it; use "variational"'
                 raise ValueError(msg)
         return method

@@ -131,9 +131,9 @@ def test_ratings_of_unrated_items_are_ranked_by_like(warm: pd.DataFrame) -> None
 
 
 def test_features_that_cannot_be_used(model: OrdinalRecommender, warm: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match="features: the fit had none of users"):
+    with pytest.raises(ValueError, match="features: the fit had none for users"):
         model.fold_in(features=KINDS)
-    with pytest.raises(ValueError, match="features: no ratings or features are given of users"):
+    with pytest.raises(ValueError, match="features: no ratings or features are given for users"):
         model.fold_in()
     with pytest.raises(ValueError, match="features: all ids are known"):
         model.fold_in(side="items", features=KINDS)

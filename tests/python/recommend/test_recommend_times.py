@@ -214,7 +214,7 @@ def test_times_that_cannot_be_used_are_rejected(
         quick(time_features="day").fit(drifting)
     with pytest.raises(ValueError, match=r"^user_days: must be"):
         quick(time_features=TimeFeatures(user_days=0.0)).fit(drifting)
-    with pytest.raises(ValueError, match=r'^time_features: method="conditional-gradient" has none'):
+    with pytest.raises(ValueError, match=r'^time_features: method="conditional-gradient" does'):
         greedy(time_features=True).fit(drifting)
     with pytest.raises(ValueError, match=r'^time_features: task="clicks"'):
         quick(time_features=True, task="clicks").fit(drifting)
