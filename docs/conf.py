@@ -37,7 +37,7 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns: list[str] = []
 templates_path = ["_templates"]
 nitpicky = False
-default_role = "py:obj"  # a link where there is such a name, and code where not
+default_role = "py:obj"  # a link if the name exists, else code
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
@@ -49,7 +49,7 @@ html_css_files = ["site.css"]
 html_favicon = "_static/favicon.svg"
 html_search_scorer = str(HERE / "_static" / "scorer.js")
 html_copy_source = True  # Each page has a link to its source.
-# Copies of a session leave out its prompts and its output.
+# The copy button leaves out prompts and output.
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 html_show_sphinx = False
@@ -58,7 +58,7 @@ mathjax_options = {"defer": "defer"}
 
 autosummary_generate = True
 autosummary_imported_members = True
-autodoc_typehints = "none"  # the docstrings say the types, with shapes
+autodoc_typehints = "none"  # docstrings state types and shapes
 autodoc_inherit_docstrings = True
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
@@ -99,14 +99,14 @@ sphinx_gallery_conf = {
 
 
 def of_others(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
-    """Leave what scikit-learn adds to its manual: its texts refer to pages that are not here."""
+    """Skip methods of scikit-learn, whose docstrings refer to pages that do not exist here."""
     function = getattr(member, "__func__", member)
     ours = getattr(function, "__module__", None) or "dualgap"
     return True if not ours.startswith("dualgap") or name.endswith("_request") else None
 
 
 def tutorials(app: Any, page: str, source: list[str]) -> None:
-    """Lead links to a script of examples, as GitHub shows them, to the page that it becomes."""
+    """Redirect links to scripts in `examples`, which work on GitHub, to the tutorials."""
     up = "../" * page.count("/")
     source[0] = re.sub(r"\((?:\.\./)+examples/(\w+)\.py\)", rf"({up}tutorials/\1.rst)", source[0])
 

@@ -90,5 +90,5 @@ for axis, (title, links) in zip(
 plt.show()
 
 # %%
-# ``max_links=2`` lets a word have several links, and ``signs`` keeps the weights of features
-# non-negative that can only be evidence for a link.
+# ``max_links=2`` lets a word have several links. ``signs`` keeps weights non-negative, for example
+# those of features that can only be evidence for a link.

@@ -53,7 +53,7 @@ axis.legend()
 plt.show()
 
 # %%
-# You can pass files that every worker can read as a list,
-# ``svm.fit(["part-0.parquet", "part-1.parquet"], y="label")``, and Dask arrays and dataframes
-# directly. ``checkpoint`` saves the state in a folder, and ``resume`` continues from it: see the
-# guide.
+# Pass files that every worker can read as a list of paths:
+# ``svm.fit(["part-0.parquet", "part-1.parquet"], y="label")``. Dask arrays and dataframes can be
+# passed directly. ``checkpoint`` saves the state in a folder, and ``resume`` continues from it: see
+# the guide.

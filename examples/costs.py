@@ -23,8 +23,8 @@ X = np.column_stack([X / 3, rng.normal(size=(2000, 3)) / 3])
 X_train, X_test, y_train, y_test = X[:1000], X[1000:], y[:1000], y[1000:]
 
 # %%
-# Rows are true grades, and columns are predicted grades. Each grade that a prediction is too low
-# costs 4, and each grade that it is too high costs 1.
+# Rows are true grades, and columns are predicted grades. A prediction costs 4 for each grade by
+# which it is too low, and 1 for each grade by which it is too high.
 
 grades = np.arange(4)
 difference = grades - grades[:, None]

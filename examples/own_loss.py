@@ -2,8 +2,8 @@
 Custom losses
 =============
 
-`MulticlassSVC` knows many losses by name. Any other loss is an object with two methods. Its fit has
-a certificate like any other.
+`MulticlassSVC` knows many losses by name. Any other loss is an object with two methods. Its fits
+are certified like those of built-in losses.
 """
 
 import matplotlib.pyplot as plt
@@ -17,8 +17,8 @@ from dualgap.plotting import ConvergenceDisplay
 # %%
 # A loss is a maximum of weighted sums of margins, ``max over b in B of b @ margins``, where
 # ``margins[j]`` is how far class j violates its margin to the true class. ``support`` returns this
-# maximum, and ``vertex`` a b that attains it. In this example the strongest rival counts in full,
-# and the second strongest counts half.
+# maximum, and ``vertex`` returns a ``b`` that attains it. In this example, the strongest rival
+# counts in full, and the second strongest counts half.
 
 
 class NearestRivals:

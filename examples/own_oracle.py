@@ -38,7 +38,7 @@ class Ranking:
         return float(np.mean(AHEAD[RANKINGS.index(y_true)] != AHEAD[RANKINGS.index(y)]))
 
     def loss_augmented_decode(self, x, y_true, w):
-        """Return the ranking with the largest loss and score."""
+        """Return the ranking with the largest sum of loss and score."""
         losses = (AHEAD[RANKINGS.index(y_true)] != AHEAD).mean(axis=1)
         return RANKINGS[int(np.argmax(losses + self._scores(x, w)))]
 

@@ -12,7 +12,7 @@ from dualgap.datasets import synthetic_ratings
 from dualgap.recommend import OrdinalRecommender
 
 # %%
-# Ratings of 1 to 5 by users of items; ``fetch_movielens("100k")`` fetches real ones.
+# The ratings are generated numbers from 1 to 5; ``fetch_movielens("100k")`` downloads real ones.
 
 ratings = synthetic_ratings(20_000, 400, 150, random_state=0)
 train, test = ratings[:15_000], ratings[15_000:]

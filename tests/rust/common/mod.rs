@@ -94,7 +94,8 @@ pub fn all_vertices(kind: &str, rho: &[f64]) -> Vec<Vec<f64>> {
     found.sort_by(|a, b| a.partial_cmp(b).unwrap());
     found.dedup();
     if kind.ends_with("usunier") || kind == "max-hinge" {
-        // A point in which a large entry is 0 but a smaller one is not lies inside the set, so it is not a vertex.
+        // A point in which a large entry is 0 but a smaller one is not lies inside the set, so it is
+        // not a vertex.
         found.retain(|vertex| {
             let mut sorted = vertex.clone();
             sorted.sort_by(|a, b| b.total_cmp(a));

@@ -204,7 +204,8 @@ proptest! {
         let by_sorting = walrus::multiplier_by_sorting(&v, c, 1.0, &mut Vec::new());
         let searched = walrus::multiplier(&v, c, 1.0, 0.0);
         prop_assert!((by_sorting - searched).abs() <= 1e-12 * by_sorting.abs(), "{by_sorting} {searched}");
-        // KKT: the multiplier γ equals the sum of the entries of clamp(v − γ, 0, c), up to the rounding error of v − γ.
+        // KKT: the multiplier γ equals the sum of the entries of clamp(v − γ, 0, c), up to the
+        // rounding error of v − γ.
         let sum: f64 = v.iter().map(|v| (v - searched).clamp(0.0, c)).sum();
         let rounding = v.len() as f64 * f64::EPSILON * (largest(&v) + searched);
         prop_assert!((sum - searched).abs() <= 1e-13 * sum + 2.0 * rounding, "{sum} {searched}");

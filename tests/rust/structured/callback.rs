@@ -1,5 +1,5 @@
-//! Oracles written by users: one reaches the optimum of the built-in model that it imitates, and
-//! one that does not maximise is detected.
+//! Oracles written by users: a correct one reaches the optimum of the built-in model that it
+//! imitates, and one that does not maximise is detected.
 
 use std::ops::ControlFlow;
 

@@ -350,8 +350,8 @@ proptest! {
 
 #[test]
 fn large_assignments_have_the_dual_value() {
-    // If the weights are u_a + v_b − s_ab with slacks s >= 0, and the slacks of a hidden matching are 0, this matching
-    // is optimal.
+    // If the weights are u_a + v_b − s_ab with slacks s >= 0, and the slacks of a hidden matching
+    // are 0, this matching is optimal.
     let mut grid = Grid::new(1);
     for (n_rows, n_columns) in [(60, 60), (40, 90), (90, 40)] {
         let n = n_rows.min(n_columns);
