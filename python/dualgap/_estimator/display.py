@@ -151,7 +151,7 @@ class Bar(AbstractContextManager["Bar"]):
             self._bar.stop()
 
     def stage(self, text: str) -> None:
-        """Show what the fit does before its first epoch."""
+        """Show the stage of the fit before its first epoch."""
         self._bar.update(self._task, state=text)
 
     def __call__(

@@ -181,7 +181,7 @@ def _all(observers: list[Callback]) -> Callback | None:
 
 
 def announce(callback: Callback | None, stage: str) -> None:
-    """Show what a fit does before its first epoch, given the callback that `watch` yields."""
+    """Show the stage of a fit before its first epoch, given the callback that `watch` yields."""
     observers = [each for each, _ in callback.observers] if isinstance(callback, _Several) else ()
     for each in observers or (callback,):
         if isinstance(each, Bar | Lines):

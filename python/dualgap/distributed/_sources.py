@@ -71,7 +71,7 @@ def file_sources(
 
 
 def split(X: Any, y: NDArray[Any], sample_weight: Any, n_partitions: int) -> list[Part]:
-    """Split rows into partitions, such that each partition has rows of all classes if possible."""
+    """Split rows into partitions, each with rows of all classes if possible."""
     dealt = np.argsort(y, kind="stable")
     parts = []
     for number in range(n_partitions):

@@ -256,7 +256,7 @@ def _minimum(
 
 
 def _check_signs(function: Any, domain: Any, x: FloatArray) -> None:
-    """Check a user's gradient and vertices at the result, by means of the worst vertex.
+    """Check a user's gradient and vertices at the result, using the worst vertex.
 
     With a wrong sign, a run can end at its first point with a gap of 0 and no contradiction.
     """

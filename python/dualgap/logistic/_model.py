@@ -86,9 +86,10 @@ class LogisticClassifier(ScoringClassifier):
     def prediction_may_change(self, X: MatrixLike) -> NDArray[np.bool_]:
         """Return a mask of the predictions that further training might change.
 
-        The duality gap bounds the distance of the weights from those of the exact optimum, and so
-        the change of each score. A row is decided if its best score leads by more than this change:
-        the optimum then predicts the same class. The bound accounts for rounding errors.
+        The duality gap bounds the distance of the weights from those of the exact optimum, and
+        therefore the change of each score. A row is decided if its best score leads by more than
+        this change: the optimum then predicts the same class. The bound accounts for rounding
+        errors.
 
         Parameters
         ----------

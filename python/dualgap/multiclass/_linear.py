@@ -78,8 +78,8 @@ class LinearClassifier(MarginScores, ScoringClassifier):
     def prediction_may_change(self, X: MatrixLike) -> NDArray[np.bool_]:
         """Return a mask of the predictions that further training might change.
 
-        The duality gap bounds the distance of the model from the exact optimum, and so the change
-        of each score. A row is decided if its best score leads by more than this change: the
+        The duality gap bounds the distance of the model from the exact optimum, and therefore the
+        change of each score. A row is decided if its best score leads by more than this change: the
         optimum then predicts the same class. The bound accounts for rounding errors. A smaller gap
         (see `tol`) leaves fewer rows undecided; rows close to the boundary of two classes need a
         very small gap.

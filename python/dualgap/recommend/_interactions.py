@@ -17,7 +17,7 @@ __all__ = ["Interactions"]
 @storable
 @dataclass(kw_only=True, repr=False)
 class Interactions(BaseEstimator):  # type: ignore[misc]
-    """Model of which items users choose, learned from clicks or from the likes among ratings.
+    """Model of the items that users choose, learned from clicks or from the likes among ratings.
 
     Three scorers rank the whole catalogue (``rank_by="like"``): factors fitted by least squares
     over all pairs of users and items [1]_, the graph of items that the same users clicked [2]_, and

@@ -227,13 +227,13 @@ class OrdinalRecommender(FittedRecommender):
         ratings : table, tuple (users, items, values), array of shape (n, 3), sparse matrix, or path
             Training ratings, with ids of any hashable type. A table is a DataFrame of pandas,
             polars or modin, or a pyarrow table; methods then return such tables. A path names a
-            Parquet file, or a folder of Parquet files, of which only the needed columns are read,
-            in batches of rows. An iterator of tables is also read part by part. A sparse matrix
-            has users as rows and items as columns; its weights and timestamps are in the order of
-            the entries of ``ratings.tocoo()``, which is row by row for CSR and column by column for
-            CSC. With ``task="clicks"``, values are optional: a list of pairs, a tuple (users,
-            items) or an array of shape (n, 2) is enough. All rows and columns of a sparse matrix
-            are then known ids.
+            Parquet file or a folder of Parquet files; only the needed columns are read, in batches
+            of rows. An iterator of tables is also read part by part. A sparse matrix has users as
+            rows and items as columns; its weights and timestamps are in the order of the entries of
+            ``ratings.tocoo()``, which is row by row for CSR and column by column for CSC. With
+            ``task="clicks"``, values are optional: a list of pairs, a tuple (users, items) or an
+            array of shape (n, 2) is enough. All rows and columns of a sparse matrix are then known
+            ids.
         y : ignored
             For compatibility with scikit-learn.
         user_features, item_features : DataFrame indexed by id, or sparse matrix, optional
