@@ -11,12 +11,14 @@
 
 Data sets in the folder DUALGAP_DATA (`<name>.npz`): vowel, segment, satimage, letter, and
 news20_tfidf for "wide". Training and test rows are joined, then split at random: 50/25/25 % for
-training, validation and test. Radius and number of bases are chosen on the validation rows.
+training, validation and test. The validation rows choose the radius, of four half-decades and with
+50 bases, and then the number of bases, up to 150 at that radius.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import tempfile
 import threading
 import time
@@ -42,7 +44,7 @@ NAMES = ["vowel", "segment", "satimage", "letter"]
 PENALTIES = ["l1", "l1/l2", "l1/linf"]
 RADII = [30.0, 100.0, 300.0, 1000.0]
 COSTS = [1.0, 10.0, 100.0, 1000.0]
-BASES = 50
+FEW, BASES = 50, 150
 
 
 def load(name: str, seed: int) -> list[tuple[Any, Any]]:
@@ -61,36 +63,61 @@ def network(**parameters: Any) -> PolynomialNetworkClassifier:
 
 
 def radii(name: str) -> list[float]:
-    return [1000.0, 10000.0] if name == "letter" else RADII
+    return [300.0, 1000.0, 3000.0, 10000.0] if name == "letter" else RADII
 
 
 def best(models: list[Any], held_out: tuple[Any, Any]) -> Any:
     return max(models, key=lambda model: model.score(*held_out))
 
 
-def multi_output(name: str, split: Any, penalty: str, refit: str) -> tuple[float, int]:
-    train, held_out, test = split
+@functools.cache
+def chosen_radius(name: str, seed: int, penalty: str, refit: str) -> float:
+    """Return the radius whose network of few bases is best on the validation rows."""
+    train, held_out, _ = load(name, seed)
     models = [
-        network(n_components=BASES, penalty=penalty, reoptimize=refit, radius=radius).fit(
+        network(n_components=FEW, penalty=penalty, reoptimize=refit, radius=radius).fit(
             *train, validation_data=held_out
         )
         for radius in radii(name)
     ]
-    model = best(models, held_out)
-    return model.score(*test), len(model.components_)
+    return float(best(models, held_out).radius)
 
 
-def one_vs_rest(name: str, split: Any) -> tuple[float, int]:
-    """Fit a single-output network for each class, all with one radius and number of bases."""
-    (X, y), held_out, test = split
+def multi_output(name: str, seed: int, penalty: str, refit: str, watch: int = 1) -> Any:
+    """Fit a network at the chosen radius, and keep its best size on part `watch` of the rows.
+
+    Part 1 holds the validation rows, part 2 the test rows. They do not change the steps of the fit.
+    """
+    rows = load(name, seed)
+    shared = {"n_components": BASES, "max_iter": BASES, "penalty": penalty, "reoptimize": refit}
+    model = network(radius=chosen_radius(name, seed, penalty, refit), **shared)
+    return model.fit(*rows[0], validation_data=rows[watch])
+
+
+def sized(name: str, seed: int, penalty: str, refit: str) -> tuple[float, int]:
+    model = multi_output(name, seed, penalty, refit)
+    return model.score(*load(name, seed)[2]), len(model.components_)
+
+
+def one_vs_rest(name: str, seed: int, refit: str) -> tuple[float, int]:
+    """Fit a single-output network for each class, all with one radius.
+
+    The networks of all classes together have as many bases as the multi-output network may have.
+    The validation rows choose the number for each class.
+    """
+    (X, y), held_out, test = load(name, seed)
     n_classes = int(y.max()) + 1
-    each = max(1, round(BASES / n_classes))
-    fits: list[list[Any]] = []
-    for radius in radii(name):
-        shared: dict[str, Any] = {"loss": "binary-logistic", "radius": radius}
-        shared |= {"n_components": each, "reoptimize": "output"}
-        models = [network(**shared, random_state=c) for c in range(n_classes)]
-        fits.append([model.fit(X, y == c) for c, model in enumerate(models)])
+    shared: dict[str, Any] = {"loss": "binary-logistic", "reoptimize": refit}
+    shared["n_components"] = round(BASES / n_classes)
+    fits = [
+        [
+            network(radius=radius, random_state=c, **shared).fit(
+                X, y == c, validation_data=(held_out[0], held_out[1] == c)
+            )
+            for c in range(n_classes)
+        ]
+        for radius in radii(name)
+    ]
 
     def score(models: list[Any], rows: tuple[Any, Any]) -> float:
         outputs = np.column_stack([model.decision_function(rows[0]) for model in models])
@@ -100,15 +127,15 @@ def one_vs_rest(name: str, split: Any) -> tuple[float, int]:
     return score(models, test), sum(len(model.components_) for model in models)
 
 
-def random_start(name: str, split: Any) -> tuple[float, int]:
+def random_start(name: str, seed: int) -> tuple[float, int]:
     """Run projected gradient (FISTA) from a random basis, with a fixed number of bases."""
-    (X, y), held_out, test = split
-    models = [RandomStart(BASES, radius).fit(X, y) for radius in radii(name)]
-    return best(models, held_out).score(*test), BASES
+    (X, y), held_out, test = load(name, seed)
+    models = [RandomStart(FEW, radius).fit(X, y) for radius in radii(name)]
+    return best(models, held_out).score(*test), FEW
 
 
-def other(make: Callable[[float], Any], split: Any) -> tuple[float, int]:
-    train, held_out, test = split
+def other(make: Callable[[float], Any], name: str, seed: int) -> tuple[float, int]:
+    train, held_out, test = load(name, seed)
     model = best([make(cost).fit(*train) for cost in COSTS], held_out)
     size = len(model.support_) if isinstance(model, SVC) else 0
     return model.score(*test), size
@@ -122,32 +149,42 @@ def quadratic(cost: float) -> SVC:
     return SVC(C=cost, kernel="poly", degree=2, gamma=1.0, coef0=1.0)
 
 
-def nystroem(cost: float) -> Any:
-    features = Nystroem("poly", degree=2, gamma=1.0, coef0=1.0, n_components=BASES, random_state=0)
+def nystroem(cost: float, size: int = FEW) -> Any:
+    features = Nystroem("poly", degree=2, gamma=1.0, coef0=1.0, n_components=size, random_state=0)
     return make_pipeline(features, logistic(cost))
 
 
-def methods(name: str) -> dict[str, Callable[[Any], tuple[float, int]]]:
-    table: dict[str, Callable[[Any], tuple[float, int]]] = {}
+Method = Callable[[str, int], tuple[float, int]]
+
+
+def methods() -> dict[str, Method]:
+    """Return a dictionary of functions of data set and seed."""
+    table: dict[str, Method] = {}
     for refit in ["output", "full"]:
         for penalty in PENALTIES:
-            table[f"{penalty}, {refit} refit"] = lambda split, penalty=penalty, refit=refit: (
-                multi_output(name, split, penalty, refit)
+            table[f"{penalty}, {refit} refit"] = functools.partial(
+                sized, penalty=penalty, refit=refit
             )
-    table["projected gradient, random start"] = lambda split: random_start(name, split)
-    table["one-vs-rest, output refit"] = lambda split: one_vs_rest(name, split)
-    table["linear logistic regression"] = lambda split: other(logistic, split)
-    table["quadratic-kernel SVM"] = lambda split: other(quadratic, split)
-    table["Nyström"] = lambda split: (other(nystroem, split)[0], BASES)
+    table["projected gradient, random start"] = random_start
+    for refit in ["output", "full"]:
+        table[f"one-vs-rest, {refit} refit"] = functools.partial(one_vs_rest, refit=refit)
+    table["linear logistic regression"] = functools.partial(other, logistic)
+    table["quadratic-kernel SVM"] = functools.partial(other, quadratic)
+    for size in (FEW, BASES):
+        make = functools.partial(nystroem, size=size)
+        table[f"Nyström, {size}"] = lambda name, seed, make=make, size=size: (
+            other(make, name, seed)[0],
+            size,
+        )
     return table
 
 
 def table(names: list[str], seeds: int) -> None:
     results = Table("polynomial-table", "data", "method")
     for name in names:
-        for method, run in methods(name).items():
+        for method, run in methods().items():
             start = time.perf_counter()
-            accuracy, size = np.array([run(load(name, seed)) for seed in range(seeds)]).T
+            accuracy, size = np.array([run(name, seed) for seed in range(seeds)]).T
             seconds = (time.perf_counter() - start) / seeds
             error = accuracy.std(ddof=1) / seeds**0.5 if seeds > 1 else np.nan
             results.add(
@@ -161,20 +198,12 @@ def table(names: list[str], seeds: int) -> None:
             )
 
 
-def curve(name: str, split: Any, penalty: str) -> Any:
-    """Return the test accuracy for each number of bases, at the best radius on validation rows."""
-    train, held_out, test = split
-    validation, tested = [], []
-    for radius in radii(name):
-        for rows, curves in [(held_out, validation), (test, tested)]:
-            # Validation rows do not change the fit.
-            model = network(n_components=BASES, penalty=penalty, reoptimize="output", radius=radius)
-            history = model.fit(*train, validation_data=rows).history_
-            sizes = np.maximum.accumulate(history["n_components"])
-            first = np.searchsorted(sizes, range(1, BASES + 1))
-            curves.append(history["validation_score"][np.minimum(first, len(sizes) - 1)])
-    chosen = np.argmax(validation, axis=0)
-    return np.array(tested)[chosen, range(BASES)]
+def curve(name: str, seed: int, penalty: str) -> Any:
+    """Return the test accuracy for each number of bases."""
+    history = multi_output(name, seed, penalty, "output", watch=2).history_
+    sizes = np.maximum.accumulate(history["n_components"])
+    first = np.searchsorted(sizes, range(1, BASES + 1))
+    return history["validation_score"][np.minimum(first, len(sizes) - 1)]
 
 
 def figure(names: list[str], seeds: int) -> None:
@@ -186,18 +215,17 @@ def figure(names: list[str], seeds: int) -> None:
     results = Table("polynomial-figure", "data", "penalty")
     _, axes = pyplot.subplots(1, len(names), figsize=(5 * len(names), 4), squeeze=False)
     for axis, name in zip(axes[0], names, strict=True):
-        splits = [load(name, seed) for seed in range(seeds)]
         for penalty in PENALTIES:
-            accuracy = np.mean([curve(name, split, penalty) for split in splits], axis=0)
+            accuracy = np.mean([curve(name, seed, penalty) for seed in range(seeds)], axis=0)
             axis.plot(range(1, BASES + 1), 100 * accuracy, label=penalty)
-            shown = {f"bases_{k}": 100 * accuracy[k - 1] for k in (5, 10, 20, 30, 50)}
-            results.add(data=name, penalty=penalty, **shown)
+            shown = {f"bases_{k}": 100 * accuracy[k - 1] for k in (5, 10, 20, 50, 75, 100, 150)}
+            results.add(data=name, penalty=penalty, splits=seeds, **shown)
         for label, make, style in [
             ("quadratic-kernel SVM", quadratic, "--"),
-            ("Nyström, 50", nystroem, "-."),
+            (f"Nyström, {FEW}", nystroem, "-."),
             ("linear", logistic, ":"),
         ]:
-            level = np.mean([other(make, split)[0] for split in splits])
+            level = np.mean([other(make, name, seed)[0] for seed in range(seeds)])
             axis.axhline(100 * level, color="gray", linestyle=style, label=label)
         axis.set(title=name, xlabel="maximum number of basis vectors", ylabel="test accuracy (%)")
     axes[0, 0].legend()
