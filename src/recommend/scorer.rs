@@ -21,13 +21,28 @@ pub struct Lists<'a> {
 impl<'a> Lists<'a> {
     /// Whether this is a valid matrix with `n_rows` rows and `n_columns` columns.
     pub fn fits(&self, n_rows: usize, n_columns: usize) -> bool {
+        self.fits_in(n_rows, n_columns, |_| true)
+    }
+
+    /// Like [`fits`](Self::fits), but checks the columns only of rows that are `used`.
+    pub(super) fn fits_in(
+        &self,
+        n_rows: usize,
+        n_columns: usize,
+        used: impl Fn(usize) -> bool,
+    ) -> bool {
         let Self { offsets, columns, values } = *self;
+        let inside = |&column: &i32| column >= 0 && (column as usize) < n_columns;
         offsets.len() == n_rows + 1
             && offsets[0] == 0
             && offsets.windows(2).all(|ends| ends[0] <= ends[1])
             && offsets[n_rows] as usize == columns.len()
             && (values.is_empty() || values.len() == columns.len())
-            && columns.iter().all(|&column| column >= 0 && (column as usize) < n_columns)
+            && offsets
+                .windows(2)
+                .enumerate()
+                .filter(|(row, _)| used(*row))
+                .all(|(_, ends)| columns[ends[0] as usize..ends[1] as usize].iter().all(inside))
     }
 
     /// The column and the value of each entry of a row.

@@ -46,8 +46,8 @@ def scale_cause(X: Any, constant: float = 0.0, names: Any = None) -> str | None:
         top = int(largest.argmax())
         ratio = found.max() / found.min()
         return (
-            f"the columns of X differ in scale by a factor of {ratio:.0e} ({_column(names, top)} reaches "
-            f"{largest[top]:.2g}): scale them with {scaler}"
+            f"the columns of X differ in scale by a factor of {ratio:.0e} "
+            f"({_column(names, top)} reaches {largest[top]:.2g}): scale them with {scaler}"
         )
     if sp.issparse(blocks[0]):
         return None
@@ -58,8 +58,8 @@ def scale_cause(X: Any, constant: float = 0.0, names: Any = None) -> str | None:
         return None
     column = int(np.flatnonzero(shifted)[0])
     return (
-        f"{_column(names, column)} of X has a mean of {means[column]:.2g} and a standard deviation of only "
-        f"{deviations[column]:.2g}: scale the columns with {scaler}"
+        f"{_column(names, column)} of X has a mean of {means[column]:.2g} and a standard deviation "
+        f"of only {deviations[column]:.2g}: scale the columns with {scaler}"
     )
 
 

@@ -33,7 +33,7 @@ from dualgap.recommend._ratings import (
     last_of_each_pair,
     read_times,
 )
-from dualgap.recommend._training import TimeFeatures
+from dualgap.recommend._training import Side, TimeFeatures
 
 Ids = Hashable | Iterable[Hashable]
 
@@ -65,7 +65,7 @@ class RecommenderParts(Estimator):
     _click_model: ClickModel | None
     # Matrix of users by items with ones for pairs that have ratings.
     _seen: sp.csr_array
-    # Number of ratings of each item in the fit; None if `_seen` still has these ratings.
+    # Number of ratings of each item in the fit; None until the first request of a new user.
     _item_counts: NDArray[np.intp] | None = None
     # The library of the table of ratings; methods return tables of this library.
     _tables: str = "pandas"
@@ -97,13 +97,22 @@ class RecommenderParts(Estimator):
         """Return a copy without any known users."""
         light = copy.copy(self)
         light.user_ids_ = self.user_ids_[:0]
-        light._item_counts = np.bincount(self._seen.indices, minlength=len(self.item_ids_))
+        light._item_counts = self._rating_counts("users")
         light._seen = sp.csr_array((0, len(self.item_ids_)))
         if self._rating_model is not None:
             light._rating_model = self._rating_model.without_users()
         if self._click_model is not None:
             light._click_model = self._click_model.without_users()
         return light
+
+    def _rating_counts(self, side: Side) -> NDArray[np.intp]:
+        """Return the number of ratings of each item (for new users) or user (for new items)."""
+        if side == "items":
+            lengths: NDArray[np.intp] = np.diff(self._seen.indptr).astype(np.intp)
+            return lengths
+        if self._item_counts is None:
+            self._item_counts = np.bincount(self._seen.indices, minlength=len(self.item_ids_))
+        return self._item_counts
 
     def _with_former(self, new: RatingTable, side: Literal["users", "items"]) -> RatingTable:
         """Prepend the clicks that the fit had for the users (or the items) of a table."""

@@ -18,7 +18,7 @@ from dualgap._sparse import checked_csr
 from dualgap._validation import FloatArray
 from dualgap.recommend._ranking import Candidates, best_items
 from dualgap.recommend._ratings import Pairs
-from dualgap.recommend._training import NewRatings, Side
+from dualgap.recommend._training import NewRatings, Side, replace_rows
 
 # Number of users whose scores of all items are in memory at a time.
 _BATCH = 64
@@ -165,14 +165,14 @@ class ClickModel:
         changed: Any = {new.side: new.insert_rows(getattr(self, new.side), vectors)}
         shape = (len(new.ids), len(new.counts))
         clicks = sp.csr_array((targets.astype(np.float32), (new.own, new.other)), shape)
+        clicks.eliminate_zeros()
         model = replace(self, **changed)
         n_users, n_items = len(model.users) - 1, len(model.items) - 1
         if new.side == "users":
-            known = _resized(self.history, (n_users, n_items))
-            model = replace(model, history=_replaced(known, new.rows, clicks))
-            return model._with_items_of(self)
-        known = _resized(self.history[:-1].T, (n_items, n_users))
-        history = _replaced(known, new.rows, clicks)[:-1].T
+            history = replace_rows(self.history, new.rows, clicks, n_users + 1)
+            return replace(model, history=history)._with_items_of(self)
+        known = sp.csr_array(self.history[:-1].T)
+        history = replace_rows(known, new.rows, clicks, n_items).T
         grown = tuple(_resized(each, (n_items - 1, n_items)) for each in self.models)
         return replace(model, history=_resized(history, (n_users, n_items)), models=grown)
 
@@ -234,6 +234,8 @@ class ClickModel:
             values, columns, offsets = (
                 arrays[f"interactions.{name}.{part}"] for part in ("values", "items", "offsets")
             )
+            # Files of earlier versions have 64-bit indices, which each request would convert.
+            offsets, columns = (each.astype(np.int32, copy=False) for each in (offsets, columns))
             return checked_csr(values, columns, offsets, (n_rows, len(items) - 1))
 
         models = tuple(matrix(f"model{at}", len(items) - 1) for at in range(len(weights) - 1))
@@ -262,18 +264,4 @@ def _resized(matrix: Any, shape: tuple[int, int]) -> sp.csr_array:
     """Add empty rows and columns to a matrix, and a last row for unknown ids."""
     result = sp.csr_array(matrix)
     result.resize(shape[0] + 1, shape[1])
-    return result
-
-
-def _replaced(matrix: sp.csr_array, rows: NDArray[np.intp], new: sp.csr_array) -> sp.csr_array:
-    """Replace some rows of a matrix."""
-    kept = np.ones(matrix.shape[0], dtype=np.float32)
-    kept[rows] = 0.0
-    spread = sp.csr_array(
-        (np.ones(len(rows), np.float32), (rows, np.arange(len(rows)))),
-        (matrix.shape[0], len(rows)),
-    )
-    result = sp.csr_array(sp.diags_array(kept, dtype=np.float32) @ matrix + spread @ new)
-    result.eliminate_zeros()
-    result.sort_indices()
     return result

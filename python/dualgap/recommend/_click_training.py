@@ -402,8 +402,9 @@ def _core_features(features: sp.csr_array | None) -> Rows | None:
 
 
 def _csr(found: Any, n_items: int) -> sp.csr_array:
+    # SciPy would convert the items to the type of the offsets, which the core has to copy back.
     offsets, items, values = found
-    return sp.csr_array((values, items, offsets), (n_items, n_items))
+    return sp.csr_array((values, items, offsets.astype(items.dtype)), (n_items, n_items))
 
 
 def _simplex(n_models: int) -> list[tuple[float, ...]]:

@@ -179,6 +179,15 @@ class Priors:
             and all(side.fits(n_bases, n_outputs) for side in (self.users, self.items))
         )
 
+    def with_histories_of(self, new: NewRatings) -> Priors:
+        """Append a weight of 0 for each new id, which is a history feature of the other side."""
+        side = "items" if new.side == "users" else "users"
+        prior = getattr(self, side)
+        n_new = int((new.rows >= new.n_known).sum())
+        weights = np.pad(prior.weights, ((0, n_new), (0, 0)))
+        changed: Any = {side: replace(prior, weights=weights)}
+        return replace(self, **changed)
+
     def fold_in(
         self, machine: Machine, new: NewRatings, values: FloatArray, n_threads: int
     ) -> FloatArray:
@@ -354,17 +363,18 @@ class RatingModel:
                 msg = f"ratings: the rating {strange} is not one of the levels {levels.tolist()}"
                 raise ValueError(msg)
             values = np.searchsorted(levels, values).astype(np.float64)
-        machines = []
+        machines, extended = [], []
         for machine, priors in zip(self.machines, self.priors, strict=True):
             rows = priors.fold_in(machine, new, values, n_threads)
             table = new.insert_rows(getattr(machine, new.side), rows)
             changed: Any = {new.side: table}
             machines.append(replace(machine, **changed))
+            extended.append(priors.with_histories_of(new) if new.of_other else priors)
         times = self.times
         if times is not None:
             kept: Any = {new.side: getattr(times, new.side).without(new.rows)}
             times = replace(times, **kept)
-        return replace(self, machines=machines, times=times)
+        return replace(self, machines=machines, priors=extended, times=times)
 
     def fits(self, shape: tuple[int, int]) -> bool:
         """Whether arrays from a file match this number of users and items."""

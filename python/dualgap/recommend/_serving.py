@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -198,7 +197,7 @@ class FittedRecommender(RecommenderParts):
             excluded = excluded_items(names, catalogue, exclude)
         if rank_by is None and self._click_model is not None and not allowed.all():
             rank_by = None if allowed[self._seen.indices].any() else "like"
-        threads = resolve_threads(self.n_jobs)
+        threads = min(resolve_threads(self.n_jobs), max(1, len(rows)))
         candidates = Candidates(allowed, seen if exclude_seen else None, threads, excluded)
         ranking = model._model(self._ranking(rank_by))
         length = int(n) if diversity == 0.0 else max(_CANDIDATES[0], _CANDIDATES[1] * int(n))
@@ -322,9 +321,9 @@ class FittedRecommender(RecommenderParts):
     ) -> Self:
         """Return a recommender that also knows the users of these ratings, without a refit.
 
-        Each user is fitted to the given ratings in well under a millisecond; the rest of the model
-        does not change. A known user is fitted again: pass all ratings and features of that user,
-        not only the latest ones. Times of ratings are not used.
+        Each user is fitted to the given ratings; the rest of the model does not change. A known
+        user is fitted again: pass all ratings and features of that user, not only the latest ones.
+        Times of ratings are not used.
 
         Parameters
         ----------
@@ -371,11 +370,11 @@ class FittedRecommender(RecommenderParts):
         if self._rating_model is not None and not self._rating_model.priors:
             msg = 'fold_in: only method="variational" fits new users without a refit'
             raise ValueError(msg)
-        given = table, self._catalogue, self._seen, side, described or FeatureTable()
-        new = NewRatings.of(*given, histories=self.history_features in (True, side))
-        if self._item_counts is not None:
-            new = replace(new, counts=self._item_counts)
-        n_threads = resolve_threads(self.n_jobs)
+        counts = self._rating_counts(side)
+        given = table, self._catalogue, counts, side, described or FeatureTable()
+        new = NewRatings.of(*given, self.history_features)
+        # Starting a thread takes as long as fitting a user.
+        n_threads = min(resolve_threads(self.n_jobs), len(new.ids))
         folded = copy.copy(self)
         if self._rating_model is not None:
             folded._rating_model = self._rating_model.fold_in(new, n_threads)
@@ -385,7 +384,7 @@ class FittedRecommender(RecommenderParts):
             folded._click_model = fold_in_clicks(self._interaction_settings(), *clicks)
         catalogue = new.extend(self._catalogue)
         folded.user_ids_, folded.item_ids_ = catalogue.users, catalogue.items
-        folded._seen = new.replace_histories(self._seen)
+        folded._seen, folded._item_counts = new.replace_histories(self._seen), None
         return folded
 
     def evaluate(

@@ -210,8 +210,9 @@ class NewRatings:
 
     side: Side
     ids: pd.Index[Any]
-    # Positions of the ids; new ids follow the known ones.
+    # Positions of the ids; new ids follow the `n_known` known ones.
     rows: NDArray[np.intp]
+    n_known: int
     # For each rating: the index into `ids`, the position of the other id, and the value.
     own: NDArray[np.intp]
     other: NDArray[np.intp]
@@ -223,27 +224,28 @@ class NewRatings:
     # History features: for each id, the ids of the other side with a common rating; None if the fit
     # had no such features.
     histories: sp.csr_array | None
+    # Whether these ids are history features of the other side.
+    of_other: bool
 
     @classmethod
     def of(
         cls,
         table: RatingTable | None,
         catalogue: Catalogue,
-        seen: sp.csr_array,
+        counts: NDArray[np.intp],
         side: Side,
         features: FeatureTable,
-        *,
-        histories: bool,
+        histories: bool | Literal["users"],
     ) -> NewRatings:
         """Match ratings with the catalogue; warn about ratings whose other id is unknown.
 
-        `seen` contains the pairs of users and items with ratings in the fit. `histories` says
-        whether these pairs are features of the ids. New ids with features need no ratings.
+        `counts` has the number of ratings of each id of the other side in the fit. `histories`
+        is the parameter `history_features`. New ids with features need no ratings.
         """
         of_users = side == "users"
         own_ids, other_ids = catalogue.users, catalogue.items
         if not of_users:
-            own_ids, other_ids, seen = other_ids, own_ids, sp.csr_array(seen.T)
+            own_ids, other_ids = other_ids, own_ids
         mine = others = own_ids[:0]
         values = np.zeros(0)
         if table is not None:
@@ -277,12 +279,14 @@ class NewRatings:
             side=side,
             ids=ids,
             rows=rows,
+            n_known=len(own_ids),
             own=own,
             other=other,
             values=values[known],
-            counts=np.bincount(seen.indices, minlength=len(other_ids)),
+            counts=counts,
             features=unit_rows(features.rows(ids)),
-            histories=unit_rows([rated]) if histories else None,
+            histories=unit_rows([rated]) if histories in (True, side) else None,
+            of_other=histories is True or (histories == "users" and not of_users),
         )
 
     def insert_rows(self, table: FloatArray, new: FloatArray) -> FloatArray:
@@ -304,10 +308,32 @@ class NewRatings:
 
     def replace_histories(self, seen: sp.csr_array) -> sp.csr_array:
         """Return the pairs of users and items with ratings, updated by these ratings."""
-        kept = (seen if self.side == "users" else sp.csr_array(seen.T)).tocoo()
-        keep = ~np.isin(kept.row, self.rows)
-        rows = np.concatenate([kept.row[keep], self.rows[self.own]])
-        columns = np.concatenate([kept.col[keep], self.other])
+        kept = seen if self.side == "users" else sp.csr_array(seen.T)
         n_rows = max(kept.shape[0], int(self.rows.max()) + 1)
-        result = history_rows(rows, columns, (n_rows, kept.shape[1]))
+        new = history_rows(self.own, self.other, (len(self.rows), kept.shape[1]))
+        result = replace_rows(kept, self.rows, new, n_rows)
         return result if self.side == "users" else sp.csr_array(result.T)
+
+
+def replace_rows(
+    matrix: sp.csr_array, rows: NDArray[np.intp], new: sp.csr_array, n_rows: int
+) -> sp.csr_array:
+    """Return a matrix of `n_rows` rows: `rows` from `new`, the others from `matrix` or empty."""
+    n_old = matrix.shape[0]
+    lengths = np.zeros(n_rows + 1, dtype=matrix.indptr.dtype)
+    lengths[1 : n_old + 1] = np.diff(matrix.indptr)
+    lengths[rows + 1] = np.diff(new.indptr)
+    # Copy the entries between two replaced rows at once.
+    columns, values, first = [], [], 0
+    for at in np.argsort(rows):
+        last = min(int(rows[at]), n_old)
+        for part, low, high in ((matrix, first, last), (new, at, at + 1)):
+            entries = slice(part.indptr[low], part.indptr[max(low, high)])
+            columns.append(part.indices[entries])
+            values.append(part.data[entries])
+        first = min(last + 1, n_old)
+    rest = slice(matrix.indptr[first], None)
+    columns.append(matrix.indices[rest])
+    values.append(matrix.data[rest])
+    parts = np.concatenate(values), np.concatenate(columns), np.cumsum(lengths)
+    return sp.csr_array(parts, shape=(n_rows, matrix.shape[1]))

@@ -311,6 +311,7 @@ class OrdinalRecommender(FittedRecommender):
         if self.time_features is not False:
             encoded = replace(encoded, periods=self._periods(encoded, table.times))
         self._seen = history_rows(encoded.users, encoded.items, catalogue.shape)
+        self._item_counts = None
         self._encoders = described[0].encoder, described[1].encoder
         features = feature_rows(catalogue, described, self._seen, self.history_features)
         held_out = self._held_out(validation, method, catalogue)
@@ -399,6 +400,7 @@ class OrdinalRecommender(FittedRecommender):
     def __getstate__(self) -> dict[str, Any]:
         # Convert ids to arrays: skops files hold nothing that is executed, so no pandas index.
         state: dict[str, Any] = super().__getstate__()
+        state.pop("_item_counts", None)
         indices = {name: state[name] for name in _IDS if name in state}
         return {**state, **{name: index.to_numpy() for name, index in indices.items()}}
 

@@ -342,3 +342,18 @@ def test_caches_are_not_pickled(ratings: pd.DataFrame) -> None:
         pd.testing.assert_frame_equal(each.recommend(ratings=new, rank_by="like"), expected)
     again = model.fold_in(ratings[ratings["item"] == 1].assign(item=UNKNOWN), side="items")
     assert len(again.recommend(ratings=new, rank_by="like", exclude_seen=False, n=100)) > N_ITEMS
+
+
+@pytest.mark.parametrize("history", [True, "users"])
+def test_users_are_folded_in_after_items_with_history_features(
+    ratings: pd.DataFrame, history: Any
+) -> None:
+    fitted = quick(history_features=history).fit(ratings)
+    new = ratings[ratings["user"] == 5].assign(user=UNKNOWN)
+    item = ratings[ratings["item"] == 1].assign(item=UNKNOWN)
+    both = fitted.fold_in(item, side="items").fold_in(new)
+    # A history weight exists only for items of the fit.
+    expected = fitted.fold_in(new).predict(UNKNOWN, range(N_ITEMS))
+    np.testing.assert_allclose(both.predict(UNKNOWN, range(N_ITEMS)), expected, rtol=1e-12)
+    other_way = fitted.fold_in(new).fold_in(item, side="items")
+    assert np.isfinite(other_way.predict(range(N_USERS), UNKNOWN)).all()
