@@ -4,8 +4,9 @@ python benches/recommender_scale.py [--millions 1 5 20] [--factors 64 128 256] [
 
 The clicks are drawn from a power law of items and from 50 topics, in the size of MovieLens 20M:
 138,000 users and 27,000 items. A fifth of the clicks of 2,000 users is held out. Each fit runs in a
-separate process, on all cores, with 15 sweeps at most. Memory is the increase of the peak during
-the fit, per click. It does not include the data: a table for dualgap, a CSR matrix for the others.
+separate process, on all cores, with 15 sweeps at most. Memory is the peak minus the memory before
+the fit, per click; the data are drawn in another process. It does not include the data: a table for
+dualgap, a CSR matrix for the others.
 Recall@20 is the fraction of a user's held-out items that are among 20 recommended items. Methods
 that are not installed are left out: pip install implicit irspack
 """
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import resource
 import sys
 import tempfile
 import time
@@ -106,6 +106,13 @@ METHODS: dict[str, Callable[..., tuple[Callable[[], Any], Any]]] = {
 }
 
 
+def peak() -> int:
+    """Return the peak memory of this process, in bytes (Linux)."""
+    # `getrusage` would return the peak of the parent process if that is larger.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
 def measure(method: str, width: int, folder: str, answers: Any) -> None:
     """Fit in this process, and send the row to the parent process."""
     train, held_out = (np.load(Path(folder) / f"{name}.npy") for name in ("train", "test"))
@@ -113,17 +120,17 @@ def measure(method: str, width: int, folder: str, answers: Any) -> None:
     n = len(table)
     del train
     fit, lists = METHODS[method](table, width)
-    unit = 1 if sys.platform == "darwin" else 1024
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    Path("/proc/self/clear_refs").write_text("5")  # The peak becomes the memory now.
+    before = peak()
     start = time.perf_counter()
     fit()
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    most = peak()
     users, rows = np.unique(held_out // SHAPE[1], return_inverse=True)
     found = np.concatenate([lists(users[at : at + 200]) for at in range(0, len(users), 200)])
     hits = (found[rows] == (held_out % SHAPE[1])[:, None]).any(axis=1)
     recall = float((np.bincount(rows, hits) / np.bincount(rows)).mean())
-    answers.put({"seconds": seconds, "bytes_per_click": (peak - before) / n, "recall": recall})
+    answers.put({"seconds": seconds, "bytes_per_click": (most - before) / n, "recall": recall})
 
 
 def main() -> None:
@@ -150,8 +157,10 @@ def main() -> None:
                     answers = context.Queue()
                     job = context.Process(target=measure, args=(method, width, folder, answers))
                     job.start()
-                    row = answers.get()
                     job.join()
+                    if job.exitcode != 0:
+                        sys.exit(f"error: {method} ended with exit code {job.exitcode}")
+                    row = answers.get()
                 table.add(millions=millions, method=method, factors=width, **row)
 
 
