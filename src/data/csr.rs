@@ -35,7 +35,9 @@ impl<'a, T: Real> Csr<'a, T> {
         let valid_ends =
             offsets.first() == Some(&0) && offsets.last().copied() == Some(values.len() as i64);
         if !valid_ends || offsets.windows(2).any(|pair| pair[0] > pair[1]) {
-            return fail("indptr of a CSR matrix must increase from 0 to the number of values");
+            return fail(
+                "indptr of a CSR matrix must rise from 0 to the number of values and never decrease",
+            );
         }
         let csr = Self { offsets, columns, values, n_cols };
         for row in 0..csr.n_rows() {

@@ -72,7 +72,10 @@ impl MulticlassMethod {
     pub fn path_options(self) -> Result<BlockOptions> {
         match self {
             Self::Vertices(Method::BlockFrankWolfe(options)) => Ok(options),
-            _ => Err(Error::argument("solver", "a path needs \"block-frank-wolfe\"")),
+            _ => Err(Error::argument(
+                "solver",
+                "a path needs block descent, Newton or \"block-frank-wolfe\"",
+            )),
         }
     }
 

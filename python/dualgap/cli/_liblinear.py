@@ -16,8 +16,8 @@ _SOLVERS = {
     "1": "a one-vs-rest squared hinge; the closest here is a smooth loss, with --smoothing",
     "2": "a one-vs-rest squared hinge; the closest here is a smooth loss, with --smoothing",
     "3": "a one-vs-rest hinge; for two classes, crammer-singer with half of C is the same",
-    "5": "an L1 penalty, supported only by the polynomial models",
-    "6": "an L1 penalty, supported only by the polynomial models",
+    "5": "an L1 penalty, supported only by polynomial models and sequence taggers",
+    "6": "an L1 penalty, supported only by polynomial models and sequence taggers",
 }
 _ANSWERS = {
     "-M": "chooses a multi-class scheme; every loss here treats all classes jointly",

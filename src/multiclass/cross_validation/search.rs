@@ -72,7 +72,7 @@ pub(super) type Entry = (u32, u32, f64);
 impl Search<'_> {
     /// The stages of each fit.
     pub(super) fn stages(&self) -> Result<Stages> {
-        let fail = |_| Error::argument("solver", "cross-validation needs projections");
+        let fail = |_| Error::argument("solver", "cross-validation needs block descent or Newton");
         Stages::of(self.method).map_err(fail)
     }
 
