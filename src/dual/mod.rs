@@ -138,7 +138,7 @@ pub trait BlockDual {
 /// The gradient of the dual at a point of one block. Its values at the points of the block's polytope may all be off by
 /// the same constant.
 pub trait Gradient {
-    /// The slope along a direction, or the value at a point.
+    /// The inner product of the gradient with `direction`.
     fn slope(&self, direction: &[(u32, f64)]) -> f64;
 
     /// Writes the vertex of the polytope at which the slope is largest.

@@ -23,9 +23,9 @@ _LINE_INTERVAL = 1.0
 class Forecast:
     """Estimate of the time that a fit still needs.
 
-    One estimate assumes that the relative gap keeps falling to `tol` at the rate of the second half
-    of the run so far. Another one is the time for the remaining epochs. `left` returns the smaller
-    one.
+    There are two estimates. The first assumes that the relative gap keeps falling to `tol` at the
+    rate of the second half of the run so far. The second is the time for the remaining epochs.
+    `left` returns the smaller one.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ def feature_names(X: Any) -> Any:
 
 
 def check_columns(estimator: Any, X: Any) -> None:
-    """Raise a ValueError for a table, or a list of tables, with other columns than in training."""
+    """Raise a ValueError if a table, or a list of tables, does not have the columns of training."""
     _check_feature_names(estimator, _common_table(X), reset=False)
 
 

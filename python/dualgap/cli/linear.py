@@ -297,7 +297,7 @@ def predict(
             "--format text supports only one label per row and no scores; use csv or json"
         )
     if scores and probabilities:
-        raise click.UsageError("--scores and --probabilities exclude each other")
+        raise click.UsageError("--scores cannot be combined with --probabilities")
     if [str(test_file), str(model_file), str(options["labels"])].count("-") > 1:
         raise click.UsageError("only one file can be read from standard input")
     to_stdout = str(output_file) == "-"

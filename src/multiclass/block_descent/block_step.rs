@@ -321,7 +321,7 @@ impl<'a, T: Real> RowScores<'a, T> {
         Self { row, ..self }.panel(class / self.panel)[class % self.panel]
     }
 
-    /// The row's scores in one panel, and everything after them.
+    /// The part of `scores` that begins with the row's scores in one panel. Callers read only these.
     #[inline(always)]
     pub fn panel(self, panel: usize) -> &'a [T] {
         let first = panel * self.panel;

@@ -5,7 +5,7 @@ use dualgap::dual::Curvatures;
 use dualgap::polytope::{Polytope, Scratch};
 use proptest::prelude::*;
 
-/// Returns u = −α for the projection with bias 1 at the margins of the scores, where all costs are 0.
+/// Projects the margins of the scores, with costs of 0 and a bias of 1. Returns the result as u = −α.
 fn maximiser(set: &dyn Polytope, scores: &[f64], label: usize) -> Vec<f64> {
     let margins: Vec<f64> = scores.iter().map(|score| score - scores[label]).collect();
     let mut point = vec![0.0; scores.len()];
