@@ -40,14 +40,20 @@ const LANES: usize = 8;
 /// ⟨a, b⟩ in [`LANES`] partial sums, which the compiler can keep in vectors.
 #[inline]
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    wide_dot(a, b)
+}
+
+/// [`dot`] of vectors of any precision, summed in double precision.
+#[inline]
+fn wide_dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     let mut sums = [0.0; LANES];
     for (a, b) in a.iter().zip(b) {
         for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
-            *sum += a * b;
+            *sum += a.widen() * b.widen();
         }
     }
-    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a.widen() * b.widen()).sum();
     sums.into_iter().sum::<f64>() + rest
 }
 
@@ -127,38 +133,41 @@ pub(crate) fn along_difference(a: &[f64], b: &[f64]) -> (f64, f64) {
     pieces.iter().fold((0.0, 0.0), |sum, piece| (sum.0 + piece.0, sum.1 + piece.1))
 }
 
-/// ⟨a, b⟩ on all threads; identical to [`dot`] for at most [`PIECE_VALUES`] values.
-pub(crate) fn long_dot(a: &[f64], b: &[f64]) -> f64 {
+/// ⟨a, b⟩ on all threads, in double precision; identical to [`dot`] for at most [`PIECE_VALUES`] values.
+pub(crate) fn long_dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
     if a.len() <= PIECE_VALUES {
-        return dot(a, b);
+        return wide_dot(a, b);
     }
     let pieces = a
         .par_chunks(PIECE_VALUES)
         .zip(b.par_chunks(PIECE_VALUES))
         .with_min_len(min_len(PIECE_VALUES));
-    pieces.map(|(a, b)| dot(a, b)).collect::<Vec<f64>>().iter().sum()
+    pieces.map(|(a, b)| wide_dot(a, b)).collect::<Vec<f64>>().iter().sum()
 }
 
 /// y += scale x on all threads.
-pub(crate) fn long_axpy(y: &mut [f64], scale: f64, x: &[f64]) {
-    let pieces = y
-        .par_chunks_mut(PIECE_VALUES)
-        .zip(x.par_chunks(PIECE_VALUES))
-        .with_min_len(min_len(PIECE_VALUES));
-    pieces.for_each(|(y, x)| axpy(y, scale, x));
+pub(crate) fn long_axpy<T: Real>(y: &mut [T], scale: f64, x: &[T]) {
+    long_update(y, x, |y, x| y + scale * x);
 }
 
-/// y = a y + b x on all threads.
-pub(crate) fn blend(y: &mut [f64], (a, b): (f64, f64), x: &[f64]) {
+/// y = f(y, x) for each entry, in double precision, on all threads.
+pub(crate) fn long_update<Y: Real, X: Real>(
+    y: &mut [Y],
+    x: &[X],
+    f: impl Fn(f64, f64) -> f64 + Sync,
+) {
     let pieces = y
         .par_chunks_mut(PIECE_VALUES)
         .zip(x.par_chunks(PIECE_VALUES))
         .with_min_len(min_len(PIECE_VALUES));
     pieces.for_each(|(y, x)| {
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = a * *y + b * x;
-        }
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = Y::narrow(f(y.widen(), x.widen())));
     });
+}
+
+/// y = a y + b x on all threads.
+pub(crate) fn blend(y: &mut [f64], (a, b): (f64, f64), x: &[f64]) {
+    long_update(y, x, |y, x| a * y + b * x);
 }
 
 /// ⟨a, b⟩ in four vectors of partial sums; inlined into kernels compiled for this machine.

@@ -137,7 +137,7 @@ impl<R: Rows> WithSimd for Scores<'_, R> {
                 #[inline(always)]
                 |(x, start)| (*x, &table.rows[*start..]),
             );
-            fold::<WeightedSum, S>(simd, terms, scores);
+            fold::<WeightedSum, S, f64>(simd, terms, scores);
             for (x, place) in &parts.single {
                 let own = place.start()..place.start() + place.len();
                 add_scores(*x, &table.labels[own.clone()], &table.values[own], scores);

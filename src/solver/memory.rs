@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::data::Real;
 use crate::linalg::vectors::{long_axpy, long_dot};
 
 /// The function counts as convex along a step if the cosine of the angle between the step and the
@@ -9,25 +10,30 @@ use crate::linalg::vectors::{long_axpy, long_dot};
 const MIN_COSINE: f64 = 1e-10;
 
 /// A step s and the change y of the gradient along it.
-pub(crate) struct Pair {
+pub(crate) struct Pair<T = f64> {
     /// The step s.
-    pub step: Vec<f64>,
+    pub step: Vec<T>,
     /// The change y of the gradient.
-    pub change: Vec<f64>,
+    pub change: Vec<T>,
     /// The inner product ⟨s, y⟩, which is positive.
     pub curvature: f64,
 }
 
 /// The last pairs, from the oldest to the newest.
-#[derive(Default)]
-pub(crate) struct Memory {
-    pairs: VecDeque<Pair>,
+pub(crate) struct Memory<T = f64> {
+    pairs: VecDeque<Pair<T>>,
 }
 
-impl Memory {
+impl<T> Default for Memory<T> {
+    fn default() -> Self {
+        Self { pairs: VecDeque::new() }
+    }
+}
+
+impl<T: Real> Memory<T> {
     /// Adds a pair if the function is convex along it; beyond `capacity` pairs, drops the oldest.
     /// Returns whether the pair was added.
-    pub fn push(&mut self, step: Vec<f64>, change: Vec<f64>, capacity: usize) -> bool {
+    pub fn push(&mut self, step: Vec<T>, change: Vec<T>, capacity: usize) -> bool {
         let curvature = long_dot(&step, &change);
         let squares = long_dot(&step, &step) * long_dot(&change, &change);
         let is_convex = curvature > MIN_COSINE * squares.sqrt();
@@ -40,13 +46,20 @@ impl Memory {
         is_convex
     }
 
+    /// Drops the oldest pairs until there is room for another one.
+    pub fn make_room(&mut self, capacity: usize) {
+        while self.pairs.len() >= capacity.max(1) {
+            self.pairs.pop_front();
+        }
+    }
+
     /// The pairs, from the oldest to the newest.
-    pub fn pairs(&self) -> &VecDeque<Pair> {
+    pub fn pairs(&self) -> &VecDeque<Pair<T>> {
         &self.pairs
     }
 
     /// The pairs, from the oldest to the newest.
-    pub fn into_pairs(self) -> VecDeque<Pair> {
+    pub fn into_pairs(self) -> VecDeque<Pair<T>> {
         self.pairs
     }
 
@@ -71,10 +84,10 @@ impl Memory {
     /// two arguments, rounded as the caller requires.
     pub fn multiply_inverse(
         &self,
-        mut v: Vec<f64>,
+        mut v: Vec<T>,
         divide: impl Fn(f64, f64) -> f64,
-        first: impl FnOnce(Vec<f64>) -> Vec<f64>,
-    ) -> Vec<f64> {
+        first: impl FnOnce(Vec<T>) -> Vec<T>,
+    ) -> Vec<T> {
         let mut shares = Vec::with_capacity(self.pairs.len());
         for pair in self.pairs.iter().rev() {
             let share = divide(long_dot(&pair.step, &v), pair.curvature);

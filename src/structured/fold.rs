@@ -4,9 +4,14 @@ use std::array::from_fn;
 
 use pulp::Simd;
 
+use crate::data::Real;
+
 /// Number of vectors that are accumulated in registers together. With this many, no operation waits for the previous
 /// one.
 const VECTORS: usize = 4;
+
+/// The largest number of doubles in a vector.
+const MAX_LANES: usize = 8;
 
 /// The operation for one row: `sum`\[j\] = op(`sum`\[j\], x, `row`\[j\]).
 pub(crate) trait Reduction {
@@ -38,24 +43,24 @@ impl Reduction for Max {
     }
 }
 
-/// Accumulates (x, row) pairs into `sums`. A row may be longer than `sums`; its remaining values
-/// are ignored.
+/// Accumulates (x, row) pairs into `sums`, in double precision. A row may be longer than `sums`; its remaining
+/// values are ignored.
 #[inline(always)]
-pub(crate) fn fold<'a, F: Reduction, S: Simd>(
+pub(crate) fn fold<'a, F: Reduction, S: Simd, T: Real>(
     simd: S,
-    rows: impl Iterator<Item = (f64, &'a [f64])> + Clone,
+    rows: impl Iterator<Item = (f64, &'a [T])> + Clone,
     sums: &mut [f64],
 ) {
     if sums.len() < S::F64_LANES {
-        return short::<F, S>(simd, rows, sums);
+        return short::<F, S, T>(simd, rows, sums);
     }
     let n_vectors = sums.len().div_ceil(S::F64_LANES);
     for first in (0..n_vectors).step_by(VECTORS) {
         match n_vectors - first {
-            1 => stretch::<F, S, 1>(simd, first, rows.clone(), sums),
-            2 => stretch::<F, S, 2>(simd, first, rows.clone(), sums),
-            3 => stretch::<F, S, 3>(simd, first, rows.clone(), sums),
-            _ => stretch::<F, S, VECTORS>(simd, first, rows.clone(), sums),
+            1 => stretch::<F, S, T, 1>(simd, first, rows.clone(), sums),
+            2 => stretch::<F, S, T, 2>(simd, first, rows.clone(), sums),
+            3 => stretch::<F, S, T, 3>(simd, first, rows.clone(), sums),
+            _ => stretch::<F, S, T, VECTORS>(simd, first, rows.clone(), sums),
         }
     }
 }
@@ -64,10 +69,10 @@ pub(crate) fn fold<'a, F: Reduction, S: Simd>(
 /// Columns in both are computed twice with the same result, which is faster than a loop over single
 /// columns.
 #[inline(always)]
-fn stretch<'a, F: Reduction, S: Simd, const N: usize>(
+fn stretch<'a, F: Reduction, S: Simd, T: Real, const N: usize>(
     simd: S,
     first: usize,
-    rows: impl Iterator<Item = (f64, &'a [f64])>,
+    rows: impl Iterator<Item = (f64, &'a [T])>,
     sums: &mut [f64],
 ) {
     let last = sums.len() - S::F64_LANES;
@@ -76,7 +81,7 @@ fn stretch<'a, F: Reduction, S: Simd, const N: usize>(
     for (x, row) in rows {
         let (x, row) = (simd.splat_f64s(x), &row[..sums.len()]);
         for (sum, start) in folded.iter_mut().zip(starts) {
-            *sum = F::step(simd, *sum, x, S::as_simd_f64s(&row[start..]).0[0]);
+            *sum = F::step(simd, *sum, x, load(simd, &row[start..]));
         }
     }
     for (sum, start) in folded.iter().zip(starts) {
@@ -86,15 +91,31 @@ fn stretch<'a, F: Reduction, S: Simd, const N: usize>(
 
 /// Accumulates columns that do not fill a vector.
 #[inline(always)]
-fn short<'a, F: Reduction, S: Simd>(
+fn short<'a, F: Reduction, S: Simd, T: Real>(
     simd: S,
-    rows: impl Iterator<Item = (f64, &'a [f64])>,
+    rows: impl Iterator<Item = (f64, &'a [T])>,
     sums: &mut [f64],
 ) {
     let mut folded = simd.splat_f64s(F::EMPTY);
     for (x, row) in rows {
-        let row = simd.partial_load_f64s(&row[..sums.len()]);
+        let row = load(simd, &row[..sums.len()]);
         folded = F::step(simd, folded, simd.splat_f64s(x), row);
     }
     simd.partial_store_f64s(sums, folded);
+}
+
+/// Loads the first values of a row, in double precision; further lanes are 0.
+#[inline(always)]
+fn load<S: Simd, T: Real>(simd: S, row: &[T]) -> S::f64s {
+    if let Some(row) = T::doubles(row) {
+        return match S::as_simd_f64s(row).0 {
+            [vector, ..] => *vector,
+            [] => simd.partial_load_f64s(row),
+        };
+    }
+    let mut wide = [0.0; MAX_LANES];
+    // With a constant length, the compiler converts a whole vector at once.
+    let row = row.get(..S::F64_LANES).unwrap_or(row);
+    wide.iter_mut().zip(row).for_each(|(wide, value)| *wide = value.widen());
+    S::as_simd_f64s(&wide).0[0]
 }

@@ -1,5 +1,7 @@
 //! Positions of weights that are stored feature by feature, for some or all labels of a feature.
 
+use crate::data::Real;
+
 /// A feature with weights for at least 1/`DENSE_SHARE` of the labels gets a full row with all
 /// labels, because adding vectors is faster than adding single weights.
 const DENSE_SHARE: usize = 4;
@@ -48,9 +50,9 @@ impl Place {
 
 /// Adds x · weight to the score of each of the given labels.
 #[inline(always)]
-pub(crate) fn add_scores(x: f64, labels: &[u16], weights: &[f64], scores: &mut [f64]) {
+pub(crate) fn add_scores<T: Real>(x: f64, labels: &[u16], weights: &[T], scores: &mut [f64]) {
     for (label, weight) in labels.iter().zip(weights) {
-        scores[usize::from(*label)] += x * weight;
+        scores[usize::from(*label)] += x * weight.widen();
     }
 }
 

@@ -101,9 +101,10 @@ def weights_of(
     n_states, n_columns, n_edge_columns = sizes
     if pairs is None:
         n_emissions = n_columns * n_states
-        kept = np.flatnonzero(flat[:n_emissions])
-        values, labels = flat[kept], (kept % n_states).astype(np.uint16)
-        counts = np.bincount(kept // n_states, minlength=n_columns)
+        table = flat[:n_emissions].reshape(n_columns, n_states)
+        kept = table != 0
+        every = np.broadcast_to(np.arange(n_states, dtype=np.uint16), table.shape)
+        values, labels, counts = table[kept], every[kept], kept.sum(axis=1)
     else:
         ends, all_labels = pairs
         n_emissions = len(all_labels)

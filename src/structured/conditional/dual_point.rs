@@ -1,9 +1,13 @@
 //! The best dual point so far.
 
+use rayon::prelude::*;
+
 use super::penalty::ElasticNet;
+use crate::data::Real;
 use crate::dual::DualValue;
-use crate::dual::rounding::{Bounded, gamma, norm_above};
-use crate::linalg::vectors::dot;
+use crate::dual::rounding::{Bounded, TINY, gamma, norm_above, root_above};
+use crate::linalg::vectors::PIECE_VALUES;
+use crate::parallel::min_len;
 
 /// Maximum number of Newton steps to find the best scale of a dual point.
 const MAX_STEPS: usize = 8;
@@ -12,79 +16,117 @@ const MAX_STEPS: usize = 8;
 const STEPS: [f64; 4] = [1.0, 0.5, 0.25, 0.125];
 
 /// The entropy and the weights of a mixture of distributions α, which determine its dual value.
-#[derive(Debug, Clone, Default)]
-pub struct DualMixture {
+#[derive(Debug, Clone)]
+pub struct DualMixture<T> {
     /// The weighted entropy Σ p_i H(α_i), rounded down.
     pub linear: f64,
-    /// An upper bound on the distance of the computed weights from w(α).
+    /// An upper bound on the distance of the stored weights from w(α).
     pub error: f64,
     /// Weights w(α) of the dual point.
-    pub weights: Vec<f64>,
+    pub weights: Vec<T>,
 }
 
-impl DualMixture {
-    /// Returns the dual value D of these distributions at λ/`factor`, rounded down.
-    pub fn value_at(&self, lambda: f64, factor: f64) -> f64 {
-        let norm = norm_above(&self.weights) + self.error;
+/// The dual point of a pass. Its weights w(α) = w − ∇P(w)/λ, where P has no L1 term, are computed when they are needed.
+#[derive(Debug, Clone, Copy)]
+pub struct ModelDual<'a, T> {
+    linear: f64,
+    error: f64,
+    lambda: f64,
+    ridge: f64,
+    weights: &'a [T],
+    gradient: &'a [T],
+}
+
+impl<'a, T: Real> ModelDual<'a, T> {
+    /// The dual point of a pass at `weights`, where the smooth part of the objective has this gradient. `linear` and
+    /// `error` are those of the pass.
+    pub fn new(
+        (linear, error): (f64, f64),
+        (lambda, penalty): (f64, ElasticNet),
+        (weights, gradient): (&'a [T], &'a [T]),
+    ) -> Self {
+        let ridge = penalty.ridge(lambda);
+        // The gradient is rounded to T. Its sum with the ridge's and their difference are rounded, too.
+        let size = norm_above(gradient);
+        let tiny = weights.len() as f64 * T::min_positive_value().widen();
+        let rounding = (T::epsilon().widen() + gamma(8)) * size
+            + gamma(8) * ridge * norm_above(weights)
+            + tiny;
+        let error = (error + rounding / lambda) * (1.0 + gamma(8));
+        Self { linear, error, lambda, ridge, weights, gradient }
+    }
+
+    /// One entry of w(α).
+    #[inline(always)]
+    fn entry(&self, weight: T, slope: T) -> f64 {
+        (self.ridge * weight.widen() - slope.widen()) / self.lambda
+    }
+
+    /// Entries of w(α).
+    #[inline(always)]
+    fn entries(&self, start: usize, len: usize) -> impl Iterator<Item = f64> {
+        let entries = self.weights[start..start + len].iter().zip(&self.gradient[start..]);
+        entries.map(|(weight, slope)| self.entry(*weight, *slope))
+    }
+
+    /// Stores the weights of this point.
+    pub fn stored(&self) -> DualMixture<T> {
+        let weights: Vec<T> = self.entries(0, self.weights.len()).map(T::narrow).collect();
+        let error = self.error + storage_error::<T>(norm_above(&weights), weights.len());
+        DualMixture { linear: self.linear, error: error * (1.0 + gamma(8)), weights }
+    }
+}
+
+/// A bound on the effect of storing `len` weights of this norm in precision T.
+fn storage_error<T: Real>(norm: f64, len: usize) -> f64 {
+    T::epsilon().widen() * norm + len as f64 * T::min_positive_value().widen()
+}
+
+/// Computes `value`(start, len) for all pieces of a vector of `len` values, on all threads.
+fn pieces<R: Send>(len: usize, value: impl Fn(usize, usize) -> R + Sync) -> Vec<R> {
+    let pieces = (0..len.div_ceil(PIECE_VALUES)).into_par_iter();
+    let values = pieces.with_min_len(min_len(PIECE_VALUES)).map(|piece| {
+        let start = piece * PIECE_VALUES;
+        value(start, PIECE_VALUES.min(len - start))
+    });
+    values.collect()
+}
+
+/// An upper bound on the norm of a vector, given its squared norm as the sum of [`pieces`].
+fn norm_of(square: f64, len: usize) -> f64 {
+    let depth = PIECE_VALUES.min(len) + len / PIECE_VALUES + 2;
+    root_above(Bounded::new(square, gamma(depth) * square + len as f64 * TINY).upper())
+}
+
+/// A dual point whose weights are computed when they are needed: `entries`(start, len) iterates over a range of them.
+struct View<F> {
+    linear: f64,
+    error: f64,
+    len: usize,
+    entries: F,
+}
+
+impl<I: Iterator<Item = f64>, F: Fn(usize, usize) -> I + Sync> View<F> {
+    /// An upper bound on the norm of f(w) for each weight w.
+    fn norm(&self, f: impl Fn(f64) -> f64 + Sync) -> f64 {
+        let squares = |start, len| (self.entries)(start, len).map(|w| f(w).powi(2)).sum::<f64>();
+        let square = pieces(self.len, squares).iter().sum();
+        if square < f64::INFINITY {
+            return norm_of(square, self.len);
+        }
+        norm_above(&(self.entries)(0, self.len).map(f).collect::<Vec<f64>>())
+    }
+
+    /// The dual value at λ/`factor`, rounded down.
+    fn value_at(&self, lambda: f64, factor: f64) -> f64 {
+        let norm = self.norm(|weight| weight) + self.error;
         let value =
             DualValue::of(lambda, Bounded::exact(self.linear), norm * (1.0 + gamma(4)), 0.0);
         value.bound_at(factor)
     }
 
-    /// Moves the point to λ/`factor`, which multiplies w(α) by `factor`.
-    pub fn stretch(&mut self, factor: f64) {
-        let rounding = gamma(4) * norm_above(&self.weights);
-        self.weights.iter_mut().for_each(|weight| *weight *= factor);
-        self.error = (self.error + rounding) * factor * (1.0 + gamma(8));
-    }
-
-    /// Moves towards another point if that raises the bound. Entropy is concave, so the entropy of a mixture of
-    /// distributions is at least the mixture of their entropies.
-    pub fn improve(&mut self, other: &Self, lambda: f64, penalty: ElasticNet) {
-        let exact = [self.best_step(other, lambda)];
-        let steps: &[f64] = if penalty.has_l1() { &STEPS } else { &exact };
-        let mut value = self.bound(lambda, penalty);
-        let mut best = None;
-        for step in steps {
-            let mixed = self.mixed(other, *step);
-            let next = mixed.bound(lambda, penalty);
-            if next > value {
-                (value, best) = (next, Some(mixed));
-            }
-        }
-        if let Some(best) = best {
-            *self = best;
-        }
-    }
-
-    /// Returns the step towards another point that maximises the dual value with an L2 penalty.
-    fn best_step(&self, other: &Self, lambda: f64) -> f64 {
-        let (own, cross) = (dot(&self.weights, &self.weights), dot(&self.weights, &other.weights));
-        let length = own - 2.0 * cross + dot(&other.weights, &other.weights);
-        let slope = other.linear - self.linear + lambda * (own - cross);
-        // If rounding makes the difference of the points vanish, chooses the better point.
-        let step = if length > 0.0 { slope / (lambda * length) } else { f64::from(slope > 0.0) };
-        if step.is_nan() { 0.0 } else { step.clamp(0.0, 1.0) }
-    }
-
-    /// The mixture after a step towards another point.
-    fn mixed(&self, other: &Self, step: f64) -> Self {
-        let mut mixed = self.clone();
-        let mix = |a: f64, b: f64| (1.0 - step) * a + step * b;
-        let linear = mix(self.linear, other.linear);
-        let size = self.linear.abs() + other.linear.abs();
-        mixed.linear = linear - gamma(4) * size;
-        let largest = |weights: &[f64]| norm_above(weights);
-        let rounding = gamma(4) * (largest(&self.weights) + largest(&other.weights));
-        mixed.error = (mix(self.error, other.error) + rounding) * (1.0 + gamma(8));
-        mixed.weights.iter_mut().zip(&other.weights).for_each(|(a, b)| *a = mix(*a, *b));
-        mixed
-    }
-
-    /// Returns a lower bound on the optimum. Without an L1 term, this is the dual value of α. With an L1 term, it is
-    /// the dual value of the mixture s α + (1 − s) (true labels) for the best s in [0, 1]. The entropy of this mixture
-    /// is at least s H(α), and its weights are s w(α).
-    pub fn bound(&self, lambda: f64, penalty: ElasticNet) -> f64 {
+    /// A lower bound on the optimum; see [`DualMixture::bound`].
+    fn bound(&self, lambda: f64, penalty: ElasticNet) -> f64 {
         if !penalty.has_l1() {
             return self.value_at(lambda, 1.0);
         }
@@ -94,10 +136,9 @@ impl DualMixture {
         let value = if l1_ratio == 1.0 {
             entropy.lower()
         } else {
-            let excess = |weight: &f64| (scale * weight.abs() - l1_ratio).max(0.0);
-            let excess: Vec<f64> = self.weights.iter().map(excess).collect();
-            let rounding = gamma(4) * scale * norm_above(&self.weights);
-            let norm = norm_above(&excess) + rounding + scale * self.error;
+            let excess = self.norm(|weight| (scale * weight.abs() - l1_ratio).max(0.0));
+            let rounding = gamma(4) * scale * self.norm(|weight| weight);
+            let norm = excess + rounding + scale * self.error;
             let lambda = lambda / (1.0 - l1_ratio) * (1.0 + gamma(8));
             DualValue::of(lambda, entropy, norm * (1.0 + gamma(8)), 0.0).bound()
         };
@@ -108,22 +149,24 @@ impl DualMixture {
     /// Returns the best scale s. With only an L1 penalty, this is the largest s for which |λ s w(α)| ≤ λ in all
     /// entries.
     fn scale(&self, lambda: f64, l1_ratio: f64) -> f64 {
-        let larger = |most: f64, w: &f64| if w.abs() <= most { most } else { w.abs() };
+        let larger = |most: f64, w: f64| if w.abs() <= most { most } else { w.abs() };
         if l1_ratio == 1.0 {
-            let largest = self.weights.iter().fold(0.0, larger) + self.error;
+            let largest = |start, len| (self.entries)(start, len).fold(0.0, larger);
+            let largest = pieces(self.len, largest).into_iter().fold(0.0, larger) + self.error;
             return (1.0 - gamma(8)) / largest.max(1.0);
         }
         // The derivative of the value is decreasing and concave, so Newton's method from 1 does not overshoot.
         let mut scale = 1.0;
         for _ in 0..MAX_STEPS {
-            let (mut slope, mut bend) = (0.0, 0.0);
-            for weight in &self.weights {
-                let excess = scale * weight.abs() - l1_ratio;
-                if excess > 0.0 {
-                    slope += weight.abs() * excess;
-                    bend += weight * weight;
-                }
-            }
+            let sums = pieces(self.len, |start, len| {
+                (self.entries)(start, len).fold((0.0, 0.0), |(slope, bend), weight| {
+                    let excess = (scale * weight.abs() - l1_ratio).max(0.0);
+                    let square = if excess > 0.0 { weight * weight } else { 0.0 };
+                    (slope + weight.abs() * excess, bend + square)
+                })
+            });
+            let add = |sum: (f64, f64), piece: &(f64, f64)| (sum.0 + piece.0, sum.1 + piece.1);
+            let (slope, bend) = sums.iter().fold((0.0, 0.0), add);
             let factor = lambda / (1.0 - l1_ratio);
             let slope = self.linear - factor * slope;
             if slope >= 0.0 || bend == 0.0 {
@@ -135,11 +178,122 @@ impl DualMixture {
     }
 }
 
+/// Products of the weights v of a mixture and u of a point.
+struct Products {
+    /// ‖v‖².
+    own: f64,
+    /// ⟨v, u⟩.
+    cross: f64,
+    /// ‖u‖².
+    other: f64,
+}
+
+impl<T: Real> DualMixture<T> {
+    /// Returns the dual value D of these distributions at λ/`factor`, rounded down.
+    pub fn value_at(&self, lambda: f64, factor: f64) -> f64 {
+        let entries = |start, len| wide(&self.weights, start, len);
+        self.view(entries).value_at(lambda, factor)
+    }
+
+    /// Returns a lower bound on the optimum. Without an L1 term, this is the dual value of α. With an L1 term, it is
+    /// the dual value of the mixture s α + (1 − s) (true labels) for the best s in [0, 1]. The entropy of this mixture
+    /// is at least s H(α), and its weights are s w(α).
+    pub fn bound(&self, lambda: f64, penalty: ElasticNet) -> f64 {
+        let entries = |start, len| wide(&self.weights, start, len);
+        self.view(entries).bound(lambda, penalty)
+    }
+
+    /// Moves the point to λ/`factor`, which multiplies w(α) by `factor`.
+    pub fn stretch(&mut self, factor: f64) {
+        let norm = norm_above(&self.weights);
+        let rounding = gamma(4) * norm + storage_error::<T>(norm, self.weights.len());
+        self.weights.iter_mut().for_each(|weight| *weight = T::narrow(weight.widen() * factor));
+        self.error = (self.error + rounding) * factor * (1.0 + gamma(8));
+    }
+
+    /// Moves towards another point if that raises the bound. Entropy is concave, so the entropy of a mixture of
+    /// distributions is at least the mixture of their entropies.
+    pub fn improve(&mut self, other: &ModelDual<'_, T>, lambda: f64, penalty: ElasticNet) {
+        let products = self.products(other);
+        let exact = [self.best_step(&products, other.linear, lambda)];
+        let steps: &[f64] = if penalty.has_l1() { &STEPS } else { &exact };
+        let (mut value, mut best) = (self.bound(lambda, penalty), None);
+        for step in steps {
+            let (linear, error) = self.mixed(other, *step, &products);
+            let entries = |start, len| {
+                let own = wide(&self.weights, start, len);
+                own.zip(other.entries(start, len)).map(|(a, b)| mix(*step, a, b))
+            };
+            let mixed = View { linear, error, ..self.view(entries) };
+            let next = mixed.bound(lambda, penalty);
+            if next > value {
+                (value, best) = (next, Some((*step, linear, error)));
+            }
+        }
+        if let Some((step, linear, error)) = best {
+            (self.linear, self.error) = (linear, error);
+            self.weights.par_chunks_mut(PIECE_VALUES).enumerate().for_each(|(piece, own)| {
+                let others = other.entries(piece * PIECE_VALUES, own.len());
+                let pairs = own.iter_mut().zip(others);
+                pairs.for_each(|(a, b)| *a = T::narrow(mix(step, a.widen(), b)));
+            });
+        }
+    }
+
+    fn view<F>(&self, entries: F) -> View<F> {
+        View { linear: self.linear, error: self.error, len: self.weights.len(), entries }
+    }
+
+    fn products(&self, other: &ModelDual<'_, T>) -> Products {
+        let sums = pieces(self.weights.len(), |start, len| {
+            let pairs = wide(&self.weights, start, len).zip(other.entries(start, len));
+            pairs.fold([0.0; 3], |[own, cross, other], (a, b)| {
+                [own + a * a, cross + a * b, other + b * b]
+            })
+        });
+        let sum = |at: usize| sums.iter().map(|piece| piece[at]).sum();
+        Products { own: sum(0), cross: sum(1), other: sum(2) }
+    }
+
+    /// Returns the step towards another point that maximises the dual value with an L2 penalty.
+    fn best_step(&self, products: &Products, linear: f64, lambda: f64) -> f64 {
+        let Products { own, cross, other } = products;
+        let length = own - 2.0 * cross + other;
+        let slope = linear - self.linear + lambda * (own - cross);
+        // If rounding makes the difference of the points vanish, chooses the better point.
+        let step = if length > 0.0 { slope / (lambda * length) } else { f64::from(slope > 0.0) };
+        if step.is_nan() { 0.0 } else { step.clamp(0.0, 1.0) }
+    }
+
+    /// The entropy, rounded down, and the error of the mixture after a step towards another point.
+    fn mixed(&self, other: &ModelDual<'_, T>, step: f64, products: &Products) -> (f64, f64) {
+        let size = self.linear.abs() + other.linear.abs();
+        let linear = mix(step, self.linear, other.linear) - gamma(4) * size;
+        let len = self.weights.len();
+        let (own, others) = (norm_of(products.own, len), norm_of(products.other, len));
+        let storage = storage_error::<T>(mix(step, own, others), len);
+        let rounding = gamma(4) * (own + others) + storage;
+        (linear, (mix(step, self.error, other.error) + rounding) * (1.0 + gamma(8)))
+    }
+}
+
+/// (1 − step) a + step b.
+#[inline(always)]
+fn mix(step: f64, a: f64, b: f64) -> f64 {
+    (1.0 - step) * a + step * b
+}
+
+/// A range of weights in double precision.
+#[inline(always)]
+fn wide<T: Real>(weights: &[T], start: usize, len: usize) -> impl Iterator<Item = f64> {
+    weights[start..start + len].iter().map(|weight| weight.widen())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn point(linear: f64, weights: &[f64]) -> DualMixture {
+    fn point(linear: f64, weights: &[f64]) -> DualMixture<f64> {
         DualMixture { linear, error: 0.0, weights: weights.to_vec() }
     }
 
@@ -161,6 +315,37 @@ mod tests {
                 let bound = point(linear, &[0.5, -4.0, 1.0]).bound(lambda, net);
                 assert!((bound - best).abs() < 1e-6, "{bound} {best}");
             }
+        }
+    }
+
+    #[test]
+    fn mixtures_in_single_precision_do_not_raise_the_bound() {
+        let entry = |at: usize, factor: f64| (at as f64 * factor).sin();
+        let weights: Vec<f32> = (0..40_000).map(|at| entry(at, 0.37) as f32).collect();
+        for l1_ratio in [0.0, 0.5] {
+            let (lambda, net) = (0.01, ElasticNet::new(l1_ratio).unwrap());
+            // The first entropy is that of the second point to a factor, so that the best step is inside (0, 1).
+            let gradients = [0.71, 1.3].map(|factor| -> Vec<f32> {
+                (0..40_000).map(|at| 0.004 * entry(at, factor) as f32).collect()
+            });
+            let wide = |v: &[f32]| v.iter().map(|v| f64::from(*v)).collect::<Vec<f64>>();
+            let (weights_64, gradients_64) =
+                (wide(&weights), gradients.each_ref().map(|g| wide(g)));
+            let points = gradients.each_ref().map(|gradient| {
+                ModelDual::new((250.0, 0.0), (lambda, net), (&weights[..], &gradient[..]))
+            });
+            let exact = gradients_64.each_ref().map(|gradient| {
+                ModelDual::new((250.0, 0.0), (lambda, net), (&weights_64[..], &gradient[..]))
+            });
+            let (mut single, mut double) = (points[0].stored(), exact[0].stored());
+            let before = (single.bound(lambda, net), double.bound(lambda, net));
+            single.improve(&points[1], lambda, net);
+            double.improve(&exact[1], lambda, net);
+            let after = (single.bound(lambda, net), double.bound(lambda, net));
+            for (single, double) in [before, after] {
+                assert!(single < double && single > double - 1e-3, "{single} {double}");
+            }
+            assert!(after.0 > before.0 + 1.0, "{before:?} {after:?}");
         }
     }
 }

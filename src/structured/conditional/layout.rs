@@ -2,6 +2,7 @@
 
 use pulp::{Simd, WithSimd};
 
+use crate::data::Real;
 use crate::linalg::arch;
 use crate::structured::fold::{WeightedSum, fold};
 use crate::structured::label_weights::{Place, add_scores};
@@ -66,8 +67,8 @@ impl<'a> WeightLayout<'a> {
     }
 
     /// Converts weights to this order. The weights of transitions follow unchanged.
-    pub fn expand(&self, weights: &[f64]) -> Vec<f64> {
-        let mut laid = vec![0.0; self.len()];
+    pub fn expand<T: Real>(&self, weights: &[T]) -> Vec<T> {
+        let mut laid = vec![T::zero(); self.len()];
         for (feature, place) in self.places.iter().enumerate() {
             let own = self.pairs.range(feature);
             let (weights, labels) = (&weights[own.clone()], &self.pairs.labels[own]);
@@ -99,7 +100,7 @@ impl<'a> WeightLayout<'a> {
     }
 
     /// Writes the scores of an example's rows, given weights in this order.
-    pub fn scores(&self, example: usize, laid: &[f64], scores: &mut [f64]) {
+    pub fn scores<T: Real>(&self, example: usize, laid: &[T], scores: &mut [f64]) {
         arch().dispatch(LayoutScores { layout: self, example, laid, scores });
     }
 
@@ -115,14 +116,14 @@ impl<'a> WeightLayout<'a> {
     }
 }
 
-struct LayoutScores<'a> {
+struct LayoutScores<'a, T> {
     layout: &'a WeightLayout<'a>,
     example: usize,
-    laid: &'a [f64],
+    laid: &'a [T],
     scores: &'a mut [f64],
 }
 
-impl WithSimd for LayoutScores<'_> {
+impl<T: Real> WithSimd for LayoutScores<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -138,7 +139,7 @@ impl WithSimd for LayoutScores<'_> {
                         place.is_row().then(|| (*x, &laid[place.start()..]))
                     },
                 );
-                fold::<WeightedSum, S>(simd, terms, scores);
+                fold::<WeightedSum, S, T>(simd, terms, scores);
             } else {
                 scores.fill(0.0);
             }
@@ -153,7 +154,10 @@ impl WithSimd for LayoutScores<'_> {
                         add_scores(x, labels, weights, scores);
                     } else if !is_sparse {
                         let weights = &laid[place.start()..];
-                        scores.iter_mut().zip(weights).for_each(|(score, w)| *score += x * w);
+                        scores
+                            .iter_mut()
+                            .zip(weights)
+                            .for_each(|(score, w)| *score += x * w.widen());
                     }
                 },
             );

@@ -7,8 +7,10 @@
 //! anyway, P − D = λ/2 ‖w − w(α)‖² = ‖∇P(w)‖² / (2 λ). So each pass yields a certificate
 //! (`docs/mathematics/sequences.md`).
 
+mod columns;
 mod dual_point;
 mod layout;
+mod pass;
 mod penalty;
 mod rounding;
 mod solver;
@@ -16,35 +18,24 @@ mod stochastic;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
-
-use rayon::prelude::*;
 
 pub use penalty::ElasticNet;
 pub use solver::{ConditionalFit, conditional_objective, conditional_path, fit_conditional};
 
-use self::dual_point::DualMixture;
+use self::columns::FeatureColumns;
 use self::layout::WeightLayout;
 use self::rounding::Reach;
 use super::marginals::chain_marginals;
 use super::model::{Chain, ChainLink, FORBIDDEN, Model, Work};
-use crate::dual::rounding::{Sum, gamma, norm_above};
-use crate::dual::{BlockTerms, Bounded, Shares, Totals};
+use crate::data::Real;
+use crate::dual::rounding::{Sum, gamma};
+use crate::dual::{BlockTerms, Bounded, Shares};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
 use crate::linalg::sparse::dot;
-use crate::linalg::vectors::{self, long_axpy};
-
-/// Maximum number of groups of sequences with separate sums.
-const MAX_GROUPS: usize = 16;
-
-/// Minimum number of sequences per group.
-const MIN_GROUP: usize = 1024;
-
-/// Maximum number of values in the sums of all groups together; two groups are always allowed.
-const SUM_SIZE: usize = 1 << 24;
+use crate::linalg::vectors;
 
 /// A training problem: labelled sequences.
 #[derive(Clone)]
@@ -52,36 +43,14 @@ struct Field<'a> {
     chain: &'a Chain,
     /// The order of the weights in a pass, if it differs from the chain's.
     layout: Option<Arc<WeightLayout<'a>>>,
+    /// The rows by column, if a pass computes the gradient feature by feature.
+    columns: Option<Arc<FeatureColumns>>,
     shares: Shares,
     penalty: ElasticNet,
 }
 
-/// The result of a pass over the sequences at given weights.
-struct Evaluation {
-    /// Objective P, rounded up.
-    primal: f64,
-    dual: DualMixture,
-    gradient: Vec<f64>,
-    /// The diagonal of the Hessian, ignoring the covariances between different parts, plus λ.
-    diagonal: Option<Vec<f64>>,
-}
-
-/// Sums over a group of sequences, and buffers.
-#[derive(Default)]
-struct Group {
-    loss: Sum,
-    totals: Totals,
-    /// The gradient of the weighted loss, Σ p_i Aᵀ(μ_i − μ(y_i)).
-    pull: Vec<f64>,
-    diagonal: Vec<f64>,
-    scratch: FieldBuffers,
-}
-
 /// A loss above this means that the true label has a forbidden transition.
 const IMPOSSIBLE: f64 = -0.1 * FORBIDDEN;
-
-/// The groups that are processed at the same time, one for each thread.
-type Groups = Vec<Group>;
 
 /// Buffers for one sequence at a time.
 #[derive(Default)]
@@ -109,7 +78,8 @@ impl<'a> Field<'a> {
         }
         let shares = shares.with_features(chain.norms())?;
         let layout = WeightLayout::new(chain).map(Arc::new);
-        Ok(Self { chain, layout, shares, penalty })
+        let columns = FeatureColumns::new(chain).map(Arc::new);
+        Ok(Self { chain, layout, columns, shares, penalty })
     }
 
     /// Whether some labels are unknown. The loss is then not convex, and there is no certificate.
@@ -147,51 +117,6 @@ impl<'a> Field<'a> {
         Ok(sum.total())
     }
 
-    /// Evaluates the objective, its gradient and a dual point in one pass over all sequences. If `curved`, also
-    /// computes the diagonal of the Hessian.
-    fn evaluate(
-        &self,
-        weights: &[f64],
-        curved: bool,
-        slots: &mut Groups,
-        interrupt: &Interrupt,
-    ) -> Result<Evaluation> {
-        let (n, lambda) = (self.shares.n_blocks(), self.shares.lambda());
-        let n_groups = (SUM_SIZE / weights.len().max(1)).min(n / MIN_GROUP).clamp(2, MAX_GROUPS);
-        let at = Point { laid: self.laid(weights), norm: norm_above(weights) };
-        slots.resize_with(rayon::current_num_threads().min(n_groups), Group::default);
-        let (mut loss, mut totals) = (Sum::default(), Totals::default());
-        let mut pull = vec![0.0; self.n_laid()];
-        let mut diagonal = vec![0.0; if curved { pull.len() } else { 0 }];
-        for first in (0..n_groups).step_by(slots.len()) {
-            let now = (n_groups - first).min(slots.len());
-            slots[..now].par_iter_mut().enumerate().for_each(|(slot, group)| {
-                let range = (first + slot) * n / n_groups..(first + slot + 1) * n / n_groups;
-                self.sum(range, &at, curved, group, interrupt);
-            });
-            interrupt.check()?;
-            // Groups are added in order, so the result does not depend on the number of threads.
-            for group in &slots[..now] {
-                loss.join(&group.loss);
-                totals.join(&group.totals);
-                long_axpy(&mut pull, 1.0, &group.pull);
-                long_axpy(&mut diagonal, 1.0, &group.diagonal);
-            }
-        }
-        let mut gradient = self.packed(pull);
-        let own: Vec<f64> = gradient.iter().map(|value| -value / lambda).collect();
-        let primal = self.penalty.objective(lambda, weights, loss.total());
-        let dual = DualMixture { linear: totals.linear(), error: totals.distance(), weights: own };
-        let ridge = self.penalty.ridge(lambda);
-        gradient.iter_mut().zip(weights).for_each(|(slope, weight)| *slope += ridge * weight);
-        let diagonal = curved.then(|| {
-            let mut packed = self.packed(diagonal);
-            packed.iter_mut().for_each(|bend| *bend += lambda);
-            packed
-        });
-        Ok(Evaluation { primal, dual, gradient, diagonal })
-    }
-
     /// Number of weights for pairs of a feature and a label, in the order of a pass.
     fn n_emissions(&self) -> usize {
         self.layout.as_deref().map_or(self.chain.transitions(), WeightLayout::len)
@@ -203,7 +128,7 @@ impl<'a> Field<'a> {
     }
 
     /// Converts weights to the order of a pass.
-    fn laid<'w>(&self, weights: &'w [f64]) -> Cow<'w, [f64]> {
+    fn laid<'w, T: Real>(&self, weights: &'w [T]) -> Cow<'w, [T]> {
         match &self.layout {
             Some(layout) => Cow::Owned(layout.expand(weights)),
             None => Cow::Borrowed(weights),
@@ -218,91 +143,6 @@ impl<'a> Field<'a> {
         packed[self.chain.transitions()..].copy_from_slice(&sums[layout.len()..]);
         packed
     }
-
-    fn sum(
-        &self,
-        range: Range<usize>,
-        at: &Point<'_>,
-        curved: bool,
-        group: &mut Group,
-        interrupt: &Interrupt,
-    ) {
-        let Group { loss, totals, pull, diagonal, scratch } = group;
-        scratch.work.interrupt.clone_from(interrupt);
-        (*loss, *totals) = (Sum::default(), Totals::default());
-        pull.clear();
-        pull.resize(self.n_laid(), 0.0);
-        diagonal.clear();
-        diagonal.resize(if curved { pull.len() } else { 0 }, 0.0);
-        for example in range {
-            let share = self.shares.of(example);
-            if share == 0.0 || interrupt.is_raised() {
-                continue;
-            }
-            scratch.scores.resize(self.chain.n_parts(example), 0.0);
-            if at.norm > 0.0 {
-                self.scores(example, &at.laid, &mut scratch.scores);
-            } else {
-                self.chain.scores_at_zero(example, &mut scratch.scores);
-            }
-            let found = scratch.look(self.chain, example, at.norm);
-            loss.add(found.0 * Bounded::exact(share));
-            if !self.is_partial() {
-                totals.add(&self.shares, example, &scratch.terms(self.chain, example, found));
-            }
-            if curved {
-                scratch.variances.clear();
-                scratch
-                    .variances
-                    .extend(scratch.marginals.iter().map(|p| (p * (1.0 - p)).max(0.0)));
-                let image = (&scratch.variances[..], share, true);
-                self.add_image(example, image, diagonal);
-            }
-            scratch.subtract_truth();
-            self.add_image(example, (&scratch.marginals, share, false), pull);
-        }
-    }
-
-    /// Writes the scores of a sequence's parts, given weights in the order of a pass.
-    fn scores(&self, example: usize, laid: &[f64], scores: &mut [f64]) {
-        let chain = self.chain;
-        let nodes = &mut scores[..chain.sequence_len(example) * chain.n_states()];
-        match &self.layout {
-            Some(layout) => layout.scores(example, laid, nodes),
-            None => chain.emissions().scores(chain.rows_of(example), laid, nodes),
-        }
-        chain.add_transitions(example, &laid[self.n_emissions()..], scores);
-    }
-
-    /// Adds scale Aᵀ δ to `target` for a dense δ. If `squared`, uses the squares of A's entries.
-    fn add_image(
-        &self,
-        example: usize,
-        (delta, scale, squared): (&[f64], f64, bool),
-        target: &mut [f64],
-    ) {
-        let chain = self.chain;
-        let nodes = &delta[..chain.sequence_len(example) * chain.n_states()];
-        let (emissions, transitions) = target.split_at_mut(self.n_emissions());
-        match &self.layout {
-            Some(layout) => layout.add_rows(example, (nodes, scale, squared), emissions),
-            None => {
-                let range = chain.rows_of(example);
-                chain.emissions().add_rows(range, (nodes, scale, squared), emissions);
-            }
-        }
-        visit_transitions(chain, example, delta, |index, x, value| {
-            transitions[index] += scale * if squared { x * x } else { x } * value;
-        });
-    }
-}
-
-/// The weights at which a pass is computed.
-struct Point<'a> {
-    /// The weights in the order of a pass.
-    laid: Cow<'a, [f64]>,
-    /// An upper bound on the norm of the weights.
-    norm: f64,
 }
 
 impl FieldBuffers {

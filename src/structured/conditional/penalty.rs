@@ -1,8 +1,12 @@
 //! The penalty of a fit, and the restrictions on steps that an L1 term requires.
 
+use std::borrow::Cow;
+
+use crate::data::Real;
 use crate::dual::objective;
 use crate::dual::rounding::{Bounded, gamma};
 use crate::error::{Error, Result};
+use crate::linalg::vectors::long_update;
 
 /// Number of values in each partial sum. Adding up partial sums keeps rounding errors small.
 const PIECE: usize = 1024;
@@ -36,13 +40,13 @@ impl ElasticNet {
     }
 
     /// Returns the penalty plus the loss, rounded up.
-    pub fn objective(self, lambda: f64, weights: &[f64], loss: Bounded) -> f64 {
+    pub fn objective<T: Real>(self, lambda: f64, weights: &[T], loss: Bounded) -> f64 {
         if !self.has_l1() {
             return objective(lambda, weights, loss);
         }
         let pieces = weights.chunks(PIECE);
         let depth = PIECE.min(weights.len()) + pieces.len();
-        let sum: f64 = pieces.map(|piece| piece.iter().map(|w| w.abs()).sum::<f64>()).sum();
+        let sum: f64 = pieces.map(|piece| piece.iter().map(|w| w.widen().abs()).sum::<f64>()).sum();
         let norm = Bounded::new(sum, gamma(depth) * sum);
         let exact = Bounded::exact;
         let share = exact(lambda) * exact(self.l1_ratio) * norm;
@@ -53,35 +57,46 @@ impl ElasticNet {
     /// Returns the pseudo-gradient of the objective (Andrew and Gao 2007), given the gradient of its smooth part. For a
     /// weight of 0, it is the one-sided derivative in the direction in which the objective decreases, or 0 if there is
     /// no such direction.
-    pub fn slopes(self, lambda: f64, weights: &[f64], gradient: &[f64]) -> Vec<f64> {
+    pub fn slopes<'a, T: Real>(
+        self,
+        lambda: f64,
+        weights: &[T],
+        gradient: &'a [T],
+    ) -> Cow<'a, [T]> {
+        if !self.has_l1() {
+            return Cow::Borrowed(gradient);
+        }
         let l1 = lambda * self.l1_ratio;
-        let slope = |(weight, slope): (&f64, &f64)| {
-            if *weight != 0.0 {
-                slope + l1.copysign(*weight)
+        let slope = |(weight, slope): (&T, &T)| {
+            let (weight, slope) = (weight.widen(), slope.widen());
+            T::narrow(if weight != 0.0 {
+                slope + l1.copysign(weight)
             } else if slope.abs() > l1 {
-                slope - l1.copysign(*slope)
+                slope - l1.copysign(slope)
             } else {
                 0.0
-            }
+            })
         };
         weights.iter().zip(gradient).map(slope).collect()
     }
 
     /// Sets to 0 the entries of a direction along which the objective does not decrease.
-    pub fn align(self, direction: &mut [f64], slopes: &[f64]) {
+    pub fn align<T: Real>(self, direction: &mut [T], slopes: &[T]) {
         if self.has_l1() {
-            let entries = direction.iter_mut().zip(slopes);
-            entries.for_each(|(entry, slope)| *entry *= f64::from(*entry * slope < 0.0));
+            let descends = |entry: f64, slope: f64| entry * f64::from(entry * slope < 0.0);
+            long_update(direction, slopes, descends);
         }
     }
 
     /// Sets to 0 all weights whose sign the step has changed, and all weights that were 0 and have moved against their
     /// descent direction.
-    pub fn stay_in_orthant(self, weights: &mut [f64], before: &[f64], slopes: &[f64]) {
+    pub fn stay_in_orthant<T: Real>(self, weights: &mut [T], before: &[T], slopes: &[T]) {
         if self.has_l1() {
             for ((weight, before), slope) in weights.iter_mut().zip(before).zip(slopes) {
-                let side = if *before == 0.0 { -slope } else { *before };
-                *weight *= f64::from(*weight * side > 0.0);
+                let side = if *before == T::zero() { -*slope } else { *before };
+                if weight.widen() * side.widen() <= 0.0 {
+                    *weight = T::zero();
+                }
             }
         }
     }
@@ -100,8 +115,9 @@ mod tests {
     fn slopes_are_those_of_the_descending_side() {
         assert!(ElasticNet::new(1.1).is_err() && ElasticNet::new(f64::NAN).is_err());
         let net = ElasticNet::new(0.5).unwrap();
-        let slopes = net.slopes(2.0, &[1.0, -1.0, 0.0, 0.0, 0.0], &[0.5, 0.5, 0.5, 3.0, -3.0]);
-        assert_eq!(slopes, [1.5, -0.5, 0.0, 2.0, -2.0]);
+        let gradient = [0.5, 0.5, 0.5, 3.0, -3.0];
+        let slopes = net.slopes(2.0, &[1.0, -1.0, 0.0, 0.0, 0.0], &gradient);
+        assert_eq!(*slopes, [1.5, -0.5, 0.0, 2.0, -2.0]);
         let mut direction = [-1.0, 1.0, 5.0, 1.0, 1.0];
         net.align(&mut direction, &slopes);
         assert_eq!(direction, [-1.0, 1.0, 0.0, 0.0, 1.0]);

@@ -3,25 +3,32 @@
 
 use std::ops::ControlFlow;
 
-use super::dual_point::DualMixture;
+use super::Field;
+use super::columns::FeatureColumns;
+use super::dual_point::{DualMixture, ModelDual};
+use super::pass::{FieldPass, PassGroups};
 use super::penalty::ElasticNet;
 use super::stochastic::first_weights;
-use super::{Evaluation, Field, Groups};
+use crate::data::Real;
 use crate::dual::Shares;
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, ModelArrays};
-use crate::linalg::vectors::{long_axpy, long_dot};
+use crate::linalg::vectors::{long_dot, long_update};
 use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
 use crate::solver::{Memory, PathSettings, PathSolver, Piece, Target, path, shorter_step};
 use crate::structured::model::{Chain, Model};
-use crate::structured::single_precision::{allows_single, round_to_single};
+use crate::structured::single_precision::allows_single;
 
 /// Maximum number of stored pairs of a step and the change of the gradient along it.
 const MAX_PAIRS: usize = 12;
 
 /// Maximum number of values in all stored steps together; three steps are always allowed.
 const MEMORY_SIZE: usize = 1 << 24;
+
+/// Upper limit on features, λ and 1/λ of fits in single precision, whose range is 1e38: a curvature is a sum of squares
+/// of features.
+const SINGLE_RANGE: f64 = 1e15;
 
 /// A fitted conditional random field.
 pub struct ConditionalFit {
@@ -48,18 +55,40 @@ pub fn fit_conditional(
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<ConditionalFit> {
     let n_weights = chain.n_weights();
-    let field = field(chain, shares, penalty)?;
+    let is_single = allows_single(target.tol) && has_single_range(chain, shares.lambda());
+    let size = if is_single { size_of::<f32>() } else { size_of::<f64>() };
+    let field = field((chain, shares), penalty, size)?;
     let weights = start.unwrap_or_else(|| vec![0.0; n_weights]);
     if weights.len() != n_weights {
         return Err(Error::argument("warm_start", "the weights belong to another problem"));
     }
+    if is_single {
+        fit_in::<f32>(field, weights, target, interrupt, observe)
+    } else {
+        fit_in::<f64>(field, weights, target, interrupt, observe)
+    }
+}
+
+/// Fits with vectors in precision T.
+fn fit_in<T: Real>(
+    field: Field<'_>,
+    start: Vec<f64>,
+    target: Target,
+    interrupt: &Interrupt,
+    observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+) -> Result<ConditionalFit> {
     let null_objective = field.null_objective(interrupt)?;
-    let mut solver = Lbfgs::new(field, weights, null_objective.upper());
-    solver.is_single = allows_single(target.tol);
+    let mut solver = Lbfgs::<T>::new(field, converted(start), null_objective.upper());
     let mut trace = run(&mut solver, target.stopping(null_objective), interrupt, observe)?;
     let null_objective = null_objective.upper();
-    let weights = trace.take_other(n_weights).unwrap_or(solver.weights);
+    let last = solver.weights;
+    let weights = trace.take_other(last.len()).unwrap_or_else(|| converted(last));
     Ok(ConditionalFit { trace, null_objective, weights })
+}
+
+/// Converts weights to another precision.
+fn converted<T: Real, U: Real>(weights: Vec<T>) -> Vec<U> {
+    weights.into_iter().map(|weight| U::narrow(weight.widen())).collect()
 }
 
 /// Returns the objective at the given weights, rounded up.
@@ -67,16 +96,17 @@ pub fn fit_conditional(
 /// # Errors
 /// As for [`fit_conditional`].
 pub fn conditional_objective(
-    (chain, shares): (&Chain, Shares),
+    problem: (&Chain, Shares),
     penalty: ElasticNet,
     weights: &[f64],
     interrupt: &Interrupt,
 ) -> Result<f64> {
-    let field = field(chain, shares, penalty)?;
-    if weights.len() != chain.n_weights() {
+    let n_weights = problem.0.n_weights();
+    let field = field(problem, penalty, size_of::<f64>())?;
+    if weights.len() != n_weights {
         return Err(Error::argument("weights", "must have one entry for each weight"));
     }
-    Ok(field.evaluate(weights, false, &mut Groups::default(), interrupt)?.primal)
+    Ok(field.pass(weights, false, &mut PassGroups::default(), interrupt)?.primal)
 }
 
 /// Computes certified models for all λ, from the λ of `shares` down to `until`.
@@ -92,23 +122,32 @@ pub fn conditional_path(
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<Vec<Piece>> {
     let from = shares.lambda();
-    let field = field(chain, shares, ElasticNet::new(0.0)?)?;
+    let field = field((chain, shares), ElasticNet::new(0.0)?, size_of::<f64>())?;
     if field.is_partial() {
         return Err(Error::argument("y", "a path needs all labels"));
     }
     let null_objective = field.null_objective(interrupt)?;
     let stopping = target.stopping(null_objective);
-    let mut solver = Lbfgs::new(field, vec![0.0; chain.n_weights()], null_objective.upper());
+    let mut solver = Lbfgs::<f64>::new(field, vec![0.0; chain.n_weights()], null_objective.upper());
     path(&mut solver, PathSettings { from, until, stopping }, interrupt, observe)
 }
 
-/// Creates the problem, after checking that solving it fits into memory.
-fn field(chain: &Chain, shares: Shares, penalty: ElasticNet) -> Result<Field<'_>> {
+/// Creates the problem, after checking that solving it with weights of `size` bytes fits into memory.
+fn field((chain, shares): (&Chain, Shares), penalty: ElasticNet, size: usize) -> Result<Field<'_>> {
     let n_weights = chain.n_weights();
     let what = || format!("d = {n_weights} weights");
-    let n_vectors = 2 * n_remembered(n_weights) + 13 + 2 * rayon::current_num_threads();
-    require(8 * n_vectors as u128 * n_weights as u128, what, "use fewer features")?;
+    let n_vectors = 2 * n_remembered(n_weights) + 5;
+    let n_threads = if FeatureColumns::suit(chain) { 0 } else { rayon::current_num_threads() };
+    let bytes = (size * n_vectors + 8 * (3 + 2 * n_threads)) as u128 * n_weights as u128;
+    require(bytes, what, "use fewer features")?;
     Field::new(chain, shares, penalty)
+}
+
+/// Whether weights, slopes and curvatures are in the range of single precision.
+fn has_single_range(chain: &Chain, lambda: f64) -> bool {
+    let rows = [Some(chain.emissions().rows()), chain.edge_rows()];
+    let largest = rows.into_iter().flatten().map(|rows| rows.largest().0).fold(0.0, f64::max);
+    largest < SINGLE_RANGE && lambda < SINGLE_RANGE && 1.0 / lambda < SINGLE_RANGE
 }
 
 /// Number of pairs of a step and a change of the gradient that are stored.
@@ -116,29 +155,27 @@ fn n_remembered(n_weights: usize) -> usize {
     (MEMORY_SIZE / n_weights.max(1)).clamp(3, MAX_PAIRS)
 }
 
-struct Lbfgs<'a> {
+struct Lbfgs<'a, T> {
     field: Field<'a>,
     /// The objective at zero weights, P(0).
     null_objective: f64,
-    weights: Vec<f64>,
-    memory: Memory,
+    weights: Vec<T>,
+    memory: Memory<T>,
     /// The objective P at the weights, rounded up.
     primal: f64,
-    gradient: Vec<f64>,
+    gradient: Vec<T>,
     /// The diagonal of the Hessian at the current weights or at earlier ones.
-    diagonal: Vec<f64>,
-    /// The best mixture of all dual points so far.
-    best: DualMixture,
+    diagonal: Vec<T>,
+    /// The best mixture of all dual points so far, unless some labels are unknown.
+    best: Option<DualMixture<T>>,
     epochs: usize,
-    groups: Groups,
+    groups: PassGroups,
     /// Whether the first weights have been evaluated.
     is_begun: bool,
-    /// Whether weights are rounded to single precision.
-    is_single: bool,
 }
 
-impl<'a> Lbfgs<'a> {
-    fn new(field: Field<'a>, weights: Vec<f64>, null_objective: f64) -> Self {
+impl<'a, T: Real> Lbfgs<'a, T> {
+    fn new(field: Field<'a>, weights: Vec<T>, null_objective: f64) -> Self {
         Self {
             field,
             null_objective,
@@ -147,11 +184,10 @@ impl<'a> Lbfgs<'a> {
             primal: null_objective,
             gradient: Vec::new(),
             diagonal: Vec::new(),
-            best: DualMixture::default(),
+            best: None,
             epochs: 0,
-            groups: Groups::default(),
+            groups: PassGroups::default(),
             is_begun: false,
-            is_single: false,
         }
     }
 
@@ -161,60 +197,57 @@ impl<'a> Lbfgs<'a> {
         if self.is_begun {
             return Ok(());
         }
-        let mut first = None;
-        if self.weights.iter().all(|weight| *weight == 0.0)
+        if self.weights.iter().all(|weight| *weight == T::zero())
             && let Some(weights) = first_weights(&self.field, interrupt)?
         {
-            let there = self.evaluate(&weights, true, interrupt)?;
-            first = (there.primal < self.null_objective).then_some((weights, there));
-        }
-        let (weights, there) = match first {
-            Some(first) => first,
-            None => {
-                let weights = std::mem::take(&mut self.weights);
-                let there = self.evaluate(&weights, true, interrupt)?;
-                (weights, there)
+            let zero = std::mem::replace(&mut self.weights, converted(weights));
+            let pass = self.pass(true, interrupt)?;
+            if pass.primal < self.null_objective {
+                self.start(pass);
+                return Ok(());
             }
-        };
-        self.is_begun = true;
-        self.best.clone_from(&there.dual);
-        self.set(weights, there);
+            self.weights = zero;
+        }
+        let pass = self.pass(true, interrupt)?;
+        self.start(pass);
         Ok(())
     }
 
-    fn evaluate(
-        &mut self,
-        weights: &[f64],
-        curved: bool,
-        interrupt: &Interrupt,
-    ) -> Result<Evaluation> {
-        self.field.evaluate(weights, curved, &mut self.groups, interrupt)
+    fn start(&mut self, mut pass: FieldPass) {
+        self.is_begun = true;
+        self.gradient = self.field.gradient(&mut pass, &self.weights);
+        self.set(pass);
     }
 
-    fn set(&mut self, weights: Vec<f64>, there: Evaluation) {
-        self.improve_bound(&there.dual);
-        if let Some(diagonal) = there.diagonal {
-            self.diagonal = diagonal;
-        }
-        (self.weights, self.primal, self.gradient) = (weights, there.primal, there.gradient);
+    /// Evaluates the weights. If `curved`, also prepares the diagonal of the Hessian.
+    fn pass(&mut self, curved: bool, interrupt: &Interrupt) -> Result<FieldPass> {
+        self.field.pass(&self.weights, curved, &mut self.groups, interrupt)
+    }
+
+    /// Takes over the results of a pass at the current weights, except the gradient.
+    fn set(&mut self, pass: FieldPass) {
+        self.primal = pass.primal;
+        self.improve_bound(&pass);
+        self.field.diagonal(pass, &mut self.diagonal);
     }
 
     fn certificate(&self) -> Certificate {
-        let (primal, lambda) = (self.primal, self.field.shares.lambda());
-        Certificate { primal, dual: self.best.bound(lambda, self.field.penalty) }
+        let (lambda, penalty) = (self.field.shares.lambda(), self.field.penalty);
+        let dual = self.best.as_ref().map_or(0.0, |best| best.bound(lambda, penalty));
+        Certificate { primal: self.primal, dual }
     }
 
-    /// Mixes the best dual point with another one, unless some labels are unknown.
-    fn improve_bound(&mut self, dual: &DualMixture) {
+    /// Mixes the best dual point with that of a pass, unless some labels are unknown.
+    fn improve_bound(&mut self, pass: &FieldPass) {
         if !self.field.is_partial() {
-            self.best.improve(dual, self.field.shares.lambda(), self.field.penalty);
+            let (lambda, penalty) = (self.field.shares.lambda(), self.field.penalty);
+            let sums = (pass.linear, pass.error);
+            let point = ModelDual::new(sums, (lambda, penalty), (&self.weights, &self.gradient));
+            match &mut self.best {
+                Some(best) => best.improve(&point, lambda, penalty),
+                None => self.best = Some(point.stored()),
+            }
         }
-    }
-
-    /// The pseudo-gradient of the objective.
-    fn slopes(&self) -> Vec<f64> {
-        let Field { penalty, shares, .. } = &self.field;
-        penalty.slopes(shares.lambda(), &self.weights, &self.gradient)
     }
 
     /// Reports an epoch; `ends` marks the last one.
@@ -228,15 +261,16 @@ impl<'a> Lbfgs<'a> {
     }
 
     /// Returns the L-BFGS direction −H g, where g is the pseudo-gradient and H approximates the inverse Hessian.
-    fn direction(&self, slopes: &[f64]) -> Vec<f64> {
-        let downhill = slopes.iter().map(|slope| -slope).collect();
+    fn direction(&self, slopes: &[T]) -> Vec<T> {
+        let downhill = slopes.iter().map(|slope| -*slope).collect();
         let divide = |product: f64, curvature: f64| 1.0 / curvature * product;
         let mut direction = self.memory.multiply_inverse(downhill, divide, |mut v| {
             let scale = self.memory.pairs().back().map_or(1.0, |pair| {
-                let squares = pair.change.iter().zip(&self.diagonal).map(|(y, d)| y * y / d);
+                let entries = pair.change.iter().zip(&self.diagonal);
+                let squares = entries.map(|(y, d)| y.widen() * y.widen() / d.widen());
                 1.0 / divide(squares.sum(), pair.curvature)
             });
-            v.iter_mut().zip(&self.diagonal).for_each(|(v, d)| *v *= scale / d);
+            long_update(&mut v, &self.diagonal, |v, d| v * (scale / d));
             v
         });
         self.field.penalty.align(&mut direction, slopes);
@@ -244,27 +278,24 @@ impl<'a> Lbfgs<'a> {
     }
 
     /// Searches along a direction for weights with sufficient decrease. Returns None if rounding hides the decrease.
+    /// The weights take the place of the direction, which saves a vector.
     fn search(
         &mut self,
-        direction: &[f64],
-        slopes: &[f64],
+        direction: Vec<T>,
+        slopes: &[T],
         interrupt: &Interrupt,
-    ) -> Result<Option<(Vec<f64>, Evaluation)>> {
-        let (slope, value) = (long_dot(direction, slopes), self.primal);
+    ) -> Result<Option<(Vec<T>, FieldPass)>> {
+        let (slope, value) = (long_dot(&direction, slopes), self.primal);
         let penalty = self.field.penalty;
         if slope >= 0.0 || slope.is_nan() {
             return Ok(None);
         }
         let curved = (self.epochs + 1).is_power_of_two();
-        let mut step = 1.0;
+        let (mut weights, mut step) = (direction, 1.0);
         while step > 1e-8 {
-            let mut weights = self.weights.clone();
-            long_axpy(&mut weights, step, direction);
+            long_update(&mut weights, &self.weights, |entry, weight| weight + step * entry);
             penalty.stay_in_orthant(&mut weights, &self.weights, slopes);
-            if self.is_single {
-                round_to_single(&mut weights);
-            }
-            let next = self.evaluate(&weights, curved, interrupt)?;
+            let next = self.field.pass(&weights, curved, &mut self.groups, interrupt)?;
             let slope = if penalty.has_l1() {
                 (long_dot(&weights, slopes) - long_dot(&self.weights, slopes)) / step
             } else {
@@ -272,30 +303,44 @@ impl<'a> Lbfgs<'a> {
             };
             match shorter_step(step, slope, value, next.primal) {
                 None => return Ok(Some((weights, next))),
-                Some(shorter) => step = shorter,
+                Some(shorter) => {
+                    long_update(&mut weights, &self.weights, |new, old| (new - old) / step);
+                    step = shorter;
+                }
             }
         }
         Ok(None)
     }
 
-    fn accept(&mut self, weights: Vec<f64>, next: Evaluation) {
-        let difference =
-            |new: &[f64], old: &[f64]| new.iter().zip(old).map(|(n, o)| n - o).collect();
-        let s: Vec<f64> = difference(&weights, &self.weights);
-        let y: Vec<f64> = difference(&next.gradient, &self.gradient);
-        self.memory.push(s, y, n_remembered(weights.len()));
-        self.set(weights, next);
+    /// Moves to the weights of a pass. The old weights and the old gradient become the next pair of the memory in
+    /// place.
+    fn accept(&mut self, weights: Vec<T>, mut pass: FieldPass) {
+        let gradient = self.field.gradient(&mut pass, &weights);
+        let mut s = std::mem::replace(&mut self.weights, weights);
+        let mut y = std::mem::replace(&mut self.gradient, gradient);
+        let subtract = |old: f64, new: f64| new - old;
+        long_update(&mut s, &self.weights, subtract);
+        long_update(&mut y, &self.gradient, subtract);
+        self.memory.push(s, y, n_remembered(self.weights.len()));
+        self.set(pass);
     }
 }
 
-impl Solver for Lbfgs<'_> {
+impl<T: Real> Solver for Lbfgs<'_, T> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         self.begin(interrupt)?;
         loop {
-            let slopes = self.slopes();
+            let gradient = std::mem::take(&mut self.gradient);
+            let Field { penalty, shares, .. } = &self.field;
+            let slopes = penalty.slopes(shares.lambda(), &self.weights, &gradient);
             let direction = self.direction(&slopes);
-            if let Some((weights, next)) = self.search(&direction, &slopes, interrupt)? {
-                self.accept(weights, next);
+            // Only the direction needs the oldest pair.
+            self.memory.make_room(n_remembered(self.weights.len()));
+            let found = self.search(direction, &slopes, interrupt)?;
+            drop(slopes);
+            self.gradient = gradient;
+            if let Some((weights, pass)) = found {
+                self.accept(weights, pass);
                 break;
             }
             // The search failed although no steps are stored, so a restart would not help.
@@ -317,11 +362,11 @@ impl Solver for Lbfgs<'_> {
     }
 
     fn model_arrays(&self) -> Option<ModelArrays> {
-        Some(vec![self.weights.clone()])
+        Some(vec![converted(self.weights.clone())])
     }
 }
 
-impl PathSolver for Lbfgs<'_> {
+impl PathSolver for Lbfgs<'_, f64> {
     fn solve(
         &mut self,
         lambda: f64,
@@ -334,12 +379,14 @@ impl PathSolver for Lbfgs<'_> {
             let longer = before / lambda;
             self.weights.iter_mut().for_each(|weight| *weight *= longer);
             self.field.shares.set_lambda(lambda)?;
-            self.best.stretch(longer);
+            if let Some(best) = &mut self.best {
+                best.stretch(longer);
+            }
             // The contribution of the L2 penalty to the stored gradient changes is known exactly.
             self.memory.add_square(lambda - before);
-            let weights = std::mem::take(&mut self.weights);
-            let there = self.evaluate(&weights, true, interrupt)?;
-            self.set(weights, there);
+            let mut pass = self.pass(true, interrupt)?;
+            self.gradient = self.field.gradient(&mut pass, &self.weights);
+            self.set(pass);
         }
         let trace = run(self, target, interrupt, observe)?;
         Ok((self.certificate(), trace.epochs.len()))
@@ -350,10 +397,11 @@ impl PathSolver for Lbfgs<'_> {
         let mut field = self.field.clone();
         field.shares.set_lambda(lambda / factor)?;
         let scaled: Vec<f64> = self.weights.iter().map(|weight| weight * factor).collect();
-        let there = field.evaluate(&scaled, false, &mut self.groups, interrupt)?;
+        let there = field.pass(&scaled, false, &mut self.groups, interrupt)?;
         // The factor covers the rounding error of λ/`factor`.
         let primal = there.primal * (1.0 + 4.0 * f64::EPSILON);
-        Ok(Certificate { primal, dual: self.best.value_at(lambda, factor) })
+        let dual = self.best.as_ref().map_or(0.0, |best| best.value_at(lambda, factor));
+        Ok(Certificate { primal, dual })
     }
 
     fn shares(&self) -> &Shares {

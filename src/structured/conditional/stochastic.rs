@@ -120,7 +120,8 @@ impl<'a> Descent<'a> {
     /// the marginals.
     fn look(&self, example: usize, buffers: &mut FieldBuffers) {
         buffers.scores.resize(self.field.chain.n_parts(example), 0.0);
-        self.field.scores(example, &self.weights, &mut buffers.scores);
+        let (weights, transitions) = self.weights.split_at(self.field.n_emissions());
+        self.field.scores(example, weights, transitions, &mut buffers.scores);
         buffers.look(self.field.chain, example, 0.0);
         buffers.subtract_truth();
     }

@@ -152,7 +152,7 @@ fn log_sums<S: Simd>(
 ) {
     let n_states = from.len();
     let rows = from.iter().enumerate();
-    fold::<Max, S>(
+    fold::<Max, S, f64>(
         simd,
         rows.map(
             #[inline(always)]

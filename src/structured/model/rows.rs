@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use crate::data::{Data, Rows as _};
+use crate::data::{Data, Real, Rows as _};
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::linalg::vectors::fused_dot_in_two;
@@ -123,12 +123,22 @@ impl CompactRows {
         self.n_features
     }
 
+    /// Whether zeros are left out.
+    pub fn is_sparse(&self) -> bool {
+        self.sparse.is_some()
+    }
+
+    /// Whether the rows are sparse and all their values are 1.
+    pub fn has_ones_alone(&self) -> bool {
+        self.has_ones_alone
+    }
+
     /// Writes the scores x W of a range of rows.
-    pub fn scores(
+    pub fn scores<T: Real>(
         &self,
         rows: Range<usize>,
         n_classes: usize,
-        weights: &[f64],
+        weights: &[T],
         scores: &mut [f64],
     ) {
         if n_classes > 0 {
@@ -200,15 +210,15 @@ impl CompactRows {
     }
 }
 
-struct RowScores<'a> {
+struct RowScores<'a, T> {
     rows: &'a CompactRows,
     range: Range<usize>,
     n_classes: usize,
-    weights: &'a [f64],
+    weights: &'a [T],
     scores: &'a mut [f64],
 }
 
-impl WithSimd for RowScores<'_> {
+impl<T: Real> WithSimd for RowScores<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -218,7 +228,7 @@ impl WithSimd for RowScores<'_> {
             let weights_of = |feature: usize| &weights[feature * n_classes..];
             if let Some((features, values)) = rows.sparse_row(row) {
                 let terms = features.iter().zip(values);
-                fold::<WeightedSum, S>(
+                fold::<WeightedSum, S, T>(
                     simd,
                     terms.map(
                         #[inline(always)]
@@ -226,11 +236,11 @@ impl WithSimd for RowScores<'_> {
                     ),
                     scores,
                 );
-            } else if n_classes == 1 {
+            } else if let (1, Some(weights)) = (n_classes, T::doubles(weights)) {
                 scores[0] = fused_dot_in_two(simd, rows.dense_row(row), weights);
             } else {
                 let terms = rows.dense_row(row).iter().enumerate();
-                fold::<WeightedSum, S>(
+                fold::<WeightedSum, S, T>(
                     simd,
                     terms.map(
                         #[inline(always)]

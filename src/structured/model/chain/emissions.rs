@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::data::Real;
 use crate::linalg::TouchedVector;
 use crate::structured::model::rows::CompactRows;
 
@@ -85,7 +86,7 @@ impl Emissions {
     }
 
     /// Writes the scores x W of a range of rows.
-    pub fn scores(&self, range: Range<usize>, weights: &[f64], scores: &mut [f64]) {
+    pub fn scores<T: Real>(&self, range: Range<usize>, weights: &[T], scores: &mut [f64]) {
         let Some(pairs) = &self.pairs else {
             return self.rows.scores(range, self.n_states, weights, scores);
         };
@@ -94,7 +95,7 @@ impl Emissions {
             self.rows.visit(row, |feature, value| {
                 let range = pairs.range(feature);
                 for (label, weight) in pairs.labels[range.clone()].iter().zip(&weights[range]) {
-                    scores[usize::from(*label)] += value * weight;
+                    scores[usize::from(*label)] += value * weight.widen();
                 }
             });
         }

@@ -145,7 +145,7 @@ impl WithSimd for Forward<'_> {
                 if is_large {
                     n_read += rows.maxima(simd, before, edges, incoming);
                 } else {
-                    fold::<Max, S>(
+                    fold::<Max, S, f64>(
                         simd,
                         from.map(
                             #[inline(always)]
