@@ -140,8 +140,8 @@ impl Totals {
         self.distance_within(self.n_blocks)
     }
 
-    /// A smaller bound than [`distance`](Self::distance), for images that were summed in pieces first, so that each
-    /// entry is the result of at most `n_sums` successive additions.
+    /// Like [`distance`](Self::distance), for images of which each entry is the result of at most `n_sums` successive
+    /// additions.
     pub fn distance_within(&self, n_sums: usize) -> f64 {
         let depth = n_sums + self.n_entries + 8;
         (gamma(depth) * self.reach + self.repair) * (1.0 + gamma(self.n_blocks + 8))

@@ -365,7 +365,9 @@ impl<'a> ChainDescent<'a> {
                 totals.add(&self.shares, example, &terms);
             }
         }
-        let norm = norm_above(&weights) + totals.distance();
+        // A weight is a sum over the rows in which its feature occurs.
+        let distance = totals.distance_within(self.chain.emissions().rows().len());
+        let norm = norm_above(&weights) + distance;
         self.iterate = weights;
         let value = totals.value(lambda, norm);
         self.value = Some(value);

@@ -66,12 +66,6 @@ impl FeatureColumns {
         Self { n_states, starts, rows, values }
     }
 
-    /// The largest number of successive additions in a sum over a column.
-    pub fn depth(&self) -> usize {
-        let longest = self.starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
-        PIECE + longest.div_ceil(PIECE)
-    }
-
     /// Sets `target`\[feature, label\] to `end`(index, Σ_t x_t δ_t), where δ has a row of labels for each row of
     /// features. If `squared`, uses the squares of the features.
     pub fn sum<T: Real>(
@@ -179,7 +173,6 @@ mod tests {
         let features = vec![0; n];
         let matrix = Csr::new(&ends, &features, &matrix_values, 1).unwrap();
         let columns = FeatureColumns::of(&CompactRows::new(matrix.into()).unwrap(), 2);
-        assert_eq!(columns.depth(), PIECE + 4);
         let mut sums = vec![0.0; 2];
         columns.sum((&vec![0.5; 2 * n], false), &mut sums, |_, sum| sum);
         assert_eq!(sums, [0.5 * n as f64; 2]);

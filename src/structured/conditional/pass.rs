@@ -109,10 +109,8 @@ impl Field<'_> {
             }
         }
         let primal = self.penalty.objective(self.shares.lambda(), weights, loss.total());
-        let error = match &self.columns {
-            Some(columns) => totals.distance_within(n.max(columns.depth())),
-            None => totals.distance(),
-        };
+        // A weight is a sum over the rows in which its feature occurs.
+        let error = totals.distance_within(self.chain.emissions().rows().len());
         let diagonal = curved.then_some(diagonal);
         Ok(FieldPass { primal, linear: totals.linear(), error, delta, pull, diagonal })
     }
