@@ -105,7 +105,7 @@ impl<'a> DensePoint<'a> {
         }
         let (plus, minus) = (plus.map(|v| self.images.of(v)), minus.map(|v| self.images.of(v)));
         let zeros: &[f64] = self.offset.as_deref().unwrap_or(&[]);
-        // Computes H times the direction, from the products of H with vertices and H x = gradient − offset.
+        // H times the direction is a difference of two of these: H times a vertex, and H x = gradient − offset.
         let entries = self.gradient.iter().zip(zeros).map(|(g, o)| g - o);
         let image: Vec<f64> = match (plus, minus) {
             (Some(to), Some(from)) => to.iter().zip(from).map(|(a, b)| a - b).collect(),

@@ -29,7 +29,7 @@ pub struct MarginProblem<'a, M = Linear<'a>> {
     costs: Costs,
 }
 
-/// Sums of the sizes that bound the error of the losses, over some examples and weighted by their shares p_i.
+/// Sums over examples, weighted by their shares p_i. They bound the rounding error of the sum of the losses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LossSizes {
     /// The sum of the shares, Σ p_i.

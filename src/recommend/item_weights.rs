@@ -69,7 +69,7 @@ impl Side {
 }
 
 impl Clicks {
-    /// Sorts the clicks, which have a user, an item and a value each, by user and by item.
+    /// Stores the clicks twice, sorted by user and sorted by item. A click has a user, an item and a value.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the arrays differ in length, an id is out of range, or a value is not finite.

@@ -54,7 +54,7 @@ impl Vocabulary {
         self.len() == 0
     }
 
-    /// Whether numbers are hashes.
+    /// Whether the numbers of features are hashes of their names.
     pub fn is_hashed(&self) -> bool {
         self.bits.is_some()
     }

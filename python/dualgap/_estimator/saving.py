@@ -40,7 +40,7 @@ _STORABLE: dict[str, type] = {}
 
 
 def storable(cls: _Class) -> _Class:
-    """Allow model files to contain objects of this dataclass of storable values."""
+    """Allow model files to contain instances of this dataclass, whose fields must be storable."""
     _STORABLE[cls.__name__] = cls
     return cls
 

@@ -93,8 +93,8 @@ class EpochModels:
     store : callable
         Called as ``store(estimator, result)``; sets the fitted attributes.
     model_of_epoch : callable
-        Converts the arrays that the core passes to a callback to the entries of the result that
-        describe the model, without the record of the epochs. Called once per epoch, in order.
+        Takes the arrays that the core passes to a callback, and returns the entries of the result
+        that describe the model, without the record of the epochs. Called once per epoch, in order.
     """
 
     core: Callable[[Any], Any]

@@ -394,7 +394,7 @@ mod tests {
         let mut rounded = after(&[1.0]);
         rounded.note(PassGain { rounding: 0.6, ..pass(0.5) });
         assert!(rounded.ends_epoch(10));
-        // A gap of 2 after gains of 1 over 4 blocks: a hundredth of the gains is a tenth of the gap.
+        // The gap is estimated as 2 after a gain of 1 over 4 blocks, and falls with the square root of the gain.
         let mut schedule = after(&[1.0, 1.0]);
         assert!(!schedule.ends_epoch(4));
         schedule.learn(0.1, (2.0, 300.0));

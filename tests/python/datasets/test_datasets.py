@@ -67,7 +67,7 @@ def write_zip(path, files, folder):
 
 
 def no_network(*args):
-    raise AssertionError("the network was asked")
+    raise AssertionError("the network was used")
 
 
 @pytest.fixture

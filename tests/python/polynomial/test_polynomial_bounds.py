@@ -21,8 +21,8 @@ CERTAIN = "optimum over all bases and output layers within the radius"
 def optimum(y, radius, scale):
     """Compute the minimum squared error of a network on scale * identity, exactly.
 
-    With one output, unit-length bases and an output layer within the radius can produce exactly the
-    output vectors whose absolute values sum to at most radius * scale ** 2.
+    A network with one output, bases of length 1 and an output layer within the radius can produce
+    an output vector if and only if its absolute values sum to at most radius * scale ** 2.
     """
     bound = Fraction(radius) * Fraction(scale) ** 2
     values = [abs(Fraction(value)) for value in y.tolist()]
