@@ -267,7 +267,7 @@ mod tests {
         let problem = MarginProblem::new(map, &labels, Box::new(Cube), shares).unwrap();
         let solver = || block_descent(&problem, Options::default());
         let path = LambdaPath::new(solver(), &problem, STOPPING).unwrap();
-        // The curvature alone requires no path.
+        // The curvature is too small to require a path.
         assert!(path.ahead.is_empty());
         let (along, direct) = (n_visits(path), n_visits(LambdaPath::direct(solver())));
         assert!(2 * along < direct, "{along} {direct}");

@@ -113,7 +113,7 @@ def _opened(source: Source, encoding: str) -> Iterator[tuple[str, Iterable[str]]
 
 @contextmanager
 def _named(name: str, encoding: str) -> Iterator[None]:
-    """Prefix errors in the lines of a file with its name."""
+    """Put the file's name before the message of an error in its lines."""
     try:
         yield
     except UnicodeError as error:

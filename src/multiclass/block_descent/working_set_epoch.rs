@@ -23,7 +23,7 @@ const PATIENCE: usize = 1 << 22;
 enum Visit {
     /// The dual rose by this much (in units of λ).
     Moved(f64),
-    /// The block was optimal among its candidates.
+    /// The block was already optimal over its candidates.
     Optimal,
     /// Nothing can move: no candidate is left, or only one, which already has the whole sum.
     Idle,
