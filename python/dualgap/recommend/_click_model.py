@@ -234,8 +234,6 @@ class ClickModel:
             values, columns, offsets = (
                 arrays[f"interactions.{name}.{part}"] for part in ("values", "items", "offsets")
             )
-            # Files of earlier versions have 64-bit indices, which each request would convert.
-            offsets, columns = (each.astype(np.int32, copy=False) for each in (offsets, columns))
             return checked_csr(values, columns, offsets, (n_rows, len(items) - 1))
 
         models = tuple(matrix(f"model{at}", len(items) - 1) for at in range(len(weights) - 1))

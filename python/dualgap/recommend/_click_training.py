@@ -402,9 +402,11 @@ def _core_features(features: sp.csr_array | None) -> Rows | None:
 
 
 def _csr(found: Any, n_items: int) -> sp.csr_array:
-    # SciPy would convert the items to the type of the offsets, which the core has to copy back.
+    # SciPy would convert the items to the type of the offsets, and each request would convert them
+    # back.
     offsets, items, values = found
-    return sp.csr_array((values, items, offsets.astype(items.dtype)), (n_items, n_items))
+    kind = sp.get_index_dtype(maxval=len(items))
+    return sp.csr_array((values, items, offsets.astype(kind)), (n_items, n_items))
 
 
 def _simplex(n_models: int) -> list[tuple[float, ...]]:

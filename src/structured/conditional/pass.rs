@@ -100,7 +100,7 @@ impl Field<'_> {
                 self.sum(range, &at, curved, (group, delta), interrupt);
             });
             interrupt.check()?;
-            // PassGroups are added in order, so the result does not depend on the number of threads.
+            // Groups are added in order, so the result does not depend on the number of threads.
             for group in &slots[..now] {
                 loss.join(&group.loss);
                 totals.join(&group.totals);
