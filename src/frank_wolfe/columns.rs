@@ -7,7 +7,7 @@ use crate::data::{Data, Rows};
 use crate::dual::rounding::{gamma, norm_above};
 use crate::for_data;
 use crate::linalg::vectors::{axpy, fused_dot};
-use crate::linalg::{Panels, arch};
+use crate::linalg::{CountingSort, Panels, arch};
 use crate::parallel::min_len;
 
 /// Number of dense vectors whose products with the columns are computed together. Reading the matrix takes most of the
@@ -195,19 +195,16 @@ impl WithSimd for Dot<'_> {
 /// Returns the index of the first entry of each column, then the rows and the values of all entries, column after
 /// column.
 fn sparse_columns(rows: &impl Rows) -> (Vec<usize>, Vec<u32>, Vec<f64>) {
-    let mut offsets = vec![0; rows.n_cols() + 1];
+    let mut sort = CountingSort::new(rows.n_cols());
     for row in 0..rows.n_rows() {
-        rows.visit_row(row, |column, _| offsets[column + 1] += 1);
+        rows.visit_row(row, |column, _| sort.count(column));
     }
-    for column in 0..rows.n_cols() {
-        offsets[column + 1] += offsets[column];
-    }
+    let offsets = sort.starts();
     let (mut stored, mut values) = (vec![0; rows.n_stored()], vec![0.0; rows.n_stored()]);
-    let mut next = offsets.clone();
     for row in 0..rows.n_rows() {
         rows.visit_row(row, |column, value| {
-            (stored[next[column]], values[next[column]]) = (row as u32, value);
-            next[column] += 1;
+            let place = sort.place(column);
+            (stored[place], values[place]) = (row as u32, value);
         });
     }
     (offsets, stored, values)

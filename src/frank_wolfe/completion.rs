@@ -6,6 +6,7 @@ use super::function::{FunctionRounding, SmoothFunction};
 use super::vertex::Vertex;
 use crate::dual::rounding::{gamma, norm_above};
 use crate::error::{Error, Result};
+use crate::linalg::CountingSort;
 
 /// The function f(X) = ½ Σ over observed (i, j) of (X_ij − m_ij)², for matrices stored row after
 /// row.
@@ -117,16 +118,11 @@ impl MatrixCompletion {
 
 /// Sorts items by key, stably. Returns the index of each key's first item, and the sorted items.
 fn counting_sort(items: &[u32], keys: &[u32], n_keys: usize) -> (Vec<usize>, Vec<u32>) {
-    let mut starts = vec![0; n_keys + 1];
-    keys.iter().for_each(|key| starts[*key as usize + 1] += 1);
-    for key in 0..n_keys {
-        starts[key + 1] += starts[key];
-    }
-    let (mut next, mut sorted) = (starts.clone(), vec![0; items.len()]);
+    let mut sort = CountingSort::new(n_keys);
+    keys.iter().for_each(|key| sort.count(*key as usize));
+    let (starts, mut sorted) = (sort.starts(), vec![0; items.len()]);
     for item in items {
-        let place = &mut next[keys[*item as usize] as usize];
-        sorted[*place] = *item;
-        *place += 1;
+        sorted[sort.place(keys[*item as usize] as usize)] = *item;
     }
     (starts, sorted)
 }

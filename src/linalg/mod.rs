@@ -8,6 +8,7 @@
 //! of threads.
 
 pub(crate) mod cholesky;
+mod counting_sort;
 mod exponential;
 mod layout;
 pub(crate) mod outer;
@@ -21,6 +22,7 @@ mod touched;
 mod triangular;
 pub(crate) mod vectors;
 
+pub(crate) use counting_sort::CountingSort;
 pub(crate) use exponential::{exp_minus, minus_ln, softmax};
 pub(crate) use layout::{Aligned, transpose};
 pub(crate) use panel_weights::{PanelWeights, Update};

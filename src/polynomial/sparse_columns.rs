@@ -6,8 +6,8 @@ use rayon::prelude::*;
 use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::arch;
 use crate::linalg::vectors::axpy;
+use crate::linalg::{CountingSort, arch};
 use crate::parallel::n_parts;
 
 /// Rows between interrupt checks.
@@ -57,28 +57,23 @@ impl SparseColumns {
     /// Copies the entries of `rows` into columns. Returns None if there are more rows than the index type can hold.
     pub fn new(rows: &impl Rows, interrupt: &Interrupt) -> Result<Option<Self>> {
         let Ok(n_rows) = u32::try_from(rows.n_rows()) else { return Ok(None) };
-        let mut bounds = vec![0; rows.n_cols() + 1];
+        let mut sort = CountingSort::new(rows.n_cols());
         for row in 0..rows.n_rows() {
             if row.is_multiple_of(ROWS) {
                 interrupt.check()?;
             }
-            rows.visit_row(row, |column, _| bounds[column + 1] += 1);
+            rows.visit_row(row, |column, _| sort.count(column));
         }
-        for column in 0..rows.n_cols() {
-            bounds[column + 1] += bounds[column];
-        }
+        let bounds = sort.starts();
         let n_stored = bounds[rows.n_cols()];
-        let mut next = bounds.clone();
         let (mut own_rows, mut values) = (vec![0; n_stored], vec![0.0; n_stored]);
         for row in 0..n_rows {
             if (row as usize).is_multiple_of(ROWS) {
                 interrupt.check()?;
             }
             rows.visit_row(row as usize, |column, value| {
-                let at = &mut next[column];
-                own_rows[*at] = row;
-                values[*at] = value;
-                *at += 1;
+                let place = sort.place(column);
+                (own_rows[place], values[place]) = (row, value);
             });
         }
         Ok(Some(Self { bounds, rows: own_rows, values }))

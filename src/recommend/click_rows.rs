@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
+use super::by_row::ByRow;
 use super::click_features::ClickFeatures;
 use super::click_problem::Interactions;
-use super::counting_sort::ByRow;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Panels;

@@ -13,7 +13,7 @@
 
 use rayon::prelude::*;
 
-use super::counting_sort::ByRow;
+use super::by_row::ByRow;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Factor;

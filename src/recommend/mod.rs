@@ -25,11 +25,11 @@
 
 mod blend;
 mod block;
+mod by_row;
 mod click_features;
 mod click_problem;
 mod click_rows;
 mod click_steps;
-mod counting_sort;
 mod effects;
 mod eigenbasis;
 mod fold_in;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use ndarray::Array2;
 
 use super::block::{BlockLayout, pairs};
-use super::counting_sort::ByRow;
+use super::by_row::ByRow;
 use super::effects::{Effects, Groups, SortedGroups};
 use super::prior::{Features, Prior, PriorSettings};
 use super::spread::{Spread, spread};

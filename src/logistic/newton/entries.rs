@@ -15,7 +15,7 @@ use super::store::BlockSample;
 use crate::data::{Csr, Real, Rows};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::{Aligned, Element, Kernel, Lane, transpose};
+use crate::linalg::{Aligned, CountingSort, Element, Kernel, Lane, transpose};
 use crate::logistic::certificate::certificate_and_terms;
 use crate::logistic::sparse_row::score;
 use crate::logistic::{LogisticModel, LogisticProblem};
@@ -86,19 +86,15 @@ impl Entries {
     /// The columns of rows, and a constant one if there is an intercept.
     fn columns(&self, n_columns: usize, intercept: bool) -> Self {
         let n_rows = self.offsets.len() - 1;
-        let mut offsets = vec![0; n_columns + 1];
-        self.places.iter().for_each(|column| offsets[*column as usize + 1] += 1);
-        for column in 0..n_columns {
-            offsets[column + 1] += offsets[column];
-        }
-        let mut next = offsets.clone();
+        let mut sort = CountingSort::new(n_columns);
+        self.places.iter().for_each(|column| sort.count(*column as usize));
+        let mut offsets = sort.starts();
         let (mut places, mut values) = (vec![0; self.places.len()], vec![0.0; self.places.len()]);
         for row in 0..n_rows {
             let (columns, entries) = self.line(row);
             for (column, x) in columns.iter().zip(entries) {
-                let place = &mut next[*column as usize];
-                (places[*place], values[*place]) = (row as i32, *x);
-                *place += 1;
+                let place = sort.place(*column as usize);
+                (places[place], values[place]) = (row as i32, *x);
             }
         }
         if intercept {

@@ -6,6 +6,7 @@ use super::active::Sample;
 use super::design::Design;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::linalg::CountingSort;
 use crate::linalg::cholesky::Factor;
 use crate::linalg::outer::{PADDING, Strided, add_lower_products};
 
@@ -137,14 +138,11 @@ fn pairs(slots: &[u32], n_parts: usize, sample: &Sample<'_>) -> (Vec<usize>, Vec
             }
         }
     }
-    let mut starts = vec![0; n_pairs + 1];
-    found.iter().for_each(|(pair, ..)| starts[*pair as usize + 1] += 1);
-    (0..n_pairs).for_each(|pair| starts[pair + 1] += starts[pair]);
-    let mut next = starts.clone();
-    let mut entries = vec![(0, 0.0); found.len()];
+    let mut sort = CountingSort::new(n_pairs);
+    found.iter().for_each(|(pair, ..)| sort.count(*pair as usize));
+    let (starts, mut entries) = (sort.starts(), vec![(0, 0.0); found.len()]);
     for (pair, row, value) in found {
-        entries[next[pair as usize]] = (row, value);
-        next[pair as usize] += 1;
+        entries[sort.place(pair as usize)] = (row, value);
     }
     (starts, entries)
 }

@@ -4,7 +4,7 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::data::Real;
-use crate::linalg::arch;
+use crate::linalg::{CountingSort, arch};
 use crate::structured::fold::{WeightedSum, fold};
 use crate::structured::model::{Chain, CompactRows};
 
@@ -43,24 +43,21 @@ impl FeatureColumns {
     }
 
     fn of(all: &CompactRows, n_states: usize) -> Self {
-        let mut starts = vec![0; all.n_features() + 1];
+        let mut sort = CountingSort::new(all.n_features());
         for row in 0..all.len() {
-            all.visit(row, |feature, _| starts[feature + 1] += 1);
+            all.visit(row, |feature, _| sort.count(feature));
         }
-        for feature in 0..all.n_features() {
-            starts[feature + 1] += starts[feature];
-        }
+        let starts = sort.starts();
         let n_entries = starts[all.n_features()];
         let mut rows = vec![0; n_entries];
         let mut values = (!all.has_ones_alone()).then(|| vec![0.0; n_entries]);
-        let mut next = starts.clone();
         for row in 0..all.len() {
             all.visit(row, |feature, value| {
-                rows[next[feature]] = row as u32;
+                let place = sort.place(feature);
+                rows[place] = row as u32;
                 if let Some(values) = &mut values {
-                    values[next[feature]] = value;
+                    values[place] = value;
                 }
-                next[feature] += 1;
             });
         }
         Self { n_states, starts, rows, values }

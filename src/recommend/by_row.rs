@@ -1,5 +1,7 @@
 //! Stable sorting of pairs by row.
 
+use crate::linalg::CountingSort;
+
 /// The positions of pairs after sorting by row.
 #[derive(Debug)]
 pub(super) struct ByRow {
@@ -12,19 +14,10 @@ pub(super) struct ByRow {
 impl ByRow {
     /// Sorts pairs by their rows, which are below `n`.
     pub fn new(rows: &[u32], n: usize) -> Self {
-        let mut offsets = vec![0; n + 1];
-        for &row in rows {
-            offsets[row as usize + 1] += 1;
-        }
-        for row in 0..n {
-            offsets[row + 1] += offsets[row];
-        }
-        let mut next = offsets.clone();
-        let slots = rows.iter().map(|&row| {
-            next[row as usize] += 1;
-            next[row as usize] - 1
-        });
-        let slots = slots.collect();
+        let mut sort = CountingSort::new(n);
+        rows.iter().for_each(|row| sort.count(*row as usize));
+        let offsets = sort.starts();
+        let slots = rows.iter().map(|row| sort.place(*row as usize)).collect();
         Self { offsets, slots }
     }
 
