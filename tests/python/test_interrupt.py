@@ -20,7 +20,13 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from dualgap import FactorizationMachineClassifier, MulticlassSVC, PolynomialNetworkRegressor
+from dualgap import (
+    FactorizationMachineClassifier,
+    MulticlassSVC,
+    MulticlassSVCCV,
+    PolynomialNetworkClassifierCV,
+    PolynomialNetworkRegressor,
+)
 from dualgap.distributed import ConsensusSVC
 from dualgap.sequence import SequenceTagger
 from dualgap.structured import MatchingModel, MulticlassModel, StructuredSVM
@@ -222,6 +228,22 @@ def test_control_c_ends_the_decoding_of_a_long_example(method: str) -> None:
         getattr(svm, method)(*arguments)
     # On an idle machine, the fit ends within a fraction of a second; the limit allows for a busy
     # one.
+    assert ended() < 4.0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PolynomialNetworkClassifierCV([1000.0], n_components=200, cv=2, tol=0.0, n_jobs=1),
+        MulticlassSVCCV(Cs=[100.0], cv=2, tol=0.0, max_iter=10**6, n_jobs=2),
+        ConsensusSVC(n_partitions=2, tol=0.0, max_iter=10**6, n_jobs=2),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_signal_ends_the_wait_for_other_threads(model: Any) -> None:
+    """Python cannot end a wait that begins just after a signal."""
+    with ending_soon() as ended, pytest.raises(KeyboardInterrupt):
+        model.fit(*data(20_000, 60))
     assert ended() < 4.0
 
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from queue import SimpleQueue
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Any, TypeVar
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+
+# Seconds after which a wait starts again. A signal that arrives just before the main thread blocks,
+# or in another thread, does not end the wait; Python handles it only after the wait.
+_TURN = 0.2
+
+
+def result_of(future: Future[_Result]) -> _Result:
+    """Return the result of a task on another thread; Ctrl-C always ends the wait."""
+    while wait([future], timeout=_TURN).not_done:
+        pass
+    return future.result()
 
 
 def in_threads(
@@ -46,7 +57,10 @@ def in_threads(
                 pool.submit(run, item)
             n_running = len(items)
             while n_running:
-                kind, value = ready.get()
+                try:
+                    kind, value = ready.get(timeout=_TURN)
+                except Empty:
+                    continue
                 if kind == "error":
                     raise value
                 if kind == "result":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from itertools import repeat
 
+from dualgap._tuning.parallel import result_of
 from dualgap._validation import FloatArray
 from dualgap.distributed._engine import Source, tree
 from dualgap.distributed._partition import Part, Summary, summarize
@@ -23,8 +23,10 @@ class Threads:
 
     def describe(self, fingerprints: bool) -> list[Summary]:
         """Read and summarise all partitions."""
-        self._parts = list(self._pool.map(lambda source: source(), self._sources))
-        return list(self._pool.map(summarize, self._parts, repeat(fingerprints)))
+        reads = [self._pool.submit(source) for source in self._sources]
+        self._parts = [result_of(read) for read in reads]
+        tasks = [self._pool.submit(summarize, part, fingerprints) for part in self._parts]
+        return [result_of(task) for task in tasks]
 
     def solve(
         self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import check_scoring
 
 from dualgap._estimator import Callback, ordered, restores_on_error, watch
+from dualgap._tuning.parallel import result_of
 from dualgap._tuning.search import check_scores, folds_of
 from dualgap._validation import (
     FloatArray,
@@ -277,8 +278,8 @@ def _in_parallel(
     pool = ThreadPoolExecutor(n_threads)
     try:
         found, start = [], time.monotonic()
-        for result in pool.map(lambda task: work(task, stopped), tasks):
-            found.append(result)
+        for future in [pool.submit(work, task, stopped) for task in tasks]:
+            found.append(result_of(future))
             seconds = time.monotonic() - start
             ends = callback is not None and callback(len(found), seconds, np.nan, np.nan)
             if ends and len(found) >= at_least:
