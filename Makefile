@@ -23,7 +23,8 @@ EXAMPLES := README.md $(shell find docs examples -name '*.md' -o -name '*.py' -n
 JOBS ?= 3
 PYTEST := env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
-# `stranger` runs the same examples on the wheel, so `make test` does not run them twice.
+# `stranger` runs the same examples and tutorials on the wheel, so `make test` does not run them twice. Without
+# DOCS_PLOTS, the site has the tutorials' code alone.
 RUN_ON_WHEEL := --deselect tests/python/test_readme.py::test_every_number_that_a_page_prints \
 	--deselect tests/python/test_examples.py::test_a_tutorial_runs_and_draws
 # Runs two targets at a time. Make 4.0 and newer prints the output of a target when it ends.
@@ -59,7 +60,7 @@ demo: build ## Train a recommender on MovieLens 100k: metrics, recommendations, 
 
 test: rust ## Run all checks and tests, and the numerical tests under every instruction set
 	@$(IN_PARALLEL) $(COMPILED) $(DEPENDENCIES)
-	@$(CHECK_IN_PARALLEL) check-rust lint-python docs stranger
+	@DOCS_PLOTS=0 $(CHECK_IN_PARALLEL) check-rust lint-python docs stranger
 	@$(MAKE) --no-print-directory test-python SELECT="$(RUN_ON_WHEEL)"
 	@$(MAKE) --no-print-directory test-simd
 	$(say) "All checks and tests passed"

@@ -1,4 +1,4 @@
-"""Training on data larger than one machine's memory, with Dask or Ray."""
+"""Training on data larger than one machine's memory, with Dask, Ray or Spark."""
 
 from dualgap.distributed.logistic import ConsensusLogisticRegression
 from dualgap.distributed.svm import ConsensusSVC

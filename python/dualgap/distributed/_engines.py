@@ -21,6 +21,7 @@ from dualgap.distributed._sources import (
     same,
     split,
 )
+from dualgap.distributed._spark import Executors, is_spark
 from dualgap.distributed._threads import Threads
 
 
@@ -36,7 +37,13 @@ def engine_for(model: Any, X: Any, y: Any, sample_weight: Any) -> Engine:
     if paths is not None:
         _forget_names(model)
         files = file_sources(paths, y, sample_weight, model.n_partitions, None)
-        return _of_sources(client, files, model.n_jobs)
+        return _of_sources(client, files, model)
+    if is_spark(client):
+        msg = (
+            "X: with Spark, must be the paths of Parquet or LIBSVM files that all executors can "
+            f"read, got {type(X).__name__}; write a table with table.write.parquet(...)"
+        )
+        raise TypeError(msg)
     if isinstance(X, list | tuple) and X and getattr(X[0], "ndim", 0) == 2:
         msg = (
             "X: must be one array, got a list of arrays; pass numpy.concatenate(X) and "
@@ -49,15 +56,17 @@ def engine_for(model: Any, X: Any, y: Any, sample_weight: Any) -> Engine:
     cores = _cores(client, model.n_jobs)
     parts = split(X, y, weights, min(model.n_partitions or max(cores, 1), X.shape[0]))
     if client is None or _is_ray(client):
-        return _of_sources(client, [partial(same, part) for part in parts], model.n_jobs)
+        return _of_sources(client, [partial(same, part) for part in parts], model)
     return Cluster(client, [partial(client.scatter, part, hash=False) for part in parts])
 
 
-def _of_sources(client: Any, sources: Sequence[Callable[[], Any]], n_jobs: int | None) -> Engine:
+def _of_sources(client: Any, sources: Sequence[Callable[[], Any]], model: Any) -> Engine:
     if client is None:
-        return Threads(sources, resolve_threads(n_jobs))
+        return Threads(sources, resolve_threads(model.n_jobs))
     if _is_ray(client):
         return Actors(client, sources)
+    if is_spark(client):
+        return Executors(client, sources, model.checkpoint)
     return Cluster(client, [partial(client.submit, source, pure=False) for source in sources])
 
 
@@ -74,9 +83,9 @@ def _cores(client: Any, n_jobs: int | None) -> int:
 
 
 def _client(given: Any) -> Any:
-    """Return the module ``ray``, a Dask client, or None for threads."""
-    if given is None:
-        return None
+    """Return the module ``ray``, a session of Spark, a Dask client, or None for threads."""
+    if given is None or is_spark(given):
+        return given
     return (
         ray_of_this_process() if isinstance(given, str) and given == "ray" else _dask_client(given)
     )
@@ -102,7 +111,7 @@ def _dask_client(given: Any) -> Any:
         return connect(given, set_as_default=False)
     if not hasattr(given, "nthreads"):
         msg = (
-            "client: must be a client of Dask, its scheduler's address or 'ray', "
+            "client: must be a client of Dask, its scheduler's address, 'ray' or a SparkSession, "
             f"got {type(given).__name__}; for a cluster of Dask, pass Client(cluster)"
         )
         raise TypeError(msg)

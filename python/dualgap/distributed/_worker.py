@@ -146,6 +146,34 @@ def solve(
     )
 
 
+def solve_between_files(
+    files: tuple[str | None, str],
+    part: Part,
+    number: int,
+    plan: Plan,
+    order: Order,
+    attempt: int,
+    consensus: FloatArray,
+) -> Solution:
+    """Run `solve` with the state from the first file, if any, and write the new one to the second.
+
+    The result does not depend on the process, and a repeated call has the same result.
+    """
+    before, after = files
+    key = plan.run, number
+    _STATES.pop(key, None)
+    if before is not None:
+        arrays = read_arrays(before)
+        meta = read_meta(arrays, run=plan.kept)
+        del arrays["meta"]
+        begun = _begin(part, number, replace(plan, folder=None, source=None), order.round)
+        _STATES[key] = replace(begun, arrays=arrays, round=meta["round"], rho=meta["rho"])
+    solution = solve(part, number, plan, order, attempt, consensus)
+    state = _STATES.pop(key)
+    _save(after, state, _arrays(state), plan)
+    return solution
+
+
 def _expand(
     part: Part,
     number: int,

@@ -45,10 +45,10 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
     n_partitions : int, optional
         Number of partitions of arrays in memory (by default one per thread) or of files (by default
         one per file). Dask collections keep their own partitions.
-    client : distributed.Client or str, optional
+    client : distributed.Client, str or SparkSession, optional
         Client of a Dask cluster, or the address of its scheduler; "ray" for the Ray cluster of this
-        process. None uses the current client for Dask collections, and threads of this process for
-        other data.
+        process; a session of Spark. None uses the current client for Dask collections, and threads
+        of this process for other data.
     tol : float, default=1e-3
         Duality gap of the whole problem at which the fit has converged, relative to the objective.
         The objective is then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger

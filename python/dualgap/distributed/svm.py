@@ -3,7 +3,7 @@
 `ConsensusSVC` uses the alternating direction method of multipliers (Boyd et al. 2011, section 7.1).
 Each partition solves a subproblem with block descent, warm-started from the previous round, and
 has a multiplier that drives its weights to the consensus. Dask needs the extra ``distributed``, Ray
-the extra ``ray``.
+the extra ``ray``, Spark the extra ``spark``.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
     n_partitions : int, optional
         Number of partitions of arrays in memory (by default one per thread) or of files (by default
         one per file). Dask collections keep their own partitions.
-    client : distributed.Client or str, optional
+    client : distributed.Client, str or SparkSession, optional
         Client of a Dask cluster, or the address of its scheduler; "ray" for the Ray cluster of this
-        process. None uses the current client for Dask collections, and threads of this process for
-        other data.
+        process; a session of Spark. None uses the current client for Dask collections, and threads
+        of this process for other data.
     max_passes : int, default=20
         Maximum number of solver epochs per round (or of passes, for "sequential-dual").
     tol : float, default=1e-3
@@ -91,7 +91,8 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
         one round, because a certificate is never read from a file.
     checkpoint : path or URL, optional
         Folder for checkpoints, shared by all workers. It must not contain the checkpoint of another
-        fit. If a round cannot be written, a RuntimeWarning is issued and the fit continues.
+        fit. If a round cannot be written, a RuntimeWarning is issued and the fit continues. With
+        Spark, it is required.
     checkpoint_interval : float, default=30.0
         Minimum number of seconds between two checkpoints.
     resume : path or URL, optional
