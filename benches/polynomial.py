@@ -1,6 +1,6 @@
 """Polynomial networks as classifiers: Table 2 and Figure 3 of the paper, fits, predictions.
 
-    python benches/polynomial.py table [data sets] [--seeds 5]
+    python benches/polynomial.py table [data sets] [--seeds 5] [--methods substring]
     python benches/polynomial.py figure [data sets] [--seeds 5]
     python benches/polynomial.py seconds
     python benches/polynomial.py refits
@@ -179,10 +179,12 @@ def methods() -> dict[str, Method]:
     return table
 
 
-def table(names: list[str], seeds: int) -> None:
+def table(names: list[str], seeds: int, chosen: str) -> None:
     results = Table("polynomial-table", "data", "method")
     for name in names:
         for method, run in methods().items():
+            if chosen not in method:
+                continue
             start = time.perf_counter()
             accuracy, size = np.array([run(name, seed) for seed in range(seeds)]).T
             seconds = (time.perf_counter() - start) / seeds
@@ -451,10 +453,11 @@ def main() -> None:
     parser.add_argument("command", nargs="?", choices=commands, default="predict")
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--methods", default="", help="part of the methods' names")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.command == "table":
-        table(arguments.names, arguments.seeds)
+        table(arguments.names, arguments.seeds, arguments.methods)
     elif arguments.command == "figure":
         figure(arguments.names, arguments.seeds)
     elif arguments.command == "speed":
