@@ -77,7 +77,7 @@ _COLUMNS = 16
 
 def make_part(X: Any, y: Any, weights: Any, where: str) -> Part:
     """Validate the rows of one partition; `where` identifies it in error messages."""
-    names = tuple(map(str, X.columns)) if hasattr(X, "columns") else None
+    names, table = tuple(map(str, X.columns)) if hasattr(X, "columns") else None, X
     try:
         X = check_matrix(X, single=True, ensure_min_samples=0)
         y = read_labels("y", y)
@@ -90,9 +90,16 @@ def make_part(X: Any, y: Any, weights: Any, where: str) -> Part:
                 msg = "sample_weight: must have one finite non-negative number per row of X"
                 raise ValueError(msg)
     except ValueError as error:
-        msg = f"{error} (in {where})"
+        missing = names is not None and str(error).startswith("Input X contains")
+        column = f"column {_missing(table)!r} in " if missing else "in "
+        msg = f"{error} ({column}{where})"
         raise ValueError(msg) from error
     return Part.of(X, y, weights, names)
+
+
+def _missing(table: Any) -> Any:
+    """Return the first column with NaN or infinity."""
+    return next(name for name in table if not np.isfinite(table[name].astype(np.float64)).all())
 
 
 def read_files(paths: Sequence[str], target: Any, weight: Any, n_features: int | None) -> Part:
