@@ -36,9 +36,9 @@ impl From<Error> for PyErr {
     }
 }
 
-/// Calls `body`, and raises RuntimeError if it panics, which is a bug of this crate. PyO3 would
-/// raise a `BaseException`, which `except Exception` does not catch. During the call, allocations
-/// that fail can use the memory reserve.
+/// Calls `body`, and turns a panic into a RuntimeError. PyO3 alone would raise a `BaseException`,
+/// which `except Exception` does not catch. A panic is always a bug in this crate. During the call,
+/// allocations that fail can use the memory reserve.
 pub(super) fn guarded<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     if !reserve::fill() {
         let text = "less than 138 MB of memory is left, the reserve that lets a call raise an error \

@@ -106,9 +106,9 @@ impl StructuredMethod {
     }
 }
 
-/// Returns an error if the weight vectors that a method keeps do not fit into memory. They are
-/// those of the solver and of a certificate, the best weights so far, the result, one vector for
-/// each group of examples, and averages.
+/// Returns an error if the weight vectors that a method keeps do not fit into memory: the vectors
+/// of the solver, of a certificate, of the best model so far and of the result, the averages, and
+/// one vector for each group of examples.
 fn require_memory(n_weights: usize, method: StructuredMethod) -> Result<()> {
     let (copies, frugal) = match method {
         StructuredMethod::Vertices(Method::BlockFrankWolfe(options)) => {

@@ -116,7 +116,7 @@ class CheckedLoss:
         return None
 
     def _missed(self, margins: FloatArray, label: int) -> str | None:
-        """Describe a vertex that attains less or more than the support value; else return None."""
+        """Return a message about the first vertex whose value differs from `support`, if any."""
         values = [self.support(v, label) for v in margins.copy()]
         vertices = np.array([self.vertex(v, label) for v in margins.copy()])
         attained = margins @ vertices.T  # One row per margin vector, one column per vertex.
@@ -133,7 +133,10 @@ class CheckedLoss:
         return None
 
     def _misplaced(self, margins: FloatArray, label: int) -> str | None:
-        """Describe a projection outside the set or not closest to its point; else return None."""
+        """Return a message about the first projection that is wrong, if any.
+
+        A projection is wrong if it is outside the set, or if another point of the set is closer.
+        """
         if not self.projects:
             return None
         for at, v in enumerate(margins):

@@ -95,14 +95,17 @@ def _stationary(
     cap: Fraction | None,
     smoothing: Fraction,
 ) -> Vector | None:
-    """Return the point where the free coordinates are stationary, with a given sum if any."""
+    """Return the point whose free coordinates are stationary.
+
+    If `cap` is given, the coordinates sum to it.
+    """
     beta = [Fraction(0)] * len(v)
     for j in high:
         beta[j] = upper
     fixed = upper * len(high)
     if free:
-        # Free coordinates are v / smoothing minus a shift: the sum of all coordinates or, if the
-        # sum is at its bound, the shift that makes the sum equal to the bound.
+        # Free coordinates are v / smoothing minus a shift. Without a cap, the shift is the sum of
+        # all coordinates; with a cap, it makes this sum equal to the cap.
         pull = sum((v[j] for j in free), Fraction(0)) / smoothing
         total = (pull + fixed) / (1 + len(free)) if cap is None else cap
         shift = (pull + fixed - total) / len(free)
