@@ -191,7 +191,9 @@ impl Drop for Nesting {
 /// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the
 /// computation waits. Values that were not evaluated are NaN. If the callback returns a true value,
 /// the run stops. Exceptions of the callback and `KeyboardInterrupt` end the computation, and are
-/// raised unchanged. A callback with a true attribute `_wants_model` gets a further argument: a
+/// raised unchanged. Signals reach only the main thread: if a callback has a method `_is_stopped`, the
+/// run also ends, with [`Error::Interrupted`], soon after this method returns true, in the middle of an
+/// epoch. A callback with a true attribute `_wants_model` gets a further argument: a
 /// list of the model's arrays, or None if there is no current model.
 pub(super) fn run_session<T: Send>(
     py: Python<'_>,
@@ -213,6 +215,8 @@ pub(super) fn run_session<T: Send>(
         Ok(wants.is_some_and(|wants| wants.is(PyBool::new(py, true))))
     };
     let shows = callback.map(wants).transpose()?.unwrap_or(false);
+    let is_stopped = |callback: &Py<PyAny>| callback.bind(py).getattr_opt("_is_stopped");
+    let is_stopped = callback.map(is_stopped).transpose()?.flatten().map(Bound::unbind);
     let interrupt = if shows { Interrupt::showing() } else { Interrupt::default() };
     let known = needed();
     let mut result: Option<Result<T>> = None;
@@ -242,7 +246,7 @@ pub(super) fn run_session<T: Send>(
                 });
                 // Dropping `events` here ends the loop in `watch`.
             });
-            watch(&inbox, &answers, interrupt, callback)
+            watch(&inbox, &answers, interrupt, (callback, is_stopped.as_ref()))
         })
     });
     match (raised, result) {
@@ -252,13 +256,13 @@ pub(super) fn run_session<T: Send>(
     }
 }
 
-/// Polls for signals and passes epochs to the callback until the computation has ended. Returns the
-/// exception that was raised, if any.
+/// Polls for signals and stops, and passes epochs to the callback, until the computation has ended.
+/// Returns the exception that was raised, if any.
 fn watch(
     inbox: &Receiver<Event>,
     answers: &SyncSender<ControlFlow<()>>,
     interrupt: &Interrupt,
-    callback: Option<&Py<PyAny>>,
+    (callback, is_stopped): (Option<&Py<PyAny>>, Option<&Py<PyAny>>),
 ) -> Option<PyErr> {
     let mut raised: Option<PyErr> = None;
     loop {
@@ -272,10 +276,15 @@ fn watch(
         } else {
             Python::attach(|py| {
                 py.check_signals()?;
-                match (event, callback) {
-                    (Ok(event), Some(callback)) => call(py, callback, event, interrupt.shows()),
-                    _ => Ok(false),
+                if let (Ok(event), Some(callback)) = (event, callback) {
+                    return call(py, callback, event, interrupt.shows());
                 }
+                if let Some(is_stopped) = is_stopped
+                    && is_stopped.call0(py)?.is_truthy(py)?
+                {
+                    interrupt.raise();
+                }
+                Ok(false)
             })
         };
         let stop = answer.unwrap_or_else(|error| {

@@ -24,9 +24,11 @@ from dualgap import (
     FactorizationMachineClassifier,
     MulticlassSVC,
     MulticlassSVCCV,
+    PolynomialNetworkClassifier,
     PolynomialNetworkClassifierCV,
     PolynomialNetworkRegressor,
 )
+from dualgap._estimator import Stopper
 from dualgap.distributed import ConsensusSVC
 from dualgap.sequence import SequenceTagger
 from dualgap.structured import MatchingModel, MulticlassModel, StructuredSVM
@@ -245,6 +247,30 @@ def test_a_signal_ends_the_wait_for_other_threads(model: Any) -> None:
     with ending_soon() as ended, pytest.raises(KeyboardInterrupt):
         model.fit(*data(20_000, 60))
     assert ended() < 4.0
+
+
+class WithinEpochs(Stopper):
+    """A stopper that does not end a run after an epoch."""
+
+    def __call__(self, *_: object) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PolynomialNetworkClassifier(200, radius=1000.0, tol=0.0),
+        MulticlassSVC("weston-watkins", C=100.0, tol=0.0, max_iter=10**6),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_stopper_ends_a_run_within_an_epoch(model: Any) -> None:
+    """A run on another thread sees no signals."""
+    start = time.monotonic()
+    stopper = WithinEpochs(lambda: time.monotonic() - start > 0.3)
+    with pytest.raises(RuntimeError, match="interrupted"):
+        model.set_params(callback=stopper, verbose=0).fit(*data(20_000, 60))
+    assert time.monotonic() - start < 4.0
 
 
 @contextmanager

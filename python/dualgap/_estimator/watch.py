@@ -34,6 +34,7 @@ __all__ = [
     "CallbackSupportMixin",
     "EpochModels",
     "History",
+    "Stopper",
     "announce",
     "restores_on_error",
     "watch",
@@ -117,6 +118,21 @@ class EpochModels:
         solve for smaller C, for at most half of `max_iter`, so these steps depend on `max_iter`.
         """
         return self.core({**self.settings, "max_iter": n_epochs, "callback": None})
+
+
+class Stopper:
+    """A callback that ends a run on another thread once a condition holds.
+
+    The core also calls `_is_stopped` within an epoch, which may take long, and then raises a
+    RuntimeError.
+    """
+
+    def __init__(self, condition: Callable[[], bool]) -> None:
+        self._is_stopped = condition
+
+    def __call__(self, *_: object) -> bool:
+        """Return whether the run ends after this epoch."""
+        return self._is_stopped()
 
 
 @contextmanager

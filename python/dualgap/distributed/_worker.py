@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualgap import _core
+from dualgap._estimator import Stopper
 from dualgap._estimator.settings import newton_settings, round_settings
 from dualgap._npz import read_meta, refused_as
 from dualgap._validation import FloatArray, core_rows
@@ -202,7 +203,7 @@ def _expand(
         "consensus": weights,
         "beta": centre,
         "width": order.newton.width,
-        "callback": lambda *_: plan.run in _CANCELLED,
+        "callback": Stopper(lambda: plan.run in _CANCELLED),
     }
     result = _core.newton_round(_aligned_rows(core_rows(part.X)), state.labels, settings)
     arrays = {"multiplier": arrays["multiplier"], "centre": centre, "beta": result["beta"]}
@@ -258,7 +259,7 @@ def _subproblem(
         "max_iter": plan.max_passes,
         "solver": plan.solver,
         "seed": (plan.seed + order.round) % 2**63,
-        "callback": lambda *_: plan.run in _CANCELLED,
+        "callback": Stopper(lambda: plan.run in _CANCELLED),
     }
     return rows, settings
 

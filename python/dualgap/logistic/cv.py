@@ -15,7 +15,7 @@ from scipy.special import log_softmax
 from sklearn.metrics import check_scoring
 
 from dualgap._choices import LogisticSolver, check_choice
-from dualgap._estimator import Callback, ordered, restores_on_error, warn_user, watch
+from dualgap._estimator import Callback, Stopper, ordered, restores_on_error, warn_user, watch
 from dualgap._tuning.parallel import in_threads
 from dualgap._tuning.search import Rule, folds_of, grid, store_scores
 from dualgap._validation import (
@@ -255,7 +255,7 @@ class LogisticRegressionCV(LogisticClassifier):
                 **parameters,
                 n_jobs=n_threads // n_workers,
                 verbose=0,
-                callback=lambda *_: stop.is_set(),
+                callback=Stopper(stop.is_set),
             )
             model._quiet = True
             training = fold.training_rows(self.class_weight) if with_bounds else None

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.metrics import check_scoring
 
-from dualgap._estimator import Callback, ordered, restores_on_error, watch
+from dualgap._estimator import Callback, Stopper, ordered, restores_on_error, watch
 from dualgap._tuning.parallel import result_of
 from dualgap._tuning.search import check_scores, folds_of
 from dualgap._validation import (
@@ -267,18 +267,13 @@ def _in_parallel(
     """Return the result of ``work`` for each task, in order; call the callback after each.
 
     After `at_least` results, a true return value of the callback skips the remaining tasks.
-    Exceptions, including Ctrl-C, propagate at once; running fits stop after their current
-    iteration.
+    Exceptions, including Ctrl-C, propagate at once; running fits stop soon.
     """
     stop = Event()
-
-    def stopped(*_: object) -> bool:
-        return stop.is_set()
-
     pool = ThreadPoolExecutor(n_threads)
     try:
         found, start = [], time.monotonic()
-        for future in [pool.submit(work, task, stopped) for task in tasks]:
+        for future in [pool.submit(work, task, Stopper(stop.is_set)) for task in tasks]:
             found.append(result_of(future))
             seconds = time.monotonic() - start
             ends = callback is not None and callback(len(found), seconds, np.nan, np.nan)
