@@ -130,7 +130,8 @@ impl Totals {
         self.n_entries = self.n_entries.max(other.n_entries);
     }
 
-    /// The maximum number of roundings that an entry of the image contains.
+    /// The maximum number of roundings that an entry of the image contains. An entry of a block's direction changes a
+    /// weight at most once, because no row lists a feature twice. So a block changes a weight at most `n_entries` times.
     pub fn depth(&self) -> usize {
         self.n_blocks + self.n_entries + 8
     }

@@ -42,6 +42,16 @@ impl FeatureColumns {
         Self::suit(chain).then(|| Self::of(chain.emissions().rows(), chain.n_states()))
     }
 
+    /// Bytes of the columns and of the marginals p (μ − μ(y)) of all rows, from which a pass sums the gradient.
+    pub fn bytes(chain: &Chain) -> u128 {
+        let rows = chain.emissions().rows();
+        let entry = size_of::<u32>() + if rows.has_ones_alone() { 0 } else { size_of::<f64>() };
+        // While the columns are filled, there is a second copy of `starts`.
+        let starts = 2 * size_of::<usize>() as u128 * (rows.n_features() as u128 + 1);
+        let marginals = (size_of::<f64>() * chain.n_states()) as u128 * rows.len() as u128;
+        entry as u128 * rows.n_entries() as u128 + starts + marginals
+    }
+
     fn of(all: &CompactRows, n_states: usize) -> Self {
         let mut sort = CountingSort::new(all.n_features());
         for row in 0..all.len() {
@@ -135,6 +145,7 @@ impl<T: Real, F: Fn(usize, f64) -> f64> WithSimd for BlockSums<'_, T, F> {
 mod tests {
     use super::*;
     use crate::data::Csr;
+    use crate::structured::model::Hamming;
 
     #[test]
     fn sums_over_columns_are_those_over_rows() {
@@ -159,6 +170,20 @@ mod tests {
                     assert!(found.iter().zip(&expected).all(|(f, e)| f64::from(*f) == *e));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn bytes_are_those_of_columns_and_marginals() {
+        for x in [[1.0; 3], [1.0, 2.0, -1.0]] {
+            let matrix = Csr::new(&[0, 2, 3], &[0, 7, 3], &x, 9).unwrap();
+            let mode = Hamming::Count;
+            let chain = Chain::new(matrix.into(), &[0, 2], Some(&[0, 1]), 2, true, mode).unwrap();
+            let FeatureColumns { starts, rows, values, .. } = FeatureColumns::new(&chain).unwrap();
+            let of_values = values.map_or(0, |values| size_of_val(&values[..]));
+            let of_marginals = 2 * 2 * size_of::<f64>();
+            let of_columns = 2 * size_of_val(&starts[..]) + size_of_val(&rows[..]) + of_values;
+            assert_eq!(FeatureColumns::bytes(&chain), (of_columns + of_marginals) as u128);
         }
     }
 

@@ -137,9 +137,13 @@ fn field((chain, shares): (&Chain, Shares), penalty: ElasticNet, size: usize) ->
     let n_weights = chain.n_weights();
     let what = || format!("d = {n_weights} weights");
     let n_vectors = 2 * n_remembered(n_weights) + 5;
-    let n_threads = if FeatureColumns::suit(chain) { 0 } else { rayon::current_num_threads() };
-    let bytes = (size * n_vectors + 8 * (3 + 2 * n_threads)) as u128 * n_weights as u128;
-    require(bytes, what, "use fewer features")?;
+    let (n_threads, of_rows) = if FeatureColumns::suit(chain) {
+        (0, FeatureColumns::bytes(chain))
+    } else {
+        (rayon::current_num_threads(), 0)
+    };
+    let of_weights = (size * n_vectors + 8 * (3 + 2 * n_threads)) as u128 * n_weights as u128;
+    require(of_weights + of_rows, what, "use fewer features")?;
     Field::new(chain, shares, penalty)
 }
 

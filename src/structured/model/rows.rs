@@ -123,6 +123,12 @@ impl CompactRows {
         self.n_features
     }
 
+    /// Number of stored values.
+    pub fn n_entries(&self) -> usize {
+        let dense = self.n_rows * self.n_features;
+        self.sparse.as_ref().map_or(dense, |(_, features)| features.len())
+    }
+
     /// Whether zeros are left out.
     pub fn is_sparse(&self) -> bool {
         self.sparse.is_some()

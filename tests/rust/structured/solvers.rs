@@ -406,3 +406,24 @@ fn the_extragradient_finds_the_saddle_point() {
     let error = unsolvable.advance(&Interrupt::default()).unwrap_err().to_string();
     assert!(error.contains("projection"), "{error}");
 }
+
+/// A block may change one weight once for each of its tokens, so the bound on the rounding errors must count them.
+#[test]
+fn the_dual_value_of_a_long_sequence_is_a_lower_bound() {
+    let (n_tokens, interrupt) = (1 << 16, Interrupt::default());
+    for x in [0.1, 0.3, 0.7, 0.9] {
+        let (rows, labels) = (Array2::from_elem((n_tokens, 1), x), vec![0; n_tokens]);
+        let offsets = [0, n_tokens];
+        let mode = Hamming::Count;
+        let chain = Chain::new(dense(&rows), &offsets, Some(&labels), 2, false, mode).unwrap();
+        let mut wrong = Vec::new();
+        chain.parts(0, &vec![1; n_tokens], &mut wrong);
+        let value = dual_value(&mut dual_of(&chain, 1.0), &|_| &wrong, &|_| 0.0, &interrupt);
+        // The weights are ±n x for the feature, and ±(n − 1) for the transitions. As n is a power of 2, n x is exact.
+        let n = n_tokens as f64;
+        let exact = n - (n * x).powi(2) - (n - 1.0).powi(2);
+        let (bound, rounding) = (value.unwrap().bound(), 2.0 * f64::EPSILON * exact.abs());
+        assert!(bound <= exact + rounding, "x = {x}: {bound} > {exact}");
+        assert!(bound >= exact * (1.0 + 1e-8), "x = {x}: {bound} < {exact}");
+    }
+}
