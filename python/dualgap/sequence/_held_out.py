@@ -23,8 +23,10 @@ HeldOut = tuple[list[Any], list[Any]]
 
 # The held-out sentences are scored each time the number of passes has grown by this factor.
 _SPACING = 1.15
-# The fit ends after this number of consecutive evaluations without a better score.
+# The fit ends after this number of consecutive evaluations without a better score, but not before
+# `_MIN_PASSES`. The score of the logistic loss can fall in the first passes, and rise again later.
 _PATIENCE = 4
+_MIN_PASSES = 30
 # Tolerance if `tol` is not given; small, because the held-out score normally ends the fit first.
 SMALL_TOL = 1e-3
 
@@ -91,7 +93,7 @@ class Validation:
             self._best, self._misses = (score, np.array(weights)), 0
         else:
             self._misses += 1
-        return stops or self._misses >= _PATIENCE
+        return stops or (self._misses >= _PATIENCE and number >= _MIN_PASSES)
 
     def result(self, settings: Any, result: dict[str, Any]) -> dict[str, Any]:
         """Return the result of a fit with the best model and its objective."""

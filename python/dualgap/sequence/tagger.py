@@ -254,8 +254,8 @@ history_, null_objective_
             Number of rows of each sentence, if X is one matrix.
         validation : float or tuple (X, y), optional
             Held-out sentences, or the fraction of the sentences to hold out. The fit ends once
-            their score (chunk F1, or the token accuracy) no longer improves, and returns
-            the best model; ``history_["validation_score"]`` holds the scores.
+            their score (chunk F1, or the token accuracy) no longer improves, but not before 30
+            passes, and returns the best model; ``history_["validation_score"]`` holds the scores.
         spill : path, optional
             A folder on a disk, for sentences that do not fit in memory. `X` and `y` are read once,
             in order; `y` may be None if `X` yields pairs of a sentence and its labels. The features
