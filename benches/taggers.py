@@ -1,12 +1,14 @@
 """SequenceTagger and other packages for conditional random fields on four tasks.
 
     python benches/taggers.py [SYSTEM ...] [--tasks NAME ...] [--repeats 1] [--limit 300]
+        [--table taggers]
 
 Tasks: chunks (CoNLL-2000), names in Spanish newswire (CoNLL-2002), parts of speech of English web
 text, and letters of handwritten words. All systems read the same features as Python strings: those
 of `dualgap.sequence.word_features`, or the black pixels of a letter. Each runs with its defaults in
 a separate process, except that CRFsuite's online algorithms, chaine and crfs are limited to 20
-passes, as in the name. "C chosen" is `C="validation"`. Seconds are from strings to a trained model;
+passes, as in the name. "C chosen" is `C="validation"`; its rows and those of the programs measured
+at the same time are in `--table taggers-chosen`. Seconds are from strings to a trained model;
 CPU seconds are summed over threads. The score is F1 of chunks, or the fraction of correct tokens.
 Missing packages, and fits of more than `--limit` seconds, are skipped (pip install python-crfsuite
 sklearn-crfsuite chaine underthesea_core). The crate crfs is built with cargo from benches/crfs.
@@ -236,6 +238,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--limit", type=float, default=300.0)
+    parser.add_argument("--table", default="taggers")
     parser.add_argument("--child", action="store_true")
     arguments = parser.parse_args()
     if arguments.child:
@@ -244,7 +247,7 @@ def main() -> None:
     if data_folder() is None:
         print("taggers.py: skipped; set DUALGAP_DATA to the folder of data sets")
         return
-    table = Table("taggers", "task", "system")
+    table = Table(arguments.table, "task", "system")
     for task in arguments.tasks:
         for system in arguments.systems:
             package = SYSTEMS[system][0]
