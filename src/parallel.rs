@@ -148,6 +148,14 @@ fn share_and_sum(
     Ok(total)
 }
 
+/// Maps tasks on the threads of the pool; a single task runs on the calling thread, which needs no pool.
+pub(crate) fn map_tasks<T: Send, R: Send>(tasks: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    if tasks.len() < 2 {
+        return tasks.into_iter().map(work).collect();
+    }
+    tasks.into_par_iter().map(|task| work(task)).collect()
+}
+
 /// Runs tasks of different lengths and returns their results in order. One task runs per thread;
 /// the next starts when one ends, which bounds the memory of the tasks. Idle threads help with
 /// loops inside the running tasks.
@@ -245,6 +253,13 @@ mod tests {
         };
         assert_eq!(sum(1), sum(3));
         assert!((sum(2)[0] - 12.090146129863428).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_single_task_needs_no_pool() {
+        assert_eq!(map_tasks(vec![()], |()| rayon::current_thread_index()), [None]);
+        let doubled = pool_of(2).install(|| map_tasks(vec![1, 2, 3], |task| 2 * task));
+        assert_eq!(doubled, [2, 4, 6]);
     }
 
     #[test]

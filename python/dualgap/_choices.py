@@ -6,6 +6,7 @@ all of them with the core.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Literal, TypeAlias, get_args
 
 # Steps and orders of the Frank-Wolfe solvers.
@@ -59,8 +60,14 @@ MethodName: TypeAlias = Literal["variational", "conditional-gradient"]
 
 def check_choice(name: str, value: Any, *kinds: Any) -> None:
     """Raise a ValueError unless `value` is one of the literals or values in `kinds`."""
-    known = [choice for kind in kinds for choice in (get_args(kind) or (kind,))]
+    known = _choices(kinds)
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in known):
         options = ", ".join(map(repr, known))
         msg = f"{name}: must be one of {options}, got {value!r}"
         raise ValueError(msg)
+
+
+@cache
+def _choices(kinds: tuple[Any, ...]) -> list[Any]:
+    """Return all choices; `get_args` takes longer than the rest of a short request."""
+    return [choice for kind in kinds for choice in (get_args(kind) or (kind,))]

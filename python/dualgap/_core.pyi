@@ -304,11 +304,11 @@ def compare_blends(
     record: _records.BlendRecord, held_out: _records.ListsRecord, weightings: list[list[float]]
 ) -> list[float]: ...
 def fold_in(
-    rows: NDArray[np.uint32],
-    partners: NDArray[np.uint32],
-    values: NDArray[np.float64],
-    model: _records.FoldInRecord,
-) -> NDArray[np.float64]: ...
+    ratings: tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float64]],
+    counts: NDArray[np.uint32],
+    machines: list[_records.FoldInRecord],
+    n_threads: int,
+) -> list[NDArray[np.float64]]: ...
 def best_items(
     parts: list[_records.PartRecord], excluded: _records.ExclusionRecord, n: int
 ) -> _Ranked: ...

@@ -171,18 +171,16 @@ class ListsRecord(TypedDict):
 
 
 class FoldInRecord(TypedDict):
-    """A fitted model, used to compute vectors of new users or items."""
+    """A fitted machine, used to compute vectors of new users or items."""
 
     means: NDArray[np.float64]
-    counts: NDArray[np.uint32]
     spread: NDArray[np.float64]
     output: NDArray[np.float64]
-    intercept: list[float]
+    intercept: NDArray[np.float64]
     precision: float
-    tempering: list[float] | None
+    tempering: NDArray[np.float64]  # empty for a Gaussian likelihood
     prior_mean: NDArray[np.float64]
     covariance: NDArray[np.float64]
-    n_threads: int
 
 
 class PartRecord(TypedDict):

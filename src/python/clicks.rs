@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 use super::arrays::{Matrix, Table, Vector, slice};
 use super::ranking::{ExclusionRecord, ListsFound, PartRecord, ranked};
 use super::recommend::features;
-use super::session::{Session, guarded, run_session};
+use super::session::{Session, fold_in_size, guarded, run_request, run_session};
 use super::trace::trace_dict;
 use crate::error::{Error, Result};
 use crate::memory::require;
@@ -140,8 +140,9 @@ pub(super) fn new_interactions<'py>(
         let (pairs, settings) = (record.pairs()?, record.settings());
         let items = (items.as_array(), gram.as_array());
         let means = means.as_ref().map(|means| means.as_array());
-        let users = run_session(py, record.n_threads, None, |session: &Session<'_>| {
-            fold_in_interactions(pairs, items, means, &settings, session.interrupt)
+        let size = (record.n_users, fold_in_size(pairs.users.len()));
+        let users = run_request(py, size, record.n_threads, |interrupt| {
+            fold_in_interactions(pairs, items, means, &settings, interrupt)
         })?;
         Ok(users.into_pyarray(py))
     })

@@ -7,64 +7,81 @@ use numpy::{IntoPyArray, PyArray2, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use super::arrays::{Table, Vector, slice};
-use super::session::{Session, guarded, run_session};
-use crate::error::Error;
+use super::session::{fold_in_size, guarded, run_request};
+use crate::error::{Error, Result};
 use crate::memory::require;
 use crate::recommend::{
     Excluded, FittedOutput, FittedSide, ItemPanels, Likelihood, LinkFunction, NewPrior, Part,
     Ratings, Scorer, best_items, fold_in,
 };
 
-/// The parameters of a fitted model that are needed to fold in new users or items.
+/// The parameters of a fitted machine that are needed to fold in new users or items.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct FoldInRecord<'py> {
     means: Table<'py, f64>,
-    counts: Vector<'py, u32>,
     spread: Table<'py, f64>,
     output: Table<'py, f64>,
-    intercept: Vec<f64>,
+    intercept: Vector<'py, f64>,
     precision: f64,
-    tempering: Option<Vec<f64>>,
+    tempering: Vector<'py, f64>,
     prior_mean: Table<'py, f64>,
     covariance: Table<'py, f64>,
-    n_threads: usize,
+}
+
+impl FoldInRecord<'_> {
+    fn output(&self) -> Result<FittedOutput> {
+        let tempering = slice(&self.tempering)?;
+        Ok(FittedOutput {
+            weights: owned(&self.output),
+            intercept: slice(&self.intercept)?.to_vec(),
+            precision: self.precision,
+            likelihood: match tempering {
+                [] => Likelihood::Gaussian,
+                weights => Likelihood::Ordinal(weights.to_vec()),
+            },
+        })
+    }
 }
 
 /// Computes the parameters of new users given those of the items, or of new items given those of
-/// the users.
+/// the users, for each machine of a model. `counts` has the number of ratings of each item (or user) in the fit.
 #[pyfunction(name = "fold_in")]
 pub(super) fn new_blocks<'py>(
     py: Python<'py>,
-    rows: Vector<'py, u32>,
-    partners: Vector<'py, u32>,
-    values: Vector<'py, f64>,
-    model: FoldInRecord<'py>,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    ratings: (Vector<'py, u32>, Vector<'py, u32>, Vector<'py, f64>),
+    counts: Vector<'py, u32>,
+    machines: Vec<FoldInRecord<'py>>,
+    n_threads: usize,
+) -> PyResult<Vec<Bound<'py, PyArray2<f64>>>> {
     guarded(|| {
-        let (means, covariance) = (model.means.as_array(), model.covariance.as_array().to_owned());
-        let prior = NewPrior { mean: owned(&model.prior_mean), covariance };
-        let ratings = Ratings {
-            users: slice(&rows)?,
-            items: slice(&partners)?,
-            values: slice(&values)?,
-            weights: &[],
-            n_users: prior.mean.nrows(),
-            n_items: means.nrows(),
-            groups: Default::default(),
-        };
-        let (counts, spread) = (model.counts.as_array(), model.spread.as_array());
-        let output = FittedOutput {
-            weights: owned(&model.output),
-            intercept: model.intercept,
-            precision: model.precision,
-            likelihood: model.tempering.map_or(Likelihood::Gaussian, Likelihood::Ordinal),
-        };
-        let blocks = run_session(py, model.n_threads, None, |session: &Session<'_>| {
-            let other = FittedSide { means, counts, spread };
-            fold_in(ratings, other, &output, prior, session.interrupt)
+        let (users, items, values) = (slice(&ratings.0)?, slice(&ratings.1)?, slice(&ratings.2)?);
+        let counts = counts.as_array();
+        let given = machines.iter().map(|machine| -> Result<_> {
+            let (means, spread) = (machine.means.as_array(), machine.spread.as_array());
+            let covariance = machine.covariance.as_array().to_owned();
+            let prior = NewPrior { mean: owned(&machine.prior_mean), covariance };
+            Ok((FittedSide { means, counts, spread }, machine.output()?, prior))
+        });
+        let given = given.collect::<Result<Vec<_>>>()?;
+        let n_users = given.iter().map(|(_, _, prior)| prior.mean.nrows()).max().unwrap_or(0);
+        let size = (n_users, fold_in_size(users.len()));
+        let blocks = run_request(py, size, n_threads, |interrupt| {
+            let fold = |(other, output, prior): (FittedSide<'_>, FittedOutput, NewPrior)| {
+                let ratings = Ratings {
+                    users,
+                    items,
+                    values,
+                    weights: &[],
+                    n_users: prior.mean.nrows(),
+                    n_items: other.means.nrows(),
+                    groups: Default::default(),
+                };
+                fold_in(ratings, other, &output, prior, interrupt)
+            };
+            given.into_iter().map(fold).collect::<Result<Vec<_>>>()
         })?;
-        Ok(blocks.into_pyarray(py))
+        Ok(blocks.into_iter().map(|blocks| blocks.into_pyarray(py)).collect())
     })
 }
 
@@ -173,8 +190,8 @@ pub(super) fn ranked<'py>(
     let what = || format!("lists of n = {n} items for {} users", shape.0);
     let remedy = "ask for fewer users at a time";
     require(size_of::<(i64, f32)>() as u128 * shape.0 as u128 * n as u128, what, remedy)?;
-    let (items, scores) = run_session(py, excluded.n_threads, None, |session: &Session<'_>| {
-        best_items(scorer, shape, lists, n, session.interrupt)
+    let (items, scores) = run_request(py, shape, excluded.n_threads, |interrupt| {
+        best_items(scorer, shape, lists, n, interrupt)
     })?;
     let shaped = |error: ndarray::ShapeError| Error::Numerical(error.to_string());
     let items = Array2::from_shape_vec((shape.0, n), items).map_err(shaped)?;

@@ -256,6 +256,32 @@ pub(super) fn run_session<T: Send>(
     }
 }
 
+/// Number of items that a request for one user ranks in a few milliseconds. Longer requests check for signals.
+const MAX_BRIEF: usize = 1 << 16;
+
+/// The size of a request that folds in one user with `n_ratings`, in the units of [`run_request`].
+pub(super) fn fold_in_size(n_ratings: usize) -> usize {
+    64 * n_ratings
+}
+
+/// Runs a kernel for `n_users` (or items), each of which takes as long as ranking `size` items. For a single user and
+/// few items, it runs on the calling thread and must use no pool, because starting a pool would take longer;
+/// otherwise like [`run_session`].
+pub(super) fn run_request<T: Send>(
+    py: Python<'_>,
+    (n_users, size): (usize, usize),
+    n_threads: usize,
+    kernel: impl FnOnce(&Interrupt) -> Result<T> + Send,
+) -> PyResult<T> {
+    if n_users > 1 || size > MAX_BRIEF {
+        return run_session(py, n_threads, None, |session: &Session<'_>| kernel(session.interrupt));
+    }
+    match py.detach(|| kernel(&Interrupt::default())) {
+        Err(Error::MemoryRanOut) => Err(ran_out().into()),
+        result => Ok(result?),
+    }
+}
+
 /// Polls for signals and stops, and passes epochs to the callback, until the computation has ended.
 /// Returns the exception that was raised, if any.
 fn watch(

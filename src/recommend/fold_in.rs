@@ -102,14 +102,9 @@ pub fn fold_in(
         intercept: output.intercept.clone(),
         precision: output.precision,
     };
+    let (precision, others) = (side.prior.precision()?, Others { blocks: &others, effects: None });
     for _ in 0..UPDATES {
-        update_rows(
-            &mut side,
-            Others { blocks: &others, effects: None },
-            &layer,
-            &output.likelihood,
-            interrupt,
-        )?;
+        update_rows(&mut side, others, &layer, &output.likelihood, (&precision, interrupt))?;
     }
     Ok(side.means())
 }

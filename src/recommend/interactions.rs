@@ -186,23 +186,19 @@ pub fn fold_in_interactions(
         to.iter_mut().zip(from).for_each(|(to, from)| *to = settings.unobserved * from);
     }
     let mut factors = std::mem::take(&mut users.factors);
-    factors.par_chunks_mut(d).enumerate().for_each_init(
-        || vec![0.0; d * d],
-        |matrix, (row, z)| {
-            if !interrupt.is_raised() {
-                matrix.copy_from_slice(&matrix_of_all);
-                let ridge = settings.ridge_of(users.weight(row), pairs.n_items);
-                arch().dispatch(Solve {
-                    rows: &users,
-                    row,
-                    table: &others.factors,
-                    ridge,
-                    matrix,
-                    z,
-                });
-            }
-        },
-    );
+    let solve = |matrix: &mut Vec<f64>, (row, z): (usize, &mut [f64])| {
+        if !interrupt.is_raised() {
+            matrix.clone_from(&matrix_of_all);
+            let ridge = settings.ridge_of(users.weight(row), pairs.n_items);
+            arch().dispatch(Solve { rows: &users, row, table: &others.factors, ridge, matrix, z });
+        }
+    };
+    // A single user is solved on the calling thread, which needs no pool.
+    if users.used.len() < 2 {
+        factors.chunks_exact_mut(d).enumerate().for_each(|each| solve(&mut Vec::new(), each));
+    } else {
+        factors.par_chunks_mut(d).enumerate().for_each_init(Vec::new, solve);
+    }
     users.factors = factors;
     interrupt.check()?;
     let mut result = means.map_or_else(|| Array2::zeros((pairs.n_users, width)), |m| m.to_owned());

@@ -58,47 +58,48 @@ pub fn best_items<T: Scorer>(
         return Err(Error::argument("model", "its arrays do not fit together"));
     }
     let (mut items, mut scores) = (vec![-1i64; n_users * n], vec![0.0f32; n_users * n]);
-    if n == 0 {
+    if n == 0 || n_users == 0 {
         return Ok((items, scores));
     }
-    items
-        .par_chunks_mut(USERS * n)
-        .zip(scores.par_chunks_mut(USERS * n))
-        .enumerate()
-        .for_each_init(
-            || Scratch::<T::Scratch>::new(n_items),
-            |scratch, (task, (items, scores))| {
-                if interrupt.is_raised() {
-                    return;
-                }
-                let users = task * USERS..(task * USERS + items.len() / n);
-                scorer.add(users.clone(), &mut scratch.scores, &mut scratch.own);
-                let rows = items.chunks_exact_mut(n).zip(scores.chunks_exact_mut(n));
-                for ((user, (items, scores)), row) in
-                    users.zip(rows).zip(scratch.scores.chunks_exact_mut(scratch.stride))
-                {
-                    let row = &mut row[..n_items];
-                    let range =
-                        excluded.offsets[user] as usize..excluded.offsets[user + 1] as usize;
-                    for &item in &excluded.items[range] {
-                        row[item as usize] = f32::NEG_INFINITY;
-                    }
-                    for (score, _) in row.iter_mut().zip(excluded.allowed).filter(|(_, ok)| !**ok) {
-                        *score = f32::NEG_INFINITY;
-                    }
-                    largest(row, n, &mut scratch.candidates);
-                    for ((item, score), best) in
-                        items.iter_mut().zip(scores).zip(&scratch.candidates)
-                    {
-                        (*item, *score) = (i64::from(best.1), best.0);
-                    }
-                }
-                scratch.scores.fill(0.0);
-            },
-        );
+    let rank = |scratch: &mut Scratch<T::Scratch>, (task, (items, scores)): Task<'_>| {
+        if interrupt.is_raised() {
+            return;
+        }
+        let users = task * USERS..(task * USERS + items.len() / n);
+        scorer.add(users.clone(), &mut scratch.scores, &mut scratch.own);
+        let rows = items.chunks_exact_mut(n).zip(scores.chunks_exact_mut(n));
+        for ((user, (items, scores)), row) in
+            users.zip(rows).zip(scratch.scores.chunks_exact_mut(scratch.stride))
+        {
+            let row = &mut row[..n_items];
+            let range = excluded.offsets[user] as usize..excluded.offsets[user + 1] as usize;
+            for &item in &excluded.items[range] {
+                row[item as usize] = f32::NEG_INFINITY;
+            }
+            for (score, _) in row.iter_mut().zip(excluded.allowed).filter(|(_, ok)| !**ok) {
+                *score = f32::NEG_INFINITY;
+            }
+            largest(row, n, &mut scratch.candidates);
+            for ((item, score), best) in items.iter_mut().zip(scores).zip(&scratch.candidates) {
+                (*item, *score) = (i64::from(best.1), best.0);
+            }
+        }
+        scratch.scores.fill(0.0);
+    };
+    let start = || Scratch::new(n_items);
+    // The lists of few users are made on the calling thread, which needs no pool.
+    if n_users <= USERS {
+        rank(&mut start(), (0, (&mut items[..], &mut scores[..])));
+    } else {
+        let tasks = items.par_chunks_mut(USERS * n).zip(scores.par_chunks_mut(USERS * n));
+        tasks.enumerate().for_each_init(start, rank);
+    }
     interrupt.check()?;
     Ok((items, scores))
 }
+
+/// The number of a task, and the items and scores that it writes.
+type Task<'a> = (usize, (&'a mut [i64], &'a mut [f32]));
 
 struct Scratch<T> {
     stride: usize,

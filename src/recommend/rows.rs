@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::effects::{EffectSums, Effects, OwnEffects, Shifts};
 use super::output::OutputLayer;
 use super::posterior::{Posterior, RowPrior};
@@ -14,6 +12,7 @@ use super::sums::SweepSums;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Inverse;
+use crate::parallel::map_tasks;
 
 /// The data of the other side that an update reads.
 #[derive(Clone, Copy)]
@@ -22,16 +21,16 @@ pub(super) struct Others<'a> {
     pub effects: Option<&'a Effects>,
 }
 
-/// Updates every block of `own` given the blocks of the other side (step 1 of the sweep).
+/// Updates every block of `own` given the blocks of the other side (step 1 of the sweep) and the precision of the
+/// prior of `own`.
 pub(super) fn update_rows(
     own: &mut Side<'_>,
     others: Others<'_>,
     output: &OutputLayer,
     likelihood: &Likelihood,
-    interrupt: &Interrupt,
+    (precision, interrupt): (&Inverse, &Interrupt),
 ) -> Result<SweepSums> {
     let layout = own.layout;
-    let precision = own.prior.precision()?;
     let pulled = own.prior.mean.dot(&precision.matrix).into_raw_vec_and_offset().0;
     let effect_precision = own.effects.as_ref().map(Effects::precision).transpose()?;
     let mut blocks = std::mem::take(&mut own.blocks);
@@ -46,8 +45,7 @@ pub(super) fn update_rows(
         effect_precision: effect_precision.unwrap_or_default(),
     };
     let tasks = update.tasks(&mut blocks, effects.as_mut());
-    let sums: Vec<Result<(SweepSums, EffectSums)>> =
-        tasks.into_par_iter().map(|task| update.run(task, interrupt)).collect();
+    let sums = map_tasks(tasks, |task| update.run(task, interrupt));
     (own.blocks, own.effects) = (blocks, effects);
     interrupt.check()?;
     let (mut total, mut of_effects) = (SweepSums::new(layout), EffectSums::new(layout.m));
@@ -70,7 +68,7 @@ struct Update<'a, 'b> {
     others: Others<'a>,
     output: PackedOutput<'a>,
     gaussian: bool,
-    precision: Inverse,
+    precision: &'a Inverse,
     /// The prior's precision times each row's mean.
     pulled: Vec<f64>,
     /// The precision of the groups' prior.

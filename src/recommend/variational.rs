@@ -151,7 +151,9 @@ impl<'a> VariationalRefit<'a> {
         let (own, other) =
             if users { (&mut self.users, &self.items) } else { (&mut self.items, &self.users) };
         let others = Others { blocks: &other.blocks, effects: other.effects.as_ref() };
-        update_rows(own, others, &self.output, &self.settings.likelihood, interrupt)
+        let precision = own.prior.precision()?;
+        let likelihood = &self.settings.likelihood;
+        update_rows(own, others, &self.output, likelihood, (&precision, interrupt))
     }
 }
 

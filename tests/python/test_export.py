@@ -33,7 +33,6 @@ TRUSTED = (
     "dualgap.recommend.",
     "dualgap.sequence.",
     "dualgap.structured.",
-    "scipy.sparse._csr.csr_array",
 )
 
 

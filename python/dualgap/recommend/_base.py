@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,6 +18,7 @@ from dualgap.recommend._click_model import ClickModel
 from dualgap.recommend._counts import count_clicks
 from dualgap.recommend._features import FeatureEncoder
 from dualgap.recommend._frames import like_table, table_kind
+from dualgap.recommend._growing import Lists, Places
 from dualgap.recommend._ids import join_ids, read_id_list
 from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._ranking import Model
@@ -64,9 +63,11 @@ class RecommenderParts(Estimator):
     # The model of clicks; None if the fit had no interactions.
     _click_model: ClickModel | None
     # Matrix of users by items with ones for pairs that have ratings.
-    _seen: sp.csr_array
+    _seen: Lists
     # Number of ratings of each item in the fit; None until the first request of a new user.
     _item_counts: NDArray[np.intp] | None = None
+    # Positions of the ids; None until the first request.
+    _places: tuple[Places, Places] | None = None
     # The library of the table of ratings; methods return tables of this library.
     _tables: str = "pandas"
     # Encoders of the features of users and of items; None without features.
@@ -74,7 +75,15 @@ class RecommenderParts(Estimator):
 
     @property
     def _catalogue(self) -> Catalogue:
-        return Catalogue(self.user_ids_, self.item_ids_)
+        if self._places is None:
+            self._places = Catalogue.of_ids(self.user_ids_, self.item_ids_).places
+        return Catalogue(self.user_ids_, self.item_ids_, self._places)
+
+    def _shallow_copy(self) -> Self:
+        """Return a copy with the same parts, unlike `copy.copy`, which copies as pickle does."""
+        result: Self = object.__new__(type(self))
+        result.__dict__.update(vars(self))
+        return result
 
     def _columns(self) -> Columns:
         names = self.user_column, self.item_column, self.rating_column, self.timestamp_column
@@ -95,10 +104,10 @@ class RecommenderParts(Estimator):
 
     def _without_users(self) -> Self:
         """Return a copy without any known users."""
-        light = copy.copy(self)
-        light.user_ids_ = self.user_ids_[:0]
+        light = self._shallow_copy()
+        light.user_ids_, light._places = self.user_ids_[:0], None
         light._item_counts = self._rating_counts("users")
-        light._seen = sp.csr_array((0, len(self.item_ids_)))
+        light._seen = self._seen.first(0)
         if self._rating_model is not None:
             light._rating_model = self._rating_model.without_users()
         if self._click_model is not None:
@@ -108,10 +117,10 @@ class RecommenderParts(Estimator):
     def _rating_counts(self, side: Side) -> NDArray[np.intp]:
         """Return the number of ratings of each item (for new users) or user (for new items)."""
         if side == "items":
-            lengths: NDArray[np.intp] = np.diff(self._seen.indptr).astype(np.intp)
+            lengths: NDArray[np.intp] = np.diff(self._seen.offsets).astype(np.intp)
             return lengths
         if self._item_counts is None:
-            self._item_counts = np.bincount(self._seen.indices, minlength=len(self.item_ids_))
+            self._item_counts = np.bincount(self._seen.columns, minlength=len(self.item_ids_))
         return self._item_counts
 
     def _with_former(self, new: RatingTable, side: Literal["users", "items"]) -> RatingTable:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dualgap import _core
-from dualgap._records import BlendRecord, ExclusionRecord, ListsRecord, PartRecord
+from dualgap._records import BlendRecord, ExclusionRecord, PartRecord
 from dualgap._sparse import checked_csr
 from dualgap._validation import FloatArray
+from dualgap.recommend._growing import Cached, Lists, rows_of
 from dualgap.recommend._ranking import Candidates, best_items
 from dualgap.recommend._ratings import Pairs
-from dualgap.recommend._training import NewRatings, Side, replace_rows
+from dualgap.recommend._training import NewRatings, Side
 
 # Number of users whose scores of all items are in memory at a time.
 _BATCH = 64
@@ -27,8 +27,8 @@ _SIDES = ("users", "items")
 
 
 @dataclass(frozen=True)
-class ClickModel:
-    """Weighted scorers of clicks. The last row of each user or item table is for unknown ids.
+class ClickModel(Cached):
+    """Weighted scorers of clicks. The first row of each user or item table is for unknown ids.
 
     The score is the weighted sum of the scorers, each divided by its standard deviation over the
     catalogue for that user.
@@ -37,9 +37,9 @@ class ClickModel:
     users: FloatArray
     items: FloatArray
     # Matrix of users by items with the targets of clicks.
-    history: sp.csr_array
+    history: Lists
     # Item-item models: row j holds the contributions of a click on item j to all scores.
-    models: tuple[sp.csr_array, ...]
+    models: tuple[Lists, ...]
     # The weight of the factors, followed by the weights of the item-item models.
     weights: tuple[float, ...]
     # The settings with which the factors were fitted: the weight of pairs without a click, and the
@@ -52,7 +52,7 @@ class ClickModel:
     def blend(self, users: NDArray[np.intp], n_threads: int) -> BlendRecord:
         """Return the blend of factors and item-item models for some users, in the core's format."""
         rows = np.zeros((len(users), 1, self.users.shape[1] + 1), dtype=np.float32)
-        rows[:, 0, :-1] = self.users[users]
+        rows[:, 0, :-1] = rows_of(self.users, users)
         factors: PartRecord = {
             "users": rows,
             "items": self._packed_items,
@@ -61,8 +61,8 @@ class ClickModel:
         }
         return {
             "factors": factors,
-            "models": [lists(model) for model in self.models],
-            "history": lists(self.history[users]),
+            "models": [model.record() for model in self.models],
+            "history": self.history.take(users).record(),
             "weights": list(self.weights),
             "n_items": len(self.items) - 1,
             "n_threads": n_threads,
@@ -95,90 +95,87 @@ class ClickModel:
 
     def clicks(self) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
         """Return users, items and targets of all clicks."""
-        history = self.history[:-1].tocoo()
+        history = self.history.matrix.tocoo()
         users, items = (each.astype(np.int64) for each in (history.row, history.col))
         return users, items, history.data.astype(np.float64)
 
     def contributions(self, user: int, item: int) -> tuple[NDArray[np.int64], FloatArray]:
         """Return the items of a user, and the contribution of each to the score of an item."""
-        history = self.history[[user]]
-        items, targets = history.indices.astype(np.int64), history.data.astype(np.float64)
-        table, vectors = self.items[:-1], self.items[items]
+        history = self.history.take(np.array([user]))
+        items, targets = history.columns.astype(np.int64), history.values.astype(np.float64)
+        table = self.items[1:]
+        vectors = table[items]
         ridge = self.ridge * np.sqrt(len(items) + self.unobserved * len(table))
         matrix = self.unobserved * table.T @ table + vectors.T @ vectors
         matrix[np.diag_indices_from(matrix)] += ridge
-        of_factors = targets * (vectors @ np.linalg.solve(matrix, self.items[item]))
-        of_factors = of_factors * _scale(table @ self.users[user])
+        of_factors = targets * (vectors @ np.linalg.solve(matrix, table[item]))
+        of_factors = of_factors * _scale(table @ self.users[1 + user])
         total = self.weights[0] * of_factors
         for weight, model in zip(self.weights[1:], self.models, strict=True):
             part = of_factors
             # If a model has no entries for the item, its scores are those of the factors.
-            if model.indptr[item] < model.indptr[item + 1]:
-                part = targets * model[items][:, [item]].toarray()[:, 0]
-                part = part * _scale((history @ model).toarray()[0])
+            if model.offsets[item] < model.offsets[item + 1]:
+                part = targets * model.matrix[items][:, [item]].toarray()[:, 0]
+                part = part * _scale((history.matrix @ model.matrix).toarray()[0])
             total = total + weight * part
         return items, total
 
     def item_vectors(self) -> FloatArray:
         """Return vectors of all items, whose cosines are item similarities."""
-        return self.items[:-1]
+        return self.items[1:]
 
     @cached_property
     def _known_items(self) -> NDArray[np.bool_]:
         """Return whether each item has clicks or features; no scorer can rank the others."""
-        return np.asarray(self.items[:-1].any(axis=1))
+        return np.asarray(self.items[1:].any(axis=1))
 
     @cached_property
     def _packed_items(self) -> _core.PackedItems:
         """The vectors of all items in single precision, each followed by its offset of 0."""
-        return _core.PackedItems(np.pad(self.items[:-1].astype(np.float32), ((0, 0), (0, 1))))
+        return _core.PackedItems(np.pad(self.items[1:].astype(np.float32), ((0, 0), (0, 1))))
 
     def gram(self, side: Side, n_threads: int) -> FloatArray:
         """Return V'V of the vectors V of items (for new users) or of users (for new items)."""
         if side == "items":
-            return _core.factor_gram(np.ascontiguousarray(self.users[:-1]), n_threads)
+            return _core.factor_gram(np.ascontiguousarray(self.users[1:]), n_threads)
         if "_gram" not in vars(self):
-            found = _core.factor_gram(np.ascontiguousarray(self.items[:-1]), n_threads)
+            found = _core.factor_gram(np.ascontiguousarray(self.items[1:]), n_threads)
             vars(self)["_gram"] = found
         kept: FloatArray = vars(self)["_gram"]
         return kept
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {part.name: getattr(self, part.name) for part in fields(self)}
-
     def _with_items_of(self, other: ClickModel) -> ClickModel:
         """Reuse the results that `other` computed from the same items."""
-        names = ("_packed_items", "_known_items", "_gram")
-        vars(self).update({name: vars(other)[name] for name in names if name in vars(other)})
-        return self
+        return self.with_caches_of(other, "_packed_items", "_known_items", "_gram")
 
     def without_users(self) -> ClickModel:
         """Return the model with only the row for unknown users."""
-        empty = sp.csr_array((1, len(self.items) - 1), dtype=np.float32)
+        empty = self.history.first(0)
         # Compute cached values before copying, so that later copies reuse them.
         self.gram("users", 1)
         assert self._packed_items is not None
-        return replace(self, users=self.users[-1:], history=empty)._with_items_of(self)
+        return replace(self, users=self.users[:1], history=empty)._with_items_of(self)
 
     def insert(self, new: NewRatings, vectors: FloatArray, targets: FloatArray) -> ClickModel:
         """Return the model extended by vectors and clicks of new ids."""
         changed: Any = {new.side: new.insert_rows(getattr(self, new.side), vectors)}
-        shape = (len(new.ids), len(new.counts))
-        clicks = sp.csr_array((targets.astype(np.float32), (new.own, new.other)), shape)
-        clicks.eliminate_zeros()
-        model = replace(self, **changed)
-        n_users, n_items = len(model.users) - 1, len(model.items) - 1
+        clicks = new.lists(targets.astype(np.float32))
+        if not clicks.values.all():
+            clicks.matrix.eliminate_zeros()
+            clicks = Lists.of(clicks.matrix)
         if new.side == "users":
-            history = replace_rows(self.history, new.rows, clicks, n_users + 1)
-            return replace(model, history=history)._with_items_of(self)
-        known = sp.csr_array(self.history[:-1].T)
-        history = replace_rows(known, new.rows, clicks, n_items).T
-        grown = tuple(_resized(each, (n_items - 1, n_items)) for each in self.models)
-        return replace(model, history=_resized(history, (n_users, n_items)), models=grown)
+            changed["history"] = self.history.with_rows(new.rows, clicks)
+            return replace(self, **changed)._with_items_of(self)
+        changed["history"] = self.history.transposed().with_rows(new.rows, clicks).transposed()
+        n_items = len(changed["items"]) - 1
+        changed["models"] = tuple(
+            replace(model.first(n_items), n_columns=n_items) for model in self.models
+        )
+        return replace(self, **changed)
 
     def fits(self, shape: tuple[int, int]) -> bool:
         """Whether all arrays are finite and match these numbers of users and items."""
-        n_users, n_items = shape
+        n_items = shape[1]
         tables = (self.users, self.items)
         sparse = (self.history, *self.models)
         width = self.users.shape[-1]
@@ -186,16 +183,16 @@ class ClickModel:
             all(table.dtype == np.float64 and table.ndim == 2 for table in tables)
             and (len(self.users) - 1, len(self.items) - 1) == shape
             and self.users.shape[1] == self.items.shape[1] > 0
-            and self.history.shape == (n_users + 1, n_items)
-            and all(model.shape == (n_items, n_items) for model in self.models)
+            and (len(self.history), self.history.n_columns) == shape
+            and all((len(each), each.n_columns) == (n_items, n_items) for each in self.models)
             and len(self.weights) == len(self.models) + 1
-            and all(matrix.data.dtype == np.float32 for matrix in sparse)
+            and all(matrix.values.dtype == np.float32 for matrix in sparse)
             and all(bool(np.isfinite(table).all()) for table in (*tables, *self._weight_tables))
             and all(
                 table.ndim == 2 and table.dtype == np.float64 and table.shape[1:] == (width,)
                 for table in self._weight_tables
             )
-            and all(bool(np.isfinite(matrix.data).all()) for matrix in sparse)
+            and all(bool(np.isfinite(matrix.values).all()) for matrix in sparse)
             and bool(np.isfinite([*self.weights, self.unobserved, self.ridge]).all())
             and self.unobserved > 0.0
             and self.ridge > 0.0
@@ -208,8 +205,9 @@ class ClickModel:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays to save in a file."""
         found: dict[str, NDArray[Any]] = {
-            "interactions.users": self.users,
-            "interactions.items": self.items,
+            # In files, the rows of unknown ids are the last.
+            "interactions.users": np.roll(self.users, -1, axis=0),
+            "interactions.items": np.roll(self.items, -1, axis=0),
             "interactions.weights": np.array(self.weights),
             "interactions.settings": np.array([self.unobserved, self.ridge]),
         }
@@ -217,7 +215,9 @@ class ClickModel:
             if table is not None:
                 found[f"interactions.{side}.weights"] = table
         names = ["history", *(f"model{at}" for at in range(len(self.models)))]
-        for name, matrix in zip(names, (self.history, *self.models), strict=True):
+        history = self.history.first(len(self.users))
+        for name, lists in zip(names, (history, *self.models), strict=True):
+            matrix = lists.matrix
             found[f"interactions.{name}.offsets"] = matrix.indptr
             found[f"interactions.{name}.items"] = matrix.indices
             found[f"interactions.{name}.values"] = matrix.data
@@ -230,36 +230,21 @@ class ClickModel:
         weights = tuple(arrays["interactions.weights"].astype(np.float64).tolist())
         unobserved, ridge = arrays["interactions.settings"].tolist()
 
-        def matrix(name: str, n_rows: int) -> sp.csr_array:
+        def matrix(name: str, n_rows: int) -> Lists:
             values, columns, offsets = (
                 arrays[f"interactions.{name}.{part}"] for part in ("values", "items", "offsets")
             )
-            return checked_csr(values, columns, offsets, (n_rows, len(items) - 1))
+            return Lists.of(checked_csr(values, columns, offsets, (n_rows, len(items) - 1)))
 
         models = tuple(matrix(f"model{at}", len(items) - 1) for at in range(len(weights) - 1))
-        history = matrix("history", len(users))
+        history = matrix("history", len(users)).first(len(users) - 1)
         of_users, of_items = (arrays.get(f"interactions.{side}.weights") for side in _SIDES)
         tables = of_users, of_items
+        users, items = (np.roll(table, 1, axis=0) for table in (users, items))
         return cls(users, items, history, models, weights, unobserved, ridge, tables)
-
-
-def lists(matrix: sp.csr_array) -> ListsRecord:
-    """Convert a matrix to the record of arrays that the core expects."""
-    return {
-        "offsets": matrix.indptr.astype(np.int64, copy=False),
-        "columns": matrix.indices.astype(np.int32, copy=False),
-        "values": matrix.data.astype(np.float32, copy=False),
-    }
 
 
 def _scale(scores: NDArray[Any]) -> float:
     """Return the reciprocal of the standard deviation of scores, or 0 if all are equal."""
     deviation = float(scores.std())
     return 1.0 / deviation if deviation > 1e-6 * float(np.abs(scores).max(initial=0.0)) else 0.0
-
-
-def _resized(matrix: Any, shape: tuple[int, int]) -> sp.csr_array:
-    """Add empty rows and columns to a matrix, and a last row for unknown ids."""
-    result = sp.csr_array(matrix)
-    result.resize(shape[0] + 1, shape[1])
-    return result

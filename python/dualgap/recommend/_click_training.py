@@ -14,8 +14,9 @@ from dualgap import _core
 from dualgap._estimator import announce
 from dualgap._records import ClicksRecord, InteractionParameters, InteractionRecord
 from dualgap._validation import FloatArray, Rows, core_rows, resolve_seed, resolve_threads
-from dualgap.recommend._click_model import ClickModel, lists
+from dualgap.recommend._click_model import ClickModel
 from dualgap.recommend._counts import count_weights
+from dualgap.recommend._growing import Lists
 from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._training import FitRecord, NewRatings, RunOptions, Training
 
@@ -84,7 +85,7 @@ def fold_in_clicks(
     method: Interactions, model: ClickModel, new: NewRatings, like: float | None, n_threads: int
 ) -> ClickModel:
     """Add vectors and clicks of new ids to a model. If `like` is None, values are counts."""
-    others = np.ascontiguousarray((model.items if new.side == "users" else model.users)[:-1])
+    others = np.ascontiguousarray((model.items if new.side == "users" else model.users)[1:])
     counts = new.values if like is None else np.ones(1)
     targets = _targets(method, new.values, 0.0 if like is None else like)
     record: InteractionRecord = {
@@ -197,10 +198,9 @@ class _Clicks:
         )
 
     def matrix(self) -> sp.csr_array:
-        """Return the matrix of targets, with a last row for unknown users."""
-        shape = (self.shape[0] + 1, self.shape[1])
+        """Return the matrix of targets."""
         ids = self.users.view(np.int32), self.items.view(np.int32)
-        result = sp.csr_array((self.values(), ids), shape)
+        result = sp.csr_array((self.values(), ids), self.shape)
         result.sum_duplicates()
         return result
 
@@ -271,10 +271,10 @@ class _Trainer:
     def _best(
         self,
         settings: Iterable[_Setting],
-        scorer: Callable[[_Clicks, _Setting], sp.csr_array],
+        scorer: Callable[[_Clicks, _Setting], Lists],
         clicks: _Clicks,
         rest: tuple[ClickModel, sp.csr_array],
-    ) -> tuple[_Setting, sp.csr_array]:
+    ) -> tuple[_Setting, Lists]:
         """Return the setting whose item-item model ranks best, and that model.
 
         `rest` contains a model of only the factors, with which each item-item model is blended, and
@@ -283,7 +283,7 @@ class _Trainer:
         factors, held_out = rest
         users = np.flatnonzero(np.diff(held_out.indptr))
 
-        def tried(setting: _Setting) -> tuple[float, _Setting, sp.csr_array]:
+        def tried(setting: _Setting) -> tuple[float, _Setting, Lists]:
             found = scorer(clicks, setting)
             both = replace(factors, models=(found,), weights=(1.0, 1.0))
             quality = self._compare(both, users, held_out, [(0.0, 1.0), (1.0, 1.0)])
@@ -300,7 +300,8 @@ class _Trainer:
         grid: list[tuple[float, ...]],
     ) -> list[float]:
         record = model.blend(users, self._n_threads)
-        return _core.compare_blends(record, lists(held_out[users]), [list(each) for each in grid])
+        held = Lists.of(held_out[users]).record()
+        return _core.compare_blends(record, held, [list(each) for each in grid])
 
     def _model(self, clicks: _Clicks, fitted: Any, ridge: float) -> ClickModel:
         """Return a model with only the factors."""
@@ -313,9 +314,9 @@ class _Trainer:
         users[~users.any(axis=1)] = mean
         assert self.settings.unobserved_weight is not None
         return ClickModel(
-            users=np.vstack([users, mean]),
-            items=np.vstack([items, np.zeros((1, items.shape[1]))]),
-            history=clicks.matrix(),
+            users=np.vstack([mean, users]),
+            items=np.vstack([np.zeros((1, items.shape[1])), items]),
+            history=Lists.of(clicks.matrix()),
             models=(),
             weights=(1.0,),
             unobserved=self.settings.unobserved_weight,
@@ -368,7 +369,7 @@ class _Trainer:
             "n_threads": self._n_threads,
         }
 
-    def _graph(self, clicks: _Clicks, exponents: tuple[float, float]) -> sp.csr_array:
+    def _graph(self, clicks: _Clicks, exponents: tuple[float, float]) -> Lists:
         """Return the item graph with the given exponents of the numbers of clicks."""
         of_own, of_scored = exponents
         counts = np.bincount(clicks.items, minlength=clicks.shape[1])
@@ -376,14 +377,15 @@ class _Trainer:
         record = self._record(clicks)
         # The core uses the exponents 0.5 and keeps the largest entries of each row.
         record["values"] *= counts[clicks.items] ** np.float32(0.5 - of_scored)
-        graph = _csr(_core.item_graph(record), clicks.shape[1])
-        graph.data *= np.repeat(counts ** np.float32(of_scored - of_own), np.diff(graph.indptr))
-        return graph
+        graph = _lists(_core.item_graph(record), clicks.shape[1])
+        scale = counts ** np.float32(of_scored - of_own)
+        values = graph.values * np.repeat(scale, np.diff(graph.offsets))
+        return replace(graph, values=values)
 
-    def _regression(self, clicks: _Clicks, ridge: float) -> sp.csr_array:
+    def _regression(self, clicks: _Clicks, ridge: float) -> Lists:
         head = np.unique(clicks.items)
         found = _core.item_regression(self._record(clicks), head, ridge, _DROPOUT)
-        return _csr(found, clicks.shape[1])
+        return _lists(found, clicks.shape[1])
 
 
 def _described(
@@ -401,12 +403,9 @@ def _core_features(features: sp.csr_array | None) -> Rows | None:
     return None if features is None else core_rows(features)
 
 
-def _csr(found: Any, n_items: int) -> sp.csr_array:
-    # SciPy would convert the items to the type of the offsets, and each request would convert them
-    # back.
+def _lists(found: Any, n_items: int) -> Lists:
     offsets, items, values = found
-    kind = sp.get_index_dtype(maxval=len(items))
-    return sp.csr_array((values, items, offsets.astype(kind)), (n_items, n_items))
+    return Lists(offsets, items, values, n_items)
 
 
 def _simplex(n_models: int) -> list[tuple[float, ...]]:

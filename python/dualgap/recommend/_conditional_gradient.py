@@ -222,7 +222,7 @@ def from_machine(
             weights = weights + features @ linear[rest] + inside @ output
             factors = total
         unknown = np.zeros((1, factors.shape[1] + weights.shape[1]))
-        return np.vstack([np.hstack([factors, weights]), unknown])
+        return np.vstack([unknown, np.hstack([factors, weights])])
 
     users, items = side(0, 2, of_users), side(1, 3, of_items)
     return Machine(users, items, np.ascontiguousarray(output), linear[-1].copy())

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dualgap._validation import FloatArray
 from dualgap.recommend._ids import warn_input
-from dualgap.recommend._ratings import IndexedRatings, RatingTable
+from dualgap.recommend._ratings import IndexedRatings, RatingTable, has_repeats
 
 
 def count_clicks(table: RatingTable, name: str = "ratings") -> RatingTable:
@@ -42,6 +42,8 @@ def count_clicks(table: RatingTable, name: str = "ratings") -> RatingTable:
             "these pairs count as not clicked"
         )
         table = table.take(clicked)
+    if not has_repeats(table):
+        return table
     items, distinct = pd.factorize(table.items)
     pairs = pd.factorize(table.users)[0].astype(np.int64) * len(distinct)
     pairs += items

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dualgap._sparse import checked_csr
 from dualgap.recommend._click_model import ClickModel
 from dualgap.recommend._features import FeatureEncoder
+from dualgap.recommend._growing import Lists
 from dualgap.recommend._ranking import Model
 from dualgap.recommend._rating_model import RatingModel
 from dualgap.recommend._ratings import Catalogue
@@ -31,7 +31,7 @@ class SavedRecommender:
     scale: RatingScale
     like: float
     # Matrix of users by items with ones for pairs that have ratings.
-    seen: sp.csr_array
+    seen: Lists
     rating_model: RatingModel | None
     click_model: ClickModel | None
     # Encoders of the features of users and of items; None without features.
@@ -49,8 +49,8 @@ class SavedRecommender:
             "levels": self.scale.levels,
             "ordinal": self.scale.ordinal,
             "like": self.like,
-            "seen_offsets": self.seen.indptr,
-            "seen_items": self.seen.indices,
+            "seen_offsets": self.seen.matrix.indptr,
+            "seen_items": self.seen.matrix.indices,
             "tables": self.tables,
             "n_models": 0 if ratings is None else len(ratings.machines),
             **({} if ratings is None else ratings.arrays()),
@@ -65,15 +65,17 @@ class SavedRecommender:
         """Return the parts from the result of `state`, after checks that they fit together."""
         record, items = state["record"], state["seen_items"]
         of_users, of_items = state["encoders"]
-        catalogue = Catalogue(pd.Index(state["user_ids"]), pd.Index(state["item_ids"]))
+        catalogue = Catalogue.of_ids(pd.Index(state["user_ids"]), pd.Index(state["item_ids"]))
         scale = RatingScale(state["levels"], state["ordinal"])
         n_models = state["n_models"]
         saved = cls(
             catalogue=catalogue,
             scale=scale,
             like=float(state["like"]),
-            seen=checked_csr(
-                np.ones(len(items), np.int8), items, state["seen_offsets"], catalogue.shape
+            seen=Lists.of(
+                checked_csr(
+                    np.ones(len(items), np.int8), items, state["seen_offsets"], catalogue.shape
+                )
             ),
             tables=str(state["tables"]),
             rating_model=RatingModel.read(state, scale, n_models) if n_models else None,

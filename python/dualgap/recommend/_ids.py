@@ -122,13 +122,6 @@ def read_id_list(ids: Hashable | Iterable[Hashable], name: str) -> pd.Index[Any]
     return read_ids(list(as_numpy(name, ids)), name)
 
 
-def positions(table: pd.Index[Any], ids: pd.Index[Any]) -> NDArray[np.intp]:
-    """Return the position of each id in `table`; unknown ids get the length of `table`."""
-    found = table.get_indexer(ids)
-    missing = found < 0
-    return np.where(missing, len(table), found) if missing.any() else found
-
-
 class GrowingIds:
     """The ids of several parts of a table, as positions among all distinct ids."""
 

@@ -24,6 +24,7 @@ from dualgap.metrics import (
     recall_at_k,
     rmse,
 )
+from dualgap.recommend._growing import Lists
 from dualgap.recommend._ids import check_kind, read_id_list, read_ids, warn_input
 from dualgap.recommend._ratings import Catalogue, Pairs, RatingTable
 
@@ -38,7 +39,7 @@ class Candidates:
     # Whether each item may be recommended to any user.
     allowed: NDArray[np.bool_]
     # Items to leave out for each known user; None to leave out none.
-    seen: sp.csr_array | None
+    seen: Lists | None
     n_threads: int
     # More items to leave out, with a row for each user passed to the call; None if there are none.
     excluded: sp.csr_array | None = None
@@ -166,10 +167,8 @@ def best_items(
         chosen = users[start : start + _BATCH]
         offsets, items = np.zeros(len(chosen) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
         if seen is not None:
-            known = np.flatnonzero(chosen < seen.shape[0])
-            rows = seen[chosen[known]]
-            offsets[known + 1] = np.diff(rows.indptr)
-            offsets, items = np.cumsum(offsets), rows.indices.astype(np.int32)
+            rows = seen.take(chosen)
+            offsets, items = rows.offsets, rows.columns
         if candidates.excluded is not None:
             lists = (np.ones(len(items)), items, offsets)
             both: Any = sp.csr_array(lists, shape=(len(chosen), len(allowed)))
@@ -308,12 +307,13 @@ def top_columns(scores: FloatArray, n: int) -> NDArray[np.intp]:
 
 
 def warn_of_seen(
-    seen: sp.csr_array, users: NDArray[np.intp], items: NDArray[np.intp], name: str = "test"
+    seen: Lists, users: NDArray[np.intp], items: NDArray[np.intp], name: str = "test"
 ) -> None:
     """Warn about test pairs that a fit has seen, and that are therefore never recommended."""
-    known = np.flatnonzero((users < seen.shape[0]) & (items < seen.shape[1]))
-    pairs = sp.csr_array((np.ones(len(known)), (users[known], items[known])), shape=seen.shape)
-    n_seen = (pairs * seen).nnz
+    shape = seen.matrix.shape
+    known = np.flatnonzero((users < shape[0]) & (items < shape[1]))
+    pairs = sp.csr_array((np.ones(len(known)), (users[known], items[known])), shape=shape)
+    n_seen = (pairs * seen.matrix).nnz
     if n_seen:
         warn_input(
             f"{name}: {n_seen} of {len(users)} relevant pairs were in the ratings of the fit; they "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,8 +14,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from dualgap import _core
-from dualgap._records import ExclusionRecord, PartRecord
+from dualgap._records import ExclusionRecord, FoldInRecord, PartRecord
 from dualgap._validation import FloatArray
+from dualgap.recommend._growing import Cached, rows_of
 from dualgap.recommend._ranking import Candidates, best_items
 from dualgap.recommend._ratings import Pairs, Periods
 from dualgap.recommend._training import (
@@ -41,11 +43,11 @@ def default_n_components(n_ratings: int, has_histories: bool) -> int:
 
 
 @dataclass(frozen=True)
-class Machine:
+class Machine(Cached):
     """Factorization machine of users and items: o_c = b_c + l_uc + l_ic + sum_r U_rc p_ur q_ir.
 
-    A user's row is [p | l], and an item's row is [q | l]. The last row of each table is for unknown
-    ids.
+    A user's row is [p | l], and an item's row is [q | l]. The first row of each table is for
+    unknown ids.
     """
 
     users: FloatArray
@@ -56,25 +58,33 @@ class Machine:
     def pairs(self, users: NDArray[np.intp], items: NDArray[np.intp]) -> FloatArray:
         """Return the outputs of (user, item) pairs, shape (n_pairs, n_outputs)."""
         k = len(self.output)
-        u, i = self.users[users], self.items[items]
+        u, i = rows_of(self.users, users), rows_of(self.items, items)
         return self.intercept + u[:, k:] + i[:, k:] + (u[:, :k] * i[:, :k]) @ self.output
 
     def user_rows(self, users: NDArray[np.intp]) -> NDArray[np.float32]:
         """Return users' factors and offset for each output, shape (n_users, n_outputs, k + 1)."""
         k, m = self.output.shape
         rows = np.empty((len(users), m, k + 1), dtype=np.float32)
-        rows[:, :, :k] = self.users[users, np.newaxis, :k] * self.output.T
-        rows[:, :, k] = self.users[users, k:] + self.intercept
+        own = rows_of(self.users, users)
+        rows[:, :, :k] = own[:, np.newaxis, :k] * self.output.T
+        rows[:, :, k] = own[:, k:] + self.intercept
         return rows
 
-    def item_rows(self) -> NDArray[np.float32]:
-        """Return the factors of known items, and their offset for each output."""
-        return np.ascontiguousarray(self.items[:-1], dtype=np.float32)
+    @cached_property
+    def packed_items(self) -> _core.PackedItems:
+        """The factors of known items, and their offset for each output."""
+        return _core.PackedItems(np.ascontiguousarray(self.items[1:], dtype=np.float32))
+
+    def with_rows(self, new: NewRatings, rows: FloatArray) -> Machine:
+        """Insert rows of new ids."""
+        changed: Any = {new.side: new.insert_rows(getattr(self, new.side), rows)}
+        grown = replace(self, **changed)
+        return grown.with_caches_of(self, "packed_items") if new.side == "users" else grown
 
     def item_vectors(self) -> FloatArray:
         """Return the factors of known items, each scaled by the norm of its output weights."""
         k = len(self.output)
-        return np.asarray(self.items[:-1, :k] * np.sqrt(np.linalg.norm(self.output, axis=1)))
+        return np.asarray(self.items[1:, :k] * np.sqrt(np.linalg.norm(self.output, axis=1)))
 
     def n_bases(self) -> int:
         """Number of basis vectors that at least one output uses."""
@@ -84,7 +94,7 @@ class Machine:
         """Whether arrays from a file have the shapes of a machine of this size."""
         n_bases = len(self.output)
         width = n_bases + n_outputs
-        arrays = list(vars(self).values())
+        arrays = list(self.__getstate__().values())
         return (
             all(array.dtype == np.float64 for array in arrays)
             and all(bool(np.isfinite(array).all()) for array in arrays)
@@ -188,33 +198,22 @@ class Priors:
         changed: Any = {side: replace(prior, weights=weights)}
         return replace(self, **changed)
 
-    def fold_in(
-        self, machine: Machine, new: NewRatings, values: FloatArray, n_threads: int
-    ) -> FloatArray:
-        """Return rows of new ids; `values` are ratings in the format of the core."""
-        prior, other = (self.users, self.items)
-        means = machine.items[:-1]
+    def record(self, machine: Machine, new: NewRatings) -> FoldInRecord:
+        """Return what the rows of new ids in a machine depend on, in the core's format."""
+        prior, other, means = self.users, self.items, machine.items[1:]
         if new.side == "items":
-            prior, other, means = other, prior, machine.users[:-1]
-        return _core.fold_in(
-            new.own.astype(np.uint32),
-            new.other.astype(np.uint32),
-            np.ascontiguousarray(values),
-            {
-                "means": np.ascontiguousarray(means),
-                "counts": new.counts.astype(np.uint32),
-                "spread": other.spread,
-                "output": machine.output,
-                "intercept": machine.intercept.tolist(),
-                "precision": float(self.precision[0]),
-                "tempering": self.tempering.tolist() if len(self.tempering) else None,
-                "prior_mean": prior.means(
-                    np.bincount(new.own, minlength=len(new.ids)), new.features, new.histories
-                ),
-                "covariance": prior.covariance,
-                "n_threads": n_threads,
-            },
-        )
+            prior, other, means = other, prior, machine.users[1:]
+        counts = np.bincount(new.own, minlength=len(new.ids))
+        return {
+            "means": np.ascontiguousarray(means),
+            "spread": other.spread,
+            "output": machine.output,
+            "intercept": machine.intercept,
+            "precision": float(self.precision[0]),
+            "tempering": self.tempering,
+            "prior_mean": prior.means(counts, new.features, new.histories),
+            "covariance": prior.covariance,
+        }
 
 
 # --- Times ---
@@ -330,7 +329,7 @@ class RatingModel:
             return [
                 {
                     "users": machine.user_rows(chosen),
-                    "items": machine.item_rows(),
+                    "items": machine.packed_items,
                     "gaps": gaps,
                     "weight": 1.0 / len(self.machines),
                 }
@@ -351,7 +350,12 @@ class RatingModel:
 
     def without_users(self) -> RatingModel:
         """Return the model with only the row for unknown users."""
-        machines = [replace(machine, users=machine.users[-1:]) for machine in self.machines]
+        machines = []
+        for machine in self.machines:
+            # Compute cached values before copying, so that later copies reuse them.
+            assert machine.packed_items is not None
+            alone = replace(machine, users=machine.users[:1])
+            machines.append(alone.with_caches_of(machine, "packed_items"))
         return replace(self, machines=machines, times=None)
 
     def fold_in(self, new: NewRatings, n_threads: int) -> RatingModel:
@@ -363,15 +367,20 @@ class RatingModel:
                 msg = f"ratings: the rating {strange} is not one of the levels {levels.tolist()}"
                 raise ValueError(msg)
             values = np.searchsorted(levels, values).astype(np.float64)
-        machines, extended = [], []
-        for machine, priors in zip(self.machines, self.priors, strict=True):
-            rows = priors.fold_in(machine, new, values, n_threads)
-            table = new.insert_rows(getattr(machine, new.side), rows)
-            changed: Any = {new.side: table}
-            machines.append(replace(machine, **changed))
-            extended.append(priors.with_histories_of(new) if new.of_other else priors)
+        values = np.ascontiguousarray(values)
+        pairs = zip(self.machines, self.priors, strict=True)
+        records = [priors.record(machine, new) for machine, priors in pairs]
+        ratings = new.own.astype(np.uint32), new.other.astype(np.uint32), values
+        blocks = _core.fold_in(ratings, new.counts.astype(np.uint32), records, n_threads)
+        machines = [
+            machine.with_rows(new, rows)
+            for machine, rows in zip(self.machines, blocks, strict=True)
+        ]
+        extended = self.priors
+        if new.of_other:
+            extended = [priors.with_histories_of(new) for priors in extended]
         times = self.times
-        if times is not None:
+        if times is not None and not new.all_new:
             kept: Any = {new.side: getattr(times, new.side).without(new.rows)}
             times = replace(times, **kept)
         return replace(self, machines=machines, priors=extended, times=times)
@@ -401,7 +410,10 @@ class RatingModel:
         """Return the arrays to save in a file."""
         arrays: dict[str, NDArray[Any]] = {}
         for number, machine in enumerate(self.machines):
-            arrays |= {f"model{number}.{name}": array for name, array in vars(machine).items()}
+            own = machine.__getstate__()
+            # In files, the rows of unknown ids are the last.
+            own |= {side: np.roll(own[side], -1, axis=0) for side in _SIDES}
+            arrays |= {f"model{number}.{name}": array for name, array in own.items()}
         for number, priors in enumerate(self.priors):
             for side in _SIDES:
                 prior = vars(getattr(priors, side))
@@ -441,6 +453,9 @@ class RatingModel:
                 *(PeriodWeights.of(arrays[f"times.{side}"], tables[side]) for side in _SIDES)
             )
         machines = [part(Machine, f"model{number}") for number in range(n_machines)]
+        for at, machine in enumerate(machines):
+            users, items = (np.roll(getattr(machine, side), 1, axis=0) for side in _SIDES)
+            machines[at] = replace(machine, users=users, items=items)
         return cls(scale, machines, priors, times)
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray, example_weights, real_array
 from dualgap._validation.arrays import as_numpy
 from dualgap.recommend._frames import as_pandas, parts_of
+from dualgap.recommend._growing import Places, append_ids
 from dualgap.recommend._ids import (
     GrowingIds,
     check_kind,
@@ -25,7 +26,6 @@ from dualgap.recommend._ids import (
     exact,
     join_ids,
     plain_ids,
-    positions,
     read_ids,
     warn_input,
 )
@@ -129,6 +129,13 @@ class Catalogue:
 
     users: pd.Index[Any]
     items: pd.Index[Any]
+    # The positions of users and of items.
+    places: tuple[Places, Places]
+
+    @classmethod
+    def of_ids(cls, users: pd.Index[Any], items: pd.Index[Any]) -> Self:
+        """Return the catalogue of these ids."""
+        return cls(users, items, (Places(users, len(users)), Places(items, len(items))))
 
     @classmethod
     def of(
@@ -145,7 +152,18 @@ class Catalogue:
             with suppress(TypeError):
                 known = known.sort_values()
             sides.append(known)
-        return cls(*sides)
+        return cls.of_ids(*sides)
+
+    def with_ids(self, side: str, ids: pd.Index[Any]) -> Catalogue:
+        """Add ids of users or of items."""
+        at = int(side == "items")
+        known, places = [self.users, self.items], [*self.places]
+        known[at] = append_ids(known[at], ids)
+        if known[at].dtype == ids.dtype == places[at].table.dtype:
+            places[at] = places[at].with_ids(ids)
+        else:
+            places[at] = Places(known[at], len(known[at]))
+        return Catalogue(known[0], known[1], (places[0], places[1]))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -154,17 +172,44 @@ class Catalogue:
 
     def index(self, table: RatingTable) -> IndexedRatings:
         """Replace the ids of ratings by positions."""
-        users = positions(self.users, table.users).astype(np.int32)
-        items = positions(self.items, table.items).astype(np.int32)
+        users, items = (
+            places.find(ids).astype(np.int32)
+            for places, ids in zip(self.places, (table.users, table.items), strict=True)
+        )
         return IndexedRatings(users, items, table.values, table.weights)
 
     def find_users(self, ids: pd.Index[Any], unknown: Unknown) -> NDArray[np.intp]:
         """Return positions of users; `unknown` says whether to warn about unknown ids."""
-        return _find(self.users, ids, "user", unknown)
+        return self._find(0, ids, "user", unknown)
 
     def find_items(self, ids: pd.Index[Any], unknown: Unknown) -> NDArray[np.intp]:
         """Return positions of items; `unknown` says whether to warn about unknown ids."""
-        return _find(self.items, ids, "item", unknown)
+        return self._find(1, ids, "item", unknown)
+
+    def _find(self, side: int, ids: pd.Index[Any], what: str, unknown: Unknown) -> NDArray[np.intp]:
+        """Return positions; warn about unknown ids, and raise an error if all are unknown."""
+        check_choice("unknown", unknown, Unknown)
+        table, places = (self.users, self.items)[side], self.places[side]
+        found = places.find(ids)
+        strange = found == len(table)
+        if unknown == "ignore" or not strange.any():
+            return found
+        check_kind(table, ids, f"{what}s")
+        distinct = ids[strange].unique()
+        example = distinct.tolist()[0]
+        if strange.all():
+            msg = (
+                f"{what}s: {example!r} was not in the ratings"
+                if len(distinct) == 1
+                else f"{what}s: none of the {len(distinct)} ids was in the ratings "
+                f"({example!r}, ...)"
+            ) + f'; with unknown="ignore" it counts as an average {what}'
+            raise ValueError(msg)
+        warn_input(
+            f"{what}s: {int(strange.sum())} of {len(found)} ids were not in the ratings "
+            f"({example!r}, for example) and count as an average {what}"
+        )
+        return found
 
 
 def read_ratings(
@@ -341,8 +386,20 @@ def _weights(sample_weight: ArrayLike, n: int) -> FloatArray:
     return weights
 
 
+# Number of ratings up to which sets of Python find equal ids faster than pandas.
+FEW = 1000
+
+
+def has_repeats(table: RatingTable) -> bool:
+    """Whether a pair of user and item may occur more than once."""
+    n = len(table.values)
+    return n > FEW or len(set(zip(table.users.tolist(), table.items.tolist(), strict=True))) < n
+
+
 def last_of_each_pair(table: RatingTable) -> RatingTable:
     """Keep the latest rating of each user and item: the last by time, or in the order given."""
+    if not has_repeats(table):
+        return table
     users, _ = pd.factorize(table.users)
     items, distinct = pd.factorize(table.items)
     pairs = pd.Series(users.astype(np.int64) * len(distinct) + items)
@@ -407,29 +464,3 @@ def read_times(times: Any, n: int, name: str = "timestamps") -> FloatArray:
         msg = f"{name}: must be seconds since 1970 or dates; these look like milliseconds"
         raise ValueError(msg)
     return seconds
-
-
-def _find(
-    table: pd.Index[Any], ids: pd.Index[Any], what: str, unknown: Unknown
-) -> NDArray[np.intp]:
-    """Return the positions of ids; warn about unknown ids; raise an error if all are unknown."""
-    check_choice("unknown", unknown, Unknown)
-    found = positions(table, ids)
-    strange = found == len(table)
-    if unknown == "ignore" or not strange.any():
-        return found
-    check_kind(table, ids, f"{what}s")
-    distinct = ids[strange].unique()
-    example = distinct.tolist()[0]
-    if strange.all():
-        msg = (
-            f"{what}s: {example!r} was not in the ratings"
-            if len(distinct) == 1
-            else f"{what}s: none of the {len(distinct)} ids was in the ratings ({example!r}, ...)"
-        ) + f'; with unknown="ignore" it counts as an average {what}'
-        raise ValueError(msg)
-    warn_input(
-        f"{what}s: {int(strange.sum())} of {len(found)} ids were not in the ratings ({example!r}, "
-        f"for example) and count as an average {what}"
-    )
-    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -186,7 +185,8 @@ class FittedRecommender(RecommenderParts):
             users = rated if users is None else read_id_list(users, "users")
             # For new users, avoid copies whose size grows with the number of all users.
             light = (rated.get_indexer(users) >= 0).all()
-            light = light and (self.user_ids_.get_indexer(users) < 0).all()
+            find = self._catalogue.places[0].find
+            light = light and (find(users) == len(self.user_ids_)).all()
             model = (self._without_users() if light else self)._folded(table)
         catalogue, seen = model._catalogue, model._seen
         names = catalogue.users if users is None else read_id_list(users, "users")
@@ -196,7 +196,7 @@ class FittedRecommender(RecommenderParts):
         if isinstance(exclude, Mapping):
             excluded = excluded_items(names, catalogue, exclude)
         if rank_by is None and self._click_model is not None and not allowed.all():
-            rank_by = None if allowed[self._seen.indices].any() else "like"
+            rank_by = None if allowed[self._seen.columns].any() else "like"
         threads = min(resolve_threads(self.n_jobs), max(1, len(rows)))
         candidates = Candidates(allowed, seen if exclude_seen else None, threads, excluded)
         ranking = model._model(self._ranking(rank_by))
@@ -238,7 +238,7 @@ class FittedRecommender(RecommenderParts):
         """
         check_is_fitted(self)
         allowed = allowed_items(self.item_ids_, among, name="among")
-        counts = np.bincount(self._seen.indices, minlength=len(self.item_ids_))
+        counts = np.bincount(self._seen.columns, minlength=len(self.item_ids_))
         model = self._model(self._similarity())
         side = Neighbours(self.item_ids_, model.item_vectors(), counts, allowed)
         return self._like(side.table(read_id_list(items, "items"), n, "items", self.item_column))
@@ -248,7 +248,7 @@ class FittedRecommender(RecommenderParts):
     ) -> pd.DataFrame:
         """Return users who like the same items, like `similar_items`; requires ``interactions``."""
         allowed = allowed_items(self.user_ids_, among, name="among")
-        counts = np.diff(self._seen.indptr)
+        counts = np.diff(self._seen.offsets)
         side = Neighbours(self.user_ids_, self.user_vectors_, counts, allowed)
         return self._like(side.table(read_id_list(users, "users"), n, "users", self.user_column))
 
@@ -304,12 +304,12 @@ class FittedRecommender(RecommenderParts):
     @property
     def user_vectors_(self) -> FloatArray:
         """Factors of ``user_ids_`` from clicks; products with ``item_vectors_`` rank items."""
-        return self._clicks().users[:-1]
+        return self._clicks().users[1:]
 
     @property
     def item_vectors_(self) -> FloatArray:
         """Factors of ``item_ids_`` from clicks."""
-        return self._clicks().items[:-1]
+        return self._clicks().items[1:]
 
     def fold_in(
         self,
@@ -375,7 +375,7 @@ class FittedRecommender(RecommenderParts):
         new = NewRatings.of(*given, self.history_features)
         # Starting a thread takes as long as fitting a user.
         n_threads = min(resolve_threads(self.n_jobs), len(new.ids))
-        folded = copy.copy(self)
+        folded = self._shallow_copy()
         if self._rating_model is not None:
             folded._rating_model = self._rating_model.fold_in(new, n_threads)
         if self._click_model is not None:
@@ -383,8 +383,11 @@ class FittedRecommender(RecommenderParts):
             clicks = (self._click_model, new, like, n_threads)
             folded._click_model = fold_in_clicks(self._interaction_settings(), *clicks)
         catalogue = new.extend(self._catalogue)
+        folded._places, folded._item_counts = catalogue.places, None
         folded.user_ids_, folded.item_ids_ = catalogue.users, catalogue.items
-        folded._seen, folded._item_counts = new.replace_histories(self._seen), None
+        folded._seen = new.replace_histories(self._seen)
+        if side == "users" and new.all_new:
+            folded._item_counts = counts + np.bincount(new.other, minlength=len(counts))
         return folded
 
     def evaluate(

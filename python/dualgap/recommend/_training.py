@@ -18,8 +18,9 @@ from dualgap._choices import Task
 from dualgap._estimator import Callback, History, RandomState, storable
 from dualgap._validation import FloatArray, check_positive, real_array
 from dualgap.recommend._features import FeatureTable, history_rows, unit_rows
-from dualgap.recommend._ids import check_kind, join_ids, positions, warn_input
-from dualgap.recommend._ratings import Catalogue, IndexedRatings, Periods, RatingTable
+from dualgap.recommend._growing import Lists, append_rows
+from dualgap.recommend._ids import check_kind, join_ids, warn_input
+from dualgap.recommend._ratings import FEW, Catalogue, IndexedRatings, Periods, RatingTable
 
 __all__ = ["TimeFeatures"]
 
@@ -252,7 +253,8 @@ class NewRatings:
             mine, others, values = table.users, table.items, table.values
             if not of_users:
                 mine, others = others, mine
-        other = positions(other_ids, others)
+        own_places, other_places = catalogue.places if of_users else catalogue.places[::-1]
+        other = other_places.find(others)
         known = np.flatnonzero(other < len(other_ids))
         if len(known) == 0 and table is not None:
             msg = f"ratings: no {'item' if of_users else 'user'} of these ratings was in the fit"
@@ -262,7 +264,8 @@ class NewRatings:
                 f"ratings: {len(other) - len(known)} of {len(other)} are of "
                 f"{'item' if of_users else 'user'}s that were not in the fit, and are left out"
             )
-        ids = mine[known].unique()
+            mine, other, values = mine[known], other[known], values[known]
+        own, ids = _distinct(mine)
         if features.ids is not None:
             check_kind(own_ids, features.ids, "features")
             described = features.ids[~features.ids.isin(own_ids) & ~features.ids.isin(ids)]
@@ -270,11 +273,12 @@ class NewRatings:
             if not len(ids):
                 msg = "features: all ids are known; to fit known ids again, pass their ratings"
                 raise ValueError(msg)
-        rows = positions(own_ids, ids)
+        rows = own_places.find(ids)
         fresh = rows == len(own_ids)
         rows[fresh] = len(own_ids) + np.arange(fresh.sum())
-        own, other = ids.get_indexer(mine[known]), other[known]
-        rated = history_rows(own, other, (len(ids), len(other_ids)))
+        blocks = []
+        if histories in (True, side):
+            blocks.append(history_rows(own, other, (len(ids), len(other_ids))))
         return cls(
             side=side,
             ids=ids,
@@ -282,58 +286,45 @@ class NewRatings:
             n_known=len(own_ids),
             own=own,
             other=other,
-            values=values[known],
+            values=values,
             counts=counts,
             features=unit_rows(features.rows(ids)),
-            histories=unit_rows([rated]) if histories in (True, side) else None,
+            histories=unit_rows(blocks),
             of_other=histories is True or (histories == "users" and not of_users),
         )
 
+    @property
+    def all_new(self) -> bool:
+        """Whether no id was known."""
+        return bool((self.rows >= self.n_known).all())
+
     def insert_rows(self, table: FloatArray, new: FloatArray) -> FloatArray:
-        """Insert rows of these ids into a table whose last row is for unknown ids."""
-        n = max(len(table) - 1, int(self.rows.max(initial=-1)) + 1)
-        result = np.empty((n + 1, table.shape[1]))
-        result[: len(table) - 1] = table[:-1]
-        result[-1] = table[-1]
-        result[self.rows] = new
+        """Insert rows of these ids into a table whose first row is for unknown ids."""
+        fresh = self.rows >= self.n_known
+        result = append_rows(table, new[fresh])
+        if not fresh.all():
+            result = result.copy()
+            result[1 + self.rows] = new
         return result
 
     def extend(self, catalogue: Catalogue) -> Catalogue:
         """Return the catalogue with the new ids."""
-        known = catalogue.users if self.side == "users" else catalogue.items
-        ids = join_ids(known, self.ids[self.rows >= len(known)])
-        if self.side == "users":
-            return Catalogue(ids, catalogue.items)
-        return Catalogue(catalogue.users, ids)
+        return catalogue.with_ids(self.side, self.ids[self.rows >= self.n_known])
 
-    def replace_histories(self, seen: sp.csr_array) -> sp.csr_array:
+    def lists(self, values: NDArray[Any]) -> Lists:
+        """Return a value for each rating as a matrix with a row for each of these ids."""
+        return Lists.of_pairs((self.own, self.other), values, (len(self.ids), len(self.counts)))
+
+    def replace_histories(self, seen: Lists) -> Lists:
         """Return the pairs of users and items with ratings, updated by these ratings."""
-        kept = seen if self.side == "users" else sp.csr_array(seen.T)
-        n_rows = max(kept.shape[0], int(self.rows.max()) + 1)
-        new = history_rows(self.own, self.other, (len(self.rows), kept.shape[1]))
-        result = replace_rows(kept, self.rows, new, n_rows)
-        return result if self.side == "users" else sp.csr_array(result.T)
+        new = self.lists(np.ones(len(self.own), np.int8))
+        if self.side == "users":
+            return seen.with_rows(self.rows, new)
+        return seen.transposed().with_rows(self.rows, new).transposed()
 
 
-def replace_rows(
-    matrix: sp.csr_array, rows: NDArray[np.intp], new: sp.csr_array, n_rows: int
-) -> sp.csr_array:
-    """Return a matrix of `n_rows` rows: `rows` from `new`, the others from `matrix` or empty."""
-    n_old = matrix.shape[0]
-    lengths = np.zeros(n_rows + 1, dtype=matrix.indptr.dtype)
-    lengths[1 : n_old + 1] = np.diff(matrix.indptr)
-    lengths[rows + 1] = np.diff(new.indptr)
-    # Copy the entries between two replaced rows at once.
-    columns, values, first = [], [], 0
-    for at in np.argsort(rows):
-        last = min(int(rows[at]), n_old)
-        for part, low, high in ((matrix, first, last), (new, at, at + 1)):
-            entries = slice(part.indptr[low], part.indptr[max(low, high)])
-            columns.append(part.indices[entries])
-            values.append(part.data[entries])
-        first = min(last + 1, n_old)
-    rest = slice(matrix.indptr[first], None)
-    columns.append(matrix.indices[rest])
-    values.append(matrix.data[rest])
-    parts = np.concatenate(values), np.concatenate(columns), np.cumsum(lengths)
-    return sp.csr_array(parts, shape=(n_rows, matrix.shape[1]))
+def _distinct(ids: pd.Index[Any]) -> tuple[NDArray[np.intp], pd.Index[Any]]:
+    """Return the number of each id among the distinct ids, and these."""
+    if len(ids) <= FEW and len(set(ids.tolist())) == 1:
+        return np.zeros(len(ids), np.intp), ids[:1]
+    return pd.factorize(ids)

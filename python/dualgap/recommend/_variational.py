@@ -232,7 +232,7 @@ class _RatedIds:
         return cls(rated, counts, numbers.astype(np.uint32), own, features, n)
 
     def extend(self, known: FloatArray, prior: SidePrior) -> FloatArray:
-        """Return rows of all ids, followed by the row for unknown ids.
+        """Return the row for unknown ids, followed by the rows of all ids.
 
         An id without ratings gets the mean row, adjusted for its features. The mean is weighted by
         the numbers of ratings, because ids with few ratings would dominate a plain mean.
@@ -240,13 +240,13 @@ class _RatedIds:
         share = self.counts / self.counts.sum()
         unknown = share @ known
         rows = np.tile(unknown, (self.n + 1, 1))
-        rows[self.rated] = known
+        rows[1 + self.rated] = known
         if self.features is not None and self.all_features is not None and len(self.rated) < self.n:
             unrated = np.ones(self.n, dtype=bool)
             unrated[self.rated] = False
             rest = np.flatnonzero(unrated)
             mean = np.asarray(share @ self.features)
-            rows[rest] += (self.all_features[rest] @ prior.weights) - mean @ prior.weights
+            rows[1 + rest] += (self.all_features[rest] @ prior.weights) - mean @ prior.weights
         return rows
 
 

@@ -370,6 +370,6 @@ def als(likes: Likes, setting: tuple[float, float] | None = None) -> Ranked:
             n_components=64, unobserved_weight=unobserved, ridge=ridge, blend=False
         )
         model, _ = fit_clicks(method, training, 1.0, RunOptions(random_state=0))
-        return np.asarray(model.users[:-1] @ model.items[:-1].T)
+        return np.asarray(model.users[1:] @ model.items[1:].T)
 
     return likes.best_of(scores, _ALS if setting is None else (setting,))

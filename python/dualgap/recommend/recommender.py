@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from dualgap._choices import MethodName, Task, check_choice
@@ -28,6 +27,7 @@ from dualgap.recommend._features import (
 )
 from dualgap.recommend._file import SavedRecommender
 from dualgap.recommend._frames import table_kind
+from dualgap.recommend._growing import Lists
 from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._rating_model import Method, RatingModel, default_n_components
 from dualgap.recommend._ratings import (
@@ -205,7 +205,7 @@ class OrdinalRecommender(FittedRecommender):
 
     _rating_model: RatingModel | None = field(init=False)
     _click_model: ClickModel | None = field(init=False)
-    _seen: sp.csr_array = field(init=False)
+    _seen: Lists = field(init=False)
     _encoders: tuple[FeatureEncoder | None, FeatureEncoder | None] = field(init=False)
 
     @restores_on_error
@@ -310,14 +310,15 @@ class OrdinalRecommender(FittedRecommender):
             encoded = weigh_counts(encoded)
         if self.time_features is not False:
             encoded = replace(encoded, periods=self._periods(encoded, table.times))
-        self._seen = history_rows(encoded.users, encoded.items, catalogue.shape)
-        self._item_counts = None
+        seen = history_rows(encoded.users, encoded.items, catalogue.shape)
+        self._seen = Lists.of(seen)
+        self._item_counts = self._places = None
         self._encoders = described[0].encoder, described[1].encoder
-        features = feature_rows(catalogue, described, self._seen, self.history_features)
+        features = feature_rows(catalogue, described, seen, self.history_features)
         held_out = self._held_out(validation, method, catalogue)
         training = Training(encoded, catalogue.shape, features, held_out)
         # The click model itself learns from histories, so its features do not include them.
-        plain = feature_rows(catalogue, described, self._seen, False)
+        plain = feature_rows(catalogue, described, seen, False)
         return training, replace(training, features=plain)
 
     def _held_out(
@@ -395,12 +396,14 @@ class OrdinalRecommender(FittedRecommender):
         self.levels_, self.like_threshold_ = saved.scale.levels, saved.like
         self._seen, self._encoders, self._tables = saved.seen, saved.encoders, saved.tables
         self._rating_model, self._click_model = saved.rating_model, saved.click_model
+        self._item_counts = self._places = None
         self._store(saved.record)
 
     def __getstate__(self) -> dict[str, Any]:
         # Convert ids to arrays: skops files hold nothing that is executed, so no pandas index.
         state: dict[str, Any] = super().__getstate__()
-        state.pop("_item_counts", None)
+        for name in ("_item_counts", "_places"):
+            state.pop(name, None)
         indices = {name: state[name] for name in _IDS if name in state}
         return {**state, **{name: index.to_numpy() for name, index in indices.items()}}
 

@@ -74,7 +74,7 @@ def test_values_that_are_no_counts(pairs: np.ndarray) -> None:
     values[4] = 0.0
     with pytest.warns(UserWarning, match=r"^ratings: 1 of \d+ values are 0; these pairs"):
         model = fit((users, items, values))
-    assert (users[4], items[4]) not in set(zip(*model._seen.nonzero(), strict=True))
+    assert (users[4], items[4]) not in set(zip(*model._seen.matrix.nonzero(), strict=True))
     values[4] = -1.0
     with pytest.raises(ValueError, match=rf"user {users[4]} and item {items[4]} is -1, but"):
         fit((users, items, values))

@@ -300,7 +300,8 @@ def test_bad_features_are_named(
 
 def outputs_of_all(blocks: Any) -> np.ndarray:
     """Compute outputs from the single-precision rows that ranking uses."""
-    rows, items = blocks.user_rows(np.arange(len(blocks.users) - 1)), blocks.item_rows()
+    rows = blocks.user_rows(np.arange(len(blocks.users) - 1))
+    items = blocks.items[1:].astype(np.float32)
     k = rows.shape[2] - 1
     outputs = np.einsum("ucr,ir->uic", rows[:, :, :k], items[:, :k])
     outputs = outputs + rows[:, np.newaxis, :, k] + items[:, k:]

@@ -77,7 +77,7 @@ def test_the_latest_rating_of_a_pair_counts(small: pd.DataFrame) -> None:
     assert_same(fitted, quick().fit(small))
     with pytest.warns(UserWarning, match="the last rating of each pair"):
         fitted = quick().fit(both.drop(columns="timestamp").iloc[::-1])
-    assert len(fitted._seen.data) == len(small)
+    assert len(fitted._seen.values) == len(small)
 
 
 # --- New users and items ---

@@ -1,0 +1,127 @@
+"""Models that share the arrays of the model from which `fold_in` made them."""
+
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from recommenders import N_ITEMS, quick
+
+from dualgap import OrdinalRecommender
+from dualgap.recommend._growing import Lists, append_rows
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def new_user(user: Any, n: int = 6) -> pd.DataFrame:
+    items = np.random.default_rng(int(user)).choice(N_ITEMS, n, replace=False)
+    return pd.DataFrame({"user": user, "item": items, "rating": 1.0 + np.arange(n) % 5})
+
+
+def lists_of(model: OrdinalRecommender) -> list[pd.DataFrame]:
+    return [model.recommend(n=5, rank_by=by) for by in ("rating", "like")]
+
+
+def assert_same_lists(one: OrdinalRecommender, two: OrdinalRecommender) -> None:
+    for first, second in zip(lists_of(one), lists_of(two), strict=True):
+        pd.testing.assert_frame_equal(first, second)
+
+
+def tables(model: OrdinalRecommender) -> list[Any]:
+    assert model._rating_model is not None
+    assert model._click_model is not None
+    history = model._click_model.history
+    found = [machine.users for machine in model._rating_model.machines]
+    return [*found, model._click_model.users, model._seen.columns, history.columns, history.values]
+
+
+def test_rows_are_appended_in_place_unless_others_were() -> None:
+    first = np.arange(6.0).reshape(3, 2)
+    second = append_rows(first, np.ones((1, 2)))
+    third, other = append_rows(second, np.zeros((2, 2))), append_rows(second, np.full((1, 2), 7.0))
+    assert np.shares_memory(second, third)
+    assert not np.shares_memory(second, other)
+    np.testing.assert_array_equal(third, np.vstack([first, np.ones((1, 2)), np.zeros((2, 2))]))
+    np.testing.assert_array_equal(other, np.vstack([first, np.ones((1, 2)), np.full((1, 2), 7.0)]))
+    for number in range(50):
+        second = append_rows(second, np.full((1, 2), float(number)))
+    np.testing.assert_array_equal(second[4:, 0], np.arange(50))
+
+
+@pytest.mark.parametrize("rows", [[3, 4], [1], [4, 0, 3], [2, 0]])
+def test_rows_of_sparse_matrices(rows: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    old, new = (rng.random((n, 5)) * (rng.random((n, 5)) < 0.5) for n in (3, len(rows)))
+    expected = np.zeros((max(3, max(rows) + 1), 5))
+    expected[:3] = old
+    expected[rows] = new
+    known, other = (Lists.of(sp.csr_array(each)) for each in (old, new))
+    found = known.with_rows(np.array(rows), other)
+    np.testing.assert_array_equal(found.matrix.toarray(), expected)
+    taken = found.take(np.array([2, 9, 0])).matrix.toarray()
+    np.testing.assert_array_equal(taken, [expected[2], np.zeros(5), expected[0]])
+    for n in (0, 2, len(expected) + 1):
+        longer = np.vstack([expected, np.zeros((1, 5))])
+        np.testing.assert_array_equal(found.first(n).matrix.toarray(), longer[:n])
+
+
+def test_a_new_user_copies_no_other_user(ratings: pd.DataFrame) -> None:
+    first = quick().fit(ratings).fold_in(new_user(1000))
+    before = lists_of(first)
+    second, other = first.fold_in(new_user(1001)), first.fold_in(new_user(1002))
+    for one, two in zip(tables(first), tables(second), strict=True):
+        assert np.shares_memory(one, two)
+    for model in (second.fold_in(new_user(3)), other):
+        assert not np.shares_memory(tables(first)[0], tables(model)[0])
+    for found, expected in zip(lists_of(first), before, strict=True):
+        pd.testing.assert_frame_equal(found, expected)
+    for model, user in ((second, 1001), (other, 1002)):
+        assert model.user_ids_.tolist() == [*first.user_ids_, user]
+        alone = pickle.loads(pickle.dumps(first)).fold_in(new_user(user))
+        assert_same_lists(model, alone)
+        with pytest.raises(ValueError, match="was not in the ratings"):
+            model.recommend(2003 - user)
+
+
+def test_files_and_pickles_have_no_spare_rows(ratings: pd.DataFrame, tmp_path: Path) -> None:
+    model = quick().fit(ratings)
+    for user in range(1000, 1005):
+        model = model.fold_in(new_user(user))
+    text = pickle.dumps(model)
+    again = pickle.loads(text)
+    assert abs(len(pickle.dumps(again)) - len(text)) < 100
+    model.save(tmp_path / "model")
+    for each in (again, OrdinalRecommender.load(tmp_path / "model")):
+        assert_same_lists(each, model)
+        for one, two in zip(tables(each), tables(model), strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def test_users_with_ids_of_other_types(ratings: pd.DataFrame) -> None:
+    model = quick().fit(ratings).fold_in(new_user(1000))
+    named = model.fold_in(new_user(1001).assign(user="new")).fold_in(new_user(1002))
+    assert named.user_ids_.tolist() == [*model.user_ids_, "new", 1002]
+    assert len(named.recommend(["new", 1000, 1002, 3], 2)) == 8
+
+
+def test_threads_fold_in_and_recommend(ratings: pd.DataFrame) -> None:
+    model = quick(n_jobs=1).fit(ratings)
+    expected = [model.recommend(ratings=new_user(1000 + at), n=5) for at in range(40)]
+    shared = model.fold_in(new_user(2000))
+    before = lists_of(shared)
+
+    def run(at: int) -> pd.DataFrame:
+        grown = shared.fold_in(new_user(1000 + at))
+        for found, wanted in zip(lists_of(shared), before, strict=True):
+            pd.testing.assert_frame_equal(found, wanted)
+        return grown.recommend(1000 + at, 5)
+
+    with ThreadPoolExecutor(8) as pool:
+        for found, wanted in zip(pool.map(run, range(40)), expected, strict=True):
+            pd.testing.assert_frame_equal(found, wanted)
