@@ -28,7 +28,8 @@ NAMES = {"dualgap[solver=auto]": "dualgap"}
 def run(names: list[str]) -> Any:
     """Return one row for each point of a curve, with the suboptimality relative to the optimum."""
     command = [sys.executable, "-m", "benchopt", "run", str(HERE), "--no-plot", "--no-display"]
-    command += ["--max-runs", "15", "--n-repetitions", "3", "--output", "recorded"]
+    command += ["--max-runs", "40", "--n-repetitions", "3", "--timeout", "20"]
+    command += ["--output", "recorded"]
     subprocess.run([*command, *(part for name in names for part in ("-d", name))], check=True)
     points = pd.read_parquet(HERE / "outputs" / "recorded.parquet")
     points["solver"] = points["solver_name"].replace(NAMES)

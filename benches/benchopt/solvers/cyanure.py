@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from benchopt import BaseSolver
+from benchopt.stopping_criterion import SufficientProgressCriterion
 from cyanure.estimators import Classifier
 
 
@@ -13,6 +14,8 @@ class Solver(BaseSolver):
     name = "cyanure"
     requirements = ["pip::cyanure"]
     parameters = {"solver": ["auto", "qning-miso"]}
+    # Several loose tolerances may give the same model.
+    stopping_criterion = SufficientProgressCriterion(patience=12, strategy="tolerance")
 
     def skip(self, X: Any, y: Any, loss: str, C: float) -> tuple[bool, str | None]:
         if loss != "logistic":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchopt import BaseSolver
+from benchopt.stopping_criterion import SufficientProgressCriterion
 
 from dualgap import LogisticRegression, MulticlassSVC
 
@@ -13,6 +14,8 @@ class Solver(BaseSolver):
     name = "dualgap"
     requirements = ["pip::dualgap"]
     parameters = {"solver": ["auto"]}
+    # Several loose tolerances may give the same model.
+    stopping_criterion = SufficientProgressCriterion(patience=12, strategy="tolerance")
 
     def set_objective(self, X: Any, y: Any, loss: str, C: float) -> None:
         self.X, self.y = X, y

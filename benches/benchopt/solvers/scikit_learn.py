@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from benchopt import BaseSolver
+from benchopt.stopping_criterion import SufficientProgressCriterion
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
@@ -15,6 +16,8 @@ class Solver(BaseSolver):
     name = "scikit-learn"
     requirements = ["scikit-learn"]
     parameters = {"solver": ["lbfgs", "newton-cg", "saga", "liblinear"]}
+    # Several loose tolerances may give the same model.
+    stopping_criterion = SufficientProgressCriterion(patience=12, strategy="tolerance")
 
     def skip(self, X: Any, y: Any, loss: str, C: float) -> tuple[bool, str | None]:
         if (loss == "max-hinge") != (self.solver == "liblinear"):
