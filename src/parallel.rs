@@ -153,7 +153,7 @@ pub(crate) fn map_tasks<T: Send, R: Send>(tasks: Vec<T>, work: impl Fn(T) -> R +
     if tasks.len() < 2 {
         return tasks.into_iter().map(work).collect();
     }
-    tasks.into_par_iter().map(|task| work(task)).collect()
+    tasks.into_par_iter().map(&work).collect()
 }
 
 /// Runs tasks of different lengths and returns their results in order. One task runs per thread;
