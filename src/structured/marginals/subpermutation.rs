@@ -221,24 +221,22 @@ impl<L: Law> WithSimd for Descent<'_, L> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, _: S) -> f64 {
-        let mut gap = f64::INFINITY;
-        for _ in 0..MAX_ROUNDS {
+        let (mut n_rounds, mut has_stalled) = (0, false);
+        loop {
             self.before.copy_from_slice(self.prices);
             self.raise();
             let dual = self.fill();
-            gap = self.gap();
-            if gap <= self.tolerance {
-                break;
+            let gap = self.gap();
+            if gap <= self.tolerance || n_rounds == MAX_ROUNDS || has_stalled {
+                self.shrink();
+                return gap;
             }
+            n_rounds += 1;
             self.newton(dual);
             let pairs = self.prices.iter().zip(&*self.before);
-            if pairs.fold(0.0, |max: f64, (a, b)| max.max((a - b).abs() / (1.0 + b))) <= STALLED {
-                break;
-            }
+            let change = pairs.fold(0.0, |max: f64, (a, b)| max.max((a - b).abs() / (1.0 + b)));
+            has_stalled = change <= STALLED;
         }
-        self.fill();
-        self.shrink();
-        gap
     }
 }
 
