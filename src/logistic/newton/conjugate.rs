@@ -15,18 +15,14 @@ const LONGEST: usize = 60;
 /// norm; earlier, this requirement would only cost steps. The first value is for preconditioners from a part of the
 /// Hessian, the second for those from the whole Hessian.
 const NEAR: [f64; 2] = [2.0, 5.0];
-/// Maximum number of columns for which the preconditioner has one block per class.
-const SMALL: usize = 48;
-/// Maximum number of weights for which the Hessian of a sample may be factorised.
+/// Maximum number of weights for which the Hessian of a sample may be factorised. The blocks of the classes may have as
+/// many entries together as this Hessian.
 pub(super) const FACTORISED: usize = 1500;
 /// Preconditioners are computed from a sample of at least half this number of rows, or of half of
 /// all rows if there are fewer rows than this.
 const SAMPLED: usize = 1000;
-/// If a system takes this number of steps or more, the next one gets a new preconditioner.
-const MANY: usize = 5;
-/// A step that gains more than this fraction of the objective changes the Hessian so much that the preconditioner is
-/// recomputed.
-const CHANGED: f64 = 1e-2;
+/// The number of steps of conjugate gradients that the next system is assumed to need.
+const FEWEST: usize = 3;
 
 /// The requirements on a solution.
 #[derive(Clone, Copy)]
@@ -48,8 +44,6 @@ pub(super) struct ConjugateGradients {
     work: f64,
     /// Number of steps for the last system.
     n_last: usize,
-    /// The fraction of the objective that the last step was expected to gain.
-    expected: f64,
     /// Whether progress has stalled. Preconditioners are then computed from all rows, and systems are solved more
     /// accurately.
     careful: bool,
@@ -70,7 +64,6 @@ impl ConjugateGradients {
             preconditioner: None,
             work: 0.0,
             n_last: 0,
-            expected: f64::INFINITY,
             careful: false,
         }
     }
@@ -78,7 +71,6 @@ impl ConjugateGradients {
     /// Prepares for another problem with similar Hessians. The preconditioner stays.
     pub fn restart(&mut self) {
         self.work = 0.0;
-        self.expected = f64::INFINITY;
         self.careful = false;
     }
 
@@ -102,11 +94,6 @@ impl ConjugateGradients {
             pairs.map(|(g, penalty)| g * g / penalty).sum()
         };
         0.5 * gradient.chunks_exact(self.width).map(own).sum::<f64>()
-    }
-
-    /// Sets the fraction of the objective that the last direction is expected to gain.
-    pub fn expect(&mut self, share: f64) {
-        self.expected = share;
     }
 
     /// Solves all further systems more accurately.
@@ -170,37 +157,42 @@ impl ConjugateGradients {
         if !store.has_factors() {
             return self.make(store, (HessianPart::Diagonal, sample), interrupt);
         }
-        let two = self.n_outputs == 1;
         let Some(last) = self.kind() else {
             // At W = 0, one block that all classes share is exact.
-            let shared = two || self.width <= 8 * self.n_outputs;
-            let kind = match shared {
-                true => HessianPart::Shared,
-                false if self.width <= SMALL => HessianPart::PerClass,
-                false => HessianPart::Diagonal,
-            };
+            let shared = self.n_outputs == 1 || self.width <= 8 * self.n_outputs;
+            let kind = if shared { HessianPart::Shared } else { HessianPart::Diagonal };
             let rows = if shared { sample } else { self.preconditioned(store, sample) };
             return self.make(store, (kind, rows), interrupt);
         };
-        let small = self.n_outputs * self.width <= FACTORISED;
-        let pays = goal.exact && (self.careful && small || self.pays(store, 0));
-        let kind = match last {
-            _ if two => HessianPart::PerClass,
-            HessianPart::Full => HessianPart::Full,
-            _ if pays => HessianPart::Full,
-            _ if self.width <= SMALL => HessianPart::PerClass,
-            HessianPart::Shared if !small => HessianPart::Shared,
-            _ => HessianPart::Diagonal,
-        };
-        let worn = self.careful || self.n_last >= MANY || self.expected > CHANGED;
-        let cheap = kind != HessianPart::Full && self.expected > 0.1 * CHANGED;
-        let kept = kind == HessianPart::Full && !self.careful && !self.pays_again(store);
+        let changes = goal.exact || self.n_outputs == 1;
+        let kind = if changes { self.next_kind(store, last, FEWEST) } else { last };
         let fixed = matches!(kind, HessianPart::Shared | HessianPart::Diagonal);
-        if kind != last || (worn || cheap) && !kept && !fixed {
+        let last_work = self.n_last as f64 * self.product_cost(store);
+        let worn = self.careful || last_work >= self.cost(store, kind);
+        if kind != last || worn && !fixed {
             let rows = self.preconditioned(store, sample);
             self.make(store, (kind, rows), interrupt)?;
         }
         Ok(())
+    }
+
+    /// Returns the part of the Hessian to factorise next: the largest part whose factorisation costs at most as much as
+    /// all conjugate gradients so far and `n_steps` more. If there is no larger part than the last one, returns `last`.
+    fn next_kind(&self, store: &dyn RowPasses, last: HessianPart, n_steps: usize) -> HessianPart {
+        let work = self.work + n_steps as f64 * self.product_cost(store);
+        let (n, blocks) = (self.n_outputs * self.width, self.n_outputs * self.width * self.width);
+        let pays = |kind| self.careful || work >= self.cost(store, kind);
+        match last {
+            HessianPart::Full => last,
+            _ if !store.has_factors() => last,
+            _ if self.n_outputs == 1 => HessianPart::PerClass,
+            _ if n <= FACTORISED && pays(HessianPart::Full) => HessianPart::Full,
+            HessianPart::PerClass => last,
+            _ if blocks <= FACTORISED * FACTORISED && pays(HessianPart::PerClass) => {
+                HessianPart::PerClass
+            }
+            _ => last,
+        }
     }
 
     /// Returns the rows from which a preconditioner is computed.
@@ -229,26 +221,16 @@ impl ConjugateGradients {
         2.6 * store.problem().n_examples() as f64 * (self.width * self.n_outputs) as f64
     }
 
-    /// Number of multiplications to factorise the Hessian of a sample.
-    fn full_cost(&self, store: &dyn RowPasses) -> f64 {
-        let n = (self.width * self.n_outputs) as f64;
+    /// Cost of a factorisation, in units of one multiplication in a product with the Hessian. The coefficients were
+    /// fitted to times on letter, satimage, dna and segment.
+    fn cost(&self, store: &dyn RowPasses, kind: HessianPart) -> f64 {
         let rows = store.n_rows(self.preconditioned(store, store.all())) as f64;
-        rows * n * n * 0.75 + n * n * n * 0.5
-    }
-
-    /// Whether conjugate gradients have cost as much as factorising the whole Hessian of a sample.
-    fn pays(&self, store: &dyn RowPasses, n_steps: usize) -> bool {
-        let n = self.width * self.n_outputs;
-        if !store.has_factors() {
-            return false;
+        let (width, n_outputs) = (self.width as f64, self.n_outputs as f64);
+        let n = width * n_outputs;
+        match kind {
+            HessianPart::Full => n * n * (0.2 * rows + 2.6 * n),
+            _ => n_outputs * width * width * (rows + 150.0 + 7.0 * width),
         }
-        let cost = self.work + n_steps as f64 * self.product_cost(store);
-        self.kind() != Some(HessianPart::Full) && n <= FACTORISED && cost >= self.full_cost(store)
-    }
-
-    /// Whether the last system has cost as much as another factorisation.
-    fn pays_again(&self, store: &dyn RowPasses) -> bool {
-        self.n_last as f64 * self.product_cost(store) >= self.full_cost(store)
     }
 
     /// Returns the preconditioned squared residual norm at which conjugate gradients end, and whether the plain
@@ -303,9 +285,11 @@ impl ConjugateGradients {
             if next.is_nan() || next <= target && small {
                 break;
             }
-            if goal.exact && self.n_outputs > 1 && next > 4.0 * target && self.pays(store, step) {
+            let last = self.kind().unwrap_or(HessianPart::Full);
+            let kind = if goal.exact { self.next_kind(store, last, step) } else { last };
+            if kind != last && next > 4.0 * target {
                 let rows = self.preconditioned(store, sample);
-                self.make(store, (HessianPart::Full, rows), interrupt)?;
+                self.make(store, (kind, rows), interrupt)?;
                 start = long_dot(&right, &preconditioned(self, &right));
                 steepest = preconditioned(self, &residual);
                 size = long_dot(&residual, &steepest);

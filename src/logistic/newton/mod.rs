@@ -241,7 +241,6 @@ impl<'a> LogisticNewton<'a> {
             return Ok(false);
         }
         let expected = -0.5 * slope;
-        self.system.expect(expected / scale);
         if self.phase == Phase::Sample {
             self.n_steps += 1;
             if self.n_steps >= MOST_SAMPLED || expected < SETTLED * scale {
