@@ -58,7 +58,7 @@ def claim(what: str, model: Any, exact: Fraction | Bounds) -> Claim:
 
 
 def of_piece(what: str, piece: Any, model: Fraction, other: Fraction) -> Claim:
-    """Return the claim of a path's piece: that its gap bounds its distance from the optimum."""
+    """Return the claim that the gap of a piece of a path bounds its distance from the optimum."""
     gap = max(model - other, Fraction(0))
     wrong = ""
     if gap > Fraction(piece.duality_gap) or gap > Fraction(piece.relative_gap) * model:

@@ -45,8 +45,7 @@ def plain_loss(loss: Loss, margins: Vector) -> Fraction:
 
 
 def box_of(loss: Loss) -> tuple[Fraction, Fraction | None] | None:
-    """Return upper bounds on coordinates and sum if the polytope is a box with a bounded sum, else
-    None."""
+    """Return bounds on each coordinate and on the sum; None unless they define the polytope."""
     if loss.name == "weston-watkins":
         return Fraction(1), None
     if loss.name in ("max-hinge", "crammer-singer"):
@@ -55,7 +54,7 @@ def box_of(loss: Loss) -> tuple[Fraction, Fraction | None] | None:
 
 
 def smoothed_loss(loss: Loss, margins: Vector, label: int, smoothing: Fraction) -> Fraction:
-    """Return the Moreau envelope; a lower bound unless the polytope is a box with bounded sum."""
+    """Return the Moreau envelope, or a lower bound if `box_of` does not describe the polytope."""
     others = [v for j, v in enumerate(margins) if j != label]
     box = box_of(loss)
     if box is None:

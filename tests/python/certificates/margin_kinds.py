@@ -85,7 +85,7 @@ def consensus(random: Random) -> Claims:
 
 
 def weighted_classes(random: Random) -> Claims:
-    """`MulticlassSVC` with sample weights and intercepts, which other trials do not use."""
+    """Yield claims of `MulticlassSVC` with sample weights and intercepts."""
     problem = Problem(random)
     yield linear(problem, "far", MulticlassSVC(**problem.options(), **FAR))
     for solver, step in some(random, SOLVERS, 3):
@@ -96,7 +96,7 @@ def weighted_classes(random: Random) -> Claims:
 
 
 def class_features(random: Random) -> Claims:
-    """Class features, alone and in addition to class weights, and joint features."""
+    """Yield claims of models with class features or joint features."""
     problem = Problem(random)
     Z = normal(random, 1.0, 4, 2)
     combine = choice(random, ("kronecker", "concatenate", "callable"))
@@ -172,13 +172,13 @@ class Capped:
 
 
 class CappedCosts(Capped):
-    """The same loss with costs."""
+    """The capped hinge loss with a matrix of costs."""
 
     costs = np.array([[0, 1, 2, 3], [1, 0, 1, 2], [2, 1, 0, 1], [0.3, 2, 1, 0]])
 
 
 def own_loss(random: Random) -> Claims:
-    """Fits with a loss written in Python, and with the same loss of the core."""
+    """Yield claims of fits with a loss written in Python and with its equivalent in the core."""
     problem = Problem(random)
     problem.loss = Loss("usunier", k=2)
     given = Capped()

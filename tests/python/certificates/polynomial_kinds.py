@@ -45,7 +45,7 @@ def radius_of(random: Random, scale: float, penalty: str) -> float:
 
 
 def outside(problem: Quadratic, model: Any) -> str:
-    """Say which of the output layer and the basis vectors is outside its ball; "" if none is."""
+    """Name the layer that is outside its ball, or return "" if both layers are inside."""
     # Upper bound on the amount by which square roots are rounded up.
     if problem.norm(model) * (1 - Fraction(1, 10**50)) > Fraction(problem.radius):
         return f"output_ of norm {float(problem.norm(model))!r} beyond {problem.radius!r}"

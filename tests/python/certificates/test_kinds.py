@@ -36,7 +36,7 @@ def test_certificates_hold(name: str) -> None:
     assert holds > trials(12)
 
 
-def test_false_claims_are_seen() -> None:
+def test_false_claims_are_detected() -> None:
     X, y = np.random.default_rng(0).normal(size=(12, 3)), np.arange(12) % 3
     model = MulticlassSVC(tol=1e-9, max_iter=500, random_state=0).fit(X, y)
     true = Fraction(model.objective_) - Fraction(1e-15)

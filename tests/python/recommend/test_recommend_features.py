@@ -60,7 +60,7 @@ def test_items_without_clicks_are_ranked_by_their_features(
     assert described.score(cut) > 0.98 * plain.score(cut)
 
 
-def test_features_of_many_columns_are_learned_to_the_end(warm: pd.DataFrame) -> None:
+def test_fits_with_many_feature_columns_converge(warm: pd.DataFrame) -> None:
     rng = np.random.default_rng(1)
     table = sp.csr_array(
         np.hstack([pd.get_dummies(KINDS["kind"]).to_numpy(float), rng.random((N_ITEMS, 40)) < 0.05])

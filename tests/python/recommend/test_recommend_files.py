@@ -162,7 +162,7 @@ def test_a_history_without_its_epochs_is_rejected(tmp_path: Path, small: pd.Data
         OrdinalRecommender.load(path)
 
 
-def test_other_files(tmp_path: Path) -> None:
+def test_missing_files_and_foreign_archives_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         OrdinalRecommender.load(tmp_path / "missing")
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:

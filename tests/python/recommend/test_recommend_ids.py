@@ -143,7 +143,7 @@ def test_features_of_mixed_kinds_add_no_ids(extra: Any) -> None:
 
 def test_items_are_excluded_for_each_user() -> None:
     model = quick().fit(ratings(np.arange(N)))
-    # Compared with the call, `exclude` has another order, a repeated user and an unknown user.
+    # The call repeats user 3. `exclude` has another order, and contains an unknown user.
     users = [3, 1, 3, 2]
     with pytest.warns(UserWarning, match=r"^exclude: 1 of 4 users were not .*\(99, "):
         found = model.recommend(

@@ -253,7 +253,9 @@ def test_a_single_level_of_ratings_is_rejected(
 # --- Features ---
 
 
-def test_history_of_users_or_of_both(ratings: pd.DataFrame, model: OrdinalRecommender) -> None:
+def test_history_features_of_users_alone_and_of_users_and_items(
+    ratings: pd.DataFrame, model: OrdinalRecommender
+) -> None:
     pairs = all_pairs()
     plain = model.predict(*pairs)
     users = quick(history_features="users").fit(ratings).predict(*pairs)

@@ -220,7 +220,7 @@ def test_likes_without_ratings() -> None:
         )
         for k in (1, 5, 10)
     }
-    # All items in the lists have the right parity. A random list would find a tenth of them.
+    # A random list of 10 items would contain a tenth of the held-out likes.
     assert found["recall@10"] > 0.3
     assert found["coverage@10"] > 0.8
     assert fitted.score(test) == found["recall@10"]
@@ -318,7 +318,7 @@ def test_a_missing_feature_is_named(small: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("rank_by", ["rating", "like"])
-def test_lists_of_raters_are_those_of_a_recommender_that_knows_them(
+def test_lists_from_ratings_equal_those_for_the_same_known_users(
     ratings: pd.DataFrame, rank_by: Any
 ) -> None:
     model = quick(history_features=True).fit(ratings)

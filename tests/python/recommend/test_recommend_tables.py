@@ -72,7 +72,7 @@ def test_tables_are_those_of_the_library_of_the_ratings(library: str, tmp_path: 
     new = pd.DataFrame({"who": [100] * 3, "what": ["item 1", "item 3", "item 5"]})
     mine = model.recommend(ratings=converted(new, library), n=3)
     assert rows(mine) == rows(plain.recommend(ratings=new, n=3))
-    # The tables of a call come before those of the fit.
+    # The result has the type of the table passed to this call, not of the table passed to `fit`.
     assert isinstance(model.recommend(ratings=new, n=3), pd.DataFrame)
     users = converted(pd.DataFrame({"who": [5, 3]}), library)["who"]
     assert rows(model.recommend(users, 2)) == rows(plain.recommend([5, 3], 2))

@@ -126,7 +126,7 @@ def test_time_features_do_little_harm_without_drift(ratings: pd.DataFrame) -> No
 
 
 @pytest.mark.parametrize("task", ["ordinal", "regression"])
-def test_the_objective_never_rises_with_them(drifting: pd.DataFrame, task: Any) -> None:
+def test_the_objective_never_rises_with_time_features(drifting: pd.DataFrame, task: Any) -> None:
     for extra in ({}, {"history_features": True}, {"radius": 500.0}):
         model = quick(max_iter=25, tol=0.0, task=task, time_features=DAYS, **extra).fit(
             drifting.iloc[:1500]
@@ -138,7 +138,7 @@ def test_the_objective_never_rises_with_them(drifting: pd.DataFrame, task: Any) 
         assert (late <= 1e-7 * np.abs(objective).max()).all(), extra
 
 
-def test_the_model_with_them_does_not_depend_on_the_threads(drifting: pd.DataFrame) -> None:
+def test_a_model_with_time_features_does_not_depend_on_the_threads(drifting: pd.DataFrame) -> None:
     one, two = (quick(time_features=True, n_jobs=n).fit(drifting) for n in (1, 2))
     assert_same(one, two)
     pairs = drifting["user"], drifting["item"]

@@ -97,7 +97,7 @@ def test_we_predict_the_same_with_a_model_of_crfsuite(algorithm: str, tmp_path: 
     assert_same(again, model, test)
 
 
-def test_the_parameters_of_the_page_give_the_same_model(tmp_path: Path) -> None:
+def test_the_documented_parameters_give_the_model_of_crfsuite(tmp_path: Path) -> None:
     pycrfsuite = pytest.importorskip("pycrfsuite")
     for c2, states, transitions in [(0.1, 0, 0), (1.0, 1, 0), (1.0, 0, 1)]:
         trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
@@ -123,7 +123,7 @@ def test_the_parameters_of_the_page_give_the_same_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("c1", "c2"), [(0.5, 0.0), (0.5, 0.5)])
-def test_the_penalties_of_the_page_give_the_same_model(
+def test_the_documented_l1_penalties_give_the_model_of_crfsuite(
     c1: float, c2: float, tmp_path: Path
 ) -> None:
     pycrfsuite = pytest.importorskip("pycrfsuite")

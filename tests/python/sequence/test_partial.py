@@ -98,7 +98,7 @@ def test_the_partial_objective_is_that_of_an_enumeration() -> None:
 
 @pytest.mark.parametrize("loss", ["hamming", "logistic"])
 @pytest.mark.parametrize("options", [{}, {"pairs": "seen", "transitions": "bio"}])
-def test_a_third_of_the_labels_teaches_nearly_as_much(loss: str, options: Any) -> None:
+def test_partial_labels_reach_nearly_the_accuracy_of_all_labels(loss: str, options: Any) -> None:
     X, y = sentences(400)
     options = {"tol": 0.01, **options}
     partial = hidden(y[:300], 0.6)

@@ -34,7 +34,8 @@ def same(a: SequenceTagger, b: SequenceTagger) -> bool:
 def test_a_fit_from_files_has_the_bits_of_one_in_memory(
     loss: Any, bits: int | None, value: float, tmp_path: Path
 ) -> None:
-    # More sentences than are written at a time; only the last one has a value other than 1.
+    # The fit writes sentences in batches, and 700 sentences need several. Only the last sentence
+    # has a value other than 1.
     X, y = sentences(700, noise=0.3)
     X = [*X, [{"a": value, "b": True}]]
     y = [*y, [y[0][0]]]
@@ -98,7 +99,7 @@ def test_errors_name_the_sentence_of_a_later_batch(tmp_path: Path) -> None:
         SequenceTagger().fit(iter(X), iter(y), spill=tmp_path)
 
 
-def test_what_files_cannot_hold_is_an_error(tmp_path: Path) -> None:
+def test_data_that_files_cannot_hold_are_refused(tmp_path: Path) -> None:
     X, y = sentences(30)
 
     def pairs() -> Iterator[Any]:

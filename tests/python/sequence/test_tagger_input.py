@@ -160,7 +160,7 @@ TAGGED = [["ABC"[(n + at) % 3] for at in range(4)] for n in range(12)]
 @pytest.mark.parametrize("pairs", ["all", "seen"])
 @pytest.mark.parametrize("features", [None, ["p="]])
 @pytest.mark.parametrize("boundaries", [True, False])
-def test_weights_of_the_logistic_loss_go_by_name(
+def test_a_warm_start_matches_weights_of_the_logistic_loss_by_name(
     pairs: Any, features: Any, boundaries: bool
 ) -> None:
     model = tagger(
@@ -175,7 +175,7 @@ def test_weights_of_the_logistic_loss_go_by_name(
     )
     cold = model.fit(WIDE, TAGGED).n_iter_
     assert cold > 3
-    # The sentences are in another order, and therefore the columns, too.
+    # The sentences are in another order, which changes the order of the columns.
     assert model.fit(shuffled(WIDE[::-1]), TAGGED[::-1]).n_iter_ <= 1
     # A new label comes before the others, which changes their indices.
     model.fit([*WIDE, [["new"]]], [*TAGGED, ["0"]])
