@@ -220,7 +220,7 @@ def test_likes_without_ratings() -> None:
         )
         for k in (1, 5, 10)
     }
-    # A random list of 10 items would contain a tenth of the held-out likes.
+    # A random list of 10 unseen items would contain about a fifth of the held-out likes.
     assert found["recall@10"] > 0.3
     assert found["coverage@10"] > 0.8
     assert fitted.score(test) == found["recall@10"]
