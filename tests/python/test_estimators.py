@@ -59,9 +59,13 @@ def test_estimator(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-# At a gap of 1e-9, predictions of the margin losses differ by at most 0.03 times the check's
-# tolerance, with every instruction set. Probabilities differ by the square root of the gap.
+# Differences of predictions of the margin losses are proportional to the gap. At a gap of 1e-9,
+# they are at most 0.03 times the check's tolerance, with every instruction set.
 _TIGHT: dict[str, Any] = {"tol": 1e-9, "n_jobs": 1}
+# Differences of probabilities are proportional to the square root of the gap, so these fits go on
+# until rounding errors stop them.
+_ROUNDED: dict[str, Any] = {"tol": 1e-13, "n_jobs": 1}
+_STOPPED = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 @pytest.mark.parametrize(
@@ -74,8 +78,10 @@ _TIGHT: dict[str, Any] = {"tol": 1e-9, "n_jobs": 1}
 @pytest.mark.parametrize(
     "estimator",
     [
-        dualgap.LogisticRegression(**_TIGHT),
-        dualgap.LogisticRegressionCV(Cs=[0.1, 1.0], cv=2, **_TIGHT),
+        pytest.param(dualgap.LogisticRegression(**_ROUNDED), marks=_STOPPED),
+        pytest.param(
+            dualgap.LogisticRegressionCV(Cs=[0.1, 1.0], cv=2, **_ROUNDED), marks=_STOPPED
+        ),
         dualgap.MulticlassSVC(**_TIGHT),
         dualgap.MulticlassSVC(solver="block-frank-wolfe", step="pairwise", **_TIGHT),
         dualgap.MulticlassSVCCV(Cs=[0.1, 1.0], cv=2, **_TIGHT),
@@ -86,7 +92,8 @@ _TIGHT: dict[str, Any] = {"tol": 1e-9, "n_jobs": 1}
 def test_weights_are_repetitions(
     estimator: Any, check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if isinstance(estimator, dualgap.LogisticRegression | dualgap.LogisticRegressionCV):
-        compare = partial(estimator_checks.assert_allclose_dense_sparse, rtol=0.0, atol=1e-4)
+    if isinstance(estimator, dualgap.LogisticRegressionCV):
+        # With AVX2, probabilities differ by up to 7e-9, slightly more than the check allows.
+        compare = partial(estimator_checks.assert_allclose_dense_sparse, atol=1e-8)
         monkeypatch.setattr(estimator_checks, "assert_allclose_dense_sparse", compare)
     check(type(estimator).__name__, estimator)

@@ -15,14 +15,14 @@ const LONGEST: usize = 60;
 /// norm; earlier, this requirement would only cost steps. The first value is for preconditioners from a part of the
 /// Hessian, the second for those from the whole Hessian.
 const NEAR: [f64; 2] = [2.0, 5.0];
-/// Maximum number of weights for which the Hessian of a sample may be factorised. The blocks of the classes may have as
-/// many entries together as this Hessian.
+/// Maximum number of weights for which the Hessian of a sample may be factorised. All blocks of the classes together may
+/// have as many entries as the largest such Hessian.
 pub(super) const FACTORISED: usize = 1500;
 /// Preconditioners are computed from a sample of at least half this number of rows, or of half of
 /// all rows if there are fewer rows than this.
 const SAMPLED: usize = 1000;
 /// The number of steps of conjugate gradients that the next system is assumed to need.
-const FEWEST: usize = 3;
+const NEXT_STEPS: usize = 3;
 
 /// The requirements on a solution.
 #[derive(Clone, Copy)]
@@ -164,35 +164,36 @@ impl ConjugateGradients {
             let rows = if shared { sample } else { self.preconditioned(store, sample) };
             return self.make(store, (kind, rows), interrupt);
         };
-        let changes = goal.exact || self.n_outputs == 1;
-        let kind = if changes { self.next_kind(store, last, FEWEST) } else { last };
-        let fixed = matches!(kind, HessianPart::Shared | HessianPart::Diagonal);
+        let larger = match last {
+            HessianPart::Shared if self.n_outputs == 1 => Some(HessianPart::PerClass),
+            _ if goal.exact => self.larger_part(store, NEXT_STEPS),
+            _ => None,
+        };
+        let fixed = matches!(last, HessianPart::Shared | HessianPart::Diagonal);
         let last_work = self.n_last as f64 * self.product_cost(store);
-        let worn = self.careful || last_work >= self.cost(store, kind);
-        if kind != last || worn && !fixed {
+        let worn = !fixed && (self.careful || last_work >= self.cost(store, last));
+        if larger.is_some() || worn {
             let rows = self.preconditioned(store, sample);
-            self.make(store, (kind, rows), interrupt)?;
+            self.make(store, (larger.unwrap_or(last), rows), interrupt)?;
         }
         Ok(())
     }
 
-    /// Returns the part of the Hessian to factorise next: the largest part whose factorisation costs at most as much as
-    /// all conjugate gradients so far and `n_steps` more. If there is no larger part than the last one, returns `last`.
-    fn next_kind(&self, store: &dyn RowPasses, last: HessianPart, n_steps: usize) -> HessianPart {
-        let work = self.work + n_steps as f64 * self.product_cost(store);
-        let (n, blocks) = (self.n_outputs * self.width, self.n_outputs * self.width * self.width);
-        let pays = |kind| self.careful || work >= self.cost(store, kind);
-        match last {
-            HessianPart::Full => last,
-            _ if !store.has_factors() => last,
-            _ if self.n_outputs == 1 => HessianPart::PerClass,
-            _ if n <= FACTORISED && pays(HessianPart::Full) => HessianPart::Full,
-            HessianPart::PerClass => last,
-            _ if blocks <= FACTORISED * FACTORISED && pays(HessianPart::PerClass) => {
-                HessianPart::PerClass
-            }
-            _ => last,
+    /// Returns the largest part of the Hessian whose factorisation costs at most as much as all conjugate gradients so
+    /// far and `n_steps` more, or `None` if the last preconditioner contains this part already.
+    fn larger_part(&self, store: &dyn RowPasses, n_steps: usize) -> Option<HessianPart> {
+        let last = self.kind()?;
+        if !store.has_factors() || self.n_outputs == 1 || last == HessianPart::Full {
+            return None;
         }
+        let work = self.work + n_steps as f64 * self.product_cost(store);
+        let pays = |kind| self.careful || work >= self.cost(store, kind);
+        let n = self.n_outputs * self.width;
+        if n <= FACTORISED && pays(HessianPart::Full) {
+            return Some(HessianPart::Full);
+        }
+        let fits = last != HessianPart::PerClass && n * self.width <= FACTORISED * FACTORISED;
+        (fits && pays(HessianPart::PerClass)).then_some(HessianPart::PerClass)
     }
 
     /// Returns the rows from which a preconditioner is computed.
@@ -285,9 +286,8 @@ impl ConjugateGradients {
             if next.is_nan() || next <= target && small {
                 break;
             }
-            let last = self.kind().unwrap_or(HessianPart::Full);
-            let kind = if goal.exact { self.next_kind(store, last, step) } else { last };
-            if kind != last && next > 4.0 * target {
+            let larger = if goal.exact { self.larger_part(store, step) } else { None };
+            if let Some(kind) = larger.filter(|_| next > 4.0 * target) {
                 let rows = self.preconditioned(store, sample);
                 self.make(store, (kind, rows), interrupt)?;
                 start = long_dot(&right, &preconditioned(self, &right));
