@@ -1,7 +1,7 @@
 //! The assignment of rows to blocks, and the scaling of their values by units of the columns.
 
 use crate::data::Rows;
-use crate::data::{Data, Real};
+use crate::data::{Data, Dense, Real};
 use crate::for_data;
 use crate::logistic::LogisticProblem;
 
@@ -40,32 +40,27 @@ impl<'a> RowBlocks<'a> {
         self.units.len()
     }
 
-    /// The row at a position in the order of the blocks; None beyond the last row.
-    pub fn row(&self, place: usize) -> Option<usize> {
+    /// The rows at [`GROUP`] consecutive positions in the order of the blocks, starting at a multiple of this number;
+    /// None beyond the last row.
+    pub fn rows_at(&self, first: usize) -> [Option<usize>; GROUP] {
         let n_rows = self.problem.n_examples();
-        let (group, n_groups) = (place / GROUP, n_rows / GROUP);
-        if place >= n_rows {
-            None
-        } else if group < n_groups {
-            let group = (group as u128 * self.stride as u128 % n_groups as u128) as usize;
-            Some(group * GROUP + place % GROUP)
+        let (group, n_groups) = (first / GROUP, n_rows / GROUP);
+        let first = if group < n_groups {
+            // Numbers of groups have at most 32 bits, so the product does not overflow.
+            (group as u64 * self.stride as u64 % n_groups as u64) as usize * GROUP
         } else {
-            Some(place)
-        }
+            first
+        };
+        std::array::from_fn(|lane| (first + lane < n_rows).then_some(first + lane))
     }
 
     /// Writes a block, one line per column, padded with zeros after the last row.
     pub fn fill<T: Real>(&self, block: usize, lines: &mut [T]) {
         for group in (0..self.block_rows).step_by(GROUP) {
-            let rows: [Option<usize>; GROUP] =
-                std::array::from_fn(|lane| self.row(block * self.block_rows + group + lane));
+            let rows = self.rows_at(block * self.block_rows + group);
             match self.problem.rows() {
-                Data::Dense64(dense) => {
-                    self.fill_group(rows.map(|row| row.map(|row| dense.row(row))), group, lines);
-                }
-                Data::Dense32(dense) => {
-                    self.fill_group(rows.map(|row| row.map(|row| dense.row(row))), group, lines);
-                }
+                Data::Dense64(dense) => self.fill_group(dense, (rows, group), lines),
+                Data::Dense32(dense) => self.fill_group(dense, (rows, group), lines),
                 data => self.fill_entries(data, (rows, group), lines),
             }
             if self.problem.intercept() {
@@ -80,15 +75,16 @@ impl<'a> RowBlocks<'a> {
     /// Scales the rows one after another, as they lie in memory, and then transposes them in the cache.
     fn fill_group<V: Real, T: Real>(
         &self,
-        rows: [Option<&[V]>; GROUP],
-        group: usize,
+        dense: Dense<'_, V>,
+        (rows, group): ([Option<usize>; GROUP], usize),
         lines: &mut [T],
     ) {
         let n_columns = self.problem.n_features();
         let mut scaled = vec![T::zero(); GROUP * n_columns];
         for (row, scaled) in rows.iter().zip(scaled.chunks_exact_mut(n_columns.max(1))) {
             let Some(row) = *row else { continue };
-            for ((to, x), inverse) in scaled.iter_mut().zip(row).zip(&self.inverse_units) {
+            for ((to, x), inverse) in scaled.iter_mut().zip(dense.row(row)).zip(&self.inverse_units)
+            {
                 *to = T::narrow(x.widen() * inverse);
             }
         }

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::layout::RowBlocks;
+use super::layout::{GROUP, RowBlocks};
 use super::softmax::{BlockSums, BlockTargets, Precision, curve, softmax};
 use super::tiles::{GRAIN, add_products, scores};
 use crate::error::Result;
@@ -17,7 +17,7 @@ const PARTS: usize = 16;
 /// Number of values in a block of rows, so that the block and its scores fit in the second-level cache.
 const BLOCK: usize = 1 << 16;
 /// The largest number of rows of a block.
-const MOST_ROWS: usize = 1024;
+const MOST_ROWS: usize = 896;
 
 /// The rows of a problem in blocks, with their probabilities from the last pass.
 pub(super) struct Store<'a> {
@@ -64,7 +64,8 @@ impl<'a> Store<'a> {
         let (n_rows, n_outputs) = (problem.n_examples(), problem.n_outputs());
         let width = problem.n_features() + usize::from(problem.intercept());
         let most = (BLOCK / width.max(n_outputs).max(1)).min(n_rows / 12).min(MOST_ROWS);
-        let block_rows = (most / GRAIN * GRAIN).max(GRAIN);
+        // Columns are an odd multiple of GRAIN apart, because at a power of two they would share few sets of the cache.
+        let block_rows = (most / GRAIN | 1) * GRAIN;
         let n_blocks = n_rows.div_ceil(block_rows);
         let blocks_of_part = n_blocks.div_ceil(PARTS).max(1);
         let n_parts = n_blocks.div_ceil(blocks_of_part);
@@ -308,8 +309,9 @@ impl Block {
         self.rows = Aligned::zeros(layout.width() * n_rows);
         self.shares = Aligned::zeros(problem.n_outputs() * n_rows);
         layout.fill(self.place, &mut self.rows[..]);
-        for place in self.place * n_rows..(self.place + 1) * n_rows {
-            let row = layout.row(place);
+        let first = self.place * n_rows;
+        let groups = (first..first + n_rows).step_by(GROUP);
+        for row in groups.flat_map(|place| layout.rows_at(place)) {
             self.labels.push(row.map_or(0, |row| problem.labels()[row]));
             let weight = row.map_or(0.0, |row| problem.weight(row) * inverse);
             self.weights.0.push(weight as f32);
