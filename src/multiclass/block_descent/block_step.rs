@@ -1,12 +1,9 @@
 //! One exact step: maximises the dual over β_i, for all classes or only for the candidates.
 
-use pulp::Simd;
-
-use super::candidates::Candidates;
-use super::rows::ScoredRows;
+use super::candidates::{Candidates, select};
 use super::schedule::Wait;
 use crate::data::Real;
-use crate::linalg::{Aligned, Element, Kernel, Lane};
+use crate::linalg::{Aligned, Element};
 use crate::multiclass::MarginProblem;
 use crate::polytope::{Capped, Scratch};
 
@@ -42,6 +39,8 @@ pub(super) struct BlockSet {
     /// The simplex, if the set is one, as for the max hinge. Its projections are so short that they
     /// are inlined.
     simplex: Option<Capped>,
+    /// Whether the loss is the largest margin.
+    pub is_max: bool,
     /// The smoothing parameter γ.
     smoothing: f64,
     /// The relative precision of scores; 0 in double precision, because projections are not more precise than such
@@ -53,7 +52,7 @@ impl BlockSet {
     /// The feasible set of a problem's blocks if β and scores have the precision T.
     pub fn new<T: Element>(problem: &MarginProblem<'_>) -> Self {
         let epsilon = T::epsilon().widen();
-        let whole = problem.polytope().whole_box();
+        let (whole, smoothing) = (problem.polytope().whole_box(), problem.shares().smoothing());
         let simplex = whole.filter(|set| set.cap <= set.upper);
         Self {
             tight: problem.tight_sum(epsilon),
@@ -64,14 +63,10 @@ impl BlockSet {
                 cap: set.cap,
                 bias: 1.0,
             }),
-            smoothing: problem.shares().smoothing(),
+            is_max: simplex.is_some_and(|set| set.cap == 1.0) && smoothing == 0.0,
+            smoothing,
             epsilon: if epsilon > f64::EPSILON { epsilon } else { 0.0 },
         }
-    }
-
-    /// The smoothing parameter γ.
-    pub fn smoothing(&self) -> f64 {
-        self.smoothing
     }
 
     /// The apparent gain that rounding errors of two scores can cause: with an error of δ in a slope, a visit seems to
@@ -97,14 +92,42 @@ impl BlockSet {
         block.curvature + self.smoothing
     }
 
-    /// The candidate rule: the slope below which a class with β_j = 0 cannot gain, given the slopes of the classes
-    /// with β_j > 0.
+    /// The candidate rule. Converts the margins of an example to slopes v_j − γ(β_j + 1ᵀβ), and writes the classes with
+    /// β_j ≠ 0 or a slope above a threshold to `found`, in ascending order. `beta` is 0 and receives β. Returns the
+    /// number of classes found and the threshold.
+    #[inline(always)]
+    pub fn candidates<T: Real>(
+        &self,
+        block: &DualBlock,
+        label: usize,
+        (classes, values): (&[u32], &[T]),
+        margins: &mut [f64],
+        beta: &mut [T],
+        found: &mut [u32],
+    ) -> (usize, f64) {
+        for (class, value) in classes.iter().zip(values) {
+            beta[*class as usize] = *value;
+        }
+        if self.smoothing > 0.0 {
+            for (margin, beta) in margins.iter_mut().zip(&*beta) {
+                *margin -= self.smoothing * (beta.widen() + block.sum);
+            }
+            margins[label] = 0.0;
+        }
+        let positive = classes.iter().zip(values).filter(|(_, value)| **value > T::zero());
+        let positive = positive.map(|(class, _)| margins[*class as usize]);
+        // The label's slope is 0.
+        let threshold = self.threshold(block.sum, positive).max(0.0);
+        (select(beta, margins, threshold, found), threshold)
+    }
+
+    /// The slope below which a class with β_j = 0 cannot gain, given the slopes of the classes with β_j > 0.
     ///
     /// If the sum is fixed, classes compete only with each other; in a box, they also compete with 0. In other sets,
     /// raising one class may make room for another, so the threshold is −∞ while the sum can grow. A class becomes a
     /// candidate if its slope is above this threshold and above 0, the label's slope.
     #[inline(always)]
-    pub fn threshold(&self, sum: f64, positive: impl Iterator<Item = f64>) -> f64 {
+    fn threshold(&self, sum: f64, positive: impl Iterator<Item = f64>) -> f64 {
         let lowest = if sum >= self.tight { f64::INFINITY } else { self.lowest };
         positive.fold(lowest, |low, slope| if slope < low { slope } else { low })
     }
@@ -250,12 +273,8 @@ impl<T: Element> BlockStep<T> {
 
 /// Buffers of a full epoch.
 pub(super) struct FullBuffers<T> {
+    /// Number of rows that are scored together.
     pub block_size: usize,
-    /// The block whose changes are not yet in the weights.
-    pub previous: ScoredRows<T>,
-    /// The block that is being visited.
-    pub next: ScoredRows<T>,
-    pub scores: Vec<T>,
     /// Current scores of the row that is being visited.
     pub current: Aligned<T>,
     /// The slopes of all classes.
@@ -264,119 +283,55 @@ pub(super) struct FullBuffers<T> {
     pub beta: Vec<T>,
     /// β of a row over its candidates.
     pub values: Vec<T>,
-    pub found: Vec<u32>,
 }
 
 impl<T: Element> FullBuffers<T> {
-    /// Allocates room for blocks of `block_size` rows.
+    /// Allocates the buffers.
     pub fn new(block_size: usize, padded: usize, n_classes: usize) -> Self {
         Self {
             block_size,
-            previous: ScoredRows::new(block_size, padded),
-            next: ScoredRows::new(block_size, padded),
-            scores: vec![T::zero(); block_size * padded],
             current: Aligned::zeros(padded),
             slopes: vec![0.0; n_classes],
             beta: vec![T::zero(); n_classes],
             values: vec![T::zero(); n_classes],
-            found: vec![0; n_classes],
         }
     }
 }
 
-/// Converts margins to slopes v_j − γ(β_j + 1ᵀβ), 0 at the label.
+/// Computes the margins v_j = Δ_j + s_j − s_y of a row, 0 at the label. Returns the largest margin. Without `costs`, Δ
+/// is 1 off the label.
 #[inline(always)]
-pub(super) fn lower<T: Real>(
-    margins: &mut [f64],
-    beta: &[T],
-    smoothing: f64,
-    sum: f64,
+pub(super) fn compute_margins<T: Real>(
+    scores: &[T],
+    costs: Option<&[f64]>,
     label: usize,
-) {
-    if smoothing > 0.0 {
-        for (margin, beta) in margins.iter_mut().zip(beta) {
-            *margin -= smoothing * (beta.widen() + sum);
-        }
-        margins[label] = 0.0;
-    }
-}
-
-/// Locates the scores of one row of a block. The scores are stored in panels of classes, and row by row inside each
-/// panel.
-#[derive(Clone, Copy)]
-pub(super) struct RowScores<'a, T> {
-    pub scores: &'a [T],
-    pub row: usize,
-    pub n_rows: usize,
-    /// Number of classes with the padding.
-    pub padded: usize,
-    /// Number of classes per panel; the last panel may have fewer.
-    pub panel: usize,
-}
-
-impl<'a, T: Real> RowScores<'a, T> {
-    /// The score of a row for a class.
-    #[inline(always)]
-    pub fn score(self, row: usize, class: usize) -> T {
-        Self { row, ..self }.panel(class / self.panel)[class % self.panel]
-    }
-
-    /// The part of `scores` that begins with the row's scores in one panel. Callers read only these.
-    #[inline(always)]
-    pub fn panel(self, panel: usize) -> &'a [T] {
-        let first = panel * self.panel;
-        &self.scores[first * self.n_rows + self.row * self.panel.min(self.padded - first)..]
-    }
-}
-
-/// Computes the margins v_j = Δ_j + s_j − s_y of a row of a block, 0 at the label. Returns the largest margin.
-pub(super) struct Margins<'a, T> {
-    pub place: RowScores<'a, T>,
-    /// The costs Δ; None means a cost of 1 off the label.
-    pub costs: Option<&'a [f64]>,
-    pub label: usize,
-    pub margins: &'a mut [f64],
-}
-
-impl<T: Element> Kernel<T> for Margins<'_, T> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn compute<S: Simd>(self, _: S) -> f64
-    where
-        T: Lane<S>,
-    {
-        let Self { place, costs, label, margins } = self;
-        let own = place.score(place.row, label).widen();
-        for (panel, margins) in margins.chunks_mut(place.panel).enumerate() {
-            let scores = &place.panel(panel)[..margins.len()];
-            match costs {
-                None => {
-                    let shift = 1.0 - own;
-                    for (margin, score) in margins.iter_mut().zip(scores) {
-                        *margin = score.widen() + shift;
-                    }
-                }
-                Some(costs) => {
-                    let numbers = scores.iter().zip(&costs[panel * place.panel..]);
-                    for (margin, (score, cost)) in margins.iter_mut().zip(numbers) {
-                        *margin = score.widen() + (cost - own);
-                    }
-                }
+    margins: &mut [f64],
+) -> f64 {
+    let own = scores[label].widen();
+    match costs {
+        None => {
+            let shift = 1.0 - own;
+            for (margin, score) in margins.iter_mut().zip(scores) {
+                *margin = score.widen() + shift;
             }
         }
-        margins[label] = 0.0;
-        // The label's margin is 0, so the largest margin is at least 0.
-        let (mut largest, mut lanes) = (0.0, [0.0; LANES]);
-        let (whole, rest) = margins.as_chunks::<LANES>();
-        for margins in whole {
-            for (lane, &margin) in lanes.iter_mut().zip(margins) {
-                *lane = if margin > *lane { margin } else { *lane };
+        Some(costs) => {
+            for (margin, (score, cost)) in margins.iter_mut().zip(scores.iter().zip(costs)) {
+                *margin = score.widen() + (cost - own);
             }
         }
-        for &margin in lanes.iter().chain(rest) {
-            largest = if margin > largest { margin } else { largest };
-        }
-        largest
     }
+    margins[label] = 0.0;
+    // The label's margin is 0, so the largest margin is at least 0.
+    let (mut largest, mut lanes) = (0.0, [0.0; LANES]);
+    let (whole, rest) = margins.as_chunks::<LANES>();
+    for margins in whole {
+        for (lane, &margin) in lanes.iter_mut().zip(margins) {
+            *lane = if margin > *lane { margin } else { *lane };
+        }
+    }
+    for &margin in lanes.iter().chain(rest) {
+        largest = if margin > largest { margin } else { largest };
+    }
+    largest
 }

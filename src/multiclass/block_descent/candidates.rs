@@ -1,9 +1,8 @@
 //! The β_i of all examples. Each is stored only for the example's candidate classes.
 
-use pulp::Simd;
-
+use crate::data::Real;
 use crate::error::Result;
-use crate::linalg::{Element, Kernel, Lane};
+use crate::linalg::Element;
 use crate::memory::{check_growth, make_room, refused};
 
 /// Number of classes that are copied at once.
@@ -101,14 +100,6 @@ impl<T: Element> Candidates<T> {
         self.counts[at] = count as u32;
     }
 
-    /// Writes a row's β into a dense row of zeros.
-    pub fn scatter(&self, at: usize, dense: &mut [T]) {
-        let (classes, values) = self.row(at);
-        for (class, value) in classes.iter().zip(values) {
-            dense[*class as usize] = *value;
-        }
-    }
-
     /// Replaces a row by the given candidates, at most `n`, which are written at the end of the storage.
     pub fn replace(&mut self, at: usize, n: usize, candidates: impl Iterator<Item = (u32, T)>) {
         let start = self.classes.len();
@@ -144,47 +135,36 @@ impl<T: Element> Candidates<T> {
     }
 }
 
-/// Writes the classes whose value is not 0 or whose target is above the threshold, in ascending order; returns their
-/// number.
-pub(super) struct Select<'a, T> {
-    pub values: &'a [T],
-    pub targets: &'a [f64],
-    pub threshold: f64,
-    /// Room for all classes.
-    pub found: &'a mut [u32],
-}
-
-impl<T: Element> Kernel<T> for Select<'_, T> {
-    type Output = usize;
-
-    #[inline(always)]
-    fn compute<S: Simd>(self, _: S) -> usize
-    where
-        T: Lane<S>,
-    {
-        let Self { values, targets, threshold, found } = self;
-        let is_found = |value: &T, target: &f64| (*value != T::zero()) | (*target > threshold);
-        let mut count = 0;
-        for (piece, values) in values.chunks(TOGETHER).enumerate() {
-            let first = piece * TOGETHER;
-            let targets = &targets[first..];
-            if let (Some(values), Some(targets)) =
-                (values.first_chunk::<TOGETHER>(), targets.first_chunk::<TOGETHER>())
-                && !values
-                    .iter()
-                    .zip(targets)
-                    .fold(false, |some, (value, target)| some | is_found(value, target))
-            {
-                continue;
-            }
-            for (class, (value, target)) in (first as u32..).zip(values.iter().zip(targets)) {
-                // Written unconditionally, because a branch on the test would often be mispredicted.
-                found[count] = class;
-                count += usize::from(is_found(value, target));
-            }
+/// Writes the classes whose value is not 0 or whose slope is above the threshold to `found`, in ascending order; returns
+/// their number.
+#[inline(always)]
+pub(super) fn select<T: Real>(
+    values: &[T],
+    slopes: &[f64],
+    threshold: f64,
+    found: &mut [u32],
+) -> usize {
+    let is_found = |value: &T, slope: &f64| (*value != T::zero()) | (*slope > threshold);
+    let mut count = 0;
+    for (piece, values) in values.chunks(TOGETHER).enumerate() {
+        let (first, slopes) = (piece * TOGETHER, &slopes[piece * TOGETHER..]);
+        // Slices of constant length are compared in vectors.
+        if let (Some(values), Some(slopes)) =
+            (values.first_chunk::<TOGETHER>(), slopes.first_chunk())
+            && !values
+                .iter()
+                .zip::<&[f64; TOGETHER]>(slopes)
+                .fold(false, |some, (value, slope)| some | is_found(value, slope))
+        {
+            continue;
         }
-        count
+        for (class, (value, slope)) in (first as u32..).zip(values.iter().zip(slopes)) {
+            // Written unconditionally, because a branch on the test would often be mispredicted.
+            found[count] = class;
+            count += usize::from(is_found(value, slope));
+        }
     }
+    count
 }
 
 /// If there are many classes, keeps only some of the classes in `found`, which are in ascending order: those with β >
@@ -199,42 +179,25 @@ pub(super) fn limit_new<T: Element>(
     if slopes.len() <= 16 * MAX_NEW {
         return found.len();
     }
-    let is_old = |class: u32| beta[class as usize] != T::zero();
     let rank = |class: u32| {
         (class as usize).checked_sub(label).unwrap_or(class as usize + slopes.len() - label)
     };
-    let slope = |class: u32| slopes[class as usize];
     let order = |one: &u32, other: &u32| {
+        let slope = |class: u32| slopes[class as usize];
         slope(*other).total_cmp(&slope(*one)).then(rank(*one).cmp(&rank(*other)))
     };
-    // `best` has room for twice as many classes. Whenever it is full, the half with the larger slopes stays, and from
-    // then on only classes with even larger slopes are added.
-    let (mut best, mut n_best, mut lowest) = ([0; 2 * MAX_NEW], 0, f64::NEG_INFINITY);
-    let after = found.partition_point(|class| (*class as usize) < label);
-    let (before, after) = found.split_at(after);
-    for class in after.iter().chain(before).copied() {
-        if slope(class) > lowest && !is_old(class) {
-            best[n_best] = class;
-            n_best += 1;
-            if n_best == best.len() {
-                lowest = slope(*best.select_nth_unstable_by(MAX_NEW - 1, order).1);
-                n_best = MAX_NEW;
-            }
-        }
-    }
-    if n_best > MAX_NEW {
-        best[..n_best].select_nth_unstable_by(MAX_NEW - 1, order);
-        n_best = MAX_NEW;
-    }
     let mut n = 0;
     for place in 0..found.len() {
-        if is_old(found[place]) {
+        if beta[found[place] as usize] != T::zero() {
             found.swap(n, place);
             n += 1;
         }
     }
-    found[n..n + n_best].copy_from_slice(&best[..n_best]);
-    n += n_best;
+    let new = &mut found[n..];
+    if new.len() > MAX_NEW {
+        new.select_nth_unstable_by(MAX_NEW - 1, order);
+    }
+    n += new.len().min(MAX_NEW);
     found[..n].sort_unstable();
     n
 }

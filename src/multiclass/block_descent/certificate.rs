@@ -4,9 +4,9 @@ use num_traits::{Float, Zero};
 use pulp::Simd;
 use rayon::prelude::*;
 
-use super::block_step::{DualBlock, Margins, RowScores, lower};
-use super::candidates::{Candidates, Select};
-use super::rows::{ScoredRows, Shape, WeightStore};
+use super::block_step::compute_margins;
+use super::candidates::Candidates;
+use super::rows::{Shape, WeightStore};
 use super::{DualPoint, State};
 use crate::data::Real;
 use crate::error::Result;
@@ -15,7 +15,7 @@ use crate::linalg::{Element, Kernel, Lane, Sparse};
 use crate::multiclass::bounds::Bounds;
 use crate::multiclass::{MarginProblem, ScoreMap, Workspace};
 use crate::parallel::min_len;
-use crate::polytope::{CappedBox, lifted};
+use crate::polytope::lifted;
 use crate::run::{Certificate, Solver};
 
 /// Number of examples in a piece of the pass. The pass visits the examples in the order in which their rows are stored.
@@ -41,7 +41,7 @@ impl<M: WeightStore> State<'_, M> {
     /// Always computed in double precision. The weights are first recomputed from β, because they have accumulated the
     /// rounding errors of all changes. P is rounded up and D is rounded down.
     pub(super) fn certificate(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        self.renew(interrupt)?;
+        self.renew();
         self.dual.betas.check_memory(self.problem.n_classes())?;
         let terms = match &self.exact {
             Some(exact) => self.all_terms(exact, interrupt)?,
@@ -77,16 +77,7 @@ impl<M: WeightStore> State<'_, M> {
     }
 
     /// Recomputes the weights and the sums of the blocks from β.
-    fn renew(&mut self, interrupt: &Interrupt) -> Result<()> {
-        let renewed = self.sum_up(interrupt);
-        if renewed.is_err() {
-            // Weights and duals must match even after an interrupt. This takes a fraction of a pass.
-            self.sum_up(&Interrupt::default())?;
-        }
-        renewed
-    }
-
-    fn sum_up(&mut self, interrupt: &Interrupt) -> Result<()> {
+    fn renew(&mut self) {
         for (at, block) in self.dual.blocks.iter_mut().enumerate() {
             block.sum = self.dual.betas.row(at).1.iter().map(|beta| beta.widen()).sum();
         }
@@ -94,16 +85,15 @@ impl<M: WeightStore> State<'_, M> {
         match self.store.exact() {
             Some(mut exact) => {
                 exact.load(&self.origin);
-                self.dual.add_images(problem, betas, &mut exact, interrupt)?;
+                self.dual.add_images(problem, betas, &mut exact);
                 self.store.narrow(&exact);
                 self.exact = Some(exact);
             }
             None => {
                 self.store.load(&self.origin);
-                self.dual.add_images(problem, betas, &mut self.store, interrupt)?;
+                self.dual.add_images(problem, betas, &mut self.store);
             }
         }
-        Ok(())
     }
 
     /// The terms of all dual blocks at the weights of `model`, one item per piece.
@@ -113,17 +103,17 @@ impl<M: WeightStore> State<'_, M> {
         interrupt: &Interrupt,
     ) -> Result<Vec<Terms<M::Value>>> {
         let m = self.problem.n_classes();
-        let unit = |set: CappedBox| set.cap <= set.upper && set.cap == 1.0;
-        let is_max = self.problem.shares().smoothing() == 0.0
-            && self.problem.polytope().whole_box().is_some_and(unit);
         let buffers = || Buffers {
+            examples: Vec::new(),
+            rows: [Vec::new(), Vec::new()],
+            scores: Vec::new(),
             margins: vec![0.0; m],
             beta: vec![M::Value::zero(); m],
             point: Sparse::new(),
             found: vec![0; m],
             work: Workspace::default(),
         };
-        let buffers = || (ScoredRows::new(0, 0), Vec::new(), buffers());
+        let Shape { padded, largest_block, .. } = model.shape();
         // Average number of values read to score a piece.
         let n_numbers = PIECE * self.problem.map().cost() / self.problem.n_examples().max(1);
         let terms = self
@@ -131,72 +121,50 @@ impl<M: WeightStore> State<'_, M> {
             .by_example
             .par_chunks(PIECE)
             .with_min_len(min_len(n_numbers))
-            .map_init(buffers, |(block, scores, buffers), places| {
-                if interrupt.is_raised() {
-                    return Terms::with_room(0);
+            .map_init(buffers, |buffers, places| {
+                let mut terms = Terms::with_room(places.len());
+                for places in places.chunks(largest_block).take_while(|_| !interrupt.is_raised()) {
+                    let Buffers { examples, rows, scores, .. } = &mut *buffers;
+                    examples.clear();
+                    examples.extend(places.iter().map(|at| self.dual.blocks[*at as usize].example));
+                    scores.resize(examples.len() * padded, N::Value::zero());
+                    model.score(examples, rows, scores);
+                    let terms = &mut terms;
+                    N::Value::dispatch(Evaluate { state: self, places, buffers, terms });
                 }
-                self.terms((model, is_max), places, (block, scores), buffers)
+                terms
             })
             .collect();
         interrupt.check()?;
         Ok(terms)
     }
 
-    /// The terms of the dual blocks with the indices `places`. `is_max` says whether the loss is the largest margin.
-    fn terms<N: WeightStore>(
-        &self,
-        (model, is_max): (&N, bool),
-        places: &[u32],
-        (block, scores): (&mut ScoredRows<N::Value>, &mut Vec<N::Value>),
-        buffers: &mut Buffers<M::Value>,
-    ) -> Terms<M::Value> {
-        let Shape { padded, panel, largest_block, .. } = model.shape();
-        let mut terms = Terms::with_room(places.len());
-        for places in places.chunks(largest_block) {
-            block.examples.clear();
-            block.examples.extend(places.iter().map(|at| self.dual.blocks[*at as usize].example));
-            let n_rows = block.examples.len();
-            scores.resize(n_rows * padded, N::Value::zero());
-            model.score(block, scores);
-            let place = RowScores { scores, row: 0, n_rows, padded, panel };
-            let terms = &mut terms;
-            N::Value::dispatch(Evaluate { state: self, places, place, is_max, buffers, terms });
-        }
-        terms
-    }
-
-    /// Stores as candidates the classes with β ≠ 0 and those whose slope shows that raising β would
-    /// increase the dual ([`BlockSet::threshold`](super::block_step::BlockSet::threshold)). If the
-    /// set is not a box, the classes of the best vertex are added. Converts the margins to slopes.
+    /// Stores the candidates of a dual block for the next epoch. If the set is not a box, the classes of the best vertex
+    /// are added.
     #[inline(always)]
-    fn choose(
+    fn choose<V>(
         &self,
         terms: &mut Terms<M::Value>,
-        (margins, beta, point): (&mut [f64], &[M::Value], &Sparse),
-        block: &DualBlock,
-        (work, found): (&mut Workspace, &mut [u32]),
+        at: usize,
+        Buffers { margins, beta, found, work, .. }: &mut Buffers<M::Value, V>,
     ) {
-        let (label, zero) = (self.problem.label(block.example as usize), M::Value::zero());
-        lower(margins, beta, self.set.smoothing(), block.sum, label);
-        let slopes = &*margins;
-        let positive = point.iter().filter(|(_, beta)| *beta > 0.0);
-        let positive = positive.map(|(class, _)| slopes[*class as usize]);
-        // `low` is at least the label's slope, which is 0.
-        let low = self.set.threshold(block.sum, positive).max(0.0);
+        let (block, zero) = (&self.dual.blocks[at], M::Value::zero());
+        let (label, row) = (self.problem.label(block.example as usize), self.dual.betas.row(at));
+        let (n, threshold) = self.set.candidates(block, label, row, margins, beta, found);
         let start = terms.classes.len();
-        let n = M::Value::dispatch(Select { values: beta, targets: slopes, threshold: low, found });
         terms.classes.extend_from_slice(&found[..n]);
         terms.values.extend(found[..n].iter().map(|class| beta[*class as usize]));
         if !self.set.is_box() {
             let Workspace { vertex, scratch, .. } = work;
-            self.problem.polytope().vertex(slopes, label, scratch, vertex);
-            let known = |class: usize| beta[class] != zero || slopes[class] > low;
+            self.problem.polytope().vertex(margins, label, scratch, vertex);
+            let known = |class: usize| beta[class] != zero || margins[class] > threshold;
             for (class, _) in vertex.iter().filter(|(class, _)| !known(*class as usize)) {
                 terms.classes.push(*class);
                 terms.values.push(zero);
             }
         }
         terms.counts.push((terms.classes.len() - start) as u32);
+        row.0.iter().for_each(|class| beta[*class as usize] = zero);
     }
 
     /// Whether the gap of the example, Φ − ⟨v, β⟩ + γ/2 (‖β‖² + (1ᵀβ)²), exceeds the rounding error of β. The rounding
@@ -222,11 +190,7 @@ struct Evaluate<'a, 'p, M: WeightStore, T> {
     state: &'a State<'p, M>,
     /// The indices of the dual blocks.
     places: &'a [u32],
-    /// The location of the scores of the first of these blocks.
-    place: RowScores<'a, T>,
-    /// Whether the loss is the largest margin.
-    is_max: bool,
-    buffers: &'a mut Buffers<M::Value>,
+    buffers: &'a mut Buffers<M::Value, T>,
     terms: &'a mut Terms<M::Value>,
 }
 
@@ -234,18 +198,20 @@ impl<M: WeightStore, T: Element> Kernel<T> for Evaluate<'_, '_, M, T> {
     type Output = ();
 
     #[inline(always)]
-    fn compute<S: Simd>(self, simd: S)
+    fn compute<S: Simd>(self, _: S)
     where
         T: Lane<S>,
     {
-        let Self { state, places, place, is_max, buffers, terms } = self;
-        let Buffers { margins, beta, point, found, work } = buffers;
+        let Self { state, places, buffers, terms } = self;
+        let padded = buffers.scores.len() / places.len();
         for (row, at) in places.iter().map(|at| *at as usize).enumerate() {
+            let Buffers { scores, margins, point, work, .. } = &mut *buffers;
+            let scores = &scores[row * padded..][..padded];
             let (problem, dual) = (state.problem, &state.dual.blocks[at]);
             let example = dual.example as usize;
             let (costs, label) = (problem.cost_row(example), problem.label(example));
-            let largest =
-                Margins { place: RowScores { row, ..place }, costs, label, margins }.compute(simd);
+            let largest = compute_margins(scores, costs, label, margins);
+            let is_max = state.set.is_max;
             let loss = if is_max { largest } else { problem.loss(example, margins, work) };
             terms.bounds.add_loss(problem, example, loss);
             let (classes, values) = state.dual.betas.row(at);
@@ -262,9 +228,7 @@ impl<M: WeightStore, T: Element> Kernel<T> for Evaluate<'_, '_, M, T> {
             terms.bounds.add_dual(problem, &state.shares, example, point);
             if !dual.settled && state.could_gain(margins, point, dual.sum, loss) {
                 terms.due.push(at as u32);
-                state.dual.betas.scatter(at, beta);
-                state.choose(terms, (margins, beta, point), dual, (work, found));
-                classes.iter().for_each(|class| beta[*class as usize] = M::Value::zero());
+                state.choose(terms, at, buffers);
             } else {
                 terms.keep((classes, values));
             }
@@ -273,7 +237,12 @@ impl<M: WeightStore, T: Element> Kernel<T> for Evaluate<'_, '_, M, T> {
 }
 
 /// Buffers of a thread that evaluates examples.
-struct Buffers<T> {
+struct Buffers<T, V> {
+    examples: Vec<u32>,
+    /// Buffers of [`WeightStore::score`].
+    rows: [Vec<V>; 2],
+    /// The scores of the examples, row by row.
+    scores: Vec<V>,
     /// The margins of all classes, and then their slopes.
     margins: Vec<f64>,
     /// β of all classes.
@@ -311,23 +280,22 @@ impl<B: Element> DualPoint<B> {
         problem: &MarginProblem<'_>,
         betas: &Candidates<B>,
         store: &mut N,
-        interrupt: &Interrupt,
-    ) -> Result<()> {
+    ) {
         // In most problems most examples have β = 0; their rows are not read.
         let is_used = |at: &u32| self.blocks[*at as usize].sum != 0.0;
         let places: Vec<u32> = self.by_example.iter().copied().filter(is_used).collect();
         let examples: Vec<u32> =
             places.iter().map(|at| self.blocks[*at as usize].example).collect();
-        let change = |index: usize, change: &mut [N::Value]| {
+        let change = |index: usize, to: &mut Vec<u32>, change: &mut Vec<N::Value>| {
             let at = places[index] as usize;
             let block = &self.blocks[at];
             let (classes, values) = betas.row(at);
-            for (class, beta) in classes.iter().zip(values) {
-                change[*class as usize] = Real::narrow(-block.weight * beta.widen());
-            }
-            let label = problem.label(block.example as usize);
-            change[label] = Real::narrow(block.weight * block.sum);
+            to.extend_from_slice(classes);
+            let factors = values.iter().map(|beta| N::Value::narrow(-block.weight * beta.widen()));
+            change.extend(factors);
+            to.push(problem.label(block.example as usize) as u32);
+            change.push(Real::narrow(block.weight * block.sum));
         };
-        store.add_rows(&examples, change, interrupt)
+        store.add_rows(&examples, change);
     }
 }

@@ -17,7 +17,7 @@ use super::rows::WeightStore;
 use super::schedule::Tuning;
 use crate::data::Real;
 use crate::interrupt::Interrupt;
-use crate::linalg::vectors::dot;
+use crate::linalg::vectors::{axpy, dot};
 use crate::linalg::{Aligned, Element, Kernel, Lane};
 use crate::multiclass::ScoreMap;
 use crate::polytope::CappedBox;
@@ -115,11 +115,6 @@ impl<M: WeightStore> State<'_, M> {
         attempt
     }
 
-    /// Whether conjugate gradients can handle the faces of this set.
-    pub(super) fn has_faces(&self) -> bool {
-        self.problem.polytope().capped_box().is_some()
-    }
-
     /// Collects the free candidates of these examples.
     fn face(&self, due: &[u32], set: CappedBox) -> Face {
         let mut face = Face::default();
@@ -159,7 +154,7 @@ impl<M: WeightStore> State<'_, M> {
         let smoothing = self.problem.shares().smoothing();
         let (mut residual, mut slopes, mut scaled) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
         self.scores(face, weights, &mut residual);
-        face.turn_into_gradient(&mut residual, smoothing);
+        face.turn_into_slopes(&mut residual, None, smoothing);
         face.precondition(&residual, &mut scaled);
         let (mut direction, mut total) = (scaled.clone(), vec![0.0; n]);
         let (mut product, mut gained, mut n_steps) = (dot(&residual, &scaled), 0.0, 0);
@@ -172,20 +167,20 @@ impl<M: WeightStore> State<'_, M> {
             image.fill(M::Value::zero());
             self.add_image(face, &direction, &mut image);
             self.scores(face, &image, &mut slopes);
-            face.turn_into_slopes(&mut slopes, &direction, smoothing);
+            face.turn_into_slopes(&mut slopes, Some(&direction), smoothing);
             // The image of a direction p has the squared norm −pᵀ (slopes of the image).
             let curvature = -dot(&slopes, &direction);
             if curvature <= 0.0 || product <= 0.0 {
                 break;
             }
             let length = product / curvature;
-            add(&mut total, length, &direction);
+            axpy(&mut total, length, &direction);
             let gain = 0.5 * product * length;
             gained += gain;
             if step > 1 && gain < SPENT * gained {
                 break;
             }
-            add(&mut residual, length, &slopes);
+            axpy(&mut residual, length, &slopes);
             face.precondition(&residual, &mut scaled);
             let next = dot(&residual, &scaled);
             let ratio = next / product;
@@ -399,33 +394,33 @@ impl Face {
         gain
     }
 
-    /// Converts scores s_j − s_y to the gradient C_i (v_j − γ(β_j + 1ᵀβ)), projected onto the face.
-    fn turn_into_gradient(&self, scores: &mut [f64], smoothing: f64) {
+    /// Converts scores s_j − s_y to C_i (Δ_j + s_j − s_y − γ(b_j + 1ᵀb)), the slopes of the dual at the point b, projected
+    /// onto the face. For the scores and the entries of a direction, these are the changes of the slopes, without Δ_j.
+    fn turn_into_slopes(&self, scores: &mut [f64], direction: Option<&[f64]>, smoothing: f64) {
         for member in &self.members {
             let own = member.own.clone();
-            let numbers = self.costs[own.clone()].iter().zip(&self.betas[own.clone()]);
-            for (score, (cost, beta)) in scores[own].iter_mut().zip(numbers) {
-                *score = member.weight * (cost + *score - smoothing * (beta + member.sum));
-            }
-        }
-        self.centre(scores);
-    }
-
-    /// Converts the scores of a direction's image to the change of the slopes along the direction.
-    fn turn_into_slopes(&self, scores: &mut [f64], direction: &[f64], smoothing: f64) {
-        for member in &self.members {
-            let scores = &mut scores[member.own.clone()];
-            scores.iter_mut().for_each(|score| *score *= member.weight);
-            if smoothing > 0.0 {
-                // C_i γ (p_j + 1ᵀp) of a direction p.
-                let direction = &direction[member.own.clone()];
-                let (scale, sum) = (member.weight * smoothing, direction.iter().sum::<f64>());
-                for (score, direction) in scores.iter_mut().zip(direction) {
-                    *score -= scale * (direction + sum);
+            let (scores, costs) = (&mut scores[own.clone()], &self.costs[own.clone()]);
+            match direction {
+                None => {
+                    for ((score, cost), beta) in scores.iter_mut().zip(costs).zip(&self.betas[own])
+                    {
+                        *score = member.weight * (cost + *score - smoothing * (beta + member.sum));
+                    }
+                }
+                Some(direction) => {
+                    let direction = &direction[own];
+                    let sum: f64 = direction.iter().sum();
+                    for (score, change) in scores.iter_mut().zip(direction) {
+                        *score = member.weight * (*score - smoothing * (change + sum));
+                    }
                 }
             }
+            if member.tight {
+                // The projection keeps the sum.
+                let mean = scores.iter().sum::<f64>() / scores.len() as f64;
+                scores.iter_mut().for_each(|score| *score -= mean);
+            }
         }
-        self.centre(scores);
     }
 
     /// Multiplies by the inverse of each block's curvature: C_i h_i (I + 11ᵀ), or C_i h_i I if the sum is fixed.
@@ -442,25 +437,10 @@ impl Face {
             }
         }
     }
-
-    /// Removes the components that would change a fixed sum.
-    fn centre(&self, values: &mut [f64]) {
-        for member in self.members.iter().filter(|member| member.tight) {
-            let own = &mut values[member.own.clone()];
-            let mean = own.iter().sum::<f64>() / own.len() as f64;
-            own.iter_mut().for_each(|value| *value -= mean);
-        }
-    }
 }
 
 /// Whether β is strictly between its bounds.
 fn is_free<T: Real>(beta: T, set: CappedBox) -> bool {
     let beta = beta.widen();
     beta > 0.0 && beta < set.upper
-}
-
-fn add(target: &mut [f64], scale: f64, other: &[f64]) {
-    for (target, other) in target.iter_mut().zip(other) {
-        *target += scale * other;
-    }
 }

@@ -8,16 +8,13 @@ use pulp::Simd;
 use rand::seq::SliceRandom;
 
 use super::State;
-use super::block_step::{BlockSet, BlockStep, DualBlock, FullBuffers, Margins, RowScores, lower};
-use super::candidates::{Candidates, Select, limit_new};
+use super::block_step::{BlockSet, BlockStep, DualBlock, FullBuffers, compute_margins};
+use super::candidates::{Candidates, limit_new};
 use super::rows::WeightStore;
 use super::schedule::PassGain;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Element, Kernel, Lane};
-
-/// Number of score vectors that are corrected in registers at a time.
-const VECTORS: usize = 4;
 
 impl<M: WeightStore> State<'_, M> {
     /// Visits all examples that are due, each of them once. If the set is a box, the pass also selects each example's
@@ -45,17 +42,6 @@ impl<M: WeightStore> State<'_, M> {
         Ok(pass)
     }
 
-    /// Adds the previous block's changes to the weights, then computes the scores of the next block.
-    fn next_block(&mut self, places: &[usize]) {
-        let FullBuffers { previous, next, scores, .. } = &mut self.work.full;
-        std::mem::swap(previous, next);
-        next.examples.clear();
-        next.examples.extend(places.iter().map(|at| self.dual.blocks[*at].example));
-        let scores = &mut scores[..places.len() * self.store.shape().padded];
-        self.store.next_block(previous, next, scores);
-        next.changed.clear();
-    }
-
     /// Visits one row of the block.
     #[inline(always)]
     fn visit_row<S: Simd>(
@@ -67,25 +53,22 @@ impl<M: WeightStore> State<'_, M> {
     ) where
         M::Value: Lane<S>,
     {
-        let (problem, set, shape) = (self.problem, self.set, self.store.shape());
+        let (problem, set) = (self.problem, self.set);
         let (full, step) = (&mut self.work.full, &mut self.work.step);
-        full.correct_scores(simd, row, (shape.padded, shape.panel));
+        self.store.score_row(simd, row, &mut self.work.row, &mut full.current);
         let block = &mut self.dual.blocks[at];
         let (example, m) = (block.example as usize, problem.n_classes());
         let label = problem.label(example);
         let (classes, betas) = self.dual.betas.row(at);
         let scores = &full.current[..m];
-        let place = RowScores { scores, row: 0, n_rows: 1, padded: m, panel: m };
         let slopes = &mut full.slopes[..];
         let costs = problem.cost_row(example);
-        let largest = Margins { place, costs, label, margins: slopes }.compute(simd);
+        let largest = compute_margins(scores, costs, label, slopes);
         if classes.is_empty() && largest <= 0.0 {
             return renewed.replace(at, 0, std::iter::empty());
         }
-        self.dual.betas.scatter(at, &mut full.beta);
-        lower(slopes, &full.beta, set.smoothing(), block.sum, label);
         pass.rounding += set.rounding(block, scores[0], scores[label]);
-        let (n, threshold) = full.choose(simd, &set, block, (&mut *step, label), (classes, betas));
+        let (n, threshold) = full.choose(&set, block, (&mut *step, label), (classes, betas));
         let own = if set.is_box() { n } else { label };
         step.classes[own] = label as u32;
         let gain = step.solve(problem, &set, block, own, &mut full.values[..n]);
@@ -96,13 +79,8 @@ impl<M: WeightStore> State<'_, M> {
         };
         renewed.replace(at, n, entries.filter(kept).map(|(entry, _)| entry));
         if gain.is_some() {
-            let change = &mut full.next.changes[row * shape.padded..][..shape.padded];
-            change.fill(M::Value::zero());
-            for (class, step) in step.classes[..n].iter().zip(&step.change) {
-                change[*class as usize] = *step;
-            }
-            change[label] = step.change[own];
-            full.next.changed.push(row);
+            let changed = n.max(own + 1);
+            self.store.change_row(simd, row, &step.classes[..changed], &step.change[..changed]);
         }
         pass.changed |= gain.is_some();
         pass.gain += gain.unwrap_or_default();
@@ -130,13 +108,14 @@ impl<M: WeightStore> Kernel<M::Value> for VisitAll<'_, '_, M> {
     {
         let Self { state, order, names, renews: (renewed, next_due), interrupt } = self;
         let mut pass = PassGain::default();
-        let block_size = state.work.full.block_size;
-        state.work.full.next.changed.clear();
-        for places in order.chunks(block_size) {
+        let mut examples = Vec::new();
+        for places in order.chunks(state.work.full.block_size) {
             if interrupt.is_raised() {
                 break;
             }
-            state.next_block(places);
+            examples.clear();
+            examples.extend(places.iter().map(|at| state.dual.blocks[*at].example));
+            state.store.begin_block(&examples);
             for (row, &at) in places.iter().enumerate() {
                 state.visit_row(simd, (row, at), names, (renewed, &mut pass));
                 if names && !renewed.row(at).0.is_empty() {
@@ -145,142 +124,38 @@ impl<M: WeightStore> Kernel<M::Value> for VisitAll<'_, '_, M> {
             }
             pass.n_visits += places.len();
         }
-        state.next_block(&[]);
+        state.store.begin_block(&[]);
         pass
     }
 }
 
 impl<T: Element> FullBuffers<T> {
-    /// Passes the candidates of a row with their slopes and β to the step, and clears β. Returns the number of
-    /// candidates and the slope above which a class is a candidate. If the set is not a box, all classes are passed in
-    /// their order, because the set may treat classes differently.
+    /// Passes the candidates of a row with their slopes and β to the step. Returns the number of candidates and the slope
+    /// above which a class is a candidate. If the set is not a box, all classes are passed, because the set may treat
+    /// classes differently.
     #[inline(always)]
-    fn choose<S: Simd>(
+    fn choose(
         &mut self,
-        simd: S,
         set: &BlockSet,
         block: &DualBlock,
         (step, label): (&mut BlockStep<T>, usize),
-        (classes, betas): (&[u32], &[T]),
-    ) -> (usize, f64)
-    where
-        T: Lane<S>,
-    {
-        let Self { slopes, beta, values, found, .. } = self;
-        if !set.is_box() {
-            let m = slopes.len();
-            step.slopes[..m].copy_from_slice(slopes);
-            (0..).zip(&mut step.classes[..m]).for_each(|(class, place)| *place = class);
-            values.copy_from_slice(beta);
-            beta.fill(T::zero());
-            return (m, f64::NEG_INFINITY);
+        row: (&[u32], &[T]),
+    ) -> (usize, f64) {
+        let Self { slopes, beta, values, .. } = self;
+        let found = &mut step.classes[..];
+        let (mut n, threshold) = set.candidates(block, label, row, slopes, beta, found);
+        if set.is_box() {
+            n = limit_new(slopes, beta, label, &mut found[..n]);
+        } else {
+            n = slopes.len();
+            (0..).zip(found).for_each(|(class, place)| *place = class);
         }
-        let positive = classes.iter().zip(betas).filter(|(_, beta)| **beta > T::zero());
-        let positive = positive.map(|(class, _)| slopes[*class as usize]);
-        let threshold = set.threshold(block.sum, positive).max(0.0);
-        let mut n = Select { values: beta, targets: slopes, threshold, found }.compute(simd);
-        n = limit_new(slopes, beta, label, &mut found[..n]);
-        for (place, class) in found[..n].iter().enumerate() {
-            step.classes[place] = *class;
+        for (place, class) in step.classes[..n].iter().enumerate() {
             step.slopes[place] = slopes[*class as usize];
             values[place] = beta[*class as usize];
         }
-        classes.iter().for_each(|class| beta[*class as usize] = T::zero());
+        row.0.iter().for_each(|class| beta[*class as usize] = T::zero());
         (n, threshold)
-    }
-
-    /// Computes the current scores of a row: its scores before the block plus the changes by the earlier rows of the
-    /// block, Σ_j ⟨x_i, x_j⟩ δ_j.
-    #[inline(always)]
-    fn correct_scores<S: Simd>(&mut self, simd: S, row: usize, (padded, panel): (usize, usize))
-    where
-        T: Lane<S>,
-    {
-        let Self { next, scores, current, .. } = self;
-        let n_rows = next.examples.len();
-        let place = RowScores { scores, row, n_rows, padded, panel };
-        for (index, current) in current.chunks_mut(panel).enumerate() {
-            current.copy_from_slice(&place.panel(index)[..current.len()]);
-        }
-        // Blocks of one row, as for sparse data, have no inner products.
-        let gram = next.gram.get(row * n_rows..).unwrap_or_default();
-        let (changes, changed) = (&next.changes, &next.changed);
-        EarlierChanges { gram, changes, changed, scores: current }.compute(simd);
-    }
-}
-
-/// Adds the changes by some rows to the scores of a later row, Σ_j ⟨x_i, x_j⟩ δ_j.
-struct EarlierChanges<'a, T> {
-    /// ⟨x_i, x_j⟩ for all rows of the block.
-    gram: &'a [T],
-    /// δ_j, one padded row each.
-    changes: &'a [T],
-    /// The rows that changed, j.
-    changed: &'a [usize],
-    scores: &'a mut [T],
-}
-
-impl<T: Element> Kernel<T> for EarlierChanges<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn compute<S: Simd>(self, simd: S)
-    where
-        T: Lane<S>,
-    {
-        let Self { gram, changes, changed, scores } = self;
-        let stride = scores.len() / T::LANES;
-        let (scores, changes) = (T::vectors_mut(scores).0, T::vectors(changes).0);
-        let (mut first, rows) = (0, (gram, changed));
-        let (wide, rest) = scores.as_chunks_mut::<VECTORS>();
-        for scores in wide {
-            correct::<S, T, VECTORS, 2>(simd, changes, (stride, first), rows, scores);
-            first += VECTORS;
-        }
-        for scores in rest.as_chunks_mut::<1>().0 {
-            correct::<S, T, 1, VECTORS>(simd, changes, (stride, first), rows, scores);
-            first += 1;
-        }
-    }
-}
-
-/// Adds V vectors of one change.
-#[inline(always)]
-fn add<S: Simd, T: Lane<S>, const V: usize>(
-    simd: S,
-    change: &[T::Vector],
-    product: T,
-    sums: &mut [T::Vector; V],
-) {
-    let product = T::splat(simd, product);
-    for (sum, change) in sums.iter_mut().zip(&change[..V]) {
-        *sum = T::fused(simd, product, *change, *sum);
-    }
-}
-
-/// Corrects V vectors of scores. The sums over every P-th change are independent of each other, so that multiply-adds
-/// do not wait for each other.
-#[inline(always)]
-fn correct<S: Simd, T: Lane<S>, const V: usize, const P: usize>(
-    simd: S,
-    changes: &[T::Vector],
-    (stride, first): (usize, usize),
-    (gram, changed): (&[T], &[usize]),
-    out: &mut [T::Vector; V],
-) {
-    let mut sums = [[T::splat(simd, T::zero()); V]; P];
-    sums[0] = *out;
-    let (groups, rest) = changed.as_chunks::<P>();
-    for rows in groups {
-        for (sums, row) in sums.iter_mut().zip(rows) {
-            add::<S, T, V>(simd, &changes[row * stride + first..], gram[*row], sums);
-        }
-    }
-    for row in rest {
-        add::<S, T, V>(simd, &changes[row * stride + first..], gram[*row], &mut sums[0]);
-    }
-    for (at, out) in out.iter_mut().enumerate() {
-        *out = sums[1..].iter().fold(sums[0][at], |sum, other| T::plus(simd, sum, other[at]));
     }
 }
 

@@ -11,12 +11,13 @@ mod schedule;
 mod warm_start;
 mod working_set_epoch;
 
+use num_traits::Zero;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
 use self::block_step::{BlockSet, BlockStep, DualBlock, FullBuffers};
 use self::candidates::Candidates;
-use self::rows::{DenseStore, Shape, SparseStore, WeightStore, are_zero};
+use self::rows::{DenseStore, Shape, SparseStore, WeightStore};
 use self::schedule::{EpochKind, Schedule};
 use crate::data::Data;
 use crate::dual::Shares;
@@ -246,7 +247,7 @@ impl<'p, M: WeightStore> State<'p, M> {
 
     /// Whether the weights are still 0, as at the start of a run.
     fn is_at_zero(&self) -> bool {
-        self.dual.due.is_none() && are_zero(self.store.weights())
+        self.dual.due.is_none() && self.store.weights().iter().all(Zero::is_zero)
     }
 }
 

@@ -59,7 +59,7 @@ impl<M: WeightStore> State<'_, M> {
 
     /// Scales the entries of β that are not at their bounds. `growth` is the factor by which w grows if nothing is
     /// scaled.
-    fn scale_free(&mut self, growth: f64, interrupt: &Interrupt) -> Result<()> {
+    fn scale_free(&mut self, growth: f64) {
         let mut free = Candidates::new(self.dual.blocks.len());
         let (mut linear, mut entries) = (0.0, Sparse::new());
         for at in 0..self.dual.blocks.len() {
@@ -74,7 +74,7 @@ impl<M: WeightStore> State<'_, M> {
         }
         let all: Vec<f64> = self.store.weights().iter().map(|w| growth * w.widen()).collect();
         self.store.load(&[]);
-        self.dual.add_images(self.problem, &free, &mut self.store, interrupt)?;
+        self.dual.add_images(self.problem, &free, &mut self.store);
         let (mut square, mut inner) = (0.0, 0.0);
         for (free, all) in self.store.weights().iter().zip(&all) {
             square += free.widen() * free.widen();
@@ -85,7 +85,6 @@ impl<M: WeightStore> State<'_, M> {
         if square > 0.0 && scale < 1.0 {
             self.scale_by(scale.max(0.0), &free);
         }
-        Ok(())
     }
 
     /// Collects the entries of β_i that are not at their bounds.
@@ -140,7 +139,8 @@ impl<M: WeightStore> BlockDescent for State<'_, M> {
         (self.exact, self.dual.due) = (None, None);
         self.origin = origin;
         self.store.load(&self.origin);
-        self.dual.add_images(self.problem, &self.dual.betas, &mut self.store, interrupt)
+        self.dual.add_images(self.problem, &self.dual.betas, &mut self.store);
+        interrupt.check()
     }
 
     fn begin_at(&mut self, lambda: f64) -> Result<()> {
@@ -165,7 +165,7 @@ impl<M: WeightStore> BlockDescent for State<'_, M> {
         let before = self.shares.lambda();
         self.begin_at(lambda)?;
         if lambda < before && self.shares.smoothing() == 0.0 {
-            self.scale_free(before / lambda, interrupt)?;
+            self.scale_free(before / lambda);
         }
         self.schedule.restart(lambda > before);
         self.certificate(interrupt)

@@ -12,7 +12,7 @@ use super::rows::WeightStore;
 use super::schedule::PassGain;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::{Aligned, Element, Kernel, Lane};
+use crate::linalg::{Element, Kernel, Lane};
 
 /// Overhead of a visit, in units of values read.
 const VISIT_OVERHEAD: usize = 256;
@@ -34,12 +34,19 @@ impl<M: WeightStore> State<'_, M> {
     pub(super) fn working_set_epoch(&mut self, interrupt: &Interrupt) -> Result<bool> {
         let mut due = self.dual.due.clone().unwrap_or_default();
         let mut weights = self.store.take_weights();
-        self.schedule.begin_working_set(weights.len(), self.has_faces());
+        self.schedule
+            .begin_working_set(weights.len(), self.problem.polytope().capped_box().is_some());
         let (mut n_active, mut moved) = (due.len(), false);
         due.iter().for_each(|at| self.dual.blocks[*at as usize].wait.begin_epoch());
         loop {
             due[..n_active].shuffle(&mut self.random);
-            let pass = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
+            let pass = M::Value::dispatch(VisitDue {
+                state: self,
+                due: &mut due,
+                n_active: &mut n_active,
+                weights: &mut weights,
+                interrupt,
+            });
             if pass.n_visits > 0 {
                 self.schedule.note(pass);
                 moved |= pass.moved();
@@ -60,17 +67,6 @@ impl<M: WeightStore> State<'_, M> {
         self.store.give_weights(weights);
         interrupt.check()?;
         Ok(moved)
-    }
-
-    /// Visits the first `n_active` examples once, and moves those that cannot change to the end.
-    fn pass(
-        &mut self,
-        due: &mut [u32],
-        n_active: &mut usize,
-        weights: &mut Aligned<M::Value>,
-        interrupt: &Interrupt,
-    ) -> PassGain {
-        M::Value::dispatch(VisitDue { state: self, due, n_active, weights, interrupt })
     }
 
     /// Maximises the dual over the candidates of one block. Also returns the number of values read and the apparent
@@ -106,7 +102,8 @@ impl<M: WeightStore> State<'_, M> {
     }
 }
 
-/// [`State::pass`], compiled as a whole for this machine's vector instructions.
+/// Visits the first `n_active` examples once, and moves those that cannot change to the end. Compiled as a whole for
+/// this machine's vector instructions.
 struct VisitDue<'a, 'p, M: WeightStore> {
     state: &'a mut State<'p, M>,
     due: &'a mut [u32],

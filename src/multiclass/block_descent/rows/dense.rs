@@ -2,16 +2,16 @@
 
 use pulp::Simd;
 
-use super::{Row, ScoredRows, Shape, WeightStore, read};
+use super::{Row, Shape, WeightStore, read};
 use crate::data::{Dense, Real, Rows, in_precision};
-use crate::error::Result;
-use crate::interrupt::Interrupt;
 use crate::linalg::vectors::fused_dot;
 use crate::linalg::{Aligned, Element, Kernel, Lane, PanelWeights, Update};
 
 /// Number of examples whose rows are added together: the rows stay in the second-level cache, and each weight is read
 /// and written once for all of these rows.
 const TOGETHER: usize = 64;
+/// Number of score vectors that are corrected in registers at a time.
+const VECTORS: usize = 4;
 
 /// Dense rows in precision R with weights in precision T.
 pub(in super::super) struct DenseStore<'a, R, T> {
@@ -23,6 +23,46 @@ pub(in super::super) struct DenseStore<'a, R, T> {
     constant: Vec<T>,
     weights: PanelWeights<T>,
     n_classes: usize,
+    /// The block of rows that are scored together.
+    block: Block<T>,
+    /// The scores of the block's rows at its beginning.
+    scores: Vec<T>,
+    /// A buffer for the rows of the next block.
+    spare: Vec<T>,
+}
+
+/// Copies of rows, with changes of their coefficients in the weights.
+struct Block<T> {
+    /// The rows, the constant feature appended.
+    rows: Vec<T>,
+    /// The rows' inner products with the rows before them and with themselves (b × b).
+    gram: Vec<T>,
+    /// The change of each row, with the classes padded.
+    changes: Aligned<T>,
+    /// The rows that change.
+    changed: Vec<usize>,
+}
+
+impl<T: Element> Block<T> {
+    fn new() -> Self {
+        let (rows, gram, changed) = (Vec::new(), Vec::new(), Vec::new());
+        Self { rows, gram, changes: Aligned::zeros(0), changed }
+    }
+
+    /// Sets the change of a row, which is 0 for all other classes.
+    #[inline(always)]
+    fn set_change(&mut self, (row, padded): (usize, usize), classes: &[u32], change: &[T]) {
+        let own = &mut self.changes[row * padded..][..padded];
+        own.fill(T::zero());
+        for (class, change) in classes.iter().zip(change) {
+            own[*class as usize] = *change;
+        }
+        self.changed.push(row);
+    }
+
+    fn as_update(&self) -> Update<'_, T> {
+        Update { rows: &self.rows, changes: &self.changes, changed: &self.changed }
+    }
 }
 
 impl<'a, R: Real, T: Element> DenseStore<'a, R, T> {
@@ -36,7 +76,8 @@ impl<'a, R: Real, T: Element> DenseStore<'a, R, T> {
             constant[rows.n_cols() - n_whole] = T::narrow(bias);
         }
         let weights = PanelWeights::new(n_features, n_classes);
-        Self { rows, bias, n_whole, constant, weights, n_classes }
+        let (block, scores, spare) = (Block::new(), Vec::new(), Vec::new());
+        Self { rows, bias, n_whole, constant, weights, n_classes, block, scores, spare }
     }
 
     /// Returns the rows of the examples without the constant feature, if the examples are neighbours and their rows are
@@ -47,18 +88,29 @@ impl<'a, R: Real, T: Element> DenseStore<'a, R, T> {
         in_precision(self.rows.block(first, last + 1)).filter(|_| are_neighbours)
     }
 
-    /// Copies the rows of the block's examples into it.
-    fn gather(&self, block: &mut ScoredRows<T>) {
-        block.values.clear();
-        for &example in &block.examples {
+    /// Copies the rows of examples.
+    fn gather(&self, examples: &[u32], rows: &mut Vec<T>) {
+        rows.clear();
+        for &example in examples {
             let row = self.rows.row(example as usize);
             match in_precision(row) {
-                Some(row) => block.values.extend_from_slice(row),
-                None => R::append_to(row, &mut block.values),
+                Some(row) => rows.extend_from_slice(row),
+                None => R::append_to(row, rows),
             }
             if self.bias != 0.0 {
-                block.values.push(T::narrow(self.bias));
+                rows.push(T::narrow(self.bias));
             }
+        }
+    }
+
+    /// Copies the scores of a row for all padded classes. They are stored in panels of classes, and row by row inside
+    /// each panel.
+    #[inline(always)]
+    fn copy_row(&self, panels: &[T], row: usize, scores: &mut [T]) {
+        let (width, n_rows) = (self.weights.width(), panels.len() / scores.len());
+        for (index, scores) in scores.chunks_mut(width).enumerate() {
+            let start = index * width * n_rows + row * scores.len();
+            scores.copy_from_slice(&panels[start..][..scores.len()]);
         }
     }
 
@@ -66,10 +118,6 @@ impl<'a, R: Real, T: Element> DenseStore<'a, R, T> {
     fn stride(&self) -> usize {
         self.weights.n_features().next_multiple_of(T::lanes())
     }
-}
-
-fn as_update<T: Element>(block: &ScoredRows<T>) -> Update<'_, T> {
-    Update { rows: &block.values, changes: &block.changes, changed: &block.changed }
 }
 
 impl<'a, R: Real, T: Element> WeightStore for DenseStore<'a, R, T> {
@@ -85,8 +133,7 @@ impl<'a, R: Real, T: Element> WeightStore for DenseStore<'a, R, T> {
         // work of computing scores and adding changes.
         let (d, m) = (self.weights.n_features() as f64, self.n_classes as f64);
         let block_size = ((d * m / (d + m)) as usize / 2 / 8 * 8).clamp(8, 48);
-        let (padded, panel) = (self.weights.padded(), self.weights.width());
-        Shape { padded, panel, block_size, largest_block: 256 }
+        Shape { padded: self.weights.padded(), block_size, largest_block: 256 }
     }
 
     #[inline(always)]
@@ -171,62 +218,95 @@ impl<'a, R: Real, T: Element> WeightStore for DenseStore<'a, R, T> {
         }
     }
 
-    fn next_block(
-        &mut self,
-        block: &mut ScoredRows<T>,
-        next: &mut ScoredRows<T>,
-        scores: &mut [T],
-    ) {
-        if next.examples.is_empty() {
-            return self.weights.update(&as_update(block));
+    fn begin_block(&mut self, examples: &[u32]) {
+        if examples.is_empty() {
+            self.weights.update(&self.block.as_update());
+            return self.block.changed.clear();
         }
-        self.gather(next);
-        let n = next.examples.len();
-        next.gram.resize(n * n, T::zero());
-        T::dispatch(InnerProducts {
-            rows: &next.values,
-            n_features: self.weights.n_features(),
-            products: &mut next.gram,
-        });
-        self.weights.update_and_score(&as_update(block), &next.values, scores);
+        let (n, padded) = (examples.len(), self.weights.padded());
+        let mut rows = std::mem::take(&mut self.spare);
+        self.gather(examples, &mut rows);
+        self.scores.resize(n * padded, T::zero());
+        self.weights.update_and_score(&self.block.as_update(), &rows, &mut self.scores);
+        self.spare = std::mem::replace(&mut self.block.rows, rows);
+        let Block { rows, gram, changes, changed } = &mut self.block;
+        changed.clear();
+        if changes.len() < n * padded {
+            *changes = Aligned::zeros(n * padded);
+        }
+        gram.resize(n * n, T::zero());
+        let n_features = self.weights.n_features();
+        T::dispatch(InnerProducts { rows, n_features, products: gram });
     }
 
-    fn score(&self, block: &mut ScoredRows<T>, scores: &mut [T]) {
-        match self.in_place(&block.examples) {
-            Some(rows) => {
-                let constant = (self.bias != 0.0).then(|| T::narrow(self.bias));
-                self.weights.score(rows, constant, scores);
-            }
+    #[inline(always)]
+    fn score_row<S: Simd>(&self, simd: S, row: usize, _: &mut Vec<T>, scores: &mut [T])
+    where
+        T: Lane<S>,
+    {
+        self.copy_row(&self.scores, row, scores);
+        let Block { gram, changes, changed, .. } = &self.block;
+        let gram = &gram[row * self.scores.len() / scores.len()..];
+        let stride = scores.len() / T::LANES;
+        let (scores, changes) = (T::vectors_mut(scores).0, T::vectors(changes).0);
+        let (mut first, rows) = (0, (gram, &changed[..]));
+        let (wide, rest) = scores.as_chunks_mut::<VECTORS>();
+        for scores in wide {
+            correct::<S, T, VECTORS, 2>(simd, changes, (stride, first), rows, scores);
+            first += VECTORS;
+        }
+        for scores in rest.as_chunks_mut::<1>().0 {
+            correct::<S, T, 1, VECTORS>(simd, changes, (stride, first), rows, scores);
+            first += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn change_row<S: Simd>(&mut self, _: S, row: usize, classes: &[u32], change: &[T])
+    where
+        T: Lane<S>,
+    {
+        self.block.set_change((row, self.weights.padded()), classes, change);
+    }
+
+    fn score(&self, examples: &[u32], [copies, panels]: &mut [Vec<T>; 2], scores: &mut [T]) {
+        let (rows, constant) = match self.in_place(examples) {
+            Some(rows) => (rows, (self.bias != 0.0).then(|| T::narrow(self.bias))),
             None => {
-                self.gather(block);
-                self.weights.score(&block.values, None, scores);
+                self.gather(examples, copies);
+                (&copies[..], None)
             }
+        };
+        let padded = self.weights.padded();
+        if self.weights.width() == padded {
+            return self.weights.score(rows, constant, scores);
+        }
+        panels.resize(scores.len(), T::zero());
+        self.weights.score(rows, constant, panels);
+        for (row, scores) in scores.chunks_exact_mut(padded).enumerate() {
+            self.copy_row(panels, row, scores);
         }
     }
 
     fn add_rows(
         &mut self,
         examples: &[u32],
-        change: impl Fn(usize, &mut [T]) + Sync,
-        interrupt: &Interrupt,
-    ) -> Result<()> {
+        change: impl Fn(usize, &mut Vec<u32>, &mut Vec<T>) + Sync,
+    ) {
         let padded = self.weights.padded();
-        let mut block = ScoredRows::new(TOGETHER, padded);
+        let (mut classes, mut values) = (Vec::new(), Vec::new());
+        let mut block = Block { changes: Aligned::zeros(TOGETHER * padded), ..Block::new() };
         for (piece, examples) in examples.chunks(TOGETHER).enumerate() {
-            interrupt.check()?;
-            block.examples.clear();
-            block.examples.extend_from_slice(examples);
-            self.gather(&mut block);
+            self.gather(examples, &mut block.rows);
             block.changed.clear();
-            block.changed.extend(0..examples.len());
-            let rows = block.changes.chunks_exact_mut(padded);
-            for (row, values) in rows.take(examples.len()).enumerate() {
-                values.fill(T::zero());
-                change(piece * TOGETHER + row, values);
+            for row in 0..examples.len() {
+                classes.clear();
+                values.clear();
+                change(piece * TOGETHER + row, &mut classes, &mut values);
+                block.set_change((row, padded), &classes, &values);
             }
-            self.weights.update(&as_update(&block));
+            self.weights.update(&block.as_update());
         }
-        Ok(())
     }
 
     fn weights(&self) -> &[T] {
@@ -271,5 +351,45 @@ impl<T: Element> Kernel<T> for InnerProducts<'_, T> {
                 self.products[i * n + j] = fused_dot(simd, row(i), row(j));
             }
         }
+    }
+}
+
+/// Adds V vectors of one change.
+#[inline(always)]
+fn add<S: Simd, T: Lane<S>, const V: usize>(
+    simd: S,
+    change: &[T::Vector],
+    product: T,
+    sums: &mut [T::Vector; V],
+) {
+    let product = T::splat(simd, product);
+    for (sum, change) in sums.iter_mut().zip(&change[..V]) {
+        *sum = T::fused(simd, product, *change, *sum);
+    }
+}
+
+/// Corrects V vectors of scores. The sums over every P-th change are independent of each other, so that multiply-adds
+/// do not wait for each other.
+#[inline(always)]
+fn correct<S: Simd, T: Lane<S>, const V: usize, const P: usize>(
+    simd: S,
+    changes: &[T::Vector],
+    (stride, first): (usize, usize),
+    (gram, changed): (&[T], &[usize]),
+    out: &mut [T::Vector; V],
+) {
+    let mut sums = [[T::splat(simd, T::zero()); V]; P];
+    sums[0] = *out;
+    let (groups, rest) = changed.as_chunks::<P>();
+    for rows in groups {
+        for (sums, row) in sums.iter_mut().zip(rows) {
+            add::<S, T, V>(simd, &changes[row * stride + first..], gram[*row], sums);
+        }
+    }
+    for row in rest {
+        add::<S, T, V>(simd, &changes[row * stride + first..], gram[*row], &mut sums[0]);
+    }
+    for (at, out) in out.iter_mut().enumerate() {
+        *out = sums[1..].iter().fold(sums[0][at], |sum, other| T::plus(simd, sum, other[at]));
     }
 }

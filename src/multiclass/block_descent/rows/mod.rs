@@ -4,14 +4,11 @@ mod dense;
 mod sparse;
 mod sparse_kernels;
 
-use num_traits::Zero;
 use pulp::Simd;
 
 pub(super) use self::dense::DenseStore;
 pub(super) use self::sparse::SparseStore;
 use crate::data::{Real, in_precision};
-use crate::error::Result;
-use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Lane};
 
 /// The row of an example, including the constant feature, in the form that visits to few classes read.
@@ -75,36 +72,11 @@ fn read<'r, R: Real, T: Real>(copied: &'r mut Vec<T>, values: &'r [R]) -> &'r [T
     }
 }
 
-/// Rows that are scored together.
-#[derive(Debug)]
-pub(super) struct ScoredRows<T> {
-    pub examples: Vec<u32>,
-    /// Dense: copies of the rows, the constant feature appended.
-    values: Vec<T>,
-    /// Dense: the rows' inner products with the rows before them and with themselves (b × b).
-    pub gram: Vec<T>,
-    /// The change of each row's dual variables, with the classes padded.
-    pub changes: Aligned<T>,
-    /// The rows whose dual variables changed.
-    pub changed: Vec<usize>,
-}
-
-impl<T: Real> ScoredRows<T> {
-    /// An empty block for up to `n_rows` rows.
-    pub fn new(n_rows: usize, padded: usize) -> Self {
-        let (examples, values, gram) = (Vec::new(), Vec::new(), Vec::new());
-        let changes = Aligned::zeros(n_rows * padded);
-        Self { examples, values, gram, changes, changed: Vec::new() }
-    }
-}
-
 /// Sizes of a store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     /// Number of classes, padded to full SIMD vectors.
     pub padded: usize,
-    /// Number of classes in a panel of scores; the last panel may have fewer.
-    pub panel: usize,
     /// Number of rows per block for which scoring them together is fastest.
     pub block_size: usize,
     /// Maximum number of rows that can be scored together.
@@ -160,30 +132,39 @@ pub(super) trait WeightStore: Send + Sync {
     ) where
         Self::Value: Lane<S>;
 
-    /// Adds the changes of one block to the weights, if any, and writes the scores and inner products of the next
-    /// block: for each panel of classes, row by row.
-    fn next_block(
-        &mut self,
-        block: &mut ScoredRows<Self::Value>,
-        next: &mut ScoredRows<Self::Value>,
+    /// Begins a block of rows that are scored together. Adds the changes of the rows of the last block to the weights.
+    fn begin_block(&mut self, examples: &[u32]);
+
+    /// Writes the scores of a row of the block for all padded classes, including the changes by earlier rows.
+    fn score_row<S: Simd>(
+        &self,
+        simd: S,
+        row: usize,
+        buffer: &mut Vec<Self::Value>,
+        scores: &mut [Self::Value],
+    ) where
+        Self::Value: Lane<S>;
+
+    /// Adds `change` times a row of the block to the weights of some classes.
+    fn change_row<S: Simd>(&mut self, simd: S, row: usize, classes: &[u32], change: &[Self::Value])
+    where
+        Self::Value: Lane<S>;
+
+    /// Writes the scores of examples in ascending order, row by row, for all padded classes.
+    fn score(
+        &self,
+        examples: &[u32],
+        buffers: &mut [Vec<Self::Value>; 2],
         scores: &mut [Self::Value],
     );
 
-    /// Writes the scores of the block's examples, as [`WeightStore::next_block`] does. The examples must be in
-    /// ascending order.
-    fn score(&self, block: &mut ScoredRows<Self::Value>, scores: &mut [Self::Value]);
-
     /// Adds the rows of examples to the weights, each multiplied by one factor per class. `change` receives an index
-    /// into `examples` and a row of zeros (one per padded class), into which it writes the factors.
-    ///
-    /// # Errors
-    /// [`Interrupted`](crate::error::Error::Interrupted).
+    /// into `examples` and two empty lists, into which it writes classes and their factors.
     fn add_rows(
         &mut self,
         examples: &[u32],
-        change: impl Fn(usize, &mut [Self::Value]) + Sync,
-        interrupt: &Interrupt,
-    ) -> Result<()>;
+        change: impl Fn(usize, &mut Vec<u32>, &mut Vec<Self::Value>) + Sync,
+    );
 
     /// All weights, in any order.
     fn weights(&self) -> &[Self::Value];
@@ -196,9 +177,4 @@ pub(super) trait WeightStore: Send + Sync {
 
     /// Sets the weights to those of a store in double precision, rounded.
     fn narrow(&mut self, exact: &Self::Exact);
-}
-
-/// Whether all values are 0.
-pub(super) fn are_zero<T: Zero>(values: &[T]) -> bool {
-    values.iter().all(Zero::is_zero)
 }

@@ -4,13 +4,9 @@
 use pulp::Simd;
 use rayon::join;
 
-use super::sparse_kernels::{
-    AddFewSparse, AddOuter, FeatureRange, FindTouched, ScoreAll, ScoreFewSparse,
-};
-use super::{Row, ScoredRows, Shape, WeightStore, read};
+use super::sparse_kernels::{AddFew, FeatureRange, ScoreAll, ScoreFew};
+use super::{Row, Shape, WeightStore, read};
 use crate::data::{Csr, Real, Rows};
-use crate::error::Result;
-use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Kernel, Lane, transpose};
 use crate::parallel::is_worth_sharing;
 
@@ -27,10 +23,8 @@ pub(in super::super) struct SparseStore<'a, R, T> {
     padded: usize,
     /// The column that splits the entries of all rows into two halves of about the same size.
     middle: usize,
-    /// A row in the precision of the weights, if it is stored in another precision.
-    copied: Vec<T>,
-    /// The indices of the nonzero vectors of a change.
-    touched: Vec<u32>,
+    /// The examples of the block.
+    block: Vec<u32>,
 }
 
 impl<'a, R: Real, T: Element> SparseStore<'a, R, T> {
@@ -41,8 +35,7 @@ impl<'a, R: Real, T: Element> SparseStore<'a, R, T> {
         let padded = n_classes.next_multiple_of(T::lanes());
         let weights = Aligned::zeros(n_features * padded);
         let middle = rows.balanced_cuts(2).get(1).copied().unwrap_or_default();
-        let (copied, touched) = (Vec::new(), Vec::new());
-        Self { rows, bias, constant, weights, n_classes, padded, middle, copied, touched }
+        Self { rows, bias, constant, weights, n_classes, padded, middle, block: Vec::new() }
     }
 
     fn n_features(&self) -> usize {
@@ -78,7 +71,7 @@ impl<'a, R: Real, T: Element> WeightStore for SparseStore<'a, R, T> {
 
     fn shape(&self) -> Shape {
         let padded = self.padded;
-        Shape { padded, panel: padded, block_size: 1, largest_block: 1 }
+        Shape { padded, block_size: 1, largest_block: 1 }
     }
 
     #[inline(always)]
@@ -106,7 +99,7 @@ impl<'a, R: Real, T: Element> WeightStore for SparseStore<'a, R, T> {
     ) where
         T: Lane<S>,
     {
-        ScoreFewSparse { weights, padded: self.padded, row, classes, scores }.compute(simd);
+        ScoreFew { weights, padded: self.padded, row, classes, scores }.compute(simd);
     }
 
     #[inline(always)]
@@ -121,31 +114,39 @@ impl<'a, R: Real, T: Element> WeightStore for SparseStore<'a, R, T> {
         T: Lane<S>,
     {
         let features = FeatureRange { weights, first: 0, padded: self.padded };
-        AddFewSparse { features, row, classes, change }.compute(simd);
+        AddFew { features, row, classes, change }.compute(simd);
     }
 
-    fn next_block(
-        &mut self,
-        block: &mut ScoredRows<T>,
-        next: &mut ScoredRows<T>,
-        scores: &mut [T],
-    ) {
-        let Self { rows, constant, weights, padded, copied, touched, .. } = self;
-        if let (Some(example), false) = (block.examples.first(), block.changed.is_empty()) {
-            let change = &block.changes[..*padded];
-            T::dispatch(FindTouched { change, touched });
-            let (columns, x) = rows.row(*example as usize);
-            let row = Row { values: read(copied, x), columns, rest: &[], constant };
-            let features = FeatureRange { weights, first: 0, padded: *padded };
-            T::dispatch(AddOuter { features, row, change, touched });
-        }
-        self.score(next, scores);
+    fn begin_block(&mut self, examples: &[u32]) {
+        self.block.clear();
+        self.block.extend_from_slice(examples);
     }
 
-    fn score(&self, block: &mut ScoredRows<T>, scores: &mut [T]) {
-        debug_assert!(block.examples.len() <= 1);
-        for example in &block.examples {
-            let row = self.row(*example as usize, &mut block.values);
+    #[inline(always)]
+    fn score_row<S: Simd>(&self, simd: S, row: usize, buffer: &mut Vec<T>, scores: &mut [T])
+    where
+        T: Lane<S>,
+    {
+        let row = self.row(self.block[row] as usize, buffer);
+        ScoreAll { weights: &self.weights, row, scores }.compute(simd);
+    }
+
+    #[inline(always)]
+    fn change_row<S: Simd>(&mut self, simd: S, row: usize, classes: &[u32], change: &[T])
+    where
+        T: Lane<S>,
+    {
+        let (columns, x) = self.rows.row(self.block[row] as usize);
+        let mut buffer = Vec::new();
+        let row =
+            Row { values: read(&mut buffer, x), columns, rest: &[], constant: &self.constant };
+        let features = FeatureRange { weights: &mut self.weights, first: 0, padded: self.padded };
+        AddFew { features, row, classes, change }.compute(simd);
+    }
+
+    fn score(&self, examples: &[u32], [buffer, _]: &mut [Vec<T>; 2], scores: &mut [T]) {
+        for (example, scores) in examples.iter().zip(scores.chunks_exact_mut(self.padded)) {
+            let row = self.row(*example as usize, buffer);
             T::dispatch(ScoreAll { weights: &self.weights, row, scores });
         }
     }
@@ -153,29 +154,23 @@ impl<'a, R: Real, T: Element> WeightStore for SparseStore<'a, R, T> {
     fn add_rows(
         &mut self,
         examples: &[u32],
-        change: impl Fn(usize, &mut [T]) + Sync,
-        interrupt: &Interrupt,
-    ) -> Result<()> {
+        change: impl Fn(usize, &mut Vec<u32>, &mut Vec<T>) + Sync,
+    ) {
         let (rows, constant, padded) = (&self.rows, &self.constant, self.padded);
         let lengths = examples.iter().map(|example| rows.row(*example as usize).0.len());
         let n_numbers = lengths.sum::<usize>() * padded;
         share(&mut self.weights, (self.middle, padded), n_numbers, |mut features| {
-            let (mut copied, mut touched) = (Vec::new(), Vec::new());
-            let mut values = Aligned::zeros(padded);
+            let (mut copied, mut classes, mut values) = (Vec::new(), Vec::new(), Vec::new());
             for (index, example) in examples.iter().enumerate() {
-                if interrupt.is_raised() {
-                    return;
-                }
-                values.fill(T::zero());
-                change(index, &mut values);
+                classes.clear();
+                values.clear();
+                change(index, &mut classes, &mut values);
                 let (columns, x) = rows.row(*example as usize);
-                T::dispatch(FindTouched { change: &values, touched: &mut touched });
-                features.add_own(columns, read(&mut copied, x), &values, &touched);
+                features.add_own(columns, read(&mut copied, x), &classes, &values);
                 let last = [rows.n_cols() as i32];
-                features.add_own(&last[..constant.len()], constant, &values, &touched);
+                features.add_own(&last[..constant.len()], constant, &classes, &values);
             }
         });
-        interrupt.check()
     }
 
     fn weights(&self) -> &[T] {
@@ -214,32 +209,34 @@ impl<'a, R: Real, T: Element> WeightStore for SparseStore<'a, R, T> {
 }
 
 impl<T: Element> FeatureRange<'_, T> {
-    /// Adds x δᵀ for the part of a row x in these features; δ has one entry per padded class.
-    fn add_own(&mut self, columns: &[i32], x: &[T], change: &[T], touched: &[u32]) {
+    /// Adds x δᵀ for the part of a row x in these features, where δ has the given values at some classes.
+    fn add_own(&mut self, columns: &[i32], x: &[T], classes: &[u32], change: &[T]) {
         let bound = |end: usize| columns.partition_point(|column| (*column as usize) < end);
         let end = self.first + self.weights.len() / self.padded;
         let own = bound(self.first)..bound(end);
         let row = Row { columns: &columns[own.clone()], values: &x[own], rest: &[], constant: &[] };
-        let Self { weights, first, padded } = self;
-        let features = FeatureRange { weights, first: *first, padded: *padded };
-        T::dispatch(AddOuter { features, row, change, touched });
+        let features = FeatureRange { weights: &mut *self.weights, ..*self };
+        T::dispatch(AddFew { features, row, classes, change });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use pulp::Scalar;
+
     use super::*;
 
-    fn check<T: Element>(n_classes: usize) {
+    fn check<T: Element + Lane<Scalar>>(n_classes: usize) {
         let x = [0.5, 1.0, -2.0, 3.0];
         let rows = Csr::new(&[0, 3, 4], &[1, 4, 5, 0], &x, 7).unwrap();
         let mut store = SparseStore::<_, T>::new(rows, 1.5, n_classes);
         let change = |class: usize| (class % 7) as f64 - 2.0;
         let add = |store: &mut SparseStore<'_, f64, T>| {
-            let own = |_: usize, changes: &mut [T]| {
-                (0..n_classes).for_each(|class| changes[class] = T::narrow(change(class)));
+            let own = |_: usize, classes: &mut Vec<u32>, changes: &mut Vec<T>| {
+                classes.extend(0..n_classes as u32);
+                changes.extend((0..n_classes).map(|class| T::narrow(change(class))));
             };
-            store.add_rows(&[0], own, &Interrupt::default()).unwrap();
+            store.add_rows(&[0], own);
         };
         add(&mut store);
         let by_class = |store: &SparseStore<'_, f64, T>| {
@@ -257,20 +254,18 @@ mod tests {
         let mut same = SparseStore::<_, T>::new(rows, 1.5, n_classes);
         same.narrow(&exact);
         assert_eq!(by_class(&same), copy);
-        let (mut block, mut next) =
-            (ScoredRows::new(1, store.padded), ScoredRows::new(1, store.padded));
-        next.examples.push(0);
+        store.begin_block(&[0, 1]);
         let mut scores = vec![T::one(); store.padded];
-        store.next_block(&mut block, &mut next, &mut scores);
+        let (simd, mut buffer) = (Scalar::new(), Vec::new());
+        store.score_row(simd, 0, &mut buffer, &mut scores);
         for (class, score) in scores[..n_classes].iter().enumerate() {
             assert_eq!(score.widen(), 7.5 * change(class));
         }
-        assert!(super::super::are_zero(&scores[n_classes..]));
+        assert!(scores[n_classes..].iter().all(|score| score.is_zero()));
         // Change the first row's block: the second row's scores must include the change.
-        next.changes[n_classes - 1] = T::narrow(4.0);
-        next.changed.push(0);
-        block.examples.push(1);
-        store.next_block(&mut next, &mut block, &mut scores);
+        let last = [n_classes as u32 - 1];
+        store.change_row(simd, 0, &last, &[T::narrow(4.0)]);
+        store.score_row(simd, 1, &mut buffer, &mut scores);
         assert_eq!(scores[n_classes - 1].widen(), 1.5 * (1.5 * change(n_classes - 1) + 6.0));
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
         for n_numbers in [0, usize::MAX] {

@@ -12,13 +12,10 @@ use pulp::Simd;
 use super::Row;
 use crate::linalg::{Element, Kernel, Lane};
 
-/// Number of class vectors up to which all vectors are read, without selecting any.
-pub(super) const WHOLE: usize = 4;
-
 /// Number of vectors summed in registers at a time: enough that multiply-adds do not wait for each other.
 const VECTORS: usize = 8;
 
-/// Maximum number of classes, and of vectors, of a visit whose buffers are on the stack.
+/// Number of classes that are scored or changed together; their vectors are on the stack.
 const FEW: usize = 32;
 
 /// The weights of neighbouring features, one feature after the other.
@@ -93,11 +90,11 @@ fn stretch<S: Simd, T: Lane<S>, const V: usize>(
 fn add_vectors<S: Simd, T: Lane<S>>(
     simd: S,
     features: FeatureRange<'_, T>,
-    stride: usize,
     row: Row<'_, T>,
     changes: impl Iterator<Item = (usize, T::Vector)> + Clone,
 ) {
-    let (first, weights) = (features.first, T::vectors_mut(features.weights).0);
+    let (first, stride) = (features.first, features.padded / T::LANES);
+    let weights = T::vectors_mut(features.weights).0;
     row.for_each(
         first + weights.len() / stride,
         #[inline(always)]
@@ -132,168 +129,35 @@ impl<T: Element> Kernel<T> for ScoreAll<'_, T> {
     }
 }
 
-/// Adds x δᵀ to the weights, for a row x.
-pub(super) struct AddOuter<'a, T> {
-    pub features: FeatureRange<'a, T>,
-    pub row: Row<'a, T>,
-    /// δ, with one entry per padded class.
-    pub change: &'a [T],
-    /// The indices of the nonzero vectors of δ. Skipping the others pays because most losses change few classes, and a
-    /// row has many columns.
-    pub touched: &'a [u32],
+/// The vectors that contain some classes, at most [`FEW`]. Neighbouring classes of one vector share an entry. Candidates
+/// are mostly in ascending order, so few vectors have two entries.
+struct Touched {
+    /// Indices of the vectors among a feature's vectors.
+    vectors: [u32; FEW],
+    n_vectors: usize,
+    /// The position of each class in these vectors, laid out one after the other.
+    places: [u32; FEW],
 }
 
-impl<T: Element> Kernel<T> for AddOuter<'_, T> {
-    type Output = ();
-
+impl Touched {
     #[inline(always)]
-    fn compute<S: Simd>(self, simd: S)
-    where
-        T: Lane<S>,
-    {
-        let change = T::vectors(self.change).0;
-        let changes = self.touched.iter().map(|&at| (at as usize, change[at as usize]));
-        add_vectors(simd, self.features, change.len(), self.row, changes);
-    }
-}
-
-/// Finds the nonzero vectors of a change.
-pub(super) struct FindTouched<'a, T> {
-    pub change: &'a [T],
-    /// The indices of these vectors.
-    pub touched: &'a mut Vec<u32>,
-}
-
-impl<T: Element> Kernel<T> for FindTouched<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn compute<S: Simd>(self, _: S)
-    where
-        T: Lane<S>,
-    {
-        self.touched.clear();
-        for (at, values) in self.change.chunks_exact(T::LANES).enumerate() {
-            if values.iter().fold(false, |some, value| some | (*value != T::zero())) {
-                self.touched.push(at as u32);
+    fn new(classes: impl Iterator<Item = u32>, lanes: u32) -> Self {
+        let mut touched = Self { vectors: [u32::MAX; FEW], n_vectors: 0, places: [0; FEW] };
+        let (mut n_vectors, mut last) = (0, u32::MAX);
+        for (place, class) in touched.places.iter_mut().zip(classes) {
+            if class / lanes != last {
+                last = class / lanes;
+                touched.vectors[n_vectors] = last;
+                n_vectors += 1;
             }
+            *place = (n_vectors as u32 - 1) * lanes + class % lanes;
         }
+        Self { n_vectors, ..touched }
     }
-}
-
-/// A visit that reads or changes the weights of few classes.
-pub trait FewClasses: Sized {
-    /// The type of the weights.
-    type Value: Element;
-
-    /// Total number of classes, padded to full SIMD vectors.
-    fn padded(&self) -> usize;
-
-    /// Makes the visit if there are V vectors of classes in total.
-    fn visit_all<S: Simd, const V: usize>(self, simd: S)
-    where
-        Self::Value: Lane<S>;
-
-    /// Makes the visit with only those vectors that contain one of its classes.
-    fn visit_touched<S: Simd>(self, simd: S)
-    where
-        Self::Value: Lane<S>;
-}
-
-impl<K: FewClasses> Kernel<K::Value> for K {
-    type Output = ();
-
-    #[inline(always)]
-    fn compute<S: Simd>(self, simd: S)
-    where
-        K::Value: Lane<S>,
-    {
-        match self.padded() / <K::Value as Lane<S>>::LANES {
-            1 => self.visit_all::<S, 1>(simd),
-            2 => self.visit_all::<S, 2>(simd),
-            3 => self.visit_all::<S, 3>(simd),
-            WHOLE => self.visit_all::<S, WHOLE>(simd),
-            _ => K::Value::dispatch(Touching(self)),
-        }
-    }
-}
-
-/// A visit that selects vectors. It is compiled once for all callers, because a call takes little time compared with
-/// the visit.
-struct Touching<K>(K);
-
-impl<K: FewClasses> Kernel<K::Value> for Touching<K> {
-    type Output = ();
-
-    #[inline(always)]
-    fn compute<S: Simd>(self, simd: S)
-    where
-        K::Value: Lane<S>,
-    {
-        self.0.visit_touched(simd);
-    }
-}
-
-/// A buffer that is on the stack if it has at most N values.
-struct Buffer<V, const N: usize> {
-    few: [V; N],
-    many: Vec<V>,
-}
-
-impl<V: Copy, const N: usize> Buffer<V, N> {
-    #[inline(always)]
-    fn filled(value: V, n: usize) -> Self {
-        Self { few: [value; N], many: if n > N { vec![value; n] } else { Vec::new() } }
-    }
-
-    #[inline(always)]
-    fn get(&self) -> &[V] {
-        if self.many.is_empty() { &self.few } else { &self.many }
-    }
-
-    #[inline(always)]
-    fn get_mut(&mut self) -> &mut [V] {
-        if self.many.is_empty() { &mut self.few } else { &mut self.many }
-    }
-}
-
-/// The position of a class among the vectors of a visit.
-struct Slot {
-    /// Index of its vector among those of the visit.
-    index: usize,
-    /// Index of its vector among a feature's vectors.
-    vector: u32,
-    /// Index of the class in its vector.
-    lane: usize,
-}
-
-/// Assigns classes to vectors. Neighbouring classes of one vector share a slot. Candidates are mostly in ascending
-/// order, so few vectors have two slots.
-#[inline(always)]
-fn slots(classes: impl Iterator<Item = u32>, lanes: usize) -> impl Iterator<Item = Slot> {
-    let (mut n_slots, mut last) = (0, u32::MAX);
-    classes.map(move |class| {
-        let vector = class / lanes as u32;
-        n_slots += usize::from(vector != last);
-        last = vector;
-        Slot { index: n_slots - 1, vector, lane: class as usize % lanes }
-    })
-}
-
-/// The vectors of at most `n` classes, and their number.
-#[inline(always)]
-fn touched(slots: impl Iterator<Item = Slot>, n: usize) -> (Buffer<u32, FEW>, usize) {
-    let (mut places, mut len) = (Buffer::filled(0, n), 0);
-    let all = places.get_mut();
-    for slot in slots {
-        all[slot.index] = slot.vector;
-        len = slot.index + 1;
-    }
-    (places, len)
 }
 
 /// Computes the scores of a row for some classes.
-pub(super) struct ScoreFewSparse<'a, T> {
+pub(super) struct ScoreFew<'a, T> {
     pub weights: &'a [T],
     /// Number of padded classes.
     pub padded: usize,
@@ -302,97 +166,117 @@ pub(super) struct ScoreFewSparse<'a, T> {
     pub scores: &'a mut [T],
 }
 
-impl<T: Element> FewClasses for ScoreFewSparse<'_, T> {
-    type Value = T;
+impl<T: Element> Kernel<T> for ScoreFew<'_, T> {
+    type Output = ();
 
     #[inline(always)]
-    fn padded(&self) -> usize {
-        self.padded
-    }
-
-    #[inline(always)]
-    fn visit_all<S: Simd, const V: usize>(self, simd: S)
+    fn compute<S: Simd>(self, simd: S)
     where
         T: Lane<S>,
     {
-        let weights = T::vectors(self.weights).0;
-        let sums: [_; V] = stretch(simd, (weights, V), self.row, from_fn(|at| at));
-        let mut all = [T::zero(); WHOLE * 16];
-        T::vectors_mut(&mut all).0[..V].copy_from_slice(&sums);
+        match self.padded / T::LANES {
+            1 => self.score_all::<S, 1>(simd),
+            2 => self.score_all::<S, 2>(simd),
+            3 => self.score_all::<S, 3>(simd),
+            4 => self.score_all::<S, 4>(simd),
+            _ => self.score_touched(simd),
+        }
+    }
+}
+
+impl<T: Element> ScoreFew<'_, T> {
+    /// Computes the scores of all classes, which fill V vectors. For few vectors, this is faster than selecting some.
+    #[inline(always)]
+    fn score_all<S: Simd, const V: usize>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let weights = (T::vectors(self.weights).0, V);
+        let mut sums: [_; V] = stretch(simd, weights, self.row, from_fn(|at| at));
+        let sums = T::values_mut(&mut sums);
         for (score, class) in self.scores.iter_mut().zip(self.classes) {
-            *score = all[*class as usize];
+            *score = sums[*class as usize];
         }
     }
 
     #[inline(always)]
-    fn visit_touched<S: Simd>(self, simd: S)
+    fn score_touched<S: Simd>(self, simd: S)
     where
         T: Lane<S>,
     {
         let Self { weights, padded, row, classes, scores } = self;
-        let (lanes, weights) = (<T as Lane<S>>::LANES, T::vectors(weights).0);
-        let stride = padded / lanes;
-        let (places, len) = touched(slots(classes.iter().copied(), lanes), classes.len());
-        let mut all = Buffer::<T, { FEW * 16 }>::filled(T::zero(), len * lanes);
-        let (places, sums) = (places.get(), &mut T::vectors_mut(all.get_mut()).0[..len]);
-        score_vectors(simd, (weights, stride), row, |at| places[at] as usize, sums);
-        let all = all.get();
-        for (score, slot) in scores.iter_mut().zip(slots(classes.iter().copied(), lanes)) {
-            *score = all[slot.index * lanes + slot.lane];
+        let weights = (T::vectors(weights).0, padded / T::LANES);
+        for (classes, scores) in classes.chunks(FEW).zip(scores.chunks_mut(FEW)) {
+            let touched = Touched::new(classes.iter().copied(), T::LANES as u32);
+            let mut sums = [T::splat(simd, T::zero()); FEW];
+            let own = &mut sums[..touched.n_vectors];
+            score_vectors(simd, weights, row, |at| touched.vectors[at] as usize, own);
+            let sums = T::values_mut(&mut sums);
+            for (score, place) in scores.iter_mut().zip(touched.places) {
+                *score = sums[place as usize];
+            }
         }
     }
 }
 
 /// Adds multiples of a row to the weights of some classes.
-pub(super) struct AddFewSparse<'a, T> {
+pub(super) struct AddFew<'a, T> {
     pub features: FeatureRange<'a, T>,
     pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub change: &'a [T],
 }
 
-impl<T: Element> FewClasses for AddFewSparse<'_, T> {
-    type Value = T;
+impl<T: Element> Kernel<T> for AddFew<'_, T> {
+    type Output = ();
 
     #[inline(always)]
-    fn padded(&self) -> usize {
-        self.features.padded
-    }
-
-    #[inline(always)]
-    fn visit_all<S: Simd, const V: usize>(self, simd: S)
+    fn compute<S: Simd>(self, simd: S)
     where
         T: Lane<S>,
     {
-        let mut all = [T::zero(); WHOLE * 16];
-        for (class, change) in self.classes.iter().zip(self.change) {
-            all[*class as usize] = *change;
+        match self.features.padded / T::LANES {
+            1 => self.add_all::<S, 1>(simd),
+            2 => self.add_all::<S, 2>(simd),
+            3 => self.add_all::<S, 3>(simd),
+            4 => self.add_all::<S, 4>(simd),
+            _ => self.add_touched(simd),
         }
+    }
+}
+
+impl<T: Element> AddFew<'_, T> {
+    /// Adds the changes of all classes, which fill V vectors.
+    #[inline(always)]
+    fn add_all<S: Simd, const V: usize>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
         let mut changes = [T::splat(simd, T::zero()); V];
-        changes.copy_from_slice(&T::vectors(&all).0[..V]);
-        add_vectors(simd, self.features, V, self.row, changes.into_iter().enumerate());
+        for (class, change) in self.classes.iter().zip(self.change) {
+            T::values_mut(&mut changes)[*class as usize] = *change;
+        }
+        add_vectors(simd, self.features, self.row, changes.into_iter().enumerate());
     }
 
     #[inline(always)]
-    fn visit_touched<S: Simd>(self, simd: S)
+    fn add_touched<S: Simd>(self, simd: S)
     where
         T: Lane<S>,
     {
-        let Self { features, row, classes, change } = self;
-        let lanes = <T as Lane<S>>::LANES;
-        let stride = features.padded / lanes;
-        // Many candidates do not change.
-        let changed = classes.iter().zip(change).filter(|(_, change)| **change != T::zero());
-        let own = changed.clone().map(|(class, _)| *class);
-        let (places, len) = touched(slots(own.clone(), lanes), classes.len());
-        let mut all = Buffer::<T, { FEW * 16 }>::filled(T::zero(), len * lanes);
-        let all = all.get_mut();
-        for (slot, (_, change)) in slots(own, lanes).zip(changed) {
-            all[slot.index * lanes + slot.lane] = *change;
+        let Self { features: FeatureRange { weights, first, padded }, row, classes, change } = self;
+        for (classes, change) in classes.chunks(FEW).zip(change.chunks(FEW)) {
+            // Many candidates do not change.
+            let changed = classes.iter().zip(change).filter(|(_, change)| **change != T::zero());
+            let touched = Touched::new(changed.clone().map(|(class, _)| *class), T::LANES as u32);
+            let mut changes = [T::splat(simd, T::zero()); FEW];
+            for ((_, change), place) in changed.zip(touched.places) {
+                T::values_mut(&mut changes)[place as usize] = *change;
+            }
+            let vectors = touched.vectors[..touched.n_vectors].iter().map(|at| *at as usize);
+            let features = FeatureRange { weights: &mut *weights, first, padded };
+            add_vectors(simd, features, row, vectors.zip(changes.iter().copied()));
         }
-        let changes = T::vectors(all).0.iter().copied();
-        let places = places.get()[..len].iter().map(|place| *place as usize);
-        add_vectors(simd, features, stride, row, places.zip(changes));
     }
 }
 
@@ -412,7 +296,7 @@ mod tests {
         let x = [0.5, 0.0, -2.0, 3.0];
         let mut scores = vec![T::one(); classes.len()];
         let (weights, few) = (&before[..], &mut scores[..]);
-        T::dispatch(ScoreFewSparse { weights, padded, row, classes, scores: few });
+        T::dispatch(ScoreFew { weights, padded, row, classes, scores: few });
         for (score, class) in scores.iter().zip(classes) {
             let expected: f64 = (0..4).map(|at| x[at] * value(at * padded + *class as usize)).sum();
             assert_eq!(score.widen(), expected, "class {class} of {n_classes}");
@@ -420,7 +304,7 @@ mod tests {
         let change: Vec<T> = (0..classes.len()).map(|at| T::narrow(at as f64 % 4.0)).collect();
         let mut weights = before.clone();
         let features = FeatureRange { weights: &mut weights, first: 0, padded };
-        T::dispatch(AddFewSparse { features, row, classes, change: &change });
+        T::dispatch(AddFew { features, row, classes, change: &change });
         for (at, (now, before)) in weights.iter().zip(&before).enumerate() {
             let class = classes.iter().position(|class| *class as usize == at % padded);
             let step = class.map_or(0.0, |class| x[at / padded] * change[class].widen());
