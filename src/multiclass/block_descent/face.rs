@@ -33,20 +33,6 @@ const SHORTER: f64 = 0.3;
 /// (news20 with C = 10).
 const NUMBERS_PER_WEIGHT: usize = 8;
 
-/// Cost of a weight in a step, in units of values read: the whole weight vector is cleared, and is not in the cache.
-const WEIGHT_WORK: usize = 8;
-/// Overhead of an example in a step, in units of values read.
-const MEMBER_OVERHEAD: usize = 128;
-
-/// The result of an attempt at conjugate gradients.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Attempt {
-    /// Increase of the dual (in units of λ).
-    pub gain: f64,
-    /// Number of values read.
-    pub work: usize,
-}
-
 /// An example with free candidates.
 struct Member {
     /// The index of its dual block.
@@ -77,42 +63,37 @@ struct Face {
 }
 
 impl<M: WeightStore> State<'_, M> {
-    /// Tries conjugate gradients on the face of the given examples.
+    /// Tries conjugate gradients on the face of the given examples. Returns the increase of the dual (in units of λ).
     pub(super) fn accelerate(
         &mut self,
         due: &[u32],
         weights: &mut Aligned<M::Value>,
         interrupt: &Interrupt,
-    ) -> Attempt {
-        let mut attempt = Attempt::default();
-        let Some(set) = self.problem.polytope().capped_box() else { return attempt };
+    ) -> f64 {
+        let Some(set) = self.problem.polytope().capped_box() else { return 0.0 };
         let face = self.face(due, set);
         let is_thin = face.n_numbers < NUMBERS_PER_WEIGHT * weights.len();
         if face.members.is_empty() || is_thin && weights.len() > Tuning::FEW_WEIGHTS {
             self.schedule.note_too_costly();
-            return attempt;
+            return 0.0;
         }
-        let step_work =
-            2 * face.n_numbers + MEMBER_OVERHEAD * face.members.len() + WEIGHT_WORK * weights.len();
-        let (total, n_steps) = self.conjugate_gradients(&face, weights, interrupt);
-        attempt.work = n_steps * step_work;
+        let total = self.conjugate_gradients(&face, weights, interrupt);
         let mut share = 1.0;
         for trial in 0..TRIALS {
             if interrupt.is_raised() {
-                return attempt;
+                return 0.0;
             }
-            attempt.work += step_work;
             let candidate = face.candidate::<M::Value>(&total, share, set);
             if let Some((gain, new_weights)) = self.improved(&face, &candidate, weights) {
                 self.accept(&face, &candidate, set);
                 *weights = new_weights;
-                self.schedule.note_way(Some(trial));
-                return Attempt { gain, ..attempt };
+                self.schedule.note_attempt(Some(trial));
+                return gain;
             }
             share *= SHORTER;
         }
-        self.schedule.note_way(None);
-        attempt
+        self.schedule.note_attempt(None);
+        0.0
     }
 
     /// Collects the free candidates of these examples.
@@ -143,13 +124,13 @@ impl<M: WeightStore> State<'_, M> {
     }
 
     /// Maximises the dual over the face approximately, preconditioned by the curvature of each block. Returns the total
-    /// step and the number of conjugate gradient steps.
+    /// step.
     fn conjugate_gradients(
         &mut self,
         face: &Face,
         weights: &[M::Value],
         interrupt: &Interrupt,
-    ) -> (Vec<f64>, usize) {
+    ) -> Vec<f64> {
         let n = face.betas.len();
         let smoothing = self.problem.shares().smoothing();
         let (mut residual, mut slopes, mut scaled) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
@@ -157,13 +138,12 @@ impl<M: WeightStore> State<'_, M> {
         face.turn_into_slopes(&mut residual, None, smoothing);
         face.precondition(&residual, &mut scaled);
         let (mut direction, mut total) = (scaled.clone(), vec![0.0; n]);
-        let (mut product, mut gained, mut n_steps) = (dot(&residual, &scaled), 0.0, 0);
+        let (mut product, mut gained) = (dot(&residual, &scaled), 0.0);
         let mut image = Aligned::zeros(weights.len());
         for step in 0..self.schedule.n_steps() {
             if interrupt.is_raised() {
                 break;
             }
-            n_steps += 1;
             image.fill(M::Value::zero());
             self.add_image(face, &direction, &mut image);
             self.scores(face, &image, &mut slopes);
@@ -189,7 +169,7 @@ impl<M: WeightStore> State<'_, M> {
                 *direction = scaled + ratio * *direction;
             }
         }
-        (total, n_steps)
+        total
     }
 
     /// Returns the increase of the dual if β is replaced by `candidate`, and the new weights; None if the dual does not

@@ -24,10 +24,9 @@ impl Tuning {
     /// Passes stall if one gains more than this share of the gain `WINDOW` passes earlier (LIBLINEAR, C = 10).
     pub const STALLING: f64 = 0.8;
     /// Number of recent passes over which gains of visits are averaged, and the minimum number of passes between two
-    /// conjugate gradient attempts.
+    /// attempts at conjugate gradients.
     pub const WINDOW: usize = 3;
-    /// Maximum number of consecutive passes that skip an example. Also the limit up to which the minimum number of
-    /// passes between two conjugate gradient attempts doubles after attempts that gain too little (news20).
+    /// Maximum number of consecutive passes that skip an example (news20).
     pub const LONGEST_WAIT: u8 = 16;
     /// An example whose visit gains less than this share of the mean gain of recent visits is skipped in the next
     /// passes (news20, noise in 50 classes).
@@ -49,8 +48,6 @@ pub(super) struct PassGain {
     /// The apparent gain that rounding errors alone can cause; 0 in double precision.
     pub rounding: f64,
     pub n_visits: usize,
-    /// Number of values read.
-    pub work: usize,
 }
 
 impl PassGain {
@@ -116,7 +113,7 @@ pub(super) struct Schedule {
     tolerance: f64,
     /// Number of full epochs so far.
     n_full: usize,
-    /// The most recent passes over the working set.
+    /// The most recent passes over the working set, from the pass before the last attempt on.
     passes: Vec<PassGain>,
     /// The first pass of the epoch.
     first: PassGain,
@@ -131,10 +128,6 @@ pub(super) struct Schedule {
     too_costly: bool,
     /// Whether the last epoch ran until passes gained little.
     spent: bool,
-    /// Number of passes since the last conjugate gradient attempt.
-    since_attempt: usize,
-    /// Number of passes required before the next attempt.
-    attempt_wait: usize,
     /// The relative gap of the last certificate.
     gap: f64,
     /// The relative gap of the certificate before the last working-set epoch.
@@ -170,8 +163,6 @@ impl Schedule {
             stalled: false,
             too_costly: false,
             spent: false,
-            since_attempt: 0,
-            attempt_wait: Tuning::WINDOW,
             gap: f64::INFINITY,
             gap_before: f64::INFINITY,
             wanted: 0.0,
@@ -205,9 +196,10 @@ impl Schedule {
         self.n_steps
     }
 
-    /// Records how often the total step of an attempt was shortened until it gained, or None if it never gained. Adapts
-    /// the maximum number of steps: total steps that gain without being shortened may be longer.
-    pub fn note_way(&mut self, n_shortened: Option<usize>) {
+    /// Records an attempt: how often its total step was shortened until it gained, or None if it never gained. Adapts the
+    /// maximum number of steps: total steps that gain without being shortened may be longer.
+    pub fn note_attempt(&mut self, n_shortened: Option<usize>) {
+        self.passes.drain(..self.passes.len().saturating_sub(1));
         self.n_steps = match n_shortened {
             Some(0) => self.n_steps * 3 / 2,
             Some(1) => self.n_steps,
@@ -275,7 +267,6 @@ impl Schedule {
         }
         self.n_passes += 1;
         self.first = if self.n_passes == 1 { pass } else { self.first };
-        self.since_attempt += 1;
         self.passes.push(pass);
     }
 
@@ -303,30 +294,15 @@ impl Schedule {
 
     /// Whether passes stall and an attempt at conjugate gradients is due.
     pub fn attempts(&self) -> bool {
-        self.pace().is_some_and(|pace| pace > Tuning::STALLING)
-            && !self.visits_only
-            && self.since_attempt >= self.attempt_wait
+        !self.visits_only && self.pace().is_some_and(|pace| pace > Tuning::STALLING)
     }
 
-    /// The gain of the last pass relative to the gain `WINDOW` passes earlier. Passes of earlier epochs count too,
-    /// because short epochs may also stall.
+    /// The gain of the last pass relative to the gain `WINDOW` passes earlier; None if there was an attempt in between.
+    /// Passes of earlier epochs count too, because short epochs may also stall.
     fn pace(&self) -> Option<f64> {
         let last = self.passes.last()?.gain;
         let earlier = self.passes.len().checked_sub(Tuning::WINDOW + 1)?;
         Some(last / self.passes[earlier].gain)
-    }
-
-    /// Records a conjugate gradient attempt that read `work` values. If it gained little for this work, the next
-    /// attempt waits twice as long.
-    pub fn note_attempt(&mut self, gain: f64, work: usize) {
-        self.since_attempt = 0;
-        let pass = self.passes.last().copied().unwrap_or_default();
-        // Half of the gain of visits per value read is enough, because an attempt also moves some β to their bounds,
-        // where later visits skip them.
-        self.attempt_wait = match 2.0 * gain * pass.work as f64 > pass.gain * work as f64 {
-            true => Tuning::WINDOW,
-            false => (2 * self.attempt_wait).min(usize::from(Tuning::LONGEST_WAIT)),
-        };
     }
 
     /// Records that conjugate gradients are too costly: they are not used until λ changes.
@@ -352,8 +328,7 @@ impl Schedule {
     /// Resets the schedule for another λ. At a larger λ, full epochs may pay again.
     pub fn restart(&mut self, is_larger: bool) {
         self.n_full = if is_larger { 0 } else { self.n_full };
-        (self.attempt_wait, self.n_steps) = (Tuning::WINDOW, FIRST_STEPS);
-        self.gap_before = f64::INFINITY;
+        (self.n_steps, self.gap_before) = (FIRST_STEPS, f64::INFINITY);
         self.too_costly = false;
     }
 }
@@ -363,7 +338,7 @@ mod tests {
     use super::*;
 
     fn pass(gain: f64) -> PassGain {
-        PassGain { gain, changed: gain > 0.0, rounding: 0.0, n_visits: 10, work: 1000 }
+        PassGain { gain, changed: gain > 0.0, rounding: 0.0, n_visits: 10 }
     }
 
     fn after(gains: &[f64]) -> Schedule {
@@ -407,21 +382,30 @@ mod tests {
     }
 
     #[test]
-    fn stalling_passes_attempt_conjugate_gradients_and_failures_wait() {
+    fn stalling_passes_attempt_conjugate_gradients_and_then_wait() {
         assert!(!after(&[1.0, 1.0, 1.0]).attempts());
         assert!(!after(&[1.0, 0.9, 0.8, 0.7]).attempts());
         let mut schedule = after(&[1.0, 1.0, 1.0, 0.9]);
         assert!(schedule.attempts());
-        schedule.note_attempt(0.0, 1000);
-        for _ in 0..2 * Tuning::WINDOW - 1 {
+        schedule.note_attempt(None);
+        for _ in 1..Tuning::WINDOW {
             schedule.note(pass(0.9));
             assert!(!schedule.attempts());
         }
         schedule.note(pass(0.9));
         assert!(schedule.attempts());
-        schedule.note_attempt(1.0, 1000);
-        (0..Tuning::WINDOW).for_each(|_| schedule.note(pass(0.9)));
-        assert!(schedule.attempts());
+    }
+
+    #[test]
+    fn attempts_take_more_steps_after_whole_steps_that_gain() {
+        let after = |outcomes: &[Option<usize>]| {
+            let mut schedule = Schedule::new(0.0);
+            outcomes.iter().for_each(|n_shortened| schedule.note_attempt(*n_shortened));
+            schedule.n_steps()
+        };
+        assert_eq!([after(&[]), after(&[Some(1)]), after(&[Some(0); 20])], [10, 10, *STEPS.end()]);
+        assert_eq!([after(&[Some(0)]), after(&[Some(2)]), after(&[None])], [15, 6, 5]);
+        assert_eq!(after(&[None; 5]), *STEPS.start());
     }
 
     #[test]

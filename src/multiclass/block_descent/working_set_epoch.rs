@@ -14,8 +14,6 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Element, Kernel, Lane};
 
-/// Overhead of a visit, in units of values read.
-const VISIT_OVERHEAD: usize = 256;
 /// Number of values read between two checks of the interrupt: some milliseconds, for rows of any length.
 const PATIENCE: usize = 1 << 22;
 
@@ -58,9 +56,7 @@ impl<M: WeightStore> State<'_, M> {
                 break;
             }
             if self.schedule.attempts() {
-                let attempt = self.accelerate(&due[..n_active], &mut weights, interrupt);
-                self.schedule.note_attempt(attempt.gain, attempt.work);
-                moved |= attempt.gain > 0.0;
+                moved |= self.accelerate(&due[..n_active], &mut weights, interrupt) > 0.0;
             }
         }
         // This is done after an interrupt, too, because weights and duals must match.
@@ -121,14 +117,14 @@ impl<M: WeightStore> Kernel<M::Value> for VisitDue<'_, '_, M> {
         M::Value: Lane<S>,
     {
         let Self { state, due, n_active, weights, interrupt } = self;
-        let (mut pass, mut place, mut next_look) = (PassGain::default(), 0, PATIENCE);
+        let (mut pass, mut place, mut n_read) = (PassGain::default(), 0, 0);
         let (leaves_out, small) = (state.schedule.leaves_out(), state.schedule.small_gain());
         while place < *n_active {
-            if pass.work >= next_look {
+            if n_read >= PATIENCE {
                 if interrupt.is_raised() {
                     break;
                 }
-                next_look = pass.work + PATIENCE;
+                n_read = 0;
             }
             let at = due[place] as usize;
             if leaves_out && state.dual.blocks[at].wait.skips() {
@@ -137,7 +133,7 @@ impl<M: WeightStore> Kernel<M::Value> for VisitDue<'_, '_, M> {
             }
             let (visit, n_numbers, rounding) = state.visit(simd, at, weights);
             pass.n_visits += 1;
-            pass.work += VISIT_OVERHEAD + n_numbers;
+            n_read += n_numbers;
             pass.rounding += rounding;
             let wait = &mut state.dual.blocks[at].wait;
             match visit {
