@@ -14,6 +14,10 @@ pub mod reserve;
 /// and small vectors.
 const SLACK: u128 = 32 << 20;
 
+/// Number of bytes up to which [`require`] does not read the available memory. Reading it takes 60 μs, as long as a
+/// request to a model, and the reserve is larger than such buffers.
+const SMALL: u128 = 1 << 20;
+
 /// Bytes of address space that every fit may use: the stacks of threads, and the 64 MB arenas that
 /// an allocator gives to threads. A limit on address space (`ulimit -v`) counts both.
 const ADDRESSES: u128 = 64 << 20;
@@ -45,18 +49,19 @@ pub fn ran_out() -> Error {
 
 /// Returns an error unless `bytes` of memory are available for the large buffers of a call.
 ///
-/// The bytes plus some slack are compared with [`available`]. They are then allocated for a moment,
-/// because nothing else reveals a limit on the process (`ulimit -v`). `what` describes the buffers
-/// by n, m and d, and `remedy` tells the user what to do.
+/// Up to [`SMALL`] bytes are always granted. More bytes, plus some slack, are compared with [`available`]. They are
+/// then allocated for a moment, because nothing else reveals a limit on the process (`ulimit -v`). `what` describes the
+/// buffers by n, m and d, and `remedy` tells the user what to do.
 ///
 /// # Errors
 /// [`Error::Memory`].
 pub fn require(bytes: u128, what: impl FnOnce() -> String, remedy: &str) -> Result<()> {
-    let limit = available();
+    let is_small = bytes <= SMALL;
+    let limit = if is_small { None } else { available() };
     let bytes = bytes.saturating_add(SLACK);
     let fits = limit.is_none_or(|limit| bytes <= u128::from(limit));
     let gigabytes = |bytes: u128| format!("{:.1} GB", bytes as f64 / 1e9);
-    if fits && can_reserve(bytes.saturating_add(ADDRESSES)) {
+    if is_small || fits && can_reserve(bytes.saturating_add(ADDRESSES)) {
         set_needed(format!("the {} of {}; {remedy}", gigabytes(bytes), what()));
         return Ok(());
     }
