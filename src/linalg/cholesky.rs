@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::arch;
 use super::outer::{PADDING, Strided, add_lower_products};
 use super::triangular::{divide_panel, factorise_block, substitute};
-use super::vectors::axpy;
+use super::vectors::{axpy, padded, padded_axpy};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
@@ -33,22 +33,31 @@ pub(crate) fn invert(a: &Array2<f64>) -> Option<Inverse> {
 /// The pivots on the diagonal, in order, are the squared diagonal entries of L in A = L Lᵀ, so a
 /// positive definite matrix needs no pivot search.
 pub(crate) fn invert_in_place(a: &mut [f64], n: usize) -> Option<f64> {
-    let log_det = arch().dispatch(Inversion { a, n })?;
+    if n == 0 {
+        return Some(0.0);
+    }
+    let stride = padded(n);
+    let mut rows = vec![0.0; n * stride];
+    for (row, from) in rows.chunks_exact_mut(stride).zip(a.chunks_exact(n)) {
+        row[..n].copy_from_slice(from);
+    }
+    let log_det = arch().dispatch(Inversion { rows: &mut rows, stride })?;
     // Both triangles hold the inverse up to rounding. Make them equal, so that it does not matter
     // which one is read.
-    for i in 0..n {
-        for j in 0..i {
-            a[j * n + i] = a[i * n + j];
+    for (i, row) in rows.chunks_exact(stride).enumerate() {
+        a[i * n..=i * n + i].copy_from_slice(&row[..=i]);
+        for (j, value) in row[..i].iter().enumerate() {
+            a[j * n + i] = *value;
         }
     }
     Some(log_det)
 }
 
-/// Gauss-Jordan elimination. It is a type with a method `with_simd`, because `pulp` compiles only
-/// code that is inlined into this method for this processor's vectors.
+/// Gauss-Jordan elimination on rows that are padded with zeros. It is a type with a method `with_simd`, because `pulp`
+/// compiles only code that is inlined into this method for this processor's vectors.
 struct Inversion<'a> {
-    a: &'a mut [f64],
-    n: usize,
+    rows: &'a mut [f64],
+    stride: usize,
 }
 
 impl WithSimd for Inversion<'_> {
@@ -56,11 +65,11 @@ impl WithSimd for Inversion<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _simd: S) -> Option<f64> {
-        let Self { a, n } = self;
+        let Self { rows, stride } = self;
         let mut log_det = 0.0;
-        for pivot in 0..n {
-            let (before, rest) = a.split_at_mut(pivot * n);
-            let (row, after) = rest.split_at_mut(n);
+        for pivot in 0..rows.len() / stride {
+            let (before, rest) = rows.split_at_mut(pivot * stride);
+            let (row, after) = rest.split_at_mut(stride);
             let value = row[pivot];
             if !(value > 0.0 && value.is_finite()) {
                 return None;
@@ -69,10 +78,12 @@ impl WithSimd for Inversion<'_> {
             let inverse = 1.0 / value;
             row[pivot] = 1.0;
             row.iter_mut().for_each(|entry| *entry *= inverse);
-            for other in before.chunks_exact_mut(n).chain(after.chunks_exact_mut(n)) {
-                let factor = other[pivot];
-                other[pivot] = 0.0;
-                other.iter_mut().zip(&*row).for_each(|(entry, r)| *entry -= factor * r);
+            for others in [before, after] {
+                for other in others.chunks_exact_mut(stride) {
+                    let factor = other[pivot];
+                    other[pivot] = 0.0;
+                    padded_axpy(other, -factor, row);
+                }
             }
         }
         Some(log_det)
@@ -383,6 +394,12 @@ mod tests {
                 assert!((x - expected).abs() < 1e-10 * expected, "{n}: {x} {expected}");
             }
         }
+    }
+
+    #[test]
+    fn an_empty_matrix_is_its_own_inverse() {
+        let Inverse { matrix, log_det } = invert(&Array2::zeros((0, 0))).unwrap();
+        assert_eq!((matrix.len(), log_det), (0, 0.0));
     }
 
     #[test]

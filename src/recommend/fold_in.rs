@@ -103,8 +103,6 @@ pub fn fold_in(
         precision: output.precision,
     };
     let (precision, others) = (side.prior.precision()?, Others { blocks: &others, effects: None });
-    for _ in 0..UPDATES {
-        update_rows(&mut side, others, &layer, &output.likelihood, (&precision, interrupt))?;
-    }
+    update_rows(&mut side, others, &layer, &output.likelihood, (&precision, UPDATES, interrupt))?;
     Ok(side.means())
 }

@@ -21,14 +21,14 @@ pub(super) struct Others<'a> {
     pub effects: Option<&'a Effects>,
 }
 
-/// Updates every block of `own` given the blocks of the other side (step 1 of the sweep) and the precision of the
-/// prior of `own`.
+/// Updates every block of `own` `n_updates` times given the blocks of the other side (step 1 of the sweep) and the
+/// precision of the prior of `own`. The sums are over all updates.
 pub(super) fn update_rows(
     own: &mut Side<'_>,
     others: Others<'_>,
     output: &OutputLayer,
     likelihood: &Likelihood,
-    (precision, interrupt): (&Inverse, &Interrupt),
+    (precision, n_updates, interrupt): (&Inverse, usize, &Interrupt),
 ) -> Result<SweepSums> {
     let layout = own.layout;
     let pulled = own.prior.mean.dot(&precision.matrix).into_raw_vec_and_offset().0;
@@ -41,6 +41,7 @@ pub(super) fn update_rows(
         output: PackedOutput::new(layout, output, likelihood),
         gaussian: *likelihood == Likelihood::Gaussian,
         precision,
+        n_updates,
         pulled,
         effect_precision: effect_precision.unwrap_or_default(),
     };
@@ -69,6 +70,7 @@ struct Update<'a, 'b> {
     output: PackedOutput<'a>,
     gaussian: bool,
     precision: &'a Inverse,
+    n_updates: usize,
     /// The prior's precision times each row's mean.
     pulled: Vec<f64>,
     /// The precision of the groups' prior.
@@ -116,10 +118,11 @@ impl Update<'_, '_> {
         let (mut row_sums, mut posterior) = (RowSums::new(layout), Posterior::new(layout));
         let mut shifts = Shifts::default();
         let timed = effects.is_some() || self.others.effects.is_some();
-        for (row, block) in rows.zip(blocks.chunks_exact_mut(layout.stride())) {
+        for row in rows.clone().flat_map(|row| std::iter::repeat_n(row, self.n_updates)) {
             if interrupt.is_raised() {
                 break;
             }
+            let block = &mut blocks[(row - rows.start) * layout.stride()..][..layout.stride()];
             if let Some(own) = &mut effects {
                 self.shift(row, Some(own), &mut shifts);
                 let Shifts { means, variances, outputs, kappa, omega, .. } = &mut shifts;

@@ -42,14 +42,17 @@ impl<'a> Lists<'a> {
                 .windows(2)
                 .enumerate()
                 .filter(|(row, _)| used(*row))
-                .all(|(_, ends)| columns[ends[0] as usize..ends[1] as usize].iter().all(inside))
+                .map(|(_, ends)| &columns[ends[0] as usize..ends[1] as usize])
+                // Without an early exit, the loop over a row's columns uses vector instructions.
+                .all(|columns| columns.iter().fold(true, |good, column| good & inside(column)))
     }
 
     /// The column and the value of each entry of a row.
     pub(super) fn row(&self, row: usize) -> impl Iterator<Item = (usize, f32)> + 'a {
         let range = self.offsets[row] as usize..self.offsets[row + 1] as usize;
-        let (columns, values) = (self.columns, self.values);
-        range.map(move |at| (columns[at] as usize, values.get(at).copied().unwrap_or(1.0)))
+        let values = self.values.get(range.clone()).unwrap_or_default();
+        let columns = self.columns[range].iter().enumerate();
+        columns.map(|(at, column)| (*column as usize, values.get(at).copied().unwrap_or(1.0)))
     }
 }
 

@@ -4,7 +4,7 @@
 //! m)² numbers per id. Ids with similar numbers of ratings have nearly the same covariance, so one mean is stored for
 //! all ids with 2^s to 2^(s+1) − 1 ratings.
 
-use ndarray::{Array2, ArrayView1, ArrayView2};
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis};
 
 use super::block::{BlockLayout, pairs};
 
@@ -73,25 +73,22 @@ pub(super) fn block_of(
     block: &mut [f64],
 ) {
     let BlockLayout { k, m, k_pad, .. } = layout;
-    let spread = spread.row(class(count, spread.nrows()));
-    let mut at = 0;
-    let mut next = || {
-        at += 1;
-        spread[at - 1]
-    };
+    let mut spread = spread.row(class(count, spread.nrows())).into_iter();
+    // Slices come first in each `zip`, so that it takes no value of `spread` too many.
+    let mut fill =
+        |to: &mut [f64]| to.iter_mut().zip(&mut spread).for_each(|(to, value)| *to = *value);
+    fill(&mut block[layout.v()]);
     for c in 0..m {
-        block[layout.l().start + c] = mean[k + c];
-        block[layout.v().start + c] = next();
+        fill(&mut block[layout.x()][c * k_pad..c * k_pad + k]);
     }
-    for c in 0..m {
-        for r in 0..k {
-            block[layout.x().start + c * k_pad + r] = next();
-        }
-    }
+    let (factors, offsets) = mean.split_at(Axis(0), k);
+    block[layout.l()].iter_mut().zip(offsets).for_each(|(to, value)| *to = *value);
+    let (p, e) = block[layout.p_and_e()].split_at_mut(k_pad);
+    p.iter_mut().zip(factors).for_each(|(to, value)| *to = *value);
+    let mut e = e.iter_mut();
     for r in 0..k {
-        block[layout.p().start + r] = mean[r];
-    }
-    for (slot, (r, s)) in pairs(k).enumerate() {
-        block[layout.e().start + slot] = mean[r] * mean[s] + next();
+        for ((s, e), covariance) in p[..=r].iter().zip(&mut e).zip(&mut spread) {
+            *e = p[r] * s + covariance;
+        }
     }
 }

@@ -153,7 +153,7 @@ impl<'a> VariationalRefit<'a> {
         let others = Others { blocks: &other.blocks, effects: other.effects.as_ref() };
         let precision = own.prior.precision()?;
         let likelihood = &self.settings.likelihood;
-        update_rows(own, others, &self.output, likelihood, (&precision, interrupt))
+        update_rows(own, others, &self.output, likelihood, (&precision, 1, interrupt))
     }
 }
 
