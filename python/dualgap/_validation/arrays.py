@@ -25,7 +25,9 @@ def as_numpy(name: str, values: Any) -> Any:
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         msg = f"{name}: has masked entries; leave out their rows, or fill them (a.filled(...))"
         raise ValueError(msg)
-    foreign = hasattr(values, "__array_namespace__") or hasattr(values, "__dlpack__")
+    # Looked up in the type, because pandas would search the columns of a table.
+    kind = type(values)
+    foreign = hasattr(kind, "__array_namespace__") or hasattr(kind, "__dlpack__")
     if not foreign or isinstance(values, np.ndarray | np.generic):
         return values
     try:

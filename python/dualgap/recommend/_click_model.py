@@ -154,6 +154,7 @@ class ClickModel(Cached):
         # Compute cached values before copying, so that later copies reuse them.
         self.gram("users", 1)
         assert self._packed_items is not None
+        assert self._known_items is not None
         return replace(self, users=self.users[:1], history=empty)._with_items_of(self)
 
     def insert(self, new: NewRatings, vectors: FloatArray, targets: FloatArray) -> ClickModel:

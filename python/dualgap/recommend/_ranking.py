@@ -26,7 +26,7 @@ from dualgap.metrics import (
 )
 from dualgap.recommend._growing import Lists
 from dualgap.recommend._ids import check_kind, read_id_list, read_ids, warn_input
-from dualgap.recommend._ratings import Catalogue, Pairs, RatingTable
+from dualgap.recommend._ratings import Pairs, RatingTable
 
 # Number of users whose rankings are computed at a time.
 _BATCH = 1 << 14
@@ -100,12 +100,18 @@ def allowed_items(
 
 
 def excluded_items(
-    users: pd.Index[Any], catalogue: Catalogue, exclude: Mapping[Any, Any]
+    users: pd.Index[Any],
+    known: Sequence[pd.Index[Any]],
+    table: pd.Index[Any],
+    exclude: Mapping[Any, Any],
 ) -> sp.csr_array:
-    """Return the items to leave out for each of `users`, given lists of ids by user."""
-    keys, table = read_ids(list(exclude), "exclude"), catalogue.items
+    """Return the items of `table` to leave out for each of `users`, given lists of ids by user.
+
+    `known` lists more users that are valid keys.
+    """
+    keys = read_ids(list(exclude), "exclude")
     check_kind(users, keys, "exclude (its keys are users)")
-    strange = keys[~keys.isin(catalogue.users) & ~keys.isin(users)]
+    strange = keys[~np.any([keys.isin(ids) for ids in (users, *known)], axis=0)]
     if len(strange):
         warn_input(
             f"exclude: {len(strange)} of {len(keys)} users were not in the ratings "
@@ -203,7 +209,8 @@ def ranked_table(
             "rank": column + 1,
             columns[1]: items[positions[row, column]],
             "score": scores[row, column],
-        }
+        },
+        copy=False,
     )
 
 

@@ -183,10 +183,8 @@ class FittedRecommender(RecommenderParts):
             table = self._one_of_each_pair(read_ratings(ratings, self._columns()))
             rated = table.users.unique()
             users = rated if users is None else read_id_list(users, "users")
-            # For new users, avoid copies whose size grows with the number of all users.
+            # Without other users, avoid copies whose size grows with the number of all users.
             light = (rated.get_indexer(users) >= 0).all()
-            find = self._catalogue.places[0].find
-            light = light and (find(users) == len(self.user_ids_)).all()
             model = (self._without_users() if light else self)._folded(table)
         catalogue, seen = model._catalogue, model._seen
         names = catalogue.users if users is None else read_id_list(users, "users")
@@ -194,7 +192,8 @@ class FittedRecommender(RecommenderParts):
         allowed = allowed_items(catalogue.items, items, exclude, mask)
         excluded = None
         if isinstance(exclude, Mapping):
-            excluded = excluded_items(names, catalogue, exclude)
+            known = self.user_ids_, catalogue.users
+            excluded = excluded_items(names, known, catalogue.items, exclude)
         if rank_by is None and self._click_model is not None and not allowed.all():
             rank_by = None if allowed[self._seen.columns].any() else "like"
         threads = min(resolve_threads(self.n_jobs), max(1, len(rows)))

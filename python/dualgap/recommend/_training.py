@@ -301,10 +301,10 @@ class NewRatings:
     def insert_rows(self, table: FloatArray, new: FloatArray) -> FloatArray:
         """Insert rows of these ids into a table whose first row is for unknown ids."""
         fresh = self.rows >= self.n_known
-        result = append_rows(table, new[fresh])
-        if not fresh.all():
-            result = result.copy()
-            result[1 + self.rows] = new
+        if fresh.all():
+            return append_rows(table, new)
+        result: FloatArray = np.concatenate([table, new[fresh]])
+        result[1 + self.rows] = new
         return result
 
     def extend(self, catalogue: Catalogue) -> Catalogue:

@@ -89,6 +89,28 @@ def test_a_new_user_copies_no_other_user(ratings: pd.DataFrame) -> None:
             model.recommend(2003 - user)
 
 
+@pytest.mark.parametrize("user", [3, 1000])
+@pytest.mark.parametrize("by", ["rating", "like"])
+def test_recommending_to_a_rated_user_copies_no_other_user(
+    ratings: pd.DataFrame, user: int, by: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = quick().fit(ratings)
+    expected = model.fold_in(new_user(user)).recommend(user, rank_by=by)
+    both = model.recommend([user, 4], ratings=new_user(user), rank_by=by)
+    n_known = []
+    monkeypatch.setattr(
+        OrdinalRecommender,
+        "_folded",
+        lambda self, *given, folded=OrdinalRecommender._folded: (
+            n_known.append(len(self.user_ids_)) or folded(self, *given)
+        ),
+    )
+    found = model.recommend(ratings=new_user(user), rank_by=by)
+    assert n_known == [0]
+    for table in (found, both[both["user"] == user]):
+        pd.testing.assert_frame_equal(table, expected)
+
+
 def test_files_and_pickles_have_no_spare_rows(ratings: pd.DataFrame, tmp_path: Path) -> None:
     model = quick().fit(ratings)
     for user in range(1000, 1005):

@@ -167,7 +167,8 @@ def test_exclusions_are_added_to_seen_items() -> None:
     seen = set(items[keep & (users == 4)].tolist())
     found = model.recommend([4], 10, exclude={4: [2]})
     assert set(found["item"]) == set(range(10)) - seen - {2}
-    found = model.recommend(ratings=([4], [1], [5.0]), exclude={4: [2, 5]}, n=10)
+    # User 3 is known, although this call does not use the other users' tables.
+    found = model.recommend(ratings=([4], [1], [5.0]), exclude={4: [2, 5], 3: [0]}, n=10)
     assert set(found["item"]) == set(range(10)) - {1, 2, 5}
     with pytest.warns(UserWarning, match="not in the ratings"):
         found = model.recommend([4, 77], 10, exclude={77: [3]}, exclude_seen=False)
