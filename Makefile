@@ -23,15 +23,16 @@ EXAMPLES := README.md $(shell find docs examples -name '*.md' -o -name '*.py' -n
 JOBS ?= 3
 PYTEST := env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
-# `stranger` runs the same examples and tutorials on the wheel, so `make test` does not run them twice. Without
-# DOCS_PLOTS, the site has the tutorials' code alone.
-RUN_ON_WHEEL := --deselect tests/python/test_readme.py::test_every_number_that_a_page_prints \
-	--deselect tests/python/test_examples.py::test_a_tutorial_runs_and_draws
+# `stranger` runs the same examples and tutorials on the wheel, so `make test` does not run them twice. With
+# DOCS_PLOTS=0, the site shows only the code of the tutorials.
+RUN_ON_WHEEL := --deselect tests/python/test_readme.py::test_examples_of_a_page_print_the_documented_output \
+	--deselect tests/python/test_examples.py::test_a_tutorial_runs_and_draws_a_picture
 # Runs two targets at a time. Make 4.0 and newer prints the output of a target when it ends.
 IN_PARALLEL := $(MAKE) --no-print-directory --jobs=2
 CHECK_IN_PARALLEL := $(IN_PARALLEL) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
-# Python compiles a module when it is first imported, since most never are. It keeps the compiled modules also where the
-# environment forbids it: without them, the many processes of the tests would compile pandas and scikit-learn for 3 s each.
+# pip does not compile modules, because most are never imported; Python compiles a module when it first imports it.
+# Python must keep the compiled modules even if the environment forbids it: otherwise, each of the many processes of the
+# tests would compile pandas and scikit-learn again, which takes 3 s.
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python -m pip install --quiet --prefer-binary --no-compile
 
@@ -78,7 +79,7 @@ bench: build ## Run all benchmarks (DATA=folder adds those on real data); result
 		echo "$$script"; DUALGAP_DATA="$(DATA)" DUALGAP_RESULTS=target/results $(BIN)/python "$$script"; \
 	done
 
-# Benchmarks of speed, run under each instruction set; without slow programs from other projects.
+# Speed benchmarks to run under each instruction set, without slow programs from other projects.
 SPEED := "liblinear.py" "block_descent.py weston-watkins letter satimage dna news20 aloi" \
 	"block_descent.py shark letter satimage dna" "block_descent.py frank-wolfe letter" "block_descent.py curve" \
 	"many_classes.py probe" "many_classes.py epochs" "many_classes.py wide" "multiclass.py steps" \
@@ -97,12 +98,12 @@ bench-simd: build ## Run speed benchmarks under each instruction set (needs DATA
 	done
 	@$(MAKE) --no-print-directory results
 
-papers: build ## Run every benchmark of docs/papers.md (DATA=folder for real data), and fill the page
+papers: build ## Run every benchmark of docs/papers.md (DATA=folder for real data), and fill in the page
 	DUALGAP_DATA="$(DATA)" $(BIN)/python scripts/papers.py
 
 QUICK := target/quick
 QUICKLY := DUALGAP_DATA="$(DATA)" DUALGAP_RESULTS=$(QUICK)/benches/results $(BIN)/python
-bench-quick: build ## The short benchmarks (DATA=folder for those on real data); pages go to target/quick/docs
+bench-quick: build ## Run short benchmarks (DATA=folder adds those on real data); pages go to target/quick/docs
 	rm -rf $(QUICK) && mkdir -p $(QUICK)/benches $(QUICK)/docs
 	cp -r benches/results $(QUICK)/benches && cp -r docs/benchmarks $(QUICK)/docs
 	$(QUICKLY) benches/solvers.py --seconds 1
@@ -125,7 +126,7 @@ docs: $(EXTENSION) $(DEPENDENCIES) ## Build the site into target/docs (no networ
 	$(say) "Building the site: target/docs/index.html"
 	$(BIN)/sphinx-build -b html -d target/doctrees --fail-on-warning --keep-going --quiet docs target/docs
 
-results: $(DEPENDENCIES) ## Fill the figures of README.md and docs from benches/results
+results: $(DEPENDENCIES) ## Fill in the figures of README.md and docs from benches/results
 	$(BIN)/python scripts/results.py
 
 fmt: $(EXTENSION) $(DEPENDENCIES) ## Format the Rust and Python code; write the names of choices and docs/parameters.md
@@ -213,7 +214,7 @@ test-simd: $(EXTENSION) $(DEPENDENCIES) | rust ## Run the numerical tests under 
 
 wheel: $(WHEEL) ## Build a wheel into dist/ and test it in an empty environment
 
-stranger: $(STRANGER) ## Build and test a wheel, then run every example of README, pages and tutorials on it
+stranger: $(STRANGER) ## Build and test a wheel, then run every example of README, docs and tutorials with it
 
 lock: ## Pin the newest development dependencies in requirements-dev.lock
 	$(say) "Resolving the development dependencies"

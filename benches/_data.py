@@ -1,8 +1,8 @@
 """Data sets of the benchmarks, from the folder DUALGAP_DATA.
 
 If the file of a set is missing, a small generated set of the same kind replaces it, so that every
-script runs. A message names the missing file, and results go to `target/made-results` instead of
-the tables.
+script runs. A message names the missing file, and results go to `target/generated-results` instead
+of the tables.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from _record import MADE, data_folder
+from _record import GENERATED, data_folder
 from numpy.typing import NDArray
 
 _LIBSVM = "www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html"
@@ -68,12 +68,12 @@ def path_of(name: str, folder: Path | None = None) -> Path | None:
     folder, (file, origin) = folder or data_folder(), FILES[name]
     if folder is not None and (folder / file).exists():
         return folder / file
-    if name not in MADE:
-        MADE.add(name)
+    if name not in GENERATED:
+        GENERATED.add(name)
         where = "DUALGAP_DATA is not set" if folder is None else f"{folder} does not have it"
         print(
-            f"{name}: a generated set replaces {file} ({where}). The file is made from {origin}. "
-            "Results go to target/made-results.",
+            f"{name}: a generated set replaces {file} ({where}). To get the file, use {origin}. "
+            "Results go to target/generated-results.",
             file=sys.stderr,
         )
     return None
@@ -83,7 +83,7 @@ def split(name: str) -> Split:
     """Return training rows and labels, and test rows and labels."""
     path = path_of(name)
     if path is None or name == "mnist":
-        return made(name)
+        return generated(name)
     with np.load(path) as file:
         if name != "news20":
             parts = (file[f"{part}_{half}"] for half in ("train", "test") for part in "Xy")
@@ -97,8 +97,8 @@ def split(name: str) -> Split:
         return rows[0], file["y_train"], rows[1], file["y_test"]
 
 
-def made(name: str) -> Split:
-    """Generate rows around two centres for each class, a third of them for testing."""
+def generated(name: str) -> Split:
+    """Generate rows around two centres for each class, a third of the rows for testing."""
     n, d, m = _SHAPES[name]
     rng = np.random.default_rng(0)
     y = np.arange(n * 3 // 2) % m
@@ -113,7 +113,7 @@ def made(name: str) -> Split:
     return rows[:n], y[:n] + 1, rows[n:], y[n:] + 1
 
 
-def made_words() -> dict[str, NDArray[Any]]:
+def generated_words() -> dict[str, NDArray[Any]]:
     """Generate 200 words of 3 to 8 letters, drawn from a Markov chain, in 10 folds."""
     rng = np.random.default_rng(0)
     lengths = rng.integers(3, 9, size=200)
@@ -128,8 +128,8 @@ def made_words() -> dict[str, NDArray[Any]]:
     return {"pixels": pixels, "labels": labels, "offsets": offsets, "folds": np.arange(200) % 10}
 
 
-def made_scene() -> dict[str, NDArray[Any]]:
-    """Generate 300 rows of 60 numbers with up to six labels, half of them for testing."""
+def generated_scene() -> dict[str, NDArray[Any]]:
+    """Generate 300 rows of 60 numbers with up to six labels, half of the rows for testing."""
     rng = np.random.default_rng(0)
     X, weights = rng.normal(size=(300, 60)), rng.normal(size=(60, 6))
     y = (X @ weights + rng.normal(scale=2.0, size=(300, 6)) > 6.0).astype(np.int64)

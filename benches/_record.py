@@ -22,7 +22,7 @@ import numpy as np
 HERE = Path(__file__).parent
 PACKAGES = ("dualgap", "numpy", "scipy", "scikit-learn")
 ORIGIN = ("simd", "commit", "date", "machine", "versions")
-MADE: set[str] = set()
+GENERATED: set[str] = set()
 """Names of the data sets that were generated because their files are missing (see `_data.py`)."""
 
 
@@ -40,9 +40,9 @@ class Table:
         self.path = Path(os.environ.get("DUALGAP_RESULTS") or HERE / "results") / f"{name}.csv"
 
     def read(self) -> list[dict[str, str]]:
-        if MADE and self.path.parent.name != "made-results":
-            # Results on generated sets must not replace those on real ones.
-            self.path = HERE.parent / "target" / "made-results" / self.path.name
+        if GENERATED and self.path.parent.name != "generated-results":
+            # Results on generated sets must not replace results on real sets.
+            self.path = HERE.parent / "target" / "generated-results" / self.path.name
         if not self.path.exists():
             return []
         with self.path.open(encoding="utf-8", newline="") as file:
@@ -50,9 +50,9 @@ class Table:
 
     def add(self, **row: Any) -> None:
         """Print a row and store it."""
-        cells = {name: written(value) for name, value in row.items()}
+        cells = {name: formatted(value) for name, value in row.items()}
         print("  ".join(f"{name} {cell}" for name, cell in cells.items()), flush=True)
-        with one_writer():
+        with lock_results():
             self.store(origin() | cells)
 
     def store(self, cells: dict[str, str]) -> None:
@@ -81,14 +81,14 @@ class Table:
 
 
 @contextlib.contextmanager
-def one_writer() -> Iterator[None]:
-    """Lock the file, since benchmarks may run in parallel."""
+def lock_results() -> Iterator[None]:
+    """Lock the results, because benchmarks may run in parallel."""
     with (Path(tempfile.gettempdir()) / "dualgap-results.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def written(value: Any) -> str:
+def formatted(value: Any) -> str:
     """Format a cell: numbers with at most six digits, None and NaN as an empty string."""
     if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
         return ""
@@ -99,7 +99,7 @@ def written(value: Any) -> str:
 
 @functools.cache
 def origin() -> dict[str, str]:
-    """Return instruction set, commit (with + if the code was modified), date, machine, versions."""
+    """Return the columns of ORIGIN; the commit ends with + if the code was modified."""
     from dualgap import _core
 
     versions = [f"{name} {version(name)}" for name in PACKAGES]
@@ -142,8 +142,11 @@ def seconds(run: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def in_turn(*runs: Callable[[], float], repeats: int = 5) -> np.ndarray:
-    """Alternate between measurements, so that slow moments affect all; return (repeats, runs)."""
+def alternate(*runs: Callable[[], float], repeats: int = 5) -> np.ndarray:
+    """Alternate between measurements, so that slow moments affect all of them.
+
+    Returns an array of shape (repeats, number of runs).
+    """
     return np.array([[run() for run in runs] for _ in range(repeats)])
 
 
@@ -151,7 +154,7 @@ def paired(
     first: Callable[[], float], second: Callable[[], float], repeats: int = 5
 ) -> tuple[float, float, float]:
     """Return the medians of two alternating measurements, and of their ratios second / first."""
-    times = in_turn(first, second, repeats=repeats)
+    times = alternate(first, second, repeats=repeats)
     a, b = np.median(times, axis=0)
     return float(a), float(b), float(np.median(times[:, 1] / times[:, 0]))
 

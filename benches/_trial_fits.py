@@ -1,4 +1,4 @@
-"""Fits of every kind of model. The data are generated, and the buffers take tens of megabytes."""
+"""Fits of every kind of model on generated data; their buffers take tens of megabytes."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def dice_matching(x: Any, threshold: float) -> Any:
 
 
 def first_matching(links: Any) -> Any:
-    """Drop links that use a row or column again: the extragradient method needs valid matchings."""
+    """Keep the first link of each row and column: the extragradient method needs matchings."""
     kept: list[Any] = []
     for a, b in links:
         if all(a != row and b != column for row, column in kept):
@@ -191,8 +191,8 @@ def compare(data: Any, train: Any, test: Any, max_iter: int) -> dict[str, Any]:
         for where, part in (("training", seen), ("test", unseen)):
             values = np.array([loss(svm, part) for svm in fits])
             curves[f"{svm.solver}, {where}"] = np.array(passes), values
-        # The constrained form of the problem: minimise the loss within the ball on which that
-        # solution lies.
+        # The constrained form of the problem: minimise the loss within the ball whose radius is the
+        # norm of the solution above.
         own = {"solver": "extragradient", "radius": np.linalg.norm(svm.coef_)}
     return curves
 
@@ -211,7 +211,7 @@ def ceiling(Y: Any, links: tuple[int, int]) -> float:
 
 
 def compare_links(data: Any, train: Any, test: Any) -> None:
-    """Record error rates for limits on links; the truth is first the sure links, then all."""
+    """Record error rates for limits on links; the truth is the sure links, then all links."""
     table = Table("alignment-links", "truth", "links")
     X, _, sure, possible = data
     for truth, right, allowed in (("sure", sure, possible), ("all", possible, possible)):

@@ -9,8 +9,8 @@ dropped, strings become indicator columns, and all other columns keep their unit
 numbers and ids are kept, as a user might do in a first attempt. Accuracy is the mean over five
 stratified folds; models and scalers are fitted per fold. Seconds are for one fit to all rows on one
 thread: the median of `--repeats` rounds that alternate between programs. `warnings` counts the
-warnings of that fit. For dualgap, a row also has the relative gap, and the objective divided by the
-objective at W = 0.
+warnings of the fit to all rows. For dualgap, a row also has the relative gap, and the objective
+divided by the objective at W = 0.
 
 `--digits` measures the processor seconds of one thread until MulticlassSVC has a relative gap of
 1e-3, 1e-6 and 1e-8: the smallest of several fits.
@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _record import Table, in_turn, seconds
+from _record import Table, alternate, seconds
 from sklearn import datasets
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_score
@@ -110,7 +110,7 @@ def measure(name: str, scaling: str, repeats: int) -> None:
     fits = {program: lambda make=make: make().fit(rows, y) for program, make in PROGRAMS.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        times = in_turn(
+        times = alternate(
             *(functools.partial(seconds, fit) for fit in fits.values()), repeats=repeats
         )
     for (program, make), elapsed in zip(PROGRAMS.items(), np.median(times, axis=0), strict=True):

@@ -1,4 +1,4 @@
-"""Block descent for linear SVMs: seconds to a gap, other inner solvers, Frank-Wolfe.
+"""Block descent for linear SVMs, compared with other inner solvers and with Frank-Wolfe.
 
     python benches/block_descent.py weston-watkins [data sets]
     python benches/block_descent.py curve [data sets]
@@ -131,7 +131,7 @@ def curve(names: list[str]) -> None:
 
 
 def shark(names: list[str]) -> None:
-    """Compare seconds to 0.01 times the first gap with those of textbook sequential descent."""
+    """Compare with textbook sequential descent: seconds to 0.01 times the first gap."""
     table = Table("block-descent-shark", "data", "C")
     for name in names:
         X, y = load(name)
@@ -163,7 +163,10 @@ def _number(text: str | None) -> float | None:
 
 
 def frank_wolfe(names: list[str]) -> None:
-    """Compare seconds to relative gaps with those of batch and block Frank-Wolfe, up to `LIMIT`."""
+    """Compare block descent with Frank-Wolfe by the seconds to reach each relative gap.
+
+    Batch and block Frank-Wolfe are measured. Their fits stop after `LIMIT` seconds.
+    """
     levels = [1e-2, 1e-3, 1e-4]
     columns = ["to_1e_2", "to_1e_3", "to_1e_4"]
     table = Table("block-descent-frank-wolfe", "data", "loss", "solver")

@@ -3,8 +3,8 @@
 python benches/certificates.py [--minutes 3] [--seed 1] [KIND ...]
 
 Without a KIND, linear fits run for the given number of minutes, then all other kinds together for
-the same time. The column `refused` counts fits that raised an error which names a remedy; `failed`
-counts wrong certificates.
+the same time. The column `refused` counts fits that raised an error with a remedy; `failed` counts
+wrong certificates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from _record import HERE, Table
 
 sys.path.insert(0, str(HERE.parent / "tests/python/certificates"))
 
-from claims import Claims, examine
+from claims import Claims, check_claims
 from kinds import KINDS
 from trials import Trial, check, draw
 
@@ -62,7 +62,7 @@ def other(
     found: Counter[str] = Counter()
     end = time.monotonic() + 60.0 * minutes
     while time.monotonic() < end:
-        counts, wrong = examine(kind(random))
+        counts, wrong = check_claims(kind(random))
         found += counts
         for line in wrong:
             print("failed:", line, file=sys.stderr)

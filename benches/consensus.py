@@ -48,8 +48,10 @@ def fit(model, X, y):
 
 
 def optimum(*arguments):
-    """Measure rounds and seconds until the primal objective is at most 1.001 times the plain
-    solver's, and until the gap is 1e-3 times the null objective; plot curves with --plot FILE.
+    """Measure rounds and seconds until the objective and the gap are small.
+
+    The objective must be at most 1.001 times the objective of the plain solver, and the gap at most
+    1e-3 times the null objective. `--plot FILE` draws curves.
     """
     plot = arguments[-1] if "--plot" in arguments else None
     names = arguments[: arguments.index("--plot")] if plot else arguments
@@ -136,7 +138,7 @@ def speedup():
 
 
 def pays():
-    """Compare the processor time of consensus training with that of one machine."""
+    """Compare the processor times of consensus training and of one machine."""
     table = Table("consensus-pays", "rows", "features", "classes", "partitions")
     sizes = [(5_000, 50, 5), (100_000, 50, 5), (20_000, 300, 30), (20_000, 100, 100)]
     for (n, d, m), n_partitions in itertools.product(sizes, (2, 8)):
@@ -165,7 +167,7 @@ def pays():
 
 
 def accuracy():
-    """Compare the test accuracy after several numbers of rounds with the plain solver's."""
+    """Compare the test accuracies of the plain solver and after several numbers of rounds."""
     table = Table("consensus-accuracy", "data", "partitions")
     for name in ("letter", "satimage"):
         X, y, *test = split(name)
@@ -184,7 +186,7 @@ def accuracy():
 
 
 class Goals:
-    """Callback that ends a fit once its objective and gap are small enough."""
+    """Callback that ends a fit as soon as its objective and gap are small enough."""
 
     def __init__(self, objective, gap, seconds):
         self.objective, self.gap, self.seconds = objective, gap, seconds
@@ -274,8 +276,7 @@ def processes(n_rows="100000"):
                 model = ConsensusSVC(C=0.05, tol=1e-3, n_partitions=2, client=client)
                 whole.append(fit(model, X, y))
                 seconds.append(model.history_["seconds"][-1])
-            # One worker solves two partitions one after the other, and both take about equally
-            # long.
+            # One worker solves two partitions one after the other, and each takes about as long.
             busy = model.history_["solve_seconds"].sum() * 2 / n_workers
             table.add(
                 workers=n_workers,
@@ -289,9 +290,10 @@ def processes(n_rows="100000"):
 
 
 def model():
-    """Compare seconds per round with the README's cost model, and extrapolate to 1000 workers.
+    """Compare seconds per round with the cost model of docs/consensus.md.
 
-    Every second setting is used to fit the constants of the model, the others to check it.
+    Every second setting is used to fit the constants of the model, the other settings to check it.
+    The model then predicts the seconds of a round on up to 1000 workers.
     """
     from scipy.optimize import nnls
 
@@ -340,8 +342,10 @@ def rounds_measured():
 
 
 def extrapolate(constants):
-    """Predict the seconds of a round on more workers than are available, with one partition
-    each."""
+    """Predict the seconds of a round on more workers than are available.
+
+    Each worker has one partition.
+    """
     table = Table("consensus-extrapolated", "rows", "features", "classes", "workers")
     sizes = ((10**9, 1000, 10), (10**8, 1000, 1000))
     for (n_rows, d, m), n_workers in itertools.product(sizes, (10, 100, 1000)):

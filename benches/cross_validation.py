@@ -10,8 +10,8 @@
 intercept. Programs use two threads or processes, which start before the measurement. Times include
 the final fit. Other programs run with max_iter=1000, which LIBLINEAR reaches at large C. `seconds`
 is wall time; `cpu`, the processor time of all processes, is less affected by other work on the
-machine. A program is stopped after `--limit` processor seconds, and its row says so. Data sets:
-those of block_descent.py, with only the first 10,000 rows of mnist.
+machine. A program is stopped after `--limit` processor seconds; its row then has ">" and the limit.
+Data sets: those of block_descent.py, with only the first 10,000 rows of mnist.
 
 `scores` records LIBLINEAR's mean score for each C up to `--up-to`, in one process and without a
 limit; it skips scores that are already recorded.
@@ -93,7 +93,7 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Found]] = {
 
 
 def timed(work: Callable[[Any, Any, Any], Found], *data: Any) -> tuple[float, float, Found]:
-    """Return seconds, processor seconds and result of a search with started workers."""
+    """Return seconds, processor seconds and result of a search; the workers start before it."""
     Parallel(n_jobs=2)(delayed(time.sleep)(0.5) for _ in range(2))
 
     def processor() -> float:

@@ -19,13 +19,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _record import Table, data_folder, in_turn, seconds
+from _record import Table, alternate, data_folder, seconds
 from block_descent import load, svm
 from sklearn.svm import LinearSVC
 
 NAMES = ["letter", "satimage", "dna", "news20"]
 CS, LEVELS = [0.05, 1.0, 10.0], [1e-4, 1e-6]
-# Grids of tolerances. Those of LIBLINEAR are absolute, those of dualgap are multiples of the level.
+# Grids of tolerances: absolute for LIBLINEAR, and multiples of the level for dualgap.
 PEER_GRID = [2.0 * 0.7**step for step in range(60)]
 OUR_GRID = [8.0 * 0.75**step for step in range(60)]
 DTYPES = ("float64", "float32")
@@ -69,8 +69,9 @@ def loosest(
 ) -> tuple[float, Any] | None:
     """Return the loosest tolerance of the grid for which the model is good enough, and the model.
 
-    Tries every fourth tolerance first, then those just before the first success. Otherwise the
-    benchmark would spend most of its time on fits of LIBLINEAR with unsuitable tolerances.
+    First tries every STRIDE-th tolerance, then the tolerances between the first success and the
+    failure before it. If every tolerance were tried, most of the time would go to fits of LIBLINEAR
+    with unsuitable tolerances.
     """
     for last in range(STRIDE - 1, len(grid), STRIDE):
         if excess(fit(grid[last])) > level:
@@ -108,7 +109,7 @@ def compare(name: str, C: float, level: float, repeats: int) -> None:
         lambda fit=fits[program], tol=tol: seconds(lambda: fit(tol))
         for program, (tol, _) in chosen.items()
     ]
-    times = dict(zip(chosen, in_turn(*runs, repeats=repeats).T, strict=True))
+    times = dict(zip(chosen, alternate(*runs, repeats=repeats).T, strict=True))
     for dtype in DTYPES:
         if f"{dtype}-1" not in chosen:
             continue

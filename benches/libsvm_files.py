@@ -2,9 +2,9 @@
 
     python benches/libsvm_files.py [--megabytes 202] [--folder /tmp]
 
-The file is generated: rows of 100 entries among 200,000 features, values with six digits. Each
+The generated file has rows of 100 entries among 200,000 features, with values of six digits. Each
 reader runs in a separate process. Memory is the increase of the peak resident size during reading,
-relative to the size of the resulting matrix.
+divided by the size of the resulting matrix.
 """
 
 from __future__ import annotations

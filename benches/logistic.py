@@ -7,20 +7,21 @@
 
 Each other program gets the loosest tolerance, on a grid, for which its weights are good enough:
 their primal objective, computed by the same function for all programs, is at most 1 + level times a
-certified lower bound on the optimum. `other` is the fastest of them. "certified" is a fit of
-dualgap to a certified gap of `level`, "loosest" a fit of dualgap to the loosest tolerance that is
-good enough. "defaults" compares fits with default settings. "busy" measures a fit again while one
-other process per core keeps the machine busy. "search" chooses C among 13 values in five folds, by
-accuracy and on all cores, with `LogisticRegressionCV` of both packages. Seconds are medians of
-alternating fits on all cores, ratios are medians of the ratios of neighbouring fits.
+certified lower bound on the optimum. `other` is the fastest of the other programs. "certified" is a
+fit of dualgap to a certified gap of `level`, "loosest" a fit of dualgap with the loosest tolerance
+that is good enough. "defaults" compares fits with default settings. "busy" measures a fit again
+while one other process per core keeps the machine busy. "search" chooses C among 13 values in five
+folds, by accuracy and on all cores, with `LogisticRegressionCV` of both packages. Seconds are
+medians of alternating fits on all cores. Ratios are medians of the ratios of neighbouring fits.
 
 A measurement whose row exists for this commit and instruction set is skipped, so an interrupted run
 continues where it stopped; --again repeats it. A second run with another DUALGAP_SIMD takes the
-tolerances of the other programs from the first one. cyanure takes part if it is installed.
+tolerances of the other programs from the first run. cyanure takes part if it is installed.
 
 Data sets: those of block_descent.py, and the generated "binary" (100,000 x 50, two classes),
-"thousand" (12,811 x 384, 1000 classes), "pixels" (60,000 x 784, ten classes) and "unscaled" and
-"shifted" (columns whose scales and means differ by many powers of ten).
+"thousand" (12,811 x 384, 1000 classes), "pixels" (60,000 x 784, ten classes), "unscaled"
+(columns whose scales differ by powers of ten) and "shifted" (columns whose means differ by powers
+of ten).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from _record import Table, data_folder, in_turn, origin, seconds, written
+from _record import Table, alternate, data_folder, formatted, origin, seconds
 from block_descent import load
 from scipy.ndimage import gaussian_filter
 from scipy.special import logsumexp
@@ -59,10 +60,10 @@ CASES = [(1e-4, False), (1e-6, False), (1e-4, True)]
 SOLVERS = ["newton-cg", "newton-cholesky", "lbfgs", "saga", "cyanure"]
 OTHER_GRID = [0.3 * 0.3162**step for step in range(14)]
 OUR_GRID = [300.0 * 0.7**step for step in range(40)]
-# A program is given up if a fit takes this many seconds, or this many times the seconds of the
-# fastest program so far, since it cannot be the fastest.
+# The search for a tolerance of a program ends if a fit takes LONGEST seconds, or SLOWER times as
+# long as the fastest program so far: the program cannot be the fastest.
 LONGEST, SLOWER = 60.0, 3.0
-# Programs within this factor of the fastest one are timed again, alternating with dualgap.
+# Programs within this factor of the fastest program are timed again, alternating with dualgap.
 CLOSE = 1.3
 # Seconds of all fits of a comparison above which there are fewer repeats.
 BUDGET = 60.0
@@ -159,8 +160,7 @@ def good_enough(
 def others(
     case: dict[str, Any], programs: dict[str, Fit], excess: Callable[[Any], float], again: bool
 ) -> dict[str, float]:
-    """Return the fastest other programs and their tolerances, from recorded rows or by
-    measuring."""
+    """Return the fastest other programs and their tolerances, from recorded rows or new fits."""
     table = Table("logistic-others", *case, "program")
     rows = [] if again else matching(table, case)
     if not rows:
@@ -194,7 +194,7 @@ def others(
 
 def matching(table: Table, case: dict[str, Any]) -> list[dict[str, str]]:
     """Return the rows of a case for this commit and instruction set."""
-    wanted = {name: written(value) for name, value in case.items()}
+    wanted = {name: formatted(value) for name, value in case.items()}
     wanted["commit"] = origin()["commit"]
     return [
         row
@@ -250,11 +250,11 @@ def timed(chosen: dict[str, tuple[Fit, float]]) -> tuple[dict[str, Any], dict[st
     once = sum(run(name) for name in chosen)
     repeats = int(np.clip(BUDGET / once, 1, REPEATS))
     runs = [functools.partial(run, name) for name in chosen]
-    return dict(zip(chosen, in_turn(*runs, repeats=repeats).T, strict=True)), models
+    return dict(zip(chosen, alternate(*runs, repeats=repeats).T, strict=True)), models
 
 
 def defaults(name: str, again: bool) -> None:
-    """Fit both programs with their default settings."""
+    """Fit dualgap and scikit-learn with their default settings."""
     table = Table("logistic-defaults", "data")
     if not again and matching(table, {"data": name}):
         return
@@ -309,7 +309,7 @@ def busy(name: str, again: bool) -> None:
 
 
 def search(name: str, again: bool) -> None:
-    """Compare both packages' searches for C, with scores on the same folds."""
+    """Compare the searches for C of dualgap and scikit-learn on the same folds."""
     table = Table("logistic-search", "data")
     if not again and matching(table, {"data": name}):
         return
@@ -317,9 +317,9 @@ def search(name: str, again: bool) -> None:
     Cs = np.logspace(-3.0, 3.0, 13)
     ours, theirs = LogisticRegressionCV(Cs=Cs), PeerSearch(Cs=Cs, cv=5, n_jobs=-1)
     runs = (lambda: seconds(lambda: ours.fit(X, y)), lambda: seconds(lambda: theirs.fit(X, y)))
-    times = in_turn(*runs, repeats=1)
+    times = alternate(*runs, repeats=1)
     if times.sum() < BUDGET / 4.0:
-        times = in_turn(*runs, repeats=3)
+        times = alternate(*runs, repeats=3)
     scores: Any = theirs.scores_
     scores = np.squeeze(next(iter(scores.values())) if isinstance(scores, dict) else scores)
     own, other = np.median(times, axis=0)

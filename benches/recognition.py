@@ -4,18 +4,19 @@
 
 The script follows the paper's protocol. It trains on a random half of the rows and tests on the
 other half, 20 times. Each method makes 1000 iterations with the weighted Usunier loss. For each
-method, two-fold cross-validation of the top-1 error on the first half chooses C = 1/(n lambda),
-which is then used for all halves. "optimum" is block descent to a gap of 1e-4, with C chosen in the
-same way.
+method, C = 1/(n lambda) has the lowest top-1 error in two-fold cross-validation on the first half,
+and is used for all halves. "optimum" is block descent to a gap of 1e-4, with C chosen in the same
+way.
 
-Data sets: those of block_descent.py; fashion, Fashion-MNIST (the .gz files of Debian's
-dataset-fashion-mnist in the folder fashion); ocr, the letters of the OCR words; and mnist-random,
-4,096 random features of a Gaussian kernel of MNIST, in place of the paper's features of deep
-networks. Image sets are reduced to 10,000 random rows. Rows of images and news20 have unit length.
+Data sets: those of block_descent.py; "fashion", Fashion-MNIST (the .gz files of Debian's
+dataset-fashion-mnist in the folder fashion); "ocr", the letters of the OCR words; and
+"mnist-random", 4,096 random features of a Gaussian kernel on MNIST, in place of the paper's
+features from deep networks. Image sets are reduced to 10,000 random rows. Rows of images and news20
+have unit length.
 
-`p_value` compares a method's top-1 errors with those of LSFW on the same halves. Halves overlap, so
-the variance of the mean difference is that of Nadeau and Bengio (2003): (1/halves + 1) times the
-variance over the halves.
+`p_value` compares a method's top-1 errors with the errors of LSFW on the same halves. Halves
+overlap, so the variance of the mean difference is estimated as in Nadeau and Bengio (2003): as
+(1/halves + 1) times the variance over the halves.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _data import made_words, path_of
+from _data import generated_words, path_of
 from _record import Table, data_folder
 from block_descent import load
 from multiclass import RANKS, falling, top_errors
@@ -62,7 +63,7 @@ def rows_of(name: str) -> tuple[Any, Any]:
         y = np.frombuffer(labels[8:], np.uint8)
     elif name == "ocr":
         path = path_of("ocr")
-        words = made_words() if path is None else np.load(path)
+        words = generated_words() if path is None else np.load(path)
         X, y = words["pixels"].astype(np.float32), words["labels"]
     else:
         X, y = load(name.removesuffix("-random"))

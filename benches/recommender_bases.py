@@ -3,9 +3,9 @@
 python benches/recommender_bases.py [METHOD]...          # MovieLens 100k
 python benches/recommender_bases.py ML-1M [METHOD]...    # movielens_1m.npz in DUALGAP_DATA
 
-Ratings are split 50/25/25 % with seed 0, and the test ratings are scored. The conditional gradient
-methods choose their radius on the validation part with eight bases, once for all numbers of bases.
-They refit only the output layer after each new basis (convex).
+Ratings are split 50/25/25 % with seed 0, and the test ratings are scored. For the conditional
+gradient methods, the radius is chosen on the validation part with eight bases, and used for all
+numbers of bases. They refit only the output layer after each new basis (convex).
 """
 
 from __future__ import annotations

@@ -4,13 +4,14 @@ DUALGAP_DATA=folder python benches/recommender_clicks.py [NAME ...]
 
 Each file clicks_NAME.npz of the folder has arrays train and test of pairs (user, item). From
 movielens_1m.npz, ratings of at least 4 are clicks, and a fifth of the users are new: four fifths of
-their clicks are given after the fit, the others are held out. Two further sets are generated from
-topics, because settings that were chosen on the other sets might fit only those.
+their clicks are given after the fit, the remaining clicks are held out. Two further sets are
+generated from topics, because settings chosen on the real sets might suit only the real sets.
 
-The reference methods, each written in about ten lines, are GF-CF (Shen et al., CIKM 2021), item kNN
-by cosine, EASE (Steck, WWW 2019), EDLAE (Steck, NeurIPS 2020) and iALS (Hu et al., ICDM 2008). EASE
-and EDLAE use the best of four ridges on the test clicks, which favours them. Recall@20 is the share
-of a user's held-out items among 20 recommended items, averaged over at most 6,000 users.
+The reference methods are GF-CF (Shen et al., CIKM 2021), item kNN with cosines, EASE (Steck, WWW
+2019), EDLAE (Steck, NeurIPS 2020) and iALS (Hu et al., ICDM 2008). This script implements each in
+about ten lines. EASE and EDLAE use the best of four ridges on the test clicks, which favours them.
+Recall@20 is the share of a user's held-out items among 20 recommended items, averaged over at most
+6,000 users.
 """
 
 from __future__ import annotations
@@ -183,7 +184,7 @@ def new_users(arrays: Any) -> Split:
     return Split("MovieLens 1M, new users", train, given[rows], test[rows], None)
 
 
-def made(name: str, n_users: int, n_items: int, n_clicks: int, seed: int) -> Split:
+def from_topics(name: str, n_users: int, n_items: int, n_clicks: int, seed: int) -> Split:
     """Generate clicks from topics, each of which prefers different items."""
     rng = np.random.default_rng(seed)
     n_topics = 40
@@ -209,8 +210,8 @@ def splits() -> Iterator[tuple[str, Callable[[], Split]]]:
     movies = folder / "movielens_1m.npz"
     if movies.exists():
         yield "movielens", lambda: new_users(np.load(movies))
-    yield "sparse", lambda: made("made, sparse", 4000, 6000, 15, 1)
-    yield "dense", lambda: made("made, dense", 1500, 800, 60, 2)
+    yield "sparse", lambda: from_topics("made, sparse", 4000, 6000, 15, 1)
+    yield "dense", lambda: from_topics("made, dense", 1500, 800, 60, 2)
 
 
 def measure(table: Table, split: Split) -> None:

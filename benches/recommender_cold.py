@@ -2,12 +2,12 @@
 
 python benches/recommender_cold.py
 
-MovieLens 100k, ratings of at least 4 as clicks. 30 % of the items have no clicks in training, and a
-fifth of the clicks on the others is held out, too. Recall@20 is the share of a user's held-out
-clicks among 20 recommended items, for items without clicks (cold) and for the others (warm). The
-method "profile" ranks items by their similarity to the mean genres of a user's items. LightFM (if
-installed: pip install rectools-lightfm) has WARP loss and 30 epochs. In each column, its number of
-factors is the best of three on the test clicks, which favours it.
+Ratings of MovieLens 100k of at least 4 count as clicks. 30 % of the items (cold) have no clicks in
+training; a fifth of the clicks on all other items (warm) is also held out. Recall@20 is the share
+of a user's held-out clicks among 20 recommended items, for lists of cold items and for lists of
+warm items. The method "profile" ranks items by their similarity to the mean genres of a user's
+items. LightFM (if installed: pip install rectools-lightfm) has WARP loss and 30 epochs. In each
+column, its number of factors is the best of three on the test clicks, which favours it.
 """
 
 from __future__ import annotations

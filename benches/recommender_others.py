@@ -1,12 +1,12 @@
 """Rating prediction compared with other packages, on the same folds of MovieLens.
 
     python benches/recommender_others.py official [N]
-                                         # our methods on u1 to u5, or only on the Nth
+                                         # our methods on the folds u1 to u5, or on fold N
     python benches/recommender_others.py surprise [N]
-                                         # also SVD and SVD++, on Surprise's folds
+                                         # our methods, SVD and SVD++ on Surprise's folds
     python benches/recommender_others.py myfm [SEED]
-                                         # also myFM and libFM, on the splits of movielens.py
-    python benches/recommender_others.py million [NAME]  # the same on MovieLens 1M, 90/10
+                                         # our methods, myFM and libFM on random splits
+    python benches/recommender_others.py million [NAME]  # these methods on MovieLens 1M, 90/10
     python benches/recommender_others.py means           # means over all folds measured so far
 
 Install the packages with `pip install scikit-surprise myfm`. libFM 1.4.2 is part of pywFM 0.9.0 on
@@ -77,7 +77,7 @@ def measure(
 
 
 def official(only: str | None = None) -> None:
-    """Measure our methods on the folds of mku.sh: the test ratings of fold i are the ith fifth."""
+    """Measure our methods on the folds of mku.sh: fold i tests on the ith fifth of the ratings."""
     data = fetch_movielens("100k")
     assert data.items is not None
     assert data.users is not None
@@ -249,7 +249,7 @@ def means() -> None:
                 metric: np.mean([float(row[metric]) for row in own])
                 for metric in ("rmse", "mae", "ndcg5")
             }
-            # The seconds are those of the fastest fold, because other work ran during some
+            # The seconds are from the fastest fold, because other work ran during some
             # measurements.
             seconds = min(float(row["seconds"]) for row in own)
             table.add(method=method, fold=MEAN, **cells, seconds=seconds)

@@ -1,12 +1,14 @@
 """The recommender: ranking a catalogue, larger data, new users, calibration, serving.
 
-    python benches/recommender_ranking.py ranking [DATA]  # recall@10, also of EASE, ALS, BPR
+    python benches/recommender_ranking.py ranking [DATA]  # recall@10, compared with EASE,
+                                                          # ALS, BPR
     python benches/recommender_ranking.py million [ROW]   # RMSE and nDCG on MovieLens 1M, 90/10
     python benches/recommender_ranking.py choice          # settings of "million", chosen on
                                                           # validation ratings
     python benches/recommender_ranking.py new-users       # fold_in compared with a refit
     python benches/recommender_ranking.py calibration     # error of the level probabilities
-    python benches/recommender_ranking.py serving         # users per second, also of implicit
+    python benches/recommender_ranking.py serving         # users per second, compared with the
+                                                          # package implicit
 
 MovieLens 1M is movielens_1m.npz (users, items, ratings) in the folder DUALGAP_DATA. Without this
 file or the package implicit (pip install implicit), measurements that need it are skipped.
@@ -196,8 +198,7 @@ def choice() -> None:
 
 
 def new_users() -> None:
-    """Add the training ratings of every twentieth user only after the fit; repeat this ten
-    times."""
+    """Add the training ratings of every twentieth user only after the fit, for ten offsets."""
     table = Table("recommender-new-users", "settings")
     train, _, test = split_ratings(data_sets()["ML-100k"], 0, (0.8, 0.0))
     users = np.unique(train["user"])
@@ -250,7 +251,7 @@ def serving() -> None:
     ratings = data_sets().get("ML-1M")
     if ratings is None:
         return
-    # A short fit suffices: its scores take as long to compute as those of a long fit.
+    # A short fit suffices: its scores take as long to compute as a long fit's scores.
     short = Variational(max_iter=3)
     model = OrdinalRecommender(24, method=short, random_state=0, interactions=False).fit(ratings)
     likes = OrdinalRecommender(

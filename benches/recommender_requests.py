@@ -2,9 +2,11 @@
 
 python benches/recommender_requests.py
 
-Fits MovieLens 1M (movielens_1m.npz in the folder DUALGAP_DATA; generated ratings replace a missing
-file), and clicks: its ratings of at least 4. Each request has one user: known, new with 20 ratings,
-or new and kept by fold_in (implicit: partial_fit_users). Requests of all models alternate.
+Fits one model to the ratings of MovieLens 1M, and another model to its ratings of at least 4, as
+clicks. The file is movielens_1m.npz in the folder DUALGAP_DATA; generated ratings replace a missing
+file. A request is for one user: a known
+user, a new user with 20 ratings, or a new user whom fold_in adds to the model (implicit:
+partial_fit_users). Requests of all models alternate.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from _record import MADE, Table, data_folder, seconds
+from _record import GENERATED, Table, data_folder, seconds
 
 from dualgap import OrdinalRecommender
 from dualgap.datasets import synthetic_ratings
@@ -30,8 +32,8 @@ def ratings() -> pd.DataFrame:
     """Return the ratings of MovieLens 1M, or generated ones."""
     folder = data_folder()
     if folder is None or not (path := folder / "movielens_1m.npz").exists():
-        print("movielens_1m.npz is missing in DUALGAP_DATA; results go to target/made-results")
-        MADE.add("movielens_1m")
+        print("movielens_1m.npz is missing in DUALGAP_DATA; results go to target/generated-results")
+        GENERATED.add("movielens_1m")
         return synthetic_ratings(20_000, 500, 300, random_state=0)
     with np.load(path) as file:
         columns = {name: file[name].astype(np.int64) for name in ("user", "item")}
@@ -61,7 +63,7 @@ class Ours:
 
 
 class Implicit:
-    """Requests to least squares of implicit with the same number of factors."""
+    """Requests to implicit's least squares with the same number of factors."""
 
     def __init__(self, clicks: pd.DataFrame, n_factors: int) -> None:
         from implicit.cpu.als import AlternatingLeastSquares

@@ -2,11 +2,11 @@
 
 python benches/recommender_scale.py [--millions 1 5 20] [--factors 64 128 256] [--methods NAME ...]
 
-The clicks are drawn from a power law of items and from 50 topics, in the size of MovieLens 20M:
-138,000 users and 27,000 items. A fifth of the clicks of 2,000 users is held out. Each fit runs in a
-separate process, on all cores, with 15 sweeps at most. Memory is the peak minus the memory before
-the fit, per click; the data are drawn in another process. It does not include the data: a table for
-dualgap, a CSR matrix for the others.
+The clicks are drawn from a power law of items and from 50 topics. There are 138,000 users and
+27,000 items, as in MovieLens 20M. A fifth of the clicks of 2,000 users is held out. Each fit runs
+in a separate process, on all cores, with 15 sweeps at most. Memory is the peak memory minus the
+memory before the fit, divided by the number of clicks. It does not include the data, which another
+process draws: a table for dualgap, a CSR matrix for the other programs.
 Recall@20 is the fraction of a user's held-out items that are among 20 recommended items. Methods
 that are not installed are left out: pip install implicit irspack
 """
@@ -83,7 +83,8 @@ def irspack(table: pd.DataFrame, width: int | None) -> tuple[Callable[[], Any], 
     from irspack import IALSRecommender
 
     clicks = sp.csr_matrix((np.ones(len(table)), (table["user"], table["item"])), SHAPE)
-    # By default, pairs without a click have no weight; this is the weight that dualgap chooses.
+    # By default, irspack gives no weight to pairs without a click; use the weight that dualgap
+    # chooses.
     weight = 3.0 * len(table) / SHAPE[0] / SHAPE[1]
     model = IALSRecommender(
         clicks, n_components=width, alpha0=weight, solver_type="IALSPP", train_epochs=SWEEPS

@@ -3,10 +3,11 @@
     python benches/rust_peers.py [data sets]
 
 Each program fits linear classifiers with its defaults for tolerance and passes, on one thread.
-dualgap minimises the loss of Crammer and Singer, linfa-svm one-vs-all and the others one-vs-one
-hinge losses. C is the value of CS with the best accuracy on a fifth of the training rows. The
-program is built from benches/peers, with the versions in its Cargo.lock, into target/peers. A fit
-that takes more than LIMIT seconds is stopped, and its row has no numbers.
+dualgap minimises the loss of Crammer and Singer, linfa-svm one-vs-all hinge losses, and the other
+programs one-vs-one hinge losses. C is the value in the list `CS` with the best accuracy on a
+fifth of the training rows. The program is built from benches/peers, with the versions in its
+Cargo.lock, into target/peers. A fit that takes more than LIMIT seconds is stopped, and its row has
+no numbers.
 """
 
 from __future__ import annotations

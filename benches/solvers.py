@@ -10,9 +10,10 @@ that gives its name and the losses it minimises::
     def mine(X, y, C, budget):
         return fit_something(X, y, C, max_iter=budget)
 
-It is called with budgets 1, 2, 4, ... until it takes `--seconds`, or its objective is within 1e-6
-of a lower bound, from a fit with `tol=1e-8`. The time includes all steps from data to weights. The
-script computes the objective ``1/2 ||W||^2 + C sum_i loss_i`` for all solvers.
+The function is called with budgets 1, 2, 4, ... until a call takes `--seconds`, or until its
+objective is within 1e-6 of a lower bound, which comes from a fit with `tol=1e-8`. The time includes
+all steps from data to weights. The script computes the objective ``1/2 ||W||^2 + C sum_i loss_i``
+for all solvers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""StructuredSVM: passes and seconds to a certificate, threads, memory, and comparisons of papers.
+"""StructuredSVM: passes and seconds to a certificate, threads, memory, comparisons from papers.
 
     python benches/structured.py ocr [--method NAME] [--max-iter N] [--plot FILE]
                                                       # all solvers on one fold, C = 1
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _data import made_scene, made_words, path_of
+from _data import generated_scene, generated_words, path_of
 from _record import Table, data_folder, paired
 
 from dualgap.structured import ChainModel, MultilabelModel, StructuredSVM
@@ -57,7 +57,7 @@ LEVELS = (3, 1, 0.3, 0.1, 0.03, 0.01)
 def words(folder: Path | None, chosen: Any) -> tuple[list[Any], list[Any]]:
     """Return the pixels and letters of the words in the given folds."""
     path = path_of("ocr_letters", folder)
-    with np.load(path) if path else contextlib.nullcontext(made_words()) as file:
+    with np.load(path) if path else contextlib.nullcontext(generated_words()) as file:
         bounds, pixels, letters = file["offsets"], file["pixels"].astype(float), file["labels"]
         kept = np.flatnonzero(np.isin(file["folds"], list(chosen)))
     spans = [slice(bounds[word], bounds[word + 1]) for word in kept]
@@ -197,7 +197,7 @@ def scale_fit(train: Any, method: str, relative: float) -> StructuredSVM:
 
 def scene(arguments: Any) -> None:
     path = path_of("scene", arguments.data)
-    with np.load(path) if path else contextlib.nullcontext(made_scene()) as file:
+    with np.load(path) if path else contextlib.nullcontext(generated_scene()) as file:
         X, X_test = (np.insert(file[f"X_{p}"], 0, 1.0, axis=1) for p in ("train", "test"))
         Y, Y_test = file["y_train"], file["y_test"]
     curves, table = {}, Table("structured-scene", "edges", "step")
@@ -273,7 +273,7 @@ def memory(arguments: Any) -> None:
 
 
 def peak(arguments: Any) -> None:
-    """Measure how much fifty passes add to the current and peak memory of a short fit."""
+    """Measure how far fifty passes raise the current and the peak memory above a short fit."""
 
     def resident() -> float:
         with open("/proc/self/statm") as pages:

@@ -1,12 +1,13 @@
-"""Stops of SequenceTagger: by default, by held-out sentences, and the best one in hindsight.
+"""Stopping rules of SequenceTagger: the default rule, held-out sentences, and the best pass count.
 
     python benches/tagger_stops.py [TASK ...] [--losses hamming logistic]
 
-Six tasks: those of `taggers.py`, noun chunks (CoNLL-2000 without all other chunks), and names in
-the first 2,500 Spanish sentences, without their kinds. All fits train on the same 85 % of the
-training sentences. For each task and loss, the script fits with the default stop, with the other
-15 % as `validation`, and for 64 passes. The score on the test sentences is F1 of chunks, or the
-fraction of correct tokens; the best stop is chosen by this score, after 2, 4, 8, ..., 64 passes.
+Six tasks: the four tasks of `taggers.py`, noun chunks (CoNLL-2000 without all other chunks), and
+name spans (names in the first 2,500 Spanish sentences, without their types). All fits train on the
+same 85 % of the training sentences. For each task and loss, the script fits with the default stop,
+with the other 15 % as `validation`, and for 64 passes. The score on the test sentences is F1 of
+chunks, or the fraction of correct tokens; the best stop is chosen by this score, after 2, 4, 8,
+..., 64 passes.
 
 The data sets come from a folder: the environment variable DUALGAP_DATA.
 """
@@ -24,13 +25,13 @@ from sequence import Labels, Sentences, f1
 from taggers import TASKS, Data, read
 
 PASSES = (2, 4, 8, 16, 32, 64)
-MADE = {"noun chunks": "chunks", "name spans": "names"}
-CHUNKED = ("chunks", "names", *MADE)
+DERIVED = {"noun chunks": "chunks", "name spans": "names"}
+CHUNKED = ("chunks", "names", *DERIVED)
 
 
 def sentences(folder: Path, task: str) -> Data:
     """Return features and labels of the training and of the test sentences."""
-    X, y, test, right = read(folder, MADE.get(task, task))
+    X, y, test, right = read(folder, DERIVED.get(task, task))
     if task == "noun chunks":
         y, right = (
             [[label if label.endswith("-NP") else "O" for label in own] for own in labels]
@@ -99,7 +100,7 @@ def measure(table: Table, data: Data, task: str, loss: Any) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    tasks = [*TASKS, *MADE]
+    tasks = [*TASKS, *DERIVED]
     parser.add_argument("tasks", nargs="*", default=tasks, metavar="TASK")
     parser.add_argument("--losses", nargs="+", default=["hamming", "logistic"])
     arguments = parser.parse_args()

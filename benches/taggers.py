@@ -5,13 +5,14 @@
 
 Tasks: chunks (CoNLL-2000), names in Spanish newswire (CoNLL-2002), parts of speech of English web
 text, and letters of handwritten words. All systems read the same features as Python strings: those
-of `dualgap.sequence.word_features`, or the black pixels of a letter. Each runs with its defaults in
-a separate process, except that CRFsuite's online algorithms, chaine and crfs are limited to 20
-passes, as in the name. "C chosen" is `C="validation"`; its rows and those of the programs measured
-at the same time are in `--table taggers-chosen`. Seconds are from strings to a trained model;
-CPU seconds are summed over threads. The score is F1 of chunks, or the fraction of correct tokens.
-Missing packages, and fits of more than `--limit` seconds, are skipped (pip install python-crfsuite
-sklearn-crfsuite chaine underthesea_core). The crate crfs is built with cargo from benches/crfs.
+of `dualgap.sequence.word_features`, or the black pixels of a letter. Each system runs with its
+defaults in a separate process, except that CRFsuite's online algorithms, chaine and crfs are
+limited to 20 passes, as their names in the table state. "C chosen" is `C="validation"`. `--table
+taggers-chosen` records its rows, together with rows of other programs measured at the same time.
+Seconds are the time from strings to a trained model; CPU seconds are summed over threads. The score
+is F1 of chunks, or the fraction of correct tokens. Missing packages, and fits of more than
+`--limit` seconds, are skipped (pip install python-crfsuite sklearn-crfsuite chaine
+underthesea_core). The crate crfs is built with cargo from benches/crfs.
 
 The data sets come from a folder: the environment variable DUALGAP_DATA.
 """

@@ -1,4 +1,4 @@
-"""Count fits in eight concurrent threads whose model differs from that of the same fit alone.
+"""Count fits whose model changes if seven other threads run fits at the same time.
 
     python benches/trials_concurrency.py [--fits 10000]
 
@@ -55,7 +55,7 @@ for each in MODELS.values():
 
 
 def differing(work: Callable[[], bytes], n_runs: int) -> int:
-    """Count concurrent runs whose result differs from that of a single run."""
+    """Count concurrent runs whose result differs from the result of a single run."""
     alone = work()
     with ThreadPoolExecutor(THREADS) as pool:
         found = list(pool.map(lambda _: work(), range(n_runs)))

@@ -6,9 +6,9 @@ fit.
 Usage: python benches/trials_files.py [threads]
 
 A trial that kills a writer fails if the file is neither the old nor the new version, or if a
-temporary file is left. A trial with a damaged file fails unless the file can be read, or the one
-allowed error is raised, which names the file. Each kind of file is tried in a separate process; if
-a signal ends this process, all its trials fail. Threads are counted during a fit.
+temporary file is left. A trial with a damaged file fails unless the file can be read, or a
+ValueError names the file. Each kind of file is tried in a separate process; if a signal ends this
+process, all its trials fail. Threads are counted during a fit.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def sparse(path: Path) -> None:
         sp.save_npz(file, sp.csr_array(ROWS), compressed=False)
 
 
-DOORS: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
+READERS: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
     "linear model": (linear, read_linear),
     "recommender": (recommender, OrdinalRecommender.load),
     "rows, LIBSVM": (libsvm, rows("libsvm")),
@@ -141,9 +141,9 @@ DOORS: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
 }
 
 
-def try_door(name: str, folder: Path) -> int:
-    """Read damaged files of one kind; count results other than success or the allowed error."""
-    write, read = DOORS[name]
+def read_damaged(name: str, folder: Path) -> int:
+    """Read damaged files of one kind; count outcomes other than success or the expected error."""
+    write, read = READERS[name]
     write(folder / "good")
     good, path = (folder / "good").read_bytes(), folder / "bad"
     generator, failed = random.Random(0), 0
@@ -159,8 +159,8 @@ def try_door(name: str, folder: Path) -> int:
     return failed
 
 
-def door(name: str) -> int:
-    """Run `try_door` in a separate process."""
+def in_process(name: str) -> int:
+    """Run `read_damaged` in a separate process."""
     command = [sys.executable, __file__, name]
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     return int(ended.stdout) if ended.returncode == 0 else DAMAGED
@@ -185,18 +185,18 @@ def threads() -> int:
 
 
 def main() -> None:
-    """Run all trials, or those of one file type."""
+    """Run all trials, or only the trials of one file type."""
     with tempfile.TemporaryDirectory() as folder:
         if sys.argv[1:] == ["threads"]:
             Table("trials-files", "trial").add(trial="a million jobs", tried=1, failed=threads())
             return
         if len(sys.argv) > 1:
-            print(try_door(sys.argv[1], Path(folder)))
+            print(read_damaged(sys.argv[1], Path(folder)))
             return
         results = Table("trials-files", "trial")
         results.add(trial="kill while a model is written", tried=KILLS, failed=kills(Path(folder)))
-    for name in DOORS:
-        results.add(trial=f"damaged file: {name}", tried=DAMAGED, failed=door(name))
+    for name in READERS:
+        results.add(trial=f"damaged file: {name}", tried=DAMAGED, failed=in_process(name))
     results.add(trial="a million jobs", tried=1, failed=threads())
 
 

@@ -1,4 +1,4 @@
-"""Fuzz targets, each run for a given time: numbers of inputs and failures.
+"""Run each fuzz target for a given time, and record the numbers of inputs and failures.
 
     python benches/trials_fuzz.py [--seconds 600] [TARGET ...]
 
@@ -19,20 +19,22 @@ from _record import HERE, Table
 
 FILES = "tests/python/files/test_fuzz.py"
 TARGETS = {
-    "rows, LIBSVM": [f"{FILES}::test_tables[libsvm]"],
-    "rows, CSV": [f"{FILES}::test_tables[csv]"],
-    "rows, npy": [f"{FILES}::test_tables[npy]"],
-    "rows, npz": [f"{FILES}::test_tables[npz]"],
-    "rows, sparse npz": [f"{FILES}::test_sparse_matrices"],
+    "rows, LIBSVM": [f"{FILES}::test_damaged_tables_are_read_or_rejected[libsvm]"],
+    "rows, CSV": [f"{FILES}::test_damaged_tables_are_read_or_rejected[csv]"],
+    "rows, npy": [f"{FILES}::test_damaged_tables_are_read_or_rejected[npy]"],
+    "rows, npz": [f"{FILES}::test_damaged_tables_are_read_or_rejected[npz]"],
+    "rows, sparse npz": [f"{FILES}::test_damaged_sparse_matrices_are_read_or_rejected"],
     "linear model": [
-        f"{FILES}::test_model_files[linear]",
-        f"{FILES}::test_descriptions_of_models[linear]",
+        f"{FILES}::test_damaged_model_files_are_read_or_rejected[linear]",
+        f"{FILES}::test_random_model_descriptions_are_read_or_rejected[linear]",
     ],
     "recommender": [
-        f"{FILES}::test_model_files[recommender]",
-        f"{FILES}::test_descriptions_of_models[recommender]",
+        f"{FILES}::test_damaged_model_files_are_read_or_rejected[recommender]",
+        f"{FILES}::test_random_model_descriptions_are_read_or_rejected[recommender]",
     ],
-    "arguments of the core": ["tests/python/fuzz/test_core.py::test_long"],
+    "arguments of the core": [
+        "tests/python/fuzz/test_core.py::test_arguments_are_answered_or_rejected_for_the_given_time"
+    ],
 }
 
 

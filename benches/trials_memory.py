@@ -1,10 +1,10 @@
-"""Fits under memory limits: numbers of trials and of crashes.
+"""Run fits under memory limits, and record the numbers of trials and of crashes.
 
     python benches/trials_memory.py [PART OF A NAME ...]
 
-Each fit runs in separate processes with decreasing memory limits. They are set by RLIMIT_AS, so
-that allocations fail before the system runs out of memory. The first limits are powers of two. More
-limits follow, between the largest that failed and the smallest that sufficed; with these,
+Each fit runs in separate processes with decreasing memory limits. RLIMIT_AS sets the limits, so
+allocations fail before the system runs out of memory. The first limits are powers of two. Further
+limits lie between the largest limit that failed and the smallest that sufficed; under them,
 allocations fail during a fit. A trial fails unless the fit succeeds or raises MemoryError or
 RuntimeError (a thread that cannot start).
 """

@@ -1,4 +1,4 @@
-"""Signals at random moments: numbers of trials and failures.
+"""Send signals at random moments, and record the numbers of trials and failures.
 
     python benches/trials_signals.py [--times 5] [PART OF A NAME ...]
 
@@ -215,7 +215,7 @@ def record(table: Table, trial: str, number: signal.Signals, outcomes: list[Outc
 
 
 def main() -> None:
-    """Run all trials, or those whose name contains one of the given parts."""
+    """Run all trials, or only trials whose name contains one of the given parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("names", nargs="*", metavar="PART OF A NAME")

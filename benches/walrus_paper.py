@@ -47,7 +47,7 @@ def data(name: str) -> tuple[Any, Any]:
 
 
 def figure(names: list[str]) -> None:
-    """Measure seconds of the sequential method to delta times the first gap, for both solvers."""
+    """Measure seconds until the gap is delta times the first gap, with Walrus and with Shark."""
     table = Table("walrus-figure", "data", "C", "delta")
     build = ["cargo", "build", "--quiet", "--release", "--example", "shark"]
     subprocess.run(build, check=True)
@@ -109,8 +109,7 @@ def _shark(arguments: list[str]) -> dict[str, float]:
 
 
 def early(names: list[str]) -> None:
-    """Cross-validate fits over C that stop at delta times their first gap, and record the
-    accuracy."""
+    """Record the accuracy, over C, of fits that stop at delta times their first gap."""
     table = Table("walrus-early", "data", "delta")
     for name in names or ["vowel", "segment", "satimage", "dna"]:
         X, y = data(name)

@@ -13,9 +13,9 @@ import numpy as np
 from dualgap.structured import MatchingModel, StructuredSVM
 
 # %%
-# The sentences are in two made-up languages: word 17 of one translates to word 17 of the other, the
-# word order differs a little, and some words have no counterpart. A noisy table of word pairs that
-# often occur together, as counted in a large text, serves as a dictionary.
+# The sentences are in two invented languages: word 17 of the first language translates to word 17
+# of the second. The word order differs a little, and some words have no counterpart. A noisy table
+# of word pairs that often occur together, as counted in a large text, serves as a dictionary.
 
 rng = np.random.default_rng(0)
 dictionary = np.clip(np.eye(40) * rng.uniform(0.2, 1.0, 40) + rng.normal(0, 0.25, (40, 40)), 0, 1)
@@ -46,8 +46,8 @@ X = [pair_features(source, target) for source, target, _ in pairs]
 y = [links for _, _, links in pairs]
 
 # %%
-# A missing link costs three times as much as a wrong one. The fit maximises the dual sentence by
-# sentence, and solves an assignment problem each time.
+# A missing link costs three times as much as a wrong link. The fit maximises the dual one sentence
+# at a time, and solves an assignment problem for each.
 
 aligner = StructuredSVM(
     MatchingModel(false_negative_cost=3.0), C=0.1, tol=0.01, step="pairwise", random_state=0
@@ -91,4 +91,4 @@ plt.show()
 
 # %%
 # ``max_links=2`` lets a word have several links. ``signs`` keeps weights non-negative, for example
-# those of features that can only be evidence for a link.
+# the weights of features that can only be evidence for a link.

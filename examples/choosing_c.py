@@ -29,14 +29,14 @@ print(f"chosen: {search.C_:.4f}, and without bounds {quick.C_:.4f}")
 
 # %%
 # The bars show the spread over the folds, which more training does not reduce. If the band of the
-# bounds is narrower than the bars, more accurate fits tell you no more about C; more data would.
+# bounds is narrower than the bars, more accurate fits tell you nothing more about C. More data may.
 
 CrossValidationDisplay.from_estimator(search)
 plt.show()
 
 # %%
-# Within that spread, several values of C may be as good as the best one. The smallest of them gives
-# the strongest regularisation:
+# Several values of C may have scores within this spread of the best score. The smallest of these
+# values gives the strongest regularisation:
 
 cautious = MulticlassSVCCV(Cs=Cs, rule="one-standard-error", random_state=0).fit(X, y)
 print(f"one standard error: {cautious.C_:.4f}")

@@ -20,9 +20,9 @@ X_train, X_test, y_train, y_test = train_test_split(X / 16, y, test_size=0.5, ra
 # A flat curve is not a converged curve
 # -------------------------------------
 #
-# Two solvers minimise the same objective. The curve of the subgradient method is nearly flat after
-# sixty passes, and still a third above the optimum. Its gap shows that it may be far from
-# converged. The gap of block descent shows that it has converged.
+# Two solvers minimise the same objective. After sixty passes, the curve of the subgradient method
+# is nearly flat, but the objective is still a third above the optimum. Its gap shows that it may be
+# far from converged. The gap of block descent shows that block descent has converged.
 
 
 def stop_after(passes):
@@ -53,10 +53,10 @@ right.legend()
 plt.show()
 
 # %%
-# How small is small enough
-# -------------------------
+# How small a gap is small enough
+# -------------------------------
 #
-# ``tol`` is relative: ``tol=0.001`` ends a fit whose objective is at most 0.1 % above the best one.
+# ``tol`` is relative: ``tol=0.001`` ends a fit whose objective is at most 0.1 % above the optimum.
 # Accuracy stops changing long before that, but only the gap tells you so without a second, longer
 # fit. ``prediction_may_change`` turns the gap into a statement about single rows: it marks the rows
 # whose class may differ at the optimum. No further training can change the class of the other rows.
@@ -95,7 +95,7 @@ plt.show()
 # -----------------------
 #
 # - A certificate does not tell you whether the model is good. The exact optimum for a bad C is a
-#   bad model: choose C on other rows.
+#   bad model: choose C on held-out rows.
 # - For new rows, it only tells you which class the exact optimum would predict.
 # - ``certificate_`` states its conditions. For a custom structured model, it holds if the decoder
 #   is exact; the recommender's default method has no bound and reports none.

@@ -19,10 +19,10 @@ X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X / 16, y, test_size=0.5, random_state=0)
 
 # %%
-# The loss of Crammer and Singer compares the true class with its strongest rival, that of Weston
-# and Watkins with all rivals, and that of Usunier with the few strongest. ``tol=1e-3`` guarantees
-# an objective at most 0.1 % above the minimum. Objectives of different losses are not comparable,
-# so compare the accuracy on held-out rows.
+# The loss of Crammer and Singer compares the true class with its strongest rival. The loss of
+# Weston and Watkins compares it with all rivals, and Usunier's loss with a few of the strongest
+# rivals. ``tol=1e-3`` guarantees an objective at most 0.1 % above the minimum. Objectives of
+# different losses are not comparable, so compare the accuracy on held-out rows.
 
 losses = {
     "Crammer-Singer": "crammer-singer",

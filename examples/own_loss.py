@@ -2,8 +2,8 @@
 Custom losses
 =============
 
-`MulticlassSVC` knows many losses by name. Any other loss is an object with two methods. Its fits
-are certified like those of built-in losses.
+`MulticlassSVC` knows many losses by name. Any other loss is an object with two methods. Fits with
+such a loss are certified like fits with a built-in loss.
 """
 
 import matplotlib.pyplot as plt
@@ -51,7 +51,7 @@ print("certificate:", own.certificate_)
 # %%
 # This loss belongs to a built-in family, so we can compare the two fits. The fit calls Python for
 # each row in each pass. A loss that you use often is worth an implementation in Rust; CONTRIBUTING
-# shows a complete one.
+# shows a complete implementation.
 
 weights = np.zeros(10)
 weights[:2] = 1.0, 0.5

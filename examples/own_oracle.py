@@ -15,9 +15,9 @@ from dualgap.structured import StructuredSVM
 
 # %%
 # The model has four methods. A label is a ranking, a permutation of the candidates. Its features
-# are the sum, over all pairs, of the features of the higher-ranked candidate minus those of the
-# lower-ranked one. The loss is the share of pairs in the wrong order. Decoding tries all 24
-# rankings, so it is exact, as a certificate requires.
+# are the sum, over all pairs, of the features of the higher-ranked candidate minus the features of
+# the lower-ranked candidate. The loss is the share of pairs in the wrong order. Decoding tries all
+# 24 rankings, so it is exact, as a certificate requires.
 
 RANKINGS = list(itertools.permutations(range(4)))
 PLACES = np.argsort(RANKINGS, axis=1)
@@ -79,5 +79,5 @@ plt.show()
 
 # %%
 # For a decoder that is not exact, pass ``StructuredSVM(..., exact_decoder=False)``; the fit then
-# has no certificate. Otherwise the fit checks each result of the decoder against earlier ones, and
-# an error names the example whose result cannot be optimal.
+# has no certificate. Otherwise the fit checks each result of the decoder against earlier results,
+# and an error names the example whose result cannot be optimal.

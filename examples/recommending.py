@@ -12,7 +12,7 @@ from dualgap.datasets import synthetic_ratings
 from dualgap.recommend import OrdinalRecommender
 
 # %%
-# The ratings are generated numbers from 1 to 5; ``fetch_movielens("100k")`` downloads real ones.
+# The ratings are generated numbers from 1 to 5; ``fetch_movielens("100k")`` downloads real ratings.
 
 ratings = synthetic_ratings(20_000, 400, 150, random_state=0)
 train, test = ratings[:15_000], ratings[15_000:]

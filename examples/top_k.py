@@ -2,8 +2,8 @@
 Top-k
 =====
 
-If classes are hard to distinguish, a list of suggestions can show several. Top-k losses train for
-that: the true class should be among the k best, in any order.
+If classes are hard to distinguish, a program can suggest several of them. Top-k losses train models
+for this purpose: the true class should be among the k best, in any order.
 """
 
 import matplotlib.pyplot as plt

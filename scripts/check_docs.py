@@ -1,4 +1,4 @@
-"""Check that every public name is documented: its docstring, and its place in docs/reference.
+"""Check that every public name has a docstring and is listed in docs/reference.
 
 Usage: python scripts/check_docs.py
 

@@ -3,7 +3,8 @@
 Usage: python scripts/check_licences.py
 
 Reads `cargo metadata` offline, prints each crate whose licence `deny.toml` does not allow, and
-exits with status 1 if there is any. Crates that only tests and builds use are checked, too.
+exits with status 1 if there is such a crate. Crates that only tests and builds use are also
+checked.
 """
 
 from __future__ import annotations

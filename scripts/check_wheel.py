@@ -23,13 +23,13 @@ MAX_BYTES = 6_000_000
 
 
 def check_sbom(wheel: Path) -> None:
-    """Exit with an error unless the wheel lists its crates as PEP 770 says."""
+    """Exit with an error unless the wheel lists its crates as PEP 770 specifies."""
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/sboms/" in name]
         found = [json.loads(archive.read(name)) for name in names]
     crates = {each["name"] for sbom in found for each in sbom.get("components", [])}
     if not {"pyo3", "rayon"} <= crates:
-        sys.exit(f"error: the wheel has no list of its crates in dist-info/sboms, but {names}")
+        sys.exit(f"error: the files {names} in dist-info/sboms do not list the wheel's crates")
     print(f"{len(crates)} components in {', '.join(names)}")
 
 

@@ -26,7 +26,7 @@ core = util.module_from_spec(spec)
 spec.loader.exec_module(core)
 print(core.SIMD)
 """
-REFUSED = "this machine does not have"
+REFUSED = "this machine does not support"
 
 
 def instruction_set(value: str | None) -> str | None:

@@ -1,14 +1,15 @@
-"""Run the benchmarks that docs/papers.md names, and fill its figures.
+"""Run the benchmarks that docs/papers.md names, and fill in the figures of the page.
 
 Usage: python scripts/papers.py [--list] [WORD ...]
 
-The commands are those in the second column of the tables: `script.py argument` from benches/, and
-`cargo bench --bench name`. If further arguments follow in quotes, the same script also runs with
-each of them. With words, only commands that contain one of them run. With --list, nothing runs. A
-command that fails is reported at the end, and the exit status is 1.
+The commands are in the second column of the tables: `script.py argument` from benches/, and
+`cargo bench --bench name`. If further arguments follow in backquotes, the same script also runs
+with each of these arguments. If WORDs are given, only commands that contain one of them run. With
+--list, the commands are listed and not run. Commands that fail are reported at the end, and the
+exit status is then 1.
 
-Data sets are in the folder DUALGAP_DATA. Small generated sets replace those that are missing; their
-results do not go to benches/results (see benches/_data.py).
+Data sets are in the folder DUALGAP_DATA. A small generated set replaces each missing data set.
+Results on generated sets are not written to benches/results (see benches/_data.py).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def commands(page: str) -> list[str]:
 
 
 def runnable(command: str) -> list[str]:
-    """Return the words of a command."""
+    """Return the arguments that run a command, beginning with the program."""
     words = command.split()
     if words[0] == "cargo":
         return words

@@ -90,7 +90,7 @@ def page() -> str:
                 raise ValueError(msg)
             rows.append(f"| `{name}` | `{default}` | {', '.join(owners)} | {reason} |")
     if unused:
-        msg = f"REASONS has reasons for defaults that nothing has: {sorted(unused)}"
+        msg = f"REASONS has reasons for defaults that no class has: {sorted(unused)}"
         raise ValueError(msg)
     return HEAD + "\n".join(rows) + "\n"
 

@@ -2,9 +2,10 @@
 
 Usage: python scripts/public_api.py FOLDER
 
-FOLDER is the crate's folder in `target/doc`, written by `cargo doc` without private items. Items
-are those in `all.html`, and their methods. Prints the numbers, and exits with status 1 above the
-limit. Every public item is a promise to users, so raise the limit only deliberately.
+FOLDER is the crate's folder in `target/doc`, written by `cargo doc` without private items. The
+count includes the items that `all.html` lists, and their methods. Prints the numbers, and exits
+with status 1 above the limit. Every public item is a promise to users, so raise the limit only
+deliberately.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FOREIGN = re.compile(r'id="(?:trait|synthetic|blanket)-implementations"|id="dere
 
 
 def own_methods(page: str) -> int:
-    """Count the methods of a type or trait, without those of implemented traits."""
+    """Count the methods of a type or trait, without the methods of implemented traits."""
     end = FOREIGN.search(page)
     return len(METHOD.findall(page[: end.start()] if end else page))
 

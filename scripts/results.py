@@ -14,8 +14,8 @@ of a row, with the columns of `results/<name>.csv` in braces:
 
 `column=value` keeps the rows with that value. `pivot=column` merges rows that agree in the plain
 fields; `{value/field}` is then a field of the row with `value` in the pivot column (`{a/b/field}`
-with `pivot=first,second`). The format `3` keeps three digits, `time` chooses the unit of a number
-of seconds. A field that is empty or missing becomes a dash.
+with `pivot=first,second`). The format `3` keeps three digits. The format `time` shows a number of
+seconds in a suitable unit. A field that is empty or missing becomes a dash.
 
 If the rows of a table come from several files, the marker names file, row and column of each
 figure:
@@ -27,7 +27,7 @@ figure:
     ... replaced ...
     <!-- end -->
 
-A figure within a sentence is an expression of figures, with a format behind a space and a colon:
+A figure within a sentence is an expression of figures, followed by a space, a colon and a format:
 
     <!--= fits[data=a].seconds / fits[data=b].seconds :.1f -->replaced<!--/-->
 
@@ -35,13 +35,13 @@ A line of a page may name the commit and the date of the rows of all its figures
 
     <!--when-->replaced<!--/-->
 
-`min`, `max`, `sum`, `median` and `geomean` combine all rows that the brackets select. `{= ...
-:.1f}` is such an expression in a table of figures.
+`min`, `max`, `sum`, `median` and `geomean` combine all rows that the brackets select. In a table of
+figures, `{= ... :.1f}` contains an expression.
 
-The column `simd` of a file names the instruction set of a row; it is empty if a row holds for all.
-If the rows of a table have several instruction sets, the table gets a column that shows them,
-unless the option `simd=widest` keeps only the rows of the widest. A figure is taken from the row of
-the widest instruction set, unless the brackets name another set.
+The column `simd` of a file names the instruction set of a row; it is empty if a row holds for all
+instruction sets. If the rows of a table have several instruction sets, the table gets a column that
+shows them, unless the option `simd=widest` keeps only the rows of the widest set. A figure is taken
+from the row of the widest instruction set, unless the brackets name another set.
 
 With --check nothing is written, and the exit status is 1 if a page does not match the files, if a
 page of docs/benchmarks has a table without a file, or if a measured number is typed into a page
@@ -176,7 +176,7 @@ def check_names(name: str, form: str, rows: list[dict[str, str]]) -> None:
     """Raise an error for misspelt columns, which would otherwise become columns of dashes."""
     for field in fields(form):
         if field.rsplit("/", 1)[-1] not in rows[0]:
-            sys.exit(f"error: the table {name} wants {field!r}, which {name}.csv does not have")
+            sys.exit(f"error: table {name} uses the column {field!r}, which {name}.csv lacks")
 
 
 def widest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -363,7 +363,7 @@ def main() -> int:
         if "--check" not in sys.argv:
             path.write_text(filled, "utf-8")
         elif filled != text:
-            found.append(f"{path.relative_to(root)} is not in step: run `make results`")
+            found.append(f"{path.relative_to(root)} is out of date: run `make results`")
     print(*found, sep="\n", end="\n" if found else "")
     return int(bool(found))
 

@@ -81,7 +81,7 @@ def without_tests(text: str) -> str:
 
 
 def without_registries(text: str) -> str:
-    """Remove constants, which include the registries that list a folder's files."""
+    """Remove constants, some of which are registries that list a folder's files."""
     out, start = [], 0
     for match in REGISTRY.finditer(text):
         if match.start() >= start:

@@ -1,6 +1,6 @@
 """Test that an installed wheel is complete, in an environment with only its dependencies.
 
-Usage: python scripts/smoke.py, outside the clone. Prints the import times.
+Usage: python scripts/smoke.py (outside the clone). Prints the import times.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 
-# Each chart has a task and its measure of quality, and for each program the name, seconds, format
-# and quality.
+# Each chart has a title, and for each program its name, expression of seconds, their format,
+# expression of quality, and the name of the quality measure.
 NEWS = "liblinear[data=news20;C=1;level=0.0001;program={}].seconds"
 SEARCH = "cross-validation[data=satimage;program={}].cpu"
 NAMES = "taggers[task=names;system={}].{}"
@@ -74,7 +74,7 @@ OURS, OTHER, TEXT = "#e07b27", "#8795a8", "#7b828c"
 
 
 def speed_chart(value: Callable[[str, str], str]) -> str:
-    """Return an SVG; `value` formats an expression of figures."""
+    """Return the chart as an SVG; `value` evaluates and formats an expression of figures."""
     lines, y = [], 0
     for title, programs in CHARTS:
         lines.append(f'<text x="0" y="{y + 14}" font-weight="600">{escape(title)}</text>')

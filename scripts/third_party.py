@@ -54,7 +54,7 @@ def linked(platform: str) -> dict[str, dict[str, Any]]:
 
 
 def texts(crate: dict[str, Any]) -> list[str]:
-    """Read the licences of a crate; if it offers a choice with MIT, leave out Apache's."""
+    """Read the licences of a crate; if it may be used under MIT, leave out Apache's licence."""
     folder = Path(crate["manifest_path"]).parent
     files = sorted(file for file in folder.iterdir() if file.name.lower().startswith(TEXTS))
     files = [file for file in files if file.is_file()]

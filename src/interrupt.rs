@@ -13,7 +13,7 @@ pub type ModelArrays = Vec<Vec<f64>>;
 /// A flag with which one thread stops a solver on another thread.
 ///
 /// Solvers check it between bounded pieces of work, so that it takes effect well within a second.
-/// Clones share the flag. The flag also counts as raised once an allocation has used the memory
+/// Clones share the flag. The flag also counts as raised after an allocation has used the memory
 /// reserve.
 #[derive(Debug, Clone)]
 pub struct Interrupt {

@@ -1,8 +1,8 @@
 //! Classifiers, structured models and optimisers that report how close to optimal they are.
 //!
 //! A fit ends with a certificate: an upper bound, valid in exact arithmetic, on the difference
-//! between its objective and that of the best model. A fit stops once this duality gap is small
-//! enough.
+//! between its objective and the objective of the best model. A fit stops as soon as this duality gap is
+//! small enough.
 //!
 //! ```
 //! use dualgap::prelude::*;
@@ -22,7 +22,7 @@
 //! | [`models`] | linear classifiers, structured models and ordinal ratings: from rows and labels to predictions and model files |
 //! | [`data`] | borrowed rows, dense or CSR, and files in LIBSVM format |
 //! | [`frank_wolfe`] | Frank-Wolfe methods for any smooth convex function over any set with a linear oracle |
-//! | [`polytope`] | the sets whose support function is a loss, and the trait for a set of your own |
+//! | [`polytope`] | the sets whose support function is a loss, and the trait for custom sets |
 //! | [`run`] | epochs, certificates and the record of a fit |
 //!
 //! Rows are borrowed, never copied: a [`Dense`](data::Dense) or [`Csr`](data::Csr) of slices, or an
@@ -38,11 +38,11 @@
 //! # Ok::<(), dualgap::Error>(())
 //! ```
 //!
-//! Loops over rows run on rayon's current thread pool; results do not depend on the number of
-//! threads. Another thread stops a fit with an [`Interrupt`]. The Python package `dualgap` reads the
-//! files that [`save`](models::LinearClassifier::save) writes, and
-//! [`load`](models::LinearClassifier::load) reads those of the package. The package also has taggers,
-//! polynomial networks and recommenders, whose Rust parts are not public yet.
+//! Loops over rows run on rayon's current thread pool; results do not depend on the number of threads. Another thread
+//! stops a fit with an [`Interrupt`]. The Python package `dualgap` reads the files that
+//! [`save`](models::LinearClassifier::save) writes, and [`load`](models::LinearClassifier::load) reads files that the
+//! package has written. The package also has taggers, polynomial networks and recommenders, whose Rust parts are not
+//! public yet.
 
 // Some code is used only by the Python module.
 #![cfg_attr(not(feature = "python"), allow(dead_code, unused_imports))]

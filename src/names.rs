@@ -18,10 +18,10 @@ pub(crate) fn find<T: Copy>(
     }
 }
 
-/// Checks that a name is in the table. Serves for values that cannot be built from their name alone.
+/// Checks that a name is in the table. Used for values that cannot be built from their name alone.
 ///
 /// # Errors
-/// As [`find`].
+/// As for [`find`].
 pub(crate) fn check(argument: &'static str, name: &str, known: &[&str]) -> Result<()> {
     if known.contains(&name) { Ok(()) } else { Err(unknown(argument, name, known)) }
 }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_about_unknown_names_list_the_known_ones() {
+    fn errors_about_unknown_names_list_the_known_names() {
         let table = [("one", 1), ("two", 2)];
         assert_eq!(find("count", "two", &table), Ok(2));
         let message = find("count", "Two", &table).unwrap_err().to_string();

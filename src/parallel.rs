@@ -148,7 +148,7 @@ fn share_and_sum(
     Ok(total)
 }
 
-/// Maps tasks on the threads of the pool; a single task runs on the calling thread, which needs no pool.
+/// Maps tasks on the threads of the pool. A single task runs on the calling thread, without a pool.
 pub(crate) fn map_tasks<T: Send, R: Send>(tasks: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     if tasks.len() < 2 {
         return tasks.into_iter().map(work).collect();
@@ -183,7 +183,7 @@ pub fn run_tasks<T: Send + Sync>(
             scope.spawn(|_| lane());
         }
     });
-    // Tasks start in order, so tasks without a result come after the one that failed.
+    // Tasks start in order, so tasks without a result come after the task that failed.
     results.into_iter().map_while(OnceLock::into_inner).collect()
 }
 

@@ -1,7 +1,7 @@
 """Literal types for parameters whose value is a name.
 
-`make fmt` generates those that have a registry in the core (`scripts/choices.py`). A test compares
-all of them with the core.
+`make fmt` (`scripts/choices.py`) generates the types whose names come from a registry in the core.
+A test compares all types with the core.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ MethodName: TypeAlias = Literal["variational", "conditional-gradient"]
 
 
 def check_choice(name: str, value: Any, *kinds: Any) -> None:
-    """Raise a ValueError unless `value` is one of the literals or values in `kinds`."""
+    """Raise a ValueError unless `value` is allowed: each kind is a Literal type or a value."""
     known = _choices(kinds)
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in known):
         options = ", ".join(map(repr, known))
@@ -69,5 +69,5 @@ def check_choice(name: str, value: Any, *kinds: Any) -> None:
 
 @cache
 def _choices(kinds: tuple[Any, ...]) -> list[Any]:
-    """Return all choices; `get_args` takes longer than the rest of a short request."""
+    """Return all choices; cached, because `get_args` takes longer than a short request."""
     return [choice for kind in kinds for choice in (get_args(kind) or (kind,))]

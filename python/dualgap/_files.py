@@ -44,7 +44,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     The draft is flushed to the disk (fsync) before it is renamed; the folder is flushed afterwards.
     Symbolic links are kept; their target is replaced. The new file has the permissions of the old
-    one. A pipe or a device is written directly.
+    file. A pipe or a device is written directly.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _errors_named(target: Path) -> Iterator[None]:
-    """Add the name of the file to errors of writes, such as a full disk."""
+    """Add the file's name to write errors, such as the error for a full disk."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Model files: plain arrays (npz) with metadata in JSON; loading one executes no code.
+"""Model files: plain arrays (npz) with metadata in JSON; loading a file executes no code.
 
 Files are not trusted: an archive member is read only after a check that its size matches its header
 and the size of the file.
@@ -81,8 +81,8 @@ def read_npz(
 
     Raises
     ------
-    ValueError or another of `UNREADABLE`
-        If the file is anything but complete arrays of numbers or strings.
+    ValueError or another exception of `UNREADABLE`
+        If the file is incomplete, or contains anything other than arrays of numbers or strings.
     """
     if isinstance(source, str | os.PathLike):
         kind = os.stat(source).st_mode
@@ -167,7 +167,7 @@ def read_meta(arrays: Mapping[str, NDArray[Any]], **expected: object) -> dict[st
         msg = f"{name} is {found!r}, expected {value!r}"
         if isinstance(found, dict) and isinstance(value, dict):
             differ = [key for key in value if key not in found or found[key] != value[key]]
-            msg = f"{name}: other {', '.join(differ)}"
+            msg = f"{name}: different {', '.join(differ)}"
         raise ValueError(msg)
     return meta
 

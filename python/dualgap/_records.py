@@ -93,7 +93,7 @@ class VariationalRecord(VariationalParameters):
 
 
 class InteractionParameters(TypedDict):
-    """Parameters of a fit to likes and numbers of ids, in the core's format."""
+    """Parameters of a fit to likes, and the numbers of users and items, in the core's format."""
 
     n_users: int
     n_items: int
@@ -139,7 +139,7 @@ class FittedInteractions(FittedFactors):
 
 
 class FittedBlocks(FittedFactors):
-    """Result of a variational fit; `users` and `items` are blocks of the respective side."""
+    """Result of a variational fit; `users` and `items` hold the factors of each side."""
 
     output: NDArray[np.float64]
     intercept: NDArray[np.float64]

@@ -15,9 +15,9 @@ _AXES = {"coo": 1, "csc": 1, "csr": 1, "dia": 2, "bsr": 3}
 def check_sparse(X: Any, name: str = "X") -> Any:
     """Raise an error if a sparse matrix has indices outside its shape.
 
-    SciPy checks only some indices, when a matrix is constructed, and none later. Its products,
-    slices and conversions use them unchecked, and could read and write memory outside the arrays.
-    So every sparse argument must pass this check first. It reads the indices once.
+    SciPy checks only some indices, and only when a matrix is constructed. Its products, slices and
+    conversions use indices unchecked, and could read and write memory outside the arrays. Every
+    sparse argument must therefore pass this check first. The check reads the indices once.
 
     Parameters
     ----------

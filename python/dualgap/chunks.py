@@ -23,7 +23,7 @@ class Chunks:
 
     Every pass of a fit reads the chunks in place; arrays are not copied. Memory-mapped files
     (``np.load(file, mmap_mode="r")``) stay on disk, and the operating system's page cache decides
-    how much of them is in memory.
+    how much of the files is in memory.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ _Polynomial: TypeAlias = (
     | PolynomialNetworkRegressor
 )
 
-# Versions from 2022, which every maintained runtime supports.
+# ONNX versions from 2022, which every maintained runtime supports.
 _OPSET, _IR_VERSION = 17, 8
 
 

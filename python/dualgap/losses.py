@@ -47,9 +47,9 @@ class Loss:
     k : int, optional
         Number of largest margins that the loss averages, less than ``n_classes``.
     weights : sequence of float, optional
-        One weight per sorted margin: non-negative and non-increasing, the last one 0.
+        One weight per sorted margin: non-negative and non-increasing, with a last weight of 0.
     costs : array-like of shape (n_classes, n_classes) or (n_samples, n_classes), optional
-        Non-negative costs of predicting each class (column) instead of the true one; by default 1.
+        Non-negative costs of predicting a class (column) instead of the true class; by default 1.
         There is one row per label, in the order of ``classes_``, or one row per training row. The
         cost of the true class is 0.
     per_row : bool, default=False
@@ -88,7 +88,7 @@ class Loss:
         own = {
             name: value for name, value in given.items() if value is not None and value is not False
         }
-        # A loss from a model file has the class Loss, but its repr must equal that of the original.
+        # A loss from a model file has the class Loss, but must have the repr of the original loss.
         usual = set(own) - {"costs", "per_row"} == set(LOSSES.get(self.name, ()))
         kind = _CLASSES.get((self.name, self.costs is not None), "Loss") if usual else "Loss"
         shown = [repr(self.name)] if kind == "Loss" else []
@@ -101,7 +101,7 @@ class Loss:
         Raises
         ------
         ValueError
-            If the loss is unknown, or a parameter is missing, not one of this loss, or invalid.
+            If the loss is unknown, or a parameter is missing, invalid, or unknown to this loss.
         """
         is_count = isinstance(self.k, int | np.integer) and not isinstance(self.k, bool)
         if self.k is not None and (not is_count or self.k < 1):
@@ -188,7 +188,7 @@ class WeightedTopK(Loss):
     Parameters
     ----------
     weights : sequence of float
-        One weight per sorted margin: non-negative and non-increasing, the last one 0.
+        One weight per sorted margin: non-negative and non-increasing, with a last weight of 0.
     """
 
     def __init__(self, weights: Sequence[float]) -> None:
@@ -201,7 +201,7 @@ class WeightedUsunier(Loss):
     Parameters
     ----------
     weights : sequence of float
-        One weight per sorted margin: non-negative and non-increasing, the last one 0.
+        One weight per sorted margin: non-negative and non-increasing, with a last weight of 0.
     """
 
     def __init__(self, weights: Sequence[float]) -> None:

@@ -92,9 +92,9 @@ class ConvergenceDisplay:
         Parameters
         ----------
         quantities : sequence of {"gap", "objective", "dual_objective"}, optional
-            Quantities to draw; by default those with a value in at least one history (a fit without
-            a certificate has only an objective). The gap gets its own panel with a logarithmic
-            axis; the other two share a panel.
+            Quantities to draw; by default all quantities with a value in at least one history (a
+            fit without a certificate has only an objective). The gap gets its own panel with a
+            logarithmic axis; the other two share a panel.
         against : {"seconds", "epoch"}, default="seconds"
             Quantity on the horizontal axis.
         axes : sequence of matplotlib axes, optional

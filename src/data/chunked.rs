@@ -14,8 +14,8 @@ impl<'a> Chunked<'a> {
     /// Joins `chunks`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if there are no chunks, or if they differ in their number of
-    /// columns.
+    /// [`Error::InvalidArgument`] if there are no chunks, or if the chunks have different
+    /// numbers of columns.
     pub fn new(chunks: &'a [Data<'a>]) -> Result<Self> {
         let width = |chunk: &Data<'_>| chunk.n_cols();
         if chunks.is_empty() || chunks.windows(2).any(|pair| width(&pair[0]) != width(&pair[1])) {

@@ -30,13 +30,13 @@ impl<'a, T: Real> Csr<'a, T> {
     ) -> Result<Self> {
         let fail = |message: &str| Err(Error::argument("X", message));
         if columns.len() != values.len() {
-            return fail("a CSR matrix needs as many indices as values");
+            return fail("a CSR matrix must have one column index for each value");
         }
         let valid_ends =
             offsets.first() == Some(&0) && offsets.last().copied() == Some(values.len() as i64);
         if !valid_ends || offsets.windows(2).any(|pair| pair[0] > pair[1]) {
             return fail(
-                "indptr of a CSR matrix must rise from 0 to the number of values and never decrease",
+                "indptr of a CSR matrix must start at 0, never decrease and end at the number of values",
             );
         }
         let csr = Self { offsets, columns, values, n_cols };
@@ -78,8 +78,8 @@ impl<'a, T: Real> Csr<'a, T> {
     }
 
     /// Returns the bounds of at most `n_stretches` ranges of columns that have roughly equal numbers of entries. The
-    /// first bound is 0, the last one the number of columns. The numbers of entries are estimated from a sample of the
-    /// rows.
+    /// first bound is 0, and the last bound is the number of columns. The numbers of entries are estimated from a
+    /// sample of the rows.
     pub(crate) fn balanced_cuts(&self, n_stretches: usize) -> Vec<usize> {
         let sampled = (0..self.n_rows()).step_by(self.n_rows().div_ceil(SAMPLED_ROWS).max(1));
         let mut columns: Vec<i32> = sampled.flat_map(|row| self.row(row).0).copied().collect();

@@ -9,10 +9,10 @@ const MIX: u64 = 0x9E37_79B1_85EB_CA87;
 /// Number of values between two interrupt checks: about a millisecond of work.
 const VALUES_PER_CHECK: usize = 1 << 20;
 
-/// A hash of all values in order. Arrays that differ in exactly one value always have different
-/// digests. Arrays that differ in several values have equal digests with a probability of about
-/// 2⁻⁶⁴, unless someone constructs a collision. The rounds are like those of xxHash64, but with one
-/// product instead of two, so that memory bandwidth is the bottleneck.
+/// A hash of all values in order. Arrays that differ in exactly one value always have different digests. Arrays that
+/// differ in several values have equal digests with a probability of about 2⁻⁶⁴, unless someone constructs a collision.
+/// The rounds resemble the rounds of xxHash64, but have one product instead of two, so that memory bandwidth is the
+/// bottleneck.
 pub(super) fn digest<T: Copy>(values: &[T], bits: impl Fn(T) -> u64) -> u64 {
     let mut lanes = [0, 1, 2, 3, 4, 5, 6, 7].map(|lane: u64| MIX.wrapping_mul(lane + 1));
     let (whole, rest) = values.as_chunks::<LANES>();
@@ -44,7 +44,7 @@ pub(crate) fn in_order(words: impl IntoIterator<Item = u64>) -> u64 {
     words.into_iter().fold(0, round)
 }
 
-/// One round of the hash. With either argument fixed, it is a bijection of the other one.
+/// One round of the hash. With either argument fixed, it is a bijection of the other argument.
 fn round(lane: u64, word: u64) -> u64 {
     (lane.wrapping_add(word)).wrapping_mul(MIX).rotate_left(31)
 }

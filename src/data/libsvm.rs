@@ -56,7 +56,7 @@ impl LibsvmRows {
     /// Parses the next block.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming the line if one is not in LIBSVM format, [`Error::Memory`]
+    /// [`Error::InvalidArgument`] naming a line that is not in LIBSVM format, [`Error::Memory`]
     /// if the rows do not fit into memory, and [`Error::Interrupted`].
     pub fn read(&mut self, block: &[u8], interrupt: &Interrupt) -> Result<()> {
         let Some(last) = block.iter().rposition(|byte| *byte == b'\n') else {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn many_pieces_are_one_file() {
+    fn pieces_of_a_file_are_joined_in_order() {
         let line = |row: usize| format!("{} {}:{}.25 70:1\n", row % 7, row % 50, row);
         let text: String = (0..60_000).map(line).collect();
         assert!(text.len() > 4 * PIECE_BYTES);

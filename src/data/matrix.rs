@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_of_sparse_rows_see_columns_and_offsets() {
+    fn digests_of_sparse_rows_depend_on_columns_and_offsets() {
         let digest = |offsets: &[i64], columns: &[i32]| {
             unhindered(&Data::Csr32(Csr::new(offsets, columns, &[1.0f32, 2.0], 3).unwrap()))
         };

@@ -7,8 +7,8 @@ use crate::interrupt::Interrupt;
 /// A dual that batch Frank-Wolfe can maximise. It finds the vertex of the whole domain with the
 /// largest slope, and returns only the image of this vertex in weight space.
 ///
-/// Only a smoothed dual has to store the dual point itself. The solver passes to it each step that
-/// it took towards the last vertex.
+/// Only a smoothed dual has to store the dual point itself. The solver reports to the dual each
+/// step that it took towards the last vertex.
 pub trait BatchDual: BlockDual {
     /// First moves the dual point by `step` towards the last vertex (`step` is 0 in the first
     /// call). Then finds the vertex U of the domain that maximises the slope at the point with
@@ -42,8 +42,8 @@ pub trait BatchDual: BlockDual {
     }
 }
 
-/// Sums over blocks, computed in the pass that computes w(U), and the sizes that bound their
-/// rounding errors.
+/// Sums over blocks, computed in the pass that computes w(U), and the sizes that bound the rounding errors of these
+/// sums.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sums {
     /// Σ p_i Φ_i(w): the loss, smoothed if the problem is smoothed.
@@ -61,8 +61,8 @@ pub struct Sums {
     pub sizes: Sizes,
 }
 
-/// Bounds on the size of a vertex of the whole domain, from which bounds on the rounding errors of
-/// its sums follow.
+/// Bounds on the size of a vertex of the whole domain. Bounds on the rounding errors of the vertex's sums follow from
+/// them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sizes {
     /// Σ p_i cost_i ‖u_i‖₁, an upper bound on |linear|.

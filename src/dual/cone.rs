@@ -38,7 +38,7 @@ impl SignCone {
         if self.is_everything() || self.n_weights == n_weights {
             return Ok(());
         }
-        let message = format!("must have one for each of {n_weights} weights");
+        let message = format!("must have one sign for each of the {n_weights} weights");
         Err(Error::argument("signs", message))
     }
 

@@ -88,8 +88,8 @@ impl Mul for Bounded {
     }
 }
 
-/// A compensated sum of bounded numbers (Neumaier 1974). Its own error is that of a few operations,
-/// whatever the number of terms.
+/// A compensated sum of bounded numbers (Neumaier 1974). Its rounding error is as small as after a
+/// few operations, for any number of terms.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
     sum: f64,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compensated_sum_keeps_the_digits_that_a_plain_one_loses() {
+    fn a_compensated_sum_keeps_digits_that_a_plain_sum_loses() {
         let terms = [1.0, 1e16, 1.0, -1e16].map(Bounded::exact);
         let total = Sum::from_iter(terms).total();
         assert!(total.lower() <= 2.0 && 2.0 <= total.upper());

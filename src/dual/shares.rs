@@ -94,7 +94,7 @@ impl Shares {
             return Ok(());
         }
         let message = format!(
-            "times the total weight is {:.3e}, and the largest squared norm of an example's features {square:.3e}: \
+            "times the total weight is {:.3e}, and the largest squared norm of an example's features is {square:.3e}; \
              their product must be at most {MAX_SQUARE:e}; lower C or scale the data",
             1.0 / lambda
         );
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_sum_to_one_and_errors_name_bad_ones() {
+    fn shares_sum_to_one_and_errors_name_invalid_shares() {
         let shares = Shares::new(4, 0.5).unwrap();
         assert_eq!((shares.of(3), shares.lambda(), shares.smoothing()), (0.25, 0.5, 0.0));
         let weighted = shares.clone().with_sample_weights(&[0.0, 1.0, 2.0, 1.0]).unwrap();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lambda_with_which_weights_may_overflow_is_rejected() {
+    fn a_lambda_that_may_overflow_the_weights_is_rejected() {
         let shares = Shares::new(4, 1e-200).unwrap();
         let norms = |largest: f64| [0.0, largest, f64::NAN].into_iter();
         let known = shares.clone().with_features(norms(1e39)).unwrap();

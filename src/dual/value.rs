@@ -8,8 +8,8 @@ use crate::interrupt::Interrupt;
 use crate::linalg::{Sparse, sparse};
 
 /// The terms of the dual value at a point, each rounded so that the result is a lower bound. The
-/// bound holds for a point that is feasible in exact arithmetic: the stored point or, if that is
-/// infeasible, a feasible point within the defects of the stored one.
+/// bound holds for a point that is feasible in exact arithmetic: the stored point or, if the stored
+/// point is infeasible, a feasible point within its defects.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DualValue {
     lambda: f64,
@@ -131,7 +131,8 @@ impl Totals {
     }
 
     /// The maximum number of roundings that an entry of the image contains. An entry of a block's direction changes a
-    /// weight at most once, because no row lists a feature twice. So a block changes a weight at most `n_entries` times.
+    /// weight at most once, because no row lists a feature twice. A block therefore changes a weight at most
+    /// `n_entries` times.
     pub fn depth(&self) -> usize {
         self.n_blocks + self.n_entries + 8
     }
@@ -141,7 +142,7 @@ impl Totals {
         self.distance_within(self.n_blocks)
     }
 
-    /// Like [`distance`](Self::distance), for images of which each entry is the result of at most `n_sums` successive
+    /// Like [`distance`](Self::distance), for images whose entries are the results of at most `n_sums` successive
     /// additions.
     pub fn distance_within(&self, n_sums: usize) -> f64 {
         let depth = n_sums + self.n_entries + 8;

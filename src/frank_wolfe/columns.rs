@@ -10,8 +10,8 @@ use crate::linalg::vectors::{axpy, fused_dot};
 use crate::linalg::{CountingSort, Panels, arch};
 use crate::parallel::min_len;
 
-/// Number of dense vectors whose products with the columns are computed together. Reading the matrix takes most of the
-/// time, so eight products take only about twice as long as one.
+/// Number of dense vectors whose products with the columns are computed together. Reading the matrix takes most of
+/// the time, so eight products take only about twice as long as one product.
 const AT_A_TIME: usize = 8;
 
 /// Number of columns in a task of [`Columns::transposed_times_all`].
@@ -73,8 +73,8 @@ impl Columns {
         self.norms.iter().any(|norm| norm.is_nan())
     }
 
-    /// Returns the rows and the values of a column's entries. If the matrix is dense, there are no rows, and the values
-    /// are those of all rows.
+    /// Returns the rows and the values of a column's entries. If the matrix is dense, the list of rows is empty, and
+    /// the values are the entries of all rows.
     fn entries(&self, column: usize) -> (&[u32], &[f64]) {
         match &self.places {
             None => (&[], &self.values[column * self.n_rows..][..self.n_rows]),
@@ -216,7 +216,7 @@ mod tests {
     use crate::data::{Csr, Dense};
 
     #[test]
-    fn products_of_several_or_of_sparse_vectors_equal_single_ones() {
+    fn products_of_several_or_sparse_vectors_equal_single_products() {
         let (n_rows, n_cols) = (70, 133);
         let number = |i: usize| ((i * 37 + 11) % 101) as f64 / 50.0 - 1.0;
         let values: Vec<f64> = (0..n_rows * n_cols).map(number).collect();

@@ -39,8 +39,10 @@ impl MatrixCompletion {
     ) -> Result<Self> {
         let n = values.len();
         if rows.len() != n || columns.len() != n {
-            let message =
-                format!("must have one entry for each value, got {} for {n} values", rows.len());
+            let message = format!(
+                "must have one entry for each value, got {} entries for {n} values",
+                rows.len()
+            );
             return Err(Error::argument("rows", message));
         }
         let limit = u32::MAX as usize;

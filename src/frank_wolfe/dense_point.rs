@@ -105,7 +105,8 @@ impl<'a> DensePoint<'a> {
         }
         let (plus, minus) = (plus.map(|v| self.images.of(v)), minus.map(|v| self.images.of(v)));
         let zeros: &[f64] = self.offset.as_deref().unwrap_or(&[]);
-        // H times the direction is a difference of two of these: H times a vertex, and H x = gradient − offset.
+        // H times the direction is a difference of two of these vectors: H v for vertices v, and H x = gradient −
+        // offset.
         let entries = self.gradient.iter().zip(zeros).map(|(g, o)| g - o);
         let image: Vec<f64> = match (plus, minus) {
             (Some(to), Some(from)) => to.iter().zip(from).map(|(a, b)| a - b).collect(),
@@ -142,7 +143,7 @@ impl<'a> DensePoint<'a> {
             _ => None,
         };
         if own.is_none() && self.rule == StepSize::Exact {
-            let message = "\"exact\" requires a quadratic function or one with a method line_search; \
+            let message = "\"exact\" requires a quadratic function or a function with a line_search method; \
                            use \"secant\"";
             return Err(Error::argument("line_search", message));
         }
@@ -298,7 +299,7 @@ impl Images {
         let (n, count) = (gradient.len(), f.n_products_at_a_time());
         let mut wanted = vec![vertex.clone()];
         if count > 1 && 2 * count * n <= MAX_KEPT {
-            // Requests twice as many vertices as needed, because the images of some are kept already.
+            // Requests twice as many vertices as needed, because the images of some of them may be stored already.
             let best = oracle.best_vertices(gradient, 2 * count)?;
             let is_new =
                 |v: &Vertex| v != vertex && self.kept.iter().all(|image| image.vertex != *v);
@@ -310,8 +311,8 @@ impl Images {
             return Err(Error::argument("f", message));
         }
         for (index, (vertex, product)) in wanted.into_iter().zip(products).enumerate() {
-            // The other images count as older than those of the last two calls, so that they are
-            // removed first: a step needs the images of the last two calls.
+            // The images of the other vertices count as older than the images of the last two
+            // calls, which a step needs. The other images are therefore removed first.
             let used = if index == 0 { self.clock } else { self.clock.saturating_sub(2) };
             self.keep(Image { vertex, product, used });
         }

@@ -24,8 +24,8 @@ pub(super) struct RankOne {
 }
 
 impl RankOne {
-    /// Returns the two factors: first the one with an entry for each line of f, then the one with an entry for each
-    /// place.
+    /// Returns the two factors: first the factor with an entry for each line of f, then the factor with an entry for
+    /// each place.
     fn sides(&self, f: &MatrixCompletion) -> (&[f64], &[f64]) {
         if f.has_row_lines() { (&self.left, &self.right) } else { (&self.right, &self.left) }
     }
@@ -47,8 +47,8 @@ pub(super) struct LowRankPoint<'a> {
     seed: u64,
 }
 
-/// Weight of a random vector in the start of a search, so that the search cannot miss a singular vector that is
-/// orthogonal to the last one.
+/// Weight of a random vector in the start of a search. Without it, the search could miss a singular vector that is
+/// orthogonal to the last singular vector.
 const RANDOM_SHARE: f64 = 0.5;
 
 impl<'a> LowRankPoint<'a> {
@@ -149,7 +149,8 @@ impl Problem for LowRankPoint<'_> {
     type Atom = Arc<RankOne>;
 
     fn refresh(&mut self, active: &[Weighted<Self::Atom>], interrupt: &Interrupt) -> Result<()> {
-        // The bound is valid for any residuals, so the incrementally updated ones are recomputed only at the end.
+        // The bound is valid for any residuals, so the incrementally updated residuals are recomputed only at the
+        // end.
         interrupt.check()?;
         let k = active.len();
         let gather = |n: usize, part: &dyn Fn(&RankOne) -> &[f64], scaled: bool| {
@@ -212,7 +213,7 @@ impl Problem for LowRankPoint<'_> {
         if self.slope(&vertex) < here {
             return Ok(vertex);
         }
-        // The search may have found a singular vector other than the leading one.
+        // The search may have found another singular vector than the leading one.
         self.last.clear();
         self.search(LEAST, interrupt)
     }

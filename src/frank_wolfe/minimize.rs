@@ -24,7 +24,7 @@ pub struct FrankWolfeOptions {
     pub method: FrankWolfeMethod,
     /// The rule for the step size.
     pub step_size: StepSize,
-    /// The run ends once the gap is at most `tol` · max(1, |f|).
+    /// The run ends as soon as the gap is at most `tol` · max(1, |f|).
     pub tol: f64,
     /// Maximum number of iterations.
     pub max_iter: usize,
@@ -49,7 +49,7 @@ impl Default for FrankWolfeOptions {
 pub struct ActiveVertex {
     /// The vertex.
     pub vertex: Vertex,
-    /// Its weight.
+    /// The weight of the vertex.
     pub weight: f64,
 }
 

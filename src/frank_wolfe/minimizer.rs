@@ -17,7 +17,7 @@ const REFRESHED_EVERY: usize = 100;
 /// Number of iterations without a lower value after which no further progress is expected.
 const PATIENCE: usize = 50;
 
-/// The error of the lower bound (rounding and looseness) hides further progress once the gap is at most this fraction
+/// The error of the lower bound (rounding and looseness) hides further progress when the gap is at most this fraction
 /// of the error. The run is then exhausted.
 const VISIBLE: f64 = 0.1;
 
@@ -77,7 +77,7 @@ impl<P: Problem> Minimizer<P> {
         (self.problem, self.active, self.best_bound)
     }
 
-    /// Returns the fraction of the vertices that a step searches, or None if it searches all.
+    /// Returns the fraction of the vertices that a step searches, or None if it searches all vertices.
     fn share(&self) -> Option<f64> {
         match self.method {
             FrankWolfeMethod::RandomizedAway { share } if share < 1.0 => Some(share),
@@ -118,7 +118,8 @@ impl<P: Problem> Minimizer<P> {
         Ok(())
     }
 
-    /// Steps towards `to`, or in another direction of the method. Returns whether the point has moved.
+    /// Takes a step towards `to`, or in another direction that the method uses (away or pairwise). Returns whether the
+    /// point has moved.
     fn walk(&mut self, to: P::Atom, interrupt: &Interrupt) -> Result<bool> {
         let fixed = self.is_open_loop.then(|| 2.0 / (self.iteration as f64 + 2.0));
         if !self.tracks {
@@ -136,7 +137,7 @@ impl<P: Problem> Minimizer<P> {
         if found.is_none() {
             self.active.push(Weighted { atom: to, weight: 0.0 });
         }
-        // A sampled vertex competes with the active ones.
+        // A vertex from a sampled search may be worse than an active vertex.
         if self.share().is_some()
             && let Some(best) = largest(slopes.iter().map(|slope| -slope).enumerate())
             && slopes[best] < slope_to

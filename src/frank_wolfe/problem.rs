@@ -19,7 +19,7 @@ pub(super) enum Direction<'a, A> {
     Towards(&'a A),
     /// From a vertex to the current point, and beyond it.
     Away(&'a A),
-    /// From the second vertex to the first.
+    /// From the second vertex to the first vertex.
     Pairwise(&'a A, &'a A),
 }
 

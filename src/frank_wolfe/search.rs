@@ -41,7 +41,7 @@ pub(super) struct Along {
 /// Maximum number of evaluations of a line search.
 const MAX_TRIALS: usize = 40;
 
-/// The secant method accepts a step once the absolute derivative is at most this fraction of the initial one.
+/// The secant method accepts a step if the absolute derivative is at most this fraction of the initial derivative.
 const FLAT: f64 = 0.1;
 
 /// Finds the step in (0, longest] at which the derivative of a convex function is about 0, starting at the step

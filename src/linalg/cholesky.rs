@@ -42,8 +42,8 @@ pub(crate) fn invert_in_place(a: &mut [f64], n: usize) -> Option<f64> {
         row[..n].copy_from_slice(from);
     }
     let log_det = arch().dispatch(Inversion { rows: &mut rows, stride })?;
-    // Both triangles hold the inverse up to rounding. Make them equal, so that it does not matter
-    // which one is read.
+    // Both triangles hold the inverse up to rounding. Make them equal, so that callers may read
+    // either triangle.
     for (i, row) in rows.chunks_exact(stride).enumerate() {
         a[i * n..=i * n + i].copy_from_slice(&row[..=i]);
         for (j, value) in row[..i].iter().enumerate() {
@@ -53,7 +53,7 @@ pub(crate) fn invert_in_place(a: &mut [f64], n: usize) -> Option<f64> {
     Some(log_det)
 }
 
-/// Gauss-Jordan elimination on rows that are padded with zeros. It is a type with a method `with_simd`, because `pulp`
+/// Gauss-Jordan elimination on rows that are padded with zeros. This is a type with a method `with_simd`, because `pulp`
 /// compiles only code that is inlined into this method for this processor's vectors.
 struct Inversion<'a> {
     rows: &'a mut [f64],
@@ -324,7 +324,7 @@ mod tests {
             let (mut matrix, mut x) = (a.clone().into_raw_vec_and_offset().0, right.to_vec());
             solve_semidefinite(&mut matrix, &mut x);
             let error = a.dot(&ndarray::aview1(&x)) - right;
-            // Rounding turns zero pivots of a matrix of rank 2 into small positive ones.
+            // Rounding turns zero pivots of a matrix of rank 2 into small positive pivots.
             prop_assert!(x.iter().all(|x| x.is_finite()));
             prop_assume!(a.diag().iter().take(2).all(|pivot| *pivot > 1e-2));
             prop_assert!(error.iter().all(|error| error.abs() < 1e-3), "{error}");

@@ -1,9 +1,11 @@
 //! Stable sorting by small integers.
 
-/// A stable sort of items by keys: count the items of each key, then ask for the place of each.
+/// A stable sort of items by keys. First count the items of each key, then request the place of
+/// each item.
 #[derive(Debug)]
 pub(crate) struct CountingSort {
-    /// While counting: the number of items with key k at k + 1. Then the place of the next item with key k at k.
+    /// While counting, entry k + 1 is the number of items with key k. Afterwards, entry k is the place of the next
+    /// item with key k.
     next: Vec<usize>,
 }
 

@@ -113,7 +113,7 @@ mod tests {
     use crate::linalg::{Aligned, Element, Kernel, Lane};
 
     #[test]
-    fn exp_minus_is_exp() {
+    fn exp_minus_matches_exp() {
         for i in 0..70_000 {
             let x = f64::from(i) * 0.01;
             let expected = (-x).exp();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn minus_ln_is_the_logarithm() {
+    fn minus_ln_matches_ln() {
         for i in 1..=10_000 {
             let x = f64::from(i) / 10_000.0;
             for x in [x, x.powi(20), 1.0 - x * 1e-6, x * 1e-300] {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn softmax_has_the_shares_of_exponentials() {
+    fn softmax_divides_exponentials_by_their_sum() {
         for n in [1, 8, 11, 26] {
             let given: Vec<f64> = (0..n).map(|i| 3.0 - 0.7 * f64::from(i * i % 13)).collect();
             let mut values = given.clone();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn exponentials_of_vectors_are_exp() {
+    fn exponentials_of_vectors_match_exp() {
         check_vectors::<f32>(-59.9, 3e-7);
         check_vectors::<f64>(-499.0, 1e-15);
     }

@@ -4,8 +4,8 @@ use std::ops::{Deref, DerefMut};
 
 use crate::data::Real;
 
-/// Size of a cache line in bytes. The widest vectors have the same size; unaligned ones cross two
-/// lines.
+/// Size of a cache line in bytes. The widest vectors have the same size; unaligned vectors cross
+/// two lines.
 const LINE: usize = 64;
 
 /// A buffer aligned to a cache line.

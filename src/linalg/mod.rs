@@ -3,9 +3,9 @@
 //!
 //! The inner loops of products and sums are written once over `pulp`'s vectors, and dispatched at
 //! run time to the processor's instructions (AVX-512, AVX2, NEON). Each score is the sum over the
-//! inputs in order. A constant input comes last, or first if it is not stored with the others. This
-//! order and the split of the rows depend only on the rows, so results do not depend on the number
-//! of threads.
+//! inputs in order. A constant input comes last, or first if it is not stored with the other
+//! inputs. This order and the split of the rows depend only on the rows, so results do not depend
+//! on the number of threads.
 
 pub(crate) mod cholesky;
 mod counting_sort;

@@ -9,7 +9,7 @@ use super::{Aligned, Element, Kernel, Lane, transpose};
 
 /// Number of vectors in each row of a register tile, as in [`Panels`](super::Panels).
 const VECTORS: usize = 3;
-/// Minimum number of multiplications for which a second thread pays off. Waking a thread costs some microseconds.
+/// Minimum number of multiplications for which a second thread pays off. Waking a thread takes a few microseconds.
 const WORTHWHILE: usize = 1 << 19;
 
 /// Weights (features × classes) that change between products. They are stored in contiguous panels
@@ -82,7 +82,8 @@ impl<T: Element> PanelWeights<T> {
         }
     }
 
-    /// Sets the weights to those of `exact`, which has the same shape, rounded to this precision.
+    /// Sets the weights to the weights of `exact`, which has the same shape, rounded to this
+    /// precision.
     pub fn narrow(&mut self, exact: &PanelWeights<f64>) {
         self.load(&exact.by_class(self.padded.min(exact.padded)));
     }
@@ -106,7 +107,7 @@ impl<T: Element> PanelWeights<T> {
         }
     }
 
-    /// The position of a class's first weight, and the distance between its weights.
+    /// The position of a class's first weight, and the distance between consecutive weights of the class.
     fn place(&self, class: usize) -> (usize, usize) {
         let first = class / self.width * self.width;
         (self.n_features * first + class - first, self.width.min(self.padded - first))
@@ -287,7 +288,7 @@ fn add_outer<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
 struct Score<'a, T> {
     weights: &'a [T],
     rows: &'a [T],
-    /// The value of the last feature of all rows, if it is not stored in them.
+    /// The value of the last feature, if it is the same in all rows and not stored in the rows.
     constant: Option<T>,
     scores: &'a mut [T],
     n_features: usize,

@@ -1,5 +1,5 @@
 //! Products of sparse or dense rows with dense matrices. Every stored entry is visited once, and no
-//! row is converted to a dense one.
+//! sparse row is converted to a dense row.
 //!
 //! Matrices are slices stored row by row. B and S have one row of `width` values per column or row
 //! of X.
@@ -87,7 +87,7 @@ mod tests {
     use crate::data::{Csr, Dense};
 
     #[test]
-    fn products_are_those_of_the_dense_matrices() {
+    fn sparse_and_dense_products_agree() {
         let x = arr2(&[[0.0, 2.0, -1.0], [3.0, 0.0, 0.5]]);
         let (offsets, columns, values) = ([0i64, 2, 4], [1, 2, 0, 2], [2.0, -1.0, 3.0, 0.5]);
         let sparse = Csr::<f64>::new(&offsets, &columns, &values, 3).unwrap();

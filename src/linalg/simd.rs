@@ -14,8 +14,8 @@ const VARIABLE: &str = "DUALGAP_SIMD";
 /// The values of the variable; the first is the default.
 const NAMES: [&str; 4] = ["auto", "avx512", "avx2", "scalar"];
 
-/// The instruction set of all kernels in this process: the one named by `DUALGAP_SIMD`, or the
-/// widest that this machine supports.
+/// The instruction set of all kernels in this process: the set named by `DUALGAP_SIMD`, or the widest set that this
+/// machine supports.
 ///
 /// Kernels sum in vectors, so models computed with different instruction sets differ in their last
 /// digits. The choice is made once per process, so that a fit never mixes two instruction sets.
@@ -60,7 +60,7 @@ fn parse(name: &str) -> Result<Arch> {
         _ => None,
     };
     here.ok_or_else(|| {
-        let what = if NAMES.contains(&name) { "this machine does not have" } else { "unknown:" };
+        let what = if NAMES.contains(&name) { "this machine does not support" } else { "unknown:" };
         let message = format!("{what} {name:?}; use one of {}", NAMES.join(", "));
         Error::argument(VARIABLE, message)
     })
@@ -271,11 +271,13 @@ element!(
 trait Exponential: Sized + 'static {
     /// Floating-point numbers as large as ROUND are integers; the low bits of ROUND + n hold the exponent of 2ⁿ.
     const ROUND: Self;
-    /// ln 2 in two parts. This part ends in zero bits, so that n · LN2_HIGH is exact.
+    /// The higher part of ln 2, which is stored in two parts. It ends in zero bits, so that n ·
+    /// LN2_HIGH is exact.
     const LN2_HIGH: Self;
-    /// Lower part of ln 2, which is stored in two parts for precision.
+    /// The lower part of ln 2.
     const LN2_LOW: Self;
-    /// Smallest argument; smaller ones are raised to it, so that products with the exponential stay normal numbers.
+    /// Smallest argument; smaller arguments are raised to it, so that products with the exponential stay normal
+    /// numbers.
     const LEAST: Self;
     /// The Taylor polynomial, starting with the highest degree.
     const TAYLOR: &[Self];

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vectors_subtract_and_add() {
+    fn vectors_are_subtracted_and_added() {
         let a = vec![(0, 1.0), (2, 0.5), (3, 1.0)];
         let b = vec![(1, 0.25), (2, 0.5), (4, 1.0)];
         let (mut difference, mut spare) = (Sparse::new(), Sparse::new());

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_touched_vector_is_its_dense_vector() {
+    fn a_touched_vector_matches_a_dense_vector() {
         let mut image = TouchedVector::new(70);
         image.piece(30, 4).copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
         image.add(69, -1.0);

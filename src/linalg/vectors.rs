@@ -175,7 +175,7 @@ pub(crate) fn blend(y: &mut [f64], (a, b): (f64, f64), x: &[f64]) {
 pub(crate) fn fused_dot<S: Simd, T: Lane<S>>(simd: S, a: &[T], b: &[T]) -> T {
     const PARTS: usize = 4;
     let ((a, a_left), (b, b_left)) = (T::vectors(a), T::vectors(b));
-    // With a single sum, each multiply-add would wait for the previous one; four sums hide that
+    // With a single sum, each multiply-add would wait for the previous multiply-add; four sums hide that
     // latency.
     let mut sums = [T::splat(simd, T::zero()); PARTS];
     let ((a, a_last), (b, b_last)) = (a.as_chunks::<PARTS>(), b.as_chunks::<PARTS>());
@@ -241,8 +241,8 @@ fn lanes(values: &[f64]) -> &[[f64; LANES]] {
     values.as_chunks().0
 }
 
-/// Sums a register in the order in which vector instructions do: adds its two halves, then the two halves of the
-/// result, and so on.
+/// Sums a register in the same order as vector instructions: adds its two halves, then the two halves of the result,
+/// and so on.
 #[inline(always)]
 fn in_pairs([a, b, c, d, e, f, g, h]: [f64; LANES]) -> f64 {
     ((a + e) + (c + g)) + ((b + f) + (d + h))
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn padded_sums_are_sums() {
+    fn padded_sums_match_plain_sums() {
         let (a, b, expected) = vectors(padded(20));
         assert_eq!(a.len(), 24);
         assert!((padded_dot(&a, &b) - expected).abs() < 1e-12);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_between_long_vectors() {
+    fn long_vectors_are_blended_and_compared() {
         let (a, mut b) = (vec![2.0; 40_000], vec![0.5; 40_000]);
         assert_eq!(along_difference(&a, &b), (120_000.0, 90_000.0));
         blend(&mut b, (0.5, 0.25), &a);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_has_no_direction() {
+    fn normalising_leaves_the_zero_vector_unchanged() {
         let mut v = vec![3.0, 4.0];
         assert_eq!((normalise(&mut v), &v[..]), (5.0, &[0.6, 0.8][..]));
         let mut zero = vec![0.0; 3];

@@ -16,9 +16,10 @@ pub(super) const VIOLATED: f64 = 1e-12;
 /// Returns the objective of a model, rounded up, and the dual value of distributions, rounded down, both divided by Σ
 /// c_i.
 ///
-/// The distributions are the softmax of the model's scores, or are proportional to `given`. With an intercept, they are
-/// first tilted to α_k (1 + δ_k − ⟨α, δ⟩), which meets the constraint Σ c_i (e_y − α_i) = 0 up to the square of the
-/// violation, and then mixed with one distribution that all examples share, which meets it exactly.
+/// The distributions are the softmax of the model's scores, or are proportional to `given`. With an intercept, they
+/// are first tilted to α_k (1 + δ_k − ⟨α, δ⟩), which meets the constraint Σ c_i (e_y − α_i) = 0 up to the square of
+/// the violation. Each is then mixed with one distribution that all examples share. The mixtures meet the constraint
+/// exactly.
 ///
 /// # Errors
 /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn given_distributions_are_as_good_as_those_of_the_scores() {
+    fn given_distributions_are_as_good_as_the_softmax_of_scores() {
         let rows = rows(30);
         for (n_classes, intercept) in [(2, false), (2, true), (4, false), (4, true)] {
             with(rows.view(), n_classes, intercept, |problem| {

@@ -47,7 +47,8 @@ pub(super) struct RowPass<'p, 'a> {
 }
 
 impl<'p, 'a> RowPass<'p, 'a> {
-    /// Prepares a pass for a model. The distributions are `given`, or those of the model if it is None.
+    /// Prepares a pass for a model. The distributions are `given`; if that is None, they are the model's
+    /// distributions.
     pub fn new(
         problem: &'p LogisticProblem<'a>,
         model: &'p LogisticModel,
@@ -282,9 +283,9 @@ struct Piece<'k, 'p, 'a> {
 /// The sums that a pass computes.
 #[derive(Clone, Copy)]
 enum RowSums<'k> {
-    /// Those of a certificate, with the matrix of the tilt's system.
+    /// The sums of a certificate, and the matrix of the linear system for the tilt.
     Terms,
-    /// Those of a certificate of tilted distributions.
+    /// The sums of a certificate of tilted distributions.
     Tilted(&'k [f64]),
     /// A product of the Hessian with a direction.
     Product(&'k RowPass<'k, 'k>),
@@ -350,7 +351,7 @@ impl Kernel<f64> for Stretch<'_> {
     }
 }
 
-/// Σ c_i (e_y − α_i) of given distributions, and the matrix of their tilt's system.
+/// Σ c_i (e_y − α_i) for given distributions α_i, and the matrix of the linear system that determines the tilt.
 pub(super) fn given_moments(
     problem: &LogisticProblem<'_>,
     given: &Given<'_>,
@@ -418,7 +419,7 @@ mod tests {
     use crate::logistic::certificate;
 
     #[test]
-    fn sparse_rows_on_any_number_of_threads_have_the_certificate_of_dense_rows() {
+    fn sparse_and_dense_rows_have_the_same_certificate_for_any_number_of_threads() {
         let (n, d) = (CHUNK + 700, 40);
         let number = |row: usize, column: usize| match (row * 31 + column * 17) % 5 {
             0 | 3 => ((row * 7 + column * 13) % 11) as f64 / 8.0 - 0.5,

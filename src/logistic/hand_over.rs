@@ -31,8 +31,8 @@ pub(super) struct HandOverOptions {
 pub(super) struct LogisticHandOver<'p, 'a> {
     problem: &'p LogisticProblem<'a>,
     options: HandOverOptions,
-    /// Newton's method takes over once descent has made more passes than this, or is expected to
-    /// need more. The passes made so far count too, because the expectation varies from pass to
+    /// Newton's method takes over as soon as descent has made more passes than this, or is expected
+    /// to need more. The passes made so far count too, because the expectation varies from pass to
     /// pass.
     most_passes: f64,
     /// Number of passes of descent so far.

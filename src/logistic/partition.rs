@@ -1,7 +1,7 @@
 //! One partition's part of Newton's method on rows that are spread over several machines.
 //!
-//! The partitions evaluate the same model. Their sums add up to those of all rows, from which the certificate follows
-//! as for a single partition (`docs/mathematics/consensus.md`).
+//! The partitions evaluate the same model. Their sums add up to the sums over all rows. The certificate follows from
+//! these sums as for a single partition (`docs/mathematics/consensus.md`).
 
 use super::certificate::{VIOLATED, tilt_of};
 use super::certificate_pass::RowPass;
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::run::Certificate;
 
-/// Sums over the examples of one partition or of several.
+/// Sums over the examples of one or several partitions.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PartialSums {
     /// Σ c_i log-loss of example i, rounded up.
@@ -56,8 +56,8 @@ impl PartialSums {
         Terms { loss, entropy, distance, residual, image, depth }.certificate(totals, model)
     }
 
-    /// The tilt with which the distributions meet the constraint of the intercept, up to the square of their violation;
-    /// None if none is needed, or if it would leave the simplex.
+    /// The tilt with which the distributions satisfy the constraint of the intercept, up to the square of their
+    /// violation. None if no tilt is needed, or if the tilted distributions would leave the simplex.
     pub fn tilt(&self, totals: &LogisticTotals) -> Option<Vec<f64>> {
         let violation = self.residual.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
         if !totals.intercept || violation <= VIOLATED * totals.total {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_partitions_have_the_certificate_of_all_rows() {
+    fn sums_over_partitions_give_the_certificate_of_all_rows() {
         let interrupt = Interrupt::default();
         for (n_classes, n_outputs) in [(2, 1), (4, 4)] {
             let at = model(n_outputs, 3);

@@ -14,7 +14,8 @@ const SPARSE: f64 = 0.25;
 
 /// Rows, labels, and a weight for each example's loss.
 ///
-/// For two classes there is one weight vector: it gives the score of the second class, and the score of the first is 0.
+/// For two classes there is one weight vector: it gives the score of the second class, and the score of the first class
+/// is 0.
 #[derive(Debug, Clone)]
 pub struct LogisticProblem<'a> {
     rows: Data<'a>,
@@ -228,7 +229,7 @@ impl<'a> LogisticProblem<'a> {
     }
 }
 
-/// Adds up the c_i: over all examples, and over those of each class.
+/// Adds up the c_i over all examples, and over the examples of each class.
 fn total_weights(
     (labels, n_classes): (&[u32], usize),
     weights: impl Iterator<Item = f64> + Clone,
@@ -239,7 +240,8 @@ fn total_weights(
     }
     let total = Sum::from_iter(weights.map(Bounded::exact)).total().value();
     if !(total > 0.0 && total.is_finite()) {
-        let message = format!("C times all weights add up to {total}; must be positive and finite");
+        let message =
+            format!("C times the sum of all weights is {total}; it must be positive and finite");
         return Err(Error::argument("sample_weight", message));
     }
     Ok((total, class_totals))

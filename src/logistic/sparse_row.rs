@@ -5,7 +5,7 @@ use pulp::Simd;
 
 use crate::linalg::{Lane, prefetch};
 
-/// Prefetch distance: number of features between the current one and the one whose weights are prefetched.
+/// Prefetch distance: number of features between the current feature and the feature whose weights are prefetched.
 const AHEAD: usize = 24;
 /// Number of features of the next row whose weights are prefetched.
 const FIRST: usize = 32;

@@ -33,14 +33,14 @@ pub(super) struct Terms {
 pub(super) struct Distribution {
     /// α, one for each class.
     pub shares: Vec<f64>,
-    /// The distance d of each score below the largest one; log α = −d − `log_sum`.
+    /// The distance d of each score below the largest score; log α = −d − `log_sum`.
     distances: Vec<f64>,
     log_sum: f64,
 }
 
 impl Distribution {
-    /// Sets α to the softmax of scores, and returns the loss of a label. For two classes, the score of the first is 0.
-    /// `error` bounds the error of each score.
+    /// Sets α to the softmax of scores, and returns the loss of a label. For two classes, the score of the first class
+    /// is 0. `error` bounds the error of each score.
     #[inline(always)]
     pub fn softmax(&mut self, scores: &[f64], label: usize, error: f64) -> Bounded {
         self.distances.clear();
@@ -205,7 +205,7 @@ impl Terms {
         if share.is_nan() || share >= 1.0 {
             return f64::NEG_INFINITY;
         }
-        // The error of each column of v is at most the column's largest value times this.
+        // The error of each column of v is at most the column's largest value times this bound.
         let wrong = self.lost() + 3.0 * share * totals.total;
         let mut squares = vec![0.0; totals.n_features()];
         for row in self.image.chunks_exact(n_features) {

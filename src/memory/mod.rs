@@ -1,7 +1,7 @@
 //! Checks whether a fit fits into the available memory before it starts.
 //!
 //! A failed allocation ends the process. On systems that overcommit memory (Linux by default), the
-//! allocation does not even fail; instead, the process is killed once it writes to the memory.
+//! allocation does not even fail; instead, the process is killed when it writes to the memory.
 //! [`reserve`] covers memory that grows during a run.
 
 use std::cell::RefCell;
@@ -49,9 +49,9 @@ pub fn ran_out() -> Error {
 
 /// Returns an error unless `bytes` of memory are available for the large buffers of a call.
 ///
-/// Up to [`SMALL`] bytes are always granted. More bytes, plus some slack, are compared with [`available`]. They are
-/// then allocated for a moment, because nothing else reveals a limit on the process (`ulimit -v`). `what` describes the
-/// buffers by n, m and d, and `remedy` tells the user what to do.
+/// Up to [`SMALL`] bytes are always granted. More bytes, plus some slack, are compared with [`available`]. Memory of
+/// this size is then allocated for a moment, because nothing else reveals a limit on the process (`ulimit -v`). `what`
+/// describes the buffers by n, m and d, and `remedy` tells the user what to do.
 ///
 /// # Errors
 /// [`Error::Memory`].

@@ -80,7 +80,8 @@ impl Reserve {
     fn release(&self) -> bool {
         let mut held = self.blocks.iter().map(|slot| slot.swap(null_mut(), Ordering::Relaxed));
         let Some(held) = held.find(|held| !held.is_null()) else { return false };
-        // SAFETY: `fill` allocated it with the same allocator and layout, and only this thread got it from `swap`.
+        // SAFETY: `fill` allocated this block with the same allocator and layout, and `swap` returned it only to this
+        // thread.
         unsafe { System.dealloc(held, layout()) };
         true
     }
@@ -119,18 +120,18 @@ pub fn grants(bytes: usize) -> bool {
     !found.is_null()
 }
 
-/// The system's allocator, backed by the reserve once it is filled.
+/// The system's allocator, backed by the reserve after [`fill`] has filled it.
 ///
 /// The Python module declares it as `#[global_allocator]`. A Rust program that wants this
-/// protection does the same, and calls [`fill`] before its runs.
+/// protection declares it in the same way, and calls [`fill`] before its runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allocator;
 
-// SAFETY: every method calls the same method of the system's allocator. It calls it again only if
+// SAFETY: every method calls the same method of the system's allocator. It repeats the call only if
 // the result was null, in which case nothing had changed. Nothing here allocates or panics.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller fulfils the contract of `System`, which is the same.
+        // SAFETY: `System` has the same contract as this method, and the caller fulfils it.
         let attempt = || unsafe { System.alloc(layout) };
         let found = attempt();
         if found.is_null() { OWN.help(layout.size(), attempt) } else { found }
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_allocation_that_fails_is_helped_while_the_reserve_lasts() {
+    fn failed_allocations_are_retried_while_the_reserve_lasts() {
         let own = Reserve::new();
         let never = |size| own.help(size, null_mut).is_null();
         let shortages = || own.shortages.load(Ordering::Relaxed);
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_allocator_is_that_of_the_system() {
+    fn the_allocator_behaves_like_the_system_allocator() {
         let layout = Layout::new::<[u64; 9]>();
         // SAFETY: sizes are not 0, and each block is freed once with its layout.
         unsafe {

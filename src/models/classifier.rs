@@ -46,8 +46,8 @@ impl<L: fmt::Debug> fmt::Debug for LinearClassifier<L> {
     }
 }
 
-/// Splits weights into W and intercepts. If `bias` is not 0, the last weight of each output is that
-/// of the constant feature, whose value is `bias`.
+/// Splits weights into W and intercepts. If `bias` is not 0, the last weight of each output belongs to the constant
+/// feature, whose value is `bias`.
 pub(super) fn split(weights: &[f64], n_features: usize, bias: f64) -> (Vec<f64>, Vec<f64>) {
     let width = n_features + usize::from(bias != 0.0);
     let classes = weights.chunks_exact(width);
@@ -77,7 +77,7 @@ impl<L: Label> LinearClassifier<L> {
     }
 
     /// Weights, class by class. Logistic regression with two classes has only the weights of the
-    /// second.
+    /// second class.
     pub fn coef(&self) -> &[f64] {
         &self.coef
     }
@@ -143,8 +143,8 @@ impl<L: Label> LinearClassifier<L> {
         self.record.trace.objective
     }
 
-    /// An upper bound on the distance of the objective from that of the best model. It includes
-    /// rounding errors.
+    /// An upper bound on the distance of the objective from the objective of the best model. It
+    /// includes rounding errors.
     pub fn gap(&self) -> f64 {
         self.record.trace.gap().unwrap_or(f64::INFINITY)
     }
@@ -159,7 +159,7 @@ impl<L: Label> LinearClassifier<L> {
         self.record.trace.outcome == Outcome::Converged
     }
 
-    /// The name of the solver that fitted the model, also if "auto" chose it.
+    /// The name of the solver that fitted the model, even if "auto" chose it.
     pub fn solver(&self) -> &str {
         &self.record.solver
     }
@@ -201,7 +201,7 @@ mod tests {
     use crate::prelude::{Dense, MulticlassSvc};
 
     #[test]
-    fn a_printed_model_is_short() {
+    fn debug_output_of_a_model_is_short() {
         let rows = Dense::from_slice(&[0.0, 1.0, 1.0, 0.0, 0.5, 0.9, 0.8, 0.1], 2).unwrap();
         let model = MulticlassSvc::new().fit(rows, &["a", "b", "a", "b"]).unwrap();
         let shown = format!("{model:?}");

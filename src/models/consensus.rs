@@ -23,8 +23,9 @@ const PENALTY: f64 = 10.0;
 const RELAXATION: f64 = 1.6;
 /// The penalty is fixed after this many rounds, because the method may diverge if the penalty keeps changing.
 const BALANCE_ROUNDS: usize = 100;
-/// The penalty stays the same while the ratio of the primal relative residual to the dual one is in
-/// the range [`BALANCED`]. The penalty stays within a factor of [`SPAN`] of its initial value.
+/// The penalty does not change while the ratio of the primal relative residual to the dual relative
+/// residual is in the range [`BALANCED`]. The penalty stays within a factor of [`SPAN`] of its
+/// initial value.
 const BALANCED: std::ops::RangeInclusive<f64> = 0.05..=0.5;
 const SPAN: f64 = 8192.0;
 /// Gap to which subproblems are solved, relative to the gap of the whole problem.
@@ -292,7 +293,7 @@ fn labels_of<L: Label>(partitions: &[(Data<'_>, &[L])]) -> Result<(Vec<L>, usize
     Ok((labels, n_columns))
 }
 
-/// Checks that the fits of all partitions fit in memory. Returns the objective of W = 0, rounded up.
+/// Checks for each partition that memory suffices for its fit alone. Returns the objective of W = 0, rounded up.
 fn null_objective(
     plan: &Plan<'_>,
     partitions: &[Partition<'_>],
@@ -310,9 +311,9 @@ fn null_objective(
 }
 
 impl MulticlassSvc {
-    /// Fits one classifier to rows in several partitions, for example from several files. Its
-    /// objective is that of a fit to all rows together. Each round solves the partitions separately, in parallel. Over
-    /// the rounds, the alternating direction method makes their weights agree (Han and Berg 2012; Boyd et al. 2011). An
+    /// Fits one classifier to rows in several partitions, for example from several files. Its objective is the
+    /// objective of a fit to all rows together. Each round solves the partitions separately, in parallel. Over the
+    /// rounds, the alternating direction method makes their weights agree (Han and Berg 2012; Boyd et al. 2011). An
     /// epoch of the trace is a round.
     ///
     /// [`solver`](MulticlassSvc::solver) is the solver of the partitions: "block-descent" ("auto") or
@@ -404,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_objective_is_that_of_all_rows_together() {
+    fn the_objective_agrees_with_a_fit_to_all_rows() {
         let (values, labels) = rows();
         let data = Dense::from_slice(&values, 4).unwrap();
         let weights: Vec<f64> = (0..120).map(|row| f64::from(row % 4)).collect();
@@ -425,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_do_not_change_the_model_and_the_scores_are_those_of_its_objective() {
+    fn models_do_not_depend_on_threads_and_their_scores_match_the_objective() {
         let svc = MulticlassSvc::new().tol(1e-3);
         let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         let single = one.install(|| in_partitions(&svc, &[30, 70, 120])).unwrap();
@@ -444,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_that_do_not_fit_together_are_an_error() {
+    fn partitions_with_different_columns_are_an_error() {
         let (a, b) = (
             Dense::from_slice(&[0.0, 1.0], 1).unwrap(),
             Dense::from_slice(&[0.0, 1.0], 2).unwrap(),

@@ -30,17 +30,17 @@ impl Json {
         members.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// Returns the number, if the value is one.
+    /// Returns the number if the value is a number.
     pub fn number(&self) -> Option<f64> {
         if let Self::Number(value) = self { Some(*value) } else { None }
     }
 
-    /// Returns the text, if the value is a string.
+    /// Returns the text if the value is a string.
     pub fn text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// Returns the items, if the value is a list.
+    /// Returns the items if the value is a list.
     pub fn list(&self) -> Option<&[Self]> {
         if let Self::List(items) = self { Some(items) } else { None }
     }
@@ -56,7 +56,7 @@ impl Reader<'_> {
         self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
     }
 
-    /// Skips spaces, and then `text` if it comes next. Returns whether it did.
+    /// Skips spaces, and then `text` if it comes next. Returns whether `text` was skipped.
     fn eat(&mut self, text: &str) -> bool {
         self.skip_spaces();
         let rest = self.rest.strip_prefix(text);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_not_read() {
+    fn invalid_json_is_rejected() {
         let deep = "[".repeat(100) + &"]".repeat(100);
         let wrong = [
             "",

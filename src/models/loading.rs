@@ -157,7 +157,7 @@ fn from_file<T>(path: &Path, parse: impl FnOnce(&[u8]) -> Result<T>) -> Result<T
 
 impl<L: Label> LinearClassifier<L> {
     /// Reads a model file that this crate or the Python package has written: a `MulticlassSVC`, a
-    /// `LogisticRegression`, or the variant of one of these with cross-validation. Predictions are those of the saved
+    /// `LogisticRegression`, or a cross-validated variant of either. The loaded model predicts the same as the saved
     /// model. Files do not store why a fit ended, only whether it converged. [`outcome`](Trace::outcome) is therefore
     /// `Converged` or, for any other reason, `EpochLimit`.
     ///
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loaded_model_has_the_predictions_the_certificate_and_the_bytes_of_the_saved_one() {
+    fn loaded_models_have_the_predictions_certificate_and_bytes_of_saved_models() {
         let labels = [3_i64, 3, -5, -5, 8, 8];
         let model = MulticlassSvc::new().loss("weston-watkins").fit(rows(), &labels).unwrap();
         let bytes = model.to_bytes().unwrap();

@@ -96,7 +96,7 @@ impl McRank {
         if !(self.tol >= 0.0 && self.tol.is_finite()) {
             return Err(Error::argument(
                 "tol",
-                format!("is {}; must be finite, at least 0", self.tol),
+                format!("is {}; must be finite and at least 0", self.tol),
             ));
         }
         if self.max_iter == 0 {

@@ -60,7 +60,7 @@ impl FitOptions {
             return Err(Error::argument("C", format!("is {c}; must be positive and finite")));
         }
         if !(tol >= 0.0 && tol.is_finite()) {
-            return Err(Error::argument("tol", format!("is {tol}; must be finite, at least 0")));
+            return Err(Error::argument("tol", format!("is {tol}; must be finite and at least 0")));
         }
         if max_iter == 0 {
             return Err(Error::argument("max_iter", "is 0; must be at least 1"));

@@ -150,8 +150,8 @@ mod tests {
 
     const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/rust-models");
 
-    /// Replaces the numbers of a model by those in the fixture, because fits on different machines differ in the last
-    /// digits.
+    /// Replaces the numbers of a model by the numbers in the fixture, because the last digits of a fit depend on the
+    /// machine.
     fn fixed<L>(mut model: LinearClassifier<L>) -> LinearClassifier<L> {
         model.record.trace.epochs.truncate(1);
         let epoch = &mut model.record.trace.epochs[0];
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_those_that_the_tests_of_python_read() {
+    fn files_match_the_fixtures_of_the_python_tests() {
         let values = [0.0, 1.0, 0.2, 0.9, 3.0, 1.0, 3.1, 0.8, 0.1, 4.0, 0.0, 4.2];
         let rows = Dense::from_slice(&values, 2).unwrap();
         let labels = ["left", "left", "right", "right", "t\u{f6}p", "t\u{f6}p"];
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_of_json_are_ascii() {
+    fn json_strings_are_ascii() {
         assert_eq!(quoted("a\"\\\n\u{e9}\u{1f600}"), r#""a\"\\\u000a\u00e9\ud83d\ude00""#);
     }
 }

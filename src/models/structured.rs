@@ -144,7 +144,7 @@ impl StructuredSvm {
             return Err(Error::argument("c", format!("is {c}; must be positive and finite")));
         }
         if !(*tol >= 0.0 && tol.is_finite()) {
-            return Err(Error::argument("tol", format!("is {tol}; must be finite, at least 0")));
+            return Err(Error::argument("tol", format!("is {tol}; must be finite and at least 0")));
         }
         if *max_iter == 0 {
             return Err(Error::argument("max_iter", "is 0; must be at least 1"));
@@ -271,7 +271,7 @@ mod tests {
         let options = StructuredSvm { solver: "simplex".into(), ..default() };
         assert!(message(options, &classes()).starts_with("solver: "));
         let options = StructuredSvm { solver: "extragradient".into(), ..default() };
-        assert!(message(options, &classes()).contains("needs a built-in model"));
+        assert!(message(options, &classes()).contains("requires a built-in model"));
         let options = default();
         options.interrupt.raise();
         assert_eq!(message(options, &classes()), "the run was interrupted");

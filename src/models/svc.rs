@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::multiclass::{Linear, MarginProblem, Size, fit};
 use crate::solver::Choices;
 
-/// Options of a linear classifier with a margin loss. The default loss is that of Crammer and
-/// Singer; [`loss`](MulticlassSvc::loss) changes it.
+/// Options of a linear classifier with a margin loss. The default loss is the loss of Crammer and Singer;
+/// [`loss`](MulticlassSvc::loss) changes it.
 ///
 /// [`fit`](MulticlassSvc::fit) minimises λ/2 ‖W‖² + mean loss with λ = 1/(C × number of rows). The
 /// constant feature for the intercept is regularised like the other features.

@@ -15,7 +15,7 @@ use crate::parallel::min_len;
 use crate::polytope::lifted;
 
 /// Number of row values that a thread processes at a time. They should stay in its second-level
-/// cache between the computation of the scores and that of the images.
+/// cache until the thread has computed both the scores and the images.
 const CHUNK_VALUES: usize = 1 << 17;
 /// Maximum number of blocks of `BLOCK_EXAMPLES` rows that a thread processes at a time.
 const MAX_BLOCKS: usize = 64;
@@ -79,7 +79,8 @@ impl Batch {
         }
     }
 
-    /// Returns the dual point (examples × classes) if it is kept, else an empty vector.
+    /// Returns the dual point (examples × classes) if it is kept. Otherwise returns an empty
+    /// vector.
     pub fn into_point(self) -> Vec<f64> {
         self.duals.into_iter().flat_map(|block| block.beta).collect()
     }
@@ -197,7 +198,8 @@ impl RowBlock {
 }
 
 impl Sums {
-    /// Adds the additional terms of a point that is not a vertex.
+    /// Adds the terms that are needed only if a point is not a vertex: its squared norm, and its distance from the
+    /// polytope.
     fn add_point<M: ScoreMap>(
         &mut self,
         problem: &MarginProblem<'_, M>,

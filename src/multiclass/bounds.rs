@@ -233,7 +233,7 @@ mod tests {
     use crate::polytope::{MaxHinge, Polytope, TopK};
 
     #[test]
-    fn errors_counted_at_once_are_those_counted_one_by_one() {
+    fn joint_and_separate_error_bounds_are_equal() {
         let (n, m, d) = (90, 4, 3);
         let value = |row: usize, column: usize| ((7 * row + 3 * column) % 11) as f64 - 4.3;
         let x = Array2::from_shape_fn((n, d), |(row, column)| value(row, column));

@@ -58,8 +58,8 @@ impl ColumnScales {
         self.sizes[row]
     }
 
-    /// An upper bound on the norm of weights, given class by class, after multiplication by the scales of their
-    /// columns.
+    /// An upper bound on the norm of the weights after each weight is multiplied by the scale of its column. The
+    /// weights are given class by class.
     pub fn norm_above(&self, weights: &[f64]) -> f64 {
         let scaled = weights.chunks_exact(self.columns.len().max(1)).flat_map(|weights| {
             weights.iter().zip(&self.columns).map(|(weight, scale)| weight * scale)

@@ -2,9 +2,9 @@
 //!
 //! The problem P(w) = λ/2 ‖w‖² + Σ_i p_i Φ_i(w) is split into partitions k with shares S_k = Σ_{i
 //! in k} p_i, Σ_k S_k = 1. Partition k has weights w_k, which are constrained to equal w̄ (Boyd et
-//! al. 2011, 7.1). With the regulariser and the penalty ρ divided by the same shares, λ_k = S_k λ
-//! and ρ_k = S_k ρ, and with the multiplier S_k a_k, a partition's subproblem, divided by S_k, is
-//! (`docs/mathematics/consensus.md`)
+//! al. 2011, 7.1). The regulariser and the penalty ρ are divided by the same shares, λ_k = S_k λ
+//! and ρ_k = S_k ρ, and the multiplier is S_k a_k. After division by S_k, a partition's subproblem
+//! is (`docs/mathematics/consensus.md`)
 //!
 //! > minimise λ/2 ‖w‖² + ⟨a, w − w̄⟩ + ρ/2 ‖w − w̄‖² + Σ_{i in k} (p_i/S_k) Φ_i(w).
 //!
@@ -12,8 +12,8 @@
 //! − w₀‖² around w₀ = (ρ w̄ − a)/(λ+ρ) = −C t, where C = 1/(λ+ρ) and t = a − ρ w̄. Block descent
 //! solves it with weights that start at w₀.
 //!
-//! The partitions' β together are a feasible dual point of the whole problem: λ w(β) = Σ_k S_k u_k
-//! with the partitions' [images](Solution::image) u_k, and with the scalars [`Solution::dual_term`]
+//! Together, the partitions' β are a feasible dual point of the whole problem. With the partitions'
+//! [images](Solution::image) u_k, λ w(β) = Σ_k S_k u_k. With the scalars [`Solution::dual_term`],
 //! the dual is D(β) = Σ_k S_k dual_term_k − λ/2 ‖w(β)‖². w(β) could also be computed from the w_k,
 //! because u_k = (λ+ρ) w_k − ρ w̄ + a_k and Σ_k S_k a_k = 0. For large ρ this is less accurate, so
 //! the images are computed from β.
@@ -254,7 +254,7 @@ fn feasible(problem: &MarginProblem<'_>, betas: &[f64]) -> Result<Vec<f64>> {
                 format!("the values of example {example} are not a dual point of this loss");
             return Err(Error::argument("betas", message));
         }
-        // β that are already feasible, such as those from an earlier run with this loss, are kept bit for bit.
+        // β that are already feasible, such as β from an earlier run with this loss, are kept bit for bit.
         if !moved {
             found.copy_from_slice(beta);
         }

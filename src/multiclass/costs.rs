@@ -41,7 +41,7 @@ impl Costs {
         Ok(())
     }
 
-    /// The costs Δ_i of an example; None means a cost of 1 off the label.
+    /// The costs Δ_i of an example; None means a cost of 1 for every class except the label.
     #[inline]
     pub(super) fn row(&self, example: usize, label: usize, n_classes: usize) -> Option<&[f64]> {
         let (costs, row) = match self {

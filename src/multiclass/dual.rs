@@ -46,7 +46,7 @@ impl<'p, 'a, M: ScoreMap> MarginDual<'p, 'a, M> {
         self.batch = Some(Batch::new(self.problem, beta));
     }
 
-    /// The dual point of the passes over all examples (examples × classes) if it is kept, else an empty vector.
+    /// The dual point of the passes over all examples (examples × classes) if it is kept; otherwise empty.
     pub fn into_point(self) -> Vec<f64> {
         self.batch.map_or(Vec::new(), Batch::into_point)
     }
@@ -162,7 +162,7 @@ impl<M: ScoreMap> BlockDual for MarginDual<'_, '_, M> {
         point: &[(u32, f64)],
     ) -> MarginGradient<'s, M> {
         // The weights of a feature are contiguous over the classes, so computing a few scores costs as much as
-        // computing all.
+        // computing all scores.
         self.gradient(block, weights, point)
     }
 
@@ -214,10 +214,10 @@ impl<M: ScoreMap> BlockDual for MarginDual<'_, '_, M> {
         interrupt: &Interrupt,
     ) -> Result<BlockGaps> {
         let norm = norm_above(weights);
-        let look = |example: usize,
-                    margins: &[f64],
-                    work: &mut Workspace,
-                    problem: &MarginProblem<'_, M>| {
+        let gap_of = |example: usize,
+                      margins: &[f64],
+                      work: &mut Workspace,
+                      problem: &MarginProblem<'_, M>| {
             let (share, beta) = (problem.shares().of(example), points(example));
             let loss = problem.bounded_loss(example, margins, norm, work);
             // The Fenchel-Young gap of the smoothed loss and its conjugate.
@@ -225,7 +225,7 @@ impl<M: ScoreMap> BlockDual for MarginDual<'_, '_, M> {
             let gap = loss.value() - dot(margins, beta) + bend;
             (loss * Bounded::exact(share), share * gap)
         };
-        Ok(BlockGaps::of(self.problem.for_margins(weights, interrupt, look)?))
+        Ok(BlockGaps::of(self.problem.for_margins(weights, interrupt, gap_of)?))
     }
 
     fn scales(&self, block: usize) -> Scales {

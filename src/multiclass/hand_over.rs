@@ -50,7 +50,7 @@ pub(super) struct HandOver<'p> {
     /// Whether Newton's method may take over.
     hands_over: bool,
     pace: Pace,
-    /// Whether the next epoch is the first one of Newton's method.
+    /// Whether the next epoch is the first epoch of Newton's method.
     is_due: bool,
     /// Whether the last epoch of block descent exhausted its precision.
     is_exhausted: bool,
@@ -68,7 +68,7 @@ enum Stage<'p> {
 pub(super) struct End {
     /// The weights, class by class.
     pub weights: Vec<f64>,
-    /// β of the examples if the caller requests them, else empty.
+    /// β of the examples if the caller requests them; otherwise empty.
     pub betas: Vec<f64>,
     /// Number of epochs of block descent.
     pub n_descent: usize,
@@ -205,8 +205,8 @@ impl<'p> HandOver<'p> {
             Some(certificate) => certificate,
             None => descent.certify(interrupt)?,
         };
-        // A dual point that is worse than 0 is not used as the centre, because without curvature the dual point of
-        // block descent may be huge.
+        // A dual point with a lower value than the point 0 is not used as the centre. Without curvature, the dual
+        // point of block descent may be huge.
         let newton = if certificate.dual > 0.0 {
             let solver = descent.solver();
             let points = points_of(self.blocks.problem, solver.betas());
@@ -292,7 +292,8 @@ mod tests {
     #[test]
     fn newton_takes_over_when_the_gap_hardly_falls() {
         let halving = |epoch: usize| Some(0.5_f64.powi(epoch as i32));
-        // Halving the gap per epoch takes ten epochs to a thousandth; a factor of .95 takes 135.
+        // Halving the gap in each epoch takes ten epochs to a thousandth; a factor of 0.95 takes
+        // 135 epochs.
         assert_eq!(first_stall(halving, 1e-3), None);
         let slow = |epoch: usize| Some(0.95_f64.powi(epoch as i32));
         assert_eq!(first_stall(slow, 1e-3), Some(WINDOW + 1));

@@ -9,7 +9,7 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
 /// Curvature per weight, summed over the examples, above which the path inserts a larger λ before
-/// the present one.
+/// the current λ.
 const CURVED: f64 = 125.0;
 
 /// Ratio of one λ to the next: √10.
@@ -82,7 +82,7 @@ impl<'p> LambdaPath<'p> {
         Ok(Self { solver, first, ahead, near: NEAR.max(stopping.relative), left })
     }
 
-    /// Makes the first passes, and inserts larger λ before the first one if passes would gain too
+    /// Makes the first passes, and inserts larger λ before the first λ if passes would gain too
     /// slowly.
     fn begin(&mut self, mut lambda: f64, interrupt: &Interrupt) -> Result<()> {
         let (mut n_passes, n_ahead) = (self.solver.begin(interrupt)?, self.ahead.len());
@@ -113,8 +113,8 @@ impl<'p> LambdaPath<'p> {
     }
 }
 
-/// Whether a path saves time. It does for many dense rows and sets that are boxes with a bound on the sum, because most
-/// β stay at their bounds from one λ to the next.
+/// Whether a path saves time. A path saves time if there are many dense rows and the set is a box with a bound on the
+/// sum, because most β then stay at their bounds from one λ to the next.
 fn pays(problem: &MarginProblem<'_>) -> bool {
     let (data, features) = (problem.map().data(), problem.map().layout().n_features);
     let is_dense = !matches!(data, Data::Csr32(_) | Data::Csr64(_));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_takes_fewer_visits_where_many_examples_share_few_weights() {
+    fn a_path_takes_fewer_visits_if_many_examples_share_few_weights() {
         let (n, d, m) = (1000, 5, 6);
         let mut random = Pcg64Mcg::new(0);
         let x = Array2::from_shape_simple_fn((n, d), || random.random_range(-1.0..1.0));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_gains_put_larger_lambda_first() {
+    fn steady_gains_insert_a_larger_lambda() {
         let (n, d, m) = (600, 10, 30);
         let mut random = Pcg64Mcg::new(0);
         let x = Array2::from_shape_simple_fn((n, d), || random.random_range(-1.0..1.0));

@@ -19,7 +19,7 @@ pub enum Order {
 pub struct Layout {
     /// Number of classes.
     pub n_classes: usize,
-    /// Number of features, including the constant one.
+    /// Number of features, including the constant feature.
     pub n_features: usize,
     pub(super) tile: usize,
 }

@@ -183,7 +183,7 @@ impl<'a> Linear<'a> {
         norm
     }
 
-    /// Calls `visit(feature, value)` for the features of an example, the constant one last.
+    /// Calls `visit(feature, value)` for the features of an example, the constant feature last.
     #[inline(always)]
     fn visit(&self, example: usize, mut visit: impl FnMut(usize, f64)) {
         for_data!(self.data, rows => rows.visit_row(example, &mut visit));
@@ -415,7 +415,7 @@ impl<T: Element> Kernels<T> for Csr<'_, T> {
     ) {
         let cuts = &mut scratch.cuts;
         if cuts.is_empty() {
-            // Two tasks per thread, so that a thread that finishes early can start another one.
+            // Two tasks per thread, so that a thread that finishes early can start another task.
             let n_threads = rayon::current_num_threads();
             *cuts = self.balanced_cuts(if n_threads > 1 { 2 * n_threads } else { 1 });
         }

@@ -17,8 +17,8 @@ const FRANK_WOLFE_DUALS: usize = 64;
 /// Yogurt, VietNamI, fgl, Pima, tips) block descent took 4 to 14 times as long; at a spread of 30, on
 /// random rows, 1.6 to 2 times.
 const MAX_SPREAD: f64 = 40.0;
-/// A step of Newton's method takes longer with more weights, so the spread must also exceed the number of
-/// weights divided by this: with 1000 weights, both methods take the same time at a spread of about 100 to 200.
+/// A step of Newton's method takes longer with more weights, so the spread must also exceed the number of weights
+/// divided by this constant: with 1000 weights, both methods take the same time at a spread of about 100 to 200.
 const WEIGHTS_PER_SPREAD: f64 = 5.0;
 /// Number of rows sampled to estimate the spread.
 const SAMPLED_ROWS: usize = 1000;
@@ -102,7 +102,7 @@ impl Size {
     /// For the dual variables, block descent is assumed to keep a fifth of all classes per example
     /// as candidates, but at least 16 (it may keep all if classes are indistinguishable). Each
     /// candidate takes a class (4 bytes) and a value. This is counted three times, because new
-    /// candidates are written next to the old ones, into storage that grows by doubling. Block
+    /// candidates are written next to the old candidates, into storage that grows by doubling. Block
     /// Frank-Wolfe adds at most one variable per example and pass; 64 variables of 16 bytes are
     /// assumed. Newton's method keeps 6 n m numbers. Frank-Wolfe keeps n m numbers with smoothing
     /// and none without. If the caller requests the dual variables, they take 16 n m bytes. Active
@@ -153,8 +153,7 @@ impl Size {
         }
     }
 
-    /// Returns an error unless the weights and dual variables of `n_fits` simultaneous fits fit
-    /// into memory.
+    /// Returns an error unless memory suffices for the weights and dual variables of `n_fits` simultaneous fits.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::error::Error::Memory) if memory is insufficient.
@@ -166,7 +165,7 @@ impl Size {
             format!("{duals}the weights for n = {n} rows, m = {m} classes and d = {d} features")
         };
         let remedy = if duals > 0 {
-            "solver=\"block-frank-wolfe\" keeps only dual variables that are not 0, and \"frank-wolfe\" none \
+            "solver=\"block-frank-wolfe\" keeps only nonzero dual variables, and \"frank-wolfe\" keeps none \
              without smoothing; or use float32 rows, or fewer rows, features or classes"
         } else {
             "use fewer features or classes"
@@ -174,10 +173,10 @@ impl Size {
         require(n_fits as u128 * (weights + duals), what, remedy)
     }
 
-    /// The solver named by the choices. "auto" selects Newton's method if the columns differ so much that block descent
-    /// would stall. Otherwise it selects the first of these that fits into memory: block descent with a hand-over to
-    /// Newton's method, block descent, block Frank-Wolfe, Frank-Wolfe. Each keeps fewer dual variables than the one
-    /// before.
+    /// The solver named by the choices. "auto" selects Newton's method if the columns differ so much that block
+    /// descent would stall. Otherwise it selects the first of these that fits into memory: block descent with a
+    /// hand-over to Newton's method, block descent, block Frank-Wolfe, Frank-Wolfe. Each of these solvers keeps fewer
+    /// dual variables than the previous solver.
     ///
     /// # Errors
     /// As for [`MulticlassMethod::parse`].
@@ -185,8 +184,9 @@ impl Size {
         self.method_within(choices, fits)
     }
 
-    /// The solver of `n_fits` simultaneous fits that need projections: Newton's method, or block descent with a
-    /// hand-over to it, if this is allowed and fits into memory; else block descent alone.
+    /// The solver of `n_fits` simultaneous fits that need projections. Returns Newton's method, or block descent with
+    /// a hand-over to Newton's method, if these are allowed and fit into memory. Otherwise returns block descent
+    /// alone.
     pub fn projecting_method(&self, seed: u64, n_fits: usize) -> MulticlassMethod {
         let affordable = |method: &MulticlassMethod| {
             let Estimate { weights, duals } = self.estimate(*method);
@@ -196,8 +196,8 @@ impl Size {
         method.unwrap_or(MulticlassMethod::BlockDescent(seed))
     }
 
-    /// Newton's method if the columns differ so much that block descent would stall, else block descent with a
-    /// hand-over; None if Newton's method may not be used.
+    /// Newton's method if the columns differ so much that block descent would stall; otherwise block descent with a
+    /// hand-over. None if Newton's method may not be used.
     fn with_newton_stage(&self, seed: u64) -> Option<MulticlassMethod> {
         let most = MAX_SPREAD.max(self.n_weights() as f64 / WEIGHTS_PER_SPREAD);
         let badly_scaled = self.spread > most;
@@ -245,9 +245,9 @@ fn spread(data: Data<'_>, bias: f64, lambda: f64) -> f64 {
     if ratio.is_finite() { ratio } else { 1.0 }
 }
 
-/// Returns an error if a fit on joint features does not fit into memory: five copies of the weights (solver, kernels,
-/// certificate, best model and caller) and, for Frank-Wolfe with smoothing, n m dual variables. The dual variables of
-/// block descent are not counted, because they are few and grow during the run.
+/// Returns an error if memory does not suffice for a fit on joint features: five copies of the weights (solver,
+/// kernels, certificate, best model and caller) and, for Frank-Wolfe with smoothing, n m dual variables. The dual
+/// variables of block descent are not counted, because they are few and grow during the run.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::error::Error::Memory) if memory is insufficient.
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_is_newtons_method_for_columns_of_different_scales() {
+    fn auto_selects_newton_for_columns_of_different_scales() {
         let choose_at = |lambda: f64, scales: [f64; 2], bias: f64, n_classes: usize| {
             let x = Array2::from_shape_fn((5000, 2), |(row, column)| {
                 scales[column] * ((row % 7) as f64 - 3.0)
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn fits_side_by_side_need_as_much_each() {
+    fn simultaneous_fits_each_need_the_same_memory() {
         let method = MulticlassMethod::BlockDescent(0);
         let size = Size { n_examples: 2, n_classes: 3, n_features: 1, ..large(false) };
         size.require(method, 1).unwrap();

@@ -18,9 +18,9 @@ use crate::solver::{
 /// The solvers for multi-category losses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MulticlassMethod {
-    /// [`block_descent`] with its seed. It needs projections.
+    /// [`block_descent`] with this seed. The solver needs projections.
     BlockDescent(u64),
-    /// [`block_descent`] with its seed. It hands over to [`Newton`] if it stalls.
+    /// [`block_descent`] with this seed. The solver hands over to [`Newton`] if it stalls.
     HandOver(u64),
     /// [`Newton`], which also needs projections.
     Newton,
@@ -101,7 +101,7 @@ impl MulticlassMethod {
 pub struct MarginPoint {
     /// The weights, stored class by class with the constant feature last, and the sums of the dual point.
     pub at: Start,
-    /// β (examples × classes) if the method keeps it and the caller requested it, else empty.
+    /// β (examples × classes) if the method keeps it and the caller requested it; otherwise empty.
     pub beta: Vec<f64>,
 }
 
@@ -124,7 +124,7 @@ pub struct MulticlassFit {
 /// point includes β.
 ///
 /// A `start` must be the end point of an earlier run of the same method on the same examples, loss and costs, with the
-/// weights multiplied by the ratio of the old λ to the new one. Otherwise the certificate is invalid.
+/// weights multiplied by the ratio of the old λ to the new λ. Otherwise the certificate is invalid.
 ///
 /// # Errors
 /// Errors of [`run`]; [`Error::InvalidArgument`] for a start that does not fit the problem or the method.

@@ -23,7 +23,7 @@ pub(super) struct MarginBlocks<'p> {
 }
 
 impl<'p> MarginBlocks<'p> {
-    /// Wraps a problem, with its own λ.
+    /// Wraps a problem, and uses the problem's λ.
     pub fn new(problem: &'p MarginProblem<'p>) -> Self {
         Self { problem, shares: problem.shares().clone(), columns: Arc::default() }
     }
@@ -62,7 +62,7 @@ impl Blocks for MarginBlocks<'_> {
     }
 
     /// The sum of the linear terms of the vertices that attain the losses at w = 0, divided by the
-    /// sum of their squared norms; both sums are weighted by the shares.
+    /// sum of the squared norms of these vertices. Both sums are weighted by the shares.
     fn unit_width(&self) -> f64 {
         let (mut margins, mut work) = (vec![0.0; self.problem.n_classes()], Workspace::default());
         let (mut linear, mut square) = (0.0, 0.0);

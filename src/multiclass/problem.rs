@@ -132,7 +132,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         self.labels[example] as usize
     }
 
-    /// The costs Δ_i of an example; None means a cost of 1 off the label.
+    /// The costs Δ_i of an example; None means a cost of 1 for every class except the label.
     #[inline]
     pub fn cost_row(&self, example: usize) -> Option<&[f64]> {
         self.costs.row(example, self.label(example), self.n_classes())
@@ -271,9 +271,9 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         Bounded::new(self.loss(example, margins, work), error)
     }
 
-    /// Applies `look` to the margins of each example with a positive share. The margins are in double precision for
+    /// Applies `map` to the margins of each example with a positive share. The margins are in double precision for
     /// rows of any precision, and are computed in parallel, a block of examples at a time. Examples without a share get
-    /// the default.
+    /// the default value of R.
     ///
     /// # Errors
     /// [`crate::Error::Interrupted`].
@@ -281,7 +281,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         &mut self,
         weights: &[f64],
         interrupt: &Interrupt,
-        look: impl Fn(usize, &[f64], &mut Workspace, &Self) -> R + Sync,
+        map: impl Fn(usize, &[f64], &mut Workspace, &Self) -> R + Sync,
     ) -> Result<Vec<R>> {
         self.map.load_exact(weights);
         let problem: &Self = self;
@@ -303,7 +303,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
                     let (example, margins) = (first + offset, &mut scores[offset * m..][..m]);
                     if problem.shares.of(example) > 0.0 {
                         problem.margins(example, margins);
-                        *result = look(example, margins, work, problem);
+                        *result = map(example, margins, work, problem);
                     }
                 }
             },

@@ -6,7 +6,7 @@ use super::map::RowSize;
 use crate::data::{Csr, Data, Dense, Real, Rows, join_digests};
 use crate::parallel::min_len;
 
-/// Number of parallel sums. With a single sum, each addition would wait for the previous one.
+/// Number of parallel sums. With a single sum, each addition would wait for the previous addition.
 const LANES: usize = 8;
 
 /// Row norms, finiteness and digest, computed in one pass.
@@ -24,11 +24,11 @@ impl RowStats {
     pub fn of(data: &Data<'_>, bias: f64, digested: bool) -> Self {
         let mut sizes = vec![(RowSize::of(0.0, 0.0, 0), true); data.n_rows()];
         let digest = match data {
-            Data::Dense16(rows) => look_at(rows, bias, digested, &mut sizes),
-            Data::Dense32(rows) => look_at(rows, bias, digested, &mut sizes),
-            Data::Dense64(rows) => look_at(rows, bias, digested, &mut sizes),
-            Data::Csr32(rows) => look_at_sparse(rows, bias, &mut sizes),
-            Data::Csr64(rows) => look_at_sparse(rows, bias, &mut sizes),
+            Data::Dense16(rows) => read_dense(rows, bias, digested, &mut sizes),
+            Data::Dense32(rows) => read_dense(rows, bias, digested, &mut sizes),
+            Data::Dense64(rows) => read_dense(rows, bias, digested, &mut sizes),
+            Data::Csr32(rows) => read_sparse(rows, bias, &mut sizes),
+            Data::Csr64(rows) => read_sparse(rows, bias, &mut sizes),
         };
         let broken = sizes.iter().position(|(_, finite)| !finite);
         Self { sizes: sizes.into_iter().map(|(size, _)| size).collect(), broken, digest }
@@ -37,7 +37,7 @@ impl RowStats {
 
 /// Reads dense rows. The digest of each piece is computed first: it then detects later changes, and
 /// leaves the piece in the cache.
-fn look_at<R: Real>(
+fn read_dense<R: Real>(
     rows: &Dense<'_, R>,
     bias: f64,
     digested: bool,
@@ -55,14 +55,14 @@ fn look_at<R: Real>(
     digested.then(|| join_digests(digests.into_iter().flatten()))
 }
 
-fn look_at_sparse<R: Real>(
+fn read_sparse<R: Real>(
     rows: &Csr<'_, R>,
     bias: f64,
     sizes: &mut [(RowSize, bool)],
 ) -> Option<u64> {
-    let look = |(row, size): (usize, &mut _)| *size = measure(rows.row(row).1, bias);
+    let set_size = |(row, size): (usize, &mut _)| *size = measure(rows.row(row).1, bias);
     let n_numbers = rows.n_stored() / sizes.len().max(1);
-    sizes.par_iter_mut().with_min_len(min_len(n_numbers)).enumerate().for_each(look);
+    sizes.par_iter_mut().with_min_len(min_len(n_numbers)).enumerate().for_each(set_size);
     None
 }
 

@@ -213,7 +213,7 @@ mod tests {
         }
 
         #[test]
-        fn the_level_matches_a_sort(a in prop::collection::vec(0.0..3.0f64, 1..20), share in 0.01..0.99f64) {
+        fn the_threshold_level_matches_a_sort(a in prop::collection::vec(0.0..3.0f64, 1..20), share in 0.01..0.99f64) {
             let radius = share * a.iter().sum::<f64>();
             prop_assume!(radius > 0.0);
             let level = soft_threshold_level(&mut a.clone(), radius);

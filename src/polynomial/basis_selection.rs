@@ -38,8 +38,8 @@ pub struct Bounding<'a> {
     pub failure: f64,
 }
 
-/// A method that selects a basis vector. [`SelectionMethod::Refined`] is the best; the others serve
-/// for comparison (Blondel et al. 2017, section 6.2 and Figure 2).
+/// A method that selects a basis vector. [`SelectionMethod::Refined`] is the best method; the other methods
+/// serve for comparison (Blondel et al. 2017, section 6.2 and Figure 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SelectionMethod {
     /// Refines the best extreme eigenvector (14) as in (16). If the matrices are formed, refines the eigenvectors of
@@ -148,7 +148,7 @@ pub fn select<R: Rows>(
 }
 
 /// Approximations of ‖Γ_c‖₂ for every c, and the extreme eigenpairs that were computed: one for every output, or only
-/// the largest.
+/// the largest eigenpair.
 type Extremes = (Vec<f64>, Vec<Extreme>);
 
 /// Solves a separate eigenvalue problem for every output.
@@ -164,12 +164,12 @@ fn each_extreme<R: Rows>(
         .map(|c| solve(gamma.size(), tol, mixed(seed, c), &mut |v| gamma.product(c, v)))
         .collect::<Result<Vec<_>>>()?;
     // The residual bounds the distance from the Ritz value to some eigenvalue, which need not be
-    // the largest one.
+    // the largest eigenvalue.
     Ok((extremes.iter().map(|e| e.value.abs() + e.residual).collect(), extremes))
 }
 
 /// Approximates |λ|max for all outputs in shared passes over the rows. Then computes the eigenpair
-/// of one output, the one with the largest |λ|max.
+/// of the output with the largest |λ|max.
 fn together<R: Rows>(gamma: &GradientMatrices<'_, R>, tol: f64, seed: u64) -> Result<Extremes> {
     let outputs: Vec<usize> = (0..gamma.n_outputs()).collect();
     let mut guesses = Vec::new();
@@ -211,8 +211,8 @@ fn rounded_up(norm: f64, n: usize) -> f64 {
     norm * (1.0 + 2.0 * higham_gamma(n + 8))
 }
 
-/// Selects a maximiser of ω*(g_h), from max_h ω*(g_h) = max_{ω(u) ≤ 1} |λ|max(Σ_c u_c Γ_c). The
-/// maximum is at a vertex u (Blondel et al. 2017, Appendix C).
+/// Selects a maximiser of ω*(g_h), using the identity max_h ω*(g_h) = max_{ω(u) ≤ 1} |λ|max(Σ_c u_c Γ_c). The
+/// maximum over u is at a vertex of the ball (Blondel et al. 2017, Appendix C).
 fn exact<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     penalty: &dyn Penalty,
@@ -223,7 +223,7 @@ fn exact<R: Rows>(
     let (d, m) = (gamma.size(), gamma.n_outputs());
     if d > MAX_EXACT_SIZE {
         let message = format!(
-            "\"exact\" forms a matrix for each output, for at most {MAX_EXACT_SIZE} features, but \
+            "\"exact\" forms a matrix for each output, so it supports at most {MAX_EXACT_SIZE} features, but \
              there are {d}; use \"refined\""
         );
         return Err(Error::argument("selection", message));
@@ -270,7 +270,7 @@ fn mixed(seed: u64, index: usize) -> u64 {
     seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(index as u64)
 }
 
-/// The pair with the largest |eigenvalue|; the first one in a tie.
+/// The pair with the largest |eigenvalue|; ties go to the first pair.
 fn dominant(extremes: Vec<Extreme>) -> Extreme {
     let none = Extreme { value: 0.0, vector: Vec::new(), residual: 0.0 };
     let larger = |best: Extreme, next: Extreme| {
@@ -387,7 +387,7 @@ impl<R: Rows> Ascent<'_, '_, R> {
     /// is no such step.
     ///
     /// On the segment h + γ(h̄ − h), g is quadratic in γ. Its three coefficients cost one product
-    /// with X; the trial steps then need none.
+    /// with X; the trial steps then need no products.
     fn line_search(
         &mut self,
         value: f64,

@@ -102,7 +102,8 @@ pub struct PathPoint {
 pub struct ConditionalGradient<'a, R> {
     validation: Option<&'a Validation<'a>>,
     path: Vec<PathPoint>,
-    /// The best validation score so far and the model with this score; if several models have it, the smallest.
+    /// The best validation score so far and the model with this score; if several models have this
+    /// score, the smallest model.
     best: Option<(f64, PolynomialModel)>,
     problem: PolynomialProblem<'a, R>,
     settings: ConditionalGradientSettings,
@@ -116,7 +117,7 @@ pub struct ConditionalGradient<'a, R> {
     gains: [Option<f64>; MAX_DECIDING],
     /// Whether the recent gains are so small that refits run to convergence; see [`FINISHING`].
     finishing: bool,
-    /// Information from the previous refit, which speeds up the next one.
+    /// Information from the previous refit, which speeds up the next refit.
     knowledge: Knowledge,
     /// Number of consecutive epochs that gained nothing.
     idle: usize,
@@ -166,8 +167,8 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         &self.model
     }
 
-    /// The final model and the path of scores. With validation rows, the model is the one that
-    /// scored best on them.
+    /// The final model and the path of scores. With validation rows, the final model has the best score on these
+    /// rows.
     pub fn into_result(self) -> (PolynomialModel, Vec<PathPoint>) {
         (self.best.map_or(self.model, |(_, model)| model), self.path)
     }
@@ -204,7 +205,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
     ///
     /// The last term is the gap of the strongly convex linear part (Fenchel duality; zero at its
     /// optimum). One search gives both the bound and the next basis vector.
-    fn look_ahead(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+    fn select_next(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let problem = &self.problem;
         let model = &self.model;
         let gradient = evaluate(problem, model, false, interrupt)?;
@@ -307,7 +308,7 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
                 let before = self.objective;
                 self.refit(interrupt)?;
                 let gain = before - self.objective;
-                let certificate = self.look_ahead(interrupt)?;
+                let certificate = self.select_next(interrupt)?;
                 // If no vector can be added, only a refit that has not converged can still improve
                 // the model.
                 let stuck = full || gain <= 1e-9 * self.scale;
@@ -331,7 +332,7 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
         // more. Epochs with a negligible gain are therefore counted.
         let negligible = (1e-4 * self.settings.tol).max(1e-12) * self.scale;
         self.idle = if gain <= negligible { self.idle + 1 } else { 0 };
-        let certificate = self.look_ahead(interrupt)?;
+        let certificate = self.select_next(interrupt)?;
         let full = self.model.n_bases >= self.settings.n_components;
         Ok(if full || self.idle >= MAX_IDLE_EPOCHS {
             Progress::Exhausted(certificate)
@@ -341,7 +342,7 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        self.look_ahead(interrupt)
+        self.select_next(interrupt)
     }
 
     /// Returns the basis H, the output weights U and, if there is one, the linear layer.

@@ -19,14 +19,15 @@ pub trait Constrained {
     /// Projects x onto the set. Only the confined coordinates change.
     fn project(&self, x: &mut [f64]) -> Result<()>;
 
-    /// Returns how many of the `n` coordinates are confined to the set. These come first; the others are free.
+    /// Returns how many of the `n` coordinates are confined to the set. These coordinates come first; all other
+    /// coordinates are free.
     fn n_confined(&self, n: usize) -> usize {
         n
     }
 
     /// Returns P v, where P is the initial model of the curvature, up to a factor. P does not
-    /// couple confined and free coordinates: it is any positive definite matrix on the former, and
-    /// the identity on the latter.
+    /// couple confined and free coordinates: it is any positive definite matrix on the confined
+    /// coordinates, and the identity on the free coordinates.
     fn metric(&self, v: &[f64]) -> Vec<f64> {
         v.to_vec()
     }
@@ -37,7 +38,8 @@ pub trait Constrained {
     }
 }
 
-/// Maximum and minimum number of remembered pairs of steps and gradient changes.
+/// Maximum number of remembered pairs of steps and gradient changes, and the number that is always
+/// allowed.
 const MAX_PAIRS: usize = 10;
 const MIN_PAIRS: usize = 2;
 
@@ -61,7 +63,7 @@ const MODEL_TOL: f64 = 1e-2;
 /// B = σ P + Q N Qᵀ, Q = \[σ P S, Y\], N⁻¹ = −\[σ SᵀP S, L; Lᵀ, −D\],
 ///
 /// where L is the part of SᵀY below its diagonal D. The set confines the first coordinates, C, and
-/// leaves the others, F, free. The minimum of the model over F has a closed form, so all steps of a
+/// leaves the other coordinates, F, free. The minimum of the model over F has a closed form, so all steps of a
 /// search except the last one change only C
 /// (docs/mathematics/polynomial-networks.md#free-coordinates).
 pub(super) struct Hessian {

@@ -1,7 +1,7 @@
 //! Passes over the rows that compute outputs, objective and gradient, without storage per row.
 //!
 //! A block of rows [x, 1] is multiplied by [H, W], then by U, and the residuals pass back through
-//! both. The products of a block stay in the caches, and memory does not grow with the number of
+//! U and [H, W]. The products of a block stay in the caches, and memory does not grow with the number of
 //! rows. The letters are those of docs/mathematics/polynomial-networks.md:
 //!
 //! | letter | in the code | meaning |
@@ -197,7 +197,7 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         Self { problem, model, layers, transposed, basis, first_width, sizes }
     }
 
-    /// Number of factors per row: those for the sums of [∂H, ∂W] and, for ANOVA, those for Σ_i x_ij² t_ir.
+    /// Number of factors per row, for the sums of [∂H, ∂W] and, with ANOVA, for Σ_i x_ij² t_ir.
     fn stride(&self) -> usize {
         self.first_width + if self.sizes[1] > 0 { self.layers.k } else { 0 }
     }

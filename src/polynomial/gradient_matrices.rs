@@ -329,7 +329,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
     }
 }
 
-/// The product D_c X v for some rows and several vectors. It is a type because only code inlined
+/// The product D_c X v for some rows and several vectors. This is a type because only code inlined
 /// into its method `with_simd` is compiled for the vector instructions of this processor.
 struct ScaledProducts<'a, 'r, R> {
     matrices: &'a GradientMatrices<'r, R>,
@@ -364,7 +364,7 @@ mod tests {
     use crate::data::Dense;
 
     #[test]
-    fn formed_matrices_have_the_products_of_the_rows() {
+    fn formed_matrices_give_the_same_products_as_rows() {
         let (n, d, m) = (130, 5, 3);
         let x = Array2::from_shape_fn((n, d), |(i, j)| ((i * 7 + j * 3) % 11) as f64 - 5.0);
         let weights: Vec<f64> = (0..n * m).map(|i| ((i * 5) % 13) as f64 - 6.0).collect();

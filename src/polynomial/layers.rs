@@ -67,8 +67,8 @@ pub(super) fn variables<'a, R: Rows + Copy>(
 struct LayerScales {
     basis: f64,
     output: f64,
-    /// One factor per feature, so that the weights of rare features can change as fast as those of
-    /// frequent ones.
+    /// One factor per feature, so that the weights of rare features can change as fast as the weights of frequent
+    /// features.
     linear: Vec<f64>,
 }
 

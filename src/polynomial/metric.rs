@@ -144,6 +144,6 @@ fn gram<R: Rows + Copy>(
     })?;
     match Array2::from_shape_vec((size, size), sums) {
         Ok(sums) => Ok(sums),
-        Err(_) => unreachable!("a sum for each pair"),
+        Err(_) => unreachable!("there is one sum for each pair"),
     }
 }

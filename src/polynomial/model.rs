@@ -15,7 +15,7 @@ pub struct PolynomialModel {
     /// Whether the basis vectors have an entry for an additional feature that is always 1
     /// (docs/mathematics/polynomial-networks.md#linear-terms).
     pub augmented: bool,
-    /// Number of features, without the additional one.
+    /// Number of features, without the additional feature.
     pub n_features: usize,
     /// Number of outputs m.
     pub n_outputs: usize,

@@ -48,7 +48,7 @@ impl<'a> Targets<'a> {
                     return fail(format!("the loss {loss:?} needs values, not classes"));
                 }
                 if classes.len() != n_rows {
-                    return fail(format!("{} labels for {n_rows} rows", classes.len()));
+                    return fail(format!("has {} labels, but X has {n_rows} rows", classes.len()));
                 }
                 if classes.iter().any(|&class| class as usize >= n_outputs) {
                     return fail(format!("labels must be below the number of classes {n_outputs}"));
@@ -60,7 +60,7 @@ impl<'a> Targets<'a> {
                 }
                 if values.len() != n_rows * n_outputs {
                     return fail(format!(
-                        "{} values for {n_rows} rows of {n_outputs}",
+                        "has {} values, but X has {n_rows} rows with {n_outputs} outputs each",
                         values.len()
                     ));
                 }

@@ -33,7 +33,7 @@ pub(super) const FIRST_CURVATURE: f64 = 1.0;
 ///
 /// Each step minimises a quadratic model, with the L-BFGS approximation of the Hessian, over the
 /// set by projected gradients. A line search then moves x towards the minimiser until f decreases
-/// enough. `hessian` is the initial approximation; on return it is the final one.
+/// enough. `hessian` is the initial approximation; on return it is the final approximation.
 pub fn minimise(
     problem: &mut impl Constrained,
     x: &mut Vec<f64>,
@@ -83,9 +83,9 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Tries step length 1 and then smaller ones until f decreases enough. Returns the new value,
-    /// and leaves the new point and gradient in `trial` and `gradient`. Returns None if no length
-    /// works.
+    /// Tries step length 1 and then smaller lengths until f decreases enough. Returns the new
+    /// value, and leaves the new point and gradient in `trial` and `gradient`. Returns None if no
+    /// length works.
     fn search(
         &self,
         problem: &mut impl Constrained,

@@ -21,7 +21,7 @@ use crate::names::find;
 pub enum Refit {
     /// The output layer and the linear terms. This problem is convex.
     Output,
-    /// All layers, including the basis. This problem is not convex; the certificate is still that of the convex
+    /// All layers, including the basis. This problem is not convex. The certificate still belongs to the convex
     /// problem.
     Full,
 }
@@ -79,7 +79,7 @@ pub struct Knowledge {
 
 impl Knowledge {
     /// Removes the rows of dropped basis vectors from steps and gradient changes. The pairs then lack the effect of
-    /// these rows on the others, but are still better than no pairs.
+    /// these rows on the remaining rows, but are still better than no pairs.
     pub fn retain(&mut self, keep: &[bool], n_outputs: usize) {
         if keep.len() != self.n_bases {
             self.pairs.clear();
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_products_belong_to_the_rows_of_the_model() {
+    fn remembered_pairs_follow_the_rows_of_the_model() {
         let values: Vec<f64> = (1..=8).map(f64::from).collect();
         // Each vector has three rows of U and one row of W.
         let pairs = vec![(values.clone(), values.clone())];

@@ -38,8 +38,8 @@ pub(crate) struct ColumnBlock<'a> {
     pub width: usize,
 }
 
-/// Whether per-thread sums over the rows would take more memory than a copy of the rows stored by columns plus `width`
-/// values per row.
+/// Whether sums over the rows, kept separately for each thread, would take more memory than the alternative: a copy of
+/// the rows stored by columns, and `width` values for each row.
 pub(crate) fn is_wide(rows: &impl Rows, width: usize) -> bool {
     let (n, d) = (rows.n_rows(), rows.n_cols());
     let sums = n_parts(n).saturating_mul(d).saturating_mul(width);
@@ -102,8 +102,8 @@ impl SparseColumns {
     }
 }
 
-/// Computes the sums of some columns. It is a type because only code inlined into its method `with_simd` is compiled
-/// for the vector instructions of this processor.
+/// Computes the sums of some columns. This is a type because only code inlined into its method `with_simd` is
+/// compiled for the vector instructions of this processor.
 struct Columns<'a> {
     columns: &'a SparseColumns,
     first: usize,
@@ -135,7 +135,7 @@ mod tests {
     use crate::linalg::products::{multiply_squared_transposed, multiply_transposed};
 
     #[test]
-    fn columns_have_the_products_of_the_rows() {
+    fn products_by_column_equal_products_by_row() {
         let (n, d, width) = (300, 150, 3);
         let (columns, values): (Vec<i32>, Vec<f64>) =
             (0..2 * n).map(|at| (at % 2 * 70 + at * 7 % 70, f64::from(at * 5 % 13) - 6.0)).unzip();

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn matrices_of_many_features_have_the_products_of_the_rows() {
+    fn matrices_of_many_features_match_products_with_rows() {
         let (n, d, m) = (150, 200, 2);
         let weights: Vec<f64> = (0..n * m).map(|i| ((i * 5) % 13) as f64 - 6.0).collect();
         let x = Array2::from_shape_fn((n, d), |(i, j)| ((i * 7 + j * 3) % 11) as f64 - 5.0);

@@ -29,13 +29,13 @@ pub struct Passes {
 /// almost no time.
 const MIN_ROWS: usize = 2048;
 
-/// Weight of the previous batches in the running mean of the gradients, and in that of their squares. The weight of a
-/// new batch is one minus this.
+/// Weight of the previous batches in the running means of the gradients and of their squares. The weight of a new
+/// batch is one minus this value.
 const MEAN_KEPT: f64 = 0.9;
 const SQUARE_KEPT: f64 = 0.99;
 
 /// Whether a step on a batch costs at most as much as the batch's gradient. For wide sparse rows, a
-/// step costs more: it updates all weights, but the gradient is nonzero for only a few.
+/// step costs more: it updates all weights, but the gradient is nonzero for only a few weights.
 pub(super) fn worthwhile<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,
@@ -66,8 +66,8 @@ pub(super) fn descend<R: Rows + Copy>(
     let mut gradient = Vec::new();
     for pass in 0..passes.count {
         // Each row of a batch comes from a different section of the data, and the next batch takes
-        // the next row of each section. This mixes the classes for any order of the rows, and reads
-        // rows in files in order.
+        // the next row of each section. This scheme mixes the classes for any order of the rows,
+        // and reads the rows of files sequentially within each section.
         let starts: Vec<usize> = (0..BLOCK_ROWS).map(|_| rng.random_range(0..n_batches)).collect();
         for batch in 0..n_batches {
             interrupt.check()?;
@@ -106,8 +106,8 @@ impl Adam {
         Self { mean: vec![0.0; size], square: vec![0.0; size], n_steps: 0 }
     }
 
-    /// Moves each coordinate of x by about `step` times its length, or less if its gradients change
-    /// sign.
+    /// Moves each coordinate of x by about `step` times the coordinate's length, or by less if the sign of its gradient
+    /// changes from step to step.
     fn step(&mut self, x: &mut [f64], gradient: &[f64], lengths: &[f64], step: f64) {
         self.n_steps = self.n_steps.saturating_add(1);
         let step = step / (1.0 - MEAN_KEPT.powi(self.n_steps));

@@ -23,8 +23,8 @@ pub struct Validation<'a> {
 pub struct Score {
     /// Mean loss.
     pub loss: f64,
-    /// Accuracy: the fraction of rows whose largest output is that of the correct class. For targets without classes,
-    /// minus the mean loss.
+    /// Accuracy: the fraction of rows for which the output of the correct class is the largest. For targets without
+    /// classes, minus the mean loss.
     pub score: f64,
 }
 

@@ -39,8 +39,8 @@ impl Capped {
         arch().dispatch(MultiplierSearch { set: self, v, guess })
     }
 
-    /// Projects onto a simplex with a bias of 1; returns the multiplier. It is inlined for callers that project many
-    /// short margin vectors in a row.
+    /// Projects onto a simplex with a bias of 1; returns the multiplier. The function is inlined for callers that
+    /// project many short margin vectors in a row.
     #[inline(always)]
     pub fn project_few(&self, v: &[f64], guess: f64, b: &mut [f64]) -> f64 {
         debug_assert!(self.floor == 0.0 && self.cap <= self.upper && self.bias == 1.0);
@@ -131,13 +131,13 @@ impl Capped {
             arch().dispatch(Write { v, tau, upper: self.upper, b });
         }
         if tau > STEEP * self.cap {
-            self.settle(v, tau, b);
+            self.restore_sum(v, tau, b);
         }
     }
 
     /// Restores the sum to its cap if v − τ has lost digits: for margins of size 1e12, this difference is accurate to
     /// only 1e-4.
-    fn settle(&self, v: &[f64], tau: f64, b: &mut [f64]) {
+    fn restore_sum(&self, v: &[f64], tau: f64, b: &mut [f64]) {
         let sum: f64 = b.iter().sum();
         let missing = self.cap - sum;
         if missing < -1e-10 * self.cap {

@@ -6,7 +6,7 @@
 
 use crate::dual::rounding::{Bounded, Sum, gamma};
 
-/// The sum of the positive coordinates, and ‖·‖₁ of the negative ones.
+/// The sum of the positive coordinates, and ‖·‖₁ of the negative coordinates.
 pub(super) fn parts(beta: &[(u32, f64)]) -> (Bounded, f64) {
     let (mut sum, mut negative) = (Sum::default(), 0.0);
     for &(_, value) in beta {
@@ -76,7 +76,7 @@ pub(super) fn between(beta: &[(u32, f64)], rho: &[f64]) -> f64 {
     let size = sums.iter().map(|(sum, bound)| sum / bound).fold(0.0, f64::max).min(1.0);
     let above = sums.iter().map(|(sum, bound)| sum - size * bound).fold(0.0, f64::max);
     // Lower bounds on the sum of the m − 1 − j smallest coordinates: the label's coordinate, which
-    // is free, may be one of the j + 1 largest.
+    // is free, may be one of the j + 1 largest coordinates.
     let before = std::iter::once(&(0.0, 0.0)).chain(&sums);
     let shortfall =
         before.zip(&sums).map(|((sum, _), (_, bound))| size * (all - bound) - (total - sum));

@@ -29,8 +29,8 @@ pub(super) fn box_face(
     curvatures.add_group(free.map(|(class, _)| class));
 }
 
-/// A face with a single group: the label and all classes with β > 0. It contains every direction that is possible in
-/// any set of non-negative points, so its curvature is at least that of any such set.
+/// A face with a single group: the label and all classes with β > 0. The face contains every direction that is
+/// possible in any set of non-negative points, so its curvature bounds the curvature of any such set.
 pub(super) fn largest_face(beta: &[f64], label: usize, curvatures: &mut Curvatures) {
     box_face(beta, label, (f64::INFINITY, f64::INFINITY), curvatures);
 }
@@ -144,7 +144,7 @@ impl SortedSums<'_> {
             }
         }
         // A lower bound is active if the coordinates after `rank` add up to no more than size · (R_m − R_{rank + 1}),
-        // because the label's coordinate may be one of the rank + 1 largest.
+        // because the label's coordinate may be one of the rank + 1 largest coordinates.
         let is_met = |rank: usize| sums[n] - sums[rank] <= size * (all - bounds[rank + 1]) + near;
         let met: Vec<usize> = (start..=n).filter(|rank| is_met(*rank)).collect();
         let middle = (start, met.first().copied().unwrap_or(n));

@@ -17,7 +17,8 @@ pub(crate) fn squared_norm_of(beta: &[(u32, f64)]) -> f64 {
     squared_norm(square, sum)
 }
 
-/// ⟨α, u⟩ and ‖u‖², where α is the complete variable of `beta`, and u is that of a sparse vertex. `sum` is 1ᵀβ.
+/// ⟨α, u⟩ and ‖u‖², where α is the complete variable of `beta`, and u is the complete variable of a sparse vertex.
+/// `sum` is 1ᵀβ.
 pub(crate) fn products(beta: &[f64], sum: f64, vertex: &[(u32, f64)]) -> (f64, f64) {
     let (mut cross, mut square, mut total) = (0.0, 0.0, 0.0);
     for &(class, weight) in vertex {

@@ -1,9 +1,9 @@
 //! The sets B whose support function at the margins is a multi-category loss.
 //!
 //! For an example with label y and scores s, the margins are v_j = Δ_j + s_j − s_y (so v_y = 0),
-//! where Δ is the cost vector (1 off the label for the plain losses). The loss is Φ(s; y) = max
-//! over β in B of ⟨β, v⟩ (docs/mathematics/polytopes.md). A [`Polytope`] computes the support
-//! value, a vertex that attains it, and the projection with a rank-one bias term.
+//! where Δ is the cost vector (1 for every class except the label for the plain losses). The loss
+//! is Φ(s; y) = max over β in B of ⟨β, v⟩ (docs/mathematics/polytopes.md). A [`Polytope`] computes
+//! the support value, a vertex that attains it, and the projection with a rank-one bias term.
 //!
 //! A set must implement only [`Polytope::vertex`] and [`Polytope::radius`]; a specialised projection is faster than the
 //! default one. To add a built-in loss, add a file with a [`Polytope`] and a line in `REGISTRY`.
@@ -107,8 +107,8 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// With bias = 0, this is the plain projection of v. Block steps of dual descent and Moreau
     /// envelopes use bias = 1 (docs/mathematics/polytopes.md#projection-with-a-rank-one-term).
     ///
-    /// If the set is [symmetric](Polytope::is_symmetric), block descent also calls it with a subset
-    /// of the classes, with β_j = 0 for the others. The subset always contains the label and the
+    /// If the set is [symmetric](Polytope::is_symmetric), block descent also calls this method with
+    /// a subset of the classes, and β_j = 0 for all other classes. The subset always contains the label and the
     /// classes of a vertex, or of some other point of B that is not 0.
     ///
     /// The default finds the projection by calls of [`Polytope::vertex`] (Wolfe 1976). Its time grows with the cube of
@@ -122,7 +122,7 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     }
 
     /// Adds the derivative of the projection with bias 1, at an argument whose projection is `beta`, to the open block
-    /// of `curvatures`. The coordinates are those of u = −α: β off the label and −1ᵀβ at the label. The derivative is
+    /// of `curvatures`. The coordinates belong to u = −α: β off the label and −1ᵀβ at the label. The derivative is
     /// the orthogonal projection onto the directions of the face that contains `beta`; any larger matrix is also
     /// allowed (docs/mathematics/newton.md#curvature).
     ///
@@ -179,7 +179,7 @@ const STEEP: f64 = 1e6;
 const VERTICAL: f64 = 1e9;
 
 /// Replaces a point that is noticeably outside the set by the vertex of the largest margins.
-fn settle_on_vertex(
+fn replace_by_vertex(
     set: &dyn Polytope,
     v: &[f64],
     label: usize,

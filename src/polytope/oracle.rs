@@ -91,8 +91,8 @@ impl Combination {
         best
     }
 
-    /// Drops vertices until the best point of the affine hull of the remaining ones has positive weights, and moves to
-    /// that point.
+    /// Drops vertices until the best point of the affine hull of the remaining vertices has positive weights, and
+    /// moves to that point.
     fn minimise(&mut self) {
         loop {
             let target = self.affine_minimiser();

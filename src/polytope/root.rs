@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_at_zero_is_not_halved_towards() {
+    fn a_root_at_zero_is_found_without_bisection() {
         let mut n_steps = 0;
         let found = root(0.0, 1.0, 0.7, |x| {
             n_steps += 1;

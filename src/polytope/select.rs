@@ -29,7 +29,8 @@ pub(super) fn largest(v: &[f64], count: usize, sorted: bool, scratch: &mut Scrat
 /// The largest entry, or −∞ if `v` is empty. Compares several entries at a time.
 pub(super) fn maximum(v: &[f64]) -> f64 {
     let mut largest = lane_maxima(v);
-    // Compares lane by lane first, and then one half with the other, so that comparisons do not wait for each other.
+    // First the maximum of each lane, including the last few entries of `v`; then the lower half of the lanes is
+    // compared with the upper half until one lane is left. Comparisons of different lanes do not wait for each other.
     for (largest, &value) in largest.iter_mut().zip(v.as_chunks::<LANES>().1) {
         *largest = if value > *largest { value } else { *largest };
     }
@@ -109,25 +110,25 @@ impl Kernel<f64> for Leaders<'_> {
     }
 }
 
-/// Writes the indices at which `v` is at least the floor to the front of `order`, without branches, and returns their
-/// number. Processes two halves at the same time, because each write must wait for the previous comparison.
+/// Writes to the front of `order`, without branches, the indices at which `v` is at least the floor, and returns their
+/// number. Each write must wait for the previous comparison in its half, so the two halves are processed side by side.
 #[inline(always)]
 fn reaching(v: &[f64], floor: f64, order: &mut Vec<usize>) -> usize {
     let half = v.len().div_ceil(2);
     order.resize(2 * half, 0);
     let (v, tail) = v.split_at(half);
     let (first, second) = order.split_at_mut(half);
-    let (mut found, mut also) = (0, 0);
+    let (mut n_first, mut n_second) = (0, 0);
     for (class, &value) in v.iter().enumerate() {
-        first[found] = class;
-        found += usize::from(value >= floor);
+        first[n_first] = class;
+        n_first += usize::from(value >= floor);
         if let Some(&value) = tail.get(class) {
-            second[also] = half + class;
-            also += usize::from(value >= floor);
+            second[n_second] = half + class;
+            n_second += usize::from(value >= floor);
         }
     }
-    order.copy_within(half..half + also, found);
-    found + also
+    order.copy_within(half..half + n_second, n_first);
+    n_first + n_second
 }
 
 /// Moves the indices of the `count` largest entries of `v` among those in `order` to the front, sorted by decreasing

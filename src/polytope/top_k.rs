@@ -5,7 +5,7 @@ use super::distance::{excess, overshoot, parts};
 use super::faces::face_between;
 use super::root::{LinearPiece, root};
 use super::select::largest;
-use super::{CappedBox, Polytope, Scratch, VERTICAL, settle_on_vertex};
+use super::{CappedBox, Polytope, Scratch, VERTICAL, replace_by_vertex};
 use crate::dual::Curvatures;
 use crate::dual::rounding::gamma;
 use crate::error::{Error, Result};
@@ -42,9 +42,16 @@ impl TopK {
 
     /// If rounding has moved the point out of the set, replaces it by the vertex of the largest margins. For margins
     /// this large, the vertex is as good as the projection.
-    fn settle(&self, v: &[f64], label: usize, tau: f64, scratch: &mut Scratch, beta: &mut [f64]) {
+    fn replace_if_outside(
+        &self,
+        v: &[f64],
+        label: usize,
+        tau: f64,
+        scratch: &mut Scratch,
+        beta: &mut [f64],
+    ) {
         if tau.abs() > VERTICAL {
-            settle_on_vertex(self, v, label, scratch, beta);
+            replace_by_vertex(self, v, label, scratch, beta);
         }
     }
 
@@ -132,7 +139,7 @@ impl Polytope for TopK {
         tau = set.multiplier(others, tau);
         set.write(others, tau, beta);
         scratch.multiplier = tau;
-        self.settle(v, label, tau, scratch, beta);
+        self.replace_if_outside(v, label, tau, scratch, beta);
     }
 
     fn curvature(

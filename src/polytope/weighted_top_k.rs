@@ -5,7 +5,7 @@ use super::faces::face_between;
 use super::root::root;
 use super::select::largest;
 use super::sorted::Sorted;
-use super::{Polytope, Scratch, VERTICAL, Weights, settle_on_vertex};
+use super::{Polytope, Scratch, VERTICAL, Weights, replace_by_vertex};
 use crate::dual::Curvatures;
 use crate::error::Result;
 use crate::linalg::Sparse;
@@ -25,7 +25,7 @@ impl WeightedTopK {
 
     /// If rounding has moved the point out of the set, replaces it by the vertex of the largest margins. For margins
     /// this large, the vertex is as good as the projection.
-    fn settle(
+    fn replace_if_outside(
         &self,
         v: &[f64],
         label: usize,
@@ -34,7 +34,7 @@ impl WeightedTopK {
         beta: &mut [f64],
     ) {
         if largest > VERTICAL * self.weights.sum() {
-            settle_on_vertex(self, v, label, scratch, beta);
+            replace_by_vertex(self, v, label, scratch, beta);
         }
     }
 }
@@ -84,7 +84,7 @@ impl Polytope for WeightedTopK {
         let largest = sorted.margins.first().map_or(0.0, |margin| margin.abs());
         sorted.write(tau, &scratch.order, beta);
         scratch.multiplier = tau;
-        self.settle(v, label, largest, scratch, beta);
+        self.replace_if_outside(v, label, largest, scratch, beta);
     }
 
     fn curvature(

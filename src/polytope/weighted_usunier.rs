@@ -24,7 +24,7 @@ impl WeightedUsunier {
     }
 
     /// Shrinks a point if rounding has moved it out of the set.
-    fn settle(&self, beta: &mut [f64]) {
+    fn shrink_into_set(&self, beta: &mut [f64]) {
         let sparse: Sparse = (0..).zip(beta.iter().copied()).filter(|(_, b)| *b > 0.0).collect();
         let ratios = partial_sums(&sparse, self.weights.values(), sparse.len());
         let size = ratios.map(|(sum, bound)| sum / bound).fold(0.0, f64::max);
@@ -72,7 +72,7 @@ impl Polytope for WeightedUsunier {
         scratch.multiplier = tau;
         beta[label] = 0.0;
         if steep {
-            self.settle(beta);
+            self.shrink_into_set(beta);
         }
     }
 

@@ -13,8 +13,8 @@ impl Weights {
     /// Checks the weights; their number is checked later, against the number of classes.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless they are finite, non-negative and non-increasing, the first
-    /// one is positive and the last one 0.
+    /// [`Error::InvalidArgument`] unless they are finite, non-negative and non-increasing, the first weight is
+    /// positive, and the last weight is 0.
     pub fn new(values: Vec<f64>) -> Result<Self> {
         let fail = |message: String| Err(Error::argument("weights", message));
         if let Some(bad) = values.iter().find(|weight| !weight.is_finite() || **weight < 0.0) {
@@ -56,7 +56,10 @@ impl Weights {
         }
         Err(Error::argument(
             "weights",
-            format!("{} weights for {n_classes} classes; give one for each", self.values.len()),
+            format!(
+                "has {} weights, but there are {n_classes} classes; give one weight for each class",
+                self.values.len()
+            ),
         ))
     }
 }

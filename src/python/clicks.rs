@@ -253,7 +253,7 @@ impl BlendRecord<'_> {
     }
 }
 
-/// Returns the highest-scoring items of each user in a blend, with their scores.
+/// Returns the items with the highest blended scores for each user, and these scores.
 #[pyfunction]
 pub(super) fn best_of_blend<'py>(
     py: Python<'py>,

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::multiclass::{Candidate, Fold, Measure, Order, Scoring, Search};
 use crate::run::Epoch;
 
-/// The settings of a search over C, including those of its scores.
+/// The settings of a search over C, and of the scores by which it selects C.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct SearchRecord<'py> {
@@ -38,8 +38,9 @@ struct SearchRecord<'py> {
 
 impl SearchRecord<'_> {
     fn folds(&self) -> Result<Vec<Fold<'_>>> {
-        let fail =
-            || Error::argument("cv", "the folds' weights must be contiguous, a row for each");
+        let fail = || {
+            Error::argument("cv", "the folds' weights must be contiguous, with one row per fold")
+        };
         let weights = self.fold_weights.as_slice().map_err(|_| fail())?;
         let n_rows = self.fold_weights.as_array().ncols();
         if weights.len() != self.held_out.len() * n_rows || n_rows == 0 {
@@ -49,7 +50,10 @@ impl SearchRecord<'_> {
         let fold = |(weights, held_out)| {
             let held_out = slice(held_out)?;
             if held_out.iter().any(|row| *row as usize >= n_rows) {
-                return Err(Error::argument("cv", "a fold names a row that does not exist"));
+                return Err(Error::argument(
+                    "cv",
+                    "a fold contains the index of a row that does not exist",
+                ));
             }
             Ok(Fold { weights, held_out })
         };

@@ -1,4 +1,5 @@
-//! Minimisation by Frank-Wolfe methods. Functions and sets are built in or written in Python.
+//! Minimisation by Frank-Wolfe methods, over functions and sets that come with the crate or that the user writes in
+//! Python.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -318,7 +319,8 @@ fn found_dict(py: Python<'_>, found: Found) -> PyResult<Bound<'_, PyDict>> {
 
 type VertexPair<'py> = (Option<Bound<'py, PyArray1<u32>>>, Bound<'py, PyArray1<f64>>);
 
-/// A vertex as (indices, values). If the indices are None, the values are those of all coordinates.
+/// A vertex as (indices, values). If the indices are None, the values are the values of all
+/// coordinates.
 fn vertex_pair(py: Python<'_>, vertex: Vertex) -> VertexPair<'_> {
     match vertex {
         Vertex::Dense(values) => (None, PyArray1::from_vec(py, values)),

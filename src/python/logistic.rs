@@ -137,15 +137,15 @@ pub(super) fn fit_logistic_regressions<'py>(
             run_session(py, run.n_threads, run.callback.as_ref(), |session: &Session<'_>| {
                 let problem = LogisticProblem::new(data, labels, n_classes, weights, intercept)?;
                 let observe = &mut |epoch: &_| session.observe(epoch);
-                let told = &mut |fit, curvature| {
-                    let told = Python::attach(|py| tell(py, &ended, fit, curvature));
-                    told.unwrap_or_else(|error| {
+                let report = &mut |fit, curvature| {
+                    let go_on = Python::attach(|py| report_fit(py, &ended, fit, curvature));
+                    go_on.unwrap_or_else(|error| {
                         raised = Some(error);
                         ControlFlow::Break(())
                     })
                 };
                 let (how, interrupt) = ((method, run.target()), session.interrupt);
-                fit_logistic_path(&problem, how, &record.cs, interrupt, observe, told)
+                fit_logistic_path(&problem, how, &record.cs, interrupt, observe, report)
             })
         })?;
         raised.map_or(Ok(()), Err)
@@ -153,7 +153,7 @@ pub(super) fn fit_logistic_regressions<'py>(
 }
 
 /// Calls `ended` with a fit and its curvature. Returns whether to fit the next model.
-fn tell(
+fn report_fit(
     py: Python<'_>,
     ended: &Py<PyAny>,
     fit: LogisticFit,

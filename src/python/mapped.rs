@@ -26,8 +26,8 @@ unsafe impl<T: Sync> Sync for Mapped<T> {}
 impl<T> AsRef<[T]> for Mapped<T> {
     fn as_ref(&self) -> &[T] {
         // SAFETY: `kept` checked that the array is aligned, contiguous and read-only, and took its length. The array
-        // keeps the memory, and nothing writes it: `dualgap.sequence._spill` maps an anonymous temporary file, which
-        // it wrote and closed before, and passes the array to nobody else.
+        // keeps the memory, and nothing writes it: `dualgap.sequence._spill` maps an anonymous temporary file after
+        // it has written and closed the file, and passes the array to no other code.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }

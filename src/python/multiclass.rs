@@ -75,7 +75,7 @@ pub(super) fn fit_multiclass<'py>(
     })
 }
 
-/// Returns the solver that a fit with these settings uses, the maximum number of bytes of its weights, and that of its
+/// Returns the solver that a fit with these settings uses, and the maximum numbers of bytes of its weights and of its
 /// dual variables.
 #[pyfunction]
 pub(super) fn plan_multiclass(

@@ -43,8 +43,8 @@ impl<'py> FromPyObject<'_, 'py> for OwnLoss {
 }
 
 impl OwnLoss {
-    /// Stores the interrupt that ends the session once a method of the object raises an exception. Raises the interrupt
-    /// now if a method has already raised an exception.
+    /// Stores the interrupt that ends the session as soon as a method of the object raises an exception. Raises the
+    /// interrupt now if a method has already raised an exception.
     pub fn stops(&self, interrupt: &Interrupt) {
         let watched = self.interrupt.get_or_init(|| interrupt.clone());
         if self.failure.lock().is_ok_and(|failure| failure.is_some()) {
@@ -149,8 +149,8 @@ impl Polytope for OwnPolytope {
         vertex.clear();
         let point = self.0.point("vertex", v, label).unwrap_or_default();
         let value: f64 = point.iter().zip(v).map(|(beta, v)| beta * v).sum();
-        // The set of every loss contains 0, so the value is never negative, whatever the object
-        // returns.
+        // The set of every loss contains 0, so the value is never negative, for any result of the
+        // object.
         if value > 0.0 {
             let entries = (0..).zip(point).filter(|(_, beta)| *beta != 0.0);
             vertex.extend(entries);

@@ -168,8 +168,8 @@ pub(super) fn fit_polynomial<'py>(
     })
 }
 
-/// Number of vectors that a refit stores in addition to the pairs of steps and gradient changes. Each has the size of
-/// the first layers.
+/// Number of vectors that a refit stores in addition to the pairs of steps and gradient changes. Each vector has the
+/// size of the first layers.
 const COPIES: usize = 10;
 
 /// Returns an error if the outputs or first layers of a fit do not fit into memory. The estimate

@@ -44,8 +44,8 @@ impl FoldInRecord<'_> {
     }
 }
 
-/// Computes the parameters of new users given those of the items, or of new items given those of
-/// the users, for each machine of a model. `counts` has the number of ratings of each item (or user) in the fit.
+/// Computes, for each machine of a model, the parameters of new users given the items, or of new items given the users.
+/// `counts` has the number of ratings of each item (or user) in the fit.
 #[pyfunction(name = "fold_in")]
 pub(super) fn new_blocks<'py>(
     py: Python<'py>,

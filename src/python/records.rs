@@ -56,7 +56,7 @@ impl MarginRecord<'_> {
         }
     }
 
-    /// Builds the problem. Its weights are ordered as this kind of solver needs them.
+    /// Builds the problem. The weights are in the order that this kind of solver needs.
     ///
     /// The problem is built in a separate session: rayon's global pool would outlive the call, and
     /// a forked child process would then wait for threads that it does not have. Also returns the
@@ -146,7 +146,7 @@ impl LossParts {
 }
 
 impl MarginParts {
-    /// Builds the problem. Its weights are ordered as this kind of solver needs them.
+    /// Builds the problem. The weights are in the order that this kind of solver needs.
     pub fn problem<'a>(
         self,
         rows: Data<'a>,

@@ -156,7 +156,7 @@ impl Reader {
             self.add(key, finite(key, Ok(number))?);
         } else {
             let kind = value.get_type();
-            let message = format!("{key} must be a string, a truth value or a number, got {kind}");
+            let message = format!("{key} must be a string, a bool or a number, got {kind}");
             return Err(PyTypeError::new_err(message));
         }
         Ok(())

@@ -35,9 +35,9 @@ impl SequencePoint {
     }
 
     /// Transfers the dual point to the sentences of another problem. Sentence i gets the dual variables of the old
-    /// sentence `places[i]`; it gets none if `places[i]` is -1. `numbers` has the new index of each label, or -1 for a
-    /// removed label. Returns the new state, and how many sentences have dual variables. Returns None if this state
-    /// consists of weights.
+    /// sentence `places[i]`, or no dual variables if `places[i]` is -1. `numbers` has the new index of each label, or
+    /// -1 for a removed label. Returns the new state, and how many sentences have dual variables. Returns None if
+    /// this state consists of weights.
     fn moved(
         &self,
         problem: &SequenceProblem,
@@ -82,7 +82,7 @@ struct ChainRecord<'py> {
     links: Vector<'py, u8>,
     seen_pairs: bool,
     token_weight: Option<Vector<'py, f64>>,
-    /// A flag per row: 1 if its label is known, else 0. None if all labels are known.
+    /// A flag per row: 1 if its label is known, otherwise 0. None if all labels are known.
     known: Option<Vector<'py, u8>>,
     edges: Option<Matrix<'py>>,
 }
@@ -134,7 +134,7 @@ enum SequenceRows<'py> {
 /// Lists of labels, one per column: the end of each list, and the concatenated lists.
 type PairArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u16>>);
 
-/// Labelled sentences. Those in memory are copied, so that Python can free its own copy before the fit.
+/// Labelled sentences. Sentences in memory are copied, so that Python can free its own copy before the fit.
 #[pyclass(frozen)]
 pub(super) struct SequenceProblem {
     chain: Chain,

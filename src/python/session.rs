@@ -122,7 +122,7 @@ pub(super) fn digests(py: Python<'_>, borrowed: &[Data<'_>]) -> PyResult<Vec<u64
 }
 
 /// Maximum number of threads of a call for each core that this process may use. More threads than
-/// cores are never faster. Some more are allowed, so that users can check that results do not
+/// cores are never faster. A few more are allowed, so that users can check that results do not
 /// depend on the number of threads. Hundreds of threads per core would exhaust the system.
 pub(super) const THREADS_PER_CORE: usize = 4;
 
@@ -265,8 +265,8 @@ pub(super) fn fold_in_size(n_ratings: usize) -> usize {
 }
 
 /// Runs a kernel for `n_users` (or items), each of which takes as long as ranking `size` items. For a single user and
-/// few items, it runs on the calling thread and must use no pool, because starting a pool would take longer;
-/// otherwise like [`run_session`].
+/// few items, the kernel runs on the calling thread and must not use a pool, because starting a pool would take
+/// longer. Otherwise, does the same as [`run_session`].
 pub(super) fn run_request<T: Send>(
     py: Python<'_>,
     (n_users, size): (usize, usize),

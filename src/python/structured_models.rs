@@ -25,13 +25,13 @@ impl StructuredModel {
         Self(Box::new(model))
     }
 
-    /// Calls `look` with the best label of each example, and returns the results.
+    /// Calls `map` with the best label of each example, and returns the results.
     fn decoded<R: Default + Clone + Send>(
         &self,
         py: Python<'_>,
         weights: &Vector<'_, f64>,
         n_threads: usize,
-        look: impl Fn(usize, Vec<u32>) -> R + Sync,
+        map: impl Fn(usize, Vec<u32>) -> R + Sync,
     ) -> PyResult<Vec<R>> {
         let (model, weights) = (self.model(), slice(weights)?);
         if weights.len() != model.n_weights() {
@@ -48,7 +48,7 @@ impl StructuredModel {
                 model.scores(example, weights, scores);
                 let mut label = Vec::new();
                 model.decode(example, scores, work, &mut label);
-                look(example, label)
+                map(example, label)
             };
             let examples = (0..model.n_examples()).into_par_iter().with_min_len(16);
             let found =

@@ -18,7 +18,7 @@ use crate::sequence::{
 };
 use crate::structured::Links;
 
-/// Number of tokens in a chunk. One chunk is tagged while the next one is read.
+/// Number of tokens in a chunk. One chunk is tagged while the next chunk is read.
 const CHUNK_TOKENS: usize = 1024;
 
 /// The weights of a tagger as Python arrays.
@@ -50,13 +50,13 @@ type Tagged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
 type RankedLists = Vec<Vec<(Vec<u32>, f64)>>;
 
 impl PyTagger {
-    /// Calls `ask` with the model and the sentences, without the GIL.
-    fn ask<R: Send>(
+    /// Calls `predict` with the model and the sentences, without the GIL.
+    fn predict<R: Send>(
         &self,
         py: Python<'_>,
         (rows, offsets, edges, known): &Input<'_>,
         n_threads: usize,
-        ask: impl FnOnce(&Tagger, &Sequences<'_>, &Interrupt) -> Result<R> + Send,
+        predict: impl FnOnce(&Tagger, &Sequences<'_>, &Interrupt) -> Result<R> + Send,
     ) -> PyResult<R> {
         let edges = edges.as_ref().map(Matrix::rows).transpose()?;
         let (rows, offsets) = (rows.rows()?, slice(offsets)?);
@@ -65,7 +65,7 @@ impl PyTagger {
             None => None,
         };
         let sequences = Sequences { rows, offsets, edges, known };
-        run_session(py, n_threads, None, |session| ask(&self.0, &sequences, session.interrupt))
+        run_session(py, n_threads, None, |session| predict(&self.0, &sequences, session.interrupt))
     }
 }
 
@@ -97,13 +97,13 @@ impl PyTagger {
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyArray1<u32>>> {
         guarded(|| {
-            let labels = self.ask(py, &input, n_threads, Tagger::decode)?;
+            let labels = self.predict(py, &input, n_threads, Tagger::decode)?;
             Ok(PyArray1::from_vec(py, labels))
         })
     }
 
     /// Predicts labels for sentences of strings, as (offsets, labels). This thread holds the GIL
-    /// and reads sentences, while other threads tag those already read.
+    /// and reads sentences, while other threads tag the sentences that have been read.
     fn tag<'py>(
         &self,
         py: Python<'py>,
@@ -126,7 +126,7 @@ impl PyTagger {
                 })
             };
             let chunks = if beside {
-                tag_beside(py, first, read, tag, n_threads - 1)?
+                tag_in_parallel(py, first, read, tag, n_threads - 1)?
             } else {
                 tag_here(py, first, read, tag)?
             };
@@ -149,7 +149,7 @@ impl PyTagger {
         n_threads: usize,
     ) -> PyResult<RankedLists> {
         guarded(|| {
-            self.ask(py, &input, n_threads, |tagger, sequences, interrupt| {
+            self.predict(py, &input, n_threads, |tagger, sequences, interrupt| {
                 tagger.decode_best(sequences, k, normalised, interrupt)
             })
         })
@@ -166,7 +166,7 @@ impl PyTagger {
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
         guarded(|| {
             let labels = slice(&labels)?;
-            let found = self.ask(py, &input, n_threads, |tagger, sequences, interrupt| {
+            let found = self.predict(py, &input, n_threads, |tagger, sequences, interrupt| {
                 tagger.scores(sequences, labels, normalised, interrupt)
             })?;
             Ok(PyArray1::from_vec(py, found))
@@ -182,7 +182,7 @@ impl PyTagger {
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
         guarded(|| {
-            let found = self.ask(py, &input, n_threads, |tagger, sequences, interrupt| {
+            let found = self.predict(py, &input, n_threads, |tagger, sequences, interrupt| {
                 if maximal {
                     tagger.max_marginals(sequences, interrupt)
                 } else {
@@ -277,10 +277,10 @@ fn tag_here(
     Ok(found)
 }
 
-/// Tags chunks on other threads while this one reads further chunks. If too many chunks are
-/// waiting, this thread tags one itself. Reading stops once a chunk has failed. Returns the results
-/// in the order of the chunks, or the error of the earliest chunk that failed.
-fn tag_beside(
+/// Tags chunks on other threads while this thread reads further chunks. If too many chunks are
+/// waiting, this thread tags one of them itself. Reading stops as soon as a chunk has failed.
+/// Returns the results in the order of the chunks, or the error of the earliest chunk that failed.
+fn tag_in_parallel(
     py: Python<'_>,
     first: Option<Chunk>,
     mut read: impl FnMut() -> PyResult<Option<Chunk>> + Send,

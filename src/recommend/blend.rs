@@ -1,5 +1,5 @@
-//! Scores of click models: a weighted sum of the scores of the factors and of item-item models. The scores of each are
-//! first divided, for each user, by their standard deviation over all items.
+//! Scores of click models: a weighted sum of the scores of the factors and of item-item models. For each user, the
+//! scores of the factors and of each item-item model are first divided by their standard deviation over all items.
 //!
 //! An item-item model has no scores for users without clicks, nor for items that it does not know, such as items with
 //! features but no clicks. The scores of the factors are used instead.
@@ -20,7 +20,7 @@ pub struct Blend<'a> {
     pub models: Vec<Lists<'a>>,
     /// The clicks of the users.
     pub history: Lists<'a>,
-    /// The weight of the factors, then those of the models.
+    /// The weight of the factors, then the weight of each model.
     pub weights: Vec<f32>,
     /// Number of items.
     pub n_items: usize,
@@ -29,8 +29,8 @@ pub struct Blend<'a> {
 impl Blend<'_> {
     fn check(&self, n_users: usize) -> Result<()> {
         let n = self.n_items;
-        // A user's scores read the rows of the user's items. The other rows need no check, which
-        // would take longer than the request of one user.
+        // Only the model rows of the items in the users' histories are read. Checking all rows
+        // would take longer than scoring one user.
         let mut used = vec![false; n];
         let good = self.factors.fits(n_users, n)
             && self.history.fits(n_users, n)
@@ -41,7 +41,7 @@ impl Blend<'_> {
         if good && self.models.iter().all(|model| model.fits_in(n, n, |row| used[row])) {
             Ok(())
         } else {
-            Err(Error::argument("model", "its arrays do not fit together"))
+            Err(Error::argument("model", "the shapes of its arrays do not match"))
         }
     }
 
@@ -72,8 +72,8 @@ impl Blend<'_> {
         }
     }
 
-    /// Writes a user's scores by an item-item model to `row`. For users and items without such
-    /// scores, copies those of `factors`.
+    /// Writes a user's scores under an item-item model to `row`. If the model has no score for the
+    /// user or for an item, copies that score from `factors`.
     fn score(&self, user: usize, model: &Lists<'_>, factors: &[f32], row: &mut Vec<f32>) {
         row.clear();
         if self.history.offsets[user] == self.history.offsets[user + 1] {
@@ -116,7 +116,7 @@ impl Blend<'_> {
         Ok(scores)
     }
 
-    /// Returns how well each weighting ranks held-out items: the fraction of them that are among the first 10, 20 and
+    /// Returns the recall of each weighting: the fraction of the held-out items that are among the first 10, 20 and
     /// 50 items outside the user's history, averaged over the three depths and over users.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl Blend<'_> {
         self.check(n_users)?;
         let lengths = weightings.iter().all(|weights| weights.len() == self.weights.len());
         if !held_out.fits(n_users, self.n_items) || !lengths {
-            return Err(Error::argument("held_out", "its arrays do not fit the model"));
+            return Err(Error::argument("held_out", "its arrays do not match the model"));
         }
         let found: Vec<Vec<f64>> = (0..n_users)
             .into_par_iter()
@@ -169,7 +169,7 @@ impl Scorer for Blend<'_> {
 
     fn check(&self, n_users: usize, n_items: usize) -> Result<()> {
         if n_items != self.n_items {
-            return Err(Error::argument("model", "its arrays do not fit together"));
+            return Err(Error::argument("model", "the shapes of its arrays do not match"));
         }
         Blend::check(self, n_users)
     }
@@ -260,13 +260,13 @@ mod tests {
     }
 
     #[test]
-    fn scorers_count_in_units_of_their_deviation() {
+    fn scores_are_divided_by_their_standard_deviation() {
         let next = next();
         let scores =
             |weights: &[f32]| blend(weights, &next).scores(2, &Interrupt::default()).unwrap();
         let (factors, model, both) =
             (scores(&[1.0, 0.0]), scores(&[0.0, 1.0]), scores(&[2.0, 3.0]));
-        // The score of the last item, which has no neighbours, is that of the factors.
+        // The last item has no neighbours, so it gets the score of the factors.
         let mut spread = model.clone();
         spread.iter_mut().skip(N - 1).step_by(N).for_each(|score| *score = 0.0);
         for part in [&factors, &spread] {
@@ -276,7 +276,11 @@ mod tests {
                 assert!((variance - 1.0).abs() < 1e-4, "{variance}");
             }
         }
-        assert_eq!(model[5], 2.0 * model[9], "clicks count by their values");
+        assert_eq!(
+            model[5],
+            2.0 * model[9],
+            "the contribution of a click is proportional to its value"
+        );
         assert!(model[N + 21] > 0.0 && model[N + 20] == 0.0);
         for ((a, b), sum) in factors.iter().zip(&model).zip(&both) {
             assert!((2.0 * a + 3.0 * b - sum).abs() < 1e-4);
@@ -284,9 +288,10 @@ mod tests {
     }
 
     #[test]
-    fn factors_replace_the_scores_that_a_model_does_not_have() {
+    fn scores_missing_from_a_model_come_from_the_factors() {
         let (mut offsets, columns) = next();
-        // No row of the item-item model contains the last two items, and their own rows are empty.
+        // In the item-item model, the last two items appear in no row, and the rows of these two
+        // items are empty.
         offsets[N - 2..].fill(N as i64 - 3);
         let next = (offsets, columns[..N - 3].to_vec());
         let scores = |weights: &[f32], history: &'static [i64]| {

@@ -8,7 +8,7 @@ use crate::linalg::vectors::padded;
 ///
 /// The parts are `l` (m) | `v`: Var(l_c), m | `x`: Cov(l_c, p), m × k | `p` (k) | `e`: E\[p pᵀ\],
 /// lower triangle by rows. Factors and their second moments are adjacent, because most sums run
-/// over both.
+/// over these two parts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockLayout {
     pub k: usize,

@@ -17,8 +17,8 @@ use crate::linalg::products::{multiply, multiply_squared_transposed, multiply_tr
 /// Number of conjugate gradient steps after each sweep. The next sweep continues from the result.
 const STEPS: usize = 5;
 
-/// A column has converged when its squared residual, in the norm of the preconditioner, is below this fraction of the
-/// initial one.
+/// A column has converged when its squared residual, in the norm of the preconditioner, is below this fraction of its
+/// initial value.
 const SMALL: f64 = 1e-20;
 
 /// Features of one side's rows, each row multiplied by the square root of its ridge, and the
@@ -77,7 +77,7 @@ impl ClickFeatures {
         interrupt: &Interrupt,
     ) -> Result<Self> {
         if features.n_rows() != n_ids {
-            let message = format!("{} rows of features for {n_ids} ids", features.n_rows());
+            let message = format!("has {} rows, but there are {n_ids} ids", features.n_rows());
             return Err(Error::argument("features", message));
         }
         if !(eta > 0.0 && eta.is_finite()) {

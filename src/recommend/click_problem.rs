@@ -70,7 +70,7 @@ impl Interactions<'_> {
         }
         let good = |w: &f64| w.is_finite() && *w > 0.0;
         if !self.targets.iter().all(|t| t.is_finite()) || !self.weights.iter().all(good) {
-            return fail("targets must be finite and weights positive");
+            return fail("targets must be finite, and weights must be positive");
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Half a sweep over clicks: updates the factors of one side by conjugate gradients, given the factors of the other.
+//! Half a sweep over clicks: updates the factors of one side by conjugate gradients, given the factors of the other
+//! side.
 //!
 //! Row u solves (α Σ b bᵀ + ridge_u + Σ w b bᵀ) z = Σ w t b + ridge_u · mean_u over the factors b of the other side.
 //! The sums with weights w run over the row's own pairs, and mean_u is the prior mean from its features. Both sides are
@@ -21,8 +22,8 @@ use crate::linalg::vectors::padded_dot;
 /// Number of steps per row and sweep. With three, 15 sweeps rank as well as exact solutions on MovieLens 1M.
 const STEPS: usize = 3;
 
-/// A row has converged when its squared residual, in the norm of the preconditioner, is below this fraction of the
-/// initial one.
+/// A row has converged when its squared residual, in the norm of the preconditioner, is below this fraction of its
+/// initial value.
 const SMALL: f64 = 1e-20;
 
 /// Number of rows that one task updates; small enough that tasks with long rows do not delay the end of the sweep.
@@ -82,7 +83,7 @@ struct Scratch {
     diagonal: Vec<f64>,
     /// The ridge times the prior mean.
     pull: Vec<f64>,
-    /// Inverse of the whole matrix's diagonal.
+    /// Inverse of the diagonal of the whole matrix.
     inverse: Vec<f64>,
     residual: Vec<f64>,
     direction: Vec<f64>,

@@ -38,7 +38,7 @@ impl SortedGroups {
         for row in 0..rows.len() - 1 {
             let own = of.get(rows[row]..rows[row + 1]).unwrap_or_default();
             if own.iter().any(|&group| (group as usize) < offsets[row]) {
-                return Err(Error::argument("ratings", "groups must be numbered by rows"));
+                return Err(Error::argument("ratings", "groups must be numbered row by row"));
             }
             offsets[row + 1] = own.iter().max().map_or(offsets[row], |&last| last as usize + 1);
         }
@@ -115,7 +115,7 @@ impl Effects {
     }
 
     /// Stores the sums computed while all groups were updated.
-    pub fn take_up(&mut self, sums: EffectSums) {
+    pub fn store_sums(&mut self, sums: EffectSums) {
         (self.scatter, self.log_det) = (sums.scatter, sums.log_det);
     }
 }

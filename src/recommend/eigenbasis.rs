@@ -28,8 +28,8 @@ struct Row {
     vector: Vec<f64>,
 }
 
-/// Returns the eigenvalues of the d × d matrix, and a matrix with the corresponding eigenvectors as rows. They are not
-/// sorted.
+/// Returns the eigenvalues of the d × d matrix, and a matrix with the corresponding eigenvectors as rows. The
+/// eigenvalues are not sorted.
 ///
 /// `d` must be a multiple of 8.
 ///
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_are_orthonormal_and_solve_their_equation() {
+    fn eigenvectors_are_orthonormal_and_match_their_eigenvalues() {
         for (d, rank) in [(8, 8), (24, 24), (40, 7), (16, 0)] {
             let value = |seed: usize| ((seed * 7919 + 13) % 101) as f64 / 50.0 - 1.0;
             let factors: Vec<f64> = (0..d * rank).map(value).collect();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_change_nothing() {
+    fn results_do_not_depend_on_the_number_of_threads() {
         let d = 64;
         let matrix: Vec<f64> = (0..d * d).map(|at| 1.0 / (1 + at / d + at % d) as f64).collect();
         let run = |n: usize| {

@@ -47,11 +47,11 @@ pub struct NewPrior {
     pub covariance: Array2<f64>,
 }
 
-/// Number of updates of each new block. The bounds of its ratings converge within a few.
+/// Number of updates of each new block. The bounds of its ratings converge within a few updates.
 const UPDATES: usize = 8;
 
-/// Returns the means \[p; l\] of the blocks of new ids, n_new × (k + m). `ratings.users` holds the new ids,
-/// `ratings.items` the ids of `other`.
+/// Returns the means \[p; l\] of the blocks of new ids, n_new × (k + m). `ratings.users` holds the new ids, and
+/// `ratings.items` holds the ids of `other`.
 ///
 /// Each update is step 1 of the fit (docs/mathematics/recommender.md#block-update). The other
 /// side's blocks do not change.
@@ -77,7 +77,7 @@ pub fn fold_in(
         && output.intercept.len() == m
         && output.likelihood.n_outputs() == m;
     if !good {
-        return Err(Error::argument("model", "its arrays do not fit together"));
+        return Err(Error::argument("model", "the shapes of its arrays do not match"));
     }
     check_ratings(&ratings, &output.likelihood)?;
     // Only the rated items have blocks here, renumbered in the same order.

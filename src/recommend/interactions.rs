@@ -101,7 +101,7 @@ impl InteractionFit {
         Ok(self)
     }
 
-    /// Starts from the given factors of all users and items instead of random ones.
+    /// Starts from the given factors of all users and items instead of random factors.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if their shapes do not match; [`Error::Interrupted`].
@@ -113,7 +113,10 @@ impl InteractionFit {
     ) -> Result<Self> {
         for (rows, table) in [(&mut self.users, users), (&mut self.items, items)] {
             if table.dim() != (rows.n_ids, self.settings.n_components) {
-                return Err(Error::argument("start", "its factors do not fit the pairs"));
+                return Err(Error::argument(
+                    "start",
+                    "the shapes of the factors do not match the pairs",
+                ));
             }
             rows.set(table);
             rows.learn(interrupt)?;
@@ -145,9 +148,9 @@ impl Solver for InteractionFit {
         let objective = self.squares - explained + user_ridge + feature_ridge;
         users.learn(interrupt)?;
         items.learn(interrupt)?;
-        let settled = self.objective - objective <= settings.tol * objective.abs();
+        let converged = self.objective - objective <= settings.tol * objective.abs();
         self.objective = objective;
-        Ok(if settled { Progress::Settled(objective) } else { Progress::Objective(objective) })
+        Ok(if converged { Progress::Settled(objective) } else { Progress::Objective(objective) })
     }
 
     fn certify(&mut self, _interrupt: &Interrupt) -> Result<Certificate> {
@@ -158,8 +161,8 @@ impl Solver for InteractionFit {
 /// Returns the factors of new users, n_new × d: the exact solutions of the same least-squares problem, with the factors
 /// of the items fixed.
 ///
-/// `pairs.n_items` must be the number of rows of `items`, and `gram` the [`factor_gram`] of `items`. `means` holds the
-/// prior mean of each new user; None means 0. Users without pairs have their prior mean as result.
+/// `pairs.n_items` must be the number of rows of `items`, and `gram` the [`factor_gram`] of `items`. `means` holds
+/// the prior mean of each new user; None means 0. The factors of a user without pairs are the user's prior mean.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] naming the invalid argument; [`Error::Interrupted`].
@@ -175,7 +178,7 @@ pub fn fold_in_interactions(
     let width = settings.n_components;
     let fits = means.is_none_or(|means| means.dim() == (pairs.n_users, width));
     if items.dim() != (pairs.n_items, width) || gram.dim() != (width, width) || !fits {
-        return Err(Error::argument("model", "its arrays do not fit together"));
+        return Err(Error::argument("model", "the shapes of its arrays do not match"));
     }
     let d = padded(width);
     let (mut users, mut others) = ClickRows::both(&pairs, d);
@@ -193,7 +196,7 @@ pub fn fold_in_interactions(
             arch().dispatch(Solve { rows: &users, row, table: &others.factors, ridge, matrix, z });
         }
     };
-    // A single user is solved on the calling thread, which needs no pool.
+    // A single user is solved on the calling thread, without a thread pool.
     if users.used.len() < 2 {
         factors.chunks_exact_mut(d).enumerate().for_each(|each| solve(&mut Vec::new(), each));
     } else {

@@ -1,4 +1,4 @@
-//! Item-item models of clicks: how much a click on one item adds to the score of another.
+//! Item-item models of clicks: how much a click on one item adds to the score of another item.
 //!
 //! Both models score item i for a user by the sum of W_ji over the user's clicks j, and keep the largest entries of
 //! each row of W:
@@ -95,7 +95,7 @@ impl Clicks {
     }
 
     /// Adds Σ_u share(u) R_uj R_u to `sums`, where j is `item` and u runs over the users who clicked it. Appends the
-    /// indices of nonzero sums to `touched`, some possibly more than once.
+    /// indices of nonzero sums to `touched`, possibly with repetitions.
     fn add_products(
         &self,
         item: usize,
@@ -158,7 +158,7 @@ impl Clicks {
         interrupt: &Interrupt,
     ) -> Result<ItemWeights> {
         if !(ridge > 0.0 && ridge.is_finite() && (0.0..1.0).contains(&dropout)) {
-            return Err(Error::argument("ridge", "must be positive, and dropout below 1"));
+            return Err(Error::argument("ridge", "must be positive, and dropout must be below 1"));
         }
         let (n, stride) = (head.len(), Factor::stride(head.len()));
         let what = || format!("the regression among {n} items");
@@ -173,7 +173,7 @@ impl Clicks {
             .par_chunks_exact(stride)
             .enumerate()
             .map(|(own, row)| {
-                // P is symmetric, so its row is also its column.
+                // P is symmetric, so a row of P equals the column with the same index.
                 let weight = |other: usize| -row[other] / inverse[other * stride + other];
                 let others = (0..n).filter(|other| *other != own);
                 let mut row: Vec<_> =
@@ -226,8 +226,8 @@ impl ItemWeights {
     }
 }
 
-/// Keeps the n entries of largest absolute value. Of entries with equal absolute values, those with the lowest item
-/// indices are kept.
+/// Keeps the n entries of largest absolute value. If entries have equal absolute values, the entries with the
+/// lowest item indices are kept.
 fn keep_largest(row: &mut Vec<(u32, f32)>, n: usize) {
     if row.len() > n {
         let order =
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_regression_predicts_each_item_from_the_others() {
+    fn the_regression_predicts_each_item_from_all_other_items() {
         let (clicks, dense) = clicks();
         let (head, ridge, dropout) = ([0, 1, 2, 4, 5], 0.7, 0.3);
         let find =
@@ -310,14 +310,18 @@ mod tests {
             }
             assert_eq!(entry(&weights, i as usize, i as usize), 0.0);
         }
-        assert_eq!(weights.offsets[4] - weights.offsets[3], 0, "an item outside the head");
+        assert_eq!(
+            weights.offsets[4] - weights.offsets[3],
+            0,
+            "an item outside the head has no entries"
+        );
         assert!(find(2).unwrap().items.len() == 2 * head.len());
         let beyond = clicks.item_regression(&[7], (1.0, 0.0), 2, &Interrupt::default());
         assert!(beyond.is_err());
     }
 
     #[test]
-    fn threads_change_nothing_and_bad_clicks_are_errors() {
+    fn results_do_not_depend_on_threads_and_invalid_clicks_are_errors() {
         let (clicks, _) = clicks();
         let run = |n: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();

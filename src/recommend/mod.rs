@@ -1,17 +1,17 @@
-//! Variational refit of a two-sided factorization machine: ratings of items by users.
+//! Variational refit of a two-sided factorization machine, which predicts how users rate items.
 //!
-//! For rows x = \[one-hot user | one-hot item | features of either\] the factorization machine
+//! For rows x = \[one-hot user | one-hot item | features of both\], the factorization machine
 //! (docs/mathematics/recommender.md#two-sided-machine) reads
 //!
 //! ```text
 //! o_c = b_c + l_uc + l_ic + Σ_r U_rc p_ur q_ir
 //! ```
 //!
-//! where the block z = \[p; l\] of a user or item combines its entries in the basis and in the linear weights: those of
-//! its one-hot column plus those of its features. (Products of two features of the same side depend on that side alone
-//! and are part of its linear weights.) Each block has a Gaussian distribution N(z, S) instead of a point estimate. The
-//! prior of a side's blocks is learned: a regression on the side's features, with a full covariance. The logistic terms
-//! are bounded by the quadratic of Jaakkola and Jordan (2000), so that every step has a closed form
+//! Each user or item has a block z = \[p; l\]: the sum of the basis entries and linear weights of its one-hot column
+//! and of its features. (Products of two features of the same side depend on that side alone and are part of its
+//! linear weights.) Each block has a Gaussian distribution N(z, S) instead of a point estimate. The prior of a side's
+//! blocks is learned: a regression on the side's features, with a full covariance. The logistic terms are bounded by
+//! the quadratic of Jaakkola and Jordan (2000), so that every step has a closed form
 //! (docs/mathematics/recommender.md):
 //!
 //! 1. update the blocks of one side, given the other (rows are independent);

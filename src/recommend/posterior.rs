@@ -108,7 +108,7 @@ impl Posterior {
     }
 }
 
-/// Adds the ratings' terms of the quadratic in (U_c, b_c). The curvatures are those of the update, so the quadratic is
+/// Adds the ratings' terms of the quadratic in (U_c, b_c). The update uses the same curvatures, so the quadratic is
 /// still a bound on the negative log-likelihood.
 fn add_output_sums(row: &RowSums, layout: BlockLayout, block: &[f64], totals: &mut SweepSums) {
     let BlockLayout { k, m, k_pad, pairs, .. } = layout;

@@ -28,8 +28,8 @@ pub(super) struct PriorSettings {
     pub relaxation: f64,
 }
 
-/// The prior with the mean B Y₀ + F Y, where B = \[1\] or \[1, centred log(1 + ratings)\], F are the features, and Y =
-/// Fᵀ A.
+/// The prior with the mean B Y₀ + F Y, where B = \[1\] or \[1, centred log(1 + number of ratings)\], F are the
+/// features, and Y = Fᵀ A.
 #[derive(Debug, Clone)]
 pub(super) struct Prior<'a> {
     /// Prior mean of each id's block, n × (k + m).
@@ -45,7 +45,8 @@ pub(super) struct Prior<'a> {
     fitted: Array2<f64>,
     /// The ridge η Aᵀ F Fᵀ A on the features' weights.
     ridge: Array2<f64>,
-    /// The mean of log(1 + ratings), which B subtracts.
+    /// The mean of log(1 + number of ratings) over the ids with ratings. It is subtracted from the second column of B
+    /// (for these ids).
     centre: f64,
     settings: PriorSettings,
     /// Degrees of freedom, by which the scatter is divided to obtain the covariance: n plus the effective number of
@@ -66,7 +67,8 @@ pub(super) struct Prior<'a> {
 pub struct LearnedPrior {
     /// Weights Y₀ of B, 1 or 2 × (k + m).
     pub base: Array2<f64>,
-    /// The mean of log(1 + ratings), to be subtracted before multiplying by the second row of Y₀.
+    /// The mean of log(1 + number of ratings) over the ids with ratings. It is subtracted from an id's value before the
+    /// multiplication by the second row of Y₀.
     pub centre: f64,
     /// Weights Y of the features, with one row per feature.
     pub features: Option<Array2<f64>>,
@@ -87,7 +89,7 @@ impl<'a> Prior<'a> {
         if let Some(features) = &features
             && features.n_rows() != n
         {
-            let message = format!("{} rows of features for {n} ids", features.n_rows());
+            let message = format!("has {} rows, but there are {n} ids", features.n_rows());
             return Err(Error::argument("features", message));
         }
         let (mut base, mut centre) = (Array2::ones((n, 1 + usize::from(popularity))), 0.0);
@@ -222,8 +224,8 @@ impl<'a> Prior<'a> {
         Ok(())
     }
 
-    /// Computes a step from the current weights to better ones: conjugate gradient steps for the features' weights,
-    /// then the optimal base weights.
+    /// Computes a step from the current weights to better weights: conjugate gradient steps for the features'
+    /// weights, then the optimal base weights.
     fn step(&self, z: &Array2<f64>, interrupt: &Interrupt) -> Result<Step> {
         let ridge = self.settings.ridge;
         let mut dual = Array2::zeros((0, z.ncols()));

@@ -21,8 +21,8 @@ pub struct Ratings<'a> {
     pub n_users: usize,
     /// Number of items.
     pub n_items: usize,
-    /// Groups of ratings that share linear weights. The first entry divides the ratings of each user into groups, the
-    /// second those of each item.
+    /// Groups of ratings that share linear weights. The first entry divides the ratings of each user into groups, and
+    /// the second entry divides the ratings of each item.
     pub groups: [Groups<'a>; 2],
 }
 
@@ -60,7 +60,7 @@ pub struct VariationalSettings<'a> {
     pub radius: f64,
     /// Ridge on the output weights U.
     pub output_ridge: f64,
-    /// Number of sweeps before U (and with it the ball) and the priors are learned. If they are
+    /// Number of sweeps before the priors and U (with the constraint Ω(U) ≤ τ) are learned. If they are
     /// learned earlier, bases are pruned before they have formed.
     pub hold: usize,
     /// Ridge of the features' weights, in units of the prior covariance.
@@ -105,7 +105,10 @@ pub(super) fn check(ratings: &Ratings<'_>, settings: &VariationalSettings<'_>) -
     if let Likelihood::Ordinal(weights) = &settings.likelihood
         && (weights.is_empty() || weights.iter().any(|w| !(w.is_finite() && *w > 0.0)))
     {
-        return Err(Error::argument("tempering", "needs a positive weight per threshold"));
+        return Err(Error::argument(
+            "tempering",
+            "must have one positive weight for each threshold",
+        ));
     }
     check_ratings(ratings, &settings.likelihood)
 }

@@ -29,7 +29,7 @@ impl Scorer for &[Part] {
         if self.iter().all(|part| part.fits(n_users, n_items)) {
             return Ok(());
         }
-        Err(Error::argument("model", "its arrays do not fit together"))
+        Err(Error::argument("model", "the shapes of its arrays do not match"))
     }
 
     fn add(&self, users: Range<usize>, scores: &mut [f32], scratch: &mut Products) {
@@ -55,7 +55,7 @@ pub fn best_items<T: Scorer>(
     let lists = Lists { offsets: excluded.offsets, columns: excluded.items, values: &[] };
     let allowed = excluded.allowed.len();
     if !lists.fits(n_users, n_items) || (allowed > 0 && allowed != n_items) {
-        return Err(Error::argument("model", "its arrays do not fit together"));
+        return Err(Error::argument("model", "the shapes of its arrays do not match"));
     }
     let (mut items, mut scores) = (vec![-1i64; n_users * n], vec![0.0f32; n_users * n]);
     if n == 0 || n_users == 0 {
@@ -87,7 +87,7 @@ pub fn best_items<T: Scorer>(
         scratch.scores.fill(0.0);
     };
     let start = || Scratch::new(n_items);
-    // The lists of few users are made on the calling thread, which needs no pool.
+    // Lists for a few users are computed on the calling thread, without a thread pool.
     if n_users <= USERS {
         rank(&mut start(), (0, (&mut items[..], &mut scores[..])));
     } else {
@@ -98,7 +98,7 @@ pub fn best_items<T: Scorer>(
     Ok((items, scores))
 }
 
-/// The number of a task, and the items and scores that it writes.
+/// The index of a task, and the items and scores that the task writes.
 type Task<'a> = (usize, (&'a mut [i64], &'a mut [f32]));
 
 struct Scratch<T> {
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_come_in_order() {
+    fn largest_scores_are_returned_in_order() {
         let scores: Vec<f32> = (0..500u32).map(|at| (at * 7919 % 101) as f32).collect();
         for n in [1, 3, 20, 499, 600] {
             let mut best = Vec::new();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_are_those_of_the_formula() {
+    fn scores_match_the_formula() {
         let (n_users, n_items, width, m) = (19, 37, 3, 2);
         let value = |seed: usize| ((seed * 37 % 29) as f32 - 14.0) * 0.1;
         let users: Vec<f32> = (0..n_users * m * (width + 1)).map(value).collect();

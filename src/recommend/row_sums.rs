@@ -18,7 +18,7 @@
 //! | U, b | `weights`, `intercept` | the output layer |
 //! | κ, ω | `mean`, `variance` (overwritten) | slope and curvature of a rating's bound |
 //! | g | `pull` | κ − ω (b + l') |
-//! | `wide`, `long` | ranges | output c's k padded values, and these followed by its pairs |
+//! | `wide`, `long` | index ranges | the k padded values of output c; these values and the pairs of output c |
 
 use pulp::{Simd, WithSimd};
 
@@ -262,7 +262,7 @@ impl Gather<'_> {
     fn moments<S: Simd>(&mut self, simd: S, partners: &[u32]) {
         let m = self.output.layout.m;
         for (tile, four) in partners.chunks(PARTNERS).enumerate() {
-            // If the last tile has fewer partners, its first one is repeated and the extra results are ignored.
+            // If the last tile has fewer partners, its first partner is repeated and the extra results are ignored.
             let at: [u32; PARTNERS] =
                 std::array::from_fn(|n| four.get(n).copied().unwrap_or(four[0]));
             let slot = tile * PARTNERS;
@@ -433,7 +433,7 @@ fn rows_mut<const M: usize>(values: &mut [f64], first: usize, width: usize) -> [
 }
 
 /// Replaces the means and variances of one output by κ = y − ½ and ω = tanh(ξ/2)/(2ξ), where ξ² = E\[o²\]. Returns the
-/// bound Σ (ξ/2 + log(1 + exp(−ξ)) − κ E o). All of them are multiplied by `tempering`.
+/// bound Σ (ξ/2 + log(1 + exp(−ξ)) − κ E o). κ, ω and the bound are multiplied by `tempering`.
 #[inline(always)]
 fn logistic_curvatures(
     tempering: f64,

@@ -58,7 +58,7 @@ pub(super) fn update_rows(
     own.covariance_sum = total.covariance.clone();
     own.log_det_sum = total.log_det;
     if let Some(effects) = &mut own.effects {
-        effects.take_up(of_effects);
+        effects.store_sums(of_effects);
     }
     Ok(total)
 }

@@ -24,7 +24,7 @@ impl<'a> Lists<'a> {
         self.fits_in(n_rows, n_columns, |_| true)
     }
 
-    /// Like [`fits`](Self::fits), but checks the columns only of rows that are `used`.
+    /// Like [`fits`](Self::fits), but checks the columns only in rows that `used` marks.
     pub(super) fn fits_in(
         &self,
         n_rows: usize,

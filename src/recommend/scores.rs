@@ -21,7 +21,7 @@ const ROWS: usize = 8;
 pub enum LinkFunction {
     /// The value of the only output.
     Identity,
-    /// The sum Σ_c weight_c (1 − 1/(1 + exp(−o_c))): an expected level above the lowest one.
+    /// The sum Σ_c weight_c (1 − 1/(1 + exp(−o_c))): an expected level above the lowest level.
     Levels(Vec<f32>),
 }
 
@@ -41,7 +41,7 @@ impl ItemPanels {
     /// [`Error::InvalidArgument`] unless there are `length` values for each of the `n_items` items.
     pub fn new(items: &[f32], n_items: usize, length: usize) -> Result<Self> {
         if length == 0 || items.len() != n_items * length {
-            return Err(Error::argument("model", "its arrays do not fit together"));
+            return Err(Error::argument("model", "the shapes of its arrays do not match"));
         }
         let mut values = vec![0.0; n_items.div_ceil(PANEL) * PANEL * length];
         for (item, vector) in items.chunks_exact(length).enumerate() {
@@ -86,7 +86,7 @@ impl Part {
         };
         let length = width + n_outputs;
         if users.len() != n_users * n_outputs * (width + 1) || items.length != length {
-            return Err(Error::argument("model", "its arrays do not fit together"));
+            return Err(Error::argument("model", "the shapes of its arrays do not match"));
         }
         let weights = match &link {
             LinkFunction::Identity => vec![weight],
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exponential_is_that_of_the_library() {
+    fn exponential_matches_the_standard_library() {
         let given: Vec<f32> = (-2048..2048).map(|step| step as f32 * 0.02).collect();
         let mut found = given.clone();
         arch().dispatch(Exponentials(&mut found));
@@ -307,6 +307,6 @@ mod tests {
         arch().dispatch(Exponentials(&mut extreme));
         assert!(extreme.iter().all(|value| value.is_finite() && *value >= 0.0));
         let product = extreme[0] * extreme[0];
-        assert!(product.is_finite(), "two of them are multiplied");
+        assert!(product.is_finite(), "the product of two results must be finite");
     }
 }

@@ -220,8 +220,8 @@ impl<'a> Side<'a> {
         scale
     }
 
-    /// Divides every basis by its scale; the caller must multiply U by the scales. The bases then have a mean square of
-    /// 1. With equal norms ‖h_r‖, the weights in U are comparable, and Ω(U) is meaningful.
+    /// Divides every basis by its scale; the caller must multiply U by the scales. The bases then have the mean
+    /// square 1. With equal norms ‖h_r‖, the weights in U are comparable, and Ω(U) is meaningful.
     pub fn normalise_bases(&mut self, scale: &[f64]) {
         let layout = self.layout;
         let (k, stride) = (layout.k, layout.stride());

@@ -9,7 +9,7 @@ use ndarray::{Array2, ArrayView1, ArrayView2, Axis};
 use super::block::{BlockLayout, pairs};
 
 /// Mean covariances. Row s is the mean over the ids with 2^s to 2^(s+1) − 1 ratings (ids without ratings count as
-/// having one), stored as v (m) | x (m × k) | Cov p, lower triangle by rows.
+/// having one rating), stored as v (m) | x (m × k) | Cov p, lower triangle by rows.
 pub type Spread = Array2<f64>;
 
 /// The row of a [`Spread`] for an id with `count` ratings.
@@ -44,7 +44,8 @@ pub(super) fn spread(layout: BlockLayout, blocks: &[f64], counts: &[usize]) -> S
     for (at, &members) in members.iter().enumerate().filter(|(_, members)| **members > 0) {
         sums.row_mut(at).mapv_inplace(|sum| sum / members as f64);
     }
-    // A class without ids copies the next larger class that has ids or, if there is none, the largest such class.
+    // A class without ids copies the next larger class that has ids. If no larger class has ids, it copies the
+    // largest class that has.
     let filled: Vec<usize> = (0..n_classes).filter(|&at| members[at] > 0).collect();
     for at in (0..n_classes).filter(|&at| members[at] == 0) {
         if let Some(&near) = filled.iter().find(|&&near| near > at).or(filled.last()) {

@@ -54,7 +54,8 @@ impl<'a> VariationalRefit<'a> {
         let VariationalSettings { popularity, feature_ridge: ridge, relaxation, .. } = settings;
         let prior = (PriorSettings { popularity, ridge, relaxation }, interrupt);
         let mut rng = Pcg64Mcg::seed_from_u64(settings.seed);
-        // A sum of uniform numbers replaces a normal draw, because only the scale matters.
+        // A sum of uniform numbers is enough instead of a normal draw, because only the scale
+        // matters.
         let mut draw =
             || -> f64 { 0.3 * ((0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0) };
         let Ratings { values, weights, groups, .. } = ratings;
@@ -207,12 +208,12 @@ impl Solver for VariationalRefit<'_> {
             fit_output(&mut self.output, &sums, &self.settings)?;
         }
         self.sweep += 1;
-        // U, and the priors of sides without features, are learned only after `hold` sweeps. This can improve the
-        // objective again, so the run does not end before.
-        let settled = sweep > self.settings.hold + 1
+        // U, and the priors of sides without features, are learned only after `hold` sweeps. This learning can
+        // improve the objective again, so the run does not end during the first `hold` sweeps.
+        let converged = sweep > self.settings.hold + 1
             && self.objective - objective <= self.settings.tol * objective.abs();
         self.objective = objective;
-        Ok(if settled { Progress::Settled(objective) } else { Progress::Objective(objective) })
+        Ok(if converged { Progress::Settled(objective) } else { Progress::Objective(objective) })
     }
 
     fn certify(&mut self, _interrupt: &Interrupt) -> Result<Certificate> {
@@ -222,7 +223,7 @@ impl Solver for VariationalRefit<'_> {
     }
 }
 
-/// Returns one constant for each output; together, they fit the ratings best.
+/// Returns the constant outputs that fit the ratings best.
 fn null_outputs(values: &[f64], likelihood: &Likelihood) -> Vec<f64> {
     let count = values.len() as f64;
     match likelihood {

@@ -14,7 +14,7 @@ pub enum Returned {
     Earlier(Vec<f64>),
 }
 
-/// The best certificate of a run so far, and the model that it belongs to.
+/// The best certificate of a run so far, and the model to which it belongs.
 pub struct Best {
     null_objective: Option<f64>,
     certificate: Option<Certificate>,
@@ -55,15 +55,16 @@ impl Best {
         let (primal, model) =
             if is_better { (present.primal, Model::Present) } else { (known.primal, other) };
         let pair = Certificate { primal, dual: known.dual.max(present.dual) };
-        // The gap is negative if the objective is below the bound of another epoch. That is only possible if a decoder
-        // misses the best label.
+        // The gap is negative if the objective is below the bound of another epoch. A negative gap is only possible
+        // if a decoder misses the best label.
         let (best, model) =
             if pair.gap() < 0.0 { (present, Model::Present) } else { (pair, model) };
         self.model = model;
         *self.certificate.insert(best)
     }
 
-    /// If the current model is the best one, copies it with `copy` before the solver changes it.
+    /// If the current model is the best model so far, copies it with `copy` before the solver
+    /// changes it.
     pub fn keep(&mut self, copy: impl FnOnce(&mut Vec<f64>) -> bool) {
         let is_present = self.certificate.is_some() && self.model == Model::Present;
         if is_present && copy(&mut self.weights) {
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_objective_of_zero_the_last_model_is_returned() {
+    fn without_the_objective_at_zero_the_last_model_is_returned() {
         let mut best = Best::new(None);
         assert_eq!(go(&mut best, 1.0, 1.0, 0.5), certificate(1.0, 0.5));
         assert_eq!(go(&mut best, 2.0, 3.0, -1.0), certificate(3.0, -1.0));
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_objective_below_the_bound_of_another_epoch_is_not_believed() {
+    fn an_objective_below_the_bound_of_another_epoch_is_not_trusted() {
         let mut best = Best::new(Some(1.0));
         assert_eq!(go(&mut best, 1.0, 0.2, 0.1), certificate(0.2, 0.1));
         assert_eq!(go(&mut best, 2.0, 0.5, 0.4), certificate(0.5, 0.4));

@@ -31,7 +31,7 @@ pub enum Progress {
     Objective(f64),
     /// Like `Objective`, but the epoch hardly lowered the objective, so the run ends.
     Settled(f64),
-    /// No further progress is possible; the certificate is the best one that this solver can reach.
+    /// No further progress is possible; the certificate is the best that this solver can reach.
     Exhausted(Certificate),
 }
 
@@ -80,8 +80,8 @@ pub trait Solver {
         None
     }
 
-    /// Copies the weights that the last certificate belongs to, and returns whether it has copied them. A solver whose
-    /// objective never increases needs no copy.
+    /// Copies the weights to which the last certificate belongs, and returns whether it has copied them. A solver
+    /// whose objective never increases needs no copy.
     fn copy_weights(&self, _weights: &mut Vec<f64>) -> bool {
         false
     }
@@ -94,11 +94,11 @@ pub struct Stopping {
     pub max_epochs: usize,
     /// Duality gap, relative to the objective (the primal value), at which the run has converged.
     pub relative: f64,
-    /// Duality gap that is within rounding error. At this gap, the run has converged whatever its objective is.
+    /// Duality gap that is within rounding error. At this gap, the run has converged for any objective.
     pub floor: f64,
     /// Objective of W = 0, whose dual point has the value 0. If it is given, the run returns the
-    /// best model and the best bound that it has found, including these two. Otherwise it returns
-    /// the last model, for callers that continue from the dual point of that model.
+    /// best model and the best bound that it has found, including W = 0 and the bound 0. Otherwise
+    /// it returns the last model, for callers that continue from the dual point of that model.
     pub null_objective: Option<f64>,
 }
 
@@ -129,7 +129,7 @@ pub struct Epoch {
     pub certificate: Option<Certificate>,
 }
 
-/// Why a run ended.
+/// The reason why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The duality gap reached the tolerance.
@@ -142,12 +142,12 @@ pub enum Outcome {
     Stopped,
 }
 
-/// The record of a run. Its [`Debug`](fmt::Debug) output has the number of epochs, not each of them.
+/// The record of a run. Its [`Debug`](fmt::Debug) output shows the number of epochs instead of every epoch.
 #[derive(Clone, PartialEq)]
 pub struct Trace {
     /// Every epoch, in order.
     pub epochs: Vec<Epoch>,
-    /// Why the run ended.
+    /// The reason why the run ended.
     pub outcome: Outcome,
     /// Objective of the final model.
     pub objective: f64,
@@ -174,7 +174,7 @@ impl Trace {
         self.certificate.map(|certificate| certificate.gap())
     }
 
-    /// The `n_weights` weights of the final model, unless the final model is that of the last
+    /// The `n_weights` weights of the final model; None if the final model is the model of the last
     /// epoch.
     pub fn take_other(&mut self, n_weights: usize) -> Option<Vec<f64>> {
         match std::mem::replace(&mut self.returned, Returned::Last) {
@@ -194,8 +194,8 @@ impl Trace {
 ///
 /// # Errors
 /// Errors of the solver, such as [`Interrupted`](crate::error::Error::Interrupted), and
-/// [`Numerical`](crate::error::Error::Numerical) if the objective is no longer finite or the bound
-/// is above it.
+/// [`Numerical`](crate::error::Error::Numerical) if the objective is no longer finite, or if the
+/// bound exceeds the objective.
 pub fn run(
     solver: &mut dyn Solver,
     stopping: Stopping,
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn stops_at_the_gap_or_at_the_epochs() {
+    fn runs_end_at_the_tolerance_or_at_the_epoch_limit() {
         let trace = go(0.1, 100);
         assert_eq!((trace.epochs.len(), trace.outcome), (4, Outcome::Converged));
         let trace = go(0.1, 3);

@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn epochs_are_counted_at_the_pace_of_the_last_ones() {
+    fn remaining_epochs_follow_the_pace_of_the_last_epochs() {
         // The gap was halved in two epochs; three more halvings are needed.
         assert!((epochs_left((1.0, 0.5), 2, 0.0625) - 6.0).abs() < 1e-12);
         assert_eq!(epochs_left((1.0, 0.5), 1, 0.5), 0.0);

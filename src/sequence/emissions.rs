@@ -50,7 +50,7 @@ impl EmissionTable {
             && offsets.windows(2).all(|pair| pair[0] <= pair[1]);
         let fail = |message: &str| Err(Error::argument("emissions", message));
         if !rises || labels.len() != values.len() {
-            return fail("must be rows of labels, each with a weight");
+            return fail("must be rows of labels, with a weight for each label");
         }
         if !values.iter().all(|value| value.is_finite()) {
             return fail("all weights must be finite");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_of_another_size_are_rejected() {
+    fn weights_of_a_wrong_size_are_rejected() {
         let new = |offsets: &[usize], labels: &[u16], values: &[f64]| {
             let (offsets, labels, values) = (offsets.to_vec(), labels.to_vec(), values.to_vec());
             EmissionTable::new(&LabelWeights { offsets, labels, values }, 3)

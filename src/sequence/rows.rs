@@ -68,8 +68,8 @@ impl FeatureRows {
         self.ends.len() - 1
     }
 
-    /// Renumbers the columns, and drops those without a new number. New numbers must be in the same order as the old
-    /// ones.
+    /// Renumbers the columns, and drops columns without a new number. The new numbers must be in the same order as
+    /// the old numbers.
     pub fn renumber(&mut self, new: &[Option<u32>]) {
         let (mut kept, mut start) = (0, 0);
         for end in &mut self.ends[1..] {

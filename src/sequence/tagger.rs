@@ -167,22 +167,24 @@ impl Tagger {
         (ChainScores { nodes, edges, stride: n_edges, n_states }, other)
     }
 
-    /// Applies `look` to all sequences in parallel, and returns the results in the order of the sequences.
-    fn look<R: Send + Clone>(
+    /// Applies `map` to all sequences in parallel, and returns the results in the order of the sequences.
+    fn map_sequences<R: Send + Clone>(
         &self,
         sequences: &Sequences<'_>,
         interrupt: &Interrupt,
-        look: impl Fn(ChainScores<'_>, &mut Buffers, &mut Vec<R>) -> Result<()> + Sync,
+        map: impl Fn(ChainScores<'_>, &mut Buffers, &mut Vec<R>) -> Result<()> + Sync,
     ) -> Result<Vec<R>> {
-        self.look_at(sequences, interrupt, |_, scores, buffers, found| look(scores, buffers, found))
+        self.map_indexed(sequences, interrupt, |_, scores, buffers, found| {
+            map(scores, buffers, found)
+        })
     }
 
-    /// Like [`Self::look`], for a function that also takes the index of the sequence.
-    fn look_at<R: Send + Clone>(
+    /// Like [`Self::map_sequences`], for a function that also takes the index of the sequence.
+    fn map_indexed<R: Send + Clone>(
         &self,
         sequences: &Sequences<'_>,
         interrupt: &Interrupt,
-        look: impl Fn(usize, ChainScores<'_>, &mut Buffers, &mut Vec<R>) -> Result<()> + Sync,
+        map: impl Fn(usize, ChainScores<'_>, &mut Buffers, &mut Vec<R>) -> Result<()> + Sync,
     ) -> Result<Vec<R>> {
         self.check(sequences)?;
         let n = sequences.offsets.len() - 1;
@@ -191,7 +193,7 @@ impl Tagger {
             for sequence in group * GROUP..((group + 1) * GROUP).min(n) {
                 interrupt.check()?;
                 let (scores, buffers) = self.load(sequences, sequence, scratch);
-                look(sequence, scores, buffers, &mut found)?;
+                map(sequence, scores, buffers, &mut found)?;
                 interrupt.check()?;
             }
             Ok(found)
@@ -207,7 +209,7 @@ impl Tagger {
     /// [`Error::InvalidArgument`] naming `X` for rows that do not fit the model, and for a sequence for which all
     /// labels are forbidden; [`Error::Interrupted`].
     pub fn decode(&self, sequences: &Sequences<'_>, interrupt: &Interrupt) -> Result<Vec<u32>> {
-        self.look(sequences, interrupt, best_labels)
+        self.map_sequences(sequences, interrupt, best_labels)
     }
 
     /// Returns the best labels of all sequences, computed on the calling thread.
@@ -230,8 +232,8 @@ impl Tagger {
         Ok(found)
     }
 
-    /// Returns the k best labellings of each sequence, or all if there are fewer, best first. Each has its score or, if
-    /// `normalised`, the logarithm of its probability.
+    /// Returns the k best labellings of each sequence, or all labellings if there are fewer, best first. Each
+    /// labelling comes with its score or, if `normalised`, with the logarithm of its probability.
     ///
     /// # Errors
     /// As for [`Tagger::decode`].
@@ -242,19 +244,23 @@ impl Tagger {
         normalised: bool,
         interrupt: &Interrupt,
     ) -> Result<Vec<Vec<Ranked>>> {
-        self.look(sequences, interrupt, |scores, Buffers { work, marginals, .. }, found| {
-            let mut best = best(scores, k, &work.interrupt);
-            work.interrupt.check()?;
-            best.retain(|(_, score)| *score > IMPOSSIBLE);
-            possible(best.first().map_or(IMPOSSIBLE, |(_, score)| *score))?;
-            if normalised {
-                marginals.resize(scores.nodes.len() + scores.edges.len(), 0.0);
-                let log_sum = chain_marginals(scores, work, marginals);
-                best.iter_mut().for_each(|(_, score)| *score = (*score - log_sum).min(0.0));
-            }
-            found.push(best);
-            Ok(())
-        })
+        self.map_sequences(
+            sequences,
+            interrupt,
+            |scores, Buffers { work, marginals, .. }, found| {
+                let mut best = best(scores, k, &work.interrupt);
+                work.interrupt.check()?;
+                best.retain(|(_, score)| *score > IMPOSSIBLE);
+                possible(best.first().map_or(IMPOSSIBLE, |(_, score)| *score))?;
+                if normalised {
+                    marginals.resize(scores.nodes.len() + scores.edges.len(), 0.0);
+                    let log_sum = chain_marginals(scores, work, marginals);
+                    best.iter_mut().for_each(|(_, score)| *score = (*score - log_sum).min(0.0));
+                }
+                found.push(best);
+                Ok(())
+            },
+        )
     }
 
     /// Returns the score of one labelling of each sequence or, if `normalised`, the logarithm of its probability. The
@@ -290,7 +296,7 @@ impl Tagger {
             buffers.marginals.resize(scores.nodes.len() + scores.edges.len(), 0.0);
             (own - chain_marginals(scores, &mut buffers.work, &mut buffers.marginals)).min(0.0)
         };
-        self.look_at(sequences, interrupt, |sequence, scores, buffers, found| {
+        self.map_indexed(sequences, interrupt, |sequence, scores, buffers, found| {
             found.push(score(sequence, scores, buffers));
             Ok(())
         })
@@ -301,13 +307,17 @@ impl Tagger {
     /// # Errors
     /// As for [`Tagger::decode`].
     pub fn marginals(&self, sequences: &Sequences<'_>, interrupt: &Interrupt) -> Result<Vec<f64>> {
-        self.look(sequences, interrupt, |scores, Buffers { work, label, marginals }, found| {
-            possible(scores.decode(work, label))?;
-            marginals.resize(scores.nodes.len() + scores.edges.len(), 0.0);
-            chain_marginals(scores, work, marginals);
-            found.extend_from_slice(&marginals[..scores.nodes.len()]);
-            Ok(())
-        })
+        self.map_sequences(
+            sequences,
+            interrupt,
+            |scores, Buffers { work, label, marginals }, found| {
+                possible(scores.decode(work, label))?;
+                marginals.resize(scores.nodes.len() + scores.edges.len(), 0.0);
+                chain_marginals(scores, work, marginals);
+                found.extend_from_slice(&marginals[..scores.nodes.len()]);
+                Ok(())
+            },
+        )
     }
 
     /// For each position and label, returns the score of the best labelling with this label at this position, minus the
@@ -321,7 +331,7 @@ impl Tagger {
         sequences: &Sequences<'_>,
         interrupt: &Interrupt,
     ) -> Result<Vec<f64>> {
-        self.look(sequences, interrupt, |scores, Buffers { work, label, .. }, found| {
+        self.map_sequences(sequences, interrupt, |scores, Buffers { work, label, .. }, found| {
             possible(scores.decode(work, label))?;
             for values in max_marginals(scores, &work.interrupt).chunks_exact(scores.n_states) {
                 // Up to rounding, the largest value is the same at every position. Subtracting the largest value of

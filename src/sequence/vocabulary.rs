@@ -11,7 +11,7 @@ use crate::memory::{check_growth, make_room, refused};
 pub struct Vocabulary {
     /// All names.
     text: Vec<u8>,
-    /// The start of each name in the text, and the end of the last one.
+    /// The start of each name in the text, and the end of the last name.
     bounds: Vec<usize>,
     /// A hash table. Each slot has a part of a name's hash, and the name's number plus 1 (0 in an empty slot). The
     /// length is a power of two, and at most half of the slots are full.
@@ -145,7 +145,8 @@ impl Vocabulary {
         }
     }
 
-    /// Keeps only the names whose numbers satisfy `keep`. Returns the new number of each old one.
+    /// Keeps only the names whose numbers satisfy `keep`. Returns the new number of each old
+    /// number.
     pub fn retain(&mut self, keep: impl Fn(usize) -> bool) -> Vec<Option<u32>> {
         let mut kept = Self::new();
         let number = |number| keep(number).then(|| kept.intern(self.name(number)));

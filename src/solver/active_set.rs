@@ -4,19 +4,19 @@
 /// its direction would be a difference of nearly equal points.
 const MAX_WEIGHT: f64 = 1.0 - 1e-6;
 
-/// The effect of a step on the weights.
+/// The direction of a step: how it changes the weights of the vertices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepKind {
     /// Towards a vertex.
     Towards(usize),
     /// Away from a vertex.
     Away(usize),
-    /// Moves weight from the second vertex to the first.
+    /// Moves weight from the second vertex to the first vertex.
     Pairwise(usize, usize),
 }
 
 impl StepKind {
-    /// Chooses a step away from the vertex `from` if its slope is larger than that of a step
+    /// Chooses a step away from the vertex `from` if its slope is larger than the slope of a step
     /// towards `to`. If (nearly) all weight is on `from`, the direction of an away step would be
     /// mostly rounding error.
     pub fn better(to: usize, towards: f64, from: usize, away: f64, weight: f64) -> Self {
@@ -32,8 +32,8 @@ impl StepKind {
         }
     }
 
-    /// The weight of a vertex after a step. `full` says that the step is the longest possible one; a weight that it
-    /// removes is then exactly 0.
+    /// The weight of a vertex after a step. `full` marks the longest possible step. A weight that such a step removes
+    /// becomes exactly 0.
     pub fn weight(self, index: usize, weight: f64, step: f64, full: bool) -> f64 {
         match self {
             Self::Towards(to) if full => f64::from(index == to),

@@ -30,7 +30,7 @@ struct Atom {
 
 /// Frank-Wolfe with an explicit active set of vertices of the whole domain; each step moves all
 /// blocks at once. With `subsample` below 1, each step calls the oracles of only a random share of
-/// the blocks. In the other blocks, the new vertex equals the best active one. Such a step
+/// the blocks. In the other blocks, the new vertex equals the best active vertex. Such a step
 /// maximises over the active set and a random subset of the vertices, like the randomized method.
 /// Each active vertex takes the memory of one weight vector. Smoothed problems are not supported.
 pub struct AwayFrankWolfe<'d, D> {
@@ -143,11 +143,11 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
         for (index, atom) in self.atoms.iter_mut().enumerate() {
             atom.weight = kind.weight(index, atom.weight, step, step >= longest);
         }
-        self.settle();
+        self.drop_unused();
     }
 
     /// Drops atoms without weight and recomputes w, so that rounding errors do not accumulate.
-    fn settle(&mut self) {
+    fn drop_unused(&mut self) {
         self.atoms.retain(|atom| atom.weight > 0.0);
         let total: f64 = self.atoms.iter().map(|atom| atom.weight).sum();
         self.weights.fill(0.0);

@@ -135,7 +135,7 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
     }
 
     /// Passes over the data: returns the sums of the next vertex and writes its w to `image`.
-    fn look(&mut self, want_loss: bool, interrupt: &Interrupt) -> Result<Sums> {
+    fn evaluate(&mut self, want_loss: bool, interrupt: &Interrupt) -> Result<Sums> {
         let step = std::mem::take(&mut self.pending);
         let (weights, image) = (&self.at.weights, &mut self.image);
         let vertex = self.dual.batch_vertex(weights, image, step, want_loss, interrupt)?;
@@ -189,7 +189,7 @@ impl<D: BatchDual> Solver for FrankWolfe<'_, D> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         let vertex = match self.vertex {
             Some(vertex) => vertex,
-            None => self.look(false, interrupt)?,
+            None => self.evaluate(false, interrupt)?,
         };
         let step = match self.rule {
             StepRule::FrankWolfe => self.line_search(&vertex),
@@ -201,7 +201,7 @@ impl<D: BatchDual> Solver for FrankWolfe<'_, D> {
         self.walk(&vertex, step);
         self.steps += 1;
         let want_loss = self.steps < LOSS_INTERVAL || self.steps.is_multiple_of(LOSS_INTERVAL);
-        let vertex = self.look(want_loss, interrupt)?;
+        let vertex = self.evaluate(want_loss, interrupt)?;
         let certificate = self.certificate(&vertex, interrupt)?;
         Ok(certificate.map_or(Progress::Uncertified, Progress::Epoch))
     }
@@ -209,7 +209,7 @@ impl<D: BatchDual> Solver for FrankWolfe<'_, D> {
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let vertex = match self.vertex {
             Some(vertex) if vertex.loss.is_some() => vertex,
-            _ => self.look(true, interrupt)?,
+            _ => self.evaluate(true, interrupt)?,
         };
         let missing = || Error::Numerical("the dual gave no loss".into());
         self.certificate(&vertex, interrupt)?.ok_or_else(missing)

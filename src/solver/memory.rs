@@ -46,7 +46,7 @@ impl<T: Real> Memory<T> {
         is_convex
     }
 
-    /// Drops the oldest pairs until there is room for another one.
+    /// Drops the oldest pairs until there is room for another pair.
     pub fn make_room(&mut self, capacity: usize) {
         while self.pairs.len() >= capacity.max(1) {
             self.pairs.pop_front();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_change_gives_its_step() {
+    fn the_inverse_maps_the_newest_change_to_its_step() {
         let mut memory = Memory::default();
         assert_eq!(multiply(&memory, vec![1.0, 2.0, 3.0]), [1.0, 2.0, 3.0]);
         let steps = [[1.0, 2.0, -1.0], [0.5, -1.0, 0.25], [3.0, 0.0, 1.0]];

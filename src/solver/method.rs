@@ -207,7 +207,7 @@ fn check_cone(method: Method, cone: &SignCone, n_weights: usize) -> Result<()> {
     }
 }
 
-/// A gap below this share of P(0) counts as rounding error, whatever the objective.
+/// A gap below this share of P(0) counts as rounding error, for any objective.
 const ROUNDING: f64 = 1e-15;
 
 /// The tolerance and the maximum number of epochs of a fit.
@@ -221,8 +221,8 @@ pub struct Target {
 
 impl Target {
     /// The stopping rule of a problem with known P(0). A gap of the size of rounding errors in P(0)
-    /// counts as 0. If P(0) is 0 up to its rounding error, any gap up to that error also counts as
-    /// 0. Without a tolerance, only a gap of 0 is small enough.
+    /// counts as 0. If P(0) is 0 up to its rounding error, any gap up to that error also counts
+    /// as 0. Without a tolerance, only a gap of 0 is small enough.
     pub fn stopping(self, null_objective: Bounded) -> Stopping {
         let (lower, upper) = (null_objective.lower(), null_objective.upper());
         let error = if lower <= 0.0 { upper - lower } else { 0.0 };
@@ -282,7 +282,7 @@ fn other_method() -> Error {
 }
 
 /// Returns an error if a start is given, for methods that keep no dual point.
-fn refuse_start(start: Option<DualPoint>) -> Result<()> {
+fn reject_start(start: Option<DualPoint>) -> Result<()> {
     match start {
         Some(_) => Err(Error::argument("warm_start", "this solver does not support it")),
         None => Ok(()),
@@ -320,9 +320,9 @@ fn require_weights(n_weights: usize) -> Result<()> {
     require(40 * n_weights as u128, what, "use a joint feature vector with fewer entries")
 }
 
-/// Solves the problem of a dual. `start` is the final dual point of an earlier run of the same
-/// method on the same blocks. If λ has changed, the caller must multiply the w of `start` by the ratio of the old λ to
-/// the new one; otherwise the certificate is wrong.
+/// Solves the problem whose dual is `dual`, with the given method. `start` is the final dual point of an earlier run of
+/// the same method on the same blocks. If λ has changed, the caller must multiply the w of `start` by the ratio of the
+/// old λ to the new λ; otherwise the certificate is wrong.
 ///
 /// # Errors
 /// Errors of [`run`]; [`Error::InvalidArgument`] if the method does not support a start, smoothing
@@ -366,19 +366,19 @@ pub fn minimize<D: BatchDual>(
             Ok(Fit { model: fit.model.or(average), oracle_calls, ..fit })
         }
         Method::AwayFrankWolfe { step, subsample, seed } => {
-            refuse_start(start)?;
+            reject_start(start)?;
             let mut solver = AwayFrankWolfe::new(dual, step, subsample, seed);
             let trace = run(&mut solver, stopping, interrupt, observe)?;
             Ok(end(trace, DualPoint::Weights(solver.into_weights())))
         }
         Method::ProjectedGradient => {
-            refuse_start(start)?;
+            reject_start(start)?;
             let mut solver = ProjectedGradient::new(dual, null_objective);
             let trace = run(&mut solver, stopping, interrupt, observe)?;
             Ok(end(trace, DualPoint::Weights(solver.into_weights())))
         }
         Method::Subgradient { averaging, seed } => {
-            refuse_start(start)?;
+            reject_start(start)?;
             let mut solver = Subgradient::new(dual, null_objective, averaging, seed);
             let trace = run(&mut solver, stopping, interrupt, observe)?;
             Ok(end(trace, DualPoint::Weights(solver.into_weights())))

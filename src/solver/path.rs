@@ -1,5 +1,5 @@
-//! A certified regularisation path: each dual point covers an interval of λ, and its models are
-//! accurate on the whole interval (after Osokin et al. 2016, section 5).
+//! A certified regularisation path: each dual point covers an interval of λ, and the models of this
+//! point are accurate on the whole interval (after Osokin et al. 2016, section 5).
 
 use std::ops::ControlFlow;
 
@@ -76,7 +76,8 @@ pub trait PathSolver {
     fn weights(&self) -> &[f64];
 }
 
-/// Share of the allowed gap to which each piece is solved; the rest is left for moving λ.
+/// Share of the allowed gap to which each piece is solved. As λ moves through the interval, the gap may grow by the
+/// remaining share.
 const SOLVED_SHARE: f64 = 0.5;
 /// Largest ratio of the two ends of an interval.
 const MAX_INTERVAL: f64 = 16.0;
@@ -143,8 +144,8 @@ pub fn path(
     }
 }
 
-/// The certificate of W = 0, given the certificate of other weights. `objective` is that of W = 0,
-/// which is the same for all λ. Without it, returns `certificate` unchanged.
+/// The certificate of W = 0, given the certificate of other weights. `objective` is the objective
+/// of W = 0, which is the same for all λ. Without it, returns `certificate` unchanged.
 fn at_zero(certificate: Certificate, objective: Option<f64>) -> Certificate {
     match objective {
         Some(primal) => Certificate { primal, dual: certificate.dual.max(0.0) },
@@ -153,7 +154,7 @@ fn at_zero(certificate: Certificate, objective: Option<f64>) -> Certificate {
 }
 
 /// The largest factor up to `longest` at which the gap is certified to be small enough, and the
-/// certificate there. If the objective of W = 0 is given, the certificates are those of W = 0.
+/// certificate there. If the objective of W = 0 is given, the certificates belong to W = 0.
 fn stretch(
     solver: &mut dyn PathSolver,
     (known, zero): (Certificate, Option<f64>),
@@ -175,13 +176,14 @@ fn stretch(
         if low == longest {
             break;
         }
-        // Try a point between both on a logarithmic scale, closer to the end with the small gap.
+        // Try a point between the two ends on a logarithmic scale, closer to the end with the small
+        // gap.
         factor = low * (high / low).powf(0.4);
     }
     if low > 1.0 {
         return Ok((low, at_low));
     }
-    // No interval is certified to be accurate enough: take a short one, and report its gap.
+    // No interval is certified to be accurate enough: take a short interval, and report its gap.
     let factor = END_ACCURACY.min(longest);
     Ok((factor, at_zero(solver.certificate_at(factor, interrupt)?, zero)))
 }

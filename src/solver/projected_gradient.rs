@@ -43,7 +43,7 @@ impl<'d, D: BatchDual> ProjectedGradient<'d, D> {
     }
 
     /// Computes U at the current weights.
-    fn look(&mut self, interrupt: &Interrupt) -> Result<Sums> {
+    fn evaluate(&mut self, interrupt: &Interrupt) -> Result<Sums> {
         if let Some(sums) = self.ahead {
             return Ok(sums);
         }
@@ -76,14 +76,14 @@ impl<'d, D: BatchDual> ProjectedGradient<'d, D> {
 
 impl<D: BatchDual> Solver for ProjectedGradient<'_, D> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
-        let sums = self.look(interrupt)?;
+        let sums = self.evaluate(interrupt)?;
         self.walk(&sums);
         Ok(Progress::Epoch(self.certify(interrupt)?))
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         // The next step needs this pass anyway, so the loss costs nothing extra.
-        let loss = self.look(interrupt)?.loss;
+        let loss = self.evaluate(interrupt)?.loss;
         let loss = loss.ok_or_else(|| Error::Numerical("the dual gave no loss".into()))?;
         let shares = self.dual.shares();
         self.best_dual = self.best_dual.max(self.at.bound(shares));

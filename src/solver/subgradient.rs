@@ -18,7 +18,7 @@ use crate::run::{Certificate, Progress, Solver};
 /// shrink them towards the start vertices, where w = 0. So after whole epochs w = w(μ) for a
 /// feasible μ, and the dual objective costs nothing extra. With averaging, the model is the average
 /// of the iterates, with weight t for the t-th iterate (Lacoste-Julien, Schmidt and Bach 2012). The
-/// dual value remains that of w.
+/// dual value still belongs to w, not to the average.
 pub struct Subgradient<'d, D> {
     dual: &'d mut D,
     random: Pcg64Mcg,

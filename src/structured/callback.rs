@@ -154,7 +154,7 @@ impl Gradient for CallbackGradient<'_> {
     }
 }
 
-/// The image of a direction in weight space, given by the −ψ and the loss of the direction.
+/// The image of a direction in weight space, represented by the direction's −ψ and loss.
 pub struct CallbackImage<'s> {
     features: &'s [(u32, f64)],
     loss: f64,

@@ -130,20 +130,21 @@ impl Local {
         (best.max(right) - right, best.max(right))
     }
 
-    /// Returns the sizes of an example's features and costs, for bounds on rounding errors. Its costs must be loaded.
+    /// Returns the sizes of an example's features and costs, for bounds on rounding errors. The costs of the example
+    /// must be loaded.
     fn scales(&self, model: &dyn Model, example: usize) -> Scales {
         let cost = self.costs.iter().fold(0.0, |largest: f64, cost| largest.max(cost.abs()));
         model.size(example).scales(cost)
     }
 
-    /// Returns a bound on the rounding error of an example's loss at weights of norm at most `norm`. Its costs must be
-    /// loaded.
+    /// Returns a bound on the rounding error of an example's loss at weights of norm at most `norm`. The costs of the
+    /// example must be loaded.
     fn error(&self, model: &dyn Model, example: usize, norm: f64) -> f64 {
         model.size(example).loss_error(self.scales(model, example).cost, norm)
     }
 }
 
-/// The gradient θ + c. Its slopes equal those of the dual up to a constant.
+/// The gradient θ + c. Its slopes equal the slopes of the dual up to a constant.
 pub struct StructuredGradient<'s> {
     model: &'s dyn Model,
     example: usize,
@@ -307,7 +308,7 @@ impl BlockDual for StructuredDual<'_> {
     ) -> Result<BlockGaps> {
         let problem: &Self = self;
         let norm = norm_above(weights);
-        let look = |local: &mut Local, example: usize| {
+        let visit = |local: &mut Local, example: usize| {
             let share = problem.shares.of(example);
             if share == 0.0 || interrupt.is_raised() {
                 return (Bounded::default(), 0.0);
@@ -319,7 +320,7 @@ impl BlockDual for StructuredDual<'_> {
             (loss * Bounded::exact(share), share * gap)
         };
         let examples = (0..problem.model.n_examples()).into_par_iter().with_min_len(8);
-        let terms = examples.map_init(|| Local::of(interrupt), look).collect();
+        let terms = examples.map_init(|| Local::of(interrupt), visit).collect();
         interrupt.check()?;
         Ok(BlockGaps::of(terms))
     }

@@ -14,7 +14,8 @@ use crate::run::{Certificate, Progress, Solver};
 
 /// Accuracy of projections without a closed form.
 const ACCURACY: f64 = 1e-8;
-/// Number of groups of examples that are summed separately, for any number of threads.
+/// Number of groups of examples that are summed separately. It does not depend on the number of
+/// threads.
 const GROUPS: usize = 16;
 /// Number of iterations of the power method for ‖F‖. Its estimate is a lower bound, so it is multiplied by `MARGIN`.
 const POWER: usize = 30;

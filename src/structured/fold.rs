@@ -6,8 +6,8 @@ use pulp::Simd;
 
 use crate::data::Real;
 
-/// Number of vectors that are accumulated in registers together. With this many, no operation waits for the previous
-/// one.
+/// Number of vectors that are accumulated in registers together. With this number, no operation waits for the
+/// previous operation.
 const VECTORS: usize = 4;
 
 /// The largest number of doubles in a vector.
@@ -65,9 +65,9 @@ pub(crate) fn fold<'a, F: Reduction, S: Simd, T: Real>(
     }
 }
 
-/// Accumulates N vectors of columns. The last vector overlaps the one before it so that it is full.
-/// Columns in both are computed twice with the same result, which is faster than a loop over single
-/// columns.
+/// Accumulates N vectors of columns. The last vector overlaps the previous vector so that it is
+/// full. Columns in both vectors are computed twice with the same result, which is faster than a
+/// loop over single columns.
 #[inline(always)]
 fn stretch<'a, F: Reduction, S: Simd, T: Real, const N: usize>(
     simd: S,

@@ -26,7 +26,7 @@ pub enum StructuredMethod {
     },
 }
 
-/// Options common to all solvers, and those of [`Extragradient`].
+/// Options of [`Extragradient`], and options common to all solvers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StructuredChoices<'a> {
     /// The choices of every method.
@@ -68,8 +68,8 @@ impl StructuredMethod {
         let newton = common.solver == Self::AUTO;
         let parse = if newton { Method::block_frank_wolfe } else { Method::parse };
         Ok(Self::Vertices(match parse(&common)? {
-            // A certificate decodes all examples, so it waits until the gaps of the steps are
-            // small.
+            // A certificate decodes all examples, so the first one waits until the gaps of the
+            // steps are small.
             Method::BlockFrankWolfe(options) => {
                 Method::BlockFrankWolfe(BlockOptions { certify_below: 0.0, newton, ..options })
             }
@@ -85,7 +85,8 @@ impl StructuredMethod {
         match self {
             Self::Vertices(method) => Ok(method),
             Self::Extragradient { .. } => {
-                let message = "\"extragradient\" needs a built-in model, and has no path";
+                let message =
+                    "\"extragradient\" requires a built-in model and does not support paths";
                 Err(Error::argument("solver", message))
             }
         }

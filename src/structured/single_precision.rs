@@ -1,7 +1,7 @@
 //! Weights in single precision, which take half the space in model files.
 
 /// Smallest relative tolerance of a fit whose weights are rounded. It is thousands of times larger than the relative
-/// change of the objective by rounding.
+/// change of the objective that rounding causes.
 const MIN_TOLERANCE: f64 = 1e-5;
 
 /// Whether a fit to this relative tolerance may round its weights.
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_numbers_of_a_usual_size_are_rounded() {
+    fn only_numbers_in_the_range_of_single_precision_are_rounded() {
         let mut weights = [0.1, -3.5, 0.0, 1e-42, 1e40, -0.1];
         round_to_single(&mut weights);
         assert_eq!(weights, [f64::from(0.1_f32), -3.5, 0.0, 1e-42, 1e40, f64::from(-0.1_f32)]);

@@ -20,8 +20,8 @@ from dualgap.losses import LOSSES, Loss, StructuredHinge
 # because exec resets a handler, but not an ignored signal, to the default.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Tests and the modules that they import stay in memory until the end, so it is useless to scan them
-# for garbage. Without it, pytest finds the tests in three quarters of the time.
+# Tests and the modules that they import stay in memory until the end, so scanning them for garbage
+# is useless. Without garbage collection, pytest collects the tests in three quarters of the time.
 gc.disable()
 
 # `make test-simd` repeats all tests of these folders under each instruction set.
@@ -29,17 +29,17 @@ NUMERICAL = {
     *("certificates", "distributed", "frank_wolfe", "logistic", "multiclass", "polynomial"),
     *("recommend", "sequence", "structured"),
 }
-# Test files that do not depend on the instruction set: those of arguments, files, metrics and
-# interruptions, and those of searches, which are compared with their single fits.
+# Test files that do not depend on the instruction set: tests of arguments, files, metrics,
+# interruptions, and of searches, which only compare with single fits.
 INDEPENDENT = {
     *("test_logistic_cv.py", "test_polynomial_cv.py"),
     *("test_metrics.py", "test_models_as_estimators.py", "test_oracle_checks.py"),
     *("test_polynomial_errors.py", "test_recommend_files.py", "test_recommend_input.py"),
     *("test_resume.py", "test_tagger_input.py", "test_user_code.py"),
 }
-# Fixtures of further tests that do not depend on the instruction set: tests that write files, and
-# tests that start or end workers.
-SURROUNDINGS = {"client", "new_cluster", "tmp_path"}
+# Tests that use one of these fixtures do not depend on the instruction set, because they write
+# files, or start or end workers.
+RESOURCE_FIXTURES = {"client", "new_cluster", "tmp_path"}
 
 settings.register_profile("repeatable", derandomize=True, max_examples=trials(100), deadline=None)
 settings.load_profile("repeatable")
@@ -69,13 +69,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that depend on the instruction set."""
     here = Path(__file__).parent
     for item in items:
-        around = SURROUNDINGS.intersection(getattr(item, "fixturenames", ()))
+        around = RESOURCE_FIXTURES.intersection(getattr(item, "fixturenames", ()))
         if here in item.path.parents and is_numerical(item.path) and not around:
             item.add_marker(pytest.mark.every_simd)
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage again, but not among the tests."""
+    """Enable garbage collection again, and exclude the collected tests from it."""
     gc.freeze()
     gc.enable()
 

@@ -19,7 +19,7 @@ ROWS = rng.normal(size=(60, 4))
 LABELS = np.digitize(ROWS[:, 0], [-0.4, 0.4])
 TARGETS = ROWS[:, 0] * ROWS[:, 1]
 WORDS = [rng.normal(size=(3, 4)) for _ in range(12)]
-SPELT = [word.argmax(axis=1) for word in WORDS]
+WORD_LABELS = [word.argmax(axis=1) for word in WORDS]
 SETS = [(row > 0.0).astype(int) for row in ROWS]
 PAIRS = [rng.normal(size=(3, 3, 2)) for _ in range(8)]
 LINKS = [np.array([[0, 0], [1, 1], [2, 2]]) for _ in PAIRS]
@@ -69,7 +69,7 @@ FITS: dict[str, tuple[Any, Any, Any]] = {
         ROWS,
         TARGETS,
     ),
-    "chain": (dualgap.StructuredSVM(ChainModel(), C=0.1, random_state=0), WORDS, SPELT),
+    "chain": (dualgap.StructuredSVM(ChainModel(), C=0.1, random_state=0), WORDS, WORD_LABELS),
     "multilabel": (dualgap.StructuredSVM(MultilabelModel(), C=0.1, random_state=0), ROWS, SETS),
     "structured-classes": (
         dualgap.StructuredSVM(MulticlassModel(), C=0.1, random_state=0),

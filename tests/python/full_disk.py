@@ -1,4 +1,4 @@
-"""A small disk that fills up, in a separate process."""
+"""Run code on a small disk that fills up, in a separate process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Run the Python examples of a Markdown page, and compare actual with documented output.
+"""Run the Python examples of a Markdown page, and compare their output with the documented output.
 
-An example is a block that begins with ```python. The examples of a page share one namespace. ```py
-marks the code of other packages, which is not run.
+An example is a block that begins with ```python. The examples of a page share one namespace. Blocks
+that begin with ```py use other packages, and are not run.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def blocks(text: str, language: str = "python") -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
 
 
-def shown(lines: list[str], last: int) -> str:
-    """Return the documented output of a statement: a comment on its last line, or lines below."""
+def documented_output(lines: list[str], last: int) -> str:
+    """Return the documented output of a statement: a comment on its last line or below it."""
     behind = re.search(r"\s# (.*)$", lines[last - 1])
     below = []
     for line in lines[last:]:
@@ -47,15 +47,15 @@ def statements(example: str) -> Iterator[tuple[Any, str]]:
     lines = example.splitlines()
     for node in ast.parse(example).body:
         printing = isinstance(node, ast.Expr) and ast.unparse(node).startswith("print(")
-        text = shown(lines, node.end_lineno or node.lineno) if printing else ""
+        text = documented_output(lines, node.end_lineno or node.lineno) if printing else ""
         yield compile(ast.Module([node], []), "example", "exec"), text
 
 
 def differences(expected: str, printed: str) -> list[str]:
-    """Compare each number in the precision of its documented digits; "..." stands for further
-    digits.
+    """Return the differences between documented and printed output.
 
-    Output without numbers is compared as text.
+    Numbers are compared at the precision of their documented digits, and "..." matches any further
+    numbers. Output without numbers is compared as text.
     """
     head, elided, _ = expected.partition("...")
     wanted, found = NUMBER.findall(head), NUMBER.findall(printed)
@@ -67,20 +67,19 @@ def differences(expected: str, printed: str) -> list[str]:
     return [
         f"{a} shown, {b} printed"
         for a, b in zip(wanted, found, strict=False)
-        # A difference of one unit in the last place is allowed, because other processors round sums
-        # differently.
-        if abs(float(a) - float(b)) > (1.001 * unit(a) if "." in a else 0.0)
+        # One unit in the last place may differ, because other processors round sums differently.
+        if abs(float(a) - float(b)) > (1.001 * last_place_unit(a) if "." in a else 0.0)
     ]
 
 
-def unit(number: str) -> float:
-    """One unit in the last place of a number as it is written."""
+def last_place_unit(number: str) -> float:
+    """Return one unit in the last place of a number as it is written."""
     digits, _, exponent = number.partition("e")
     return 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
 
 
 def run(examples: list[str]) -> tuple[int, list[str]]:
-    """Run examples in one namespace; return how many outputs were compared, and what differs."""
+    """Run examples in one namespace; return the number of compared outputs and the differences."""
     namespace: dict[str, Any] = {"__name__": "example"}
     compared, wrong = 0, []
     for example in examples:

@@ -1,8 +1,8 @@
-"""Run every example of the README, the pages and the tutorials, as a newcomer would.
+"""Run every example of the README, the pages and the tutorials on the installed package.
 
 Usage: python -W error tests/python/stranger.py, outside the clone, in an environment with only the
 installed wheel, its extras, skops and onnxruntime. Exits with status 1 if an example fails, warns,
-prints something other than the output it shows, or connects to another machine.
+does not print the documented output, or connects to another machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import dualgap
 
 
 def tutorial_runs(script: Path) -> list[str]:
-    """Return the failures of a tutorial that are not exceptions."""
+    """Run a tutorial; return the failures that are not exceptions."""
     from matplotlib import pyplot
 
     try:
@@ -34,7 +34,7 @@ def tutorial_runs(script: Path) -> list[str]:
         pyplot.close("all")
 
 
-def failed(name: str, check: Callable[[Path], list[str]], path: Path) -> bool:
+def run_and_report(name: str, check: Callable[[Path], list[str]], path: Path) -> bool:
     """Run one example and report the result."""
     start = time.perf_counter()
     try:
@@ -54,7 +54,7 @@ def main() -> int:
     mpl.use("agg")
     jobs = [(page_failures, page) for page in pages()]
     jobs += [(tutorial_runs, script) for script in sorted((ROOT / "examples").glob("*.py"))]
-    done = [failed(str(path.relative_to(ROOT)), check, path) for check, path in jobs]
+    done = [run_and_report(str(path.relative_to(ROOT)), check, path) for check, path in jobs]
     print(f"{len(done)} pages and tutorials, {sum(done)} failed")
     return 1 if any(done) or len(done) < 20 else 0
 

@@ -28,7 +28,7 @@ def dispatch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         yield request.param
 
 
-def strict(values: Any) -> Any:
+def to_strict(values: Any) -> Any:
     """Convert an array, or each array of a list, to array_api_strict."""
     xp = pytest.importorskip("array_api_strict")
     if isinstance(values, list):
@@ -37,40 +37,40 @@ def strict(values: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_strict_arrays(name: str, dispatch: bool) -> None:
+def test_strict_arrays_give_the_model_of_numpy_arrays(name: str, dispatch: bool) -> None:
     estimator, X, y = FITS[name]
     expected = clone(estimator).fit(X, y)
-    found = clone(estimator).fit(strict(X), strict(y))
+    found = clone(estimator).fit(to_strict(X), to_strict(y))
     assert found.objective_ == expected.objective_
-    for mine, other in zip(found.predict(strict(X)), expected.predict(X), strict=True):
+    for mine, other in zip(found.predict(to_strict(X)), expected.predict(X), strict=True):
         np.testing.assert_array_equal(mine, other)
     weights = np.linspace(0.5, 1.0, len(X))
-    found = clone(estimator).fit(strict(X), strict(y), sample_weight=strict(weights))
+    found = clone(estimator).fit(to_strict(X), to_strict(y), sample_weight=to_strict(weights))
     expected = clone(estimator).fit(X, y, sample_weight=weights)
     assert found.objective_ == expected.objective_
     if not dispatch:
-        assert found.score(strict(X), strict(y)) == expected.score(X, y)
+        assert found.score(to_strict(X), to_strict(y)) == expected.score(X, y)
 
 
 @pytest.mark.usefixtures("dispatch")
-def test_strict_sentences_and_ratings() -> None:
+def test_strict_sentences_and_ratings_give_the_model_of_numpy_arrays() -> None:
     words, labels = [ROWS[:3], ROWS[3:6]], [LABELS[:3], LABELS[3:6]]
     expected = SequenceTagger("logistic", C=1.0).fit(words, labels)
-    found = SequenceTagger("logistic", C=1.0).fit(strict(words), strict(labels))
+    found = SequenceTagger("logistic", C=1.0).fit(to_strict(words), to_strict(labels))
     assert found.objective_ == expected.objective_
-    assert [list(y) for y in found.predict(strict(words))] == [
+    assert [list(y) for y in found.predict(to_strict(words))] == [
         list(y) for y in expected.predict(words)
     ]
     model = OrdinalRecommender(random_state=0, method=Variational(n_models=1, max_iter=2))
     table = np.array([[0, 0, 1], [0, 1, 2], [1, 0, 2], [1, 1, 1], [2, 1, 1.0]])
     plain = clone(model).fit(table).predict([0, 1, 2], [0, 0, 0])
-    users = strict(np.arange(3))
-    for given in (strict(table), tuple(strict(list(table.T)))):
+    users = to_strict(np.arange(3))
+    for given in (to_strict(table), tuple(to_strict(list(table.T)))):
         np.testing.assert_array_equal(clone(model).fit(given).predict(users, [0, 0, 0]), plain)
 
 
 class OnDevice:
-    """An array that the CPU cannot read, like those of CuPy."""
+    """An array that the CPU cannot read, like CuPy's arrays."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape, self.ndim, self.dtype = shape, len(shape), np.dtype(np.float64)
@@ -87,7 +87,7 @@ class OnDevice:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_arrays_on_other_devices(name: str) -> None:
+def test_arrays_on_other_devices_are_rejected_by_argument(name: str) -> None:
     estimator, X, y = FITS[name]
     n = len(X)
     bad: Any = [OnDevice(x.shape) for x in X] if isinstance(X, list) else OnDevice(X.shape)

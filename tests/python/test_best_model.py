@@ -30,12 +30,12 @@ rng = np.random.default_rng(0)
 ROWS = rng.normal(size=(60, D)) * SCALES
 LABELS = rng.integers(0, 3, size=60)
 WORDS = [rng.normal(size=(4, D)) * SCALES for _ in range(15)]
-SPELT = [rng.integers(0, 3, size=4) for _ in WORDS]
+WORD_LABELS = [rng.integers(0, 3, size=4) for _ in WORDS]
 SETS = rng.integers(0, 2, size=(60, 3))
 PAIRS = [rng.normal(size=(3, 3, D)) * SCALES for _ in range(12)]
 LINKS = [np.stack([np.arange(3), rng.permutation(3)], axis=1) for _ in PAIRS]
 TOKENS = [[{f"x{j}": float(v) for j, v in enumerate(row)} for row in word] for word in WORDS]
-TAGS = [[str(label) for label in word] for word in SPELT]
+TAGS = [[str(label) for label in word] for word in WORD_LABELS]
 
 
 class Own:
@@ -82,7 +82,7 @@ def fits() -> dict[str, tuple[Any, Any, Any]]:
     del some["svc smooth away-frank-wolfe"]
     structured = {
         "classes": (MulticlassModel(), ROWS, LABELS),
-        "chain": (ChainModel(), WORDS, SPELT),
+        "chain": (ChainModel(), WORDS, WORD_LABELS),
         "matching": (MatchingModel(), PAIRS, LINKS),
         "label sets": (MultilabelModel(), ROWS, SETS),
         "own model": (Own(), list(ROWS), list(LABELS)),
@@ -110,7 +110,7 @@ def fits() -> dict[str, tuple[Any, Any, Any]]:
 FITS = fits()
 
 
-def check(model: Any) -> None:
+def check_bounds(model: Any) -> None:
     assert model.objective_ <= model.null_objective_
     assert 0.0 <= model.dual_objective_ <= model.objective_
     assert model.duality_gap_ == model.objective_ - model.dual_objective_
@@ -121,9 +121,9 @@ def check(model: Any) -> None:
 def test_no_fit_is_worse_than_the_null_model(name: str, n_iter: int) -> None:
     model, X, Y = FITS[name]
     model = clone(model).set_params(max_iter=n_iter, n_jobs=1).fit(X, Y)
-    check(model)
+    check_bounds(model)
     if not isinstance(model, ConsensusSVC):
-        # Each row is the certificate of the model that a fit with that number of epochs returns.
+        # Row n of the history is the certificate of the model that a fit with n epochs returns.
         for column, ahead in (("objective", -1.0), ("dual_objective", 1.0)):
             values = model.history_[column]
             values = values[~np.isnan(values)]
@@ -137,7 +137,7 @@ def test_no_fit_is_worse_than_the_null_model(name: str, n_iter: int) -> None:
 def test_a_callback_stops_at_the_best_model(name: str) -> None:
     model, X, Y = FITS[name]
     model = clone(model).set_params(callback=lambda epoch, *_: epoch == 2, n_jobs=1)
-    check(model.fit(X, Y))
+    check_bounds(model.fit(X, Y))
 
 
 def mean_hinge(model: Any, X: Any, lam: float) -> float:
@@ -152,7 +152,7 @@ def mean_hinge(model: Any, X: Any, lam: float) -> float:
 
 @pytest.mark.parametrize("solver", LINEAR)
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
-def test_the_objective_is_that_of_the_weights(solver: str, scale: float) -> None:
+def test_the_objective_belongs_to_the_returned_weights(solver: str, scale: float) -> None:
     X = ROWS / SCALES * np.logspace(0, 2, D) * scale
     for max_iter in (1, 2, 3, 5, 8):
         model = dualgap.MulticlassSVC(
@@ -169,7 +169,7 @@ def test_a_warm_start_continues_from_the_last_dual_point(solver: str) -> None:
     )
     bounds = []
     for _ in range(3):
-        check(model.fit(ROWS, LABELS))
+        check_bounds(model.fit(ROWS, LABELS))
         bounds.append(model.dual_objective_)
     assert bounds[0] <= bounds[-1] * (1.0 + 1e-9)
 
@@ -180,7 +180,7 @@ def test_paths_and_cross_validation_are_never_worse_than_the_null_model() -> Non
         assert piece.duality_gap <= 1.0
         assert piece.relative_gap <= 1.0
     search = dualgap.MulticlassSVCCV(Cs=[0.1, 1.0], cv=2, max_iter=2, random_state=0, n_jobs=1)
-    check(search.fit(ROWS, LABELS))
+    check_bounds(search.fit(ROWS, LABELS))
 
 
 NOTHING = [
@@ -190,7 +190,10 @@ NOTHING = [
         ROWS,
         LABELS,
     ),
-    *((StructuredSVM(ChainModel(), solver=s), WORDS, [w * 0 for w in SPELT]) for s in STRUCTURED),
+    *(
+        (StructuredSVM(ChainModel(), solver=s), WORDS, [w * 0 for w in WORD_LABELS])
+        for s in STRUCTURED
+    ),
     (StructuredSVM(MatchingModel(0.0, 0.0)), PAIRS, LINKS),
     (SequenceTagger("logistic"), TOKENS, [["a"] * len(word) for word in TAGS]),
     (SequenceTagger("hamming"), TOKENS, [["a"] * len(word) for word in TAGS]),
@@ -198,7 +201,7 @@ NOTHING = [
 
 
 @pytest.mark.parametrize("number", range(len(NOTHING)))
-def test_a_fit_with_nothing_to_gain_converges_at_once(number: int) -> None:
+def test_a_fit_that_cannot_improve_on_zero_weights_converges_at_once(number: int) -> None:
     model, X, y = NOTHING[number]
     model = clone(model).set_params(max_iter=50, random_state=0, n_jobs=1).fit(X, y)
     assert model.converged_

@@ -59,7 +59,7 @@ class Models:
         self.models.append(fitted_estimator)
 
 
-class Looking(PolynomialNetworkClassifier):
+class FilterRecorder(PolynomialNetworkClassifier):
     """Records the warning filters whenever a fit is stored."""
 
     filters: ClassVar[list[Any]] = []
@@ -74,9 +74,9 @@ def test_models_of_epochs_do_not_warn_or_change_the_filters() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         before, models = list(warnings.filters), Models()
-        Looking(3, max_iter=3, random_state=0).set_callbacks(models).fit(ROWS, LABELS)
-    assert len(Looking.filters) == len(models.models) == 4
-    assert all(filters == before for filters in Looking.filters)
+        FilterRecorder(3, max_iter=3, random_state=0).set_callbacks(models).fit(ROWS, LABELS)
+    assert len(FilterRecorder.filters) == len(models.models) == 4
+    assert all(filters == before for filters in FilterRecorder.filters)
     assert [warning.category for warning in caught] == [ConvergenceWarning]
     assert not any("_quiet" in vars(model) for model in models.models)
 
@@ -90,12 +90,14 @@ def test_every_estimator_reports_its_tasks(name: str) -> None:
     assert recorder.events[-2:] == ["end fit", "teardown"]
     inner = recorder.events[2:-2]
     assert inner[::2] == [event.replace("end", "begin") for event in inner[1::2]]
-    # A search calls back after each fit, but its history is that of the last fit only.
+    # A search calls back after each fit, but has only the history of the last fit.
     assert name.endswith("-cv") or len(inner) == 2 * model.n_iter_
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_the_progress_bar_of_scikit_learn(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_progress_bar_of_scikit_learn_works(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     estimator, X, y = FITS[name]
     clone(estimator).set_callbacks(callback.ProgressBar()).fit(X, y)
     assert f"{type(estimator).__name__} - fit" in capsys.readouterr().out
@@ -104,7 +106,7 @@ def test_the_progress_bar_of_scikit_learn(name: str, capsys: pytest.CaptureFixtu
 # A monitor scores the rows of the fit, and recommenders warn about it.
 @pytest.mark.filterwarnings("ignore:test. .* relevant pairs were in the ratings of the fit")
 @pytest.mark.parametrize("name", FITS)
-def test_the_scoring_monitor(name: str) -> None:
+def test_the_scoring_monitor_works(name: str) -> None:
     estimator, X, y = FITS[name]
     own = {"score": lambda fitted, X, y: fitted.score(X, y)}
     monitor = callback.ScoringMonitor(scoring=own)
@@ -140,7 +142,7 @@ CORES = [
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return the arguments of calls of the core."""
+    """Record the arguments of each call of the core."""
     calls: list[Any] = []
     for core in CORES:
         fit = getattr(_core, core)
@@ -160,7 +162,9 @@ def assert_same_model(model: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(name: str, calls: list[Any]) -> None:
+def test_the_model_of_an_epoch_equals_the_model_of_a_shorter_fit(
+    name: str, calls: list[Any]
+) -> None:
     estimator, X, y = SHOWN[name]
     estimator = clone(estimator).set_params(tol=1e-6, max_iter=5, random_state=3)
     models = Models()
@@ -182,15 +186,15 @@ def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(name: str, calls: list[A
             np.testing.assert_array_equal(model.history_[column], fitted.history_[column][:epoch])
         assert model.n_iter_ == shorter.n_iter_
         assert model.certificate_ == shorter.certificate_
-        # A fit that ends at an epoch without certificate evaluates it, and may return another
-        # model.
+        # A fit that ends at an epoch without a certificate evaluates that epoch, and may return
+        # another model.
         if certified:
             assert_same_model(model, shorter)
             np.testing.assert_equal(model.predict(X), shorter.predict(X))
     assert models.models[-1].objective_ == fitted.objective_
 
 
-def test_block_descent_has_no_model_while_c_grows(calls: list[Any]) -> None:
+def test_epochs_of_block_descent_at_smaller_c_need_separate_fits(calls: list[Any]) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(320, 4))
     y = np.digitize(X[:, 0] + rng.normal(scale=0.5, size=320), [-0.4, 0.4])
@@ -212,7 +216,7 @@ def test_block_descent_has_no_model_while_c_grows(calls: list[Any]) -> None:
         assert model.objective_ == objective
 
 
-def test_a_fit_is_the_same_if_callbacks_read_its_models() -> None:
+def test_callbacks_that_read_models_do_not_change_the_fit() -> None:
     model = MulticlassSVC(random_state=0)
     plain, watched = model.fit(ROWS, LABELS), clone(model).set_callbacks(Models())
     told: list[Any] = []
@@ -221,7 +225,7 @@ def test_a_fit_is_the_same_if_callbacks_read_its_models() -> None:
     assert {len(epoch) for epoch in told} == {4}
 
 
-def test_a_callback_with_every_attribute_gets_four_numbers() -> None:
+def test_an_object_with_any_attribute_is_called_with_four_numbers() -> None:
     told = mock.Mock(return_value=False)
     MulticlassSVC(callback=told, random_state=0).set_callbacks(Models()).fit(ROWS, LABELS)
     assert {len(call.args) for call in told.call_args_list} == {4}
@@ -234,13 +238,14 @@ SOLVED_AGAIN = {
 
 
 @pytest.mark.parametrize("name", SOLVED_AGAIN)
-def test_a_model_that_is_not_available_is_found_by_a_second_fit(name: str) -> None:
+def test_a_model_of_an_epoch_that_is_not_available_comes_from_a_second_fit(name: str) -> None:
     estimator, X, y = SOLVED_AGAIN[name]
     estimator = clone(estimator).set_params(tol=1e-6, max_iter=4, random_state=0)
     models = Models()
     fitted = clone(estimator).set_callbacks(models).fit(X, y)
     for epoch, model in enumerate(models.models, 1):
-        # The last model is that of the fit.
+        # The list has one model for each epoch, and then the model that the fit returned, which is
+        # the model of the last epoch.
         shorter = clone(estimator).set_params(max_iter=min(epoch, fitted.n_iter_)).fit(X, y)
         np.testing.assert_array_equal(model.coef_, shorter.coef_)
         np.testing.assert_array_equal(getattr(model, "output_", 0), getattr(shorter, "output_", 0))
@@ -256,7 +261,7 @@ def test_a_callback_can_end_a_fit(name: str) -> None:
     assert model.n_iter_ == 2
 
 
-def test_a_search_passes_its_callbacks_on() -> None:
+def test_a_search_passes_its_callbacks_to_its_fits() -> None:
     recorder = Recorder()
     search = GridSearchCV(MulticlassSVC(random_state=0), {"C": [0.1, 1.0]}, cv=2)
     bar = callback.ProgressBar(max_propagation_depth=None)
@@ -265,7 +270,7 @@ def test_a_search_passes_its_callbacks_on() -> None:
     assert recorder.events[-1] == "teardown"
 
 
-def test_a_fit_that_fails_ends_its_callbacks() -> None:
+def test_callbacks_are_ended_if_the_fit_fails() -> None:
     def fail(*_: Any) -> None:
         raise ZeroDivisionError
 

@@ -1,5 +1,4 @@
-"""If a callback or another thread changes rows during a fit, there is an error, or the fit uses a
-copy."""
+"""Rows that a callback or another thread changes during a fit cause an error, or are copied."""
 
 from __future__ import annotations
 
@@ -68,7 +67,7 @@ def test_dense_rows_that_change_are_an_error(name: str, write: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_rows_of_lower_precision(dtype: Any) -> None:
+def test_rows_of_lower_precision_that_change_are_an_error(dtype: Any) -> None:
     X = CLASSES[0].astype(dtype)
     with pytest.raises(RuntimeError, match="X changed during the fit"):
         fit(MODELS["block-descent"], X, lambda: X.fill(np.nan))
@@ -83,7 +82,7 @@ def test_sparse_rows_that_change_are_an_error(name: str, part: str) -> None:
         fit(MODELS[name], X, lambda: getattr(X, part).fill(value))
 
 
-def test_one_sign_or_one_column_is_enough() -> None:
+def test_a_changed_sign_or_column_index_is_detected() -> None:
     X = CLASSES[0].copy()
     with pytest.raises(RuntimeError, match="X changed during the fit"):
         fit(MODELS["block-descent"], X, lambda: np.negative(X[-1:], out=X[-1:]))
@@ -98,7 +97,7 @@ def test_one_sign_or_one_column_is_enough() -> None:
         fit(MODELS["block-descent"], sparse, move)
 
 
-def test_another_thread() -> None:
+def test_a_change_by_another_thread_is_detected() -> None:
     X = CLASSES[0].copy()
 
     def elsewhere() -> None:
@@ -144,7 +143,7 @@ def test_other_models_copy_their_rows(name: str) -> None:
     )
 
 
-def test_targets_and_weights_are_copies() -> None:
+def test_changes_of_targets_and_weights_do_not_change_the_fit() -> None:
     X, y, weights = CLASSES[0], CLASSES[0][:, 0] ** 2, np.ones(len(CLASSES[0]))
     model = PolynomialNetworkRegressor(3, max_iter=5, random_state=0)
     expected = clone(model).fit(X, y.copy(), sample_weight=weights.copy())

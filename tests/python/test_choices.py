@@ -34,7 +34,7 @@ CHAINS = [X[:2], X[2:]]
     ],
     ids=lambda value: None if isinstance(value, list) else " ".join(get_args(value)[:1]),
 )
-def test_literals_are_the_registries(literal: Any, names: list[str]) -> None:
+def test_literals_equal_the_names_in_the_registries(literal: Any, names: list[str]) -> None:
     assert set(get_args(literal)) == set(names)
 
 
@@ -59,7 +59,7 @@ def test_literals_match_the_names_in_errors(literal: Any, model: Any, data: Any)
     assert set(get_args(literal)) == set(listed.split(", "))
 
 
-def test_every_name_has_hyphens() -> None:
+def test_names_use_hyphens_instead_of_underscores() -> None:
     for literal in vars(_choices).values():
         for name in get_args(literal):
             assert isinstance(name, str)

@@ -23,10 +23,10 @@ RECOMMENDERS = [name for name in FITS if name.startswith("recommender")]
 OTHERS = [name for name in FITS if name not in RECOMMENDERS]
 
 
-def imaginary(values: Any) -> Any:
+def make_complex(values: Any) -> Any:
     """Add an imaginary part to all numbers; strings do not change."""
     if isinstance(values, list):
-        return [imaginary(value) for value in values]
+        return [make_complex(value) for value in values]
     if isinstance(values, str):
         return values
     return np.asarray(values) + 1j
@@ -34,9 +34,9 @@ def imaginary(values: Any) -> Any:
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("name", [name for name in OTHERS if not name.startswith("tagger")])
-def test_rows(name: str, sparse: bool) -> None:
+def test_complex_rows_are_rejected(name: str, sparse: bool) -> None:
     estimator, X, y = FITS[name]
-    bad = imaginary(X if isinstance(X, list) else np.asarray(X))
+    bad = make_complex(X if isinstance(X, list) else np.asarray(X))
     if sparse and name == "matching":
         pytest.skip("pairs have three dimensions")
     if sparse:
@@ -49,14 +49,14 @@ def test_rows(name: str, sparse: bool) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in OTHERS if not name.startswith("tagger")])
-def test_targets(name: str) -> None:
+def test_complex_targets_are_rejected(name: str) -> None:
     estimator, X, y = FITS[name]
     with pytest.raises(ValueError, match=r"[cC]omplex|^[yY]: .*(integers|zeros and ones)"):
-        clone(estimator).fit(X, imaginary(y))
+        clone(estimator).fit(X, make_complex(y))
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_weights(name: str) -> None:
+def test_complex_weights_are_rejected(name: str) -> None:
     estimator, X, y = FITS[name]
     n = len(X)
     with pytest.raises(ValueError, match=r"([cC]omplex)|(^sample_weight)"):
@@ -64,14 +64,14 @@ def test_weights(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["pn-regressor", "fm-regressor"])
-def test_validation_targets(name: str) -> None:
+def test_complex_validation_targets_are_rejected(name: str) -> None:
     estimator, X, y = FITS[name]
     with pytest.raises(ValueError, match=r"Complex data"):
         clone(estimator).fit(X, y, validation_data=(X, y + 1j))
 
 
 @pytest.mark.parametrize("name", RECOMMENDERS)
-def test_ratings(name: str) -> None:
+def test_complex_ratings_are_rejected(name: str) -> None:
     estimator = clone(FITS[name][0])
     users, items, values = (RATINGS[column].to_numpy() for column in ("user", "item", "rating"))
     matrix = sp.coo_array((values + 1j, (users, items)))
@@ -83,7 +83,7 @@ def test_ratings(name: str) -> None:
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("side", ["user", "item"])
-def test_features(side: str, sparse: bool) -> None:
+def test_complex_features_are_rejected(side: str, sparse: bool) -> None:
     n = int(RATINGS[side].max()) + 1
     features: Any = pd.DataFrame({"a": np.ones(n) + 1j})
     if sparse:
@@ -92,7 +92,7 @@ def test_features(side: str, sparse: bool) -> None:
         OrdinalRecommender().fit(RATINGS, **{f"{side}_features": features})
 
 
-def test_parameters() -> None:
+def test_complex_parameters_are_rejected() -> None:
     costs = 1.0 - np.eye(3) + 0j
     for model in (
         MulticlassSVC(StructuredHinge(costs)),
@@ -122,6 +122,6 @@ class OwnHinge:
         return point
 
 
-def test_complex_results_of_a_loss() -> None:
+def test_complex_results_of_a_loss_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"^loss: vertex"):
         MulticlassSVC(OwnHinge()).fit(ROWS, LABELS)

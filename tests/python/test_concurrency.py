@@ -37,7 +37,7 @@ MODELS: list[Any] = [
 ]
 
 
-def numbers(number: int) -> bytes:
+def fit_weights_as_bytes(number: int) -> bytes:
     """Return the bytes of a fit's weights."""
     model = clone(MODELS[number % len(MODELS)]).set_params(n_jobs=1 + number % 2).fit(X, y)
     arrays = [model.coef_, getattr(model, "components_", np.zeros(0))]
@@ -45,15 +45,15 @@ def numbers(number: int) -> bytes:
 
 
 def test_fits_from_eight_threads_are_bit_identical() -> None:
-    # benches/trials_concurrency.py does 10,000.
-    alone = [numbers(number) for number in range(2 * len(MODELS))]
+    # benches/trials_concurrency.py runs 10,000 fits.
+    alone = [fit_weights_as_bytes(number) for number in range(2 * len(MODELS))]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(numbers, range(400)))
+        found = list(pool.map(fit_weights_as_bytes, range(400)))
     assert all(bits == alone[number % len(alone)] for number, bits in enumerate(found))
 
 
 @pytest.mark.parametrize("name", ["cv", "recommender"])
-def test_nested_fits_do_not_change_the_filters_of_warnings(name: str) -> None:
+def test_nested_fits_do_not_change_warning_filters(name: str) -> None:
     # Warning filters are global: changing them would suppress warnings of other threads.
     before, seen = list(warnings.filters), []
 
@@ -76,10 +76,10 @@ def test_nested_fits_do_not_change_the_filters_of_warnings(name: str) -> None:
     assert all(filters == before for filters in seen)
 
 
-def test_loky_workers_find_the_same() -> None:
-    alone = [numbers(number) for number in range(4)]
+def test_fits_in_loky_workers_are_bit_identical() -> None:
+    alone = [fit_weights_as_bytes(number) for number in range(4)]
     found = joblib.Parallel(n_jobs=2, backend="loky")(
-        joblib.delayed(numbers)(number) for number in range(4)
+        joblib.delayed(fit_weights_as_bytes)(number) for number in range(4)
     )
     assert found == alone
 
@@ -87,9 +87,9 @@ def test_loky_workers_find_the_same() -> None:
 @pytest.mark.skipif(not hasattr(sys, "getdlopenflags"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_child_process_can_fit_after_its_parent() -> None:
-    alone = [numbers(number) for number in range(4)]
+    alone = [fit_weights_as_bytes(number) for number in range(4)]
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        assert pool.map_async(numbers, range(4)).get(60) == alone
+        assert pool.map_async(fit_weights_as_bytes, range(4)).get(60) == alone
 
 
 SUB_INTERPRETER = """
@@ -111,15 +111,15 @@ print(repr(error))
 """
 
 
-def test_an_import_in_a_sub_interpreter_explains_the_error() -> None:
+def test_an_import_in_a_sub_interpreter_raises_and_does_not_crash() -> None:
     command = [sys.executable, "-c", SUB_INTERPRETER]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
-    # The message is Python's, PyO3's or NumPy's, but it is an ImportError and not a crash.
+    # The error comes from Python, PyO3 or NumPy. It is an ImportError and not a crash.
     assert "ImportError" in done.stdout or "subinterpreter" in done.stdout, done.stdout
 
 
-def test_a_search_in_threads_scores_as_one_without() -> None:
+def test_a_search_in_threads_has_the_scores_of_one_thread() -> None:
     # scikit-learn's issue 8410 shows LinearSVC(random_state=0) with varying scores.
     rows, labels = make_blobs(random_state=0, centers=2)
     search = GridSearchCV(MulticlassSVC(random_state=0), {"C": [0.1, 1, 10]}, cv=StratifiedKFold(3))

@@ -1,4 +1,4 @@
-"""Docstrings of estimators describe all attributes of a fitted model, and no others."""
+"""Docstrings of estimators describe all attributes of a fitted model, and no other attributes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_fitted_attributes_are_documented(name: str) -> None:
 
 
 @QUIET
-def test_documented_attributes_exist() -> None:
+def test_every_documented_attribute_exists() -> None:
     classes: dict[type, set[str]] = {}
     for estimator, X, y in FITS.values():
         model = clone(estimator).fit(X, y)

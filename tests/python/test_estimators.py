@@ -79,9 +79,7 @@ _STOPPED = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWar
     "estimator",
     [
         pytest.param(dualgap.LogisticRegression(**_ROUNDED), marks=_STOPPED),
-        pytest.param(
-            dualgap.LogisticRegressionCV(Cs=[0.1, 1.0], cv=2, **_ROUNDED), marks=_STOPPED
-        ),
+        pytest.param(dualgap.LogisticRegressionCV(Cs=[0.1, 1.0], cv=2, **_ROUNDED), marks=_STOPPED),
         dualgap.MulticlassSVC(**_TIGHT),
         dualgap.MulticlassSVC(solver="block-frank-wolfe", step="pairwise", **_TIGHT),
         dualgap.MulticlassSVCCV(Cs=[0.1, 1.0], cv=2, **_TIGHT),

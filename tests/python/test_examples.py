@@ -15,7 +15,7 @@ PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.py"))
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
-def test_a_tutorial_runs_and_draws(
+def test_a_tutorial_runs_and_draws_a_picture(
     script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -42,11 +42,11 @@ def test_a_picture_is_drawn(script: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / f"picture{suffix}").stat().st_size > 5000
 
 
-def test_every_page_that_a_page_links_to_is_there() -> None:
+def test_every_linked_page_exists() -> None:
     missing = []
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
-            built = target.startswith("tutorials/")  # by `make docs`
+            built = target.startswith("tutorials/")  # `make docs` writes these pages.
             if not built and not (page.parent / target).exists():
                 missing.append(f"{page.relative_to(ROOT)}: {target}")
     assert missing == []

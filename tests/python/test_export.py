@@ -36,13 +36,13 @@ TRUSTED = (
 )
 
 
-def predicted(model: Any, X: Any) -> list[Any]:
+def all_predictions(model: Any, X: Any) -> list[Any]:
     if isinstance(model, OrdinalRecommender):
         return list(model.predict(RATINGS["user"], RATINGS["item"]))
     return list(model.predict(X))
 
 
-def test_sets_of_labels() -> None:
+def test_the_documented_example_of_prediction_sets_runs() -> None:
     pytest.importorskip("mapie")
     page = (ROOT / "docs" / "scikit-learn.md").read_text("utf-8")
     data = next(block for block in blocks(page) if "load_digits" in block)
@@ -53,7 +53,7 @@ def test_sets_of_labels() -> None:
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_skops_files(name: str, tmp_path: Path) -> None:
+def test_models_are_saved_and_loaded_by_skops(name: str, tmp_path: Path) -> None:
     skops = pytest.importorskip("skops.io")
     estimator, X, y = FITS[name]
     model = clone(estimator).fit(X, y)
@@ -61,7 +61,7 @@ def test_skops_files(name: str, tmp_path: Path) -> None:
     unknown = skops.get_untrusted_types(file=tmp_path / "model.skops")
     assert all(kind.startswith(TRUSTED) for kind in unknown)
     loaded = skops.load(tmp_path / "model.skops", trusted=unknown)
-    for ours, theirs in zip(predicted(model, X), predicted(loaded, X), strict=True):
+    for ours, theirs in zip(all_predictions(model, X), all_predictions(loaded, X), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert loaded.objective_ == model.objective_
     assert loaded.certificate_ == model.certificate_
@@ -107,7 +107,7 @@ CLASSIFIERS = [
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("model", CLASSIFIERS, ids=repr)
-def test_onnx_classifiers(model: Any, dtype: Any) -> None:
+def test_onnx_graphs_of_classifiers_predict_the_same(model: Any, dtype: Any) -> None:
     pytest.importorskip("onnx")
     X = ROWS.astype(np.float32)
     for names in (np.array(["a", "b", "c"]), np.array([7, 3, 5]), np.array([True, False, True])):
@@ -135,7 +135,7 @@ def test_onnx_classifiers(model: Any, dtype: Any) -> None:
     ],
     ids=repr,
 )
-def test_onnx_regressors(model: Any) -> None:
+def test_onnx_graphs_of_regressors_predict_the_same(model: Any) -> None:
     pytest.importorskip("onnx")
     X = ROWS.astype(np.float32)
     for y in (TARGETS, np.stack([TARGETS, -2.0 * TARGETS, X[:, 0]], axis=1)):
@@ -157,7 +157,7 @@ def test_onnx_rejects_unsupported_models_and_labels() -> None:
         to_onnx(halves)
 
 
-def test_probabilities_by_calibration() -> None:
+def test_calibrated_probabilities_beat_class_frequencies() -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(600, 3))
     y = np.array([rng.choice(3, p=p / p.sum()) for p in np.exp(2.0 * X)])
@@ -166,7 +166,7 @@ def test_probabilities_by_calibration() -> None:
         model = CalibratedClassifierCV(svm, method=method, cv=3)
         shares = model.fit(X[:400], y[:400]).predict_proba(X[400:])
         np.testing.assert_allclose(shares.sum(axis=1), 1.0)
-        # The log loss is lower than that of predicting the class frequencies.
+        # The log loss is lower than if the class frequencies were predicted.
         assert log_loss(y[400:], shares) < 0.8 * log_loss(y[400:], [np.bincount(y) / 600] * 200)
 
 
@@ -179,7 +179,7 @@ def test_a_pipeline_returns_a_dataframe() -> None:
     pipeline = make_pipeline(StandardScaler(), dualgap.MulticlassSVC(random_state=0))
     pipeline.set_output(transform="pandas").fit(table, LABELS)
     assert list(pipeline[-1].feature_names_in_) == list("abcd")
-    # Classifiers and regressors predict arrays, as those of scikit-learn do.
+    # Classifiers and regressors predict arrays, as in scikit-learn.
     assert isinstance(pipeline.predict(table), np.ndarray)
 
 

@@ -21,7 +21,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 SLOW = ["numpy", "scipy", "sklearn", "pandas", "matplotlib", "dask", "onnx"]
 
 
-def imported(code: str) -> set[str]:
+def imported_packages(code: str) -> set[str]:
     """Return the packages of SLOW that a new interpreter has imported after `code`."""
     code = f"import sys\ntry:\n    {code}\nfinally:\n    print(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
@@ -32,14 +32,18 @@ def imported(code: str) -> set[str]:
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_the_command_prints_help_and_version_without_the_slow_packages(option: str) -> None:
-    assert imported(f"from dualgap.cli import main; main([{option!r}])") == set()
+    assert imported_packages(f"from dualgap.cli import main; main([{option!r}])") == set()
 
 
-def test_an_import_loads_no_other_package_than_its_estimator_needs() -> None:
-    assert imported("import dualgap") == set()
+def test_an_estimator_imports_only_the_packages_that_it_needs() -> None:
+    assert imported_packages("import dualgap") == set()
     # scikit-learn imports pandas if it is installed.
-    needed = imported("import sklearn.model_selection")
-    assert imported("from dualgap import MulticlassSVC") == needed | {"numpy", "scipy", "sklearn"}
+    needed = imported_packages("import sklearn.model_selection")
+    assert imported_packages("from dualgap import MulticlassSVC") == needed | {
+        "numpy",
+        "scipy",
+        "sklearn",
+    }
 
 
 def test_the_package_lists_its_names_and_modules() -> None:
@@ -64,14 +68,14 @@ def test_the_package_runs_as_a_module() -> None:
     assert done.stdout.startswith("Usage: dualgap fit [OPTIONS] TRAINING_FILE")
 
 
-def test_all_names_but_the_recommender() -> None:
+def test_without_pandas_only_the_recommender_is_missing() -> None:
     done = python("from dualgap import *; print(MulticlassSVC, Chunks)")
     assert (done.returncode, done.stderr) == (0, "")
     done = python("from dualgap import OrdinalRecommender")
     assert done.stderr.splitlines()[-1] == f"ImportError: OrdinalRecommender requires {INSTALL}"
 
 
-def test_with_pandas_all_names() -> None:
+def test_with_pandas_all_names_can_be_imported() -> None:
     pytest.importorskip("pandas")
     names: dict[str, object] = {}
     exec("from dualgap import *", names)
@@ -85,7 +89,7 @@ def test_a_command_names_its_extra_in_one_line(option: str) -> None:
     assert done.stderr == f"Error: dualgap recommend requires {INSTALL}\n"
 
 
-def test_the_other_commands(tmp_path: Path) -> None:
+def test_commands_run_without_pandas_unless_they_read_tables(tmp_path: Path) -> None:
     done = python("from dualgap.cli import main; main()", "--help")
     assert done.returncode == 0
     assert INSTALL in done.stdout

@@ -31,7 +31,7 @@ def run_suite(folder: Path, test: str, *options: str, ignore_sigint: bool = Fals
     return done.stdout + done.stderr
 
 
-def test_a_test_that_hangs_in_rust_ends_with_its_stack(tmp_path: Path) -> None:
+def test_a_test_that_hangs_in_rust_ends_and_prints_its_stack(tmp_path: Path) -> None:
     printed = run_suite(
         tmp_path,
         """

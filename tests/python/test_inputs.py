@@ -78,7 +78,7 @@ def masked(array: Any) -> Any:
     return np.ma.array(array, mask=np.arange(array.size).reshape(array.shape) % 7 == 0)
 
 
-NO_ROWS: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
+INVALID_ROWS: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "masked": (masked, ValueError, "has masked entries"),
     "dates": (lambda array: array.astype("M8[s]"), TypeError, "must be numbers, got datetime64"),
     "days": (lambda array: array.astype("m8[D]"), TypeError, "must be numbers, got timedelta64"),
@@ -95,11 +95,11 @@ NO_ROWS: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", NO_ROWS)
+@pytest.mark.parametrize("kind", INVALID_ROWS)
 @pytest.mark.parametrize("name", ARRAYS)
-def test_rows_that_are_no_numbers(name: str, kind: str) -> None:
+def test_errors_of_rows_that_are_not_numeric_name_the_argument(name: str, kind: str) -> None:
     estimator, X, y = FITS[name]
-    change, error, message = NO_ROWS[kind]
+    change, error, message = INVALID_ROWS[kind]
     if name in ("multilabel", "structured-classes") and "array" in message:
         error, message = Exception, "(must be a|there must be one label)"
     with pytest.raises(error, match=f"^[Xy]: .*{message}"):
@@ -110,20 +110,20 @@ def test_rows_that_are_no_numbers(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_masked_entries_of_sequences(name: str) -> None:
+def test_masked_entries_of_sequences_are_rejected(name: str) -> None:
     estimator, X, y = FITS[name]
     with pytest.raises(ValueError, match=r"^X: .*has masked entries"):
         small(estimator).fit([masked(X[0]), *X[1:]], y)
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_masked_targets(name: str) -> None:
+def test_masked_targets_are_rejected(name: str) -> None:
     estimator, X, y = FITS[name]
     with pytest.raises(ValueError, match=r"^y: has masked entries"):
         small(estimator).fit(X, masked(y) if isinstance(y, np.ndarray) else masked(np.array(y)))
 
 
-NO_WEIGHTS: dict[str, Callable[[Any], Any]] = {
+INVALID_WEIGHTS: dict[str, Callable[[Any], Any]] = {
     "masked": masked,
     "days": lambda ones: ones.astype("m8[D]"),
     "text": lambda ones: ["a"] * len(ones),
@@ -138,10 +138,10 @@ NO_WEIGHTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", NO_WEIGHTS)
+@pytest.mark.parametrize("kind", INVALID_WEIGHTS)
 @pytest.mark.parametrize("name", ARRAYS)
-def test_weights_that_cannot_be_used_are_named(name: str, kind: str) -> None:
+def test_errors_of_invalid_weights_name_the_argument(name: str, kind: str) -> None:
     estimator, X, y = FITS[name]
-    weights = NO_WEIGHTS[kind](np.ones(len(X)))
+    weights = INVALID_WEIGHTS[kind](np.ones(len(X)))
     with pytest.raises((ValueError, TypeError), match=r"(?i)sample.weight"):
         small(estimator).fit(X, y, sample_weight=weights)

@@ -77,7 +77,7 @@ def test_exceptions_of_the_callback_propagate(error: BaseException) -> None:
     assert small().fit(X, y).n_iter_ > 2
 
 
-def test_a_true_value_stops_the_fit() -> None:
+def test_a_callback_that_returns_true_stops_the_fit() -> None:
     X, y = data(60, 5)
     model = small(callback=lambda epoch, *_: epoch == 3).fit(X, y)
     assert model.n_iter_ == 3
@@ -87,7 +87,7 @@ def test_a_true_value_stops_the_fit() -> None:
     assert small(callback=lambda *_: None).fit(X, y).n_iter_ > 3
 
 
-def other(targets: Any) -> Any:
+def change_labels(targets: Any) -> Any:
     """Return the labels with each class replaced by another class."""
     return [label + 5 for label in targets] if isinstance(targets, list) else targets + 5
 
@@ -122,7 +122,7 @@ def test_an_interrupted_fit_leaves_the_estimator_as_it_was(model: Any, first: An
     before = dict(vars(model))
     model.set_params(callback=stop)
     with pytest.raises(KeyboardInterrupt):
-        model.fit(first[0], [other(targets) for targets in first[1]])
+        model.fit(first[0], [change_labels(targets) for targets in first[1]])
     after = {**vars(model), "callback": None}
     assert after.keys() == before.keys()
     assert all(after[name] is before[name] for name in before)
@@ -171,7 +171,7 @@ X, y = sp.csr_array(arrays, shape=(2000, 20_000)), rng.integers(0, 100, size=200
 
 
 def check_control_c(rows: str, models: list[str], delays: tuple[float, ...]) -> None:
-    """Interrupt fits after each delay, on one thread and on two; then use the process again."""
+    """Interrupt fits after each delay, on one and two threads; then fit again in that process."""
     runs = list(itertools.product(models, (1, 2), delays))
     calls = [f"dualgap.{model}, tol=0.0, n_jobs={n_jobs})" for model, n_jobs, _ in runs]
     script = textwrap.dedent(LONG_FIT).format(rows=rows, models=calls)
@@ -183,7 +183,7 @@ def check_control_c(rows: str, models: list[str], delays: tuple[float, ...]) -> 
         for run in runs:
             if process.stdout.readline() != "ready\n":
                 break
-            # A short delay interrupts the first reduction, a longer one a refit.
+            # A short delay interrupts the first reduction, and a longer delay a refit.
             time.sleep(run[-1])
             start = time.monotonic()
             process.send_signal(signal.SIGINT)
@@ -191,7 +191,7 @@ def check_control_c(rows: str, models: list[str], delays: tuple[float, ...]) -> 
                 seconds.append(time.monotonic() - start)
         rest, errors = process.communicate(timeout=250)
     assert len(seconds) == len(runs), (runs[len(seconds)], errors)
-    # Within one second on an idle machine.
+    # On an idle machine, each fit ends within one second.
     assert max(seconds) < 3.0, runs[np.argmax(seconds)]
     assert rest == "usable (5,)\n", errors
     assert process.returncode == 0
@@ -203,7 +203,7 @@ def test_control_c_ends_a_fit_to_long_sparse_rows() -> None:
     check_control_c(LONG_ROWS, [model], (0.2, 1.0, 3.0))
 
 
-# They run in one process, because its start takes longer than most of these fits.
+# All fits run in one process, because starting a process takes longer than most of them.
 LONG_FITS = [
     "PolynomialNetworkClassifier(200, radius=1000.0",
     "PolynomialNetworkClassifierCV([100.0, 1000.0], n_components=200, cv=2",
@@ -226,10 +226,10 @@ def test_control_c_ends_the_decoding_of_a_long_example(method: str) -> None:
     y = [np.stack(2 * [np.arange(size)], axis=1)]
     svm = StructuredSVM(MatchingModel(), tol=1e-9, n_jobs=1)
     arguments = (X, y) if method == "fit" else (X, y, 0.1, 0.2)
-    with ending_soon() as ended, pytest.raises(KeyboardInterrupt):
+    with interrupt_after_a_second() as ended, pytest.raises(KeyboardInterrupt):
         getattr(svm, method)(*arguments)
-    # On an idle machine, the fit ends within a fraction of a second; the limit allows for a busy
-    # one.
+    # On an idle machine, the fit ends within a fraction of a second. The limit allows for a busy
+    # machine.
     assert ended() < 4.0
 
 
@@ -244,7 +244,7 @@ def test_control_c_ends_the_decoding_of_a_long_example(method: str) -> None:
 )
 def test_a_signal_ends_the_wait_for_other_threads(model: Any) -> None:
     """Python cannot end a wait that begins just after a signal."""
-    with ending_soon() as ended, pytest.raises(KeyboardInterrupt):
+    with interrupt_after_a_second() as ended, pytest.raises(KeyboardInterrupt):
         model.fit(*data(20_000, 60))
     assert ended() < 4.0
 
@@ -274,7 +274,7 @@ def test_a_stopper_ends_a_run_within_an_epoch(model: Any) -> None:
 
 
 @contextmanager
-def ending_soon() -> Iterator[Callable[[], float]]:
+def interrupt_after_a_second() -> Iterator[Callable[[], float]]:
     """Interrupt the main thread after a second; yield a function that returns the time since
     then."""
     at: list[float] = []
@@ -310,7 +310,7 @@ def test_other_threads_run_during_a_fit() -> None:
     assert ticks >= 5, "the GIL was held during the fit"
 
 
-def test_two_fits_at_a_time_are_the_same_as_one_after_the_other() -> None:
+def test_concurrent_fits_equal_consecutive_fits() -> None:
     X, y = data(400, 8)
     alone = small().fit(X, y)
     models: list[Any] = [small(), small()]
@@ -358,7 +358,7 @@ def test_a_forked_child_can_fit(model: Any, rows: Any) -> None:
     pytest.fail("the fit in the child did not end")
 
 
-def test_progress_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_printed_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     X, y = data(50, 4)
     PolynomialNetworkRegressor(3, n_jobs=1, verbose=1).fit(X, y.astype(float))
     captured = capsys.readouterr()

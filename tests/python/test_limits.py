@@ -77,7 +77,7 @@ def test_tables_of_transitions_beyond_memory_are_rejected(n_labels: int, estimat
 
 
 @LINUX
-def test_outputs_lists_and_searches_beyond_memory_are_rejected() -> None:
+def test_predictions_and_lists_beyond_memory_are_rejected() -> None:
     rows = sp.csr_matrix((10**6, 2))
     wide = {"basis": np.ones((1, 2)), "output": np.ones((1, 10**6)), "linear": None}
     options = {"kernel": "square", "augmented": False, "n_threads": 1}
@@ -91,7 +91,7 @@ def test_outputs_lists_and_searches_beyond_memory_are_rejected() -> None:
         _core.best_items([], excluded, 2**50)
 
 
-def test_a_limit_on_the_process_is_met_before_it_is_hit(tmp_path: Path) -> None:
+def test_fits_beyond_the_memory_limit_of_the_process_are_rejected(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     (tmp_path / "rows").write_text("1 1:1\n2 2:1\n3 100000000:1\n")
     script = """
@@ -140,7 +140,7 @@ def test_threads_are_capped() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("model", [MulticlassSVC, ConsensusSVC])
-def test_a_million_jobs_start_few_threads(model: type) -> None:
+def test_a_million_jobs_start_only_a_few_threads_per_core(model: type) -> None:
     def count() -> int:
         status = Path("/proc/self/status").read_text()
         return int(status.split("Threads:")[1].split()[0])

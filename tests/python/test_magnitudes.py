@@ -34,7 +34,7 @@ def scaled(X: Any, factor: float, dtype: Any) -> Any:
     return (X * factor).astype(dtype)
 
 
-# Fits that compute in float32 if rows are float32; all others compute in float64.
+# Fits that compute in float32 if rows are float32; all other fits compute in float64.
 SINGLE = ("svc", "svc-topk", "svc-cv", "consensus", "block-descent")
 
 
@@ -131,7 +131,7 @@ def test_too_large_a_product_of_c_and_rows_is_rejected(name: str, C: float) -> N
 
 @pytest.mark.parametrize("name", REGULARIZED)
 @pytest.mark.parametrize("C", [1e-299, 1e-150, 1e150, 1e200, 1e270])
-def test_all_other_c_end_with_a_model_no_worse_than_zero(name: str, C: float) -> None:
+def test_fits_at_every_allowed_c_are_no_worse_than_the_null_model(name: str, C: float) -> None:
     estimator, X, y = REGULARIZED[name]
     model = small(estimator, C).fit(X, y)
     assert 0.0 <= model.objective_ <= model.null_objective_ * (1.0 + 1e-12)
@@ -158,7 +158,7 @@ def test_a_search_over_too_large_a_c_is_rejected_before_it_begins() -> None:
 
 
 @pytest.mark.parametrize(("C", "factor"), [(1e-299, 1e75), (1e-200, 1e75), (1e-150, 1e10)])
-def test_a_search_over_small_c_of_large_rows(C: float, factor: float) -> None:
+def test_a_search_over_small_c_of_large_rows_has_finite_scores(C: float, factor: float) -> None:
     """With such small C, the fits keep their initial dual point."""
     X, y = CLASSES
     model = dualgap.MulticlassSVCCV(Cs=[C, 10.0 * C], cv=2).fit(X * factor, y)
@@ -181,13 +181,13 @@ def test_single_precision_ends_with_a_finite_model(layout: Any, n_columns: int, 
             assert np.isfinite(model.fit(layout(rows), y).objective_)
 
 
-def test_all_other_entry_points_reject_them() -> None:
+def test_chunks_class_features_and_paths_reject_too_large_values() -> None:
     X, y = CLASSES
     large = X * 1e200
-    for door in (
+    for call in (
         lambda: dualgap.Chunks([X, large]),
         lambda: dualgap.ClassFeatureSVC(np.eye(3) * 1e200).fit(X, y),
         lambda: dualgap.MulticlassSVC().path(large, y, 0.1, 0.2),
     ):
         with pytest.raises(ValueError, match="are too large for float64"):
-            door()
+            call()

@@ -16,20 +16,20 @@ from dualgap.structured import StructuredSVM
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-def deep(levels: int) -> dict[str, Any]:
+def nest(levels: int) -> dict[str, Any]:
     features: dict[str, Any] = {"a": 1.0}
     for _ in range(levels):
         features = {"a": features}
     return features
 
 
-def endless() -> dict[str, Any]:
+def nest_endlessly() -> dict[str, Any]:
     features: dict[str, Any] = {}
     features["again"] = features
     return features
 
 
-@pytest.mark.parametrize("make", [lambda: deep(50_000), endless])
+@pytest.mark.parametrize("make", [lambda: nest(50_000), nest_endlessly])
 def test_endless_features_are_rejected(make: Any) -> None:
     words = [[{"a": 1.0}], [{"b": 1.0}]]
     tagger = SequenceTagger("logistic", tol=0.1).fit(words, [["A"], ["B"]])
@@ -49,7 +49,7 @@ def test_endless_features_are_rejected(make: Any) -> None:
 
 
 def test_moderately_nested_features_are_read() -> None:
-    words = [[deep(20)], [{"b": 1.0}]]
+    words = [[nest(20)], [{"b": 1.0}]]
     tagger = SequenceTagger("logistic", tol=0.1, C=10.0).fit(words, [["A"], ["B"]])
     assert tagger.predict(words) == [["A"], ["B"]]
 
@@ -91,7 +91,7 @@ def test_a_model_that_fits_itself_ends() -> None:
         StructuredSVM(Recursive(), verify_decoder=False).fit(*CLASSES)
 
 
-def test_fits_one_after_the_other_are_not_nested() -> None:
+def test_consecutive_fits_do_not_count_as_nested() -> None:
     estimator, X, y = FITS["svc"]
     inner: list[Any] = []
 

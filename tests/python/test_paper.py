@@ -9,7 +9,7 @@ from snippets import ROOT
 PAPER = ROOT / "paper"
 
 
-def test_citations_and_bibliography_agree() -> None:
+def test_every_citation_is_in_the_bibliography_and_vice_versa() -> None:
     text = (PAPER / "paper.md").read_text("utf-8")
     cited = set(re.findall(r"@([a-z]+\d{4})", text))
     entries = re.findall(r"^@\w+\{(\w+),", (PAPER / "paper.bib").read_text("utf-8"), re.M)
@@ -18,7 +18,7 @@ def test_citations_and_bibliography_agree() -> None:
     assert "bibliography: paper.bib" in text
 
 
-def test_figures_are_filled() -> None:
+def test_every_time_in_the_table_of_the_paper_is_filled_in() -> None:
     text = (PAPER / "paper.md").read_text("utf-8")
     table = text.split("-->")[1].split("<!-- end -->")[0]
     assert table.count(" s |") == 6

@@ -1,4 +1,4 @@
-"""`make papers`: its commands, and benchmarks whose data sets are missing."""
+"""`make papers` finds its commands, and replaces missing data sets by generated ones."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ PAGE = """
 """
 
 
-def test_commands_are_those_of_the_second_column() -> None:
+def test_commands_are_read_from_the_second_column() -> None:
     found = SCRIPT["commands"](PAGE)
     assert found == ["multiclass.py steps", "multiclass.py paper", "cargo bench --bench walrus"]
 
 
-def test_every_command_of_the_page_is_known() -> None:
+def test_commands_of_the_documented_page_are_found() -> None:
     found = SCRIPT["commands"]((ROOT / "docs/papers.md").read_text("utf-8"))
     assert {"walrus_paper.py figure", "walrus_paper.py early", "consensus.py penalty"} <= {*found}
 

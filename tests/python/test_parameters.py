@@ -26,7 +26,7 @@ from dualgap.structured import MatchingModel, MulticlassModel, StructuredCV
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-def numbers(kind: str) -> list[tuple[str, str]]:
+def parameters_of_type(kind: str) -> list[tuple[str, str]]:
     """Pairs of an estimator and a parameter whose default has this type."""
     return [
         (name, each.name)
@@ -37,28 +37,28 @@ def numbers(kind: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("value", [2**63, 2**70, np.uint64(2**63)])
-@pytest.mark.parametrize(("name", "parameter"), numbers("int"))
-def test_integers_are_limited(name: str, parameter: str, value: Any) -> None:
+@pytest.mark.parametrize(("name", "parameter"), parameters_of_type("int"))
+def test_integers_beyond_64_bits_are_rejected(name: str, parameter: str, value: Any) -> None:
     estimator, X, y = FITS[name]
     with pytest.raises(ValueError, match=rf"^{parameter}: must be at most \d+, got about 2\*\*"):
         clone(estimator).set_params(**{parameter: value}).fit(X, y)
 
 
 @pytest.mark.parametrize("value", [10**400, np.nan, np.inf, -1.0, True, "1", None, 1j])
-@pytest.mark.parametrize(("name", "parameter"), numbers("float"))
-def test_numbers_are_finite(name: str, parameter: str, value: Any) -> None:
+@pytest.mark.parametrize(("name", "parameter"), parameters_of_type("float"))
+def test_numbers_must_be_finite(name: str, parameter: str, value: Any) -> None:
     estimator, X, y = FITS[name]
     with pytest.raises(ValueError, match=rf"^{parameter}: "):
         clone(estimator).set_params(**{parameter: value}).fit(X, y)
 
 
 @pytest.mark.parametrize("value", [2**32, 2**63])
-def test_counts_of_the_core(value: int) -> None:
+def test_counts_beyond_32_bits_are_rejected(value: int) -> None:
     with pytest.raises(ValueError, match=r"^min_count: must be at most 4294967295"):
         SequenceTagger(min_count=value).fit(SENTENCES, TAGS)
 
 
-def test_threads_and_links_of_any_size() -> None:
+def test_huge_numbers_of_threads_are_accepted_and_of_links_rejected() -> None:
     MulticlassSVC(n_jobs=2**70).fit(*CLASSES)
     with pytest.raises(ValueError, match=r"^max_links: "):
         StructuredSVM(MatchingModel(max_links=2**70)).fit(PAIRS[:1], [np.array([[0, 0]])])
@@ -82,13 +82,13 @@ PATHS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_searches_over_too_many_sizes(name: str) -> None:
+def test_searches_over_too_large_a_range_of_c_are_rejected(name: str) -> None:
     with pytest.raises(ValueError, match=r"^Cs: the largest C must be at most 1e100 times"):
         SEARCHES[name]()
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_paths_over_too_many_sizes(name: str) -> None:
+def test_paths_over_too_large_a_range_of_c_are_rejected(name: str) -> None:
     with pytest.raises(ValueError, match=r"^C_max: the largest C must be at most 1e100 times"):
         PATHS[name]()
 
@@ -135,7 +135,7 @@ class OwnHinge:
         return point
 
 
-def test_models_that_cannot_be_pickled() -> None:
+def test_warm_starts_of_models_that_cannot_be_pickled_are_rejected() -> None:
     X, y = list(ROWS), LABELS.tolist()
     own = Locked(threading.Lock())
     plain = StructuredSVM(own, random_state=0).fit(X, y)
@@ -154,7 +154,7 @@ def test_models_that_cannot_be_pickled() -> None:
         MulticlassSVC(OwnHinge(), warm_start=True).fit(*CLASSES)
 
 
-def test_searches_need_an_estimator_with_a_series_of_fits() -> None:
+def test_errors_of_unsupported_estimators_name_an_alternative() -> None:
     for given, message in [
         (MulticlassSVC(), "got MulticlassSVC; use MulticlassSVCCV"),
         (PolynomialNetworkClassifierCV(), "got PolynomialNetworkClassifierCV"),
@@ -165,7 +165,7 @@ def test_searches_need_an_estimator_with_a_series_of_fits() -> None:
             StructuredCV(given).fit(*CLASSES)
 
 
-def test_one_label_each() -> None:
+def test_each_row_must_have_one_label() -> None:
     svm = StructuredSVM(MulticlassModel())
     with pytest.raises(ValueError, match=r"^[yY]: must have shape \(60,\).*\(60, 1\); give"):
         svm.fit(ROWS, LABELS[:, None])
@@ -176,7 +176,9 @@ def test_one_label_each() -> None:
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("combine", ["kronecker", "concatenate"])
-def test_class_features_that_change_after_the_fit(combine: Any, sparse: bool) -> None:
+def test_later_changes_of_class_features_do_not_change_the_model(
+    combine: Any, sparse: bool
+) -> None:
     features: Any = np.eye(3)
     given = sp.csr_array(features) if sparse else features
     model = ClassFeatureSVC(given, combine=combine, tol=0.01, random_state=0).fit(*CLASSES)
@@ -194,7 +196,7 @@ def network(**changed: Any) -> Any:
     return base.set_params(**changed)
 
 
-def test_scores_of_networks_are_finite() -> None:
+def test_scores_of_networks_must_be_finite() -> None:
     calls = []
 
     def nan(*_: Any) -> float:
@@ -206,7 +208,7 @@ def test_scores_of_networks_are_finite() -> None:
     assert len(calls) == 1
 
 
-def test_folds_of_networks_are_checked() -> None:
+def test_folds_with_rows_that_do_not_exist_are_rejected() -> None:
     folds = [(np.arange(30), np.arange(30, 61))]
     with pytest.raises(ValueError, match=r"^cv: a fold contains rows that do not exist"):
         network(cv=folds).fit(*CLASSES)
@@ -233,7 +235,7 @@ FOLDED: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", FOLDS)
 @pytest.mark.parametrize("name", FOLDED)
-def test_folds_are_named(name: str, kind: str) -> None:
+def test_errors_of_invalid_folds_name_cv(name: str, kind: str) -> None:
     cv, message = FOLDS[kind]
     with pytest.raises(ValueError, match=f"^cv: .*{message}"):
         FOLDED[name](cv)
@@ -260,7 +262,7 @@ def test_callbacks_end_searches_of_networks(n_jobs: int) -> None:
 
 @pytest.mark.parametrize("verbose", ["a", -1, 1.5, [], object()])
 @pytest.mark.parametrize("name", FITS)
-def test_verbose_is_a_number_or_a_truth_value(name: str, verbose: Any) -> None:
+def test_verbose_must_be_a_non_negative_integer_or_a_boolean(name: str, verbose: Any) -> None:
     estimator, X, y = FITS[name]
     with pytest.raises(ValueError, match=r"^verbose: must be a non-negative finite integer, got"):
         clone(estimator).set_params(verbose=verbose).fit(X, y)
@@ -268,7 +270,7 @@ def test_verbose_is_a_number_or_a_truth_value(name: str, verbose: Any) -> None:
 
 @pytest.mark.parametrize("seed", [2**70, 2**32, -1])
 @pytest.mark.parametrize("name", FITS)
-def test_seeds_out_of_range_are_named(name: str, seed: int) -> None:
+def test_seeds_out_of_range_are_rejected(name: str, seed: int) -> None:
     estimator, X, y = FITS[name]
     with pytest.raises(ValueError, match=rf"^random_state: .*2\*\*32 - 1.*got {seed}$"):
         clone(estimator).set_params(random_state=seed).fit(X, y)
@@ -276,7 +278,7 @@ def test_seeds_out_of_range_are_named(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("callback", [3, "x", [print]])
 @pytest.mark.parametrize("name", FITS)
-def test_callbacks_can_be_called(name: str, callback: Any) -> None:
+def test_callbacks_must_be_callable(name: str, callback: Any) -> None:
     estimator, X, y = FITS[name]
     with pytest.raises(TypeError, match=r"^callback: must be callable, got"):
         clone(estimator).set_params(callback=callback).fit(X, y)
@@ -292,7 +294,7 @@ SWITCHES = [
 
 @pytest.mark.parametrize("value", ["False", 1, None])
 @pytest.mark.parametrize(("name", "parameter"), SWITCHES)
-def test_switches_are_truth_values(name: str, parameter: str, value: Any) -> None:
+def test_switches_must_be_booleans(name: str, parameter: str, value: Any) -> None:
     """Strings raise an error, because all of them, even "False", are true."""
     estimator, X, y = FITS[name]
     with pytest.raises(ValueError, match=rf"^{parameter}: must be True or False, got {value!r}"):
@@ -304,7 +306,7 @@ WEIGHTED = [name for name, fit in FITS.items() if "class_weight" in fit[0].get_p
 
 @pytest.mark.parametrize("weights", [5, "x", [1.0, 2.0], {"nowhere": 1.0}, {0: "x"}, {0: None}])
 @pytest.mark.parametrize("name", WEIGHTED)
-def test_class_weights_are_named(name: str, weights: Any) -> None:
+def test_errors_of_invalid_class_weights_name_the_argument(name: str, weights: Any) -> None:
     estimator, X, y = FITS[name]
     with pytest.raises((TypeError, ValueError), match="class_weight"):
         clone(estimator).set_params(class_weight=weights).fit(X, y)
@@ -314,7 +316,7 @@ SMOOTHED = [name for name, fit in FITS.items() if "smoothing" in fit[0].get_para
 
 
 @pytest.mark.parametrize("name", SMOOTHED)
-def test_the_range_of_smoothing(name: str) -> None:
+def test_smoothing_must_be_at_most_1e100(name: str) -> None:
     estimator, X, y = FITS[name]
     model = clone(estimator).set_params(smoothing=1e100)
     if "max_iter" in model.get_params():

@@ -1,4 +1,4 @@
-"""Convergence plots."""
+"""Plots of convergence and of cross-validation scores."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def models() -> Any:
     plt.close("all")
 
 
-def test_one_model(models: Any) -> None:
+def test_the_plot_of_one_model_has_its_history(models: Any) -> None:
     display = ConvergenceDisplay.from_estimator(models[0], against="epoch")
     gap, objectives = display.axes_
     history = models[0].history_
@@ -44,7 +44,7 @@ def test_one_model(models: Any) -> None:
     assert display.figure_ is gap.figure
 
 
-def test_two_models_in_given_axes(models: Any) -> None:
+def test_two_models_can_be_drawn_in_given_axes(models: Any) -> None:
     axis = plt.figure().subplots()
     display = ConvergenceDisplay.from_estimators(
         models, labels=["a", "b"], quantities=["gap"], axes=axis
@@ -54,7 +54,7 @@ def test_two_models_in_given_axes(models: Any) -> None:
     assert np.array_equal(axis.lines[1].get_xdata(), models[1].history_["seconds"])
 
 
-def test_epochs_without_a_gap_are_left_out(models: Any) -> None:
+def test_epochs_without_a_gap_are_not_drawn(models: Any) -> None:
     history = dict(models[0].history_)
     history["gap"] = history["gap"].astype(float)
     history["gap"][3] = np.nan
@@ -62,7 +62,7 @@ def test_epochs_without_a_gap_are_left_out(models: Any) -> None:
     assert len(display.axes_[0].lines[0].get_xdata()) == 9
 
 
-def test_bad_requests(models: Any) -> None:
+def test_errors_name_the_bad_argument_of_a_plot(models: Any) -> None:
     with pytest.raises(ValueError, match="quantities: "):
         ConvergenceDisplay.from_estimator(models[0], quantities=["loss"])
     with pytest.raises(ValueError, match="against: "):

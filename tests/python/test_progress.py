@@ -27,7 +27,7 @@ def slowly(*_):
 """
 
 
-def on_a_terminal(program: str, pause: float = 0.0) -> str:
+def run_on_a_terminal(program: str, pause: float = 0.0) -> str:
     """Return the standard error of a program on a terminal of 120 columns."""
     ours, theirs = pty.openpty()
     code = PROGRAM.format(program=program, pause=pause)
@@ -46,38 +46,40 @@ def on_a_terminal(program: str, pause: float = 0.0) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
 
 
-def test_a_requested_bar() -> None:
-    shown = on_a_terminal(
+def test_a_requested_bar_shows_epoch_gap_and_time_left() -> None:
+    shown = run_on_a_terminal(
         "MulticlassSVC(tol=1e-7, random_state=0, verbose=1, callback=slowly).fit(X, y)", 0.05
     )
     assert re.search(r"MulticlassSVC .* epoch \d+ +gap \d\.\de-\d\d .*about \d+ s left", shown)
 
 
-def test_only_long_fits_show_a_bar() -> None:
+def test_only_long_fits_show_a_bar_by_default() -> None:
     short = "MulticlassSVC(random_state=0).fit(X, y)"
     endless = "MulticlassSVC(tol=0.0, random_state=0, max_iter=9, callback=slowly).fit(X, y)"
     program = f"import warnings; warnings.simplefilter('ignore'); {endless}"
-    assert "MulticlassSVC" in on_a_terminal(program, 0.3)
+    assert "MulticlassSVC" in run_on_a_terminal(program, 0.3)
     silent = program.replace("tol", "verbose=0, tol")
-    assert on_a_terminal(f"{short}\n{silent}", 0.3) == ""
+    assert run_on_a_terminal(f"{short}\n{silent}", 0.3) == ""
 
 
-def test_a_bar_before_the_first_epoch_has_ended() -> None:
+def test_a_bar_is_shown_before_the_first_epoch_ends() -> None:
     # The timer starts the bar; in this test no epoch ends before the bar is shown.
     program = """
 from dualgap._estimator.display import Bar, Forecast
 with Bar("title", "epoch", Forecast(None, None), 0.1):
     time.sleep(1.0)
 """
-    assert "title" in on_a_terminal(program)
+    assert "title" in run_on_a_terminal(program)
 
 
 def test_a_search_counts_its_fits() -> None:
     program = "MulticlassSVCCV(Cs=[.1, 1.], cv=2, random_state=0, verbose=1).fit(X, y)"
-    assert "MulticlassSVCCV" in on_a_terminal(program)
+    assert "MulticlassSVCCV" in run_on_a_terminal(program)
 
 
-def test_output_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_only_verbose_fits_print_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     X, y = np.eye(6), np.arange(6) % 3
     for verbose in (None, 0):
         MulticlassSVC(random_state=0, verbose=verbose).fit(X, y)
@@ -98,7 +100,7 @@ def test_many_epochs_print_few_lines(capsys: pytest.CaptureFixture[str]) -> None
     assert lines[-1].startswith("epoch   150 ")
 
 
-def test_gaps_that_fall_by_a_factor_end_when_they_are_expected_to() -> None:
+def test_the_time_left_is_exact_for_gaps_that_fall_by_a_constant_factor() -> None:
     forecast = Forecast(None, 1e-6)
     assert forecast.left(1, 1.0, np.nan) is None
     assert forecast.left(1, 1.0, 1e-1) is None
@@ -108,7 +110,7 @@ def test_gaps_that_fall_by_a_factor_end_when_they_are_expected_to() -> None:
     assert forecast.left(5, 5.0, 1e-7) == 0.0
 
 
-def test_epochs_end_a_fit_with_any_gap() -> None:
+def test_the_time_left_is_based_on_epochs_if_the_gap_hardly_falls() -> None:
     assert Forecast(10, None).left(4, 2.0, np.nan) == pytest.approx(3.0)
     forecast = Forecast(10, 1e-3)
     assert forecast.left(4, 2.0, 0.5) == pytest.approx(3.0)

@@ -11,7 +11,7 @@ README = ROOT / "README.md"
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_number_that_a_page_prints(
+def test_examples_of_a_page_print_the_documented_output(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -46,7 +46,7 @@ def test_the_readme_is_short_and_has_an_example_for_each_interface() -> None:
         ("print(True)  # False", False),
     ],
 )
-def test_the_comparison_can_fail(example: str, right: bool) -> None:
+def test_the_comparison_detects_wrong_output(example: str, right: bool) -> None:
     compared, wrong = run([example])
     assert compared == 1
     assert (wrong == []) == right

@@ -1,4 +1,4 @@
-"""User functions and iterators that write each result into the same memory."""
+"""User functions and iterators may write each result to the same memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from fitted import LABELS, ROWS, SENTENCES, SPELT, TAGS, WORDS
+from fitted import LABELS, ROWS, SENTENCES, TAGS, WORD_LABELS, WORDS
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score
 
@@ -30,7 +30,7 @@ X, Y = list(ROWS), LABELS.tolist()
 
 
 class Fresh:
-    """A multi-class model of positions that returns new objects each time."""
+    """A multi-class model whose labels are lists with one number; it returns new objects."""
 
     def __init__(self, **refilled: Any) -> None:
         self.refilled = refilled
@@ -78,7 +78,7 @@ REFILLED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", REFILLED)
-def test_models_of_users(case: str) -> None:
+def test_models_may_reuse_the_memory_of_their_results(case: str) -> None:
     labels = [[y] for y in Y]
     expected = StructuredSVM(Fresh(), random_state=0).fit(X, labels)
     own = Fresh(**{case.split()[0]: REFILLED[case]()})
@@ -96,7 +96,7 @@ def test_models_of_users(case: str) -> None:
     ]
 
 
-def test_losses_of_models_are_numbers() -> None:
+def test_losses_of_models_must_be_numbers() -> None:
     labels = [[y] for y in Y]
     with pytest.raises(ValueError, match="loss"):
         StructuredSVM(Fresh(loss=np.zeros(()))).fit(X, labels)
@@ -119,7 +119,7 @@ class OwnHinge:
         return point
 
 
-def test_losses_of_users() -> None:
+def test_losses_may_reuse_the_memory_of_their_results() -> None:
     expected = MulticlassSVC(OwnHinge(), tol=0.05, random_state=0).fit(ROWS, LABELS)
     found = MulticlassSVC(OwnHinge(np.zeros(N_CLASSES)), tol=0.05, random_state=0)
     found.fit(ROWS, LABELS)
@@ -128,7 +128,9 @@ def test_losses_of_users() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_joint_features_of_classes(sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joint_features_may_reuse_memory_and_write_to_arguments(
+    sparse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Small blocks, so that several are needed.
     monkeypatch.setattr(_class_features, "_BLOCK", 20)
 
@@ -173,7 +175,7 @@ class ListedFolds(Folds):
         return [(train.copy(), test.copy()) for train, test in super().split(*arguments)]
 
 
-def accuracy(kept: Any) -> Any:
+def make_scorer(kept: Any) -> Any:
     def score(model: Any, X: Any, y: Any) -> Any:
         kept[...] = accuracy_score(y, model.predict(X))
         return kept if kept.ndim == 0 else float(kept[0])
@@ -190,17 +192,17 @@ def accuracy(kept: Any) -> Any:
         PolynomialNetworkClassifierCV([1.0, 10.0], n_components=2, max_iter=3, random_state=0),
     ],
 )
-def test_splitters_and_scorers_of_users(search: Any) -> None:
+def test_splitters_and_scorers_may_reuse_memory(search: Any) -> None:
     names = [name for name in ("scores_", "cv_scores_") if name in type(search).__annotations__]
-    expected = clone(search).set_params(cv=ListedFolds(), scoring=accuracy(np.zeros(1)))
-    found = clone(search).set_params(cv=Folds(), scoring=accuracy(np.zeros(())))
+    expected = clone(search).set_params(cv=ListedFolds(), scoring=make_scorer(np.zeros(1)))
+    found = clone(search).set_params(cv=Folds(), scoring=make_scorer(np.zeros(())))
     for model in (expected, found):
         model.fit(ROWS, LABELS)
     assert names
     np.testing.assert_array_equal(getattr(found, names[0]), getattr(expected, names[0]))
 
 
-def test_splitters_of_structured_searches() -> None:
+def test_splitters_of_structured_searches_may_reuse_memory() -> None:
     svm = StructuredSVM(Fresh(), random_state=0)
     labels = [[y] for y in Y]
     expected = StructuredCV(svm, [0.1, 1.0], cv=ListedFolds()).fit(X, labels)
@@ -221,10 +223,12 @@ def refilled_pieces(sparse: bool) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_chunks(sparse: bool, tmp_path: Any) -> None:
-    with pytest.raises(ValueError, match=r"^chunks: piece 1 is in the memory of piece 0"):
+def test_chunks_in_reused_memory_are_copied_to_files_or_rejected(
+    sparse: bool, tmp_path: Any
+) -> None:
+    with pytest.raises(ValueError, match=r"^chunks: piece 1 reuses the memory of piece 0"):
         Chunks(rows for rows, _ in refilled_pieces(sparse))
-    with pytest.raises(ValueError, match=r"^chunks: piece 1 is in the memory of piece 0"):
+    with pytest.raises(ValueError, match=r"^chunks: piece 1 reuses the memory of piece 0"):
         Chunks.from_pairs(refilled_pieces(sparse))
     # Each piece is copied to a file.
     chunks, y = Chunks.from_pairs(refilled_pieces(sparse), spill=tmp_path)
@@ -242,7 +246,7 @@ def test_chunks(sparse: bool, tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("lengths", "piece"), [((20, 19, 21), 1), ((21, 20, 19), 0), ((20, 20, 0), 2)]
 )
-def test_pieces_of_rows_and_targets_belong_together(lengths: Any, piece: int) -> None:
+def test_each_piece_of_rows_must_have_the_same_number_of_targets(lengths: Any, piece: int) -> None:
     ends = np.cumsum([0, *lengths])
     pairs = [
         (ROWS[20 * at : 20 * at + 20], LABELS[ends[at] : ends[at + 1]])
@@ -260,7 +264,7 @@ def refilled_sequences(sequences: Any) -> Iterator[Any]:
         yield kept
 
 
-def test_sentences_and_labels() -> None:
+def test_sentences_and_labels_may_reuse_memory() -> None:
     tagger = SequenceTagger(random_state=0, C=1.0)
     expected = clone(tagger).fit(SENTENCES, TAGS)
     found = clone(tagger).fit(refilled_sequences(SENTENCES), refilled_sequences(TAGS))
@@ -273,19 +277,19 @@ def test_sentences_and_labels() -> None:
             kept[...] = word
             yield kept
 
-    def spelt() -> Iterator[Any]:
+    def label_arrays() -> Iterator[Any]:
         kept = np.zeros(3, dtype=np.int64)
-        for word in SPELT:
+        for word in WORD_LABELS:
             kept[...] = word
             yield kept
 
-    expected = clone(tagger).fit(WORDS, SPELT)
-    found = clone(tagger).fit(matrices(), spelt())
+    expected = clone(tagger).fit(WORDS, WORD_LABELS)
+    found = clone(tagger).fit(matrices(), label_arrays())
     assert found.objective_ == expected.objective_
     assert found.predict(matrices()) == expected.predict(WORDS)
 
 
-def test_searches_over_refilled_sequences() -> None:
+def test_searches_over_sequences_that_reuse_memory_have_the_same_scores() -> None:
     search = StructuredCV(SequenceTagger(random_state=0), [0.1, 1.0], cv=2)
     expected = clone(search).fit(SENTENCES, TAGS)
     found = clone(search).fit(refilled_sequences(SENTENCES), refilled_sequences(TAGS))
@@ -343,7 +347,7 @@ def test_label_objects_that_a_decoder_changes_later_are_errors(kind: str) -> Non
     model = StructuredSVM(Tagged(kind), random_state=0).fit(X, labels)
     if kind == "refilled":
         for method in (lambda: model.predict(X), lambda: model.score(X, labels)):
-            with pytest.raises(ValueError, match=r"^model: decode: the Tag number \d+ is an earl"):
+            with pytest.raises(ValueError, match=r"^model: decode: item \d+ is an earl"):
                 method()
         return
     assert np.mean([a == b for a, b in zip(model.predict(X), labels, strict=True)]) > 0.6
@@ -354,5 +358,5 @@ def test_label_objects_that_a_decoder_changes_later_are_errors(kind: str) -> Non
 
 def test_label_objects_that_an_iterator_changes_later_are_errors() -> None:
     given = map(Tagged("refilled").tag, Y)
-    with pytest.raises(ValueError, match=r"^y: the Tag number \d+ is an earlier object"):
+    with pytest.raises(ValueError, match=r"^y: item \d+ is an earlier Tag"):
         StructuredCV(StructuredSVM(Tagged("new")), Cs=[0.1], cv=2).fit(iter(X), given)

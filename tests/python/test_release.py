@@ -46,7 +46,7 @@ def test_workflows_have_minimal_permissions() -> None:
             assert step["with"]["persist-credentials"] is False
 
 
-def test_scripts_that_workflows_call_are_there() -> None:
+def test_scripts_that_workflows_call_exist() -> None:
     called = {
         name for step in steps() for name in re.findall(r"scripts/[\w-]+(?:\.py)?", str(step))
     }
@@ -60,7 +60,7 @@ def test_scripts_that_workflows_call_are_there() -> None:
         assert re.search(rf"^{name}:", makefile, re.M), name
 
 
-def test_one_version_everywhere() -> None:
+def test_all_files_state_the_same_version() -> None:
     cargo = tomllib.loads((ROOT / "Cargo.toml").read_text("utf-8"))["package"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert cargo["version"] == citation["version"] == dualgap.__version__
@@ -84,7 +84,7 @@ def test_the_conda_package_has_the_dependencies_of_the_wheel() -> None:
     assert recipe["about"]["license_file"] == project["license-files"]
 
 
-def test_the_releasing_repository_is_that_of_the_project() -> None:
+def test_the_address_of_the_repository_is_written_to_all_files() -> None:
     spec = importlib.util.spec_from_file_location("urls", ROOT / "scripts/project_urls.py")
     assert spec is not None
     assert spec.loader is not None

@@ -39,7 +39,7 @@ def fitted(name: str) -> tuple[Any, Any, Any]:
     return clone(estimator).fit(*(X,) if y is None else (X, y)), X, y
 
 
-def parsed(page: str) -> ElementTree.Element:
+def parse_page(page: str) -> ElementTree.Element:
     """Return the root of a page; fails unless every element is closed and every text escaped."""
     head, body = page.split("\n", 1)
     assert head == "<!DOCTYPE html>"
@@ -54,7 +54,7 @@ def text(root: ElementTree.Element) -> str:
 def test_every_estimator_has_a_report(name: str) -> None:
     estimator, X, y = fitted(name)
     page = dualgap.report(estimator, X, y)
-    root = parsed(page)
+    root = parse_page(page)
     shown = text(root)
     for parameter in estimator.get_params(deep=False):
         assert parameter in shown
@@ -65,29 +65,29 @@ def test_every_estimator_has_a_report(name: str) -> None:
     assert dualgap.__version__ in shown
     assert len(root.findall(".//svg")) == (1 if estimator.duality_gap_ is None else 2)
     assert all(curve.get("points") for curve in root.iter("polyline"))
-    # Nothing is loaded or run.
+    # The page loads no other files and runs no scripts.
     assert {node.tag for node in root.iter()}.isdisjoint({"script", "link", "img", "iframe"})
     assert "//" not in page
     assert " at 0x" not in page
-    # The page does not depend on the run: a second fit gives the same one.
+    # The page does not depend on the run: a second fit gives the same page.
     assert dualgap.report(fitted(name)[0], X, y) == page
 
 
-def test_unfitted_estimators_raise() -> None:
+def test_a_report_of_an_unfitted_estimator_is_an_error() -> None:
     for estimator, *_ in FITS.values():
         with pytest.raises(NotFittedError):
             dualgap.report(clone(estimator))
 
 
-def test_a_search_of_structured_models_reports_search_and_model() -> None:
+def test_the_report_of_a_structured_search_has_search_and_model() -> None:
     search = dualgap.StructuredCV(dualgap.SequenceTagger(random_state=0), [0.1, 1.0], cv=2)
     search.fit(SENTENCES, TAGS)
-    shown = text(parsed(dualgap.report(search)))
+    shown = text(parse_page(dualgap.report(search)))
     assert f"{search.C_:g} (chosen)" in shown
     assert repr(search.best_estimator_.objective_) in shown
     assert "Parameters of the SequenceTagger" in shown
     alone = search.set_params(refit=False).fit(SENTENCES, TAGS)
-    assert "Certificate" not in text(parsed(dualgap.report(alone)))
+    assert "Certificate" not in text(parse_page(dualgap.report(alone)))
 
 
 def test_names_are_escaped(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     assert "<script" not in page
     assert "\x00" not in page
     assert escape("<script>alert('&\"')</script>\\x00\\xd800") in page
-    assert "<script>alert" in text(parsed(page))
+    assert "<script>alert" in text(parse_page(page))
 
 
 def test_bounds_are_rounded_up() -> None:
@@ -120,14 +120,14 @@ def test_a_report_states_that_there_is_no_certificate() -> None:
     svm = dualgap.MulticlassSVC(random_state=0).fit(*CLASSES)
     svm.certificate_ = "none: the vertex of row 3 is wrong"
     svm.dual_objective_ = svm.duality_gap_ = svm.relative_gap_ = None  # type: ignore[assignment]
-    shown = text(parsed(dualgap.report(svm)))
+    shown = text(parse_page(dualgap.report(svm)))
     assert "no certificate" in shown
     assert "row 3" in shown
 
 
-def test_parameters_that_differ_are_marked() -> None:
+def test_parameters_that_differ_from_defaults_are_marked() -> None:
     svm = dualgap.MulticlassSVC(C=3.5, callback=print, random_state=0).fit(*CLASSES)
-    marked = [node.findtext("code") for node in parsed(dualgap.report(svm)).iter("mark")]
+    marked = [node.findtext("code") for node in parse_page(dualgap.report(svm)).iter("mark")]
     assert marked == ["3.5", "0", "builtins.print"]
 
 
@@ -161,11 +161,11 @@ def test_digests_depend_only_on_values(data: Any, equal: Any, other: Any) -> Non
     assert digest("X", data).sha256 != digest("X", other).sha256
 
 
-def test_the_digest_of_an_array_is_that_of_its_bytes() -> None:
+def test_the_digest_of_an_array_is_the_digest_of_its_bytes() -> None:
     assert digest("X", DENSE).sha256 == hashlib.sha256(DENSE.tobytes()).hexdigest()
 
 
-def test_bad_arguments_raise(tmp_path: Path) -> None:
+def test_bad_arguments_of_a_report_are_errors(tmp_path: Path) -> None:
     svm = dualgap.MulticlassSVC(random_state=0)
     pipeline = make_pipeline(StandardScaler(), svm).fit(*CLASSES)
     with pytest.raises(TypeError, match=r"estimator: must be .* got Pipeline; .*pipeline\[-1\]"):
@@ -197,5 +197,5 @@ def test_a_long_history_gives_a_short_page() -> None:
     }
     page = dualgap.report(svm)
     assert len(page) < 100_000
-    last = parsed(page).findall(".//polyline")[0].get("points", "").split()[-1]
+    last = parse_page(page).findall(".//polyline")[0].get("points", "").split()[-1]
     assert last.startswith("628.0,")

@@ -36,7 +36,7 @@ X, Y = load_iris(return_X_y=True)
     ],
     ids=["chunks", "small-costs", "costs", "weights", "estimator"],
 )
-def test_objects_are_printed_in_short(shown: object, expected: str) -> None:
+def test_reprs_summarise_large_arrays(shown: object, expected: str) -> None:
     assert expected in repr(shown)
     assert len(repr(shown)) < 120
 
@@ -53,7 +53,7 @@ def test_pieces_of_paths_show_their_interval_and_gap() -> None:
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_a_loaded_model_is_printed_like_the_fitted_one(name: str, tmp_path: Path) -> None:
+def test_a_loaded_model_is_printed_like_the_fitted_model(name: str, tmp_path: Path) -> None:
     estimator, X, y = FITS[name]
     fitted = clone(estimator).set_params(n_jobs=1, verbose=0)
     fitted.fit(*(X,) if y is None else (X, y))

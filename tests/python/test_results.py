@@ -48,7 +48,7 @@ def write(folder: Path, text: str, rows: list[str]) -> None:
     (folder / PAGE).write_text(text, "utf-8")
 
 
-def test_the_tables_of_this_repository_are_in_step() -> None:
+def test_the_tables_of_this_repository_are_up_to_date() -> None:
     done = results(ROOT, "--check")
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -70,18 +70,18 @@ def test_tables_are_filled_and_checked(tmp_path: Path) -> None:
     write(tmp_path, "\n".join(lines) + "\n", [row.replace("1234.5", "99") for row in ROWS])
     done = results(tmp_path, "--check")
     assert done.returncode == 1
-    assert "not in step" in done.stdout
+    assert "out of date" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (TEXT + "\n| a table | by hand |\n|---|---|\n| 1 | 2 |\n", "a table without a file"),
-        (TEXT.replace("{gap:.1e}", "{gaps:.1e}"), "does not have"),
+        (TEXT.replace("{gap:.1e}", "{gaps:.1e}"), "lacks"),
         (TEXT.replace("solver=exact", "solver=none"), "no rows"),
     ],
 )
-def test_mistakes_are_found(tmp_path: Path, text: str, message: str) -> None:
+def test_mistakes_in_a_page_are_found(tmp_path: Path, text: str, message: str) -> None:
     write(tmp_path, text, ROWS)
     done = results(tmp_path)
     assert done.returncode == 1
@@ -95,7 +95,7 @@ def record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return importlib.import_module("_record")
 
 
-def test_rows_replace_those_with_the_same_key(record: Any) -> None:
+def test_rows_replace_rows_with_the_same_key(record: Any) -> None:
     table = record.Table("fits", "data", "solver")
     table.add(data="a", solver="exact", seconds=1.23456789)
     table.add(data="b", solver="exact", seconds=float("nan"))
@@ -116,7 +116,7 @@ def test_rows_of_each_instruction_set_are_kept(
     for simd, seconds in (("avx512", 1), ("avx2", 2), ("avx512", 3)):
         monkeypatch.setattr(record, "origin", lambda simd=simd: {"simd": simd, "commit": "c"})
         table.add(data="a", seconds=seconds)
-    # The first row with an instruction set has replaced the old row without one.
+    # The first row with an instruction set has replaced the old row without instruction set.
     table.add(data="a", seconds=4, simd="")
     found = [(row["simd"], row["seconds"]) for row in table.read()]
     assert found == [("avx512", "3"), ("avx2", "2"), ("", "4")]
@@ -140,7 +140,7 @@ FIGURES = """
 """
 
 
-def test_a_table_tells_instruction_sets_apart(tmp_path: Path) -> None:
+def test_tables_have_separate_rows_for_instruction_sets(tmp_path: Path) -> None:
     write(tmp_path, BOTH, ["data"])
     lines = [
         f"a,{solver},{seconds},{simd}{AT}"
@@ -158,7 +158,7 @@ def test_a_table_tells_instruction_sets_apart(tmp_path: Path) -> None:
     expected += ["| a | 1 | 2 | 5 | avx2 |", "| a | 3 | 4 | 5 | avx512 |"]
     assert [line for line in shown if line.startswith("|")][-4:] == expected
     shown = (tmp_path / "README.md").read_text("utf-8").splitlines()
-    # A figure that names no instruction set uses the row of the widest one.
+    # A figure that names no instruction set uses the row of the widest set.
     assert {"| a | 3 |", "| a, avx2 | 1 |"} <= set(shown)
     (tmp_path / PAGE).write_text(BOTH.replace("pivot", "simd=widest pivot"), "utf-8")
     assert results(tmp_path).returncode == 0
@@ -199,7 +199,7 @@ def test_figures_are_filled_into_sentences(tmp_path: Path, expression: str, show
         ("Letter has 26 classes and 20,000 rows.", ""),
     ],
 )
-def test_typed_numbers_are_found(tmp_path: Path, text: str, typed: str) -> None:
+def test_numbers_typed_into_a_page_are_found(tmp_path: Path, text: str, typed: str) -> None:
     write(tmp_path, f"# Title\n\n{text}\n", ROWS)
     done = results(tmp_path, "--check")
     assert done.returncode == bool(typed)
@@ -208,7 +208,7 @@ def test_typed_numbers_are_found(tmp_path: Path, text: str, typed: str) -> None:
     )
 
 
-def test_pairs_are_taken_in_turn(record: Any) -> None:
+def test_pairs_of_measurements_alternate(record: Any) -> None:
     called: list[int] = []
 
     def run(which: int) -> float:

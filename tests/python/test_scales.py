@@ -1,4 +1,4 @@
-"""The cause that a fit reports if it does not converge."""
+"""Warnings of fits that do not converge name the cause, such as a column to scale."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_fit_that_does_not_converge_names_the_column_to_scale(name: str) -> No
 
 
 @pytest.mark.parametrize("estimator", [MulticlassSVC, FactorizationMachineClassifier])
-def test_a_fit_on_a_table_names_the_column_by_its_name(estimator: Any) -> None:
+def test_warnings_of_a_fit_to_a_table_use_column_names(estimator: Any) -> None:
     X, y = problem(1e6)
     table = pd.DataFrame(X, columns=[f"feature {j}" for j in range(X.shape[1])])
     with pytest.warns(ConvergenceWarning, match="column 'feature 1' reaches"):
@@ -94,7 +94,7 @@ def test_polynomial_models_are_no_worse_than_the_null_model(estimator: Any, expo
     assert model.converged_ or "scale them with" in str(caught[0].message)
 
 
-def test_the_cause_is_that_of_the_rows() -> None:
+def test_the_reported_cause_describes_the_rows() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 2))
     assert scale_cause(X, 1.0) is None

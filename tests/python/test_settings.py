@@ -33,7 +33,7 @@ FIELD = re.compile(r"((?:#\[[^\n]*\]\n\s*)*)(?:pub(?:\(\w+\))? )?(\w+): ([^\n]+)
 
 @dataclass
 class Record:
-    """The keys of a record: all, those that may be missing, and those that may be None."""
+    """The keys of a record: all keys, optional keys, and keys whose value may be None."""
 
     keys: set[str] = field(default_factory=set)
     optional: set[str] = field(default_factory=set)
@@ -96,11 +96,11 @@ def test_all_records_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", RUST)
-def test_the_stub_has_the_keys_that_a_record_reads(name: str) -> None:
+def test_the_stub_has_the_keys_of_the_rust_record(name: str) -> None:
     assert stub_records()[name] == RUST[name]
 
 
-class Noting(dict[str, Any]):
+class ReadRecorder(dict[str, Any]):
     """Dictionary that records which items are read."""
 
     def __init__(self, items: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ class Noting(dict[str, Any]):
         return super().__getitem__(key)
 
 
-# Calls of the core, and the dictionary of the stub that describes its settings.
+# Functions of the core, each with the dictionary of the stub that describes its settings.
 SETTINGS = {
     "fit_multiclass": "MulticlassSettings",
     "plan_multiclass": "MulticlassSettings",
@@ -129,14 +129,14 @@ SETTINGS = {
 
 
 @pytest.fixture
-def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Noting]]:
+def recorded_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ReadRecorder]]:
     """The settings of the last call of each function of the core."""
-    found: dict[str, Noting] = {}
+    found: dict[str, ReadRecorder] = {}
 
     def note(name: str, function: Any) -> Any:
         def call(*given: Any) -> Any:
             at = next(n for n, value in enumerate(given) if isinstance(value, dict))
-            found[name] = Noting(given[at])
+            found[name] = ReadRecorder(given[at])
             return function(*given[:at], found[name], *given[at + 1 :])
 
         return call
@@ -154,14 +154,14 @@ CALLS = [
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_the_core_reads_each_of_the_settings(noted: dict[str, Noting]) -> None:
+def test_the_core_reads_every_setting(recorded_settings: dict[str, ReadRecorder]) -> None:
     for estimator, X, y in CALLS:
         model = clone(estimator).set_params(max_iter=2).fit(X, y)
         if hasattr(model, "path"):
             model.set_params(tol=0.5).path(X, y, 0.1, 0.2)
     records = stub_records()
-    assert noted.keys() == SETTINGS.keys()
-    for name, settings in noted.items():
+    assert recorded_settings.keys() == SETTINGS.keys()
+    for name, settings in recorded_settings.items():
         record = records[SETTINGS[name]]
         assert record.keys - record.optional <= settings.keys() <= record.keys, name
         # A plan does not use the settings for data and stopping. The features of classes are not

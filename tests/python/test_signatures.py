@@ -36,7 +36,7 @@ def test_signatures_list_parameters_in_one_order(estimator: Any) -> None:
     assert {p.name for p in parameters} == set(estimator._get_param_names())
 
 
-def test_a_parameter_without_a_position_precedes_those_of_the_solver() -> None:
+def test_unlisted_parameters_precede_solver_parameters() -> None:
     @ordered
     @dataclass(kw_only=True)
     class Estimator:
@@ -82,7 +82,7 @@ def test_a_search_without_a_final_fit_cannot_predict() -> None:
 
 
 @pytest.mark.parametrize("name", ["svc", "pn", "chain", "tagger", "recommender"])
-def test_a_notebook_shows_the_certificate(name: str) -> None:
+def test_the_notebook_display_shows_the_certificate(name: str) -> None:
     estimator, X, y = FITS[name]
     model = clone(estimator)
     assert "dualgap-record" not in model._repr_html_()
@@ -94,5 +94,5 @@ def test_a_notebook_shows_the_certificate(name: str) -> None:
         assert ("unknown" in record) == (model.duality_gap_ is None)
 
 
-def test_parameters_of_a_method_are_not_an_estimator() -> None:
+def test_interactions_is_not_an_estimator() -> None:
     assert not hasattr(Interactions(), "fit")

@@ -43,9 +43,9 @@ def run(name, code=FITS):
 
 
 @pytest.mark.parametrize("name", ["scalar", "avx2", "avx512"])
-def test_a_forced_path_gives_the_same_models_again(name):
+def test_a_chosen_instruction_set_gives_reproducible_models(name):
     first = run(name)
-    if "this machine does not have" in first.stderr:
+    if "this machine does not support" in first.stderr:
         pytest.skip(f"no {name} here")
     assert first.returncode == 0, first.stderr
     used, digest = first.stdout.split()
@@ -62,8 +62,11 @@ EACH = Path(__file__).parents[2] / "scripts/each_simd.py"
 SHOW = "import os; print(os.environ['DUALGAP_SIMD'])"
 
 
-def each(*arguments):
-    """Run a command for each instruction set; return its status, and (value, name) of each run."""
+def run_for_each_simd(*arguments):
+    """Run a command for each instruction set.
+
+    Return its status, and the value of DUALGAP_SIMD and the instruction set of each run.
+    """
     command = [sys.executable, str(EACH), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     headed = re.findall(r"==> DUALGAP_SIMD=(\w+) \((\w+)\)\n\1$", done.stdout, re.M)
@@ -72,31 +75,34 @@ def each(*arguments):
 
 
 def test_a_command_runs_under_each_instruction_set():
-    status, runs = each(sys.executable, "-c", SHOW)
+    status, runs = run_for_each_simd(sys.executable, "-c", SHOW)
     assert status == 0
     assert runs[0] == ("scalar", "scalar")
     names = [name for _, name in runs]
     assert _core.SIMD in names
     assert len(set(names)) == len(names)
     others = [run for run in runs if run[1] != _core.SIMD]
-    assert each("--others", sys.executable, "-c", SHOW) == (0, others)
-    assert each("--vectors", sys.executable, "-c", SHOW) == (0, runs[1:])
+    assert run_for_each_simd("--others", sys.executable, "-c", SHOW) == (0, others)
+    assert run_for_each_simd("--vectors", sys.executable, "-c", SHOW) == (0, runs[1:])
 
 
 def test_instruction_sets_are_chosen_by_name():
-    assert each("--only", "scalar", sys.executable, "-c", SHOW) == (0, [("scalar", "scalar")])
-    assert each("--only", "sse9", sys.executable, "-c", SHOW) == (1, [])
+    assert run_for_each_simd("--only", "scalar", sys.executable, "-c", SHOW) == (
+        0,
+        [("scalar", "scalar")],
+    )
+    assert run_for_each_simd("--only", "sse9", sys.executable, "-c", SHOW) == (1, [])
 
 
-def test_the_default_is_the_widest_path():
-    _, runs = each("--vectors", sys.executable, "-c", SHOW)
+def test_the_default_is_the_widest_instruction_set():
+    _, runs = run_for_each_simd("--vectors", sys.executable, "-c", SHOW)
     default = run("auto", "from dualgap import _core; print(_core.SIMD)").stdout.strip()
     assert default == (runs or [("scalar", "scalar")])[-1][1]
 
 
 def test_the_failure_of_one_instruction_set_is_a_failure():
     failing = f"{SHOW}; raise SystemExit(3 * (os.environ['DUALGAP_SIMD'] == 'scalar'))"
-    assert each(sys.executable, "-c", failing)[0] == 3
+    assert run_for_each_simd(sys.executable, "-c", failing)[0] == 3
 
 
 def test_an_unknown_instruction_set_is_an_error():

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from fitted import CLASSES, FITS, LABELS, RATINGS, ROWS, SENTENCES, SETS, SPELT, TAGS, WORDS
+from fitted import CLASSES, FITS, LABELS, RATINGS, ROWS, SENTENCES, SETS, TAGS, WORD_LABELS, WORDS
 from sklearn.base import clone
 
 import dualgap
@@ -22,7 +22,7 @@ from dualgap.sequence import SequenceTagger
 from dualgap.structured import ChainModel, MulticlassModel, StructuredCV, StructuredSVM
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-REFUSED = "sparse matrix are inconsistent"
+INCONSISTENT = "sparse matrix are inconsistent"
 
 
 def wide(X: Any) -> Any:
@@ -64,12 +64,12 @@ def sparse(rows: Any) -> Any:
     return sp.csr_matrix(np.where(np.abs(rows) > 0.3, rows, 0.0))
 
 
-def broken(change: str, rows: Any = ROWS, kind: type = sp.csr_matrix) -> Any:
+def make_invalid(change: str, rows: Any = ROWS, kind: type = sp.csr_matrix) -> Any:
     return CHANGES[change](kind(sparse(rows)))
 
 
 def calls(model: Any, first: Any, rest: dict[str, Any]) -> Iterator[Callable[[], Any]]:
-    """Return all public methods that take rows, called with these rows."""
+    """Yield calls of all public methods that take rows, with these rows as the argument."""
     for name in dir(model):
         method = None if name.startswith("_") else getattr(model, name, None)
         if not inspect.ismethod(method) or name.startswith(("set_", "get_", "load")):
@@ -80,7 +80,8 @@ def calls(model: Any, first: Any, rest: dict[str, Any]) -> Iterator[Callable[[],
             yield lambda method=method, given=given: list(method(first, **given))
 
 
-# Without recommenders, which have no rows of features, and matchings, whose arrays have three axes.
+# Recommenders are excluded because they have no rows of features, and matchings because their
+# arrays have three axes.
 LINEAR = [name for name, (_, X, y) in FITS.items() if X is ROWS and len(y) == len(ROWS)]
 REST = {"k": 1, "C_min": 0.1, "C_max": 0.2, "Cs": np.array([0.1])}
 
@@ -95,29 +96,29 @@ def model(request: pytest.FixtureRequest) -> Any:
 def test_rows_are_rejected_by_every_method(model: Any, change: str) -> None:
     y = LABELS if not isinstance(model, StructuredSVM) or model.coef_.size < 20 else SETS
     tried = 0
-    for call in calls(model, broken(change), {**REST, "y": y}):
-        with pytest.raises(ValueError, match=REFUSED):
+    for call in calls(model, make_invalid(change), {**REST, "y": y}):
+        with pytest.raises(ValueError, match=INCONSISTENT):
             call()
         tried += 1
     assert tried >= 3
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_words_are_rejected_by_every_method(change: str) -> None:
-    bad = [*map(sparse, WORDS[1:]), broken(change, WORDS[0])]
-    chain = StructuredSVM(ChainModel(), C=0.1).fit(list(map(sparse, WORDS)), SPELT)
-    tagger = SequenceTagger("logistic", C=1.0, tol=1e-2).fit(list(map(sparse, WORDS)), SPELT)
+def test_sequences_are_rejected_by_every_method(change: str) -> None:
+    bad = [*map(sparse, WORDS[1:]), make_invalid(change, WORDS[0])]
+    chain = StructuredSVM(ChainModel(), C=0.1).fit(list(map(sparse, WORDS)), WORD_LABELS)
+    tagger = SequenceTagger("logistic", C=1.0, tol=1e-2).fit(list(map(sparse, WORDS)), WORD_LABELS)
     for model in (chain, tagger):
-        for call in calls(model, bad, {**REST, "y": SPELT}):
-            with pytest.raises(ValueError, match=REFUSED):
+        for call in calls(model, bad, {**REST, "y": WORD_LABELS}):
+            with pytest.raises(ValueError, match=INCONSISTENT):
                 call()
-    with pytest.raises(ValueError, match=REFUSED):
-        tagger.explain(bad[-1], SPELT[0])
-    stacked, flat = broken(change, np.vstack(WORDS)), np.concatenate(SPELT)
+    with pytest.raises(ValueError, match=INCONSISTENT):
+        tagger.explain(bad[-1], WORD_LABELS[0])
+    stacked, flat = make_invalid(change, np.vstack(WORDS)), np.concatenate(WORD_LABELS)
     rest = {"lengths": [3] * len(WORDS), "y": flat, **REST}
     for call in calls(tagger, stacked, rest):
         if "lengths" in inspect.signature(call.__defaults__[0]).parameters:  # type: ignore[attr-defined]
-            with pytest.raises(ValueError, match=REFUSED):
+            with pytest.raises(ValueError, match=INCONSISTENT):
                 call()
 
 
@@ -139,16 +140,16 @@ class Own:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_all_other_entry_points_reject(change: str) -> None:
-    bad = broken(change)
+def test_all_other_entry_points_reject_invalid_matrices(change: str) -> None:
+    bad = make_invalid(change)
     networks = dualgap.PolynomialNetworkClassifier(3, tol=0.1, random_state=0)
     networks.fit(*CLASSES)
     own = StructuredSVM(Own(), C=0.1).fit(sparse(ROWS), LABELS)
     search = StructuredCV(StructuredSVM(MulticlassModel()), Cs=[0.1], cv=2)
     classes = sparse(np.eye(3)[:, :2])
     shared = dualgap.ClassFeatureSVC(classes, tol=0.01).fit(*CLASSES)
-    bad_classes = broken(change, np.eye(3)[:, :2] + 1.0)
-    joint = dualgap.ClassFeatureSVC(lambda X, c: broken(change, np.repeat(X, 3, axis=0)))
+    bad_classes = make_invalid(change, np.eye(3)[:, :2] + 1.0)
+    joint = dualgap.ClassFeatureSVC(lambda X, c: make_invalid(change, np.repeat(X, 3, axis=0)))
     recommender = OrdinalRecommender(method=Variational(n_models=1, max_iter=2))
     ratings = sp.csr_matrix(
         (RATINGS["rating"].to_numpy(), (RATINGS["user"].to_numpy(), RATINGS["item"].to_numpy()))
@@ -166,14 +167,14 @@ def test_all_other_entry_points_reject(change: str) -> None:
         lambda: search.fit(bad, LABELS),
         lambda: StructuredSVM(FITS["multilabel"][0].model).fit(ROWS, CHANGES[change](sparse(SETS))),
         lambda: recommender.fit(bad_ratings),
-        lambda: recommender.fit(RATINGS, user_features=broken(change, ROWS[:30])),
-        lambda: recommender.fit(ratings, item_features=broken(change, ROWS[:20])),
+        lambda: recommender.fit(RATINGS, user_features=make_invalid(change, ROWS[:30])),
+        lambda: recommender.fit(ratings, item_features=make_invalid(change, ROWS[:20])),
         lambda: recommender.fit(ratings).evaluate(bad_ratings),
         lambda: recommender.score(bad_ratings),
         lambda: recommender.fold_in(bad_ratings, side="users"),
     ]
     for door in doors:
-        with pytest.raises(ValueError, match=REFUSED):
+        with pytest.raises(ValueError, match=INCONSISTENT):
             door()
 
 
@@ -181,7 +182,7 @@ def test_all_other_entry_points_reject(change: str) -> None:
 @pytest.mark.parametrize("change", CHANGES)
 def test_other_formats_are_rejected(change: str, kind: type) -> None:
     turned = kind(sparse(np.eye(6)))
-    with pytest.raises(ValueError, match=REFUSED):
+    with pytest.raises(ValueError, match=INCONSISTENT):
         dualgap.MulticlassSVC().fit(*CLASSES).predict(CHANGES[change](turned))
 
 
@@ -266,7 +267,7 @@ def test_formats_that_are_not_compressed_are_rejected(make: Callable[[], Any]) -
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "lil", "dok", "dia"])
-def test_sound_matrices_of_all_formats_pass(kind: str) -> None:
+def test_valid_matrices_of_all_formats_are_accepted(kind: str) -> None:
     X = sparse(ROWS).asformat(kind)
     expected = dualgap.MulticlassSVC(random_state=0).fit(sparse(ROWS), LABELS).predict(sparse(ROWS))
     found = dualgap.MulticlassSVC(random_state=0).fit(X, LABELS).predict(X)
@@ -275,7 +276,7 @@ def test_sound_matrices_of_all_formats_pass(kind: str) -> None:
 
 
 @pytest.mark.parametrize("offset", [4, -4, 2**32, -(2**40)])
-def test_diagonals_outside_of_the_matrix_are_left_out(offset: int) -> None:
+def test_diagonals_outside_the_matrix_are_ignored(offset: int) -> None:
     X = sp.dia_matrix((np.ones((2, 4)), [0, 1]), shape=(4, 4))
     X.offsets = np.array([0, offset])
     np.testing.assert_array_equal(check_sparse(X).toarray(), np.eye(4))
@@ -298,6 +299,6 @@ def test_memory_after_the_last_entry_is_not_read() -> None:
         np.testing.assert_array_equal(fitted.predict(roomy), fitted.predict(X))
 
 
-def test_sentences_of_names_are_no_matrices() -> None:
+def test_sentences_of_feature_names_are_not_read_as_matrices() -> None:
     tagger = SequenceTagger("logistic", C=1.0, tol=1e-2).fit(SENTENCES, TAGS)
     assert tagger.predict(SENTENCES[:1]) == [TAGS[0]]

@@ -53,7 +53,7 @@ def test_errors_name_the_string_in_rows_to_predict() -> None:
         model.predict(TABLE)
 
 
-def test_strings_of_numbers_are_numbers() -> None:
+def test_strings_of_digits_are_read_as_numbers() -> None:
     X = TABLE.assign(city=["7", "8", "9"])
     model = MulticlassSVC(random_state=0).fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), model.predict(X.astype(float)))
@@ -80,25 +80,25 @@ ROWS = pd.DataFrame(FITS["svc"][1], columns=list("abcd"))
 WORDS = pd.Series(np.array(["no", "maybe", "yes"])[FITS["svc"][2]])
 
 
-def of_polars(values: Any) -> Any:
+def to_polars(values: Any) -> Any:
     polars = pytest.importorskip("polars")
     if isinstance(values, pd.Series):
         return polars.Series(values.to_numpy())
     return polars.DataFrame({name: values[name].to_numpy() for name in values.columns})
 
 
-def of_arrow(values: Any) -> Any:
+def to_arrow(values: Any) -> Any:
     is_series = isinstance(values, pd.Series)
     return pa.array(values.to_numpy()) if is_series else pa.Table.from_pandas(values)
 
 
-def of_arrow_categories(values: Any) -> Any:
-    found = of_arrow(values)
+def to_arrow_categories(values: Any) -> Any:
+    found = to_arrow(values)
     return found.dictionary_encode() if isinstance(values, pd.Series) else found
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("convert", [of_polars, of_arrow, of_arrow_categories])
+@pytest.mark.parametrize("convert", [to_polars, to_arrow, to_arrow_categories])
 @pytest.mark.parametrize("kind", ["svc", "logistic", "svc-cv", "class-features", "consensus", "pn"])
 def test_tables_of_other_libraries_give_the_model_of_pandas(kind: str, convert: Any) -> None:
     X, y, weights = convert(ROWS), convert(WORDS), np.linspace(0.5, 1.5, len(WORDS))
@@ -112,14 +112,14 @@ def test_tables_of_other_libraries_give_the_model_of_pandas(kind: str, convert: 
         model.predict(convert(ROWS[list("dcba")]))
 
 
-def of_modin(values: Any) -> Any:
+def to_modin(values: Any) -> Any:
     modin = pytest.importorskip("modin.pandas")
     config = pytest.importorskip("modin.config")
     config.Engine.put("python")
     return modin.Series(values) if isinstance(values, pd.Series) else modin.DataFrame(values)
 
 
-CONVERSIONS = [lambda values: values, of_polars, of_arrow, of_modin]
+CONVERSIONS = [lambda values: values, to_polars, to_arrow, to_modin]
 CONVERSION_NAMES = ["pandas", "polars", "arrow", "modin"]
 
 
@@ -162,7 +162,7 @@ def test_sequences_may_be_tables(kind: Any, convert: Any, tmp_path: Path) -> Non
     assert not hasattr(model, "feature_names_in_")
 
 
-def test_a_tagger_names_the_columns_of_one_table() -> None:
+def test_feature_names_of_a_tagger_are_the_columns_of_its_table() -> None:
     _, X, y = FITS["chain"]
     table, labels = pd.DataFrame(np.concatenate(X), columns=list("abcd")), np.concatenate(y)
     lengths = [len(rows) for rows in X]
@@ -206,7 +206,7 @@ def test_errors_name_the_column_of_dates(others: list[str], convert: Any, days: 
         MulticlassSVC(random_state=0).fit(convert(X), Y)
 
 
-def test_lazy_tables_are_answered_with_collect() -> None:
+def test_the_error_for_lazy_tables_suggests_collect() -> None:
     class Lazy:
         def collect(self) -> None: ...
 
@@ -215,12 +215,12 @@ def test_lazy_tables_are_answered_with_collect() -> None:
 
 
 @pytest.mark.parametrize("loss", ["log", "logistic"])
-def test_a_margin_classifier_names_the_logistic_one(loss: Any) -> None:
+def test_the_error_for_a_logistic_loss_names_the_logistic_estimator(loss: Any) -> None:
     with pytest.raises(ValueError, match=f"for '{loss}', use LogisticRegression"):
         MulticlassSVC(loss).fit(np.eye(3), [0, 1, 2])
 
 
-def test_a_missing_top_level_load_names_those_of_the_classes() -> None:
+def test_the_error_for_a_top_level_load_names_the_methods_of_classes() -> None:
     import dualgap
 
     with pytest.raises(AttributeError, match=r"MulticlassSVC\.load\(path\)"):

@@ -38,7 +38,9 @@ def check(folder: Path, name: str, text: str) -> subprocess.CompletedProcess[str
         ("a.rs", "/// Two threads, by\n/// turns.\nfn f() {}\n", 1),
     ],
 )
-def test_phrases_are_found_in_prose(tmp_path: Path, name: str, text: str, line: int) -> None:
+def test_avoided_phrases_are_found_in_prose(
+    tmp_path: Path, name: str, text: str, line: int
+) -> None:
     outcome = check(tmp_path, name, text)
     assert outcome.returncode == 1
     assert f"{name}:{line}: " in outcome.stdout

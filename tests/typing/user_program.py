@@ -1,6 +1,6 @@
-"""A user's program for type checkers: types of results, and calls that they must reject.
+"""A user's program that asserts the types of results, and calls that type checkers must reject.
 
-`make lint` runs both over this file, `tests/python/test_typing.py` runs the program itself.
+`make lint` type-checks this file, and `tests/python/test_typing.py` runs it.
 """
 
 from __future__ import annotations

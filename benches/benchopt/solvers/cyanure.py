@@ -19,7 +19,7 @@ class Solver(BaseSolver):
 
     def skip(self, X: Any, y: Any, loss: str, C: float) -> tuple[bool, str | None]:
         if loss != "logistic":
-            return True, "has no multi-class hinge of all classes"
+            return True, "has no hinge loss that compares all classes"
         return False, None
 
     def set_objective(self, X: Any, y: Any, loss: str, C: float) -> None:

@@ -21,7 +21,7 @@ class Solver(BaseSolver):
 
     def skip(self, X: Any, y: Any, loss: str, C: float) -> tuple[bool, str | None]:
         if (loss == "max-hinge") != (self.solver == "liblinear"):
-            return True, f"{self.solver} does not minimise the {loss} loss of all classes"
+            return True, f"{self.solver} does not minimise the loss {loss} for all classes jointly"
         return False, None
 
     def set_objective(self, X: Any, y: Any, loss: str, C: float) -> None:

@@ -107,8 +107,8 @@ class CertifiedEstimator(Estimator):
     # Parameters to increase if a fit did not converge.
     _remedy: ClassVar[str] = "max_iter or tol"
 
-    # True for a fit inside another fit, which issues the warnings itself. (A filter of `warnings`
-    # would affect all threads.)
+    # True for a fit inside another fit: only the outer fit warns. (A filter of `warnings` would
+    # affect all threads.)
     _quiet = False
 
     def _check_parameters(self) -> None:
@@ -163,7 +163,7 @@ class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[mi
     def decision_function(self, X: MatrixLike) -> FloatArray:
         """Return the score of each class, or for two classes a single score per row.
 
-        For two classes, this single score is the second class's score minus the first's.
+        For two classes, the single score is the second class's score minus the first class's score.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[mi
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: MatrixLike) -> NDArray[Any]:
-        """Return the class with the largest score; the first one in a tie.
+        """Return the class with the largest score; in a tie, the first class.
 
         Parameters
         ----------

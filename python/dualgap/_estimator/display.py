@@ -25,7 +25,7 @@ class Forecast:
 
     There are two estimates. The first assumes that the relative gap keeps falling to `tol` at the
     rate of the second half of the run so far. The second is the time for the remaining epochs.
-    `left` returns the smaller one.
+    `left` returns the smaller estimate.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def relative_gap(gap: float, objective: float) -> float:
 def record_html(estimator: Any) -> str:
     """Return the record of a fit as an HTML table: objective, gap and certificate.
 
-    Empty if the estimator is not fitted.
+    If the estimator is not fitted, return an empty string.
     """
     objective = getattr(estimator, "objective_", None)
     if objective is None:

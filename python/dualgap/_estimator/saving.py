@@ -45,7 +45,7 @@ def storable(cls: _Class) -> _Class:
     return cls
 
 
-def require(condition: object, text: str = "the arrays do not fit together") -> None:
+def require(condition: object, text: str = "the arrays are inconsistent") -> None:
     """Raise a ValueError unless the condition holds. `load` adds the name of the file."""
     if not condition:
         raise ValueError(text)
@@ -87,7 +87,8 @@ class SavedEstimator:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read an estimator that `save` wrote.
 
-        Its predictions are the same bit for bit. Nothing in the file is executed.
+        It makes the same predictions, bit for bit, as the estimator that was saved. Nothing in the
+        file is executed.
 
         Parameters
         ----------
@@ -239,7 +240,7 @@ def _encode(value: Any, path: str, arrays: Arrays) -> Any:
     for kind, encode in _ENCODERS:
         if isinstance(value, kind):
             return encode(value, path, arrays)
-    # A user's subclass may behave differently from the class that could be stored.
+    # A subclass that a user wrote is not stored as its base class, which may behave differently.
     if type(value).__module__.startswith("dualgap."):
         for cls in type(value).__mro__:
             if _STORABLE.get(cls.__name__) is cls:

@@ -58,7 +58,7 @@ _COUNTS = ("hash_bits", "max_iter", "max_passes", "min_count", "n_components", "
 _MOST = {"min_count": 2**32 - 1}
 
 
-# Upper limit of `smoothing`: the square of a larger one could overflow.
+# Upper limit of `smoothing`: the square of a larger value could overflow.
 _SMOOTHEST = 1e100
 
 

@@ -121,10 +121,10 @@ class EpochModels:
 
 
 class Stopper:
-    """A callback that ends a run on another thread once a condition holds.
+    """A callback that ends a run on another thread as soon as a condition holds.
 
-    The core also calls `_is_stopped` within an epoch, which may take long, and then raises a
-    RuntimeError.
+    An epoch may take long. The core therefore also calls `_is_stopped` within an epoch, and raises
+    a RuntimeError if it returns True.
     """
 
     def __init__(self, condition: Callable[[], bool]) -> None:

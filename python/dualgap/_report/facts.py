@@ -101,7 +101,7 @@ def search(estimator: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     if hasattr(estimator, "cv_scores_"):
         means = estimator.cv_scores_.mean(axis=2).max(axis=1)
         values, chosen, columns = np.asarray(estimator.radii), estimator.radius_, [means]
-        head: tuple[str, ...] = ("radius", "mean score of the best size")
+        head: tuple[str, ...] = ("radius", "best mean score over the numbers of basis vectors")
     elif hasattr(estimator, "mean_score_"):
         values, chosen = estimator.Cs_, estimator.C_
         columns = [estimator.mean_score_, estimator.std_score_]

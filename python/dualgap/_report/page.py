@@ -84,10 +84,10 @@ def report(
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        For an object of another package, or data without a digest.
+        For an object of another package, or data whose digest cannot be computed.
     ValueError
-        If the number of columns of X differs from that of the training rows, or the length of y
-        from that of X.
+        If X has a different number of columns than the training rows, or y a different length
+        than X.
     OSError
         If the file cannot be written. Its previous content is then unchanged.
 
@@ -212,7 +212,7 @@ def _parameters(estimator: Any) -> list[Markup]:
         changed |= differs
         shown = element("code", value)
         rows.append((name, element("mark", shown) if differs else shown, element("code", default)))
-    note = "Highlighted values differ from the default." if changed else "All are the defaults."
+    note = "Highlighted values differ from the default." if changed else "All values are defaults."
     return [element("p", note), table(rows, ("parameter", "value", "default"))]
 
 

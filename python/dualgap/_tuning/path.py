@@ -30,7 +30,7 @@ class Interval:
 
 
 def scale_at(C: float, C_min: float, C_max: float) -> float:
-    """Return the factor that scales the weights at the lower end of an interval to those at `C`."""
+    """Return the factor from the weights at the lower end of an interval to the weights at `C`."""
     if not C_min <= C <= C_max:
         msg = f"C: must be between {C_min} and {C_max}, got {C}"
         raise ValueError(msg)

@@ -128,7 +128,7 @@ def _check_half(X: NDArray[np.float16]) -> None:
 
 
 def check_targets(y: Any, *, numeric: bool) -> Any:
-    """Return numbers or labels after a check; raise a TypeError if y is sparse."""
+    """Return checked targets, as numbers or labels; raise a TypeError if y is sparse."""
     if sp.issparse(y):
         msg = "y: sparse labels are not supported; pass y.toarray()"
         raise TypeError(msg)
@@ -153,8 +153,8 @@ def encode_classes(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
         check_classification_targets(y)
     classes, codes = sorted_classes("y", y)
     if is_whole and 2 * len(classes) > len(y):
-        # Called only for its warning about the large number of classes: it accepts all integers,
-        # and it is slow, because it sorts the labels.
+        # Called only if it has to warn of the large number of classes: it finds no other fault in
+        # integers, and it is slow, because it sorts the labels.
         check_classification_targets(y)
     return check_classes(classes), codes
 
@@ -305,8 +305,9 @@ def check_verbose(verbose: Any) -> None:
 
 
 def check_range(name: str, smallest: float, largest: float) -> None:
-    """Raise a ValueError for an interval of C that is too wide for scaling a model."""
-    # Each fit starts from the previous solution times the ratio, whose square must be finite.
+    """Raise a ValueError if the largest C is more than 1e100 times the smallest."""
+    # Each fit starts from the previous solution times the ratio of the two values of C. The square
+    # of this ratio must be finite.
     if largest / 1e100 > smallest:
         msg = (
             f"{name}: the largest C must be at most 1e100 times the smallest, got {smallest:g} to "

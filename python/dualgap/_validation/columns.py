@@ -32,7 +32,7 @@ def _refuse_dates(name: str, X: Any) -> None:
         if re.match("date|time|duration|period", str(kind), re.IGNORECASE):
             msg = (
                 f"{name}: column {column!r} has the type {kind}; convert dates to numbers, for "
-                "example to days since the first one"
+                "example to days since the first date"
             )
             raise TypeError(msg)
 
@@ -86,7 +86,7 @@ def naming_columns(name: str, X: Any) -> Iterator[None]:
     TypeError
         If a column of the table contains dates.
     ValueError
-        If the block raises one because of a string, or if a column of the table cannot be
+        If the block raises a ValueError because of a string, or if a column of the table cannot be
         converted.
     """
     _refuse_dates(name, X)

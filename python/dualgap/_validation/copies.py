@@ -26,7 +26,7 @@ def own_copy(value: Any) -> Any:
 
 
 def listed(values: Iterable[Any], name: str) -> list[Any]:
-    """Return the elements as a list; those of an iterator are copied. `name` is the argument."""
+    """Return the elements as a list; copy the elements of an iterator. `name` is the argument."""
     return collect(values, name) if isinstance(values, Iterator) else list(values)
 
 
@@ -48,8 +48,8 @@ def collect(values: Iterable[Any], source: str) -> list[Any]:
         state = _state(value)
         if states.setdefault(id(value), state) != state:
             msg = (
-                f"{source}: the {type(value).__name__} number {number} is an earlier object with "
-                "other contents; make a new object each time"
+                f"{source}: item {number} is an earlier {type(value).__name__} whose contents have "
+                "changed; make a new object each time"
             )
             raise ValueError(msg)
     return found
@@ -81,8 +81,8 @@ def refuse_refilled(name: str, pieces: Iterable[Any]) -> Iterator[Any]:
             address = values.__array_interface__["data"][0]
             if address in seen:
                 msg = (
-                    f"{name}: piece {number} is in the memory of piece {seen[address]}, and may "
-                    "have overwritten it; yield a new array for each piece"
+                    f"{name}: piece {number} reuses the memory of piece {seen[address]} and may "
+                    "have overwritten that piece; yield a new array for each piece"
                 )
                 raise ValueError(msg)
             seen[address] = number

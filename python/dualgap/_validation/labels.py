@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from dualgap._validation.arrays import as_numpy
 
-# Integers are counted instead of sorted if their range is at most this many times their number.
+# Integers are counted instead of sorted if the range of their values is at most this multiple of
+# the number of integers.
 _SPREAD = 4
 # Largest integer up to which float64 represents all integers.
 _EXACT = 2**53
@@ -83,7 +84,7 @@ def sorted_classes(name: str, labels: NDArray[Any]) -> tuple[NDArray[Any], NDArr
 
 
 def _counted_classes(labels: NDArray[Any], low: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Do the same as `sorted_classes` by counting, for integers or booleans in a short range."""
+    """Return the result of `sorted_classes`, by counting integers or booleans in a short range."""
     shifted = labels.astype(np.int64) - low
     present = np.bincount(shifted.ravel()) > 0
     classes = (np.flatnonzero(present) + low).astype(labels.dtype)
@@ -132,7 +133,7 @@ def _read_objects(name: str, array: NDArray[Any], *, keep: bool) -> NDArray[Any]
     if "string" in kinds:
         _refuse_nul(name, set(values))
         return array if keep and array.dtype.kind == "O" else np.array(values).reshape(array.shape)
-    if kinds.keys() == {"truth value"}:
+    if kinds.keys() == {"boolean"}:
         return np.array(values, dtype=np.bool_).reshape(array.shape)
     return array
 
@@ -149,7 +150,7 @@ def _kind(kind: type) -> str:
 
 # Booleans come first, because Python's booleans are integers.
 _KINDS: dict[str, Any] = {
-    "truth value": (bool, np.bool_),
+    "boolean": (bool, np.bool_),
     "integer": (int, np.integer),
     "real": (float, np.floating),
     "string": str,
@@ -166,10 +167,10 @@ def _read_numbers(name: str, values: list[Any], *, whole: bool) -> NDArray[Any]:
     if whole and low >= 0 and high < 2**64:
         return np.array(integers, dtype=np.uint64)
     if whole or max(-low, high) > _EXACT:
-        kinds = "int64 nor by uint64" if whole else "float64, as the other labels are"
+        kinds = "neither int64 nor uint64" if whole else "float64, the type of other labels, cannot"
         msg = (
-            f"{name}: the labels from {low} to {high} are not all represented by {kinds}; convert "
-            "them, for example with str"
+            f"{name}: {kinds} can represent all labels from {low} to {high}; convert them, for "
+            "example with str"
         )
         raise ValueError(msg)
     return np.array(values, dtype=np.float64)
@@ -192,5 +193,5 @@ def _refuse_bytes(name: str) -> None:
 
 
 def _refuse_missing(name: str, value: Any) -> None:
-    msg = f"{name}: a label is missing or infinite ({value!r}); leave its row out or name its class"
+    msg = f"{name}: a label is missing or infinite ({value!r}); remove its row, or set the label"
     raise ValueError(msg)

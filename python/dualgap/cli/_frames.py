@@ -38,9 +38,9 @@ class Frame:
     def labels_column(
         self, wanted: str | None, trained: str | None, known: Sequence[str] | None, *, need: bool
     ) -> str | None:
-        """Find the label column: `wanted`, the training file's, or the first with a usual name.
+        """Find the label column: `wanted`, as in the training file, or a column with a usual name.
 
-        A usual name is skipped if a feature of the model has the same name.
+        The first column with a usual name counts, except features of the model.
         """
         names, path = self.names, self.path
         if wanted is not None and wanted not in names:

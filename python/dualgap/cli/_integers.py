@@ -13,7 +13,7 @@ else:
 
 
 class Integer(_Type):
-    """An integer with bounds that the help does not show, such as those of the core's types."""
+    """An integer with bounds that the help does not show, such as the core's limits."""
 
     name = "integer"
 

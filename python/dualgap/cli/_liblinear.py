@@ -1,4 +1,4 @@
-"""Compatibility with LIBLINEAR's options, and hints for those without an equivalent."""
+"""Compatibility with LIBLINEAR's options, and hints for options without an equivalent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dualgap.cli._options import LOGISTIC
 from dualgap.cli._paths import FileCommand
 
 _LOSSES = {"0": LOGISTIC, "4": "crammer-singer", "7": LOGISTIC}
-# LIBLINEAR's solvers without an equivalent: what each one is, and the closest alternative.
+# LIBLINEAR's solvers without an equivalent: a description, and the closest alternative.
 _SOLVERS = {
     "1": "a one-vs-rest squared hinge; the closest here is a smooth loss, with --smoothing",
     "2": "a one-vs-rest squared hinge; the closest here is a smooth loss, with --smoothing",

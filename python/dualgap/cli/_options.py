@@ -82,13 +82,13 @@ def _class_weights(
     return weights or None
 
 
-def _with(options: list[Any], command: Any) -> Any:
+def _add_options(options: list[Any], command: Any) -> Any:
     for option in reversed(options):
         command = option(command)
     return command
 
 
-def _takers(parameter: str) -> str:
+def _losses_with(parameter: str) -> str:
     names = [name for name, parameters in LOSSES.items() if parameter in parameters]
     return f" ({', '.join(names)})"
 
@@ -108,7 +108,7 @@ _DATA = [
     ),
     click.option(
         "--label",
-        help="Label column (CSV, Parquet); by default that of the training file, else the first "
+        help="Label column (CSV, Parquet); by default as in the training file, else the first "
         "column named label, target, class or y.",
     ),
     click.option(
@@ -126,12 +126,12 @@ _MODEL = [
         show_default=True,
         help="Loss (LIBLINEAR's -s 4 is crammer-singer, its -s 0 and -s 7 are logistic).",
     ),
-    click.option("-k", "--k", type=COUNT, help=f"Number of largest margins{_takers('k')}."),
+    click.option("-k", "--k", type=COUNT, help=f"Number of largest margins{_losses_with('k')}."),
     click.option(
         "--weights",
         callback=_numbers,
         metavar="W,W,...",
-        help=f"Weights of the sorted margins, non-increasing to 0{_takers('weights')}.",
+        help=f"Weights of the sorted margins, non-increasing to 0{_losses_with('weights')}.",
     ),
     click.option(
         "-c",
@@ -156,8 +156,8 @@ _MODEL = [
         callback=_bias,
         default=-1.0,
         show_default=True,
-        help="Value of a constant feature; none if negative. With --loss logistic, its weights "
-        "are not regularised.",
+        help="Value of a constant feature; a negative value means no such feature. With --loss "
+        "logistic, its weights are not regularised.",
     ),
     click.option(
         "-R",
@@ -211,9 +211,9 @@ _MODEL = [
 
 def data_options(command: Any) -> Any:
     """Add the options for reading rows."""
-    return _with(_DATA, command)
+    return _add_options(_DATA, command)
 
 
 def model_options(command: Any) -> Any:
     """Add the options for loss, solver and stopping."""
-    return _with(_MODEL, command)
+    return _add_options(_MODEL, command)

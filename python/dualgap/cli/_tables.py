@@ -41,7 +41,7 @@ class Source:
     separator : str, optional
         Field separator of CSV files; by default a comma, or a tab in ``.tsv`` files.
     label : str, optional
-        Name of the label column (CSV, Parquet); by default that of the training file, else the
+        Name of the label column (CSV, Parquet); by default as in the training file, else the
         first column named label, target, class or y.
     labels : Path, optional
         A file that contains only the labels: npy, or text with one per line.
@@ -144,7 +144,7 @@ def read_table(source: Source, like: Training | None = None, *, need_labels: boo
 
 def _libsvm(path: Path, like: Training | None) -> Table:
     with open_rows(path) as file:
-        # Features beyond those of the training file have no weight, so they are dropped.
+        # Features that the training file lacks have no weight, so they are dropped.
         known = (None, None) if like is None else (like.first_index, like.n_features)
         X, y, first = read_libsvm(file, *known)
     if X.shape[0] == 0:

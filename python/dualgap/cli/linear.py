@@ -44,8 +44,9 @@ from dualgap.multiclass import MulticlassSVC, MulticlassSVCCV
     "-C",
     "--search-cost",
     is_flag=True,
-    help="Choose C from 13 values from 1e-3 to 1e3 by the accuracy of cross-validation (with as "
-    "many folds as --cross-validation says, by default 5), and fit with it if MODEL_FILE is given.",
+    help="Choose C from 13 values from 1e-3 to 1e3 by the accuracy in cross-validation "
+    "(--cross-validation sets the number of folds, by default 5). If MODEL_FILE is given, also fit "
+    "a model with the chosen C.",
 )
 @model_options
 @data_options
@@ -206,7 +207,7 @@ def _describe(path: Path, table: Table, notes: Console) -> None:
 def _cross_validate(model: LinearModel, table: Table, n_folds: int, seed: int) -> None:
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     with _warnings_noted():
-        # Progress lines of several fits would not show to which fold they belong.
+        # A progress line would not show to which fold it belongs.
         quiet = clone(model).set_params(verbose=0)
         predicted = cross_val_predict(quiet, table.X, table.y, cv=folds)
     assert table.y is not None
@@ -290,7 +291,7 @@ def predict(
     OUTPUT_FILE gets one line per row; the default is standard output. Each file may be "-" for
     standard input or output. If the model was fitted to named columns, columns of TEST_FILE are
     matched by name. If TEST_FILE has labels, the command prints the accuracy and, with --top, the
-    share of rows whose label is among the predicted ones.
+    share of rows whose label is among the predicted labels.
     """
     if output_format == "text" and (scores or top > 1):
         raise click.UsageError(

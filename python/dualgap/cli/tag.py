@@ -85,8 +85,8 @@ def tag() -> None:
     type=click.Choice(["raise", "repair", "drop"]),
     default="raise",
     show_default=True,
-    help="Sentences whose labels --transitions bio or bioes forbids: raise an error, repair the "
-    "labels (IOB1 becomes BIO), or leave the sentences out.",
+    help="Treatment of sentences with labels that --transitions bio or bioes forbids: raise an "
+    "error, repair the labels (IOB1 becomes BIO), or drop the sentences.",
 )
 @click.option(
     "--pairs",
@@ -97,8 +97,8 @@ def tag() -> None:
     "-e",
     "--tolerance",
     type=click.FloatRange(min=0),
-    help="Relative duality gap to stop at; by default 0.2 with hamming. With logistic a fit by "
-    "default ends at 0.1 or once the objective stops falling.",
+    help="Relative duality gap at which the fit stops; by default 0.2 with hamming. With logistic, "
+    "a fit stops by default at 0.1, or as soon as the objective stops falling.",
 )
 @click.option("--max-iter", type=click.IntRange(min=1), default=1000, show_default=True)
 @click.option("--seed", type=SEED, default=0, show_default=True)

@@ -61,10 +61,10 @@ def _find(files: Sequence[_File], where: Path) -> _File:
     )
 
 
-def _parse(file: _File, beside: Sequence[_File]) -> Tables:
+def _parse(file: _File, neighbours: Sequence[_File]) -> Tables:
     stem, _, kind = file.name.rpartition(".")
     items = users = None
-    named = {other.name: other for other in beside}
+    named = {other.name: other for other in neighbours}
     if kind in ("data", "base", "test"):
         ratings = _table(file, "\t", _RATINGS)
         items = _texts(named.get("u.item"), "|", ["item", "title", *_RELEASE, *_GENRES])

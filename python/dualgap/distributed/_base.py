@@ -81,7 +81,7 @@ class PartitionedClassifier(ScoringClassifier):
         ValueError
             If data or parameters are invalid; the message names the argument.
         RuntimeError
-            If workers have another version of dualgap, or are lost repeatedly.
+            If workers have a different version of dualgap, or are lost repeatedly.
         """
         self._check_parameters()
         if self.checkpoint is None and self.resume is None:
@@ -90,7 +90,7 @@ class PartitionedClassifier(ScoringClassifier):
         engine = engine_for(self, X, y, sample_weight)
         run_id, cancel = uuid.uuid4().hex, True
         try:
-            # A resumed run continues counting rounds.
+            # A resumed run continues the count of an earlier run, so its length is not known.
             stopping = (int(self.max_iter) if self.resume is None else None, float(self.tol))
             data = (X, y, sample_weight) if isinstance(y, np.ndarray) else (None, None, None)
             with watch(self, stopping, data=data) as callback:
@@ -113,9 +113,9 @@ class PartitionedClassifier(ScoringClassifier):
     def _identity(
         self, problem: dict[str, Any], summaries: list[Summary], factors: FloatArray | None
     ) -> dict[str, Any]:
-        """Return the values that a resumed fit must share with the original one.
+        """Return the values that a resumed fit must share with the original fit.
 
-        Their types are those that they have after a round trip through JSON.
+        The values have the types that a round trip through JSON gives them.
         """
         entries: dict[str, Any] = {**problem, "classes": self.classes_}
         entries |= {"class_weight": factors, "n_features": self.n_features_in_}

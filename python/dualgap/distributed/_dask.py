@@ -24,8 +24,8 @@ def _lost() -> tuple[type[BaseException], ...]:
     return (KilledWorker, CancelledError, CommClosedError, OSError)
 
 
-def _refuse_others(error: BaseException) -> None:
-    """Reraise an OSError that is not about a connection; a retry would not find a missing file."""
+def _reraise_other_errors(error: BaseException) -> None:
+    """Reraise an OSError that is not about a connection, such as a missing file: do not retry."""
     about_connections = isinstance(error, ConnectionError | TimeoutError)
     if isinstance(error, OSError) and error.errno is not None and not about_connections:
         raise error
@@ -68,7 +68,7 @@ class Cluster:
                 self._open = [*self._parts, *summaries]
                 result: list[Summary] = self._client.gather(summaries)
             except lost as error:
-                _refuse_others(error)
+                _reraise_other_errors(error)
                 last = error
                 self._cancel()
                 time.sleep(0.5)
@@ -88,7 +88,7 @@ class Cluster:
             try:
                 result = self._try(numbers, plan, order, consensus)
             except lost as error:
-                _refuse_others(error)
+                _reraise_other_errors(error)
                 last = error
                 result = None
             self._cancel()
@@ -113,7 +113,7 @@ class Cluster:
         if homes is None:
             return None
         addresses = set(homes.values())
-        # With a broadcast, workers send data to each other; it never ends if one of them dies.
+        # Do not broadcast: a broadcast between workers never ends if one of the workers dies.
         try:
             shared = self._client.scatter(consensus, workers=sorted(addresses), hash=False)
         except KeyError:
@@ -144,7 +144,7 @@ class Cluster:
         return result
 
     def _homes(self, numbers: list[int], parts: list[Any]) -> dict[int, str] | None:
-        """Wait until the rows of all partitions are read, and return the worker that holds each."""
+        """Wait until all partitions are read, and return the worker that holds each partition."""
         waited = time.monotonic()
         while not all(part.done() for part in parts):
             self._wait(parts)
@@ -153,7 +153,7 @@ class Cluster:
             if self._client.nthreads():
                 waited = time.monotonic()
             elif time.monotonic() - waited > self._PATIENCE:
-                msg = f"client: no worker for {self._PATIENCE:.0f} seconds; start workers"
+                msg = f"client: Dask had no worker for {self._PATIENCE:.0f} seconds; start workers"
                 raise RuntimeError(msg)
         for part in parts:
             if part.status == "error":
@@ -161,7 +161,7 @@ class Cluster:
         holders = self._client.who_has(parts)
         if not all(holders.get(part.key) for part in parts):
             return None
-        # If a partition has several copies, always choose the same one: its worker has the state.
+        # If several workers hold a partition, always choose the same worker, which has its state.
         return {number: min(holders[part.key]) for number, part in zip(numbers, parts, strict=True)}
 
     def _wait(self, futures: list[Any]) -> None:

@@ -25,7 +25,7 @@ class Engine(Protocol):
     def solve(
         self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
     ) -> Solution:
-        """Run one round on these partitions; return their sum, added up in a fixed order."""
+        """Run one round on these partitions; return the results, added up in a fixed order."""
 
     def close(self, run: str, *, cancel: bool) -> None:
         """Drop the state of a run; `cancel` also stops tasks in progress."""

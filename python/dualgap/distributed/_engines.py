@@ -83,7 +83,7 @@ def _cores(client: Any, n_jobs: int | None) -> int:
 
 
 def _client(given: Any) -> Any:
-    """Return the module ``ray``, a session of Spark, a Dask client, or None for threads."""
+    """Return the client: the module ``ray``, a SparkSession, a Dask client, or None for threads."""
     if given is None or is_spark(given):
         return given
     return (
@@ -111,8 +111,8 @@ def _dask_client(given: Any) -> Any:
         return connect(given, set_as_default=False)
     if not hasattr(given, "nthreads"):
         msg = (
-            "client: must be a client of Dask, its scheduler's address, 'ray' or a SparkSession, "
-            f"got {type(given).__name__}; for a cluster of Dask, pass Client(cluster)"
+            "client: must be a Dask client, the address of a Dask scheduler, 'ray' or a "
+            f"SparkSession, got {type(given).__name__}; for a Dask cluster, pass Client(cluster)"
         )
         raise TypeError(msg)
     return given

@@ -1,4 +1,4 @@
-"""Partition side of consensus logistic regression: sums of a certificate, products of a Hessian."""
+"""Work of one partition in logistic regression: sums for the certificate, Hessian products."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ def evaluate(
     n_classes: int,
     given: tuple[LogisticOrder, FloatArray],
 ) -> Solution:
-    """Evaluate a partition at a model; nothing is kept between rounds.
+    """Evaluate a partition at a model; no state is kept between rounds.
 
-    The solution contains sums over the rows, each weighted by C and its own weight: the image
-    ``(e_y - p) x'`` (also as `vector`), the loss, the entropy (`dual_term`), the distance ``1 -
-    p_y`` (`image_error`), the number of additions (`image_norm`), and ``e_y - p`` followed by the
-    matrix of the tilt (`sums`). A product of the Hessian has only an image and `sums`.
+    The solution contains sums over the rows, with C times the weight of each row as factors.
+    `image` (and `vector`) is the sum of ``(e_y - p) x'``, `loss` of the losses, `dual_term` of the
+    entropies, and `image_error` of the distances ``1 - p_y``. `sums` contains the sum of ``e_y -
+    p``, followed by the matrix of the tilt. `image_norm` is the number of additions. For a product
+    with the Hessian, only `image`, `vector` and `sums` are set.
     """
     started = time.perf_counter()
     labels, weights = targets
@@ -66,7 +67,7 @@ def evaluate(
 
 
 def _aligned(rows: Any) -> Any:
-    """Return aligned arrays; those from the network may not be."""
+    """Return aligned arrays; arrays from the network may be unaligned."""
     if isinstance(rows, tuple):
         return (*(np.require(part, requirements=("C", "A")) for part in rows[:3]), rows[3])
     return np.require(rows, requirements=("C", "A"))

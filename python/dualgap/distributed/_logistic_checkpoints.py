@@ -31,7 +31,7 @@ class Checkpoints:
     warned: bool = False
 
     def __call__(self, run: NewtonRounds) -> None:
-        """Write a checkpoint if one is due; warn once if that fails."""
+        """Write a checkpoint if one is due; only the first failure causes a warning."""
         now = time.monotonic()
         if run.best is None or now - self.saved < self.interval:
             return
@@ -45,7 +45,7 @@ class Checkpoints:
                 self.warned = True
                 msg = (
                     f"checkpoint: iteration {len(run.rows)} could not be written ({error}); the "
-                    "fit continues, and later iterations are tried again"
+                    "fit continues and tries to write later iterations"
                 )
                 warnings.warn(msg, RuntimeWarning, stacklevel=depth())
         self.saved = now
@@ -67,10 +67,10 @@ def resume_logistic(folder: str, identity: dict[str, Any], run: NewtonRounds) ->
         weights = np.asarray(arrays["weights"], dtype=np.float64)
         rows = np.asarray(arrays["rows"], dtype=np.float64)
         if weights.shape != shape or not np.isfinite(weights).all():
-            msg = "the weights have another shape than this problem, or are not finite"
+            msg = "the weights are not finite, or do not have the shape of this problem"
             raise ValueError(msg)
         if rows.ndim != 2 or rows.shape[1] != len(COLUMNS):
-            msg = "the rows of the history have another shape"
+            msg = "the rows of the history have the wrong shape"
             raise ValueError(msg)
         run.rounds, run.rows = int(meta["rounds"]), rows.tolist()
         run.started -= float(rows[-1, 1]) if len(rows) else 0.0

@@ -30,7 +30,7 @@ _NARROWER = 0.3
 _WIDER = 4.0
 _SHORT_STEP = 1e-2
 _SOLVED_SHARE = 0.05
-"""An inner problem is solved once its gap is at most this fraction of the overall gap."""
+"""An inner problem counts as solved if its gap is at most this fraction of the overall gap."""
 _FLAT = (-0.3, 0.05)
 """Range of slopes at which a line search ends, relative to the size of the first slope."""
 _MAX_TRIALS = 20
@@ -40,7 +40,7 @@ _ROUNDING = 1e-15
 
 @dataclass(frozen=True)
 class _Point:
-    """Weights, and the sum of the partitions' results there."""
+    """Weights, and the sum of the partitions' results at these weights."""
 
     weights: FloatArray
     solution: Solution
@@ -50,7 +50,7 @@ class _Point:
 
 @dataclass
 class Newton:
-    """Newton's method around the dual points of the partitions; constants as in the core."""
+    """Proximal Newton method on the dual points of the partitions, with the core's constants."""
 
     plan: Plan
     evaluate: Callable[[FloatArray, float, bool], Solution]
@@ -59,7 +59,7 @@ class Newton:
     The flag says whether the last points of the partitions become the new centre.
     """
     gap: Callable[[], float]
-    """Returns the current gap or, if it is larger, the tolerated gap."""
+    """Returns the larger of the current gap and the tolerated gap."""
     null_objective: float
     width: float = 0.0
     exhausted: bool = False

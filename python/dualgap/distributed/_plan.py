@@ -21,7 +21,7 @@ class Plan:
 
     run: str
     kept: str
-    """Name of the run in checkpoints; a resumed run keeps the name of the first one."""
+    """Name of the run in checkpoints; a resumed run keeps the name of the original run."""
     version: str
     classes: NDArray[Any]
     factors: FloatArray | None
@@ -38,15 +38,15 @@ class Plan:
     source: str | None
     """Folder with the checkpoints of the resumed run, if any."""
     scales: FloatArray | None
-    """Powers of two by which the columns, including the constant one, are divided, if any."""
+    """Powers of two that divide the columns, including the constant column, if any."""
 
     @property
     def n_columns(self) -> int:
-        """Number of features, including the constant one."""
+        """Number of features, including the constant feature."""
         return self.n_features + bool(self.problem["bias"])
 
     def columns(self, present: NDArray[Any] | None) -> NDArray[Any] | None:
-        """Return the columns of a partition's weights: those with entries, and the constant one."""
+        """Return the columns of a partition's weights: columns with entries, and the constant."""
         if present is None or not self.problem["bias"]:
             return present
         return np.append(present, self.n_features)
@@ -56,7 +56,7 @@ class Plan:
         return self.scales if self.scales is None or columns is None else self.scales[columns]
 
     def unscaled(self, weights: FloatArray) -> FloatArray:
-        """Return the weights of all columns for rows that are not scaled."""
+        """Convert the weights of all columns to weights for unscaled rows."""
         if self.scales is None:
             return weights
         return weights / np.tile(self.scales, len(self.classes))
@@ -100,7 +100,7 @@ class Order:
     relative_gap: float
     tol: float
     copy: int | None
-    """Copy (0 or 1) in which to save this round; None to save nothing."""
+    """Copy (0 or 1) of the checkpoint in which to save this round; None to save nothing."""
     newton: NewtonOrder | None = None
     """Parameters of a Newton round; None for a round of the alternating direction method."""
     logistic: LogisticOrder | None = None

@@ -51,7 +51,7 @@ class Holder:
 
     def _part(self, number: int, source: list[Any]) -> Part:
         # Ray does not fetch objects in a list. The source is therefore sent only when an actor,
-        # which may replace a lost one, first uses the partition.
+        # which may replace a lost actor, first uses the partition.
         if number not in self._parts:
             import ray
 
@@ -111,7 +111,7 @@ class Actors:
         return total
 
     def close(self, run: str, *, cancel: bool) -> None:
-        """End the actors, and with them the state of the run and its subproblems."""
+        """End the actors, which also drops the state of the run and ends its subproblems."""
         for actor in self._actors:
             self._ray.kill(actor)
         self._actors, self._sources = [], []
@@ -132,8 +132,8 @@ class Actors:
         started, _ = self._ray.wait(versions, num_returns=len(versions), timeout=self._PATIENCE)
         if not started:
             msg = (
-                f"client: Ray has started no actor within {self._PATIENCE:.0f} seconds; each needs "
-                "a free CPU, so end other tasks or add nodes"
+                f"client: Ray has started no actor within {self._PATIENCE:.0f} seconds; each actor "
+                "needs a free CPU, so end other tasks or add nodes"
             )
             raise RuntimeError(msg)
         for actor, version in zip(self._actors, versions, strict=True):
@@ -150,7 +150,7 @@ class Actors:
                 raise RuntimeError(msg)
 
     def _answer(self, ask: Callable[[], Any]) -> Any:
-        """Return the results of the tasks that `ask` starts; repeat them after a loss."""
+        """Return the results of the tasks that `ask` starts; repeat them if actors are lost."""
         for _ in range(self._ATTEMPTS):
             try:
                 return self._ray.get(ask())

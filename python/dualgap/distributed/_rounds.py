@@ -48,7 +48,7 @@ COLUMNS = (
 """Columns of the history. The gap is the difference of the best primal and dual values so far."""
 
 _BALANCE_ROUNDS = 100
-"""Rounds after which the penalty no longer changes, because ADMM may diverge if it does."""
+"""Rounds after which the penalty is constant, because ADMM may diverge if it keeps changing."""
 
 
 _INNER = 0.1
@@ -71,7 +71,7 @@ _GAIN = 0.01
 
 
 _NEWTON_AFTER = 20
-"""Rounds after which Newton rounds may take over, if columns of different scales need them."""
+"""Rounds after which Newton rounds may take over, if the columns have very different scales."""
 
 
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -140,15 +140,15 @@ class Run:
     first_rho: float = 0.0
     """The penalty of the first round."""
     mark: tuple[int, float] = (0, np.inf)
-    """Number of the round with the last sufficient decrease of the gap, and the gap then."""
+    """Number of the round with the last sufficient decrease of the gap, and the gap after it."""
     copy: int = 0
     """Index (0 or 1) of the copy of each partition that belongs to the checkpoint."""
     resumed: bool = False
     """Whether the next round is the first after a checkpoint was read."""
     expected: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
-    """Best primal and dual values, including those of a checkpoint.
+    """Best primal and dual values, including the values of a checkpoint.
 
-    They determine only the accuracy of the subproblems.
+    These values determine only the accuracy of the subproblems.
     """
     warned: bool = False
     """Whether the user was warned that a checkpoint failed."""
@@ -195,7 +195,7 @@ def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, ru
         copy = 1 - run.copy if save else None
         order = Order(run.round, run.rho, *accuracy, copy)
         solution = engine.solve(numbers, plan, order, run.consensus)
-        _digest(run, solution, plan, settings)
+        _process(run, solution, plan, settings)
         run.resumed = False
         run.seconds = time.monotonic() - started
         run.rows[-1][1] = run.seconds
@@ -229,7 +229,7 @@ def _newton_rounds(
 ) -> None:
     """Run Newton rounds until the gap is within the tolerance or a limit is reached.
 
-    Their state is not written to checkpoints: a resumed run begins at the last round before them.
+    Newton rounds are not written to checkpoints: a resumed run repeats them.
     """
     started = time.monotonic() - run.seconds
 
@@ -268,9 +268,9 @@ def _newton_rounds(
 def _certificate(
     run: Run, plan: Plan, weights: FloatArray, solution: Solution, n_partitions: int
 ) -> tuple[float, float]:
-    """Return the objective and the lower bound of a round; store the best ones.
+    """Return the objective and the lower bound of a round; store the best values.
 
-    The weights are those for rows that are not scaled. The objective is rounded up by the error
+    The weights are for unscaled rows. The objective is rounded up by the error
     bound of a sum of non-negative numbers.
     """
     lam = plan.regularization
@@ -303,7 +303,7 @@ def _outcome(run: Run, settings: Settings, stop: bool) -> str | None:
 
 
 def _allowed(run: Run, tol: float) -> float:
-    """Return the largest gap at which the run has converged."""
+    """Return the largest gap at which the run counts as converged."""
     floor = 1e-15 * run.null_objective if tol > 0.0 else 0.0
     return max(tol * abs(run.primal), floor)
 
@@ -324,7 +324,7 @@ def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float, f
     return _INNER * max(known, min(allowed, run.null_objective)), 0.0, 0.0
 
 
-def _digest(run: Run, solution: Solution, plan: Plan, settings: Settings) -> None:
+def _process(run: Run, solution: Solution, plan: Plan, settings: Settings) -> None:
     """Compute the certificate, next consensus and residuals from the sum over partitions."""
     lam, rho, relaxation = plan.regularization, run.rho, plan.relaxation if run.rho > 0 else 1.0
     old, force = run.consensus, plan.penalty(rho)
@@ -395,8 +395,8 @@ def _keep(run: Run, plan: Plan, settings: Settings, copy: int, unkept: str | Non
     if unkept is not None and not run.warned:
         run.warned = True
         msg = (
-            f"checkpoint: round {run.round} could not be written ({unkept}); the fit continues, "
-            "and later rounds are tried again"
+            f"checkpoint: round {run.round} could not be written ({unkept}); the fit continues "
+            "and tries to write later rounds"
         )
         warnings.warn(msg, RuntimeWarning, stacklevel=depth())
 
@@ -422,11 +422,11 @@ _FILE = "consensus.npz"
 def checkpoint_folders(
     checkpoint: str | os.PathLike[str] | None, resumed: str | os.PathLike[str] | None
 ) -> tuple[str | None, str | None]:
-    """Return the folder for new checkpoints, and that of the resumed run."""
+    """Return the folder for new checkpoints, and the folder of the resumed run."""
     source = None if resumed is None else absolute(resumed)
     folder = source if checkpoint is None else absolute(checkpoint)
     if folder is not None:
-        # Checked now, because later failures only warn.
+        # Check the folder now, because failures in later rounds cause only a warning.
         check_folder(folder, _FILE)
         if folder != source:
             if exists(join(folder, _FILE)):
@@ -452,9 +452,9 @@ def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
     with refused_as(path, "a checkpoint of this fit"):
         arrays = read_arrays(path)
         meta = read_meta(arrays, identity=identity)
-        run.consensus = _like(arrays["consensus"], run.consensus)
+        run.consensus = _checked_weights(arrays["consensus"], run.consensus)
         if run.absent is not None:
-            run.absent.multiplier = _like(arrays["absent"], run.consensus)
+            run.absent.multiplier = _checked_weights(arrays["absent"], run.consensus)
         values = {name: float(meta["values"][name]) for name in _VALUES}
         sound = all(np.isfinite(value) and value >= 0.0 for value in values.values())
         rows = np.asarray(arrays["rows"], dtype=np.float64)
@@ -475,10 +475,10 @@ def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
         return str(meta["run"])
 
 
-def _like(found: FloatArray, known: FloatArray) -> FloatArray:
+def _checked_weights(found: FloatArray, known: FloatArray) -> FloatArray:
     """Return weights from a file, after a check that they can replace the known weights."""
     if found.dtype != known.dtype or found.shape != known.shape or not np.isfinite(found).all():
-        msg = "the weights have another type or shape than this problem, or are not finite"
+        msg = "the weights are not finite, or do not have the type and shape of this problem"
         raise ValueError(msg)
     return found
 

@@ -41,7 +41,7 @@ def column_scales(
     sizes = np.sqrt(squares / max(n_rows, 1))
     if bias:
         sizes = np.append(sizes, abs(bias))
-    # Rows that are not finite are reported elsewhere.
+    # A later check reports rows that are not finite.
     if rho == 0.0 or not np.isfinite(sizes).all() or sizes.max(initial=0.0) <= _LARGEST:
         return None
     return np.exp2(np.rint(np.log2(np.maximum(sizes, 1.0))))

@@ -32,7 +32,9 @@ def as_paths(X: Any) -> list[str] | None:
         paths = [os.fspath(path) for path in X]
         patterns = [path for path in paths if "*" in path and not os.path.exists(path)]
         if patterns:
-            msg = f"X: {patterns[0]!r} is a pattern; pass the names, sorted(glob.glob(...))"
+            msg = (
+                f"X: {patterns[0]!r} is a pattern; pass file names, such as sorted(glob.glob(...))"
+            )
             raise ValueError(msg)
         return paths
     return None
@@ -48,8 +50,8 @@ def file_sources(
         raise ValueError(msg)
     if isinstance(y, str) and not is_table[0]:
         msg = (
-            f"X: {paths[0]} is not the name of a Parquet file (.parquet, .pq), the only files "
-            f"with named columns such as y={y!r}; write tables as Parquet and list their files"
+            f"X: {paths[0]} is not the name of a Parquet file (.parquet, .pq); y={y!r} is the name "
+            "of a column, which only Parquet files have; write tables as Parquet and list the files"
         )
         raise ValueError(msg)
     if is_table[0] != isinstance(y, str):
@@ -114,7 +116,7 @@ def dask_blocks(X: Any, y: Any, sample_weight: Any) -> list[tuple[Any, Any, Any]
     ]
     for name, other in zip(("y", "sample_weight"), columns, strict=True):
         if len(other) != len(rows):
-            msg = f"{name}: must have as many partitions as X ({len(rows)}), got {len(other)}"
+            msg = f"{name}: must have {len(rows)} partitions, like X, but has {len(other)}"
             raise ValueError(msg)
     return list(zip(rows, *columns, strict=True))
 

@@ -15,7 +15,7 @@ from dualgap.distributed._worker import add, solve, solve_between_files
 
 
 def is_spark(client: Any) -> bool:
-    """Whether this is a session of Spark; does not import PySpark."""
+    """Whether this is a SparkSession; does not import PySpark."""
     return type(client).__module__.startswith("pyspark.sql.")
 
 
@@ -24,7 +24,8 @@ class Executors:
 
     Each round is a Spark job with one task for each partition. Spark does not choose the process of
     a task by its partition, so a task reads the dual variables of the previous round from a file
-    and writes the new ones to another. A repeated task reads the same file and has the same result.
+    and writes the new dual variables to another file. A repeated task reads the same file and has
+    the same result.
     """
 
     def __init__(self, session: Any, sources: Sequence[Source], folder: Any) -> None:
@@ -107,13 +108,13 @@ def _answers(frames: Iterator[Any], number: str, work: Callable[[Any], Any]) -> 
             try:
                 answer = True, work(row)
             except Exception as error:
-                # Spark would wrap an exception in its own.
+                # Spark would replace the exception by an exception of another type.
                 answer = False, error
             yield pd.DataFrame({"number": [getattr(row, number)], "answer": [pickle.dumps(answer)]})
 
 
 def _result(answer: bytes) -> Any:
-    """Return a result, or raise the exception in its place."""
+    """Unpickle an answer; return the result, or raise the exception."""
     fine, value = pickle.loads(bytes(answer))
     if not fine:
         raise value

@@ -1,7 +1,7 @@
 """Files of partitions and checkpoints: on a file system, or in an object store (``s3://...``).
 
-A path with ``://`` is a URL of fsspec, which is imported only then. Credentials and endpoints come
-from the environment or from fsspec's configuration.
+A path with ``://`` is a URL of fsspec, which is imported only for URLs. Credentials and endpoints
+come from the environment or from fsspec's configuration.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ def read_arrays(path: str) -> dict[str, NDArray[Any]]:
 
 
 def write_arrays(path: str, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a file of arrays; readers see either the old file or the new one."""
+    """Write a file of arrays; readers see either the old or the new file."""
     if not _is_url(path):
         write_npz(path, meta, arrays)
         return
     store, name = _store(path)
     content = io.BytesIO()
     dump_npz(content, meta, arrays)
-    # A single upload: object stores replace an object as a whole.
+    # Upload the content in one call, because object stores replace an object as a whole.
     store.pipe_file(name, content.getvalue())
 
 

@@ -92,9 +92,8 @@ def solve(
 
     With the partition's share S, solution w, relaxation r and multiplier a, the vector is
     S (r w + a / rho). Its sum over partitions plus (1 - r) w_bar is the next consensus. All vectors
-    cover only the columns with entries in this partition; `_rounds.Absent` adds the others. Weights
-    and multipliers are those for scaled columns (`_scales`); the image is for columns without
-    scaling.
+    cover only the columns with entries in this partition; `_rounds.Absent` adds the rest. Weights
+    and multipliers are for scaled columns (`_scales`); the image is for columns without scaling.
     """
     started = time.perf_counter()
     state = _checked_state(part, number, plan, order.round)
@@ -156,7 +155,7 @@ def solve_between_files(
     attempt: int,
     consensus: FloatArray,
 ) -> Solution:
-    """Run `solve` with the state from the first file, if any, and write the new one to the second.
+    """Run `solve` with the state from the first file, if any; write the new state to the second.
 
     The result does not depend on the process, and a repeated call has the same result.
     """
@@ -184,7 +183,7 @@ def _expand(
     weights: FloatArray,
     state: _State,
 ) -> Solution:
-    """Evaluate the partition at the given weights, in units of the rows, for a Newton round."""
+    """Evaluate the partition at the given weights, for unscaled rows, in a Newton round."""
     started = time.perf_counter()
     assert order.newton is not None
     with _LOCK:
@@ -315,7 +314,7 @@ def _unpacked(arrays: dict[str, NDArray[Any]]) -> FloatArray | None:
 
 
 def _keep(number: int, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
-    """Keep a state's arrays in memory or, if they need too much of it, in the worker's folder."""
+    """Keep a state's arrays in memory or, if memory is short, in the worker's folder."""
     state.arrays, state.file = arrays, None
     worker = _worker()
     limit = worker.memory_manager.memory_limit if worker is not None else None
@@ -390,14 +389,13 @@ def _begin(part: Part, number: int, plan: Plan, at: int) -> _State:
     columns = plan.columns(part.columns)
     width = plan.n_columns if columns is None else len(columns)
     arrays = {"multiplier": np.zeros(len(plan.classes) * width)}
-    # Every partition starts at zero.
     state = _State(codes, weights, mass / plan.total, columns, arrays)
     folders = {folder for folder in (plan.folder, plan.source) if folder is not None}
     if folders:
         every = itertools.product(sorted(folders), range(_COPIES))
         paths = (_path(folder, number, copy) for folder, copy in every)
         copies = [_restored(state, path, plan) for path in paths if exists(path)]
-        # If a run was interrupted while it wrote a round, the other copy has the previous round.
+        # If a run was interrupted while it wrote one copy, the other copy has an earlier round.
         return max(copies, key=lambda copy: _worth(copy.round, at), default=state)
     return state
 
@@ -407,7 +405,7 @@ _COPIES = 2
 
 
 def _worth(kept: int, at: int) -> tuple[bool, bool, bool, int]:
-    """Return a sort key that prefers the state of the round before `at`, then that of `at`."""
+    """Return a sort key that prefers the state of round `at - 1`, then the state of round `at`."""
     return kept == at - 1, kept == at, kept < at, kept
 
 

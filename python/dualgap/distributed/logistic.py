@@ -32,11 +32,11 @@ __all__ = ["ConsensusLogisticRegression"]
 class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
     """`LogisticRegression` trained on partitions, on the workers of a cluster or on threads.
 
-    The objective is that of `LogisticRegression`. In every round, all partitions evaluate the same
-    weights and return a vector of the same size; their sum gives the gradient, or the product of
-    the Hessian with a direction. Newton's method solves its systems by conjugate gradients with
-    such products, so the number of iterations does not depend on the number of partitions. Rows
-    stay in place, in files if they exceed a worker's memory.
+    The objective is the same as in `LogisticRegression`. In every round, all partitions evaluate
+    the same weights and return a vector of the same size; their sum gives the gradient, or the
+    product of the Hessian with a direction. Newton's method solves its systems by conjugate
+    gradients with such products, so the number of iterations does not depend on the number of
+    partitions. Rows stay in place, in files if they exceed a worker's memory.
 
     Parameters
     ----------
@@ -47,22 +47,24 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
         one per file). Dask collections keep their own partitions.
     client : distributed.Client, str or SparkSession, optional
         Client of a Dask cluster, or the address of its scheduler; "ray" for the Ray cluster of this
-        process; a session of Spark. None uses the current client for Dask collections, and threads
+        process; a SparkSession. None uses the current client for Dask collections, and threads
         of this process for other data.
     tol : float, default=1e-3
         Duality gap of the whole problem at which the fit has converged, relative to the objective.
         The objective is then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger
         than rounding error counts as 0 for any positive `tol`.
     max_iter : int, default=1000
-        Maximum number of iterations: models whose objective is evaluated. A resumed fit that has
-        reached it still evaluates one model, because its certificate is never read from a file.
+        Maximum number of iterations; each iteration evaluates the objective of one model. A resumed
+        fit that has already reached this number still evaluates one model, because a certificate is
+        never read from a file.
     checkpoint : path or URL, optional
         Folder for checkpoints. It must not contain the checkpoint of another fit. If an iteration
         cannot be written, a RuntimeWarning is issued and the fit continues.
     checkpoint_interval : float, default=30.0
         Minimum number of seconds between two checkpoints.
     resume : path or URL, optional
-        Folder with the checkpoint of an earlier fit of the same data and parameters, to continue.
+        Folder with the checkpoint of an earlier fit to the same data with the same parameters,
+        which this fit continues.
     n_jobs : int, optional
         Number of threads if there is no client; None and -1 mean all cores. The model depends on
         the number of partitions, but not on the number of threads.

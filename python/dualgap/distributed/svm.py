@@ -1,8 +1,8 @@
 """Multi-category SVMs for data larger than one machine's memory: consensus training.
 
 `ConsensusSVC` uses the alternating direction method of multipliers (Boyd et al. 2011, section 7.1).
-Each partition solves a subproblem with block descent, warm-started from the previous round, and
-has a multiplier that drives its weights to the consensus. Dask needs the extra ``distributed``, Ray
+Each partition solves a subproblem, warm-started from the previous round, and has a multiplier that
+drives its weights to the consensus. Dask needs the extra ``distributed``, Ray
 the extra ``ray``, Spark the extra ``spark``.
 """
 
@@ -50,10 +50,10 @@ _PENALTY = 10.0
 class ConsensusSVC(PartitionedClassifier, LinearClassifier):
     """`MulticlassSVC` trained on partitions, on the workers of a cluster or on threads.
 
-    The objective is that of `MulticlassSVC`. A partition with a share S of the total weight has
-    the regulariser ``S lambda/2 ||w||^2`` and the penalty ``S rho/2 ||w - w_bar||^2``. The scale of
-    `rho` relative to ``lambda = 1 / (C * total weight)`` is thus independent of the number of
-    partitions, and empty partitions have no effect. In each round the partitions receive the
+    The objective is the same as in `MulticlassSVC`. A partition with a share S of the total weight
+    has the regulariser ``S lambda/2 ||w||^2`` and the penalty ``S rho/2 ||w - w_bar||^2``. The
+    scale of `rho` relative to ``lambda = 1 / (C * total weight)`` is thus independent of the number
+    of partitions, and empty partitions have no effect. In each round the partitions receive the
     consensus, a vector of n_classes x n_features numbers, and return a sum of the same size; sparse
     partitions omit their empty columns. Rows and dual variables stay in place, in files if they
     exceed a worker's memory.
@@ -78,7 +78,7 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
         one per file). Dask collections keep their own partitions.
     client : distributed.Client, str or SparkSession, optional
         Client of a Dask cluster, or the address of its scheduler; "ray" for the Ray cluster of this
-        process; a session of Spark. None uses the current client for Dask collections, and threads
+        process; a SparkSession. None uses the current client for Dask collections, and threads
         of this process for other data.
     max_passes : int, default=20
         Maximum number of solver epochs per round (or of passes, for "sequential-dual").
@@ -87,12 +87,12 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
         The objective is then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger
         than rounding error counts as 0 for any positive `tol`.
     max_iter : int, default=1000
-        Maximum number of rounds. A resumed fit that has already made this many rounds still runs
-        one round, because a certificate is never read from a file.
+        Maximum number of rounds. A resumed fit that has already reached this number still runs one
+        more round, because a certificate is never read from a file.
     checkpoint : path or URL, optional
         Folder for checkpoints, shared by all workers. It must not contain the checkpoint of another
-        fit. If a round cannot be written, a RuntimeWarning is issued and the fit continues. With
-        Spark, it is required.
+        fit. If a round cannot be written, a RuntimeWarning is issued and the fit continues. Spark
+        requires this folder.
     checkpoint_interval : float, default=30.0
         Minimum number of seconds between two checkpoints.
     resume : path or URL, optional
@@ -128,7 +128,8 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
     Notes
     -----
     In each round, the certificate costs two passes over the rows: one for the primal value, and one
-    for the weights that the dual variables of all partitions define. These weights are sent, too.
+    for the weights that the dual variables of all partitions define. Each partition also returns
+    these weights.
 
     Examples
     --------

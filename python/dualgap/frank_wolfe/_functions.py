@@ -139,7 +139,7 @@ class MatrixCompletion(BuiltinFunction):
     rows, columns : array-like of shape (n_observed,)
         Indices of the observed entries; no pair occurs twice.
     values : array-like of shape (n_observed,)
-        Their values.
+        Values of these entries.
     shape : tuple (n_rows, n_columns)
         Shape of the matrix.
     """

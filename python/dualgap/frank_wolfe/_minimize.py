@@ -189,7 +189,7 @@ def _check_numbers(method: str, subsample: float | None, tol: float, max_iter: i
 def _start(f: Any, oracle: Any, x0: ArrayLike | None) -> tuple[Any, tuple[int, ...]]:
     """Return the starting point for the core, and the shape of the points."""
     if isinstance(oracle, type) or not callable(getattr(oracle, "vertex", None)):
-        core_set(oracle, (1,))  # Raises.
+        core_set(oracle, (1,))  # raises the error for an invalid oracle
     known = getattr(oracle, "shape", None)
     of_function = f.shape if isinstance(f, BuiltinFunction) else None
     shape = known if known is not None else of_function
@@ -206,7 +206,7 @@ def _start(f: Any, oracle: Any, x0: ArrayLike | None) -> tuple[Any, tuple[int, .
             raise ValueError(msg)
         outside = oracle._excess(start) if isinstance(oracle, BuiltinSet) else 0.0
         if outside > 0.0:
-            msg = f"x0: must be in the set, got a point outside by {outside:.3g}"
+            msg = f"x0: must be in the set, but violates a constraint by {outside:.3g}"
             raise ValueError(msg)
         start = start.ravel()
     if shape is None:

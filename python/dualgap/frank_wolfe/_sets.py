@@ -24,7 +24,7 @@ class BuiltinSet:
         raise NotImplementedError
 
     def _sizes(self, x: FloatArray) -> list[tuple[float, float]]:
-        """Return (quantity of the point, maximum of this quantity over the set) pairs."""
+        """Return pairs of a quantity of the point and its largest value over the set."""
         return []
 
     def _excess(self, x: FloatArray) -> float:

@@ -67,7 +67,8 @@ class TrainingRows:
             other = np.maximum(other, other.T)
             np.fill_diagonal(other, 0.0)
             mean, rounding = np.diag(other.sum(axis=1)) - other, _SINGLE
-        # The vector of ones has the eigenvalue 0; the added matrix moves it above all others.
+        # The vector of ones has the eigenvalue 0. The added matrix moves this eigenvalue above all
+        # other eigenvalues.
         values = np.linalg.eigvalsh(mean + 1.0 / len(mean))
         return float(values[0] * (1.0 - rounding) - _ROUNDING)
 
@@ -87,12 +88,12 @@ class TrainingRows:
 
 @dataclass(frozen=True)
 class OptimumBall:
-    """Bounds on the distance of the optimum's weights and intercepts from those of a model."""
+    """Bounds on the distances between the weights and intercepts of the optimum and of a model."""
 
     radius: float
     """Bound on the distance of the weights in the Frobenius norm."""
     offset: float
-    """Bound on the change of the difference of two intercepts; infinite if there is none."""
+    """Bound on the change of the difference of two intercepts; infinite if no bound is known."""
     spread: float
     """Bound on the change of the difference of two scores of a row, as a factor of its norm."""
 
@@ -110,7 +111,7 @@ class OptimumBall:
     def prediction_may_change(
         self, model: Any, X: Any, predicted: NDArray[np.intp]
     ) -> NDArray[np.bool_]:
-        """Return a mask of the rows whose class may differ from the predicted one at the optimum.
+        """Return a mask of the rows for which the optimum may predict a different class.
 
         `predicted` has the index of the predicted class of each row.
         """

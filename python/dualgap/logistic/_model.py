@@ -86,7 +86,7 @@ class LogisticClassifier(ScoringClassifier):
     def prediction_may_change(self, X: MatrixLike) -> NDArray[np.bool_]:
         """Return a mask of the predictions that further training might change.
 
-        The duality gap bounds the distance of the weights from those of the exact optimum, and
+        The duality gap bounds the distance of the weights from the exactly optimal weights, and
         therefore the change of each score. A row is decided if its best score leads by more than
         this change: the optimum then predicts the same class. The bound accounts for rounding
         errors.

@@ -62,15 +62,18 @@ class PresentClasses:
 
     @property
     def scale(self) -> float:
-        """Factor of C: with two classes, one vector has twice the squared norm of two vectors."""
+        """Factor of C: with two classes, the core's only vector is the difference of two vectors.
+
+        Its squared norm is twice the sum of the squared norms of these two vectors.
+        """
         return 2.0 if len(self.places) == 2 else 1.0
 
     def expand(self, weights: FloatArray, intercepts: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return weights and intercepts of all classes.
 
-        On the training rows, the classes without weight have scores that are below the largest one
-        by so much that their probabilities are 0. The mean score of the other classes is at least
-        the mean intercept minus the largest contribution of the mean weights.
+        On the training rows, the scores of classes without weight are far enough below the largest
+        score that their probabilities are 0. The mean score of the other classes is at least the
+        mean intercept minus the largest contribution of the mean weights.
         """
         if len(weights) == 1:
             weights = np.concatenate([-weights, weights]) / 2

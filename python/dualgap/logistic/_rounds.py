@@ -1,7 +1,7 @@
-"""Newton's method for logistic losses that are evaluated elsewhere: on partitions, or on a map.
+"""Newton's method for logistic losses that a function evaluates: on partitions, or through a map.
 
-The systems are solved by conjugate gradients, with one evaluation per product, so that any number
-of weights is possible (docs/mathematics/consensus.md).
+Conjugate gradients solve the linear systems, with one evaluation per product with the Hessian, so
+the number of weights is not limited (docs/mathematics/consensus.md).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dualgap._validation import FloatArray
 __all__ = ["COLUMNS", "NewtonRounds", "Problem", "Sums", "class_spreads"]
 
 COLUMNS = ("epoch", "seconds", "objective", "dual_objective", "gap", "rounds")
-"""Columns of the history; rounds are exchanges with the partitions so far."""
+"""Columns of the history; "rounds" counts the exchanges with the partitions so far."""
 
 _FORCING = 0.1
-"""Reduction of the residual by conjugate gradients."""
+"""Factor by which conjugate gradients reduce the residual of a system."""
 _ACCURATE = 0.3
-"""Near the goal, half the squared residual is reduced to this share of the tolerated gap."""
+"""Near the optimum, half the squared residual is reduced to this share of the tolerated gap."""
 _NEAR = 40.0
-"""Systems are solved accurately below this expected decrease, in units of the tolerated gap."""
+"""Expected decrease, in units of the tolerated gap, below which `_ACCURATE` applies."""
 _LONGEST = 200
 """Maximum number of steps of conjugate gradients."""
 _DECREASE = 1e-4
@@ -34,14 +34,14 @@ _ROUNDING = 1e-13
 """Changes of the objective below this share of it are rounding errors."""
 _HALVINGS = 30
 _TILTED = 100.0
-"""A round for the tilt is run below this gap without a tilt, in units of the tolerated gap."""
+"""Estimated gap, in units of the tolerated gap, up to which a further round applies the tilt."""
 
 
 @dataclass(frozen=True)
 class Sums:
     """Sums over the rows at a model, each weighted by C and the weight of the row.
 
-    A product of the Hessian has only an image and a residual.
+    For a product with the Hessian, only image and residual are set.
     """
 
     image: FloatArray
@@ -49,26 +49,28 @@ class Sums:
     residual: FloatArray
     """The sum of ``e_y - p``, or the part of the product for the intercepts."""
     loss: float = 0.0
-    """Rounded up."""
+    """The sum of the losses, rounded up."""
     entropy: float = 0.0
-    """Rounded down."""
+    """The sum of the entropies of the distributions, rounded down."""
     distance: float = 0.0
     """The sum of ``1 - p_y``."""
     depth: int = 0
-    """Number of successive additions behind an entry."""
+    """Largest number of successive additions that led to an entry."""
     moments: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """The matrix of the tilt; empty if there is none."""
+    """The matrix from which the tilt is computed; empty if there is no tilt."""
 
 
 Round = Callable[[FloatArray, FloatArray | None], Sums]
 """Evaluates all rows at weights of shape (1, n_outputs, n_features + 1), whose last column has the
-intercepts, with distributions that are tilted if the second argument is given. If the first axis is
-2, returns the Hessian times the second entry.
+intercepts. The second argument tilts the distributions, unless it is None. If the first axis has
+length 2, the function returns the Hessian at the first entry times the second entry.
 """
 
 
 Certificate = Callable[[FloatArray, Sums], tuple[float, float, FloatArray | None]]
-"""Returns objective and bound, over the total weight, and the tilt that improves the bound."""
+"""Returns the objective and the bound, both divided by the total weight, and the tilt that improves
+the bound (or None).
+"""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class _Point:
 
 
 class _EndedError(Exception):
-    """Ends the rounds; holds the outcome."""
+    """Ends the run; its text is the outcome."""
 
 
 @dataclass
@@ -120,7 +122,7 @@ class NewtonRounds:
     max_iter: int
     callback: Callback | None
     save: Callable[[NewtonRounds], None] | None = None
-    """Writes a checkpoint if one is due."""
+    """Writes a checkpoint, if it is time for one."""
     best: FloatArray | None = None
     primal: float = np.inf
     dual: float = 0.0
@@ -236,7 +238,7 @@ class NewtonRounds:
 
 
 def class_spreads(problem: Problem, sums: Sums) -> FloatArray:
-    """Return the mean of p (1 - p) of each class, at the model or from the classes' sizes."""
+    """Return the mean of p (1 - p) of each class, at the model if known, else at class shares."""
     if len(sums.moments):
         n_outputs = problem.n_outputs
         return np.asarray(sums.moments.reshape(n_outputs, -1).diagonal() / problem.total)

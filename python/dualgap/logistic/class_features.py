@@ -275,7 +275,8 @@ class _Bilinear:
         found = Sums(image=np.asarray(image), residual=np.zeros(n_outputs))
         if len(own) > 1:
             return found
-        # W is a rounded product; a loss changes by at most twice the largest change of a score.
+        # W is a rounded product. The rounding errors change a loss by at most twice the largest
+        # change of a score.
         absolute = abs(self.features)
         moved = safe_sparse_dot(absolute, np.abs(weights[0][:, :-1]), dense_output=True)
         moved = (np.asarray(moved) @ self.sizes).max(initial=0.0) * (n_outputs + 4) * 2 * _EPSILON
@@ -296,7 +297,10 @@ class _Bilinear:
     def certificate(
         self, weights: FloatArray, sums: Sums
     ) -> tuple[float, float, FloatArray | None]:
-        """Return objective and bound; the weights are passed as those of two classes."""
+        """Return objective and bound.
+
+        The core gets the weights as a single vector, as in a problem with two classes.
+        """
         entries = self.features.data if sp.issparse(self.features) else self.features
         norm = float(np.sqrt(np.square(entries).sum())) * (1.0 + 1e-9)
         flat = np.ascontiguousarray(weights[:, :-1]).reshape(1, -1)

@@ -77,7 +77,7 @@ _Measure = Callable[[LogisticRegression, _Fold, TrainingRows | None], dict[str, 
 class LogisticRegressionCV(LogisticClassifier):
     """Logistic regression with cross-validated C.
 
-    Fits the folds in parallel, each from small to large C; every fit starts from the previous one.
+    Fits the folds in parallel, each from small to large C; every fit starts from the previous fit.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ class LogisticRegressionCV(LogisticClassifier):
     refit : bool, default=True
         Whether to fit a model with the chosen C on all rows, to `tol`.
     fit_intercept, class_weight, solver, tol, max_iter
-        As in :class:`LogisticRegression`. Balanced class weights are those of each fold's training
-        rows.
+        As in :class:`LogisticRegression`. Balanced class weights are computed from the training
+        rows of each fold.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The results do not depend on it.
     random_state : int, RandomState or None, default=None

@@ -17,9 +17,9 @@ __all__ = ["LogisticPiece"]
 
 # Length of a step (in the logarithm of C) relative to the distance that the last model covered.
 _STEP = 0.95
-# Factor by which a step is shortened if its model does not reach back to the last interval.
+# Factor by which a step is shortened if its interval does not reach the previous interval.
 _SHORTER = 0.7
-# Number of bisections of an interval's end: to a relative precision of 2^-40.
+# Number of bisections that find the end of an interval, to a relative precision of 2^-40.
 _BISECTIONS = 40
 # Relative rounding error of a bound that is computed from a handful of numbers.
 _ROUNDING = 1e-14
@@ -127,7 +127,7 @@ class _Reach:
     def end(self, limit: float, allowed: float) -> float:
         """Return the C nearest to `limit` up to which the relative gap is at most `allowed`.
 
-        The set of these C is an interval (docs/mathematics/logistic.md).
+        The values of C with such a gap form an interval (docs/mathematics/logistic.md).
         """
         if self.gaps(limit)[1] <= allowed:
             return limit

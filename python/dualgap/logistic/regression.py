@@ -92,11 +92,11 @@ class LogisticRegression(LogisticClassifier):
         total weights of all classes equal, as in scikit-learn.
     solver : {"auto", "newton", "dual-descent"}, default="auto"
         In each iteration, "newton" solves a linear system for all weights by conjugate gradients.
-        The preconditioner depends on their cost so far. The first passes are in float32, the last
-        ones in float64. It suits dense rows, and keeps a dense float32 copy of all rows.
-        "dual-descent" maximises the dual exactly over the variables of one row at a time, and suits
-        CSR rows. "auto" is "dual-descent" for CSR rows with at most a quarter of the entries
-        stored, and otherwise "newton".
+        Their preconditioner depends on the cost of the previous systems. The first passes are in
+        float32, the last passes in float64. "newton" suits dense rows, and keeps a dense float32
+        copy of all rows. "dual-descent" maximises the dual exactly over the variables of one row at
+        a time, and suits CSR rows. "auto" is "dual-descent" for CSR rows with at most a quarter of
+        the entries stored, and otherwise "newton".
     tol : float, default=1e-3
         Duality gap at which the fit has converged, relative to the objective. The objective is then
         at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger than rounding error
@@ -104,8 +104,8 @@ class LogisticRegression(LogisticClassifier):
     max_iter : int, default=1000
         Maximum number of iterations: Newton steps, or passes over the rows.
     warm_start : bool, default=False
-        Whether a fit starts from the weights of the previous one, if the classes and features are
-        the same.
+        Whether a fit starts from the weights of the previous fit, if both have the same classes and
+        features.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
     random_state : int, RandomState or None, default=None
@@ -202,7 +202,7 @@ class LogisticRegression(LogisticClassifier):
             model._store(problem.expand(result, len(model.classes_)), regularization, problem.rows)
 
         def model_of_epoch(arrays: Any) -> dict[str, Any]:
-            # An earlier model than the last one comes in a single array.
+            # The core passes the model of an earlier epoch as a single array.
             weights, intercepts = np.split(np.concatenate(arrays), [-n_outputs])
             found = {"weights": weights.reshape(n_outputs, -1), "intercepts": intercepts}
             return {**found, "solver": self.solver}
@@ -277,9 +277,9 @@ class LogisticRegression(LogisticClassifier):
     ) -> list[LogisticPiece]:
         """Cover an interval of C with models whose relative gap is at most `tol` everywhere on it.
 
-        Each model is fitted to half of `tol`, starting from the previous one. Its dual point is
+        Each model is fitted to half of `tol`, starting from the previous model. Its dual point is
         feasible for every C, so its gap at any other C follows from the norms of the weights. The
-        next fit takes the largest C from which its interval reaches back to the last one. The
+        next fit takes the largest C from which its interval reaches back to the last interval. The
         estimator does not change; `C` and `warm_start` are not used.
 
         Parameters

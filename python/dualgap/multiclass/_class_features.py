@@ -69,7 +69,8 @@ class ClassFeatureClassifier(ScoringClassifier):
     ) -> FloatArray:
         """Return the score of each class, or for two training classes a single score per row.
 
-        For two training classes, this single score is the second class's score minus the first's.
+        For two training classes, the single score is the second class's score minus the first
+        class's score.
 
         Parameters
         ----------
@@ -112,7 +113,10 @@ class ClassFeatureClassifier(ScoringClassifier):
             named = self.classes_ if classes is None else read_labels("classes", classes)
             joint = self._joint_features(X, named)
             if joint.shape[1] != len(self.coef_):
-                msg = f"class_features: returned {joint.shape[1]} columns, not {len(self.coef_)}"
+                msg = (
+                    f"class_features: must return {len(self.coef_)} columns, as in training, got "
+                    f"{joint.shape[1]}"
+                )
                 raise ValueError(msg)
             return np.asarray(joint @ self.coef_, dtype=np.float64).reshape(X.shape[0], len(named))
         features = self._fitted_features

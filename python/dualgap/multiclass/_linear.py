@@ -24,7 +24,7 @@ class MarginScores:
 
     _with_probabilities: ClassVar[str] = "dualgap.LogisticRegression"
 
-    if not TYPE_CHECKING:  # where it would hide misspelt attributes
+    if not TYPE_CHECKING:  # A type checker that sees this method accepts misspelt attributes.
 
         def __getattr__(self, name: str) -> Any:
             msg = f"{type(self).__name__!r} object has no attribute {name!r}"

@@ -13,10 +13,10 @@ from dualgap._estimator import warn_user
 from dualgap._validation import FloatArray, real_array
 from dualgap.losses import Loss, MarginLoss, core_costs, core_loss
 
-# Number of labels and of margins at which the methods are compared before a fit. Also the number of
-# rows at which they are compared after the fit.
-_LABELS = 4
-_SAMPLES = 12
+# Before a fit, the methods are compared for this number of labels, at this number of margin vectors
+# for each label.
+_LABELS, _SAMPLES = 4, 12
+# After a fit, the methods are compared at the margins of this number of rows.
 _ROWS = 100
 
 # Tolerances for results, relative to the size of their terms.

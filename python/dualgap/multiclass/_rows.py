@@ -69,7 +69,7 @@ def undecided(
     predicted: NDArray[np.intp],
     offset: float = 0.0,
 ) -> NDArray[np.bool_]:
-    """Return a mask of the rows whose class may differ in a model within `radius` of this one.
+    """Return a mask of the rows whose class may differ in a model within `radius` of this model.
 
     The difference of two scores changes by at most ``sqrt(2) * norm(x) * radius + offset``
     (docs/mathematics/cross-validation.md).
@@ -83,14 +83,14 @@ def undecided(
     radius : float
         Largest distance in the Frobenius norm, including the weights of the constant feature.
     predicted : ndarray of shape (n_samples,)
-        Index of the predicted class of each row, with any rounding.
+        Index of the predicted class of each row, computed in any precision.
     offset : float, default=0
         Largest change of the difference of two intercepts, if they are not part of the radius.
 
     Returns
     -------
     ndarray of bool of shape (n_samples,)
-        True also where a score or a bound is not finite.
+        True also for rows with a score or a bound that is not finite.
     """
     coef, intercept, bias = model
     epsilon, n_terms = float(np.finfo(np.float64).eps), coef.shape[1] + 8
@@ -98,7 +98,7 @@ def undecided(
     # A sum that overflows is infinite or NaN; such a row counts as undecided.
     with np.errstate(over="ignore", invalid="ignore"):
         own = intercept / bias if bias else intercept
-        # The error of a product that underflows is smaller than the smallest number.
+        # The error of a product that underflows is smaller than the smallest positive number.
         square = (coef**2).sum() + (own**2).sum() + (coef.size + len(own)) * _SMALLEST
         norm = np.sqrt(square) * (1.0 + coef.size * epsilon)
         # A score is a sum of one product per feature. The bound is twice the largest rounding error

@@ -53,7 +53,7 @@ _FINAL = [f.name for f in fields(MulticlassSVC) if not f.init and f.name not in 
 class MulticlassSVCCV(LinearClassifier):
     """Linear multi-category SVM with cross-validated C.
 
-    Fits all folds in parallel, each from small to large C; every fit starts from the previous one.
+    Fits all folds in parallel, each from small to large C; every fit starts from the previous fit.
     The certificate of a fit bounds its distance from the optimum, and therefore gives an interval
     for the score of the exact optimum at that fold and C.
 
@@ -82,7 +82,8 @@ class MulticlassSVCCV(LinearClassifier):
     refit : bool, default=True
         Whether to fit a model with the chosen C on all rows, to `tol`.
     smoothing, fit_intercept, intercept_scaling, class_weight, tol, max_iter
-        As in :class:`MulticlassSVC`. Balanced class weights are those of each fold's training rows.
+        As in :class:`MulticlassSVC`. Balanced class weights are computed from the training rows of
+        each fold.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The results do not depend on it.
     random_state : int, RandomState or None, default=None

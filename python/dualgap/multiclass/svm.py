@@ -45,7 +45,7 @@ from dualgap.multiclass.path import LinearPiece, linear_pieces
 __all__ = ["MulticlassSVC"]
 
 
-# Solvers that compute in the precision of the rows; the others use float64.
+# Solvers that compute in the precision of the rows; all other solvers use float64.
 _SINGLE = ("auto", "block-descent")
 
 
@@ -71,7 +71,7 @@ class MulticlassSVC(LinearClassifier):
     smoothing : float, default=0.0
         Parameter gamma of the Moreau envelope of the loss; 0 means the loss itself.
     fit_intercept : bool, default=True
-        Whether to append a constant feature. Its weights are regularised like the others.
+        Whether to append a constant feature. Its weights are regularised like all other weights.
     intercept_scaling : float, default=1.0
         Value of the constant feature: the larger, the less its weights are regularised.
     class_weight : dict or "balanced", optional
@@ -92,12 +92,12 @@ class MulticlassSVC(LinearClassifier):
         comparison, or for little memory. "auto" is "newton" if there are at most 2000 weights and
         the largest absolute values of two columns, including the constant feature, differ by a
         factor above 40 and above a fifth of the number of weights, because "block-descent" is slow
-        on such data. Otherwise it is "block-descent"; with up to 5000 weights, "newton" takes over
-        from its dual point once its iterations gain little. For custom losses "auto" is only
-        "block-descent", or "block-frank-wolfe" without ``project``. If memory is too small for
-        "block-descent" by the estimate that `verbose` prints, "auto" is "block-frank-wolfe", or
-        else "frank-wolfe". If memory is too small for any of them, the fit raises a MemoryError
-        before it starts.
+        on such data. Otherwise it is "block-descent". With up to 5000 weights, "newton" continues
+        from the dual point of "block-descent" as soon as its iterations gain little. For custom
+        losses "auto" is only "block-descent", or "block-frank-wolfe" without ``project``. If memory
+        is too small for "block-descent" by the estimate that `verbose` prints, "auto" is
+        "block-frank-wolfe", or else "frank-wolfe". If memory is too small for any of them, the fit
+        raises a MemoryError before it starts.
     step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
         For "frank-wolfe", one of "frank-wolfe" (default), the best step in closed form, and
         "scheduled", ``2 / (t + 2)``. For "block-frank-wolfe", one of "frank-wolfe" (default),
@@ -116,7 +116,7 @@ class MulticlassSVC(LinearClassifier):
         "block-descent" it is an epoch: several passes over the rows that are not optimal yet and
         over their candidate classes, until a new certificate pays off. For "newton" it is a step.
     warm_start : bool, default=False
-        Whether a fit continues the previous one; only for "block-descent", "newton",
+        Whether a fit continues the previous fit; only for "block-descent", "newton",
         "block-frank-wolfe" and "frank-wolfe". It does so if rows, labels, weights, loss and solver
         are the same (`C`, `tol` and a positive `smoothing` may change); otherwise it starts from
         zero, because the certificate would not hold.
@@ -147,8 +147,8 @@ class MulticlassSVC(LinearClassifier):
     objective_, dual_objective_, duality_gap_ : float
         The objective P of the model, a lower bound on the objective of any model, and their
         difference. Both account for rounding errors, so they hold in exact arithmetic. The model is
-        the best of those that were evaluated, including ``W = 0``; the bound is the highest one
-        found.
+        the best model that the fit evaluated, including ``W = 0``; the bound is the highest bound
+        that the fit found.
     relative_gap_ : float
         ``duality_gap_ / objective_``, which is compared with `tol`.
     null_objective_ : float
@@ -163,10 +163,10 @@ class MulticlassSVC(LinearClassifier):
         Per iteration: epoch, seconds, objective, dual_objective, gap (NaN where not evaluated), and
         solver (its name, which can change during a fit with "auto"). Each row describes the best
         model so far, which a fit that ends there returns. "block-frank-wolfe" and
-        "away-frank-wolfe" evaluate it every ten iterations and at the end, the former also once it
-        expects to have converged; "frank-wolfe" with smoothing every few iterations.
-        "block-descent" does not evaluate it in the first iterations with a large C on dense rows,
-        because these solve the problem with smaller values of C.
+        "away-frank-wolfe" evaluate it every ten iterations and at the end. "block-frank-wolfe" also
+        evaluates it when it expects to have converged. "frank-wolfe" with smoothing evaluates it
+        every few iterations. With a large C and dense rows, the first iterations of "block-descent"
+        are not evaluated, because they solve the problem with smaller values of C.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -296,7 +296,8 @@ class MulticlassSVC(LinearClassifier):
         The first fit solves the problem at `C_min` to half of `tol`. Its solution, scaled in
         proportion to C, has a gap that is convex in C. The next fit takes place at the largest C up
         to which this gap is at most `tol`, and so on. The solvers that need projections are chosen
-        as for ``solver="auto"``; all others are replaced by block Frank-Wolfe with pairwise steps.
+        as for ``solver="auto"``; all other solvers are replaced by block Frank-Wolfe with pairwise
+        steps.
         The estimator does not change; `C`, `step` and `warm_start` are not used.
 
         Parameters

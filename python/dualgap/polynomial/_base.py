@@ -41,8 +41,8 @@ _PARAMETERS = """
     Parameters
     ----------
     n_components : int, default=30
-        Maximum number of basis vectors. The fit adds one at a time, and drops those whose output
-        weights become zero.
+        Maximum number of basis vectors. The fit adds one vector at a time, and drops vectors whose
+        output weights become zero.
     penalty : {"l1/l2", "l1/linf", "l1"}, default="l1/l2"
         Norm of the output layer that `radius` bounds: a norm over the outputs of each basis vector,
         summed over basis vectors (paper, Table 1).
@@ -58,8 +58,8 @@ _PARAMETERS = """
         factorization machine no intercept, because it leaves out the square of that feature. None:
         no linear terms.
     reoptimize : {"full", "output"}, default="full"
-        Layers that are optimised again after each new basis vector: the basis and the output layer
-        (not convex), or only the output layer (convex).
+        Layers that are optimised again after each new basis vector. "full": the basis and the
+        output layer (not convex). "output": only the output layer (convex).
     selection : {"refined", "power", "initial", "random-refined", "random", "best-row", "exact"}, \
 default="refined"
         How basis vectors are selected. "refined" takes the eigenvector with the largest absolute
@@ -389,7 +389,7 @@ class FittedPolynomial(PolynomialModel):
 
 
 def certificate(result: Any) -> str:
-    """Describe the quantity that the dual value bounds from below, with the bound's probability."""
+    """Describe the optimum that the dual value bounds, and the probability of the bound."""
     bound = "optimum over all bases and output layers within the radius"
     return bound if result["certain"] else f"{bound}, with probability 1 - 1e-9"
 

@@ -47,8 +47,8 @@ _NOTES = """
 
     Notes
     -----
-    There is no `partial_fit`: the certificate compares the model with the best one for *all* rows,
-    so each iteration must read all of them. Pass rows that do not fit in memory as
+    There is no `partial_fit`: the certificate compares the model with the best model for *all*
+    rows, so each iteration must read all rows. Pass rows that do not fit in memory as
     :class:`dualgap.Chunks`. When new rows arrive, ``warm_start=True`` continues from the basis of
     the previous fit.
 """

@@ -73,7 +73,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         Number of fits that run in parallel during the search, and number of threads of the final
         fit; None and -1 mean all cores. The model does not depend on it.
     random_state : int, RandomState or None, default=None
-        Seed; all fits use the same one.
+        Seed, the same for all fits.
     verbose : int, optional
         Progress on stderr, counted in finished fits; see :class:`PolynomialNetworkClassifier`.
     callback : callable, optional
@@ -84,7 +84,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
     Attributes
     ----------
     radius_, n_components_ : float and int
-        The chosen radius and number of basis vectors: those with the best mean score. Ties go to
+        The chosen radius and number of basis vectors: the pair with the best mean score. Ties go to
         the smallest number of basis vectors, then to the first radius.
     cv_scores_ : ndarray of shape (n_radii, n_sizes, n_folds)
         Scores for 1, 2, ..., ``n_components`` bases; ``n_sizes`` is 1 with ``scoring``. If a fit

@@ -1,4 +1,4 @@
-"""The models of a fitted recommender, and the conversion of arguments of its methods."""
+"""Parameters and models of a recommender, and conversion of the arguments of its methods."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class RecommenderParts(Estimator):
     _click_model: ClickModel | None
     # Matrix of users by items with ones for pairs that have ratings.
     _seen: Lists
-    # Number of ratings of each item in the fit; None until the first request of a new user.
+    # Number of ratings of each item in the fit; None until a method needs it for new users.
     _item_counts: NDArray[np.intp] | None = None
-    # Positions of the ids; None until the first request.
+    # Positions of the user ids and of the item ids; None until a method needs them.
     _places: tuple[Places, Places] | None = None
-    # The library of the table of ratings; methods return tables of this library.
+    # Library of the table of ratings in the fit; methods return tables of this library.
     _tables: str = "pandas"
     # Encoders of the features of users and of items; None without features.
     _encoders: tuple[FeatureEncoder | None, FeatureEncoder | None]
@@ -80,7 +80,7 @@ class RecommenderParts(Estimator):
         return Catalogue(self.user_ids_, self.item_ids_, self._places)
 
     def _shallow_copy(self) -> Self:
-        """Return a copy with the same parts, unlike `copy.copy`, which copies as pickle does."""
+        """Return a copy that shares all attributes; `copy.copy` would drop or convert some."""
         result: Self = object.__new__(type(self))
         result.__dict__.update(vars(self))
         return result
@@ -91,11 +91,11 @@ class RecommenderParts(Estimator):
 
     @property
     def _counts(self) -> bool:
-        """Whether values are counts of clicks."""
+        """Whether the values of ratings are counts of clicks."""
         return self.task == "clicks" and self._interaction_settings().like_threshold is None
 
-    def _like(self, table: pd.DataFrame, given: Any = None) -> pd.DataFrame:
-        """Convert a result to the library of `given`, or of the fit if `given` is not a table."""
+    def _in_library(self, table: pd.DataFrame, given: Any = None) -> pd.DataFrame:
+        """Convert a result to the library of the table `given`, or else of the fit."""
         converted: pd.DataFrame = like_table(table, table_kind(given) or self._tables)
         return converted
 
@@ -123,17 +123,20 @@ class RecommenderParts(Estimator):
             self._item_counts = np.bincount(self._seen.columns, minlength=len(self.item_ids_))
         return self._item_counts
 
-    def _with_former(self, new: RatingTable, side: Literal["users", "items"]) -> RatingTable:
-        """Prepend the clicks that the fit had for the users (or the items) of a table."""
+    def _with_earlier_clicks(
+        self, new: RatingTable, side: Literal["users", "items"]
+    ) -> RatingTable:
+        """Prepend the clicks of the fit that belong to the users (or items) of a table."""
         if self.task != "clicks" or self._click_model is None:
-            msg = 'add: requires task="clicks", because a model of ratings does not keep them'
+            msg = 'add: requires task="clicks", because a rating model does not store its ratings'
             raise ValueError(msg)
         users, items, targets = self._click_model.clicks()
         known, own, ids = self.user_ids_, users, new.users
         if side == "items":
             known, own, ids = self.item_ids_, items, new.items
         kept = np.flatnonzero(np.isin(own, known.get_indexer(ids.unique())))
-        # Values with the same targets as in the fit: one click, or a rating above or below `like`.
+        # The model stores targets, not values. Choose values that give the same targets again: one
+        # click, or a rating on the same side of the like threshold.
         values = np.ones(len(kept))
         if not self._counts:
             values = np.where(
@@ -171,7 +174,7 @@ class RecommenderParts(Estimator):
             return self._default_ranking()
         check_choice("rank_by", rank_by, Ranking)
         if rank_by == "rating" and self.task == "clicks":
-            msg = 'rank_by: task="clicks" predicts no ratings; use "like"'
+            msg = 'rank_by: a model with task="clicks" predicts no ratings; use "like"'
             raise ValueError(msg)
         if rank_by == "like" and self._click_model is None:
             msg = 'rank_by: "like" needs interactions=True (or Interactions(...)) in the fit'
@@ -190,7 +193,7 @@ class RecommenderParts(Estimator):
         i = self._catalogue.find_items(read_id_list(items, "items"), unknown)
         if len(u) != len(i) and 1 not in (len(u), len(i)):
             msg = (
-                "users, items: must have the same length (or one of them be an id), "
+                "users, items: must have the same length (or one of them must be a single id), "
                 f"got {len(u)} and {len(i)}"
             )
             raise ValueError(msg)
@@ -212,6 +215,8 @@ class RecommenderParts(Estimator):
     def _clicks(self) -> ClickModel:
         check_is_fitted(self)
         if self._click_model is None:
-            msg = "vectors of users and items need interactions=True (or Interactions(...)) in fit"
+            msg = (
+                "user and item vectors require interactions=True (or Interactions(...)) in the fit"
+            )
             raise AttributeError(msg)
         return self._click_model

@@ -113,7 +113,7 @@ class ClickModel(Cached):
         total = self.weights[0] * of_factors
         for weight, model in zip(self.weights[1:], self.models, strict=True):
             part = of_factors
-            # If a model has no entries for the item, its scores are those of the factors.
+            # An item-item model without entries for the item takes the scores of the factors.
             if model.offsets[item] < model.offsets[item + 1]:
                 part = targets * model.matrix[items][:, [item]].toarray()[:, 0]
                 part = part * _scale((history.matrix @ model.matrix).toarray()[0])
@@ -126,7 +126,7 @@ class ClickModel(Cached):
 
     @cached_property
     def _known_items(self) -> NDArray[np.bool_]:
-        """Return whether each item has clicks or features; no scorer can rank the others."""
+        """Whether each item has clicks or features; no scorer can rank the remaining items."""
         return np.asarray(self.items[1:].any(axis=1))
 
     @cached_property
@@ -206,7 +206,7 @@ class ClickModel(Cached):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays to save in a file."""
         found: dict[str, NDArray[Any]] = {
-            # In files, the rows of unknown ids are the last.
+            # In files, the row for unknown ids comes last.
             "interactions.users": np.roll(self.users, -1, axis=0),
             "interactions.items": np.roll(self.items, -1, axis=0),
             "interactions.weights": np.array(self.weights),

@@ -25,36 +25,37 @@ _Setting = TypeVar("_Setting")
 # Candidate ridges of the factors; one is chosen on held-out clicks.
 _RIDGES = (0.1, 0.3)
 
-# Candidate ridges of the regression, and its dropout. In a blend, ridges from 30 to 300 differ by
-# less than 1 % on films, 30 is best on places and on words, and 300 or more on clicks drawn
-# from topics.
+# Candidate ridges of the regression, and its dropout. In a blend, the choice between 30 and 300
+# changes the ranking by less than 1 % on film ratings. A ridge of 30 is best on data of places and
+# of words, and 300 or more on synthetic clicks of topics.
 _REGRESSION_RIDGES = (30.0, 300.0)
 _DROPOUT = 0.33
 
 # Ridge on the feature weights, relative to the mean ridge of a row.
 _FEATURE_RIDGE = 10.0
 
-# Number of sweeps of each fit of the factors that is compared on held-out clicks.
+# Number of sweeps of each trial fit of the factors; held-out clicks compare the trial fits.
 _TRIAL_SWEEPS = 6
 
 # Settings are chosen on a sample of about this number of clicks.
 _TRIAL_CLICKS = 3e6
 
-# Maximum number of entries of an item-item model, and of each of its rows. On sparse clicks, a
-# limit of 500 per row ranks as well as no limit, and 200 up to 4 % worse; on dense clicks with
-# 6,000 items, 500 ranks 8 % worse than 1,500.
+# Each row of an item-item model keeps its `_ENTRIES / n_items` largest entries, but at least
+# `_KEPT`. On sparse clicks, 500 entries per row rank as well as all entries, and 200 rank up to 4 %
+# worse than all. On dense clicks with 6,000 items, 500 rank 8 % worse than 1,500.
 _ENTRIES = 12_000_000
 _KEPT = 500
 
-# Candidate pairs (a, b) of exponents of the item graph: entry (j, i) is divided by the number of
-# clicks of the user's item j to the power a, and by that of the scored item i to the power b.
+# Candidate pairs (a, b) of exponents of the item graph. Entry (j, i) is divided by the number of
+# clicks on the user's item j to the power a, and by the number of clicks on the scored item i to
+# the power b.
 _EXPONENTS = ((0.5, 0.2), (0.5, 0.35), (0.7, 0.65))
 
-# Maximum number of items for a regression: its time grows with their cube.
+# Maximum number of items for a regression, whose time grows with the cube of this number.
 _REGRESSED = 8000
 
-# Fraction of a user's clicks that is held out. Weights are chosen only with at least `_FEWEST` such
-# users.
+# Fraction of a user's clicks that is held out. Weights are chosen only if at least `_FEWEST` users
+# can hold out clicks; at most `_MOST` users do.
 _SHARE = 0.2
 _FEWEST = 20
 _MOST = 2000
@@ -171,9 +172,10 @@ class _Clicks:
         return self.targets.astype(np.float32)
 
     def hold_out(self, rng: np.random.Generator) -> tuple[_Clicks, sp.csr_array] | None:
-        """Split off a fraction of some users' likes; return None if too few users have enough.
+        """Split off a fraction of some users' likes.
 
-        If there are many clicks, the remaining clicks come from a sample of the users.
+        Returns the remaining clicks and the held-out likes, or None if too few users have at least
+        three likes. If there are many clicks, the remaining clicks are from a sample of users.
         """
         liked = np.ones(len(self.users), dtype=bool) if self.targets is None else self.targets >= 1
         counts = np.bincount(self.users[liked], minlength=self.shape[0])
@@ -243,7 +245,7 @@ class _Trainer:
         return model, FitRecord(result["history"], result["objective"])
 
     def choose(self, clicks: _Clicks, held_out: sp.csr_array) -> tuple[_Plan, Any]:
-        """Return the plan that ranks held-out clicks best, and factors as a starting point."""
+        """Return the plan that ranks held-out clicks best, and factors to start the fit from."""
         users = np.flatnonzero(np.diff(held_out.indptr))
         ridges = _RIDGES if self.settings.ridge is None else (self.settings.ridge,)
         quiet = replace(self, options=replace(self.options, callback=None))
@@ -277,8 +279,8 @@ class _Trainer:
     ) -> tuple[_Setting, Lists]:
         """Return the setting whose item-item model ranks best, and that model.
 
-        `rest` contains a model of only the factors, with which each item-item model is blended, and
-        the held-out clicks.
+        `rest` contains a model of only the factors, and the held-out clicks. Each item-item model
+        is blended with the factors.
         """
         factors, held_out = rest
         users = np.flatnonzero(np.diff(held_out.indptr))
@@ -375,7 +377,8 @@ class _Trainer:
         counts = np.bincount(clicks.items, minlength=clicks.shape[1])
         counts = np.maximum(counts, 1).astype(np.float32)
         record = self._record(clicks)
-        # The core uses the exponents 0.5 and keeps the largest entries of each row.
+        # The core divides by both square roots and keeps the largest entries of each row. Scaling
+        # the values before and the result after it gives the requested exponents.
         record["values"] *= counts[clicks.items] ** np.float32(0.5 - of_scored)
         graph = _lists(_core.item_graph(record), clicks.shape[1])
         scale = counts ** np.float32(of_scored - of_own)
@@ -391,7 +394,7 @@ class _Trainer:
 def _described(
     factors: FloatArray, ids: NDArray[np.uint32], features: Any, weights: FloatArray | None
 ) -> FloatArray:
-    """Return the factors, replaced by predictions from the features for ids without clicks."""
+    """Return the factors; features predict the factors of ids without clicks."""
     if features is None or weights is None:
         return factors
     without = np.bincount(ids, minlength=len(factors)) == 0
@@ -409,7 +412,7 @@ def _lists(found: Any, n_items: int) -> Lists:
 
 
 def _simplex(n_models: int) -> list[tuple[float, ...]]:
-    """Return weights, summing to 1, of the factors and of one or two item-item models."""
+    """Return a grid of weights, summing to 1, of the factors and one or two item-item models."""
     shares = (0.0, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
     if n_models == 1:
         return [(1.0 - share, share) for share in shares]

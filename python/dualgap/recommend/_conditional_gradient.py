@@ -20,7 +20,7 @@ from dualgap.recommend._training import FitRecord, RatingScale, RunOptions, Trai
 
 __all__ = ["ConditionalGradient"]
 
-# Radii to try in this order, until two in a row are worse than the best one.
+# Radii to try in this order, until two in a row are worse than the best radius.
 _RADII = (20.0, 60.0, 200.0, 600.0, 2000.0, 6000.0, 20_000.0)
 
 
@@ -35,12 +35,12 @@ class ConditionalGradient(Method):
         Norm of the output layer that `radius` bounds.
     radius : float, optional
         Bound on the norm of the output layer, for basis vectors of unit length (over users and
-        items together). None means the best of a path of radii on the validation ratings. Without
-        validation ratings, a fifth of the ratings is held out for this choice; the final fit then
-        uses all ratings.
+        items together). None chooses the radius with the smallest loss on the validation ratings
+        from a path of radii. Without validation ratings, a fifth of the ratings is held out for
+        this choice; the final fit then uses all ratings.
     reoptimize : {"full", "output"}, default="full"
-        Parameters to re-optimise after each new basis vector: basis and output layer, or only the
-        output layer (convex).
+        Parameters to re-optimise after each new basis vector. "full": the basis and the output
+        layer. "output": only the output layer, which is a convex problem.
     alpha : float, default=3.0
         Ridge on the linear weights.
     tol : float, default=1e-4
@@ -202,8 +202,8 @@ def from_machine(
 ) -> Machine:
     """Convert a factorization machine on [user | item | user features | item features].
 
-    A product of two inputs of the same side depends only on that side, so it is added to the side's
-    linear weights.
+    A product of two inputs of a user, or of two inputs of an item, depends only on that user or
+    item. It is therefore added to the linear weights of the user or item.
     """
     basis, output = np.ascontiguousarray(result["basis"].T), result["output"]
     linear = result["linear"]

@@ -1,4 +1,4 @@
-"""Clicks whose values are counts: adds the counts of each pair and computes weights from them."""
+"""Sums of the click counts of each pair of user and item, and weights computed from counts."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def count_clicks(table: RatingTable, name: str = "ratings") -> RatingTable:
             f"{name}: the value of user {user!r} and item {item!r} is "
             f"{table.values[negative[0]]:g}, but with "
             'task="clicks" values count clicks; '
-            "leave out such pairs, or set the least value of a like with "
-            "interactions=Interactions(like_threshold=...)"
+            "leave out such pairs, or, if the values are ratings, set the smallest rating of a "
+            "like with interactions=Interactions(like_threshold=...)"
         )
         raise ValueError(msg)
     clicked = np.flatnonzero(table.values > 0.0)

@@ -24,8 +24,8 @@ FeaturesLike: TypeAlias = "pd.DataFrame | sp.spmatrix | sp.sparray"
 class FeatureEncoder:
     """Converts feature tables to numbers, with the columns, means and deviations of the fit."""
 
-    # Names of the numeric columns, and one name for each value of the other columns; both empty for
-    # a sparse matrix.
+    # Names of the numeric columns, and one name for each value of the non-numeric columns; both are
+    # empty for a sparse matrix.
     numbers: tuple[str, ...]
     indicators: tuple[str, ...]
     # Number of features.
@@ -121,7 +121,7 @@ class FeatureTable:
 def read_features(
     features: FeaturesLike | None, name: str, column: str, encoder: FeatureEncoder | None = None
 ) -> FeatureTable:
-    """Convert a feature table to numbers, with the encoder of a fit if there is one.
+    """Convert a feature table to numbers, with the encoder of a fit or a new encoder.
 
     A DataFrame of pandas is indexed by id; other tables have the ids in `column`. The numeric
     columns are standardised; every other column becomes one column per value. Row r of a sparse
@@ -132,7 +132,8 @@ def read_features(
     if table_kind(features) not in (None, "pandas"):
         features = as_pandas(features)
         if column not in features.columns:
-            msg = f"{name}: no column {column!r} with the ids; it has {', '.join(features.columns)}"
+            have = ", ".join(features.columns)
+            msg = f"{name}: no column {column!r} of ids; the columns are {have}"
             raise ValueError(msg)
         features = features.set_index(column)
     if isinstance(features, pd.DataFrame):
@@ -171,7 +172,9 @@ def new_features(
     what, column = side
     encoder = encoders[what == "items"]
     if needed if features is None else encoder is None:
-        given = "no ratings or features are given" if features is None else "the fit had none"
+        given = (
+            "no ratings or features are given" if features is None else "the fit had no features"
+        )
         msg = f"features: {given} for {what}"
         raise ValueError(msg)
     return read_features(features, "features", column, encoder)
@@ -217,7 +220,7 @@ def feature_rows(
     seen: sp.csr_array,
     histories: bool | Literal["users"],
 ) -> tuple[sp.csr_array | None, sp.csr_array | None]:
-    """Return features of all users and of all items: tables first, then histories."""
+    """Return features of all users and of all items: first of the tables, then of histories."""
     users, items = tables[0].rows(catalogue.users), tables[1].rows(catalogue.items)
     if histories:
         users.append(seen)

@@ -1,4 +1,4 @@
-"""Tables of pandas, polars, Arrow and modin, and tables in parts."""
+"""Conversion between tables of pandas, polars, Arrow and modin, and reading of tables in parts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def table_kind(table: Any) -> str | None:
 def as_pandas(table: Any, columns: Collection[str] | None = None) -> Any:
     """Convert a table of another library to a DataFrame; return anything else unchanged.
 
-    If `columns` is given, only those of them that the table has are converted.
+    If `columns` is given, only these columns are converted; names that the table lacks are ignored.
     """
     if table_kind(table) in (None, "pandas"):
         return table
@@ -46,7 +46,7 @@ def like_table(table: pd.DataFrame, kind: str) -> Any:
         return table
     import narwhals as nw
 
-    # A NumPy array of objects would become a column of objects, not of strings.
+    # Convert strings to lists: a NumPy array of objects would become a column of objects instead.
     columns = {
         str(name): column.to_numpy() if column.dtype.kind in "biufM" else column.to_list()
         for name, column in table.items()
@@ -98,5 +98,5 @@ def _parquet_parts(path: Path, columns: Collection[str], name: str) -> Iterator[
             msg = f"{name}: {each} is not a Parquet file that pyarrow can read ({error})"
             raise ValueError(msg) from error
         finally:
-            # Arrow keeps freed memory for later reads.
+            # By default, Arrow keeps freed memory for later reads.
             pa.default_memory_pool().release_unused()

@@ -1,7 +1,8 @@
-"""Arrays, sparse matrices and ids that grow at the end, so that a new user copies no other user.
+"""Arrays, sparse matrices and ids to which a new user is appended without copying other users.
 
-Models share memory: a model with more users extends the arrays of the model that it comes from. The
-earlier model reads only its own rows, which do not change, so threads may use it meanwhile.
+Models share memory: a model with new users extends the arrays of the earlier model. The earlier
+model reads only the rows that it had before, which do not change. Other threads may therefore use
+it at the same time.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ class _Buffer(np.ndarray[Any, Any]):
 
 
 def append_rows(array: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-    """Return `array` followed by the rows `new`, in a time that depends on `new` alone, on average.
+    """Return `array` followed by the rows `new`; the amortised time depends only on `new`.
 
-    The result is a view of a buffer with spare rows. Rows go into this buffer if `array` ends where
-    its used rows end; otherwise another model has extended `array`, and a new buffer is made.
+    The result is a view of a buffer with spare rows. If `array` already is such a view and ends at
+    the last used row, the rows go into the same buffer. Otherwise, for example because another
+    model has extended `array`, a new buffer is allocated.
     """
     n, end, buffer = len(array), len(array) + len(new), array.base
     while type(buffer) is np.ndarray:
@@ -50,7 +52,7 @@ def append_rows(array: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
 
 
 def rows_of(table: FloatArray, positions: NDArray[np.intp]) -> FloatArray:
-    """Return rows of a table. Its first row is that of unknown ids, whose position is the last."""
+    """Return rows of a table; its first row is for unknown ids, which have the last position."""
     return table[(positions + 1) % len(table)]
 
 
@@ -69,7 +71,7 @@ class Cached:
 
 @dataclass(frozen=True)
 class Lists(Cached):
-    """A sparse matrix by rows. Rows after the last are empty."""
+    """A sparse matrix in CSR format. Rows after the last stored row count as empty."""
 
     offsets: NDArray[np.int64]
     columns: NDArray[np.int32]
@@ -81,7 +83,7 @@ class Lists(Cached):
 
     @classmethod
     def of(cls, matrix: sp.csr_array) -> Self:
-        """Convert a matrix of SciPy."""
+        """Convert a SciPy matrix."""
         offsets = matrix.indptr.astype(np.int64)
         columns = matrix.indices.astype(np.int32, copy=False)
         return cls(offsets, columns, matrix.data, matrix.shape[1])
@@ -93,7 +95,7 @@ class Lists(Cached):
         values: NDArray[Any],
         shape: tuple[int, int],
     ) -> Self:
-        """Sort the entries at different pairs of row and column."""
+        """Return the matrix with these values at distinct pairs of row and column."""
         rows, columns = pairs
         order = np.lexsort((columns, rows))
         return cls(
@@ -105,14 +107,14 @@ class Lists(Cached):
 
     @cached_property
     def matrix(self) -> sp.csr_array:
-        """The matrix of SciPy."""
-        # SciPy would convert the columns to the type of the offsets.
+        """The matrix as a SciPy array."""
+        # Use the smallest type of offsets, because SciPy converts the columns to the same type.
         offsets = self.offsets.astype(sp.get_index_dtype(maxval=len(self.columns)))
         shape = len(self), self.n_columns
         return sp.csr_array((self.values, self.columns, offsets), shape=shape)
 
     def take(self, rows: NDArray[np.intp]) -> Lists:
-        """Return some rows."""
+        """Return the given rows."""
         starts, ends = (self.offsets[np.minimum(rows + at, len(self))] for at in (0, 1))
         offsets = _ends(ends - starts)
         if len(rows) == 1:
@@ -128,7 +130,7 @@ class Lists(Cached):
         return Lists(offsets, columns, values, self.n_columns)
 
     def with_rows(self, rows: NDArray[np.intp], new: Lists) -> Lists:
-        """Return the matrix in which `rows`, some of which may follow the last, come from `new`."""
+        """Return the matrix with `rows` taken from `new`; rows after the last row are appended."""
         if np.array_equal(rows, np.arange(len(self), len(self) + len(rows))):
             return Lists(
                 append_rows(self.offsets, self.offsets[-1] + new.offsets[1:]),
@@ -140,7 +142,7 @@ class Lists(Cached):
         lengths = np.zeros(max(n_old, int(rows.max(initial=-1)) + 1), dtype=np.int64)
         lengths[:n_old] = np.diff(self.offsets)
         lengths[rows] = np.diff(new.offsets)
-        # Copy the entries between two replaced rows at once.
+        # Copy all entries between two replaced rows in one slice.
         parts, first = [], 0
         for at in np.argsort(rows).tolist():
             last = min(int(rows[at]), n_old)
@@ -163,7 +165,7 @@ class Lists(Cached):
 
 
 def _ends(lengths: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the start of each row of a matrix, and the end of the last."""
+    """Return the offsets of rows with these lengths: the start of each row, and the last end."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -171,14 +173,14 @@ def _ends(lengths: NDArray[Any]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Places:
-    """Positions of ids: those of a table, followed by ids that were added to it.
+    """Positions of ids: first the ids of `table`, then ids that were added later.
 
-    The hash table of the table, which takes long to build, then serves models with more ids.
+    Models with added ids reuse the hash table of `table`, which takes long to build.
     """
 
     table: pd.Index[Any]
     n: int
-    # Positions of added ids. Models that come from each other share them.
+    # Positions of added ids. A model and its extensions share this dictionary.
     added: dict[Hashable, int] = field(default_factory=dict)
 
     def find(self, ids: pd.Index[Any]) -> NDArray[np.intp]:
@@ -194,7 +196,7 @@ class Places:
         return found
 
     def with_ids(self, ids: pd.Index[Any]) -> Places:
-        """Add ids."""
+        """Return the positions of these ids and of `ids`, which follow them."""
         with _LOCK:
             added = self.added
             if len(self.table) + len(added) != self.n:
@@ -204,7 +206,7 @@ class Places:
 
 
 def append_ids(known: pd.Index[Any], ids: pd.Index[Any]) -> pd.Index[Any]:
-    """Return an index with further ids."""
+    """Return `known` followed by `ids`."""
     if known.dtype == ids.dtype and known.dtype.kind in "iuf":
         longer: pd.Index[Any] = pd.Index(append_rows(known.to_numpy(), ids.to_numpy()), copy=False)
         return longer

@@ -26,7 +26,7 @@ def warn_input(text: str) -> None:
 def read_ids(ids: Any, name: str, first: int = 0) -> pd.Index[Any]:
     """Read hashable ids without missing values; `name` is the argument that holds them.
 
-    An error about a missing id counts the ids from `first`.
+    An error about a missing id numbers the rows from `first`.
     """
     if isinstance(ids, pd.MultiIndex):
         ids = ids.to_flat_index()
@@ -67,8 +67,8 @@ def _refuse_merged(ids: pd.Index[Any], name: str) -> None:
         truth = {kind for kind in kinds if issubclass(kind, bool | np.bool_)}
         if truth and any(issubclass(kind, Number) for kind in kinds - truth):
             msg = (
-                f"{name}: True and False count as the numbers 1 and 0, but these ids mix truth "
-                "values and numbers; give ids of one kind, for example strings"
+                f"{name}: these ids mix booleans and numbers, but True equals 1 and False "
+                "equals 0; give ids of one kind, for example strings"
             )
             raise ValueError(msg)
     else:
@@ -78,7 +78,7 @@ def _refuse_merged(ids: pd.Index[Any], name: str) -> None:
         msg = (
             f"{name}: the id {strange.tolist()[0]!r} is a floating-point number of "
             f"2**{int(np.log2(limit))} or more, where not every integer can be represented; give "
-            "ids as integers or strings, each column by itself"
+            "ids as integers or strings, in an array without the ratings"
         )
         raise ValueError(msg)
 
@@ -104,7 +104,7 @@ def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
         if known and kind not in known:
             first, other = next(iter(known.items()))
             msg = (
-                f"{name}: the ids are {kind}, those of the ratings are {first} "
+                f"{name}: the ids are {kind}, but the ids of the ratings are {first} "
                 f"({other!r}, for example)"
             )
             raise TypeError(msg)
@@ -159,7 +159,7 @@ def plain_ids(ids: pd.Index[Any]) -> pd.Index[Any]:
 
 
 def distinct_ids(ids: pd.Index[Any]) -> pd.Index[Any]:
-    """Return each id once. For ids of `GrowingIds`, these are the categories, which all occur."""
+    """Return each id once. Each category of the ids from `GrowingIds` occurs at least once."""
     return ids.categories if isinstance(ids, pd.CategoricalIndex) else ids.unique()
 
 
@@ -179,9 +179,9 @@ def _kinds(ids: pd.Index[Any]) -> dict[str, Any]:
     return found
 
 
-_KINDS = {"b": "truth values", "i": "numbers", "u": "numbers", "f": "numbers", "M": "dates"}
+_KINDS = {"b": "booleans", "i": "numbers", "u": "numbers", "f": "numbers", "M": "dates"}
 _TYPES: list[tuple[Any, str]] = [
-    ((bool, np.bool_), "truth values"),
+    ((bool, np.bool_), "booleans"),
     (Number, "numbers"),
     (str, "strings"),
     ((date, np.datetime64), "dates"),

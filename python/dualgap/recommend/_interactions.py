@@ -21,10 +21,10 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
 
     Three scorers rank the whole catalogue (``rank_by="like"``): factors fitted by least squares
     over all pairs of users and items [1]_, the graph of items that the same users clicked [2]_, and
-    a regression of each item on the others [3]_. The score is a weighted sum of the three, each
-    divided by its standard deviation over the catalogue. The weights, the ridge of the regression,
-    and the preference of the graph for popular items [4]_ are chosen on held-out clicks of a sample
-    of the users.
+    a regression of each item on all other items [3]_. The score is a weighted sum of the three
+    scorers' scores, each divided by its standard deviation over the catalogue. The weights, the
+    ridge of the regression, and the preference of the graph for popular items [4]_ are chosen on
+    held-out clicks of a sample of the users.
 
     The target is 1 for a rating that is a like, `other_target` for any other rating, and 0 for
     every pair without a rating, which has the weight `unobserved_weight`.
@@ -35,15 +35,15 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
         Length of the vectors of users and items. By default it grows with the number of users or
         items, whichever is smaller, from 64 to 192.
     like_threshold : float, optional
-        Smallest rating that is a like. None means the upper quarter of the range of levels, such as
-        4 for levels from 1 to 5. With ``task="clicks"``, None means that values are
-        counts, not ratings.
+        Smallest rating that is a like. None means that likes are the ratings in the upper quarter
+        of the range of levels: 4 and 5 for levels from 1 to 5. With ``task="clicks"``, None means
+        that values are counts, not ratings.
     other_target : float, default=0.6
         Target of ratings below `like_threshold`: less than a like, but more than a pair without a
         rating, because users rate items that interest them.
     unobserved_weight : float, optional
         Weight of a pair without a rating, relative to a pair with one. By default three times the
-        share of pairs that have a rating.
+        share of pairs that have a rating, but at most 0.5.
     ridge : float, optional
         Ridge on the vectors, in units of the square root of the total weight of a user's or item's
         pairs. By default 0.1 or 0.3, chosen on held-out clicks; without `blend` it is 0.3.

@@ -41,7 +41,7 @@ class Candidates:
     # Items to leave out for each known user; None to leave out none.
     seen: Lists | None
     n_threads: int
-    # More items to leave out, with a row for each user passed to the call; None if there are none.
+    # Further items to leave out, with a row for each user of the call; None to leave out none.
     excluded: sp.csr_array | None = None
 
 
@@ -73,7 +73,7 @@ def allowed_items(
     mask: Any = None,
     name: str = "items",
 ) -> NDArray[np.bool_]:
-    """Whether each item of `table` may be recommended; `name` is the argument in errors."""
+    """Return whether each item of `table` may be recommended; errors name the argument `name`."""
     allowed = np.ones(len(table), dtype=bool)
     if items is not None:
         found = _find_items(table, items, name)
@@ -115,7 +115,7 @@ def excluded_items(
     if len(strange):
         warn_input(
             f"exclude: {len(strange)} of {len(keys)} users were not in the ratings "
-            f"({strange.tolist()[0]!r}, for example); its keys are users"
+            f"({strange.tolist()[0]!r}, for example); the keys of the dictionary must be users"
         )
     lists = [exclude.get(user) for user in users.tolist()]
     found = [
@@ -214,14 +214,14 @@ def ranked_table(
     )
 
 
-# Maximum number of entries of the candidates' vectors in memory.
+# Maximum number of entries of candidate vectors that are in memory at a time.
 _ENTRIES = 1 << 22
 
 
 def diversified(
     best: tuple[NDArray[np.int64], FloatArray], vectors: FloatArray, n: int, diversity: float
 ) -> tuple[NDArray[np.int64], FloatArray]:
-    """Choose `n` of each user's best items, each by its score and dissimilarity to earlier ones."""
+    """Choose `n` of each user's best items by score and dissimilarity to the items before."""
     positions, scores = best
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors = vectors / np.where(lengths > 0.0, lengths, 1.0)
@@ -258,7 +258,7 @@ def _dissimilar(
     return order
 
 
-# Shrinkage of cosines: for an id with this number of ratings, a cosine is halved.
+# Shrinkage of cosines: an id with this number of ratings has its cosines halved.
 _SHRINKAGE = 10.0
 
 
@@ -273,7 +273,7 @@ class Neighbours:
     allowed: NDArray[np.bool_]
 
     def table(self, names: pd.Index[Any], n: int, what: str, column: str) -> pd.DataFrame:
-        """Return the other ids with the largest shrunk cosines."""
+        """Return the neighbours of each of `names`: the ids with the largest shrunk cosines."""
         check_positive("n", n, integer=True)
         rows = self.ids.get_indexer(names)
         if (rows < 0).any():
@@ -362,7 +362,7 @@ def catalogue_metrics(
     k: Sequence[int],
     confidence: float | None = None,
 ) -> dict[str, float]:
-    """Return metrics of ranked items (`recommended`, positions by row) against relevant ones."""
+    """Return metrics of `recommended`, which has a row of ranked item positions per user."""
     rows, items = relevant
     order = np.argsort(rows, kind="stable")
     ends = np.searchsorted(rows[order], np.arange(1, len(recommended)))

@@ -33,7 +33,7 @@ _SIDES: tuple[Side, Side] = ("users", "items")
 
 
 def default_n_components(n_ratings: int, has_histories: bool) -> int:
-    """Return the default number of basis vectors; histories justify more of them."""
+    """Return the default number of basis vectors; histories justify more vectors."""
     times = max(1.0, n_ratings / 50_000)
     grown: float = min(64.0, 8 * times**0.55) if has_histories else 8 * times**0.4
     return round(grown)
@@ -113,7 +113,8 @@ class SidePrior:
     """The prior of the rows of users or of items, and the uncertainty of the fitted rows.
 
     The mean of a row is ``base[0] + base[1] * (log(1 + ratings) - centre) + features @ weights``.
-    `spread` contains the mean covariance of ids with 1, 2 to 3, 4 to 7, ... ratings.
+    The rows of `spread` are the mean covariances of ids with 1, with 2 to 3, with 4 to 7 ratings,
+    and so on.
     """
 
     base: FloatArray
@@ -155,8 +156,8 @@ class SidePrior:
         """Return prior means of ids with these numbers of ratings, features and histories."""
         means = np.tile(self.base[0], (len(counts), 1))
         if len(self.base) > 1:
-            # As in the fit, an id without ratings is treated like one with an average number of
-            # them.
+            # As in the fit, an id without ratings is treated like an id with an average number of
+            # ratings.
             logs = np.where(counts > 0, np.log1p(counts) - self.centre[0], 0.0)
             means += np.outer(logs, self.base[1])
         if len(self.weights):
@@ -190,7 +191,7 @@ class Priors:
         )
 
     def with_histories_of(self, new: NewRatings) -> Priors:
-        """Append a weight of 0 for each new id, which is a history feature of the other side."""
+        """Append a weight of 0 for each new id, as it is a history feature of the other side."""
         side = "items" if new.side == "users" else "users"
         prior = getattr(self, side)
         n_new = int((new.rows >= new.n_known).sum())
@@ -199,7 +200,7 @@ class Priors:
         return replace(self, **changed)
 
     def record(self, machine: Machine, new: NewRatings) -> FoldInRecord:
-        """Return what the rows of new ids in a machine depend on, in the core's format."""
+        """Return the data from which the core fits the rows of new ids in a machine."""
         prior, other, means = self.users, self.items, machine.items[1:]
         if new.side == "items":
             prior, other, means = other, prior, machine.users[1:]
@@ -221,7 +222,7 @@ class Priors:
 
 @dataclass(frozen=True)
 class PeriodWeights:
-    """Weights of the periods of users or items: one table per machine, with a last row of zeros."""
+    """Weights of the periods of users or items: one table per machine, whose last row is zero."""
 
     codes: NDArray[np.int64]
     tables: list[FloatArray]
@@ -411,7 +412,7 @@ class RatingModel:
         arrays: dict[str, NDArray[Any]] = {}
         for number, machine in enumerate(self.machines):
             own = machine.__getstate__()
-            # In files, the rows of unknown ids are the last.
+            # In files, the row for unknown ids comes last.
             own |= {side: np.roll(own[side], -1, axis=0) for side in _SIDES}
             arrays |= {f"model{number}.{name}": array for name, array in own.items()}
         for number, priors in enumerate(self.priors):

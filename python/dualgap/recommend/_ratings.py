@@ -38,9 +38,9 @@ RatingsLike: TypeAlias = (
 )
 Unknown: TypeAlias = Literal["warn", "ignore"]
 Periods: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""The numbers of each rating's period of the user and of the item."""
+"""Codes of the user period and of the item period of each rating."""
 
-# Upper limit on seconds since 1970, in the year 5138. Milliseconds of a time after 1973 exceed it.
+# Upper limit on seconds since 1970 (year 5138). Times after 1973 in milliseconds exceed it.
 _LATEST = 1e11
 
 # Number of pairs for which outputs are computed at a time.
@@ -203,11 +203,11 @@ class Catalogue:
                 if len(distinct) == 1
                 else f"{what}s: none of the {len(distinct)} ids was in the ratings "
                 f"({example!r}, ...)"
-            ) + f'; with unknown="ignore" it counts as an average {what}'
+            ) + f'; with unknown="ignore", an unknown {what} is treated as an average {what}'
             raise ValueError(msg)
         warn_input(
             f"{what}s: {int(strange.sum())} of {len(found)} ids were not in the ratings "
-            f"({example!r}, for example) and count as an average {what}"
+            f"({example!r}, for example); each is treated as an average {what}"
         )
         return found
 
@@ -223,7 +223,7 @@ def read_ratings(
 ) -> RatingTable:
     """Read ratings of any accepted form.
 
-    The ids of a table in parts are categories, which take less memory, if `coded` allows it. A
+    With `coded`, the ids of a table in parts are returned as categories, which take less memory. A
     sparse matrix has users as rows and items as columns; its stored entries are the ratings, in
     the order of its `tocoo()`.
     """
@@ -255,7 +255,7 @@ def read_ratings(
 def _read(ratings: Any, columns: Columns, name: str, first: int = 0) -> tuple[Any, ...]:
     """Return the ids, values (None if all are 1) and times (None if not given) of ratings.
 
-    Errors count the rows from `first`.
+    Error messages number the rows from `first`.
     """
     users, items, values, times = _parts(ratings, columns, name)
     places = ["users", "items", f"{name}: the rating values"]
@@ -270,7 +270,7 @@ def _read(ratings: Any, columns: Columns, name: str, first: int = 0) -> tuple[An
         strange = np.flatnonzero(~np.isfinite(values).reshape(-1))
         if len(strange):
             msg = (
-                f"{places[2]} must not contain NaN or infinity, as in row {strange[0] + first} "
+                f"{places[2]} must not contain NaN or infinity, found in row {strange[0] + first} "
                 "(counted from 0)"
             )
             raise ValueError(msg)
@@ -321,7 +321,9 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
         if missing:
             have = ", ".join(map(str, ratings.columns[:10]))
             have += ", ..." if len(ratings.columns) > 10 else ""
-            msg = f"{name}: no column {missing[0]!r}; it has {have} (see the column parameters)"
+            msg = (
+                f"{name}: no column {missing[0]!r}; the columns are {have}; set the *_column names"
+            )
             if missing == needed:
                 msg += (
                     "; to convert a table of users by items, "
@@ -386,7 +388,7 @@ def _weights(sample_weight: ArrayLike, n: int) -> FloatArray:
     return weights
 
 
-# Number of ratings up to which sets of Python find equal ids faster than pandas.
+# Up to this number of ratings, Python sets find equal ids faster than pandas does.
 FEW = 1000
 
 
@@ -411,17 +413,17 @@ def last_of_each_pair(table: RatingTable) -> RatingTable:
     again = pairs.duplicated(keep="last")
     which = "latest" if table.times is not None else "last"
     warn_input(
-        f"ratings: {n_again} of {len(pairs)} are of a pair of user and item that is rated again; "
+        f"ratings: {n_again} of {len(pairs)} ratings repeat a pair of user and item; "
         f"the {which} rating of each pair is used"
     )
     return table.take(np.sort(pairs.index.to_numpy()[~again.to_numpy()]))
 
 
 def comparable_times(times: NDArray[Any]) -> NDArray[Any]:
-    """Convert times to sortable values: NumPy numbers and dates are kept, others become seconds.
+    """Convert times to sortable values: keep NumPy numbers and dates, convert other types.
 
-    Text does not sort by time: "9" comes after "10". A missing time would sort last and thus count
-    as the latest.
+    Text does not sort by time: "9" comes after "10". Missing times raise an error, because they
+    would sort last and so count as the latest.
     """
     refuse_missing(times, "timestamps")
     if times.dtype.kind in "iufbM":
@@ -438,7 +440,7 @@ def refuse_missing(times: NDArray[Any], name: str) -> None:
     """Raise an error if a time is NaN, NaT, None or infinite."""
     numbers = times.dtype.kind in "iufbM"
     if (~np.isfinite(times) if numbers else pd.isna(times)).any():
-        msg = f"{name}: a time is missing (NaN); leave out these pairs, or all times"
+        msg = f"{name}: a time is missing (NaN) or infinite; leave out such pairs, or pass no times"
         raise ValueError(msg)
 
 

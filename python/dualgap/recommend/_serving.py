@@ -55,7 +55,7 @@ class FittedRecommender(RecommenderParts):
         Parameters
         ----------
         users, items : id or iterable of ids
-            Iterables of equal length, or one of them a single id.
+            Iterables of equal length. Either of them may be a single id instead.
         timestamps : array-like of shape (n_pairs,) or a single time, optional
             Times of the ratings, for a model with `time_features`: seconds since 1970, or dates.
             Without them, predictions do not depend on time.
@@ -66,8 +66,8 @@ class FittedRecommender(RecommenderParts):
         Returns
         -------
         ndarray of shape (n_pairs,)
-            Within the range of the levels; for ``task="clicks"`` scores, about 1 for
-            items that the user chooses and 0 for the others.
+            Ratings within the range of the levels. For ``task="clicks"``, scores that rank the
+            items of one user: a larger score means that the user is more likely to choose the item.
 
         Raises
         ------
@@ -140,15 +140,15 @@ class FittedRecommender(RecommenderParts):
         rank_by : {"like", "rating"}, optional
             "like" ranks by how likely the user is to choose and like an item (see `Interactions`).
             "rating" ranks by the expected rating if the user were to rate the item, which favours
-            little-known items. The default is "rating", but "like" for ``task="clicks"`` or if no
-            item that may be recommended has ratings. With "like", items without both ratings and
-            features are never recommended.
+            little-known items. The default is "like" for ``task="clicks"``, or if no item that may
+            be recommended has ratings, and "rating" otherwise. With "like", items that have neither
+            ratings nor features are never recommended.
         exclude_seen : bool, default=True
             Whether to leave out items that the user has rated.
         items, exclude : id or iterable of ids, optional
-            The only items that may be recommended, and items that may not. A dictionary from users
-            to ids of items, ``exclude={user: items}``, leaves them out only for these users; a
-            warning names ids in it that were not in the ratings.
+            `items`: the only items that may be recommended. `exclude`: items that are never
+            recommended, or a dictionary ``{user: items}`` of items that are never recommended to
+            that user. A warning reports excluded ids that were not in the ratings.
         mask : array-like of bool, shape (n_items,), optional
             Whether each of ``item_ids_`` may be recommended.
         diversity : float, default=0.0
@@ -165,7 +165,8 @@ class FittedRecommender(RecommenderParts):
             Columns user, rank (from 1), item, score (in single precision); the user and item
             columns are named `user_column` and `item_column`. A user has fewer than `n` rows if
             fewer items may be recommended. Equal scores keep the order of ``item_ids_``. The table
-            comes from the library of `ratings` if given, else from that of the fit's ratings.
+            belongs to the same library as `ratings`, or as the ratings of the fit if `ratings` is
+            not given.
 
         References
         ----------
@@ -205,7 +206,7 @@ class FittedRecommender(RecommenderParts):
             vectors = model._model(self._similarity()).item_vectors()
             best = diversified(best, vectors, int(n), diversity)
         columns = self.user_column, self.item_column
-        return self._like(ranked_table(names, catalogue.items, best, columns), ratings)
+        return self._in_library(ranked_table(names, catalogue.items, best, columns), ratings)
 
     def similar_items(
         self, items: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
@@ -240,7 +241,9 @@ class FittedRecommender(RecommenderParts):
         counts = np.bincount(self._seen.columns, minlength=len(self.item_ids_))
         model = self._model(self._similarity())
         side = Neighbours(self.item_ids_, model.item_vectors(), counts, allowed)
-        return self._like(side.table(read_id_list(items, "items"), n, "items", self.item_column))
+        return self._in_library(
+            side.table(read_id_list(items, "items"), n, "items", self.item_column)
+        )
 
     def similar_users(
         self, users: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
@@ -249,15 +252,17 @@ class FittedRecommender(RecommenderParts):
         allowed = allowed_items(self.user_ids_, among, name="among")
         counts = np.diff(self._seen.offsets)
         side = Neighbours(self.user_ids_, self.user_vectors_, counts, allowed)
-        return self._like(side.table(read_id_list(users, "users"), n, "users", self.user_column))
+        return self._in_library(
+            side.table(read_id_list(users, "users"), n, "users", self.user_column)
+        )
 
     def explain(self, user: Hashable, item: Hashable, n: int = 5) -> pd.DataFrame:
         """Return the items of a user that contribute most to the click model's score of an item.
 
-        The click model's score is a sum over the items of the user. For the item-item models, this
-        is their definition. For the factors, it holds because a user's vector solves a least
-        squares problem [1]_. A user's features are not part of the sum, and a repeated click counts
-        once.
+        The click model's score is a sum over the items of the user. The item-item models are
+        defined as such sums. The scores of the factors are such sums because a user's vector solves
+        a least squares problem [1]_. A user's features are not part of the sum, and a repeated
+        click counts once.
 
         Parameters
         ----------
@@ -298,7 +303,7 @@ class FittedRecommender(RecommenderParts):
             "rank": np.arange(1, len(order) + 1),
             "contribution": parts[order],
         }
-        return self._like(pd.DataFrame(columns))
+        return self._in_library(pd.DataFrame(columns))
 
     @property
     def user_vectors_(self) -> FloatArray:
@@ -331,12 +336,12 @@ class FittedRecommender(RecommenderParts):
         side : {"users", "items"}, default="users"
             "items" does the same with users and items exchanged.
         features : DataFrame indexed by id, or sparse matrix, optional
-            Features of new users (or items), with the same columns as in the fit. New ids in it
-            need no ratings. Known ids without ratings in `ratings` do not change.
+            Features of new users (or items), with the same columns as in the fit. New ids in
+            this table need no ratings. Known ids without ratings in `ratings` do not change.
         add : bool, default=False
-            Whether to add the clicks to the former clicks of known users (or items) instead of
-            replacing them. Only with ``task="clicks"``, because a rating model does not
-            store its ratings. Each former click counts once.
+            Whether to add the clicks to the earlier clicks of known users (or items) instead of
+            replacing the earlier clicks. Only with ``task="clicks"``, because a rating model does
+            not store its ratings. Each earlier click counts once.
 
         Returns
         -------
@@ -356,7 +361,7 @@ class FittedRecommender(RecommenderParts):
         table = None
         if ratings is not None:
             table = self._one_of_each_pair(read_ratings(ratings, self._columns()))
-            table = self._with_former(table, side) if add else table
+            table = self._with_earlier_clicks(table, side) if add else table
         return self._folded(table, side, described)
 
     def _folded(
@@ -365,7 +370,7 @@ class FittedRecommender(RecommenderParts):
         side: Side = "users",
         described: FeatureTable | None = None,
     ) -> Self:
-        """Return a copy that knows the users (or items) of these ratings and of these features."""
+        """Return a copy that knows the users (or items) of these ratings and features."""
         if self._rating_model is not None and not self._rating_model.priors:
             msg = 'fold_in: only method="variational" fits new users without a refit'
             raise ValueError(msg)
@@ -412,8 +417,8 @@ class FittedRecommender(RecommenderParts):
             Numbers of top ranks that the metrics consider.
         catalogue : bool, default=False
             Whether to also rank the whole catalogue, without the items that each user rated in
-            `fit`. Test ratings of at least ``like_threshold_`` count as relevant; users without any
-            are left out.
+            `fit`. Test ratings of at least ``like_threshold_`` count as relevant; users without
+            relevant ratings are left out.
         confidence : float, optional
             Level of confidence intervals for the means over users of `catalogue`, for example 0.95.
             Adds "recall@k_low", "recall@k_high" and so on, from a normal approximation.

@@ -89,7 +89,7 @@ class RatingScale:
 
 
 def find_levels(values: FloatArray, given: Sequence[float] | None, task: Task) -> FloatArray:
-    """Return the rating levels in increasing order: the given ones, or those that occur."""
+    """Return the rating levels in increasing order: `given`, or the distinct values."""
     found = np.unique(values)
     if given is None:
         levels = found
@@ -167,7 +167,7 @@ class TimeFeatures(BaseEstimator):  # type: ignore[misc]
 
     A period without training ratings has no weight. User periods as short as the default therefore
     help only if other ratings of the same sitting are known, as in random splits. For a future
-    rating, the user has no such weight, and the item has one only until its period ends.
+    rating, the user has no such weight, and the item has a weight only until its period ends.
 
     Parameters
     ----------
@@ -193,11 +193,12 @@ class TimeFeatures(BaseEstimator):  # type: ignore[misc]
     def periods(
         self, users: NDArray[np.intp], items: NDArray[np.intp], times: FloatArray
     ) -> Periods:
-        """Return two codes for each rating: of its user and period, and of its item and period."""
-        return _numbers(users, times, self.user_days), _numbers(items, times, self.item_days)
+        """Return the codes of the user period and of the item period of each rating."""
+        user_periods = _period_codes(users, times, self.user_days)
+        return user_periods, _period_codes(items, times, self.item_days)
 
 
-def _numbers(rows: NDArray[np.intp], times: FloatArray, days: float) -> NDArray[np.int64]:
+def _period_codes(rows: NDArray[np.intp], times: FloatArray, days: float) -> NDArray[np.int64]:
     period = np.floor(times / (days * _DAY))
     if np.abs(period).max(initial=0.0) >= 2.0**30:
         msg = "timestamps: must be dates or seconds since 1970; some are too far from the present"
@@ -207,7 +208,7 @@ def _numbers(rows: NDArray[np.intp], times: FloatArray, days: float) -> NDArray[
 
 @dataclass(frozen=True)
 class NewRatings:
-    """Ratings of new users (or items), or ratings that replace those of known ones."""
+    """Ratings of new users (or items), or new ratings that replace those of known users (items)."""
 
     side: Side
     ids: pd.Index[Any]
@@ -222,8 +223,8 @@ class NewRatings:
     counts: NDArray[np.intp]
     # The features of each id; None if the fit or the call had none.
     features: sp.csr_array | None
-    # History features: for each id, the ids of the other side with a common rating; None if the fit
-    # had no such features.
+    # History features: for each user (or item), the items (or users) that it has ratings with; None
+    # if the fit had no such features.
     histories: sp.csr_array | None
     # Whether these ids are history features of the other side.
     of_other: bool
@@ -238,7 +239,7 @@ class NewRatings:
         features: FeatureTable,
         histories: bool | Literal["users"],
     ) -> NewRatings:
-        """Match ratings with the catalogue; warn about ratings whose other id is unknown.
+        """Match ratings with the catalogue; warn about ratings of unknown items (or users).
 
         `counts` has the number of ratings of each id of the other side in the fit. `histories`
         is the parameter `history_features`. New ids with features need no ratings.
@@ -312,7 +313,7 @@ class NewRatings:
         return catalogue.with_ids(self.side, self.ids[self.rows >= self.n_known])
 
     def lists(self, values: NDArray[Any]) -> Lists:
-        """Return a value for each rating as a matrix with a row for each of these ids."""
+        """Return `values`, one per rating, as a matrix with a row for each of these ids."""
         return Lists.of_pairs((self.own, self.other), values, (len(self.ids), len(self.counts)))
 
     def replace_histories(self, seen: Lists) -> Lists:
@@ -324,7 +325,7 @@ class NewRatings:
 
 
 def _distinct(ids: pd.Index[Any]) -> tuple[NDArray[np.intp], pd.Index[Any]]:
-    """Return the number of each id among the distinct ids, and these."""
+    """Return the index of each id among the distinct ids, and the distinct ids."""
     if len(ids) <= FEW and len(set(ids.tolist())) == 1:
         return np.zeros(len(ids), np.intp), ids[:1]
     return pd.factorize(ids)

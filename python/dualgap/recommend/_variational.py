@@ -55,9 +55,9 @@ class Variational(Method):
         1e-3, or 2e-3 with features, because their prior keeps improving the objective after
         predictions no longer change.
     tempering : float, default=1.0
-        Weight of the data relative to the prior (only for ``task="ordinal"``). Below 1 the
-        model is smoother. The thresholds of one rating are not independent evidence, so their terms
-        have additional weights from 0.6 (lowest) to 1 (highest).
+        Weight of the data relative to the prior (only for ``task="ordinal"``). A weight below 1
+        makes the model smoother. The thresholds of one rating are not independent evidence, so
+        their terms have additional weights from 0.6 (lowest) to 1 (highest).
     popularity : bool, default=True
         Whether the prior of a user or item depends on its number of ratings.
     feature_ridge : float, default=1.0
@@ -105,13 +105,13 @@ class Variational(Method):
     ) -> tuple[RatingModel, FitRecord]:
         """Fit factorization machines from different random starts."""
         ratings = training.ratings
-        # The core fits only ids with ratings. The rows of all other ids are computed from these.
+        # The core fits only ids with ratings. The rows of all other ids are computed afterwards.
         ids = zip((ratings.users, ratings.items), training.shape, training.features, strict=True)
         users, items = (_RatedIds.of(*side) for side in ids)
         periods = [_Periods.of(codes) for codes in ratings.periods or ()]
         has_features = users.features is not None or items.features is not None
-        # This number of basis vectors can reproduce any outputs for these ids or rated pairs. The
-        # time of a sweep grows with its third power.
+        # More basis vectors are never useful: `rank` vectors, or one vector per rating, can
+        # reproduce any outputs. The time of a sweep grows with the cube of the number of vectors.
         rank = scale.n_outputs * min(len(users.rated), len(items.rated))
         n_components = min(n_components, rank, len(ratings.values))
         settings: VariationalRecord = {
@@ -215,7 +215,7 @@ class _RatedIds:
     # Positions of the ids with ratings, and their numbers of ratings.
     rated: NDArray[np.intp]
     counts: NDArray[np.intp]
-    # For each rating, the number of its id.
+    # For each rating, the index of its id in `rated`.
     ids: NDArray[np.uint32]
     features: sp.csr_array | None
     # Features of all ids, with and without ratings.
@@ -255,7 +255,7 @@ def _core_features(features: sp.csr_array | None) -> Any:
 
 
 def _continued(report: Callback | None, epochs: int, before: float) -> Callback | None:
-    """Return a callback whose epochs and seconds continue from those of the models fitted before.
+    """Return a callback that continues the epochs and seconds of the earlier models.
 
     If `report` is None, the result is None.
     """
@@ -269,7 +269,7 @@ def _continued(report: Callback | None, epochs: int, before: float) -> Callback 
 
 
 def _numbered(history: History, number: int, epochs: int, before: float) -> History:
-    """Return the history of one of several machines, continuing earlier epochs and seconds."""
+    """Return the history of a machine, with epochs and seconds continuing from earlier machines."""
     return {
         **history,
         "epoch": history["epoch"] + epochs,

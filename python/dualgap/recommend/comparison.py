@@ -30,8 +30,8 @@ __all__ = ["Comparison", "Row", "compare", "split_ratings"]
 # Radii near those that validation chose on MovieLens 100k.
 _RADII: dict[Penalty, float] = {"l1": 2000.0, "l1/l2": 2000.0, "l1/linf": 1000.0}
 
-# Grids of settings of EASE and ALS. The setting with the best recall@10 on the validation likes is
-# used.
+# Candidate settings of EASE (ridge) and of ALS (weight of unobserved pairs, and ridge). The setting
+# with the best recall@10 on the validation likes is used.
 _EASE_RIDGES = (100.0, 200.0, 400.0, 800.0)
 _ALS = ((0.1, 0.2), (0.1, 0.4), (0.3, 0.2), (0.3, 0.4))
 
@@ -253,7 +253,7 @@ def _global_mean(train: pd.DataFrame, test: pd.DataFrame) -> Any:
 
 
 def _biases(train: pd.DataFrame, test: pd.DataFrame, shrink: float = 5.0) -> Any:
-    """Predict the mean plus a user and an item offset, both shrunk and fitted in alternation."""
+    """Predict the mean plus a user and an item offset, both shrunk and fitted alternately."""
     mean = train["rating"].mean()
     offsets = {"user": pd.Series(dtype=float), "item": pd.Series(dtype=float)}
 
@@ -304,7 +304,7 @@ class Likes:
         )
 
     def metrics(self, scores: FloatArray, truth: sp.csr_array) -> dict[str, float]:
-        """Return metrics at 10 for users with likes in `truth`, without items rated in training."""
+        """Return metrics at rank 10 for users with likes in `truth`; rank no items of training."""
         scores = scores.copy()
         scores[self.seen.nonzero()] = -np.inf
         chosen = np.flatnonzero(np.diff(truth.indptr))
@@ -354,7 +354,7 @@ def ease(likes: Likes, setting: float | None = None) -> Ranked:
 
 
 def als(likes: Likes, setting: tuple[float, float] | None = None) -> Ranked:
-    """Fit factors to only the likes by alternating least squares [1]_, with validated settings.
+    """Fit factors to the likes by alternating least squares; validation chooses the settings [1]_.
 
     References
     ----------

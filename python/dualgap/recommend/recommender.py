@@ -81,12 +81,12 @@ class OrdinalRecommender(FittedRecommender):
         the number of rated users or of rated items, whichever is smaller. The default grows
         with the number n of ratings: 8 for up to 50,000 ratings, then ``8 * (n / 50000) ** 0.4``.
         With `history_features`, which keep more basis vectors useful, the exponent is 0.55, up to a
-        maximum of 64. With ``task="clicks"``, it is the length of the vectors, unless
-        `interactions` has its own `n_components`.
+        maximum of 64. With ``task="clicks"``, it is the length of the user and item vectors, unless
+        `interactions` sets a different `n_components`.
     task : {"ordinal", "regression", "clicks"}, default="ordinal"
         "ordinal": one output per threshold. "regression": a single output with squared loss (for
         comparison). "clicks": predicts only which user chooses which item, from clicks,
-        purchases or likes (see `Interactions`). The values matter only if they differ.
+        purchases or likes (see `Interactions`). The values do not matter if all are equal.
     method : {"variational", "conditional-gradient"}, Variational or ConditionalGradient, \
             default="variational"
         Training method: a name for the default parameters, or an object with parameters.
@@ -94,18 +94,19 @@ class OrdinalRecommender(FittedRecommender):
         the basis one vector at a time, with a duality gap.
     history_features : {False, True, "users"}, default=False
         Whether to use the set of items that a user has rated as features of the user, and the set
-        of users who rated an item as features of the item; "users" means only the former.
+        of users who rated an item as features of the item; "users" means only the features of
+        users.
     time_features : bool or TimeFeatures, default=False
         Whether every output gets weights for the user's ratings of a quarter of an hour and the
         item's ratings of a month, as in timeSVD++ (a `TimeFeatures` object sets other lengths).
-        Ratings must then have times; for predictions they are optional. Recommendations do not
+        The fit then needs the times of ratings; predictions do not. Recommendations do not
         depend on times. Only for ``method="variational"``.
     interactions : bool or Interactions, default=True
         Whether to learn not only ratings but also which items of the catalogue a user chooses and
         likes, which ``recommend(rank_by="like")`` requires. Use an `Interactions` object to set its
         parameters.
     levels : sequence of float, optional
-        All possible ratings; by default those that occur.
+        All possible ratings; by default the ratings that occur.
     user_column, item_column, rating_column : str
         Names of the columns, if ratings are a table.
     timestamp_column : str, default="timestamp"
@@ -158,15 +159,15 @@ class OrdinalRecommender(FittedRecommender):
 
     Notes
     -----
-    An unknown user or item is treated as an average one (weighted by the numbers of ratings). The
-    prediction then depends on the known item or user. A warning reports the number of unknown ids.
+    An unknown user is treated as the average user (weighted by the numbers of ratings), and an
+    unknown item as the average item. A warning reports the number of unknown ids.
 
     If a user rated an item several times, the latest rating is used, with a warning.
 
     With ``task="clicks"``, values are counts of clicks. Counts of the same user and item add up,
     and a count has the weight 1 + log10(count). `evaluate` treats all test pairs as relevant. With
-    ``interactions=Interactions(like_threshold=...)``, values are ratings instead, and those of at
-    least `like_threshold` are likes.
+    ``interactions=Interactions(like_threshold=...)``, values are ratings instead, and ratings of
+    at least `like_threshold` are likes.
 
     Examples
     --------
@@ -237,10 +238,11 @@ class OrdinalRecommender(FittedRecommender):
         y : ignored
             For compatibility with scikit-learn.
         user_features, item_features : DataFrame indexed by id, or sparse matrix, optional
-            Further inputs of the models of ratings and of clicks. Numeric columns are standardised,
-            other columns become one input per value, and each row is scaled to unit length. Row r
-            of a sparse matrix belongs to the id r. Ids without ratings are known by their features.
-            Tables of other libraries have the ids in the column `user_column` or `item_column`.
+            Additional inputs of the rating model and the click model. Numeric columns are
+            standardised, other columns become one input per value, and each row is scaled to unit
+            length. Row r of a sparse matrix belongs to the id r. Ids with features but no ratings
+            are known, too. In tables of other libraries, the column `user_column` or `item_column`
+            contains the ids.
         sample_weight : array-like of shape (n_ratings,), optional
             Positive weight of each rating.
         timestamps : array-like of shape (n_ratings,), optional
@@ -348,8 +350,8 @@ class OrdinalRecommender(FittedRecommender):
             return find_levels(values, self.levels, self.task)
         if self.levels is not None:
             msg = (
-                'levels: with task="clicks" values count clicks and have no levels; '
-                "interactions=Interactions(like_threshold=...) makes them ratings"
+                'levels: with task="clicks" values count clicks and have no levels; to treat them '
+                "as ratings, set interactions=Interactions(like_threshold=...)"
             )
             raise ValueError(msg)
         return np.ones(1)
@@ -400,7 +402,7 @@ class OrdinalRecommender(FittedRecommender):
         self._store(saved.record)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Convert ids to arrays: skops files hold nothing that is executed, so no pandas index.
+        # Convert ids to arrays: skops files cannot store a pandas index without executable code.
         state: dict[str, Any] = super().__getstate__()
         for name in ("_item_counts", "_places"):
             state.pop(name, None)
@@ -413,7 +415,7 @@ class OrdinalRecommender(FittedRecommender):
         super().__setstate__({**state, **ids})
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, including those of `interactions` if it is True.
+        """Set parameters, including the parameters of `interactions` if it is True.
 
         Parameters
         ----------
@@ -450,13 +452,16 @@ class OrdinalRecommender(FittedRecommender):
         self._time_settings().check()
         check_choice("history_features", self.history_features, False, True, "users")
         if self.history_features is not False and self.task == "clicks":
-            msg = 'history_features: task="clicks" does not use it; it always learns from histories'
+            msg = (
+                'history_features: task="clicks" does not use it, because click models always '
+                "learn from histories"
+            )
             raise ValueError(msg)
         method = self._method()
         method.check()
         if self.time_features is not False:
             if self.task == "clicks":
-                msg = 'time_features: task="clicks" does not use it; it predicts no ratings'
+                msg = 'time_features: task="clicks" does not use it and predicts no ratings'
                 raise ValueError(msg)
             if not method.has_times:
                 msg = f'time_features: method="{method.name}" does not use it; use "variational"'

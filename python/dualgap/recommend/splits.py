@@ -60,7 +60,7 @@ def by_time(
         Ratings or clicks with times: numbers, or dates.
     test_size : float, default=0.2
         Share of the rows for testing. Rows with the same time as the first test row are also test
-        rows, unless no row is earlier.
+        rows. An error is raised if no row is earlier.
     timestamp_column : str, default="timestamp"
         Name of the column of times.
 
@@ -124,7 +124,7 @@ def by_user(
     item_column: str = "item",
     random_state: RandomState = None,
 ) -> tuple[Any, Any, Any]:
-    """Hold out users: some of their rows are given, and the others are to be predicted [1]_.
+    """Hold out users: split their rows into given rows and rows to predict [1]_.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def by_user(
     test_size : float, default=0.1
         Share of the users for testing.
     share : float, default=0.2
-        Share of a test user's rows to predict, at least one row. The others are given.
+        Share of a test user's rows to predict, at least one row. The remaining rows are given.
     user_column, item_column : str
         Names of the columns.
     random_state : int, RandomState or None, default=None
@@ -205,8 +205,8 @@ def compare_recommenders(
     Returns
     -------
     DataFrame
-        A row for each model, with the metrics of `evaluate` and ``seconds`` of the fit. Metrics
-        that a model does not have are NaN.
+        A row for each model, with the metrics of `evaluate` and the ``seconds`` of the fit. Metrics
+        that do not apply to a model are NaN.
     """
     if not isinstance(models, Mapping) or not models:
         msg = f"models: must be a dictionary from names to recommenders, got {models!r}"
@@ -241,7 +241,7 @@ def _column(ratings: Any, column: str) -> pd.Series[Any]:
         raise TypeError(msg)
     if column not in table.columns:
         have = ", ".join(map(str, as_pandas(ratings).columns))
-        msg = f"ratings: no column {column!r}; it has {have}"
+        msg = f"ratings: no column {column!r}; the columns are {have}"
         raise ValueError(msg)
     if not len(table):
         msg = "ratings: there must be at least one row"

@@ -97,7 +97,7 @@ class TrainedChain(CertifiedEstimator):
         -------
         list of lists of (labels, score), best first
             Scores are log-probabilities for ``loss="logistic"``. A sentence with fewer than `k`
-            possible labellings gets all of them.
+            possible labellings gets all possible labellings.
         """
         check_is_fitted(self)
         check_positive("k", k, integer=True)
@@ -140,7 +140,7 @@ class TrainedChain(CertifiedEstimator):
     ) -> float:
         """Return the fraction of correctly labelled tokens; see `chunk_f1` for chunks.
 
-        Labels that did not occur in training are errors. `sample_weight` has one entry per
+        Labels that did not occur in training count as errors. `sample_weight` has one entry per
         sentence.
         """
         check_is_fitted(self)
@@ -197,13 +197,14 @@ class TrainedChain(CertifiedEstimator):
         sentence : one sentence
             In the same form as in `predict`.
         labels : iterable of labels, optional
-            The labels to explain; by default the predicted ones.
+            The labels to explain; by default the predicted labels.
 
         Returns
         -------
         list of Evidence
             ``(label, features, transition)``: the contributions of features to the label's score,
-            largest first, and of the transition from the previous label or of the boundary.
+            largest first, and the contribution of the transition from the previous label or of the
+            boundary.
         """
         check_is_fitted(self)
         data = self._read([sentence], None)
@@ -251,10 +252,10 @@ class TrainedChain(CertifiedEstimator):
 
     @property
     def emission_(self) -> sp.csr_array:
-        """Weights of columns and labels, as a sparse array of shape (n_columns, n_classes).
+        """Weight of each pair of column and label, as a sparse array (n_columns, n_classes).
 
-        Named columns (see `feature_names_`) without weights are left out. Weights of transition
-        features are not included.
+        Named columns (see `feature_names_`) whose weights are all 0 are left out. Weights of
+        transition features are not included.
         """
         check_is_fitted(self)
         return self._weights.emission

@@ -7,8 +7,8 @@ from typing import Any
 
 from dualgap._estimator.watch import Callback
 
-# Defaults with the best held-out scores over several data sets. Their labels mark names, chunks or
-# parts of speech; a set has 4 to 60 labels and 1,000 to 12,500 sentences.
+# Defaults with the best held-out scores over several data sets, whose labels mark names, chunks or
+# parts of speech. Each data set has 4 to 60 labels and 1,000 to 12,500 sentences.
 _BY_LOSS: dict[str, dict[str, Any]] = {
     "hamming": {"C": 0.3, "tol": 0.2, "pairs": "all"},
     "logistic": {"C": 3.0, "tol": 0.1, "pairs": "seen"},
@@ -27,11 +27,11 @@ def with_defaults(tagger: Any) -> Any:
     return found
 
 
-class Settling:
-    """Ends a fit once `_PASSES` passes together lower the objective by a small fraction.
+class StallCheck:
+    """Ends a fit when `_PASSES` passes lower the objective by at most `_LEAST_PROGRESS` in total.
 
-    Predicted labels hardly change from then on. The gap of the logistic loss would remain large for
-    a long time if C is large.
+    Predicted labels hardly change from then on. With a large C, the gap of the logistic loss stays
+    large for many more passes.
     """
 
     def __init__(self, callback: Callback | None) -> None:

@@ -1,4 +1,4 @@
-"""Hashes of the content of sentences, by which a later fit recognises them."""
+"""Hashes of the content of sentences, with which a later fit recognises the same sentences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Numbers = NDArray[np.uint64]
 def sentence_digests(
     data: Rowed, vocabulary: _core.Vocabulary | None, labels: NDArray[Any]
 ) -> Numbers:
-    """Return a hash of each sentence's labels and of its features' names and values.
+    """Return a hash of each sentence: of its labels, and of the names and values of its features.
 
     Different sentences have equal hashes with a probability of about 2**-64.
     """

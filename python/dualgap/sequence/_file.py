@@ -73,14 +73,14 @@ def _check(weights: Weights, classes: NDArray[Any]) -> None:
     if marks is not None:
         n_columns += int(marks.sum())
         if marks.shape != (n_columns,):
-            msg = "the columns do not fit their weights"
+            msg = "the number of columns does not match the weights"
             raise ValueError(msg)
     names = weights.names
     if classes.shape != (weights.n_states,):
-        msg = "the classes do not fit the weights"
+        msg = "the number of classes does not match the weights"
         raise ValueError(msg)
     if names is not None and len(names.vocabulary) != n_columns:
-        msg = "the names do not fit the weights"
+        msg = "the number of names does not match the weights"
         raise ValueError(msg)
 
 
@@ -99,7 +99,7 @@ def _single(weights: FloatArray) -> NDArray[Any]:
 
 def _counts(numbers: NDArray[Any]) -> NDArray[np.int64]:
     if numbers.ndim != 1 or numbers.dtype.kind != "u" or numbers.dtype.itemsize > 4:
-        msg = "an array of counts is damaged"
+        msg = "an array of counts has an invalid shape or type"
         raise ValueError(msg)
     return numbers.astype(np.int64)
 
@@ -107,11 +107,11 @@ def _counts(numbers: NDArray[Any]) -> NDArray[np.int64]:
 def _inflate(packed: bytes, size: int) -> bytes:
     """Decompress bytes; raise an error unless the result has exactly `size` bytes."""
     if size > _MAX_RATIO * len(packed):
-        msg = "the table of names is not as long as the file states"
+        msg = "the table of names does not have the length that the file states"
         raise ValueError(msg)
     inflater = zlib.decompressobj()
     text = inflater.decompress(packed, size + 1)
     if len(text) != size:
-        msg = "the table of names is not as long as the file states"
+        msg = "the table of names does not have the length that the file states"
         raise ValueError(msg)
     return text

@@ -1,4 +1,4 @@
-"""Fits a tagger with the core."""
+"""Training of a tagger with the core."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from dualgap import _core
 from dualgap._estimator import EpochModels, watch
-from dualgap.sequence._defaults import Settling
+from dualgap.sequence._defaults import StallCheck
 from dualgap.sequence._held_out import SMALL_TOL, Validation
 from dualgap.sequence._training import Problem
 
@@ -46,7 +46,7 @@ def train(
         if watcher is not None:
             callback = watcher.watching(callback)
         elif tagger.loss == "logistic" and (tagger.tol is None or problem.is_partial):
-            callback = Settling(callback)
+            callback = StallCheck(callback)
         result = core({**settings, "callback": callback})
         if watcher is not None:
             result = watcher.result(settings, result)

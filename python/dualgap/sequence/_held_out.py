@@ -47,7 +47,7 @@ def hold_out(
         raise ValueError(msg)
     X, y, token_weight = as_lists(X, y, token_weight, lengths)
     weights = example_weights(sample_weight, len(X))
-    train, held = split(tagger, y, float(validation), "validation: it")
+    train, held = split(tagger, y, float(validation), "validation: the split")
 
     def part(values: Any) -> Any:
         return None if values is None else [values[i] for i in train]
@@ -58,7 +58,7 @@ def hold_out(
 
 
 class Validation:
-    """Scores the models of a fit on held-out sentences, keeps the best one, and stops the fit."""
+    """Scores the models of a fit on held-out sentences, keeps the best model, and stops the fit."""
 
     _wants_model = True
 
@@ -76,7 +76,7 @@ class Validation:
         self._next, self._misses = 1, 0
 
     def watching(self, callback: Callback | None) -> Validation:
-        """Set the callback that each epoch calls before the validation; return self."""
+        """Set the callback to call in each epoch before the validation; return self."""
         self._callback = callback
         return self
 
@@ -96,7 +96,7 @@ class Validation:
         return stops or (self._misses >= _PATIENCE and number >= _MIN_PASSES)
 
     def result(self, settings: Any, result: dict[str, Any]) -> dict[str, Any]:
-        """Return the result of a fit with the best model and its objective."""
+        """Return the result of a fit, with its model replaced by the best model."""
         columns = [self._scores.get(epoch, np.nan) for epoch in result["history"]["epoch"].tolist()]
         history = {**result["history"], "validation_score": np.array(columns)}
         if self._best is None:
@@ -125,6 +125,6 @@ def _read(problem: Problem, X: Any) -> Rowed:
         return read_named(vocabulary.read, X, lambda: len(vocabulary))
     data = read_matrices(X, None)
     if vocabulary is not None or data.n_features != problem.n_features:
-        msg = "validation: the sentences must have the features of the training sentences"
+        msg = "validation: the held-out sentences must have the same features as the training data"
         raise ValueError(msg)
     return data

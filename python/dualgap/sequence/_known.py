@@ -1,4 +1,4 @@
-"""Labels of tokens that are known before a prediction."""
+"""Token labels that are known before a prediction."""
 
 from __future__ import annotations
 

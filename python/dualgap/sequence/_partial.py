@@ -21,7 +21,7 @@ Known = NDArray[np.bool_]
 # Unknown labels are first completed by a conditional random field with this C and number of passes.
 _FIRST_C = 3.0
 _FIRST_PASSES = 10
-# Maximum number of fits with completed labels; few labels change after three.
+# Maximum number of fits with completed labels; few labels change after three fits.
 _MAX_ROUNDS = 5
 
 
@@ -50,11 +50,11 @@ def fit_completed(
     settings: _core._SequenceSettings,
     weights: FloatArray | None,
 ) -> None:
-    """Fit the structured hinge loss: complete the labels, fit, and repeat until none changes.
+    """Fit the structured hinge loss: complete the labels, fit, and repeat until no label changes.
 
-    Unknown labels are completed by the best labelling that agrees with the known ones, with the
-    weights of the previous fit (Yu and Joachims, ICML 2009). Errors at unknown labels cost nothing.
-    Each fit is convex.
+    Unknown labels are completed by the best labelling that agrees with the known labels, with the
+    weights of the previous fit (Yu and Joachims, ICML 2009). Errors at tokens with
+    unknown labels cost nothing. Each fit is a convex problem.
     """
     threads = resolve_threads(tagger.n_jobs)
     shares = shares_record("C", _FIRST_C, weights, len(problem))

@@ -53,7 +53,7 @@ def read_problem(
         data, vocabulary, labels = spilled_problem(tagger, X, y, lengths, spill)
         classes, codes, known = labels
     if len(classes) == 0:
-        msg = "y: there is no token in any sentence"
+        msg = "y: at least one sentence must have a token"
         raise ValueError(msg)
     _core.SequenceProblem.check_labels(len(classes))
     whole = pieces = (codes, data.offsets)

@@ -29,7 +29,7 @@ def read(content: bytes, place: int) -> list[bytes]:
     """
     tag, size, _, order, n, offsets = _HEADER.unpack_from(content, place)
     if tag != b"CQDB" or order != _BYTE_ORDER or offsets + 4 * n > size:
-        msg = "there is no table of strings"
+        msg = "the table of strings is missing"
         raise ValueError(msg)
     database = content[place : place + size]
     found = []
@@ -53,7 +53,7 @@ def packed(what: str, strings: Sequence[bytes]) -> bytes:
     """
     ended = [string + b"\0" for string in strings]
     if any(b"\0" in string for string in strings):
-        msg = f"tagger: names of {what} in a file of CRFsuite cannot contain a zero character"
+        msg = f"tagger: names of {what} in a CRFsuite file cannot contain a zero character"
         raise ValueError(msg)
     hashes = hash_all(ended).tolist()
     records, offsets, at = [], [], _FIRST_RECORD
@@ -105,14 +105,14 @@ def hash_all(strings: Sequence[bytes]) -> Words:
     return found
 
 
-def _turned(x: Words, bits: int) -> Words:
+def _rotated(x: Words, bits: int) -> Words:
     return (x << np.uint32(bits)) | (x >> np.uint32(32 - bits))
 
 
 def _mixed(a: Words, b: Words, c: Words) -> tuple[Words, Words, Words]:
     for bits in (4, 6, 8, 16, 19, 4):
-        # Each round ends with a rotation of the names a, b and c.
-        a = (a - c) ^ _turned(c, bits)
+        # Rotate the names a, b and c, so that every step has the same form.
+        a = (a - c) ^ _rotated(c, bits)
         c = c + b
         a, b, c = b, c, a
     return a, b, c
@@ -121,7 +121,7 @@ def _mixed(a: Words, b: Words, c: Words) -> tuple[Words, Words, Words]:
 def _final(a: Words, b: Words, c: Words) -> Words:
     """Return the hash, which is the last of the three variables."""
     for bits in (14, 11, 25, 16, 4, 14, 24):
-        c = (c ^ b) - _turned(b, bits)
+        c = (c ^ b) - _rotated(b, bits)
         a, b, c = b, c, a
     # After the last rotation of the names, the last variable is called b.
     return b

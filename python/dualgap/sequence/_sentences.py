@@ -27,7 +27,7 @@ The lengths of the sentences in a single matrix are passed separately.
 
 Offsets: TypeAlias = NDArray[np.int64]
 
-# Class index by which the core marks an unknown label (None).
+# Class index with which the core marks an unknown label (None).
 _UNKNOWN = 2**32 - 1
 _NO_LABEL = "y: all labels are None; at least one must be known"
 
@@ -44,7 +44,7 @@ class Rowed:
         return len(self.offsets) - 1
 
     def split(self, columns: NDArray[np.bool_]) -> tuple[Rows, Rows]:
-        """Split the columns of the rows: first the rows without `columns`, then with only them."""
+        """Return the rows without these columns, and the rows with only these columns."""
         if isinstance(self.rows, tuple):
             indptr, indices, data, width = self.rows
             matrix: Any = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, width))
@@ -65,7 +65,7 @@ def peek(X: Any) -> tuple[bool, Any]:
     if isinstance(X, list | tuple):
         return all(map(_is_named, islice(X, 3))), X
     sentences = iter(X)
-    # Copied, because an iterator may reuse the same object for its next sentence.
+    # Copy the sentences, because an iterator may reuse one object for all of them.
     head = list(map(own_copy, islice(sentences, 3)))
     named = all(map(_is_named, head))
     return named, chain(head, sentences)
@@ -93,7 +93,7 @@ def read_named(read: Callable[[Any], Any], X: Any, size: Callable[[], int]) -> R
 
 
 def read_matrices(X: Any, lengths: Any) -> Rowed:
-    """Check matrices: one for each sentence, or one for all sentences and their lengths."""
+    """Check matrices: one per sentence, or a single matrix with the lengths of the sentences."""
     if lengths is None and len(getattr(X, "shape", ())) == 2:
         msg = "lengths: one matrix needs the lengths of its sentences"
         raise ValueError(msg)

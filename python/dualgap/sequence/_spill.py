@@ -50,7 +50,7 @@ class Spill:
         self._folder = folder
         self._ends, self._columns = SpillFile(folder), SpillFile(folder)
         self._ends.write(np.zeros(1, dtype=np.uint64))
-        # The file of values is created only for the first value other than 1.
+        # The file of values is created only when a value other than 1 occurs.
         self._values: SpillFile | None = None
         self.n_rows, self.n_entries, self.n_columns = 0, 0, 0
 
@@ -163,7 +163,7 @@ def _ends(sizes: Any) -> NDArray[np.int64]:
 
 
 class _Labels:
-    """Labels of sentences, which are read once and stored as numbers."""
+    """Labels of all sentences, read once and stored as class indices."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
@@ -173,7 +173,7 @@ class _Labels:
         """Yield the sentence of each (sentence, labels) pair, and store the labels."""
         for place, pair in enumerate(pairs):
             if not isinstance(pair, tuple | list) or len(pair) != 2:
-                msg = f"X: without y, sentence {place} must be a pair of a sentence and its labels"
+                msg = f"X: without y, item {place} must be a pair of a sentence and its labels"
                 raise ValueError(msg)
             yield pair[0]
             self._add(pair[1])

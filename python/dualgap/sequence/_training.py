@@ -18,7 +18,7 @@ from dualgap.sequence._weights import Names, Weights, drop_unused, weights_of
 from dualgap.structured._arrays import flatten
 
 # With at most `_FEW` sentences of a mean length of at least `_LONG` tokens, a pass has too few
-# steps: ten sentences of 2,000 tokens need 86 passes; the same tokens in sentences of 20 need 11.
+# steps. Ten sentences of 2,000 tokens need 86 passes; in sentences of 20 tokens they need 11.
 _FEW = 100
 _LONG = 500
 
@@ -103,8 +103,8 @@ def warn_of_long_sentences(tagger: Any, offsets: NDArray[np.int64]) -> None:
     if tagger.loss == "hamming" and n_sentences <= _FEW and mean >= _LONG:
         text = (
             f'X: {n_sentences} sentences of {mean} tokens on average: loss="hamming" makes one '
-            'step per sentence and pass; loss="logistic" needs fewer passes, and so do shorter '
-            "sentences"
+            "step per sentence and pass, so few long sentences need many passes; split the "
+            'sentences, or use loss="logistic"'
         )
         warnings.warn(text, UserWarning, stacklevel=depth())
 

@@ -95,7 +95,7 @@ def check_labels(
     offsets: NDArray[np.int64],
     scheme: Any,
 ) -> None:
-    """Raise an error if sentences have forbidden labels; its message shows the first ones."""
+    """Raise an error if sentences have forbidden labels; the message shows the first."""
     n = len(classes)
     table = codes.reshape(n + 2, n) == FORBIDDEN
     filled = np.flatnonzero(np.diff(offsets) > 0)
@@ -120,7 +120,7 @@ def check_labels(
         advice = '; set invalid="repair" or invalid="drop"'
         labels = classes[numbers].tolist()
         if scheme == "bio" and is_iob1(labels[a:b] for a, b in pairwise(offsets.tolist())):
-            advice += " (the labels are IOB1, which a repair makes BIO)"
+            advice += " (the labels are IOB1; a repair converts them to BIO)"
     msg = (
         f"y: `transitions` forbids the labels of {len(by_sentence)} of {len(offsets) - 1} "
         f"sentences: {places}{advice}"

@@ -32,11 +32,14 @@ def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
     if tagger.loss == "hamming":
         start = _dual_point(tagger, problem, point)
         if start is None:
-            _warn("no sentence has the features, labels and transitions, or lengths, of before")
+            _warn(
+                "no sentence can reuse the dual variables of the previous fit: features, labels, "
+                "transitions or lengths differ"
+            )
         return start
     weights = _weights_by_name(tagger, problem)
     if weights is None:
-        _warn("the features are not of the kind and number of the previous fit")
+        _warn("the kind or number of features differs from the previous fit")
         return None
     return _core.SequencePoint.of_weights(weights)
 
@@ -91,7 +94,10 @@ def _weights_by_name(tagger: Any, problem: Problem) -> FloatArray | None:
 
 
 def _old_names(tagger: Any) -> list[str] | tuple[Any, int]:
-    """Return the column names of the previous fit, or its number of hash bits and of columns."""
+    """Return the column names of the previous fit.
+
+    If it has none, return the number of hash bits (None without hashing) and of columns.
+    """
     names = tagger._weights.names
     if names is None or names.bits is not None:
         return (None if names is None else names.bits), int(tagger.n_features_in_)
@@ -124,7 +130,7 @@ def _selection(
     *,
     marked: bool,
 ) -> sp.csr_array:
-    """Return the matrix that maps rows of old columns to new columns of the same kind."""
+    """Return the matrix that maps old columns to new columns; `marked` selects the kind."""
     rank = np.where(old_marks == marked, np.cumsum(old_marks == marked) - 1, -1)
     chosen = columns[new_marks == marked]
     places = np.where(chosen >= 0, rank[np.maximum(chosen, 0)], -1) if len(rank) else chosen

@@ -42,7 +42,7 @@ class Names:
 
 @dataclass
 class Weights:
-    """Nonzero weights of a chain: of columns and labels, of transitions, and of boundaries.
+    """Nonzero weights of a chain: of (column, label) pairs, transitions, and boundaries.
 
     `on_transitions` marks columns that are transition features; it is None if there are none.
     """
@@ -85,7 +85,7 @@ class Weights:
 
     @property
     def emission(self) -> sp.csr_array:
-        """Return the weights of columns and labels, of shape (n_columns, n_states)."""
+        """Return the weights of (column, label) pairs, of shape (n_columns, n_states)."""
         shape = (len(self.offsets) - 1, self.n_states)
         return sp.csr_array((self.values, self.labels.astype(np.int32), self.offsets), shape=shape)
 
@@ -95,7 +95,7 @@ def weights_of(
 ) -> Weights:
     """Split the core's vector of weights into parts, and leave out zeros.
 
-    `pairs` contains the pairs of columns and labels that have a weight, or is None if all have one.
+    `pairs` contains the pairs of column and label that have a weight; None means all pairs.
     `sizes` contains the numbers of labels, of columns, and of transition feature columns.
     """
     n_states, n_columns, n_edge_columns = sizes
@@ -122,7 +122,7 @@ def weights_of(
 
 
 def drop_unused(weights: Weights, vocabulary: _core.Vocabulary) -> Weights:
-    """Remove columns without a weight, and their names."""
+    """Remove columns whose weights are all zero, and their names."""
     marks = weights.on_transitions
     counts = np.diff(weights.offsets)
     if marks is None:

@@ -36,23 +36,23 @@ def read_conll(
     source : path or file
         A path, or an open text or binary file, which is not closed.
     columns : int or sequence of int, optional
-        The column to return of each token, or several columns; negative numbers count from the last
-        column. By default all columns.
+        Index of the column to return for each token, or indices of several columns; negative
+        indices count from the last column. By default, all columns are returned.
     separator : str, optional
-        The character between columns. By default columns are separated by any number of blanks and
-        tabs; a no-break space is part of a column.
+        The character between columns. By default, columns are separated by any number of spaces
+        and tabs; a no-break space is part of a column.
     encoding : str, default="utf-8"
         Encoding of the file, unless it is opened as text.
 
     Returns
     -------
     iterator of lists of str, or of lists of tuples of str
-        The tokens of each sentence: strings if `columns` is a number, else tuples.
+        The tokens of each sentence: strings if `columns` is an integer, else tuples.
 
     Raises
     ------
     TypeError
-        If columns are not given by numbers.
+        If `columns` contains anything other than integers.
     ValueError
         If lines differ in their number of columns, if a line lacks the given columns, or if the
         encoding is wrong. The message names the file and the line.
@@ -71,7 +71,7 @@ def read_conll(
         raise ValueError(msg)
     picks = columns if columns is None or isinstance(columns, int) else tuple(columns)
     if isinstance(picks, tuple) and not all(isinstance(pick, int) for pick in picks):
-        msg = f"columns: must be numbers of columns, counted from 0, got {columns!r}"
+        msg = f"columns: must be column indices, counted from 0, got {columns!r}"
         raise TypeError(msg)
     return _sentences(source, picks, separator, encoding)
 
@@ -113,7 +113,7 @@ def _opened(source: Source, encoding: str) -> Iterator[tuple[str, Iterable[str]]
 
 @contextmanager
 def _named(name: str, encoding: str) -> Iterator[None]:
-    """Put the file's name before the message of an error in its lines."""
+    """Add the file's name to the messages of errors in its lines."""
     try:
         yield
     except UnicodeError as error:
@@ -150,7 +150,7 @@ def read_columns(
             width = len(columns)
             _check_columns(wanted, width, number)
         if len(columns) != width:
-            msg = f"line {number} has {len(columns)} columns, and those before it have {width}"
+            msg = f"line {number} has {len(columns)} columns, but earlier lines have {width}"
             raise ValueError(msg)
         sentence.append(columns)
     if sentence:
@@ -167,5 +167,5 @@ def _split(line: str, separator: str | None) -> list[str]:
 def _check_columns(wanted: int | tuple[int, ...], width: int, number: int) -> None:
     for column in (wanted,) if isinstance(wanted, int) else wanted:
         if not -width <= column < width:
-            msg = f"columns: line {number} has {width} columns, and no column {column}"
+            msg = f"columns: line {number} has {width} columns, so there is no column {column}"
             raise ValueError(msg)

@@ -51,7 +51,7 @@ def read_crfsuite(
     Returns
     -------
     SequenceTagger
-        A tagger without the record of a fit, such as `history_`.
+        A fitted tagger without attributes that describe a fit, such as `history_`.
 
     Raises
     ------
@@ -65,14 +65,14 @@ def read_crfsuite(
         content = Path(path).read_bytes()
         magic, size, kind, version, *numbers = _HEADER.unpack_from(content)
         if (magic, kind, version) != (b"lCRF", b"FOMC", _VERSION) or size != len(content):
-            msg = "the header is not that of a first-order model"
+            msg = "the header does not describe a first-order model"
             raise ValueError(msg)
         places = numbers[3:]
         labels = _quark.read(content, places[1])
         attributes = _quark.read(content, places[2])
         tag, _, n_features = _CHUNK.unpack_from(content, places[0])
         if tag != b"FEAT" or places[0] + _CHUNK.size + 20 * n_features > len(content):
-            msg = "there are no features"
+            msg = "the table of features is missing"
             raise ValueError(msg)
         features = np.frombuffer(content, _FEATURE, n_features, places[0] + _CHUNK.size)
         names = [label.decode() for label in labels]
@@ -128,7 +128,7 @@ def write_crfsuite(tagger: SequenceTagger, path: str | os.PathLike[str]) -> None
     tagger : SequenceTagger
         A tagger that was fitted to named features, with ``boundaries=False`` and
         ``transitions="all"`` or "seen": CRFsuite has no boundary weights, no forbidden transitions
-        and no features of transitions.
+        and no transition features.
     path : str or path
         File to write. An existing file is replaced atomically.
 
@@ -169,9 +169,7 @@ def write_crfsuite(tagger: SequenceTagger, path: str | os.PathLike[str]) -> None
     parts.append(_lists(b"AFRF", places[4], counts[used], numbers[: len(state)]))
     size = places[4] + len(parts[4])
     if size >= 1 << 32:
-        msg = (
-            f"tagger: a model file of CRFsuite has at most 4 GiB, this one would have {size} bytes"
-        )
+        msg = f"tagger: a CRFsuite model file has at most 4 GiB, this file would have {size} bytes"
         raise ValueError(msg)
     head = (b"lCRF", size, b"FOMC", _VERSION, 0, n, len(used), *places)
     with replacing(path) as file:
@@ -183,20 +181,20 @@ def write_crfsuite(tagger: SequenceTagger, path: str | os.PathLike[str]) -> None
 def _check_exportable(tagger: SequenceTagger) -> None:
     weights, n = tagger._weights, len(tagger.classes_)
     if weights.names is None or weights.names.bits is not None:
-        msg = "tagger: CRFsuite needs names of features; this model has a matrix or hashed names"
+        msg = "tagger: CRFsuite needs feature names; this tagger has a matrix or hashed names"
         raise ValueError(msg)
     if weights.on_transitions is not None:
-        msg = "transition_features: CRFsuite has no features of transitions"
+        msg = "transition_features: CRFsuite has no transition features"
         raise ValueError(msg)
     if weights.link_weights[n * n :].any():
-        msg = "boundaries: CRFsuite has no weights of boundaries; fit with boundaries=False"
+        msg = "boundaries: CRFsuite has no boundary weights; fit with boundaries=False"
         raise ValueError(msg)
     if (weights.links == FORBIDDEN).any():
-        msg = 'transitions: CRFsuite forbids none; fit with transitions="all" or "seen"'
+        msg = 'transitions: CRFsuite cannot forbid any; fit with transitions="all" or "seen"'
         raise ValueError(msg)
     for label in tagger.classes_.tolist():
         if not isinstance(label, str):
-            msg = f"tagger: labels of CRFsuite are strings, got {label!r}"
+            msg = f"tagger: CRFsuite labels must be strings, got {label!r}"
             raise ValueError(msg)
 
 
@@ -212,7 +210,7 @@ def _lists(
     CRFsuite reserves two more labels, for the beginning and the end, which have no list.
     """
     head = _CHUNK.size + 4 * (len(counts) + n_empty)
-    # Each list begins with its length, which takes one place.
+    # Each list begins with an element that holds its length.
     at = np.cumsum(counts) - counts + np.arange(len(counts))
     body = np.zeros(len(numbers) + len(counts), dtype="<u4")
     is_number = np.ones(len(body), dtype=bool)

@@ -1,4 +1,4 @@
-"""Built-in features of raw sentences. A model file stores only their name."""
+"""Functions that compute features of raw sentences. A model file stores only their parameter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CACHED_WORDS = 1 << 16
 
 
 class _Word(NamedTuple):
-    """The features of a word, for its own position and for the neighbouring ones."""
+    """The features of a word, for its own position and for the neighbouring positions."""
 
     own: tuple[str, ...]
     lower: str
@@ -33,7 +33,8 @@ def word_features(sentence: Sequence[str | Sequence[str]]) -> list[list[str]]:
 
     A token's features are its word in lower case, its shape, prefixes and suffixes of up to four
     characters, the words up to two tokens away, the shapes next to it, and pairs of neighbouring
-    words. Further columns, such as parts of speech, give features up to two tokens away, and pairs.
+    words. Further columns, such as parts of speech, give features of the tokens up to two positions
+    away, and of pairs of neighbouring tokens.
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ def _flat(
 ) -> dict[str, float]:
     if depth > _DEEPEST:
         msg = (
-            f"features must be nested at most {_DEEPEST} deep; they are deeper, or contain "
+            f"features must be nested at most {_DEEPEST} deep; these are nested deeper, or contain "
             "themselves"
         )
         raise ValueError(msg)
@@ -203,7 +204,7 @@ def featured(sentences: Any, features: Any, lengths: Any = None) -> Any:
     if expand is None:
         return sentences
     if lengths is not None:
-        msg = f"lengths: features={features!r} computes those of raw sentences, not of a matrix"
+        msg = f"lengths: features={features!r} requires raw sentences, not a matrix with lengths"
         raise ValueError(msg)
     return _expanded(expand, sentences)
 
@@ -217,7 +218,7 @@ def _expanded(expand: Expand, sentences: Any) -> Iterator[list[Any]]:
         if isinstance(sentence, str | bytes) or not isinstance(sentence, Iterable):
             msg = (
                 f"X: sentence {number} must be a sequence of tokens, got {sentence!r}; "
-                "predict_single takes one sentence"
+                "for one sentence, use predict_single"
             )
             raise ValueError(msg)
         try:

@@ -11,7 +11,7 @@ __all__ = ["chunk_f1"]
 def chunk_f1(
     y_true: Iterable[Sequence[str]], y_pred: Iterable[Sequence[str]], **options: Any
 ) -> float:
-    """F1 of the chunks marked by labels such as "B-NP", "I-NP" and "O", computed by seqeval.
+    """Return seqeval's F1 of the chunks that labels such as "B-NP", "I-NP" and "O" mark.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def chunk_f1(
     Returns
     -------
     float
-        Between 0 and 1; a chunk is right if its kind, its beginning and its end are right.
+        Between 0 and 1; a chunk is correct if its kind, its start and its end are correct.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def _are_chunks(labels: set[Any]) -> bool:
 
 
 def chunks_of(labels: Sequence[Any]) -> set[tuple[int, int, str]]:
-    """Return the start, end and kind of each chunk, as the script conlleval counts chunks."""
+    """Return the start, end and kind of each chunk, as the script conlleval finds them."""
     found, start, kind, is_open = set(), 0, "", False
     for t, label in enumerate([*labels, "O"]):
         prefix, _, own = str(label).partition("-")

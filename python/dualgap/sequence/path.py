@@ -1,4 +1,4 @@
-"""Paths of taggers over C: intervals that one dual point certifies."""
+"""Paths of taggers over C, as intervals of C that are each certified by one dual point."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["TaggerPiece"]
 
 @dataclass(frozen=True, eq=False)
 class TaggerPiece:
-    """An interval of C. One tagger, with weights scaled in proportion to C, is certified on it.
+    """An interval of C in which one tagger, its weights scaled in proportion to C, is certified.
 
     Attributes
     ----------

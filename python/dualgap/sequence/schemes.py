@@ -35,9 +35,10 @@ def label_parts(label: Any, scheme: str) -> tuple[str, str]:
 
 
 def repair_labels(y: Iterable[Sequence[str]], scheme: str = "bio") -> list[list[str]]:
-    """Rewrite the labels of sentences in a scheme's notation, with the same chunks.
+    """Rewrite the labels of sentences in a scheme's notation; the chunks do not change.
 
-    Chunks are found as in the script conlleval: an I that does not continue a chunk begins one.
+    Chunks are found as in the script conlleval: an I that does not continue a chunk begins
+    a new chunk.
     IOB1, in which B occurs only between adjacent chunks of one kind, therefore becomes BIO. Labels
     that obey the scheme do not change.
 

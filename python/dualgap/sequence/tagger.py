@@ -60,7 +60,7 @@ class SequenceTagger(TrainedChain):
 
     The score of labels y of a sentence is ``sum_t <W[:, y_t], x_t> + sum_t T[y_{t-1}, y_t] +
     start[y_0] + end[y_last]``; decoding is exact. Training minimises ``1/2 ||w||^2 + C * sum_i
-    loss_i(w)`` over the sentences, divided by C times their number, and reports a duality gap
+    loss_i(w)``, divided by C times the number of sentences i, and reports a duality gap
     (Lacoste-Julien et al., ICML 2013; Le Priol et al., UAI 2018).
 
     Parameters
@@ -71,9 +71,9 @@ class SequenceTagger(TrainedChain):
     C : float or "validation", optional
         Weight of the losses; by default 0.3 with "hamming" and 3 with "logistic". CRFsuite's ``c2``
         is ``1 / (2 * C)`` for ``loss="logistic"``. "validation" holds out 15 % of the sentences,
-        tries increasing values of C on the others, and fits all sentences with the C that scores
-        best: by chunk F1 if the labels follow a scheme such as BIO, else by the fraction of
-        labels that are correct.
+        tries increasing values of C on the remaining sentences, and fits all sentences with the C
+        that scores best: by chunk F1 if the labels follow a scheme such as BIO, else by the
+        fraction of labels that are correct.
     penalty : {"l2", "l1", "elastic-net"}, default="l2"
         The regulariser: ``1/2 ||w||^2``; ``||w||_1``, which makes most weights 0 and the model
         small; or ``l1_ratio * ||w||_1 + (1 - l1_ratio)/2 * ||w||^2``. CRFsuite's ``c1`` is
@@ -87,15 +87,15 @@ class SequenceTagger(TrainedChain):
         such as "U01:%x[-1,0]", for the same sentences. "crfsuite": dictionaries of features, read
         as python-crfsuite reads them ("name:value").
     transitions : str, mask or pairs of labels, default="all"
-        Which labels may follow each other. "all"; "seen": like "all", but only transitions seen in
-        training get a weight (CRFsuite's default); "bio" or "bioes": only transitions that the
-        scheme allows ("bioes" accepts "L" and "U" for "E" and "S"); a boolean array of shape
-        (n_classes, n_classes) for the sorted classes; or a set of allowed (from, to) pairs.
-        Forbidden transitions are never predicted.
+        Which labels may follow each other. "all": any label may follow any other. "seen": like
+        "all", but only transitions seen in training get a weight (CRFsuite's default). "bio" or
+        "bioes": only transitions that the scheme allows ("bioes" accepts "L" and "U" for "E" and
+        "S"). A mask: a boolean array of shape (n_classes, n_classes) for the sorted classes. Pairs:
+        a set of allowed (from, to) pairs. Forbidden transitions are never predicted.
     invalid : {"raise", "repair", "drop"}, default="raise"
         Treatment of training sentences with labels that "bio" or "bioes" forbids: raise an error
-        that shows the first ones, repair the labels (see `repair_labels`; IOB1 becomes BIO), or
-        drop the sentences.
+        that shows the first sentences, repair the labels (see `repair_labels`; IOB1 becomes BIO),
+        or drop the sentences.
     boundaries : bool, default=True
         Whether the first and the last label of a sentence have extra weights.
     pairs : {"all", "seen"}, optional
@@ -120,16 +120,17 @@ class SequenceTagger(TrainedChain):
         proportion to their duality gaps. Only for "hamming".
     tol : float, optional
         Duality gap at which the fit ends, relative to the objective; 0.2 by default with "hamming".
-        By default, a fit with "logistic" ends at a gap of 0.1, or once five consecutive passes
-        lower the objective by less than 2.5 % in total; held-out scores then hardly improve. If
-        `tol` is given, only the gap counts.
+        By default, a fit with "logistic" ends at a gap of 0.1, or when five consecutive passes
+        lower the objective by less than 2.5 % in total, because later passes hardly improve
+        held-out scores. If `tol` is given, only the gap counts.
     max_iter : int, default=1000
         Maximum number of passes over the sentences.
     warm_start : bool, default=False
-        Whether a fit continues the previous one, possibly with more, fewer or other sentences,
+        Whether a fit continues the previous fit, possibly with more, fewer or other sentences,
         features and labels. "hamming" reuses the dual variables of sentences with the same features
-        and labels. If there are none, it reuses those of sentences with the same lengths in the
-        same order. Other sentences start at zero, and the certificate covers all of them.
+        and labels. If no sentence matches, it reuses all dual variables, provided that the lengths
+        of the sentences are the same in the same order. Sentences without reused variables start at
+        zero; the certificate covers all sentences.
         "logistic" reuses the weights of features and labels with the same names. A fit that cannot
         continue starts from zero, with a warning. Copies of the tagger contain the state of a warm
         start; pickles do not.
@@ -153,7 +154,7 @@ class SequenceTagger(TrainedChain):
     feature_names_ : list of str, or None
         Names of the columns of `emission_`; None for matrices and hashed names.
     emission_ : csr_array of shape (n_columns, n_classes)
-        Weights of columns and labels.
+        Weight of each pair of column and label.
     transition_, boundary_ : LabelledTable
         Weights of transitions, ``transition_["B", "I"]``, and of first and last labels,
         ``boundary_["start", "B"]``; -inf if forbidden.
@@ -242,9 +243,9 @@ history_, null_objective_
             Sentences of named features, matrices with a row for each token, or one matrix.
         y : iterable of sequences of labels
             The labels of each sentence; for one matrix with `lengths`, one label for each row. None
-            marks an unknown label: "logistic" maximises the probability of the known ones, and
+            marks an unknown label: "logistic" maximises the probability of the known labels;
             "hamming" alternates between completing the labels and fitting. Neither problem is
-            convex, so there is no certificate, which `certificate_` states. With "logistic",
+            convex, so there is no certificate, as `certificate_` reports. With "logistic",
             `dual_objective_` is NaN; with "hamming" it is a bound for the last completed labels.
         sample_weight : array-like of shape (n_sentences,), optional
             Weight of each sentence's loss.
@@ -253,7 +254,7 @@ history_, null_objective_
         lengths : array-like of int, optional
             Number of rows of each sentence, if X is one matrix.
         validation : float or tuple (X, y), optional
-            Held-out sentences, or the fraction of the sentences to hold out. The fit ends once
+            Held-out sentences, or the fraction of the sentences to hold out. The fit ends when
             their score (chunk F1, or the token accuracy) no longer improves, but not before 30
             passes, and returns the best model; ``history_["validation_score"]`` holds the scores.
         spill : path, optional
@@ -460,7 +461,7 @@ history_, null_objective_
 
     def _check_parameters(self) -> None:
         if self.loss == "crf":  # type: ignore[comparison-overlap]
-            msg = "loss: the conditional random field is loss=\"logistic\", got 'crf'"
+            msg = "loss: for a conditional random field, use loss=\"logistic\", got 'crf'"
             raise ValueError(msg)
         check_choice("loss", self.loss, "hamming", "logistic")
         checked = with_defaults(self)

@@ -20,9 +20,10 @@ class Templates:
 
     A line such as ``U05:%x[-1,0]/%x[0,1]`` makes one feature per token: ``%x[row,column]`` is
     replaced by the given column of the token `row` positions away. A token that is a string has
-    only column 0. Positions before the sentence read ``_B-1``, ``_B-2``, and so on; positions after
-    it read ``_B+1``, ``_B+2``, and so on. A line ``B`` alone requests the transition weights, which
-    every chain has. Empty lines and lines that begin with ``#`` are skipped.
+    only column 0. Positions before the sentence have the values ``_B-1``, ``_B-2``, and so on;
+    positions after the sentence have the values ``_B+1``, ``_B+2``, and so on. A line ``B`` alone
+    requests the transition weights, which every chain has. Empty lines and lines that begin with
+    ``#`` are skipped.
 
     Parameters
     ----------

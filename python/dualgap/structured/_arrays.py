@@ -107,7 +107,7 @@ def stack(X: Any) -> Stacked:
 
 
 def _stack_sparse(blocks: list[Any], n_rows: int, n_features: int) -> Any:
-    """Stack matrices vertically, faster than `scipy.sparse.vstack` for many small ones."""
+    """Stack many small matrices vertically, faster than `scipy.sparse.vstack`."""
     blocks = [block if sp.issparse(block) else sp.csr_array(block) for block in blocks]
     sizes = [int(block.indptr[-1]) for block in blocks]
     data = np.concatenate([b.data[:size] for b, size in zip(blocks, sizes, strict=True)])
@@ -238,7 +238,7 @@ def pair_features(X: Any) -> Stacked:
     return Stacked(stacked.rows, stacked.offsets, sizes)
 
 
-def right_pairs(label: Any, index: int) -> NDArray[np.uint32]:
+def true_pairs(label: Any, index: int) -> NDArray[np.uint32]:
     """Check a matching and return its (row, column) pairs."""
     pairs = np.asarray(label)
     if pairs.size == 0:

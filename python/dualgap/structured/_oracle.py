@@ -26,7 +26,7 @@ class PythonOracle:
         if missing:
             msg = f"model: must be a built-in model or have the method(s) {', '.join(missing)}"
             if missing == ["decode"]:
-                msg += "; verify_decoder=False trains without, and cannot predict"
+                msg += "; with verify_decoder=False, training works without it, predict does not"
             raise ValueError(msg)
         if any(hasattr(values, "columns") or isinstance(values, dict) for values in (X, y)):
             msg = "X: a custom model takes sequences of examples and labels, got a table"
@@ -103,7 +103,7 @@ class PythonOracle:
         if margin < -1e-9 * scale:
             msg = (
                 f"model: loss_augmented_decode returned a label for example {index} that scores "
-                f"{-margin:.3g} less than the true one; it must return a maximiser, or set "
+                f"{-margin:.3g} less than the true label; return a maximiser, or set "
                 "exact_decoder=False"
             )
             raise ValueError(msg)
@@ -122,7 +122,7 @@ class PythonOracle:
         wanted = "n_weights" if self.n_weights < 0 else self.n_weights
         if features.ndim != 1 or returned is None or wanted not in ("n_weights", len(features)):
             msg = (
-                f"model: joint_features must return an array of shape ({wanted},), and returned "
+                f"model: joint_features must return an array of shape ({wanted},), got "
                 f"{type(returned).__name__} {np.shape(features)} for example {index}"
             )
             raise ValueError(msg)

@@ -55,8 +55,8 @@ _COLUMNS = ("objective", "dual_objective", "relative_gap", "n_iter", "converged"
 class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Choose C of a `StructuredSVM` or a `SequenceTagger` by cross-validation.
 
-    In each fold, C increases from fit to fit, each fit starts at the result of the previous one,
-    and each reports its duality gap. Unlike `MulticlassSVCCV`, it gives no bounds on scores: a
+    In each fold, C increases from fit to fit. Each fit starts at the result of the previous fit and
+    reports its duality gap. Unlike `MulticlassSVCCV`, this search gives no bounds on scores: a
     bound would require, for each part of a label, the best label that differs in this part.
 
     Parameters

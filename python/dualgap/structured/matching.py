@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dualgap import _core
 from dualgap._estimator import storable
 from dualgap._validation import FloatArray, check_positive, core_rows
-from dualgap.structured._arrays import Stacked, pair_features, right_pairs
+from dualgap.structured._arrays import Stacked, pair_features, true_pairs
 from dualgap.structured.models import BuiltinModel, Coding
 
 __all__ = ["MatchingModel"]
@@ -31,11 +31,11 @@ class MatchingModel(BuiltinModel):
     Parameters
     ----------
     false_positive_cost, false_negative_cost : float, default=1.0
-        Loss of each predicted pair that is wrong, and of each right pair that is missing. If both
-        are 1, the loss is the number of pairs in which the matchings differ.
+        Loss of each predicted pair that is wrong, and of each true pair that is missing. If both
+        costs are 1, the loss is the number of pairs in which the matchings differ.
     max_links : int or (int, int), default=1
         Maximum number of pairs per row and per column, in predictions and in the labels that
-        training compares with the right one. Two numbers are the limits for rows and for columns.
+        training compares with the true label. Two numbers are the limits for rows and for columns.
         True labels may exceed the limits. "extragradient" requires 1.
     """
 
@@ -79,7 +79,7 @@ class MatchingCoding(Coding):
         """Create the core's model of matchings."""
         truth = None
         if y is not None:
-            labels = [right_pairs(label, index) for index, label in enumerate(y)]
+            labels = [true_pairs(label, index) for index, label in enumerate(y)]
             offsets = np.cumsum([0, *(len(label) for label in labels)], dtype=np.int64)
             truth = (np.concatenate(labels).tolist(), offsets)
         return _core.StructuredModel.matching(

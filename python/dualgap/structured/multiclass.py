@@ -29,8 +29,8 @@ class MulticlassModel(BuiltinModel):
     Parameters
     ----------
     costs : array-like of shape (n_classes, n_classes), optional
-        Loss of predicting a class (column) if another class is right (row), in the order of the
-        sorted classes. It must be 0 on the diagonal. By default, it is 1 off the diagonal.
+        Loss of predicting a class (column) for an example of another class (row), in the order of
+        the sorted classes. It must be 0 on the diagonal. By default, it is 1 off the diagonal.
     """
 
     costs: Any = None

@@ -75,8 +75,8 @@ class StructuredSVM(CertifiedEstimator):
         ``sqrt(P(0) / lambda)``, which the optimum of the regularised problem does not exceed.
     signs : array-like of shape (n_weights,), optional
         Signs that the weights must have, in the order of `coef_`: 1 for weights that must not be
-        negative, -1 for those that must not be positive, 0 for all others. The certificate then
-        compares only with models that satisfy the signs. For "auto" and "block-frank-wolfe"
+        negative, -1 for weights that must not be positive, 0 for all other weights. The certificate
+        then compares only with models that satisfy the signs. For "auto" and "block-frank-wolfe"
         without `averaging`.
     solver : {"auto", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
 "projected-gradient", "subgradient", "extragradient"}, default="auto"
@@ -123,7 +123,7 @@ class StructuredSVM(CertifiedEstimator):
     max_iter : int, default=1000
         Maximum number of passes over the examples.
     warm_start : bool, default=False
-        Whether a fit ("auto" and "block-frank-wolfe" only) continues the previous one, if examples,
+        Whether a fit ("auto" and "block-frank-wolfe" only) continues the previous fit, if examples,
         labels, weights and model are the same (`C`, `tol` and `step` may change).
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The result does not depend on it.
@@ -157,8 +157,8 @@ class StructuredSVM(CertifiedEstimator):
     objective_, dual_objective_, duality_gap_, null_objective_ : float
         The objective P of the model, a lower bound on the objective of any model, their difference,
         and the objective of ``w = 0``. The first two account for rounding, so they hold in exact
-        arithmetic. The model is the best of those that were evaluated, including ``w = 0``; the
-        bound is the highest one found.
+        arithmetic. The model is the best model that the fit evaluated, including ``w = 0``; the
+        bound is the highest bound that the fit found.
     relative_gap_ : float
         ``duality_gap_ / objective_``, which is compared with `tol`.
     converged_ : bool
@@ -183,12 +183,12 @@ class StructuredSVM(CertifiedEstimator):
     example, sparse if most of its values are 0. Pickles contain the weights once, without the state
     for ``warm_start``.
 
-    The certificate of a custom `Model` holds if its ``loss_augmented_decode`` is exact. A label
-    that scores less than an earlier one raises an error. If ``decode`` finds a better label after
-    the fit, or fails, the fit is kept without a certificate, and there is a warning. With
-    ``exact_decoder=False``, `objective_` depends on the decoder and may be too small,
-    `dual_objective_` is still a lower bound, `duality_gap_` and `relative_gap_` are None, and the
-    fit ends (`converged_`) when the gap appears to be small.
+    The certificate of a custom `Model` holds if its ``loss_augmented_decode`` is exact. If it
+    returns a label that scores less than an earlier label, the fit raises an error. If ``decode``
+    finds a better label after the fit, or fails, the fit is kept without a certificate, and there
+    is a warning. With ``exact_decoder=False``, `objective_` depends on the decoder and may be too
+    small, `dual_objective_` is still a lower bound, `duality_gap_` and `relative_gap_` are None,
+    and the fit ends (`converged_`) when the gap appears to be small.
 
     Examples
     --------

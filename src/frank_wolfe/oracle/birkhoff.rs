@@ -7,8 +7,9 @@ use crate::frank_wolfe::vertex::Vertex;
 use crate::interrupt::Interrupt;
 use crate::structured::assignment_prices;
 
-/// The doubly stochastic n × n matrices, stored row after row. Its vertices are the permutation
-/// matrices (Birkhoff 1946), and minimising a linear function over it is an assignment problem.
+/// The set of doubly stochastic n × n matrices, stored row after row. Its vertices are the
+/// permutation matrices (Birkhoff 1946), and minimising a linear function over it is an assignment
+/// problem.
 #[derive(Debug, Clone)]
 pub struct Birkhoff {
     n: usize,

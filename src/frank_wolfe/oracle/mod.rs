@@ -21,7 +21,7 @@ use crate::interrupt::Interrupt;
 
 /// A compact convex set, represented by an oracle that minimises linear functions over it.
 ///
-/// An implementation needs one method, [`LinearOracle::vertex`]. The others have defaults.
+/// An implementation needs one method, [`LinearOracle::vertex`]. The other methods have defaults.
 pub trait LinearOracle: Send + Sync {
     /// Returns a vertex v of the set that minimises ⟨gradient, v⟩.
     ///
@@ -105,7 +105,7 @@ fn sample(n: usize, share: f64, random: &mut Pcg64Mcg) -> Vec<usize> {
     indices.partial_shuffle(random, size).0.to_vec()
 }
 
-/// Returns the index and the value of the smallest value, the first one in case of ties.
+/// Returns the index and the value of the smallest value; ties go to the first value.
 fn smallest(values: impl Iterator<Item = (usize, f64)>) -> Option<(usize, f64)> {
     values.reduce(|best, next| if next.1 < best.1 { next } else { best })
 }

@@ -10,8 +10,8 @@ use crate::interrupt::Interrupt;
 use crate::linalg::products::matrix_vector;
 use crate::linalg::vectors::{axpy, dot, random_unit};
 
-/// The matrices whose singular values sum to at most `radius`, stored row after row. Its vertices
-/// are the matrices radius · u vᵀ with unit vectors u and v.
+/// The set of matrices whose singular values sum to at most `radius`, stored row after row. Its
+/// vertices are the matrices radius · u vᵀ with unit vectors u and v.
 #[derive(Debug, Clone)]
 pub struct NuclearNormBall {
     shape: (usize, usize),

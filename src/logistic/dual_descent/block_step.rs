@@ -20,7 +20,8 @@ const NORMALISED: f64 = 1e-3;
 /// Divergences below this are computed by a formula that does not subtract entropies.
 const NEAR: f64 = 1e-4;
 
-/// Maximum distance between a score and the largest one; lower scores, such as padding, are raised to this distance.
+/// Maximum distance between a score and the largest score; lower scores, such as padding, are raised to this
+/// distance.
 const LOWEST: f64 = 1e4;
 
 /// The score of padding, before it is raised as [`LOWEST`] describes.
@@ -91,8 +92,8 @@ fn discrimination<S: Simd, T: Lane<S>>(simd: S, shares: &[T::Vector], present: &
     T::total(simd, sum)
 }
 
-/// Makes the step after [`visit`]; replaces α⁰ by α and returns its entropy, or keeps α⁰ and returns None if Newton's
-/// method did not converge.
+/// Makes the step after [`visit`]: replaces α⁰ by α and returns the entropy of α. If Newton's method did not converge,
+/// keeps α⁰ and returns None.
 #[inline(always)]
 pub(super) fn step<S: Simd, T: Lane<S>>(
     simd: S,
@@ -237,13 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_those_of_the_exact_method() {
+    fn steps_match_the_exact_method() {
         check::<f32>(1e-4);
         check::<f64>(1e-12);
     }
 
     #[test]
-    fn divergences_of_near_points_have_no_rounding_of_their_size() {
+    fn divergences_of_close_points_are_accurate() {
         let present: [f64; 3] = [0.5, 0.3, 0.2];
         let scores = present.map(|share| share.ln() + 7.0 + 1e-6 * share);
         let visit = Visit { scores: &scores, present: &present, curvature: 1.0f64 };

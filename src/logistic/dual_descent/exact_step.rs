@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_steps_are_those_of_bisection() {
+    fn binary_steps_match_bisection() {
         for q in CURVATURES {
             for score in [-300.0, -20.0, -1.0, 0.0, 0.3, 20.0] {
                 for present in [0.0, 1e-9, 0.3, 1.0] {

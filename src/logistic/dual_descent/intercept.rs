@@ -6,7 +6,7 @@
 use super::state::DualState;
 use crate::logistic::LogisticProblem;
 
-/// The first β², in units of the mean squared norm of the rows.
+/// Initial β², in units of the mean squared norm of the rows.
 const FIRST: f64 = 0.03;
 /// The largest β² in these units.
 const LARGEST: f64 = 0.3;

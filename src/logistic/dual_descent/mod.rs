@@ -20,11 +20,11 @@ use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver, epochs_left};
 
-/// A certificate is computed once the expected gap is at most this fraction of the tolerance.
+/// A certificate is computed as soon as the expected gap is at most this fraction of the tolerance.
 const EXPECTED: f64 = 0.5;
-/// The gap after a pass is estimated as at most this fraction of the mean gap during the pass.
+/// The gap after a pass is estimated as a fraction of the mean gap during the pass. This is the largest such fraction.
 const SLOWEST: f64 = 0.5;
-/// The gap after a pass is estimated as at least this fraction of the mean gap during the pass.
+/// The smallest such fraction.
 const FASTEST: f64 = 0.1;
 /// Number of passes within which the gap must fall by a tenth.
 const PATIENCE: usize = 4;
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn one_example_and_separable_ones_are_fitted() {
+    fn single_and_separable_examples_are_fitted() {
         let labels = [1];
         let rows = Csr::new(&[0, 2], &[0, 2], &[0.5, -2.0], 3).unwrap();
         let data = Data::Csr64(rows);

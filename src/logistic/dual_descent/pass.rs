@@ -35,7 +35,8 @@ impl<T: Real> DualExample<T> {
         self.cost * (self.square + constant)
     }
 
-    /// Adds c (e_y − α) to the outputs. With two classes, there is one share: that of the class that is not the label.
+    /// Adds c (e_y − α) to the outputs. With two classes, there is one share: the share of the class that is not the
+    /// label.
     #[inline(always)]
     pub fn subtract(&self, shares: &[T], outputs: &mut [f64]) {
         let (cost, label) = (self.cost.widen(), self.label as usize);

@@ -113,7 +113,7 @@ impl<'p, 'a, R: Real, T: Element> State<'p, 'a, R, T> {
         state
     }
 
-    /// Sets α of an example to one share per class.
+    /// Sets an example's α to the given shares, of which there is one per class.
     fn set_shares(&mut self, example: usize, shares: &[f64]) {
         let own = &mut self.shares[example * self.padded..][..self.n_outputs];
         match own {

@@ -35,10 +35,10 @@ pub(super) struct EntryStore<'a> {
     problem: LogisticProblem<'a>,
     units: Vec<f64>,
     rows: Entries,
-    /// The columns, including the constant one.
+    /// The columns, including the constant column.
     columns: Entries,
     labels: Vec<u32>,
-    /// The c_i divided by the largest one, which is `weight`; 0 for rows that pad the last tile.
+    /// The c_i divided by `weight`, the largest c_i; 0 for rows that pad the last tile.
     weights: Vec<f32>,
     weight: f64,
     /// Number of outputs, padded to whole vectors.
@@ -178,8 +178,8 @@ impl<'a> EntryStore<'a> {
         Ok(total.scaled(self.weight))
     }
 
-    /// Writes for each column a factor times the sum of its entries, or squared entries, times the
-    /// residuals of their rows.
+    /// Writes a factor times a sum for each column. The sum runs over the column's entries; a term is the entry or its
+    /// square, times the residual of the entry's row.
     fn collect(&self, (factor, squared): (f64, bool), sums: &mut Vec<f64>) {
         let (padded, width, n_outputs) = (self.padded, self.units.len(), self.problem.n_outputs());
         let mut found = vec![0.0; width * padded];
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_and_products_are_those_of_rows_with_zeros() {
+    fn sparse_and_dense_passes_and_products_agree() {
         for (n_classes, intercept) in [(2, false), (2, true), (3, true), (21, false), (40, true)] {
             with(n_classes, intercept, |problem, rows| {
                 let (mut sparse, mut dense) = (EntryStore::new(problem, rows), Store::new(problem));
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn diagonals_are_those_of_products_with_units() {
+    fn diagonals_match_products_with_unit_vectors() {
         with(5, true, |problem, rows| {
             let mut store = EntryStore::new(problem, rows);
             let interrupt = &Interrupt::default();

@@ -35,7 +35,7 @@ impl<'a> RowBlocks<'a> {
         Self { problem, units, inverse_units, block_rows, stride }
     }
 
-    /// Number of columns, including the constant one.
+    /// Number of columns, including the constant column.
     pub fn width(&self) -> usize {
         self.units.len()
     }
@@ -72,7 +72,7 @@ impl<'a> RowBlocks<'a> {
         }
     }
 
-    /// Scales the rows one after another, as they lie in memory, and then transposes them in the cache.
+    /// Scales the rows one after another, in memory order, and then transposes them in the cache.
     fn fill_group<V: Real, T: Real>(
         &self,
         dense: Dense<'_, V>,

@@ -1,7 +1,8 @@
 //! Newton's method. Its linear systems are solved by conjugate gradients, with a preconditioner
 //! that is chosen by its cost.
 //!
-//! Columns are divided by units s_k, so that the largest value of each is about 1; the weights are u_k = s_k w_k.
+//! Columns are divided by units s_k, so that the largest value of each column is about 1; the weights are u_k = s_k
+//! w_k.
 
 mod conjugate;
 mod dense;
@@ -25,8 +26,8 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::long_dot;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// Gradients are computed in double precision once a step is expected to reduce the objective by
-/// less than this fraction, or by less than 0.3 times the tolerance.
+/// Gradients are computed in double precision as soon as a step is expected to reduce the objective
+/// by less than this fraction, or by less than 0.3 times the tolerance.
 const EXACT: f64 = 1e-4;
 /// Slack of the line search for rounding errors, relative to the objective, in single and in double precision.
 const SLACK: [f64; 2] = [1e-6, 1e-13];
@@ -34,8 +35,8 @@ const SLACK: [f64; 2] = [1e-6, 1e-13];
 const HALVINGS: usize = 25;
 /// The fraction of the decrease predicted by the slope that a step must achieve.
 const GAIN: f64 = 1e-4;
-/// The same fraction for the choice of the first step's length, measured over a sample. A full step
-/// on a quadratic function achieves ½.
+/// The fraction required when the length of the first step is chosen, measured over a sample. A
+/// full step on a quadratic function achieves ½.
 const EXPECTED: f64 = 0.3;
 /// A step is doubled while the slope at its end is at least this share of the slope at its start.
 const STEEP: f64 = 0.3;
@@ -43,7 +44,7 @@ const STEEP: f64 = 0.3;
 const SAMPLED: usize = 100;
 /// The fraction of the rows in this sample.
 const SAMPLE: f64 = 0.1;
-/// The run stops using a sample once a step gains less than this fraction of the objective, or after [`MOST_SAMPLED`]
+/// The run stops using a sample when a step gains less than this fraction of the objective, or after [`MOST_SAMPLED`]
 /// steps.
 const SETTLED: f64 = 3e-3;
 const MOST_SAMPLED: usize = 4;
@@ -90,7 +91,7 @@ pub(super) struct LogisticNewton<'a> {
 struct Best {
     certificate: Certificate,
     model: LogisticModel,
-    /// Whether the store's probabilities are those of this model.
+    /// Whether the store's probabilities belong to this model.
     is_last: bool,
 }
 
@@ -165,7 +166,7 @@ impl<'a> LogisticNewton<'a> {
         if !self.best.is_last {
             self.phase = Phase::Exact;
             let weights = scaled(self.store.as_ref(), &self.best.model);
-            self.look(&weights, &mut Vec::new(), interrupt)?;
+            self.evaluate(&weights, &mut Vec::new(), interrupt)?;
         }
         self.store.intercept_curvature(&self.best.model, interrupt)
     }
@@ -176,7 +177,7 @@ impl<'a> LogisticNewton<'a> {
     }
 
     /// Computes objective and gradient at some weights and, in the exact phase, a certificate.
-    fn look(
+    fn evaluate(
         &mut self,
         weights: &[f64],
         gradient: &mut Vec<f64>,
@@ -221,7 +222,7 @@ impl<'a> LogisticNewton<'a> {
     fn enter(&mut self, phase: Phase, interrupt: &Interrupt) -> Result<()> {
         self.phase = phase;
         let (weights, mut gradient) = (self.weights.clone(), std::mem::take(&mut self.gradient));
-        self.objective = self.look(&weights, &mut gradient, interrupt)?;
+        self.objective = self.evaluate(&weights, &mut gradient, interrupt)?;
         self.gradient = gradient;
         Ok(())
     }
@@ -260,7 +261,7 @@ impl<'a> LogisticNewton<'a> {
         for _ in 0..HALVINGS {
             let moved: Vec<f64> =
                 self.weights.iter().zip(&direction).map(|(w, d)| w + length * d).collect();
-            let objective = self.look(&moved, &mut gradient, interrupt)?;
+            let objective = self.evaluate(&moved, &mut gradient, interrupt)?;
             if objective <= scale + GAIN * length * slope + slack {
                 (self.weights, self.objective, self.gradient) = (moved, objective, gradient);
                 if length == 1.0 {
@@ -308,7 +309,7 @@ impl<'a> LogisticNewton<'a> {
         while long_dot(&self.gradient, direction) < STEEP * slope {
             let moved: Vec<f64> =
                 self.weights.iter().zip(direction).map(|(w, d)| w + length * d).collect();
-            let objective = self.look(&moved, &mut gradient, interrupt)?;
+            let objective = self.evaluate(&moved, &mut gradient, interrupt)?;
             // NaN does not count as an improvement.
             if !matches!(objective.partial_cmp(&self.objective), Some(std::cmp::Ordering::Less)) {
                 // Recomputes the probabilities for the weights that are kept.
@@ -441,7 +442,7 @@ mod tests {
             assert_eq!(length, expected);
             let mut at = |length: f64| {
                 let moved: Vec<f64> = direction.iter().map(|d| length * d).collect();
-                newton.look(&moved, &mut Vec::new(), &interrupt).unwrap()
+                newton.evaluate(&moved, &mut Vec::new(), &interrupt).unwrap()
             };
             assert!(at(length) < at(2.0 * length), "{c}");
         }

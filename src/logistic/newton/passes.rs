@@ -57,8 +57,8 @@ pub(super) trait RowPasses {
         interrupt: &Interrupt,
     ) -> Result<()>;
 
-    /// A preconditioner at the last pass's weights. `penalties` are the regulariser's part of the diagonal, one for each
-    /// column.
+    /// A preconditioner at the weights of the last pass. `penalties` is the diagonal of the regulariser's Hessian,
+    /// one value for each column.
     fn preconditioner(
         &mut self,
         kind: HessianPart,

@@ -19,7 +19,7 @@ const RIDGE: f64 = 1e-3;
 /// The part of the Hessian that a preconditioner factorises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HessianPart {
-    /// Its diagonal. For dense rows, the diagonal at equal probabilities is used.
+    /// The diagonal of the Hessian. For dense rows, the diagonal at equal probabilities is used.
     Diagonal,
     /// One block that all classes share. At W = 0, it acts on gradients exactly as the full Hessian does.
     Shared,
@@ -122,7 +122,8 @@ impl Preconditioner {
     }
 }
 
-/// The curvature p (1 − p) at equal probabilities; for two classes, along the difference of their scores.
+/// The curvature at equal probabilities p = 1/m: the eigenvalue p of diag(p) − p pᵀ or, for the single score of two
+/// classes, p (1 − p).
 fn flat_curvature(n_outputs: usize) -> f64 {
     if n_outputs == 1 { 0.25 } else { 1.0 / n_outputs as f64 }
 }
@@ -230,8 +231,8 @@ fn add_all(layout: &RowBlocks<'_>, lines: Lines<'_>, sums: &mut [f64]) {
     }
 }
 
-/// Adds curvature along a common shift of all classes, along which the losses have none. This does not change the
-/// solution, because residuals have mean 0 over the classes.
+/// Adds curvature along a common shift of all classes, along which the losses have no curvature. The addition does
+/// not change the solution, because residuals have mean 0 over the classes.
 fn add_means(matrix: &mut [f64], n_outputs: usize, width: usize) {
     let n = n_outputs * width;
     for column in 0..width {

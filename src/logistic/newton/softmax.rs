@@ -76,7 +76,7 @@ impl Precision for f32 {
     }
 }
 
-/// Sums over the rows of a block. The c_i are in units of the largest one.
+/// Sums over the rows of a block. The c_i are in units of the largest c_i.
 #[derive(Default, Clone, Copy)]
 pub(super) struct BlockSums {
     /// Σ c_i loss_i.
@@ -289,7 +289,7 @@ impl WithSimd for Curve<'_> {
             return;
         }
         for row in (0..n_rows).step_by(LANES) {
-            // Scores relative to the label's keep their digits if the label has a probability close to 1.
+            // Scores relative to the label's score keep their digits if the label has a probability close to 1.
             let mut own = [0.0; LANES];
             for (lane, own) in own.iter_mut().enumerate() {
                 *own = scores[targets.labels[row + lane] as usize * n_rows + row + lane];
@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logarithms_and_exponentials_are_those_of_the_library() {
+    fn logarithms_and_exponentials_match_the_standard_library() {
         for i in 0..4000 {
             let x = 10f64.powf(f64::from(i) / 200.0 - 17.0);
             let expected = x.ln_1p();
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_residuals_are_those_of_the_definition() {
+    fn sums_and_residuals_match_their_definition() {
         for n_outputs in [1, 3, 4, 9] {
             check::<f32>(n_outputs, 1e-6);
             check::<f64>(n_outputs, 1e-14);

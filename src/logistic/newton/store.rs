@@ -65,7 +65,7 @@ impl<'a> Store<'a> {
         let width = problem.n_features() + usize::from(problem.intercept());
         let most = (BLOCK / width.max(n_outputs).max(1)).min(n_rows / 12).min(MOST_ROWS);
         // Columns are an odd multiple of GRAIN apart, because at a power of two they would share few sets of the cache.
-        let block_rows = (most / GRAIN | 1) * GRAIN;
+        let block_rows = ((most / GRAIN) | 1) * GRAIN;
         let n_blocks = n_rows.div_ceil(block_rows);
         let blocks_of_part = n_blocks.div_ceil(PARTS).max(1);
         let n_parts = n_blocks.div_ceil(blocks_of_part);
@@ -96,7 +96,8 @@ impl<'a> Store<'a> {
         &self.layout.problem
     }
 
-    /// Changes the weights of the losses. The blocks store them relative to the largest, so they stay.
+    /// Changes the weights of the losses. The blocks store these weights relative to the largest weight, so the
+    /// blocks stay valid.
     pub fn set_factor(&mut self, factor: f64) -> Result<()> {
         self.layout.problem = self.layout.problem.with_factor(factor)?;
         self.weight = self.layout.problem.largest_weight();
@@ -147,7 +148,7 @@ impl<'a> Store<'a> {
             let PassPart { singles, sums, totals, .. } = part;
             let targets = BlockTargets { labels: &block.labels, weights: &block.weights.0 };
             let work = (&mut singles[..], &mut block.shares[..], &mut sums[..]);
-            totals.join(&look(layout, (&block.rows, targets), &narrow, work));
+            totals.join(&add_losses(layout, (&block.rows, targets), &narrow, work));
         })?;
         Ok(self.collect(sample.factor, gradient))
     }
@@ -168,7 +169,7 @@ impl<'a> Store<'a> {
             layout.fill(block.place, &mut rows[..]);
             let targets = BlockTargets { labels: &block.labels, weights: &block.weights.1 };
             let work = (&mut doubles[..], &mut block.shares[..], &mut sums[..]);
-            totals.join(&look(layout, (&rows[..], targets), weights, work));
+            totals.join(&add_losses(layout, (&rows[..], targets), weights, work));
         })?;
         Ok(self.collect(1.0, gradient))
     }
@@ -219,7 +220,7 @@ impl<'a> Store<'a> {
         &mut self,
         sample: BlockSample,
         (n_sums, interrupt): (usize, &Interrupt),
-        look: impl Fn(&RowBlocks<'_>, &mut Block, &mut PassPart) + Sync,
+        visit: impl Fn(&RowBlocks<'_>, &mut Block, &mut PassPart) + Sync,
     ) -> Result<()> {
         let Self { layout, weight, blocks, parts, blocks_of_part } = self;
         let n_numbers = layout.block_rows * *blocks_of_part * layout.width();
@@ -235,7 +236,7 @@ impl<'a> Store<'a> {
                     break;
                 }
                 block.pack(layout, inverse);
-                look(layout, block, part);
+                visit(layout, block, part);
             }
         });
         interrupt.check()
@@ -271,7 +272,7 @@ pub(super) struct Lines<'b> {
 }
 
 /// Adds the losses of a block, and their gradient, to the sums.
-fn look<T: Precision + Element>(
+fn add_losses<T: Precision + Element>(
     layout: &RowBlocks<'_>,
     (rows, targets): (&[T], BlockTargets<'_, T>),
     weights: &[T],

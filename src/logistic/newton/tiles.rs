@@ -1,5 +1,5 @@
-//! Products of blocks of rows, computed in registers. A block has one line for each column, with its rows side by side,
-//! so each lane of a vector belongs to a different row, for any number of classes.
+//! Products of blocks of rows, computed in registers. A block stores one line for each column: the values of all rows
+//! in this column, side by side. Each lane of a vector therefore belongs to a different row, for any number of classes.
 
 use pulp::Simd;
 

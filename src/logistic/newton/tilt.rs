@@ -1,5 +1,5 @@
-//! Certificates of passes. With an intercept, their probabilities violate the dual constraint and are corrected
-//! ("tilted").
+//! Certificates computed from passes. With an intercept, the probabilities of a pass violate the dual constraint and
+//! are corrected ("tilted").
 
 use pulp::{Simd, WithSimd};
 
@@ -239,7 +239,8 @@ fn tilted(
     for (residual, moved) in terms.residual.iter_mut().zip(&moved.residual) {
         *residual -= moved;
     }
-    // The rounding errors of the changes are bounded like those of the distributions.
+    // The rounding errors of the changes have the same bounds as the rounding errors of the
+    // distributions.
     terms.distance += moved.size;
     terms
 }

@@ -38,7 +38,7 @@ struct Model {
     /// The weights, class by class.
     weights: Vec<f64>,
     /// The distance of the weights from the weights of the certificate's dual point, and the β of
-    /// this point; None unless the solver still has both.
+    /// this point; None unless the solver still has this distance and β.
     dual: Option<(f64, Vec<f64>)>,
 }
 
@@ -90,7 +90,7 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         Ok(path)
     }
 
-    /// Fits the model for the current C or for another one.
+    /// Fits the model for the current C or for another C.
     pub fn fit(
         &mut self,
         c_index: usize,
@@ -120,8 +120,8 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         Ok(Candidate { bracket, certificate, outcome, n_epochs, seconds, point })
     }
 
-    /// Moves to another C and returns the certificate at which its fit starts; returns None if this C is the current
-    /// one.
+    /// Moves to another C and returns the certificate at which its fit starts; returns None if this is already the
+    /// current C.
     fn move_to(
         &mut self,
         c_index: usize,

@@ -12,8 +12,8 @@ use crate::polytope::CappedBox;
 /// Maximum number of moves. It is limited because the interrupt is not checked while their matrix
 /// is inverted.
 const MAX_MOVES: usize = 512;
-/// Maximum number of values (including zeros) in the rows of the examples with moves. Also the maximum number of
-/// weights.
+/// Maximum total number of values (including zeros) in the rows of all examples that have a move. Also the maximum
+/// number of weights.
 const MAX_VALUES: usize = 1 << 22;
 /// μ²/(4λg), the weight of the damping term ‖z‖² in the choice of the steps.
 const DAMPING: f64 = 0.05;
@@ -23,7 +23,7 @@ pub(super) struct DirectionalBounds {
     known: CertifiedDistances,
     members: Vec<MoveGroup>,
     moves: Vec<Move>,
-    /// The rows of the examples with moves, concatenated.
+    /// The concatenated rows of all examples that have a move.
     rows: Vec<f64>,
     n_features: usize,
     n_classes: usize,
@@ -81,7 +81,7 @@ struct Room {
 pub(super) struct RowProducts {
     row: Vec<f64>,
     norm: f64,
-    /// Inner products with the rows of the examples with moves.
+    /// Inner product with the row of each example that has a move.
     products: Vec<f64>,
 }
 
@@ -197,7 +197,7 @@ impl DirectionalBounds {
         &self.rows[member * self.n_features..][..self.n_features]
     }
 
-    /// Inner products of an example's row with the rows of the examples with moves.
+    /// The inner products of an example's row with the row of each example that has a move.
     pub fn row_products(&self, problem: &MarginProblem<'_>, example: usize) -> RowProducts {
         let mut row = Vec::with_capacity(self.n_features);
         problem.map().append_row(example, &mut row);
@@ -206,7 +206,7 @@ impl DirectionalBounds {
     }
 
     /// An upper bound on the increase of the score of class `to` relative to the score of class
-    /// `from` when the current weights are replaced by the optimal ones.
+    /// `from` when the optimal weights replace the current weights.
     ///
     /// With q = (e_to − e_from) x̃ᵀ and any ζ for which β + ζ is feasible, ϱ = −q − λ w(ζ) gives
     /// ⟨q, w* − w⟩ ≤ g/t − ⟨ζ, slopes⟩ + t ‖ϱ‖²/4λ if β + tζ is also feasible.
@@ -322,7 +322,7 @@ fn same(a: u32, b: u32) -> f64 {
 /// The feasible decrease and increase of each entry of an example's β. The entry at the label
 /// represents the slack: the cap minus the sum of the other entries.
 ///
-/// The results apply to the dual point of the certificate, which is the feasible point nearest to the stored one.
+/// The results apply to the dual point of the certificate, which is the feasible point nearest to the stored point.
 fn rooms(problem: &MarginProblem<'_>, example: usize, beta: &[f64], set: CappedBox) -> Vec<Room> {
     let (label, m) = (problem.label(example), beta.len());
     let entries = (0u32..).zip(beta.iter().copied());

@@ -20,7 +20,7 @@ impl Search<'_> {
     /// Fits and scores all models. Returns them fold by fold, by increasing C within each fold.
     ///
     /// Each model is fitted to the target. If bounds are requested, each fit then continues until
-    /// its bounds are narrow enough, its model cannot be the best one, or its epochs are used up.
+    /// its bounds are narrow enough, its model cannot be the best model, or its epochs are used up.
     /// `observe` is called after each fit.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// Fits all models of a fold, each warm-started from the previous one.
+    /// Fits all models of a fold, each warm-started from the previous model.
     fn chain(
         &self,
         fold: usize,

@@ -9,8 +9,8 @@ use crate::parallel::run_tasks;
 use crate::run::Outcome;
 use crate::solver::Target;
 
-/// Factor by which each round reduces the gap. After each round, models that cannot be the best one
-/// are dropped.
+/// Factor by which each round reduces the gap. After each round, models that cannot be the best
+/// model are dropped.
 const STEP: f64 = 0.1;
 
 impl Search<'_> {
@@ -42,7 +42,7 @@ impl Search<'_> {
         }
     }
 
-    /// The models whose bounds are too far apart and that may still be the best one.
+    /// The models whose bounds are too far apart and that may still be the best model.
     ///
     /// The C with the best score comes first: its bounds matter most, and the narrower they are,
     /// the sooner other models can be dropped.
@@ -72,7 +72,7 @@ impl Search<'_> {
         if first.is_empty() { open.into_iter().flat_map(of).collect() } else { first }
     }
 
-    /// Continues a fit until its relative gap is [`STEP`] times the present one.
+    /// Continues a fit until its relative gap is [`STEP`] times the current relative gap.
     fn fit_on(
         &self,
         known: &Candidate,

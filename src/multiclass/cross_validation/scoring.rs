@@ -100,8 +100,8 @@ impl<'w> Ball<'w> {
     }
 }
 
-/// Bounds on how much the difference between two scores of an example can change from the current
-/// weights to the optimal ones.
+/// Bounds on how much the difference between two scores of an example can change when the optimal
+/// weights replace the current weights.
 struct ScoreChange<'w> {
     /// The bound from the ball, including rounding errors: |⟨(e_j − e_k) x̃ᵀ, W − W*⟩| ≤ √2 ‖x̃‖ ‖W
     /// − W*‖.

@@ -10,7 +10,7 @@ use crate::solver::Target;
 /// The training rows and the held-out rows of a fold.
 #[derive(Debug, Clone, Copy)]
 pub struct Fold<'a> {
-    /// Weights of all rows, 0 for held-out ones.
+    /// Weights of all rows; 0 for held-out rows.
     pub weights: &'a [f64],
     /// The rows to score.
     pub held_out: &'a [u32],

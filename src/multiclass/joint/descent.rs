@@ -14,7 +14,7 @@ use crate::run::{Certificate, Progress, Solver};
 
 /// Maximum number of steps per visit.
 const MAX_STEPS: usize = 8;
-/// A visit ends once the slope is below this share of the visit's first slope.
+/// A visit ends as soon as the slope is below this share of the visit's first slope.
 const MIN_SLOPE_SHARE: f64 = 0.02;
 
 /// Examples whose gap is below this share of the mean gap are skipped until the next certificate.
@@ -29,11 +29,12 @@ const MIN_CURVATURE: f64 = 1e-250;
 
 /// Block coordinate ascent on the dual of joint features.
 ///
-/// The dual of one example is −½ αᵀ(C_i A_i A_iᵀ + γ I) α + a linear term, with C_i = p_i/λ. It has the Gram matrix A_i
-/// A_iᵀ of the ψ(x_i, j) in place of ‖x_i‖² I, so its maximiser is not a projection. A visit therefore takes a few
-/// projected gradient steps. The target β' of a step is the projection, with bias 1, of g/L + β + 1ᵀβ, and the step
-/// length towards β' is optimal. L is the curvature of the last step (the spectral step of Barzilai and Borwein 1988 in
-/// the method of Birgin, Martínez and Raydan 2000). Each step is feasible and increases the dual, for any L.
+/// The dual of one example is −½ αᵀ(C_i A_i A_iᵀ + γ I) α + a linear term, with C_i = p_i/λ. Here the Gram matrix A_i
+/// A_iᵀ of the ψ(x_i, j) replaces the ‖x_i‖² I of separate weights, so the maximiser is not a projection. A visit
+/// therefore takes a few projected gradient steps. The target β' of a step is the projection, with bias 1, of
+/// g/L + β + 1ᵀβ, and the step length towards β' is optimal. L is the curvature of the last step (the spectral step
+/// of Barzilai and Borwein 1988 in the method of Birgin, Martínez and Raydan 2000). Each step is feasible and
+/// increases the dual, for any L.
 pub struct JointDescent<'d, 'p, 'a, M> {
     dual: &'d mut MarginDual<'p, 'a, M>,
     random: Pcg64Mcg,

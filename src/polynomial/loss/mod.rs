@@ -125,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn gradients_are_the_finite_differences(
+        fn gradients_match_finite_differences(
             outputs in prop::collection::vec(-3.0..3.0f64, 4),
             values in prop::collection::vec(-2.0..2.0f64, 4),
             class in 0..4usize,

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding_that_may_hide_the_top_leaves_no_bound() {
+    fn rounding_that_may_hide_the_top_eigenvalue_gives_no_bound() {
         let spectrum = vec![1.0; 2000];
         let rough = NormEstimate { guess: 1.0, rounding: 1e-6 };
         assert_eq!(bounds(std::slice::from_ref(&spectrum), &[rough], 1e-2), [None]);

@@ -87,9 +87,9 @@ fn lanczos(
             let dominant = if values[low].abs() > values[high].abs() { low } else { high };
             let other = low + high - dominant;
             // The other end of the spectrum may still turn out larger, so it must have converged too.
-            let settled = residual(dominant) <= tol * values[dominant].abs()
+            let converged = residual(dominant) <= tol * values[dominant].abs()
                 && values[other].abs() + residual(other) <= (1.0 + tol) * values[dominant].abs();
-            if closed || settled {
+            if closed || converged {
                 let mut vector = vec![0.0; space[0].len()];
                 for (basis, weight) in space.iter().zip(&vectors[dominant]) {
                     axpy(&mut vector, *weight, basis);

@@ -81,7 +81,7 @@ fn shifted_is_definite(
         return None;
     }
     // Adds twice Rump's bound on the backward error, plus the rounding errors of the diagonal and
-    // of its sum.
+    // of the sum of its entries.
     let error = higham_gamma(size + 1) / (1.0 - higham_gamma(size + 1));
     Some(theta + 2.0 * error * trace * (1.0 + higham_gamma(size + 1)) + 8.0 * f64::EPSILON * theta)
 }

@@ -12,7 +12,7 @@ const VALUE_STEPS: (usize, usize) = (8, 96);
 /// `size` × `size` matrices, one per seed. `product` multiplies interleaved vectors.
 ///
 /// The Lanczos steps do not store the basis. The resulting loss of orthogonality only repeats
-/// values that were already found, and moves none out of the spectrum (Paige 1976).
+/// values that were already found, and moves no value out of the spectrum (Paige 1976).
 pub(crate) fn extreme_values(
     size: usize,
     tol: f64,
@@ -41,9 +41,9 @@ pub(crate) fn extreme_values(
             let (low, high) = if ends { tridiagonal_range(own, beside) } else { (0.0, 0.0) };
             let value = high.max(-low);
             // A value will still grow by about the square of its residual.
-            let settled = step >= VALUE_STEPS.0 && value <= values[*at] * (1.0 + 0.1 * tol);
+            let converged = step >= VALUE_STEPS.0 && value <= values[*at] * (1.0 + 0.1 * tol);
             values[*at] = values[*at].max(value);
-            keep.push(!(square == 0.0 || !square.is_finite() || ends && settled));
+            keep.push(!(square == 0.0 || !square.is_finite() || ends && converged));
             beside.push(square.sqrt());
         }
         let inverse = |at: &usize| entries[*at].1.last().map_or([0.0], |b| [1.0 / b]);
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_values_of_several_matrices_are_those_of_each() {
+    fn several_matrices_at_once_give_the_values_of_single_matrices() {
         let size = 400;
         let spectrum = |c: usize| move |i: usize| ((i * 7 + c) % size) as f64 - 100.0 * c as f64;
         let mut product = |owners: &[usize], v: &[f64]| {

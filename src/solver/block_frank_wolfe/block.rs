@@ -5,7 +5,7 @@ use crate::dual::rounding::gamma;
 use crate::linalg::{Sparse, sparse};
 use crate::solver::active_set::{StepKind, largest};
 
-/// Once a block remembers this number of vertices, each new vertex replaces the vertex of weight 0
+/// When a block remembers this number of vertices, each new vertex replaces the vertex of weight 0
 /// that has been unused for longest, if there is one.
 const MAX_ATOMS: usize = 100;
 
@@ -108,13 +108,13 @@ impl Block {
         length(&difference) * (1.0 + gamma(4)) + gamma(exact.atoms.len() + 8) * size
     }
 
-    /// Records that this atom was the best one in this visit.
+    /// Records that this atom was the best atom in this visit.
     pub fn touch(&mut self, index: usize) {
         self.visits += 1;
         self.atoms[index].used = self.visits;
     }
 
-    /// Returns the index of the atom with this vertex. If there is none, adds one of weight 0.
+    /// Returns the index of the atom with this vertex. If there is none, adds an atom of weight 0.
     pub fn remember(&mut self, vertex: &Sparse) -> usize {
         if let Some(found) = self.atoms.iter().position(|atom| atom.vertex == *vertex) {
             self.touch(found);

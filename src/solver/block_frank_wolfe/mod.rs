@@ -185,7 +185,7 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         (self.weights, self.blocks, self.average.map(|average| average.weights))
     }
 
-    /// Takes one step in one block: towards a vertex, away from one or between two. The step ends
+    /// Takes one step in one block: towards a vertex, away from a vertex, or between two vertices. The step ends
     /// where the dual stops increasing or a vertex weight reaches 0.
     fn visit(&mut self, index: usize) -> Result<()> {
         let share = self.dual.shares().of(index);
@@ -208,8 +208,8 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         let longest = if block.atoms.is_empty() { 1.0 } else { block.longest(kind) };
         let mut image = self.dual.image(index, &self.direction);
         let curvature = image.curvature();
-        // If Π_K removes part of the image, the true curvature of the dual is smaller, and this
-        // step is shorter than the best one.
+        // If Π_K removes part of the image, the true curvature of the dual is smaller than
+        // `curvature`, and this step is shorter than the best step.
         let step = if curvature > 0.0 { (slope / curvature).min(longest) } else { longest };
         image.add_to(step, &mut self.weights);
         if let Some(average) = &mut self.average {

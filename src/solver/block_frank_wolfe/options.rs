@@ -5,9 +5,10 @@
 pub enum Step {
     /// Towards the best vertex.
     FrankWolfe,
-    /// Towards the best vertex or away from the worst active one, whichever has the larger slope.
+    /// Towards the best vertex or away from the worst active vertex, whichever has the larger
+    /// slope.
     Away,
-    /// Moves weight from the worst active vertex to the best one.
+    /// Moves weight from the worst active vertex to the best vertex.
     Pairwise,
 }
 
@@ -46,7 +47,7 @@ pub struct BlockOptions {
     /// Whether remembered vertices are tried before the oracle is called.
     pub cache: bool,
     /// Whether the model is the average of the iterates, with weight k for the k-th iterate. The
-    /// dual value remains that of the last iterate. Not supported with smoothing.
+    /// dual value remains the dual value of the last iterate. Not supported with smoothing.
     pub averaging: bool,
     /// An epoch ends with a certificate, which costs one pass, if the gaps measured in the epoch sum to at most this
     /// value. Otherwise, certificates are computed only after 1, 2, 4, 8, 10, 20, 30, ... epochs.

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_are_in_proportion() {
+    fn draws_are_proportional_to_the_numbers() {
         let mut tree = SumTree::new(5);
         assert_eq!(tree.find(0.5), None);
         let values = [1.0, 0.0, 2.0, 4.0, 1.0];

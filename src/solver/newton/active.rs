@@ -29,7 +29,7 @@ pub(super) fn active<B: Blocks>(
     interrupt: &Interrupt,
 ) -> Result<Active> {
     let (m, shares) = (blocks.n_parts(), blocks.shares());
-    let look = |(chunk, points): (usize, &[f64])| {
+    let visit = |(chunk, points): (usize, &[f64])| {
         let mut found = Active::default();
         let mut work = B::Work::default();
         for (block, point) in (chunk * CHUNK_ROWS * CHUNK_ROWS..).zip(points.chunks_exact(m)) {
@@ -48,7 +48,7 @@ pub(super) fn active<B: Blocks>(
         found
     };
     let chunks = points.par_chunks(CHUNK_ROWS * CHUNK_ROWS * m).enumerate();
-    let found: Vec<Active> = chunks.map(look).collect();
+    let found: Vec<Active> = chunks.map(visit).collect();
     interrupt.check()?;
     let mut active = Active::default();
     for found in found {

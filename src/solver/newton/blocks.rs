@@ -46,8 +46,8 @@ pub trait Blocks: Sync {
     );
 
     /// The objective at w, rounded up, and the dual value at the scaled points tu, rounded down, with t in [0, 1]
-    /// chosen to maximise it. Also returns t. Scaling matters because a point with a large w(u) can have a dual value
-    /// far below that of 0.
+    /// chosen to maximise it. Also returns t. Scaling matters because the dual value of a point with a large w(u) can
+    /// be far below the dual value of the point 0.
     fn certificate(
         &self,
         terms: &[Self::Terms],

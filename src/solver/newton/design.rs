@@ -31,7 +31,7 @@ impl<'a> Design<'a> {
         self.data.n_rows()
     }
 
-    /// Number of features, including the constant one.
+    /// Number of features, including the constant feature.
     pub fn n_features(&self) -> usize {
         self.data.n_cols() + usize::from(self.bias != 0.0)
     }

@@ -5,7 +5,7 @@ use super::active::active;
 use super::blocks::{Blocks, Proximal};
 pub use super::hessian::n_sums;
 use super::hessian::{ReducedHessian, pair_sums};
-use super::passes::{Look, Pass};
+use super::passes::{InnerEvaluation, Pass};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
@@ -28,8 +28,8 @@ pub fn second_order<B: Blocks>(
     interrupt: &Interrupt,
 ) -> Result<SecondOrder> {
     let (design, m) = (blocks.design(), blocks.n_parts());
-    let mut at = Look::new(design.n_rows() * m);
-    Pass::new(&design, m).look(blocks, weights, Some(proximal), &mut at, interrupt)?;
+    let mut at = InnerEvaluation::new(design.n_rows() * m);
+    Pass::new(&design, m).evaluate(blocks, weights, Some(proximal), &mut at, interrupt)?;
     let active = active(blocks, &at.points, 1.0, interrupt)?;
     let sums = pair_sums(&design, m, &active.every(1), interrupt)?;
     Ok(SecondOrder { points: at.points, sums })

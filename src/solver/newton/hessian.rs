@@ -18,9 +18,9 @@ const ROWS_PER_SUM: usize = 128;
 /// The factorised Hessian I + K, where K = Σ_i c_i A_iᵀ J_i A_i over some blocks.
 ///
 /// The points u_i sum to 0 over their parts, so J_i 1 = 0, and K v = 0 for every v whose parts are all the same. It is
-/// therefore enough to solve for vectors that sum to 0 over the parts. Such a vector is determined by all of its parts
-/// but the last, which is minus their sum. For two parts this takes a third of the products and an eighth of the
-/// factorisation.
+/// therefore enough to solve for vectors that sum to 0 over the parts. The last part of such a vector is minus the sum
+/// of all other parts, so the system omits it. For two parts, the smaller system takes a third of the products and an
+/// eighth of the factorisation time of the full system.
 pub(super) struct ReducedHessian {
     factor: Factor,
     n_parts: usize,
@@ -54,7 +54,7 @@ impl ReducedHessian {
 
     /// Replaces b, ordered part by part, by the inverse times b.
     pub fn solve(&self, b: &mut [f64]) {
-        // The mean over the parts stays as it is.
+        // The mean over the parts does not change.
         let mut mean = vec![0.0; self.d];
         for part in b.chunks_exact(self.d) {
             mean.iter_mut().zip(part).for_each(|(mean, value)| *mean += value);
@@ -166,7 +166,7 @@ fn add_pair(entries: &[(u32, f64)], rows: Strided<'_>, d: usize, sum: &mut [f64]
 
 /// The lower triangle of the matrix over all parts but the last, m. Let B_ab = −K_ab for a ≠ b. The blocks off the
 /// diagonal are I + B_am + B_bm − B_ab + Σ_c B_cm, and the blocks on the diagonal are 2 I + Σ_c B_ac + 2 B_am + Σ_c
-/// B_cm. In each sum, c runs over all parts other than the fixed one.
+/// B_cm. In each sum, c runs over all parts except the part of the fixed index.
 fn reduced(sums: &[f64], d: usize, n_parts: usize) -> Vec<f64> {
     let width = d.next_multiple_of(PADDING);
     let last = n_parts - 1;
@@ -218,7 +218,7 @@ mod tests {
     use crate::data::{Data, Dense};
 
     #[test]
-    fn the_product_undoes_the_solution() {
+    fn solving_inverts_the_product() {
         let (n, d) = (9, 3);
         let value = |(row, column)| ((7 * row + 5 * column) % 11) as f64 - 4.3;
         let x = Array2::from_shape_fn((n, d), value);

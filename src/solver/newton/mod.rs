@@ -16,7 +16,7 @@ pub use self::blocks::{Blocks, Proximal, Summed};
 pub use self::design::Design;
 pub use self::distributed::{SecondOrder, n_sums, newton_direction, second_order};
 
-use self::passes::{Look, Pass};
+use self::passes::{InnerEvaluation, Pass};
 use self::step::search;
 pub(in crate::solver) use self::step::zero_of_derivative;
 use self::system::System;
@@ -28,8 +28,8 @@ use crate::run::{Certificate, Progress, Solver, Stopping};
 
 /// The first width of the proximal term, in units of [`Blocks::unit_width`].
 pub(in crate::solver) const FIRST_WIDTH: f64 = 2.0;
-/// The smallest width, in the same units. With smaller widths, Newton steps leave the region in which the gradient is
-/// linear, as they assume.
+/// The smallest width, in the same units. Newton steps assume that the gradient is linear. With smaller widths, they
+/// leave the region in which this assumption holds.
 pub(in crate::solver) const SMALLEST_WIDTH: f64 = 0.02;
 /// The first width of a run that continues from another solver's dual point, in the same units.
 const RESUMED_WIDTH: f64 = 0.06;
@@ -40,7 +40,7 @@ pub(in crate::solver) const NARROWER: f64 = 0.3;
 pub(in crate::solver) const WIDER: f64 = 4.0;
 /// Steps shorter than this count as short.
 pub(in crate::solver) const SHORT_STEP: f64 = 1e-2;
-/// An inner problem counts as solved once its gap is this share of the overall gap, or of the tolerated gap.
+/// An inner problem counts as solved when its gap is this share of the overall gap, or of the tolerated gap.
 pub(in crate::solver) const SOLVED_SHARE: f64 = 0.05;
 /// Slopes below this share of P(0) are rounding error.
 const ROUNDING: f64 = 1e-15;
@@ -52,7 +52,7 @@ const MAX_STALLED_STEPS: usize = 40;
 pub struct BestPoints {
     /// The objective of the weights, and the dual value of the points.
     pub certificate: Certificate,
-    /// The weights, part by part.
+    /// The weights: one vector over the features for each part of a block (see [`Blocks::n_parts`]).
     pub weights: Vec<f64>,
     /// The points u, block by block.
     pub points: Vec<f64>,
@@ -75,7 +75,7 @@ pub struct Newton<'p, B: Blocks> {
     smallest_width: f64,
     weights: Vec<f64>,
     /// Scores, points and gradient at the weights, after the first evaluation.
-    at: Look,
+    at: InnerEvaluation,
     looked: bool,
     /// The points at the last trial of a line search.
     trial: Vec<f64>,
@@ -105,7 +105,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
             width: if is_smooth { 0.0 } else { FIRST_WIDTH * unit },
             smallest_width: SMALLEST_WIDTH * unit,
             weights: weights.clone(),
-            at: Look::new(n_points),
+            at: InnerEvaluation::new(n_points),
             looked: false,
             trial: points.clone(),
             exhausted: false,
@@ -153,16 +153,17 @@ impl<'p, B: Blocks> Newton<'p, B> {
     }
 
     /// Evaluates scores, points, gradient and certificate at the weights.
-    fn look(&mut self, interrupt: &Interrupt) -> Result<()> {
-        self.look_at(false, interrupt)
+    fn evaluate(&mut self, interrupt: &Interrupt) -> Result<()> {
+        self.evaluate_with(false, interrupt)
     }
 
-    /// Evaluates as [`look`](Self::look) does. With `known`, the points are already those at the weights.
-    fn look_at(&mut self, known: bool, interrupt: &Interrupt) -> Result<()> {
+    /// Evaluates as [`evaluate`](Self::evaluate) does. With `known`, the stored points already belong to the
+    /// weights.
+    fn evaluate_with(&mut self, known: bool, interrupt: &Interrupt) -> Result<()> {
         let proximal = Proximal { centre: &self.centre, width: self.width };
         let proximal = (!known).then_some(proximal);
         let (certificate, scale) =
-            self.pass.look(self.blocks, &self.weights, proximal, &mut self.at, interrupt)?;
+            self.pass.evaluate(self.blocks, &self.weights, proximal, &mut self.at, interrupt)?;
         self.looked = true;
         let best = &mut self.best;
         if certificate.primal < best.certificate.primal {
@@ -177,11 +178,11 @@ impl<'p, B: Blocks> Newton<'p, B> {
     }
 
     /// Evaluates the start; moves to w = 0 if that has a lower objective.
-    fn look_first(&mut self, interrupt: &Interrupt) -> Result<()> {
-        self.look(interrupt)?;
+    fn evaluate_start(&mut self, interrupt: &Interrupt) -> Result<()> {
+        self.evaluate(interrupt)?;
         if self.best.certificate.primal > self.null_objective {
             self.weights.fill(0.0);
-            self.look(interrupt)?;
+            self.evaluate(interrupt)?;
         }
         Ok(())
     }
@@ -198,7 +199,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
         self.centre.copy_from_slice(&self.at.points);
         self.width = self.next_width();
         self.exhausted = false;
-        self.look(interrupt)
+        self.evaluate(interrupt)
     }
 
     /// The width for the next centre. If the loss is smooth enough without a proximal term, the width eventually
@@ -234,10 +235,10 @@ impl<'p, B: Blocks> Newton<'p, B> {
             known = false;
         }
         if known {
-            // The scores of the last trial differ from those at the weights by rounding only.
+            // The scores of the last trial differ from the scores at the weights by rounding only.
             std::mem::swap(&mut self.at.points, &mut self.trial);
         }
-        self.look_at(known, interrupt)
+        self.evaluate_with(known, interrupt)
     }
 
     /// Whether the gap has not fallen enough during too many steps.
@@ -254,7 +255,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
 impl<B: Blocks> Solver for Newton<'_, B> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         if !self.looked {
-            self.look_first(interrupt)?;
+            self.evaluate_start(interrupt)?;
             if self.stopping.is_met(&self.best.certificate) {
                 return Ok(Progress::Epoch(self.best.certificate));
             }
@@ -271,7 +272,7 @@ impl<B: Blocks> Solver for Newton<'_, B> {
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         if !self.looked {
-            self.look_first(interrupt)?;
+            self.evaluate_start(interrupt)?;
         }
         Ok(self.best.certificate)
     }
@@ -281,7 +282,7 @@ impl<B: Blocks> Solver for Newton<'_, B> {
     }
 }
 
-impl Look {
+impl InnerEvaluation {
     /// The gap of the inner problem at w and the maximisers u: λ/2 ‖w − w(u)‖².
     fn inner_gap(&self, lambda: f64) -> f64 {
         0.5 * lambda * squared_norm(&self.residual)

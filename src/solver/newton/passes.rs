@@ -1,5 +1,5 @@
-//! Passes over all blocks at fixed weights. A pass runs in parallel over pieces, which are ranges of rows. How the rows
-//! are divided depends only on the data, not on the number of threads.
+//! Passes over all blocks at fixed weights. A pass runs in parallel over pieces, which are ranges of rows. The
+//! division into pieces depends only on the data, not on the number of threads.
 
 use rayon::prelude::*;
 
@@ -17,7 +17,7 @@ pub(super) const CHUNK_ROWS: usize = 64;
 const WORTH: usize = 4;
 
 /// Scores, maximisers and gradient of the inner problem at given weights.
-pub(super) struct Look {
+pub(super) struct InnerEvaluation {
     /// Scores A_i w, block by block.
     pub scores: Vec<f64>,
     /// The maximisers u_i, block by block.
@@ -26,7 +26,7 @@ pub(super) struct Look {
     pub residual: Vec<f64>,
 }
 
-impl Look {
+impl InnerEvaluation {
     pub fn new(n_points: usize) -> Self {
         let zeros = vec![0.0; n_points];
         Self { scores: zeros.clone(), points: zeros, residual: Vec::new() }
@@ -62,18 +62,18 @@ impl Pass {
 
     /// Computes scores, maximisers and the image of the maximisers; returns the result of [`Blocks::certificate`].
     /// Without a proximal term, the points are already the maximisers.
-    pub fn look<B: Blocks>(
+    pub fn evaluate<B: Blocks>(
         &self,
         blocks: &B,
         weights: &[f64],
         proximal: Option<Proximal<'_>>,
-        at: &mut Look,
+        at: &mut InnerEvaluation,
         interrupt: &Interrupt,
     ) -> Result<(Certificate, f64)> {
         let (design, m) = (blocks.design(), self.n_parts);
         let packed = design.pack(weights, m);
-        let Look { scores, points, .. } = at;
-        let look = |(index, (scores, points)): (usize, (&mut [f64], &mut [f64]))| {
+        let InnerEvaluation { scores, points, .. } = at;
+        let visit = |(index, (scores, points)): (usize, (&mut [f64], &mut [f64]))| {
             let mut part =
                 Part { image: vec![0.0; design.image_len(m)], terms: B::Terms::default() };
             let (mut buffer, mut duals) = (Buffer::default(), SparseRows::default());
@@ -101,7 +101,7 @@ impl Pass {
         };
         let length = self.piece * m;
         let pieces = scores.par_chunks_mut(length).zip(points.par_chunks_mut(length));
-        let parts: Vec<Part<B::Terms>> = pieces.enumerate().map(look).collect();
+        let parts: Vec<Part<B::Terms>> = pieces.enumerate().map(visit).collect();
         interrupt.check()?;
         let (images, terms): (Vec<_>, Vec<_>) =
             parts.into_iter().map(|part| (part.image, part.terms)).unzip();
@@ -151,7 +151,7 @@ impl Pass {
         &'l self,
         blocks: &'l B,
         proximal: Proximal<'l>,
-        at: &'l Look,
+        at: &'l InnerEvaluation,
         direction: &[f64],
         interrupt: &Interrupt,
     ) -> Result<Line<'l, B>> {
@@ -179,7 +179,7 @@ impl Pass {
 pub(super) struct Line<'l, B> {
     blocks: &'l B,
     proximal: Proximal<'l>,
-    at: &'l Look,
+    at: &'l InnerEvaluation,
     /// The changes of the scores along the direction, A_i times the direction, block by block.
     changes: Vec<f64>,
     /// Number of values per piece.

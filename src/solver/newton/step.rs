@@ -74,7 +74,7 @@ pub(in crate::solver) fn zero_of_derivative(
             Some((far, rise)) => {
                 let width = far - low.0;
                 let secant = low.0 - low.1 * width / (rise - low.1);
-                // Not `clamp`, which would panic if an overflow made the secant NaN.
+                // Avoids `clamp`, which would panic if an overflow made the secant NaN.
                 secant.max(low.0 + MARGIN * width).min(far - MARGIN * width)
             }
         };

@@ -6,7 +6,7 @@ use super::blocks::Blocks;
 use super::design::Design;
 use super::dual_system::DualSystem;
 use super::hessian::ReducedHessian;
-use super::passes::Look;
+use super::passes::InnerEvaluation;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::squared_norm;
@@ -18,10 +18,10 @@ pub const FACTORISED: usize = 2000;
 pub const PRECONDITIONED: usize = 5000;
 /// The preconditioner samples every tenth row with curvature.
 const SAMPLE_STRIDE: usize = 10;
-/// Conjugate gradients end once they have reduced the residual by this factor.
+/// Conjugate gradients end as soon as they have reduced the residual by this factor.
 const REDUCTION: f64 = 0.1;
-/// Once the expected gain of a Newton step is below this multiple of the goal, the linear system is solved accurately,
-/// because the certificate needs a small residual. Before that, accuracy would only cost iterations.
+/// When the expected gain of a Newton step is below this multiple of the goal, the linear system is solved
+/// accurately, because the certificate needs a small residual. Before that, accuracy would only cost iterations.
 const NEAR_GOAL: f64 = 40.0;
 /// The maximum number of conjugate gradient iterations per system.
 const MAX_CG_STEPS: usize = 500;
@@ -45,7 +45,7 @@ impl System {
     pub fn solve<B: Blocks>(
         &mut self,
         blocks: &B,
-        at: &Look,
+        at: &InnerEvaluation,
         curvature: f64,
         goal: f64,
         interrupt: &Interrupt,

@@ -19,7 +19,7 @@ pub struct ActiveLabels {
 }
 
 /// Converts a label to a compact form, with two bytes per position.
-fn kept(label: &[u32]) -> Box<[u16]> {
+fn compact(label: &[u32]) -> Box<[u16]> {
     // A chain has at most 2¹⁵ states.
     label.iter().map(|state| *state as u16).collect()
 }
@@ -27,7 +27,7 @@ fn kept(label: &[u32]) -> Box<[u16]> {
 impl ActiveLabels {
     /// Creates a dual point with all weight on one label.
     pub fn at(label: &[u32]) -> Self {
-        Self { atoms: vec![Atom { label: kept(label), weight: 1.0 }] }
+        Self { atoms: vec![Atom { label: compact(label), weight: 1.0 }] }
     }
 
     /// Renumbers the states of all labels. Returns None if a state has no new number.
@@ -76,7 +76,7 @@ impl ActiveLabels {
         let same = |atom: &Atom| atom.label.iter().zip(to).all(|(a, b)| u32::from(*a) == *b);
         match self.atoms.iter_mut().find(|atom| same(atom)) {
             Some(atom) => atom.weight += step,
-            None => self.atoms.push(Atom { label: kept(to), weight: step }),
+            None => self.atoms.push(Atom { label: compact(to), weight: step }),
         }
         let atom = &mut self.atoms[from];
         atom.weight -= step;
@@ -98,8 +98,8 @@ impl ActiveLabels {
         })
     }
 
-    /// Reads the labels and their weights from a block of the general structured dual. The first entries of each vertex
-    /// are the parts of the positions, one per position.
+    /// Reads the labels and their weights from a block of the general structured dual. The first entries of each
+    /// vertex are the node parts, one per position.
     pub fn of_block(block: &Block, chain: &Chain, example: usize) -> Self {
         let (len, n_states) = (chain.sequence_len(example), chain.n_states() as u32);
         let label = |vertex: &Sparse| -> Vec<u32> {
@@ -107,7 +107,8 @@ impl ActiveLabels {
             nodes.map(|(t, (part, _))| part - t * n_states).collect()
         };
         let atoms = block.combination();
-        let atom = |(vertex, weight): (&Sparse, f64)| Atom { label: kept(&label(vertex)), weight };
+        let atom =
+            |(vertex, weight): (&Sparse, f64)| Atom { label: compact(&label(vertex)), weight };
         Self { atoms: atoms.map(atom).collect() }
     }
 

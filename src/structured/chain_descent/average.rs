@@ -4,9 +4,9 @@ use super::image::ChainImage;
 
 /// Weighted average of the weight vectors after each visit; the k-th vector has the factor k³.
 ///
-/// The iterates themselves oscillate: the objective of the last one can rise from pass to pass. With factors k instead
-/// of k³, as in Lacoste-Julien et al. (2013, section 3), the objective of the average is 3 % higher after 5 to 40
-/// passes.
+/// The iterates themselves oscillate: the objective of the last iterate can rise from pass to pass. With factors k
+/// instead of k³, as in Lacoste-Julien et al. (2013, section 3), the objective of the average is 3 % higher after 5 to
+/// 40 passes.
 #[derive(Debug, Default)]
 pub struct Average {
     /// The sum Σ_k s_{k−1} Δ_k over the changes Δ_k at each visit k, where s_k = 1³ + 2³ + … + k³.
@@ -52,7 +52,7 @@ mod tests {
     use crate::structured::chain_descent::image::tests::image;
 
     #[test]
-    fn the_average_is_that_of_all_iterates() {
+    fn average_includes_all_iterates() {
         let (mut weights, mut average) = (vec![1.0, -2.0], Average::new(2));
         assert_eq!(average.of(&weights), weights);
         let (mut sums, mut total) = (vec![0.0; 2], 0.0);

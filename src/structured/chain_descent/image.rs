@@ -103,7 +103,8 @@ impl Gatherer {
         self.links.resize(chain.n_states() * (chain.n_states() + 2), 0.0);
     }
 
-    /// Adds `value` for a label at position t, at its features and at its first-label and last-label links.
+    /// Adds `value` for a label at position t: to the position's features and, at an end of the sequence, to the
+    /// first-label or last-label link.
     fn add_label(&mut self, chain: &Chain, example: usize, (t, label): (usize, usize), value: f64) {
         let rows = chain.rows_of(example);
         for first in chain.links().at_ends(t, rows.len()) {

@@ -41,8 +41,8 @@ use crate::structured::single_precision::{allows_single, round_to_single};
 /// Number of sequences that a certificate evaluates together.
 const GROUP: usize = 256;
 
-/// Initial `promise` of a run that starts at the true labels. The sum of the gaps at the visits is about this many
-/// times the gap of the averaged weights, which a certificate measures.
+/// Initial `promise` of a run that starts at the true labels. The sum of the gaps at the visits is about
+/// `COLD_PROMISE` times the gap of the averaged weights, which a certificate measures.
 const COLD_PROMISE: f64 = 1.3;
 
 /// Options of a fit.
@@ -84,7 +84,7 @@ pub fn fit_chain(
     let mut solver = ChainDescent::new((chain, shares), options, start, interrupt)?;
     let null_objective = solver.loss_sum(interrupt)?;
     if !is_new {
-        solver.sum_up(interrupt)?;
+        solver.recompute_weights(interrupt)?;
         solver.begin_warm();
     }
     solver.relative = target.tol;
@@ -140,7 +140,7 @@ impl SequenceBuffers {
     }
 
     /// Computes the margins at the given weights (None means 0) and finds the label with the largest margin. Returns
-    /// its margin minus that of the true label.
+    /// this margin minus the margin of the true label.
     fn find(&mut self, chain: &Chain, example: usize, weights: Option<&[f64]>) -> f64 {
         self.load_costs(chain, example);
         self.margins.resize(self.costs.len(), 0.0);
@@ -186,10 +186,10 @@ struct ChainDescent<'a> {
     /// The weighted loss p_i Φ_i of each sequence at its last visit.
     losses: Vec<f64>,
     order: Vec<u32>,
-    /// In a run that starts at the dual point of an earlier fit: the sequences that start at their true labels instead.
+    /// Sequences that start at their true labels in a warm-started run, because the earlier fit did not contain them.
     fresh: Vec<u32>,
-    /// A certificate is expected to meet the tolerance once the sum of the gaps at the last visits is at most this many
-    /// times the tolerance.
+    /// A certificate is expected to meet the tolerance as soon as the sum of the gaps at the last visits is at most
+    /// this many times the tolerance.
     promise: f64,
     /// The tolerance, as a fraction of the objective.
     relative: f64,
@@ -246,16 +246,16 @@ impl<'a> ChainDescent<'a> {
         })
     }
 
-    /// Applies `look` to the given sequences in parallel, and returns the results in order.
-    fn look<R: Send>(
+    /// Applies `map` to the given sequences in parallel, and returns the results in order.
+    fn map_sequences<R: Send>(
         &self,
         examples: &[u32],
-        look: impl Fn(&Self, usize, &mut SequenceBuffers) -> R + Sync,
+        map: impl Fn(&Self, usize, &mut SequenceBuffers) -> R + Sync,
     ) -> Vec<R> {
         let examples = examples.par_iter().with_min_len(4);
-        let look =
-            |scratch: &mut SequenceBuffers, example: &u32| look(self, *example as usize, scratch);
-        examples.map_init(|| self.buffers(), look).collect()
+        let apply =
+            |scratch: &mut SequenceBuffers, example: &u32| map(self, *example as usize, scratch);
+        examples.map_init(|| self.buffers(), apply).collect()
     }
 
     fn buffers(&self) -> SequenceBuffers {
@@ -265,8 +265,8 @@ impl<'a> ChainDescent<'a> {
         scratch
     }
 
-    /// Makes a pairwise step with exact line search. It moves weight of one sequence's dual point from its worst label
-    /// to the best label at the current weights.
+    /// Makes a pairwise step with exact line search. The step moves weight of one sequence's dual point from its
+    /// worst label to the best label at the current weights.
     fn visit(&mut self, example: usize, scratch: &mut SequenceBuffers) {
         let (chain, share) = (self.chain, self.shares.of(example));
         self.losses[example] = share * scratch.find(chain, example, Some(&self.iterate));
@@ -339,8 +339,9 @@ impl<'a> ChainDescent<'a> {
         let all: Vec<u32> = (0..self.shares.n_blocks() as u32).collect();
         for group in all.chunks(GROUP) {
             interrupt.check()?;
-            let losses =
-                self.look(group, |solver, example, scratch| solver.loss(example, norm, scratch));
+            let losses = self.map_sequences(group, |solver, example, scratch| {
+                solver.loss(example, norm, scratch)
+            });
             interrupt.check()?;
             for (example, loss) in group.iter().zip(losses) {
                 sum.add(loss * Bounded::exact(self.shares.of(*example as usize)));
@@ -350,7 +351,7 @@ impl<'a> ChainDescent<'a> {
     }
 
     /// Recomputes the weights, which removes accumulated rounding errors, and returns the dual value D, rounded down.
-    fn sum_up(&mut self, interrupt: &Interrupt) -> Result<f64> {
+    fn recompute_weights(&mut self, interrupt: &Interrupt) -> Result<f64> {
         let lambda = self.shares.lambda();
         let mut weights = std::mem::take(&mut self.iterate);
         weights.fill(0.0);
@@ -358,14 +359,15 @@ impl<'a> ChainDescent<'a> {
         let all: Vec<u32> = (0..self.shares.n_blocks() as u32).collect();
         for group in all.chunks(GROUP) {
             interrupt.check()?;
-            let found = self.look(group, Self::terms);
+            let found = self.map_sequences(group, Self::terms);
             for (example, (terms, image)) in group.iter().zip(found) {
                 let example = *example as usize;
                 image.add_to(-self.shares.of(example) / lambda, &mut weights);
                 totals.add(&self.shares, example, &terms);
             }
         }
-        // A weight is a sum over the rows in which its feature occurs.
+        // A weight is a sum over the rows in which its feature occurs, so the number of rows bounds
+        // the number of terms.
         let distance = totals.distance_within(self.chain.emissions().rows().len());
         let norm = norm_above(&weights) + distance;
         self.iterate = weights;
@@ -454,7 +456,7 @@ impl Solver for ChainDescent<'_> {
         if let Some(end) = &self.end {
             return Ok(end.newton.certificate());
         }
-        let dual = self.sum_up(interrupt)?;
+        let dual = self.recompute_weights(interrupt)?;
         self.weights = self.model();
         Ok(Certificate { primal: self.primal(interrupt)?, dual })
     }

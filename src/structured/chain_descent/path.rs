@@ -40,7 +40,7 @@ impl PathSolver for ChainDescent<'_> {
     ) -> Result<(Certificate, usize)> {
         self.shares.set_lambda(lambda)?;
         self.relative = target.relative;
-        self.sum_up(interrupt)?;
+        self.recompute_weights(interrupt)?;
         self.average = Average::new(self.iterate.len());
         let trace = run(self, target, interrupt, observe)?;
         // Computing a certificate also stores the dual value. The certificates at all λ of this

@@ -1,4 +1,4 @@
-//! The rows of features by column, for gradients with more weights than the rows have marginals.
+//! The rows of features, stored by column, for gradients with more weights than all rows together have marginals.
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -8,14 +8,14 @@ use crate::linalg::{CountingSort, arch};
 use crate::structured::fold::{WeightedSum, fold};
 use crate::structured::model::{Chain, CompactRows};
 
-/// Number of columns that one thread sums before it takes others.
+/// Number of columns per task.
 const BLOCK: usize = 256;
 
 /// Number of rows per partial sum of a column. It limits the number of successive roundings.
 const PIECE: usize = 512;
 
-/// The rows in which each feature occurs. With them, a gradient needs no sums of its size: threads first compute the
-/// marginals of all rows, and then the gradient, each for some of the features.
+/// The rows in which each feature occurs. With these columns, threads need no partial sums of the gradient's size.
+/// They first compute the marginals of all rows. Then each thread computes the gradient for some of the features.
 #[derive(Debug)]
 pub struct FeatureColumns {
     n_states: usize,
@@ -28,9 +28,9 @@ pub struct FeatureColumns {
 }
 
 impl FeatureColumns {
-    /// Whether marginals and columns take less memory than sums of the size of the gradient: all pairs have weights,
-    /// and the features outnumber the rows. The columns also require known labels, because the diagonal of the Hessian
-    /// is computed from μ − μ(y).
+    /// Whether marginals and columns take less memory than partial sums of the gradient's size. They do if all pairs
+    /// have weights and there are more features than rows. The columns also require known labels, because the
+    /// diagonal of the Hessian is computed from μ − μ(y).
     pub fn suit(chain: &Chain) -> bool {
         let rows = chain.emissions().rows();
         let is_wide = rows.is_sparse() && rows.n_features() > rows.len();
@@ -45,7 +45,7 @@ impl FeatureColumns {
     /// Bytes of the columns and of the marginals p (μ − μ(y)) of all rows, from which a pass sums the gradient.
     pub fn bytes(chain: &Chain) -> u128 {
         let rows = chain.emissions().rows();
-        let entry = size_of::<u32>() + if rows.has_ones_alone() { 0 } else { size_of::<f64>() };
+        let entry = size_of::<u32>() + if rows.has_only_ones() { 0 } else { size_of::<f64>() };
         // While the columns are filled, there is a second copy of `starts`.
         let starts = 2 * size_of::<usize>() as u128 * (rows.n_features() as u128 + 1);
         let marginals = (size_of::<f64>() * chain.n_states()) as u128 * rows.len() as u128;
@@ -60,7 +60,7 @@ impl FeatureColumns {
         let starts = sort.starts();
         let n_entries = starts[all.n_features()];
         let mut rows = vec![0; n_entries];
-        let mut values = (!all.has_ones_alone()).then(|| vec![0.0; n_entries]);
+        let mut values = (!all.has_only_ones()).then(|| vec![0.0; n_entries]);
         for row in 0..all.len() {
             all.visit(row, |feature, value| {
                 let place = sort.place(feature);
@@ -148,7 +148,7 @@ mod tests {
     use crate::structured::model::Hamming;
 
     #[test]
-    fn sums_over_columns_are_those_over_rows() {
+    fn sums_over_columns_equal_sums_over_rows() {
         let columns = [0, 2, 2, 1, 2];
         for x in [[1.0; 5], [1.0, 2.0, -1.0, 0.5, 3.0]] {
             let matrix = Csr::new(&[0, 2, 3, 3, 5], &columns, &x, 4).unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_those_of_columns_and_marginals() {
+    fn bytes_count_columns_and_marginals() {
         for x in [[1.0; 3], [1.0, 2.0, -1.0]] {
             let matrix = Csr::new(&[0, 2, 3], &[0, 7, 3], &x, 9).unwrap();
             let mode = Hamming::Count;

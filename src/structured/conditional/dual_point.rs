@@ -15,7 +15,7 @@ const MAX_STEPS: usize = 8;
 /// Step sizes towards another point that are tried if the penalty has an L1 term.
 const STEPS: [f64; 4] = [1.0, 0.5, 0.25, 0.125];
 
-/// The entropy and the weights of a mixture of distributions α, which determine its dual value.
+/// A mixture of distributions α, given by its entropy and its weights, which determine its dual value.
 #[derive(Debug, Clone)]
 pub struct DualMixture<T> {
     /// The weighted entropy Σ p_i H(α_i), rounded down.
@@ -38,15 +38,16 @@ pub struct ModelDual<'a, T> {
 }
 
 impl<'a, T: Real> ModelDual<'a, T> {
-    /// The dual point of a pass at `weights`, where the smooth part of the objective has this gradient. `linear` and
-    /// `error` are those of the pass.
+    /// Creates the dual point of a pass at `weights`. `gradient` is the gradient of the smooth part of the objective
+    /// at `weights`; `linear` and `error` come from the pass.
     pub fn new(
         (linear, error): (f64, f64),
         (lambda, penalty): (f64, ElasticNet),
         (weights, gradient): (&'a [T], &'a [T]),
     ) -> Self {
         let ridge = penalty.ridge(lambda);
-        // The gradient is rounded to T. Its sum with the ridge's and their difference are rounded, too.
+        // Bounds the error of rounding the gradient to T, and the rounding errors of ridge · w and of its difference
+        // from the gradient.
         let size = norm_above(gradient);
         let tiny = weights.len() as f64 * T::min_positive_value().widen();
         let rounding = (T::epsilon().widen() + gamma(8)) * size
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_those_of_the_best_scale() {
+    fn bound_uses_the_best_scale() {
         // With only an L1 penalty, no scaled entry may be larger than 1.
         let l1 = ElasticNet::new(1.0).unwrap();
         assert!((point(3.0, &[0.5, -4.0]).bound(0.1, l1) - 0.75).abs() < 1e-12);
@@ -324,7 +325,7 @@ mod tests {
         let weights: Vec<f32> = (0..40_000).map(|at| entry(at, 0.37) as f32).collect();
         for l1_ratio in [0.0, 0.5] {
             let (lambda, net) = (0.01, ElasticNet::new(l1_ratio).unwrap());
-            // The first entropy is that of the second point to a factor, so that the best step is inside (0, 1).
+            // Both points have the same entropy, 250, so the best step is inside (0, 1).
             let gradients = [0.71, 1.3].map(|factor| -> Vec<f32> {
                 (0..40_000).map(|at| 0.004 * entry(at, factor) as f32).collect()
             });

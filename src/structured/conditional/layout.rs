@@ -48,7 +48,7 @@ impl<'a> WeightLayout<'a> {
         Some(Self { chain, pairs, places, width, n_dense, labels })
     }
 
-    /// Number of values that precede those of the transitions.
+    /// Number of values before the weights of the transitions.
     pub fn len(&self) -> usize {
         self.n_dense + self.labels.len()
     }

@@ -49,7 +49,7 @@ struct Field<'a> {
     penalty: ElasticNet,
 }
 
-/// A loss above this means that the true label has a forbidden transition.
+/// A loss above this value means that the true label has a forbidden transition.
 const IMPOSSIBLE: f64 = -0.1 * FORBIDDEN;
 
 /// Buffers for one sequence at a time.
@@ -62,8 +62,8 @@ struct FieldBuffers {
     truth: Sparse,
     /// The logarithms of the costs of wrong labels, if there are costs.
     costs: Vec<f64>,
-    /// The scores and the marginals of the labels that agree with the known ones, if not all labels
-    /// of the sequence are known.
+    /// The scores and the marginals of the labels that agree with the known labels, if not all
+    /// labels of the sequence are known.
     agreeing: Vec<f64>,
     expected: Vec<f64>,
 }
@@ -101,7 +101,7 @@ impl<'a> Field<'a> {
             }
             scratch.scores.resize(self.chain.n_parts(example), 0.0);
             self.chain.scores_at_zero(example, &mut scratch.scores);
-            let loss = scratch.look(self.chain, example, 0.0).0;
+            let loss = scratch.evaluate(self.chain, example, 0.0).0;
             interrupt.check()?;
             if loss.value() > IMPOSSIBLE {
                 let message = format!(
@@ -148,7 +148,7 @@ impl<'a> Field<'a> {
 impl FieldBuffers {
     /// Adds the costs to the scores, and computes the marginals. Returns Φ_i, with a bound on its rounding error for
     /// weights of norm at most `norm`, and the size of the numbers in its sum.
-    fn look(&mut self, chain: &Chain, example: usize, norm: f64) -> (Bounded, Reach) {
+    fn evaluate(&mut self, chain: &Chain, example: usize, norm: f64) -> (Bounded, Reach) {
         self.marginals.resize(self.scores.len(), 0.0);
         chain.log_costs(example, &mut self.costs);
         self.scores.iter_mut().zip(&self.costs).for_each(|(score, cost)| *score += cost);
@@ -158,12 +158,12 @@ impl FieldBuffers {
         let mut reach = Reach::of(scores);
         reach.largest += cost;
         let error = chain.size(example).loss_error(cost, norm) + reach.log_error();
-        (Bounded::new(log_sum - self.right(chain, example), error), reach)
+        (Bounded::new(log_sum - self.true_score(chain, example), error), reach)
     }
 
     /// Returns the score of the true labels. If some labels are unknown, returns ln Σ exp(score) over all labels that
-    /// agree with the known ones.
-    fn right(&mut self, chain: &Chain, example: usize) -> f64 {
+    /// agree with the known labels.
+    fn true_score(&mut self, chain: &Chain, example: usize) -> f64 {
         self.expected.clear();
         if chain.is_known(example) {
             chain.parts(example, chain.truth(example), &mut self.truth);

@@ -34,9 +34,11 @@ pub struct FieldPass {
     pub error: f64,
     /// p_i (μ_i − μ(y_i)) for all rows and labels, if the gradient is computed by column.
     delta: Vec<f64>,
-    /// Σ p_i Aᵀ(μ_i − μ(y_i)) in the order of a pass, only for transitions if the gradient is computed by column.
+    /// Σ p_i Aᵀ(μ_i − μ(y_i)) in the order of a pass. If the gradient is computed by column, contains only the
+    /// transitions.
     pull: Vec<f64>,
-    /// The same sum for the variances and the squares of A, if requested.
+    /// Like `pull`, but with the variances instead of μ_i − μ(y_i) and with the squares of A; None
+    /// unless requested.
     diagonal: Option<Vec<f64>>,
 }
 
@@ -109,7 +111,8 @@ impl Field<'_> {
             }
         }
         let primal = self.penalty.objective(self.shares.lambda(), weights, loss.total());
-        // A weight is a sum over the rows in which its feature occurs.
+        // A weight is a sum over the rows in which its feature occurs, so the number of rows bounds
+        // the number of terms.
         let error = totals.distance_within(self.chain.emissions().rows().len());
         let diagonal = curved.then_some(diagonal);
         Ok(FieldPass { primal, linear: totals.linear(), error, delta, pull, diagonal })
@@ -150,7 +153,8 @@ impl Field<'_> {
         }
     }
 
-    /// Sets `target` to `end`(index, sum) for the sums of a pass in the chain's order.
+    /// Calls `end`(index, sum) for each sum of a pass, in the chain's order, and stores the results
+    /// in `target`.
     fn finish<T: Real>(
         &self,
         delta: (&[f64], bool),
@@ -178,7 +182,7 @@ impl Field<'_> {
         if self.columns.is_some() { self.n_laid() - self.n_emissions() } else { self.n_laid() }
     }
 
-    /// Number of pairs of a row and a label in some sequences.
+    /// Number of pairs of a row and a label in the given sequences.
     fn n_marginals(&self, examples: Range<usize>) -> usize {
         examples.map(|example| self.chain.sequence_len(example) * self.chain.n_states()).sum()
     }
@@ -212,7 +216,7 @@ impl Field<'_> {
             } else {
                 self.chain.scores_at_zero(example, &mut scratch.scores);
             }
-            let found = scratch.look(self.chain, example, at.norm);
+            let found = scratch.evaluate(self.chain, example, at.norm);
             loss.add(found.0 * Bounded::exact(share));
             if !self.is_partial() {
                 totals.add(&self.shares, example, &scratch.terms(self.chain, example, found));
@@ -248,8 +252,8 @@ impl Field<'_> {
         chain.add_transitions(example, transitions, scores);
     }
 
-    /// Adds scale Aᵀ δ to `target` for a dense δ, only for transitions if the gradient is computed by column. If
-    /// `squared`, uses the squares of A's entries.
+    /// Adds scale Aᵀ δ to `target` for a dense δ. If the gradient is computed by column, adds only the transitions.
+    /// If `squared`, uses the squares of A's entries.
     fn add_image(
         &self,
         example: usize,
@@ -283,7 +287,7 @@ mod tests {
     use crate::structured::model::{Chain, Hamming};
 
     #[test]
-    fn gradients_by_column_are_those_of_sums() {
+    fn gradient_by_column_equals_gradient_from_sums() {
         let (n_states, n_features) = (3, 12);
         let ends = [0, 2, 5, 6, 6, 8, 9];
         let columns = [0, 7, 1, 4, 7, 11, 0, 7, 3];

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slopes_are_those_of_the_descending_side() {
+    fn slopes_at_zero_use_the_descending_side() {
         assert!(ElasticNet::new(1.1).is_err() && ElasticNet::new(f64::NAN).is_err());
         let net = ElasticNet::new(0.5).unwrap();
         let gradient = [0.5, 0.5, 0.5, 3.0, -3.0];

@@ -1,5 +1,5 @@
 //! L-BFGS (Liu and Nocedal 1989) with the diagonal of the Hessian as the initial approximation, because the curvature
-//! for frequent features is thousands of times that for rare ones.
+//! for frequent features is thousands of times the curvature for rare features.
 
 use std::ops::ControlFlow;
 
@@ -26,8 +26,8 @@ const MAX_PAIRS: usize = 12;
 /// Maximum number of values in all stored steps together; three steps are always allowed.
 const MEMORY_SIZE: usize = 1 << 24;
 
-/// Upper limit on features, λ and 1/λ of fits in single precision, whose range is 1e38: a curvature is a sum of squares
-/// of features.
+/// Upper limit on the absolute values of features, on λ and on 1/λ for fits in single precision. Curvatures are sums
+/// of squares of features and must stay below 1e38, the range of single precision.
 const SINGLE_RANGE: f64 = 1e15;
 
 /// A fitted conditional random field.
@@ -168,7 +168,7 @@ struct Lbfgs<'a, T> {
     /// The objective P at the weights, rounded up.
     primal: f64,
     gradient: Vec<T>,
-    /// The diagonal of the Hessian at the current weights or at earlier ones.
+    /// The diagonal of the Hessian at the current weights or at earlier weights.
     diagonal: Vec<T>,
     /// The best mixture of all dual points so far, unless some labels are unknown.
     best: Option<DualMixture<T>>,
@@ -241,7 +241,7 @@ impl<'a, T: Real> Lbfgs<'a, T> {
         Certificate { primal: self.primal, dual }
     }
 
-    /// Mixes the best dual point with that of a pass, unless some labels are unknown.
+    /// Mixes the best dual point with the dual point of a pass, unless some labels are unknown.
     fn improve_bound(&mut self, pass: &FieldPass) {
         if !self.field.is_partial() {
             let (lambda, penalty) = (self.field.shares.lambda(), self.field.penalty);
@@ -254,7 +254,7 @@ impl<'a, T: Real> Lbfgs<'a, T> {
         }
     }
 
-    /// Reports an epoch; `ends` marks the last one.
+    /// Reports an epoch; `ends` marks the last epoch.
     fn report(&self, ends: bool) -> Progress {
         match (self.field.is_partial(), ends) {
             (true, false) => Progress::Objective(self.primal),
@@ -316,8 +316,8 @@ impl<'a, T: Real> Lbfgs<'a, T> {
         Ok(None)
     }
 
-    /// Moves to the weights of a pass. The old weights and the old gradient become the next pair of the memory in
-    /// place.
+    /// Moves to the weights of a pass. Reuses the memory of the old weights and the old gradient for the next stored
+    /// pair.
     fn accept(&mut self, weights: Vec<T>, mut pass: FieldPass) {
         let gradient = self.field.gradient(&mut pass, &weights);
         let mut s = std::mem::replace(&mut self.weights, weights);
@@ -338,7 +338,8 @@ impl<T: Real> Solver for Lbfgs<'_, T> {
             let Field { penalty, shares, .. } = &self.field;
             let slopes = penalty.slopes(shares.lambda(), &self.weights, &gradient);
             let direction = self.direction(&slopes);
-            // Only the direction needs the oldest pair.
+            // The oldest pair is needed only for the direction, so its memory is released before
+            // the search.
             self.memory.make_room(n_remembered(self.weights.len()));
             let found = self.search(direction, &slopes, interrupt)?;
             drop(slopes);

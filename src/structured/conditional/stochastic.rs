@@ -27,7 +27,7 @@ const BATCH: usize = 8;
 /// Minimum number of sequences. With fewer, passes of L-BFGS are just as cheap.
 const MIN_SEQUENCES: usize = 200;
 
-/// Rows whose slopes are all below this make no step.
+/// A row makes no step if all its slopes are below this value.
 const NEGLIGIBLE: f64 = 1e-3;
 
 /// Parameters of the steps of one feature's weights.
@@ -71,7 +71,7 @@ pub fn first_weights(field: &Field<'_>, interrupt: &Interrupt) -> Result<Option<
         order.shuffle(&mut random);
         for batch in order.chunks(BATCH) {
             let looks = slots.par_iter_mut().zip(batch);
-            looks.for_each(|(slot, example)| descent.look(*example, slot));
+            looks.for_each(|(slot, example)| descent.score_gradient(*example, slot));
             interrupt.check()?;
             // A rate that falls to 0 has the same effect as averaging the iterates, without a second vector.
             let rate = RATE * (1.0 - f64::from(n_visits) / n_all);
@@ -118,11 +118,11 @@ impl<'a> Descent<'a> {
 
     /// Computes the gradient of a sequence's loss with respect to the scores of its parts, and stores it in place of
     /// the marginals.
-    fn look(&self, example: usize, buffers: &mut FieldBuffers) {
+    fn score_gradient(&self, example: usize, buffers: &mut FieldBuffers) {
         buffers.scores.resize(self.field.chain.n_parts(example), 0.0);
         let (weights, transitions) = self.weights.split_at(self.field.n_emissions());
         self.field.scores(example, weights, transitions, &mut buffers.scores);
-        buffers.look(self.field.chain, example, 0.0);
+        buffers.evaluate(self.field.chain, example, 0.0);
         buffers.subtract_truth();
     }
 

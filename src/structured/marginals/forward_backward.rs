@@ -91,7 +91,7 @@ impl WithSimd for Passes<'_> {
 }
 
 impl Passes<'_> {
-    /// Distance between the tables of consecutive positions; 0 if they share one.
+    /// Distance between the tables of consecutive positions; 0 if all positions share a table.
     fn stride(&self) -> usize {
         if self.scores.stride > 0 { self.scores.n_states * self.width } else { 0 }
     }
@@ -378,11 +378,11 @@ mod tests {
         let (nodes, edges) = (vec![0.0; 6], vec![0.0; 4]);
         let scores = ChainScores { nodes: &nodes, edges: &edges, stride: 0, n_states: 2 };
         let (mut work, mut marginals) = (Work::default(), vec![0.0; 10]);
-        for look in [chain_marginals, log_marginals] {
+        for recursion in [chain_marginals, log_marginals] {
             work.interrupt = Interrupt::default();
-            assert!((look(scores, &mut work, &mut marginals) - 8_f64.ln()).abs() < 1e-12);
+            assert!((recursion(scores, &mut work, &mut marginals) - 8_f64.ln()).abs() < 1e-12);
             work.interrupt.raise();
-            assert_eq!(look(scores, &mut work, &mut marginals), 0.0);
+            assert_eq!(recursion(scores, &mut work, &mut marginals), 0.0);
         }
     }
 }

@@ -32,7 +32,7 @@ impl Marginals for Multilabel {
 
 impl Multilabel {
     /// Computes the marginals from the sums F(S) = Σ p(T) over the sets T that contain S. The
-    /// marginal of a label is F({a}), and that of the joint state (1, 0) of two labels is F({a}) −
+    /// marginal of a label a is F({a}). The marginal of the joint state (1, 0) of two labels a and b is F({a}) −
     /// F({a, b}).
     fn enumerate_marginals(&self, potentials: &[f64], work: &mut Work, marginals: &mut [f64]) {
         let shares = self.tabulate(potentials, work);

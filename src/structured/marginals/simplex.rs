@@ -31,7 +31,7 @@ impl Marginals for Multiclass {
         projection: &mut [f64],
     ) -> Result<f64> {
         let simplex = Capped { upper: 1.0, floor: 1.0, cap: 1.0, bias: 0.0 };
-        // Values are taken relative to the largest one, which is close to the multiplier τ.
+        // Values are taken relative to the largest value, which is close to the multiplier τ.
         let largest = point[first_maximum(point) as usize];
         let shifted = &mut *projection;
         shifted.iter_mut().zip(point).for_each(|(shifted, value)| *shifted = value - largest);

@@ -45,7 +45,7 @@ struct Entropic;
 impl Law for Entropic {
     #[inline(always)]
     fn value(x: f64) -> f64 {
-        // The limit avoids overflow; steps stay below it.
+        // Clamps x to avoid overflow; Newton steps never reach the limit.
         exp_minus(-x.min(300.0))
     }
     #[inline(always)]
@@ -241,7 +241,7 @@ impl<L: Law> WithSimd for Descent<'_, L> {
 }
 
 impl<L: Law> Descent<'_, L> {
-    /// Sets the prices of the rows to their exact optimum, then those of the columns.
+    /// Sets the prices of the rows to their exact optimum, then the prices of the columns.
     #[inline(always)]
     fn raise(&mut self) {
         let (rows, columns) = self.prices.split_at_mut(self.n_rows);
@@ -391,7 +391,7 @@ impl<L: Law> Descent<'_, L> {
     }
 }
 
-/// Replaces a row and a column by those of the identity matrix.
+/// Replaces a row and a column by the corresponding row and column of the identity matrix.
 fn hold(matrix: &mut [f64], index: usize, n: usize) {
     matrix[index * n..(index + 1) * n].fill(0.0);
     matrix[index..].iter_mut().step_by(n).for_each(|entry| *entry = 0.0);

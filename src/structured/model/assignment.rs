@@ -9,8 +9,9 @@ pub(in crate::structured) const NONE: u32 = u32::MAX;
 /// Writes to `matched` the column of each row, or `u32::MAX`, in a matching of largest total
 /// weight. Rows and columns may stay unmatched: only pairs of positive weight are matched.
 ///
-/// `weights` has `n_columns` numbers for each row. Rows are added one by one. Each may displace
-/// others along the path of minimum cost to a free column, or to a row that then becomes unmatched.
+/// `weights` has `n_columns` numbers for each row. Rows are added one by one. A new row may
+/// displace matched rows along the path of minimum cost. The path ends at a free column or at a row
+/// that then becomes unmatched.
 /// Takes O(rows² columns) time in the worst case, and hardly more than reading the weights if few
 /// rows compete for the same columns.
 pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut Vec<u32>) {
@@ -22,7 +23,7 @@ pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut 
         let Work { values, indices, interrupt } = &mut *work;
         solve(weights, n_columns, (values, indices), interrupt);
         let rows = work.indices.iter().zip(weights.chunks_exact(n_columns));
-        // Because of rounding, a matched pair may not have a positive weight.
+        // Because of rounding, a matched pair may have a weight of 0 or less.
         matched.extend(rows.map(|(column, weights)| match weights.get(*column as usize) {
             Some(weight) if *weight > 0.0 => *column,
             _ => NONE,
@@ -102,7 +103,7 @@ struct AssignmentSearch<'a> {
     owners: &'a mut [u32],
     /// The row that precedes each column on its path.
     before: &'a mut [u32],
-    /// The columns whose distance is not final (`open`), and those whose distance is final (`closed`).
+    /// The columns whose distance is not yet final (`open`), and the columns whose distance is final (`closed`).
     open: &'a mut [u32],
     closed: &'a mut [u32],
 }
@@ -121,7 +122,7 @@ impl AssignmentSearch<'_> {
         self.distances.fill(f64::INFINITY);
         self.open.iter_mut().zip(0..).for_each(|(open, column)| *open = column);
         let (mut n_open, mut n_closed) = (n_columns, 0);
-        // The cheapest end of a path so far is to leave the row `loser` unmatched, which costs its price.
+        // The cheapest path so far ends at the row `loser` and leaves it unmatched. The cost is that row's price.
         let (mut row, mut reached) = (first, 0.0);
         let (mut loser, mut minimum) = (first, price);
         let free = loop {
@@ -157,7 +158,7 @@ impl AssignmentSearch<'_> {
             }
         };
         self.row_prices[first] -= minimum;
-        self.pay(minimum, n_closed);
+        self.update_prices(minimum, n_closed);
         let end = match free {
             Some(column) => column as u32,
             None => std::mem::replace(&mut self.matched[loser], NONE),
@@ -167,7 +168,7 @@ impl AssignmentSearch<'_> {
 
     /// Changes the prices of the reached columns and their rows, so that no reduced cost is
     /// negative.
-    fn pay(&mut self, minimum: f64, n_closed: usize) {
+    fn update_prices(&mut self, minimum: f64, n_closed: usize) {
         for &column in &self.closed[..n_closed] {
             let change = (minimum - self.distances[column as usize]).max(0.0);
             self.prices[column as usize] += change;

@@ -9,8 +9,8 @@ use super::assignment::NONE;
 /// and no pair more than one. Only pairs of positive weight are linked. The output first has the column of each row's
 /// first link, or `u32::MAX` for a row without links. All other links follow as row · `n_columns` + column.
 ///
-/// `weights` has `n_columns` numbers for each row. As in `assign`, rows are added
-/// one by one, here one link at a time.
+/// `weights` has `n_columns` numbers for each row. As in `assign`, rows are added one by one. Each
+/// row gains one link at a time.
 pub(super) fn link(
     weights: &[f64],
     n_columns: usize,
@@ -46,7 +46,7 @@ pub(super) fn link(
     }
     label.resize(n_rows, NONE);
     for (part, weight) in weights.iter().enumerate() {
-        // Because of rounding, a linked pair may not have a positive weight.
+        // Because of rounding, a linked pair may have a weight of 0 or less.
         if search.linked[part] == 0 || *weight <= 0.0 {
             continue;
         }
@@ -58,8 +58,8 @@ pub(super) fn link(
 }
 
 /// State of the search. Nodes are the rows, then the columns. The prices are at least 0, and 0 for a node with free
-/// capacity. The sum of the prices of a pair is at least its weight if the pair is not linked, and at most its weight
-/// if it is linked. This proves that the links are optimal for the rows added so far.
+/// capacity. The prices of a pair's two nodes sum to at least the pair's weight if the pair is not linked, and to at
+/// most this weight if the pair is linked. This proves that the links are optimal for the rows added so far.
 struct LinkSearch<'a> {
     weights: &'a [f64],
     n_rows: usize,
@@ -89,7 +89,7 @@ impl LinkSearch<'_> {
                 return;
             }
             let (end, cost) = self.cheapest(row);
-            self.pay(cost);
+            self.update_prices(cost);
             if end < self.n_rows {
                 self.prices[end] = 0.0;
             }
@@ -165,7 +165,7 @@ impl LinkSearch<'_> {
     }
 
     /// Changes the prices of nodes whose distance is below `cost`, so that the inequalities of all prices still hold.
-    fn pay(&mut self, cost: f64) {
+    fn update_prices(&mut self, cost: f64) {
         for (node, distance) in self.distances.iter().enumerate() {
             let change = cost - distance;
             if self.open[node] == 0 && change > 0.0 {
@@ -176,7 +176,8 @@ impl LinkSearch<'_> {
         }
     }
 
-    /// Links the unlinked pairs, and unlinks the linked ones, along the augmenting path that ends in a node.
+    /// Swaps the links along the augmenting path that ends in a node: links its unlinked pairs, and unlinks its
+    /// linked pairs.
     fn augment(&mut self, first: usize, end: usize) {
         self.counts[first] += 1;
         let mut node = end;

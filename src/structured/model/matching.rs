@@ -32,7 +32,7 @@ pub struct Matching {
     max_links: [usize; 2],
 }
 
-/// The size of an example, and the indices at which its rows of features, its label and the pairs of its truth start.
+/// The size of an example, and the indices at which its feature rows, its label and its correct pairs start.
 #[derive(Debug, Clone, Copy)]
 struct Example {
     n_rows: usize,
@@ -54,7 +54,7 @@ pub struct Pairs<'a> {
 impl Matching {
     /// Creates the model. Example i has the size `sizes[i]` = \[rows, columns\]. Its features F_ab are the next `rows ·
     /// columns` rows of `data`. In training, `truth` has its true pairs. A wrong pair costs `false_positive` and a
-    /// missed one `false_negative`; if both costs are 1, the loss is the number of pairs in which z and gt differ.
+    /// missed pair `false_negative`; if both costs are 1, the loss is the number of pairs in which z and gt differ.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the invalid argument: `X`, `y`, `false_positive_cost` or
@@ -83,7 +83,8 @@ impl Matching {
                 || offsets.last() != Some(&pairs.len())
                 || offsets.windows(2).any(|pair| pair[0] > pair[1]))
         {
-            let message = format!("must have the pairs of {} examples", sizes.len());
+            let message =
+                format!("must have a list of pairs for each of the {} examples", sizes.len());
             return Err(Error::argument("y", message));
         }
         let mut model = Self {

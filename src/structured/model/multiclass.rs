@@ -108,7 +108,7 @@ impl Model for Multiclass {
         0.0
     }
 
-    /// The class with the largest score; the smallest one in case of ties.
+    /// The class with the largest score; ties go to the smallest class.
     fn decode(&self, _: usize, scores: &[f64], _: &mut Work, label: &mut Vec<u32>) {
         label.clear();
         label.push(first_maximum(scores));

@@ -48,7 +48,8 @@ impl Multilabel {
             return Err(Error::argument("n_labels", message));
         }
         if edges.n_labels() != n_labels {
-            let message = format!("the graph has {} labels, y has {n_labels}", edges.n_labels());
+            let message =
+                format!("the graph has {} labels, but y has {n_labels}", edges.n_labels());
             return Err(Error::argument("edges", message));
         }
         if edges.forest().is_none() && n_labels > Self::MAX_ENUMERATED {

@@ -26,8 +26,8 @@ pub(in crate::structured) struct CompactRows {
     sparse: Option<(Entries<u64>, Entries<u32>)>,
     /// All values; for sparse rows that contain only ones, enough ones for the longest row.
     values: Entries<f64>,
-    has_ones_alone: bool,
-    /// An upper bound on the largest norm of a row, and the maximum number of its values.
+    has_only_ones: bool,
+    /// An upper bound on the largest norm of a row, and the largest number of stored values in any row.
     largest: (f64, usize),
 }
 
@@ -49,14 +49,14 @@ impl CompactRows {
         if u32::try_from(n_features).is_err() {
             return Err(Error::argument("X", "must have at most 2³² − 1 features"));
         }
-        let (mut n_nonzero, mut finite, mut has_ones_alone) = (0, true, true);
+        let (mut n_nonzero, mut finite, mut has_only_ones) = (0, true, true);
         let mut largest = (0.0_f64, 0);
         for_data!(data, rows => for row in 0..n_rows {
             let mut size = RowMagnitude::default();
             rows.visit_row(row, |_, value| {
                 size.add(value);
                 finite &= value.is_finite();
-                has_ones_alone &= value == 0.0 || value == 1.0;
+                has_only_ones &= value == 0.0 || value == 1.0;
             });
             n_nonzero += size.n_values;
             largest = (largest.0.max(size.norm()), largest.1.max(size.n_values));
@@ -72,40 +72,40 @@ impl CompactRows {
                 let values = &mut values[row * n_features..][..n_features];
                 rows.visit_row(row, |feature, value| values[feature] = value);
             });
-            let has_ones_alone = false;
+            let has_only_ones = false;
             let values = Entries::Copied(values);
-            return Ok(Self { n_rows, n_features, sparse: None, values, has_ones_alone, largest });
+            return Ok(Self { n_rows, n_features, sparse: None, values, has_only_ones, largest });
         }
         let (mut ends, mut features) =
             (Vec::with_capacity(n_rows + 1), Vec::with_capacity(n_nonzero));
-        let n_values = if has_ones_alone { largest.1 } else { n_nonzero };
+        let n_values = if has_only_ones { largest.1 } else { n_nonzero };
         let mut values = Vec::with_capacity(n_values);
         ends.push(0_u64);
         for_data!(data, rows => for row in 0..n_rows {
             rows.visit_row(row, |feature, value| if value != 0.0 {
                 features.push(feature as u32);
-                if !has_ones_alone {
+                if !has_only_ones {
                     values.push(value);
                 }
             });
             ends.push(features.len() as u64);
         });
-        if has_ones_alone {
+        if has_only_ones {
             values.resize(n_values, 1.0);
         }
         let sparse = Some((Entries::Copied(ends), Entries::Copied(features)));
         let values = Entries::Copied(values);
-        Ok(Self { n_rows, n_features, sparse, values, has_ones_alone, largest })
+        Ok(Self { n_rows, n_features, sparse, values, has_only_ones, largest })
     }
 
     /// Uses stored rows without copying them.
     pub fn stored(rows: StoredRows) -> Self {
         let (n_rows, n_features, largest) = (rows.len(), rows.n_features, rows.largest());
-        let has_ones_alone = rows.values.is_none();
+        let has_only_ones = rows.values.is_none();
         let sparse = Some((Entries::Kept(rows.ends), Entries::Kept(rows.features)));
         let ones = || Entries::Copied(vec![1.0; largest.1]);
         let values = rows.values.map_or_else(ones, Entries::Kept);
-        Self { n_rows, n_features, sparse, values, has_ones_alone, largest }
+        Self { n_rows, n_features, sparse, values, has_only_ones, largest }
     }
 
     /// Number of rows.
@@ -113,7 +113,7 @@ impl CompactRows {
         self.n_rows
     }
 
-    /// An upper bound on the largest norm of a row, and the maximum number of its values.
+    /// An upper bound on the largest norm of a row, and the largest number of stored values in any row.
     pub fn largest(&self) -> (f64, usize) {
         self.largest
     }
@@ -135,8 +135,8 @@ impl CompactRows {
     }
 
     /// Whether the rows are sparse and all their values are 1.
-    pub fn has_ones_alone(&self) -> bool {
-        self.has_ones_alone
+    pub fn has_only_ones(&self) -> bool {
+        self.has_only_ones
     }
 
     /// Writes the scores x W of a range of rows.
@@ -206,7 +206,7 @@ impl CompactRows {
     pub fn sparse_row(&self, row: usize) -> Option<(&[u32], &[f64])> {
         let (ends, features) = self.sparse.as_ref()?;
         let range = ends[row] as usize..ends[row + 1] as usize;
-        let first = if self.has_ones_alone { 0 } else { range.start };
+        let first = if self.has_only_ones { 0 } else { range.start };
         Some((&features[range.clone()], &self.values[first..first + range.len()]))
     }
 

@@ -1,4 +1,4 @@
-"""Exact objectives of structured models with so few labels that all can be listed.
+"""Exact objectives of structured models with few labels, computed by listing all labels.
 
 A label is represented by its loss and its joint features: a dictionary of non-zero entries in the
 order of `coef_`. All arithmetic is rational, except for logarithms of sums of exponentials, which
@@ -20,13 +20,13 @@ Sparse = dict[int, Fraction]
 Bounds = tuple[Fraction, Fraction]
 
 DIGITS = decimal.Context(prec=60, Emin=-(10**15), Emax=10**15, traps=[])
-SURE = Fraction(1, 10**40)
+RELATIVE_ERROR = Fraction(1, 10**40)
 """Upper bound on the relative error of computations with 60 digits."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """An example: its true label, all other labels, and its weight."""
+    """An example: its true label, all other labels, and the weight of the example."""
 
     truth: Sparse
     labels: Sequence[tuple[Sparse, Fraction]]
@@ -38,7 +38,7 @@ def dot(features: Sparse, weights: Sequence[Fraction]) -> Fraction:
     return sum((value * weights[at] for at, value in features.items()), Fraction(0))
 
 
-def plus(*parts: Iterable[tuple[int, Fraction]]) -> Sparse:
+def add_features(*parts: Iterable[tuple[int, Fraction]]) -> Sparse:
     """Add two feature vectors."""
     found: Sparse = {}
     for part in parts:
@@ -53,7 +53,7 @@ def exact(numbers: Any) -> list[Fraction]:
 
 
 def regularizer(weights: Sequence[Fraction], C: float, total: Fraction) -> Fraction:
-    """Return half the squared norm times lambda."""
+    """Return the squared norm of the weights, times half of lambda."""
     square = sum((w * w for w in weights), Fraction(0))
     return square / (2 * Fraction(C) * total)
 
@@ -70,7 +70,7 @@ def hinge(examples: Sequence[Example], weights: Sequence[Fraction]) -> Fraction:
 
 
 def log_loss(examples: Sequence[Example], weights: Sequence[Fraction]) -> Bounds:
-    """Return bounds on the mean of minus the logarithm of the true label's probability."""
+    """Return bounds on the mean negative logarithm of the true label's probability."""
     total = sum((example.weight for example in examples), Fraction(0))
     found = Fraction(0)
     for example in examples:
@@ -82,7 +82,7 @@ def log_loss(examples: Sequence[Example], weights: Sequence[Fraction]) -> Bounds
 
 def bounds(value: Fraction) -> Bounds:
     """Return an interval around a value computed with 60 digits."""
-    return value - abs(value) * SURE, value + abs(value) * SURE
+    return value - abs(value) * RELATIVE_ERROR, value + abs(value) * RELATIVE_ERROR
 
 
 def decimal_of(value: Fraction) -> decimal.Decimal:
@@ -99,7 +99,7 @@ def log_sum(scores: Sequence[Fraction]) -> Fraction:
     for at, score in enumerate(scores):
         if at != first:
             rest = DIGITS.add(rest, DIGITS.exp(decimal_of(score - top)))
-    # Computed as ln(1 + rest), because a sum with 1 would lose the digits of a small rest. A value
+    # Compute ln(1 + rest) without adding 1, which would lose the digits of a small `rest`. A value
     # far below the smallest double is treated as 0.
     if rest < decimal.Decimal("1e-50"):
         beyond = rest if rest > decimal.Decimal("1e-400") else decimal.Decimal(0)
@@ -120,8 +120,10 @@ def chain_examples(
     allowed: Any = None,
     weights: Sequence[float] | None = None,
 ) -> list[Example]:
-    """List label sequences of chains with their features: nodes, transitions, first and last
-    labels."""
+    """List all label sequences of each chain, with their features.
+
+    The features belong to the nodes, the transitions, and the first and last labels.
+    """
     d = X[0].shape[1]
     first = d * n_states + n_states * n_states
 
@@ -133,7 +135,7 @@ def chain_examples(
         ]
         steps = [(d * n_states + a * n_states + b, Fraction(1)) for a, b in pairwise(y)]
         ends = [(first + y[0], Fraction(1)), (first + n_states + y[-1], Fraction(1))]
-        return plus(node, steps, ends if boundaries and len(y) else [])
+        return add_features(node, steps, ends if boundaries and len(y) else [])
 
     found = []
     for number, (x, y) in enumerate(zip(X, Y, strict=True)):
@@ -151,7 +153,7 @@ def chain_examples(
 
 
 def class_examples(X: Any, y: Any, n_classes: int, costs: Any = None) -> list[Example]:
-    """List classes with their features; the weights of a feature for all classes are adjacent."""
+    """List all classes with their features; a feature's weights for all classes are adjacent."""
 
     def features(row: Any, label: int) -> Sparse:
         return {f * n_classes + label: Fraction(float(v)) for f, v in enumerate(row)}
@@ -171,7 +173,7 @@ def class_examples(X: Any, y: Any, n_classes: int, costs: Any = None) -> list[Ex
 
 
 def set_examples(X: Any, Y: Any, edges: Sequence[tuple[int, int]], *, mean: bool) -> list[Example]:
-    """List label sets with their features: those of single labels and of pairs of labels."""
+    """List all label sets with the features of their labels and of their pairs of labels."""
     d, q = X.shape[1], Y.shape[1]
 
     def features(row: Any, y: Sequence[int]) -> Sparse:
@@ -182,7 +184,7 @@ def set_examples(X: Any, Y: Any, edges: Sequence[tuple[int, int]], *, mean: bool
             if y[label]
         ]
         pairs = [(d * q + 4 * e + 2 * y[a] + y[b], Fraction(1)) for e, (a, b) in enumerate(edges)]
-        return plus(own, pairs)
+        return add_features(own, pairs)
 
     found = []
     for row, y in zip(X, Y, strict=True):
@@ -198,7 +200,7 @@ def set_examples(X: Any, Y: Any, edges: Sequence[tuple[int, int]], *, mean: bool
 def matching_examples(
     X: Sequence[Any], Y: Sequence[Any], costs: tuple[float, float], links: tuple[int, int]
 ) -> list[Example]:
-    """List matchings with limited numbers of links per row and per column."""
+    """List all matchings within the limits on links per row and per column."""
     wrong, missed = map(Fraction, costs)
     found = []
     for x, y in zip(X, Y, strict=True):
@@ -206,7 +208,7 @@ def matching_examples(
         pairs = list(np.ndindex(x.shape[:2]))
 
         def features(x: Any, chosen: Iterable[tuple[int, int]]) -> Sparse:
-            return plus(*(enumerate(exact(x[pair])) for pair in chosen))
+            return add_features(*(enumerate(exact(x[pair])) for pair in chosen))
 
         labels = []
         for chosen in subsets(pairs, links):

@@ -1,7 +1,7 @@
-"""Comparison of the claims of several fits of one problem, in exact arithmetic.
+"""Checks of the claims of several fits of one problem, in exact arithmetic.
 
-The objective of any model is an upper bound on the optimum. So no dual value may exceed the exact
-objective of any fit, and no reported objective may be below the exact objective of its model.
+The objective of any model is an upper bound on the optimum. Therefore, no dual value may exceed the
+exact objective of any fit, and no reported objective may be below the exact objective of its model.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Bounds = tuple[Fraction, Fraction]
 
 @dataclass(frozen=True)
 class Claim:
-    """The claims of a fit about its objective and the optimum, and the exact values."""
+    """A fit's claims about its objective and the optimum, with the exact values to compare."""
 
     what: str
     objective: float
@@ -28,16 +28,16 @@ class Claim:
     exact: Bounds
     """Exact objective of the model."""
     optimum_below: Fraction
-    """Exact objective of a feasible model: the fitted one, or one close to it."""
+    """Exact objective of a feasible model: the fitted model, or a model close to it."""
     wrong: str = ""
-    """Descriptions of further claims that are wrong."""
+    """Description of another claim that is wrong, or ""."""
 
 
 Claims = Iterator[Claim | None]
 """The claims of the fits of one problem; None for a fit that raised an error with a remedy."""
 
 
-def fitted(fit: Callable[..., Any], *given: Any, **options: Any) -> Any:
+def try_fit(fit: Callable[..., Any], *given: Any, **options: Any) -> Any:
     """Return the result of the fit, or None if it raised an error with a remedy."""
     try:
         with warnings.catch_warnings():
@@ -50,30 +50,30 @@ def fitted(fit: Callable[..., Any], *given: Any, **options: Any) -> Any:
 
 
 def claim(what: str, model: Any, exact: Fraction | Bounds) -> Claim:
-    """Return the claim of a fitted model whose objective is known."""
+    """Return the claims of a fitted model, with the exact objective of the model."""
     around = exact if isinstance(exact, tuple) else (exact, exact)
     duals = np.asarray(model.history_["dual_objective"])
     dual = max([model.dual_objective_, *duals[~np.isnan(duals)].tolist()])
     return Claim(what, model.objective_, dual, around, around[1])
 
 
-def of_piece(what: str, piece: Any, model: Fraction, other: Fraction) -> Claim:
-    """Return the claim that the gap of a piece of a path bounds its distance from the optimum."""
+def claim_of_piece(what: str, piece: Any, model: Fraction, other: Fraction) -> Claim:
+    """Compare the gap that a piece of a path reports with an exact lower bound on the true gap."""
     gap = max(model - other, Fraction(0))
     wrong = ""
     if gap > Fraction(piece.duality_gap) or gap > Fraction(piece.relative_gap) * model:
         claimed = (piece.duality_gap, piece.relative_gap)
-        wrong = f"a gap of {float(gap):.6g} of {float(model):.6g} where {claimed} is claimed"
-    return compared(what, wrong)
+        wrong = f"claimed gaps {claimed}, but the gap is {float(gap):.6g} of {float(model):.6g}"
+    return claim_of_comparison(what, wrong)
 
 
-def compared(what: str, wrong: str) -> Claim:
-    """Return the result of a comparison that has already been made; `wrong` says what is wrong."""
+def claim_of_comparison(what: str, wrong: str) -> Claim:
+    """Wrap the result of a finished comparison; `wrong` describes an error, or is ""."""
     return Claim(what, 0.0, 0.0, (Fraction(0), Fraction(0)), Fraction(0), wrong)
 
 
-def failures(claims: Iterable[Claim]) -> list[str]:
-    """Return the claims that are wrong."""
+def find_wrong_claims(claims: Iterable[Claim]) -> list[str]:
+    """Return a description of each wrong claim."""
     known = list(claims)
     best = min((one.optimum_below for one in known), default=Fraction(0))
     found = []
@@ -91,11 +91,11 @@ def failures(claims: Iterable[Claim]) -> list[str]:
     return found
 
 
-def examine(claims: Claims) -> tuple[Counter[str], list[str]]:
-    """Run the fits of a problem; return the number of fits and the wrong claims."""
+def check_claims(claims: Claims) -> tuple[Counter[str], list[str]]:
+    """Run the fits of a problem; count their results and describe the wrong claims."""
     results = list(claims)
     known = [one for one in results if one is not None]
-    wrong = failures(known)
+    wrong = find_wrong_claims(known)
     failed = min(len(wrong), len(known))
     counts = Counter(refused=len(results) - len(known), failed=failed, holds=len(known) - failed)
     return counts, wrong

@@ -26,7 +26,10 @@ def dot(a: Vector, b: Vector) -> Fraction:
 
 
 def weights_of(loss: Loss, n_classes: int) -> Vector:
-    """Return the weights of the sorted margins in a loss of this family."""
+    """Return the weight of each sorted margin, largest margin first.
+
+    These are the loss's own weights, or else 1/k for the k largest margins (k = 1 by default).
+    """
     if loss.weights is not None:
         return [Fraction(weight) for weight in loss.weights]
     k = 1 if loss.k is None else loss.k
@@ -45,7 +48,10 @@ def plain_loss(loss: Loss, margins: Vector) -> Fraction:
 
 
 def box_of(loss: Loss) -> tuple[Fraction, Fraction | None] | None:
-    """Return bounds on each coordinate and on the sum; None unless they define the polytope."""
+    """Return upper bounds on each coordinate and on the sum, or None.
+
+    None means that such bounds do not define the polytope.
+    """
     if loss.name == "weston-watkins":
         return Fraction(1), None
     if loss.name in ("max-hinge", "crammer-singer"):
@@ -54,7 +60,7 @@ def box_of(loss: Loss) -> tuple[Fraction, Fraction | None] | None:
 
 
 def smoothed_loss(loss: Loss, margins: Vector, label: int, smoothing: Fraction) -> Fraction:
-    """Return the Moreau envelope, or a lower bound if `box_of` does not describe the polytope."""
+    """Return the Moreau envelope, or a lower bound on it if `box_of` returns None."""
     others = [v for j, v in enumerate(margins) if j != label]
     box = box_of(loss)
     if box is None:
@@ -165,7 +171,7 @@ def objective_of_scores(
 
 
 def gauge(loss: Loss, beta: Vector) -> Fraction:
-    """Return the factor by which the polytope must grow to contain the point (not for top-k)."""
+    """Return the smallest t for which t times the polytope contains the point (not for top-k)."""
     box = box_of(loss)
     if box is not None:
         upper, cap = box
@@ -184,7 +190,7 @@ def gauge(loss: Loss, beta: Vector) -> Fraction:
 def dual_value(
     loss: Loss, X: Matrix, labels: Sequence[int], betas: Matrix, C: float, smoothing: float
 ) -> Fraction:
-    """Scale the point into the feasible set, and return its dual value."""
+    """Scale the dual point into the feasible set, and return its dual value."""
     n, m, d = len(X), len(betas[0]), len(X[0])
     lam = 1 / (Fraction(C) * n)
     image = [[Fraction(0)] * d for _ in range(m)]

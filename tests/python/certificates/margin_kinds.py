@@ -1,4 +1,4 @@
-"""Linear models: consensus, class features, losses written in Python, searches and paths."""
+"""Random fits of linear models: consensus, class features, Python losses, searches and paths."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from claims import Claim, Claims, claim, compared, fitted, of_piece
-from drawing import SCALES, STRENGTHS, Random, choice, normal, some
+from claims import Claim, Claims, claim, claim_of_comparison, claim_of_piece, try_fit
+from drawing import SCALES, STRENGTHS, Random, draw_distinct, draw_one, draw_rows
 from exact import box_of, dot, fractions, objective_of_scores
 from projection import project
 from sklearn.model_selection import KFold
@@ -19,18 +19,18 @@ from dualgap import ClassFeatureSVC, MulticlassSVC, MulticlassSVCCV
 from dualgap.distributed import ConsensusSVC
 from dualgap.losses import Loss
 
-FAR: dict[str, Any] = {"tol": 1e-12, "max_iter": 300, "random_state": 0, "n_jobs": 1}
+ACCURATE: dict[str, Any] = {"tol": 1e-12, "max_iter": 300, "random_state": 0, "n_jobs": 1}
 SHORT: dict[str, Any] = {"tol": 1e-6, "max_iter": 30, "random_state": 0, "n_jobs": 1}
 
 
 class Problem:
-    """A problem: rows, labels, a loss with an exact objective, and further arguments."""
+    """A problem: rows, labels, a loss with an exact objective, and other arguments of the fit."""
 
     def __init__(self, random: Random, *, smoothed: bool = True) -> None:
-        self.scale, self.C = choice(random, SCALES), choice(random, STRENGTHS)
-        self.loss = choice(random, LOSSES)
-        self.smoothing = choice(random, SMOOTHINGS) if smoothed and box_of(self.loss) else 0.0
-        self.X = normal(random, self.scale, 12, 3)
+        self.scale, self.C = draw_one(random, SCALES), draw_one(random, STRENGTHS)
+        self.loss = draw_one(random, LOSSES)
+        self.smoothing = draw_one(random, SMOOTHINGS) if smoothed and box_of(self.loss) else 0.0
+        self.X = draw_rows(random, self.scale, 12, 3)
         self.y = np.arange(12) % 4
         self.weights = random.uniform(0.1, 3.0, 12) if random.random() < 0.5 else None
         self.intercept = bool(random.random() < 0.5)
@@ -45,8 +45,10 @@ class Problem:
             "fit_intercept": self.intercept,
         }
 
-    def true(self, coef: Any, intercept: Any, C: float | None = None, rows: Any = None) -> Fraction:
-        """Return the objective of weights of the classes."""
+    def exact_objective(
+        self, coef: Any, intercept: Any, C: float | None = None, rows: Any = None
+    ) -> Fraction:
+        """Return the exact objective of a model with these weights."""
         W = [[*w, b] for w, (b,) in zip(fractions(coef), fractions(np.c_[intercept]), strict=True)]
         given = slice(None) if rows is None else rows
         X = [[*x, Fraction(1)] for x in fractions(self.X[given])]
@@ -66,29 +68,31 @@ class Problem:
 
 
 def linear(problem: Problem, what: str, model: Any, **fit: Any) -> Claim | None:
-    """Fit a model with weights for each class, and return its claim."""
-    if fitted(model.fit, problem.data, problem.y, problem.weights, **fit) is None:
+    """Fit a model that has weights for each class, and return its claim."""
+    if try_fit(model.fit, problem.data, problem.y, problem.weights, **fit) is None:
         return None
-    return claim(f"{what}, {problem}", model, problem.true(model.coef_, model.intercept_))
+    return claim(
+        f"{what}, {problem}", model, problem.exact_objective(model.coef_, model.intercept_)
+    )
 
 
 def consensus(random: Random) -> Claims:
     """Yield claims of consensus fits to rows in partitions, by both solvers."""
     problem = Problem(random)
-    yield linear(problem, "all rows", MulticlassSVC(**problem.options(), **FAR))
+    yield linear(problem, "all rows", MulticlassSVC(**problem.options(), **ACCURATE))
     for solver in ("block-descent", "sequential-dual"):
         parts = int(random.integers(1, 5))
         model = ConsensusSVC(**problem.options(), n_partitions=parts, solver=solver, **SHORT)
         yield linear(problem, f"consensus, {solver}, {parts} partitions", model)
-    long = ConsensusSVC(**problem.options(), n_partitions=3, **{**FAR, "max_iter": 200})
+    long = ConsensusSVC(**problem.options(), n_partitions=3, **{**ACCURATE, "max_iter": 200})
     yield linear(problem, "consensus, long", long)
 
 
 def weighted_classes(random: Random) -> Claims:
     """Yield claims of `MulticlassSVC` with sample weights and intercepts."""
     problem = Problem(random)
-    yield linear(problem, "far", MulticlassSVC(**problem.options(), **FAR))
-    for solver, step in some(random, SOLVERS, 3):
+    yield linear(problem, "far", MulticlassSVC(**problem.options(), **ACCURATE))
+    for solver, step in draw_distinct(random, SOLVERS, 3):
         if solver == "away-frank-wolfe" and problem.smoothing:
             continue
         model = MulticlassSVC(**problem.options(), solver=solver, step=step, **SHORT)
@@ -98,8 +102,8 @@ def weighted_classes(random: Random) -> Claims:
 def class_features(random: Random) -> Claims:
     """Yield claims of models with class features or joint features."""
     problem = Problem(random)
-    Z = normal(random, 1.0, 4, 2)
-    combine = choice(random, ("kronecker", "concatenate", "callable"))
+    Z = draw_rows(random, 1.0, 4, 2)
+    combine = draw_one(random, ("kronecker", "concatenate", "callable"))
     full = np.c_[np.eye(4), Z] if combine == "concatenate" else Z
 
     def joint(X: Any, kinds: Any) -> Any:
@@ -116,14 +120,17 @@ def class_features(random: Random) -> Claims:
     # Newton's method supports only row features.
     solvers = [(solver, step) for solver, step in SOLVERS if solver != "newton"]
     ways = [
-        FAR,
-        *({**SHORT, "solver": solver, "step": step} for solver, step in some(random, solvers, 3)),
+        ACCURATE,
+        *(
+            {**SHORT, "solver": solver, "step": step}
+            for solver, step in draw_distinct(random, solvers, 3)
+        ),
     ]
     for way in ways:
         if way.get("solver") == "away-frank-wolfe" and problem.smoothing:
             continue
         model = ClassFeatureSVC(**own, **problem.options(), **way)
-        if fitted(model.fit, problem.data, problem.y, problem.weights) is None:
+        if try_fit(model.fit, problem.data, problem.y, problem.weights) is None:
             yield None
             continue
         V = fractions(np.asarray(model.coef_).reshape(full.shape[1], -1))
@@ -185,9 +192,9 @@ def own_loss(random: Random) -> Claims:
     if random.random() < 0.4:
         given = CappedCosts()
         problem.loss = Loss("usunier", k=2, costs=CappedCosts.costs)
-    problem.smoothing = choice(random, SMOOTHINGS)
-    yield linear(problem, "the core's", MulticlassSVC(**problem.options(), **FAR))
-    for solver, step in (("block-descent", None), *some(random, SOLVERS, 2)):
+    problem.smoothing = draw_one(random, SMOOTHINGS)
+    yield linear(problem, "the core's", MulticlassSVC(**problem.options(), **ACCURATE))
+    for solver, step in (("block-descent", None), *draw_distinct(random, SOLVERS, 2)):
         if solver == "away-frank-wolfe" and problem.smoothing:
             continue
         options = {**problem.options(), "loss": given}
@@ -196,7 +203,7 @@ def own_loss(random: Random) -> Claims:
 
 
 def search(random: Random) -> Claims:
-    """Yield claims of the fits of a search over C: those of the folds, and the final one."""
+    """Yield claims of the final fit of a search over C."""
     problem = Problem(random)
     Cs = sorted(random.choice(STRENGTHS, 2, replace=False) * random.uniform(0.5, 2.0, 2))
     model = MulticlassSVCCV(
@@ -208,19 +215,19 @@ def search(random: Random) -> Claims:
         cv_tol=1e-6,
         **SHORT,
     )
-    if fitted(model.fit, problem.data, problem.y, problem.weights) is None:
+    if try_fit(model.fit, problem.data, problem.y, problem.weights) is None:
         yield None
         return
     problem.C = model.C_
-    yield claim(f"refit, {problem}", model, problem.true(model.coef_, model.intercept_))
-    yield linear(problem, "far", MulticlassSVC(**problem.options(), **FAR))
+    yield claim(f"refit, {problem}", model, problem.exact_objective(model.coef_, model.intercept_))
+    yield linear(problem, "far", MulticlassSVC(**problem.options(), **ACCURATE))
 
 
 def folds(random: Random) -> Claims:
     """Check a search's bounds on the optima of its folds. A search does not keep the folds'
     weights."""
     problem = Problem(random)
-    fold, C = int(random.integers(2)), float(choice(random, STRENGTHS))
+    fold, C = int(random.integers(2)), float(draw_one(random, STRENGTHS))
     model = MulticlassSVCCV(
         loss=problem.loss,
         smoothing=problem.smoothing,
@@ -231,17 +238,17 @@ def folds(random: Random) -> Claims:
         refit=False,
         **SHORT,
     )
-    if fitted(model.fit, problem.data, problem.y, problem.weights) is None:
+    if try_fit(model.fit, problem.data, problem.y, problem.weights) is None:
         yield None
         return
     rows = list(KFold(2).split(problem.X))[fold][0]
     for at, strength in enumerate(model.Cs_):
         problem.C = float(strength)
-        far = MulticlassSVC(**problem.options(), **FAR)
+        far = MulticlassSVC(**problem.options(), **ACCURATE)
         weights = None if problem.weights is None else problem.weights[rows]
-        if fitted(far.fit, problem.data[rows], problem.y[rows], weights) is None:
+        if try_fit(far.fit, problem.data[rows], problem.y[rows], weights) is None:
             continue
-        best = problem.true(far.coef_, far.intercept_, rows=rows)
+        best = problem.exact_objective(far.coef_, far.intercept_, rows=rows)
         said = {
             name: float(model.cv_results_[name][fold, at])
             for name in ("objective", "dual_objective")
@@ -249,31 +256,31 @@ def folds(random: Random) -> Claims:
         wrong = ""
         if said["dual_objective"] > best or said["objective"] < far.dual_objective_:
             wrong = f"{said} where the optimum is {far.dual_objective_!r} to {float(best)!r}"
-        yield compared(f"fold, {problem}", wrong)
+        yield claim_of_comparison(f"fold, {problem}", wrong)
 
 
 def path(random: Random) -> Claims:
-    """Yield claims of the pieces of a path over C, at their ends and inside."""
+    """Yield claims of the pieces of a path over C, at the ends of the pieces and between them."""
     problem = Problem(random)
     problem.smoothing = 0.0
-    C = choice(random, (1e-6, 1e-3, 1.0, 1e3))
+    C = draw_one(random, (1e-6, 1e-3, 1.0, 1e3))
     options = problem.options()
-    model = MulticlassSVC(**{**options, "C": 1.0}, **{**FAR, "tol": 0.05})
-    pieces = fitted(model.path, problem.data, problem.y, C, 50.0 * C, problem.weights)
+    model = MulticlassSVC(**{**options, "C": 1.0}, **{**ACCURATE, "tol": 0.05})
+    pieces = try_fit(model.path, problem.data, problem.y, C, 50.0 * C, problem.weights)
     if pieces is None:
         yield None
         return
-    for piece in some(random, pieces, min(len(pieces), 3)):
+    for piece in draw_distinct(random, pieces, min(len(pieces), 3)):
         for at in (piece.C_min, piece.C_max, float(random.uniform(piece.C_min, piece.C_max))):
-            far = MulticlassSVC(**{**options, "C": at}, **FAR)
-            if fitted(far.fit, problem.data, problem.y, problem.weights) is None:
+            far = MulticlassSVC(**{**options, "C": at}, **ACCURATE)
+            if try_fit(far.fit, problem.data, problem.y, problem.weights) is None:
                 continue
             scaled = at / piece.C_min
-            yield of_piece(
+            yield claim_of_piece(
                 f"path, C {at:g}, {problem}",
                 piece,
-                problem.true(piece.coef_at(at), piece.intercept * scaled, at),
-                problem.true(far.coef_, far.intercept_, at),
+                problem.exact_objective(piece.coef_at(at), piece.intercept * scaled, at),
+                problem.exact_objective(far.coef_, far.intercept_, at),
             )
 
 

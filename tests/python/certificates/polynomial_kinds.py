@@ -1,4 +1,4 @@
-"""Polynomial networks and factorization machines, on random problems over extreme ranges."""
+"""Fits of polynomial networks and factorization machines to random problems of extreme ranges."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from claims import Claim, Claims, claim, fitted
-from drawing import Random, choice, normal, some
+from claims import Claim, Claims, claim, try_fit
+from drawing import Random, draw_distinct, draw_one, draw_rows
 from quadratic import Quadratic
 
 from dualgap import Chunks
@@ -24,8 +24,8 @@ SCALES = (1e-150, 1e-77, 1e-30, 1e-9, 1e-3, 1.0, 1.0, 1.0, 1e3, 1e9, 1e30, 1e77,
 TARGETS = (1e-163, 1e-77, 1e-9, 1.0, 1.0, 1.0, 1e9, 1e77, 1e150)
 RADII = (1e-9, 1e-3, 0.3, 3.0, 100.0, 1e6, 1e12)
 PENALTIES = ("l1", "l1/l2", "l1/linf")
-FAR: dict[str, Any] = {"tol": 1e-10, "max_iter": 60, "n_components": 30}
-WAYS: tuple[dict[str, Any], ...] = (
+ACCURATE: dict[str, Any] = {"tol": 1e-10, "max_iter": 60, "n_components": 30}
+VARIANTS: tuple[dict[str, Any], ...] = (
     {"reoptimize": "full"},
     {"reoptimize": "output"},
     {"reoptimize": "full", "n_components": 1, "max_iter": 1},
@@ -39,14 +39,14 @@ WAYS: tuple[dict[str, Any], ...] = (
 
 def radius_of(random: Random, scale: float, penalty: str) -> float:
     """Draw a radius, in most cases divided by the squared scale of the rows."""
-    radius = choice(random, RADII)
+    radius = draw_one(random, RADII)
     unit = scale**-2 if 1e-30 <= scale <= 1e30 and random.random() < 0.7 else 1.0
     return float(radius * unit)
 
 
-def outside(problem: Quadratic, model: Any) -> str:
+def name_infeasible_layer(problem: Quadratic, model: Any) -> str:
     """Name the layer that is outside its ball, or return "" if both layers are inside."""
-    # Upper bound on the amount by which square roots are rounded up.
+    # The exact norm is at least this factor times the computed norm, which is rounded up.
     if problem.norm(model) * (1 - Fraction(1, 10**50)) > Fraction(problem.radius):
         return f"output_ of norm {float(problem.norm(model))!r} beyond {problem.radius!r}"
     norms = np.linalg.norm(model.components_, axis=1)
@@ -65,17 +65,17 @@ def polynomial(kernel: str, classify: bool) -> Callable[[Random], Claims]:
     }
 
     def kind(random: Random) -> Claims:
-        scale, penalty = choice(random, SCALES), choice(random, PENALTIES)
-        X = normal(random, scale, 12, 3)
-        linear = choice(random, ("explicit", "augment", None))
-        loss = choice(random, ("logistic", "smoothed-hinge", "squared-hinge", "binary-logistic"))
+        scale, penalty = draw_one(random, SCALES), draw_one(random, PENALTIES)
+        X = draw_rows(random, scale, 12, 3)
+        linear = draw_one(random, ("explicit", "augment", None))
+        loss = draw_one(random, ("logistic", "smoothed-hinge", "squared-hinge", "binary-logistic"))
         weights = random.uniform(0.1, 3.0, 12) if random.random() < 0.5 else None
         if classify:
             y, given = np.arange(12) % 3, {"loss": loss}
             targets = y
         else:
             loss, given = "squared", {}
-            y = random.normal(size=(12, choice(random, (1, 2)))) * choice(random, TARGETS)
+            y = random.normal(size=(12, draw_one(random, (1, 2)))) * draw_one(random, TARGETS)
             targets = y
         own: dict[str, Any] = {
             "penalty": penalty,
@@ -84,7 +84,7 @@ def polynomial(kernel: str, classify: bool) -> Callable[[Random], Claims]:
             **given,
         }
         if linear == "explicit":
-            own["alpha"] = choice(random, (1e-6, 1.0, 1.0, 1e6))
+            own["alpha"] = draw_one(random, (1e-6, 1.0, 1.0, 1e6))
         problem = Quadratic(
             X, targets, kernel, penalty, own["radius"], linear, own.get("alpha", 1.0), loss, weights
         )
@@ -93,11 +93,11 @@ def polynomial(kernel: str, classify: bool) -> Callable[[Random], Claims]:
             data = sp.csr_matrix(X)
         elif form < 0.4:
             data = Chunks([X[:5], X[5:]])
-        ways = [way for way in WAYS if penalty != "l1/l2" or way.get("selection") != "exact"]
-        for way in (FAR, *some(random, ways, 3)):
+        ways = [way for way in VARIANTS if penalty != "l1/l2" or way.get("selection") != "exact"]
+        for way in (ACCURATE, *draw_distinct(random, ways, 3)):
             options = {"tol": 1e-6, "max_iter": 10, "n_components": 8, **way}
             model = names[kernel, classify](**own, **options, random_state=0, n_jobs=1)
-            if fitted(model.fit, data, y, weights) is None:
+            if try_fit(model.fit, data, y, weights) is None:
                 yield None
                 continue
             what = f"{type(model).__name__}, rows {scale:g}, {own}, {way}"
@@ -105,7 +105,11 @@ def polynomial(kernel: str, classify: bool) -> Callable[[Random], Claims]:
             factor = problem.inside(model)
             inside = told.exact if factor == 1 else problem.objective(model, factor)
             yield Claim(
-                **{**told.__dict__, "optimum_below": inside[1], "wrong": outside(problem, model)}
+                **{
+                    **told.__dict__,
+                    "optimum_below": inside[1],
+                    "wrong": name_infeasible_layer(problem, model),
+                }
             )
 
     return kind

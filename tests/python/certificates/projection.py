@@ -10,7 +10,7 @@ import numpy as np
 def project(point: Any, label: int, cap: float) -> Any:
     """Return the nearest point with coordinates from 0 to `cap`, a sum up to 1, and 0 at the label.
 
-    Fits call this 10⁵ times, with so few numbers that NumPy's functions would take much longer.
+    Fits call this function 10⁵ times on a few numbers, for which NumPy's functions are slower.
     """
     values = point.tolist()
     values[label] = -np.inf

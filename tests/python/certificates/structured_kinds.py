@@ -1,4 +1,4 @@
-"""Structured models by every solver, and taggers, on random problems over extreme ranges.
+"""Fits of structured models and taggers, by every solver, to random problems of extreme ranges.
 
 Each kind fits one problem in several ways and yields the claims of the fits (`claims`). One of the
 fits is very accurate, so comparisons with it detect even slightly wrong bounds.
@@ -22,8 +22,8 @@ from choices import (
     regularizer,
     set_examples,
 )
-from claims import Claim, Claims, claim, fitted, of_piece
-from drawing import SCALES, STRENGTHS, Random, choice, normal, some
+from claims import Claim, Claims, claim, claim_of_piece, try_fit
+from drawing import SCALES, STRENGTHS, Random, draw_distinct, draw_one, draw_rows
 
 from dualgap.sequence import SequenceTagger
 from dualgap.structured import (
@@ -49,11 +49,11 @@ SOLVERS: tuple[dict[str, Any], ...] = (
     {"solver": "subgradient"},
     {"solver": "subgradient", "averaging": True},
 )
-FAR: dict[str, Any] = {"step": "pairwise", "tol": 1e-12, "max_iter": 300}
+ACCURATE: dict[str, Any] = {"step": "pairwise", "tol": 1e-12, "max_iter": 300}
 
 
 class Classes:
-    """A model written in Python: one of three classes."""
+    """A model written in Python that predicts one of three classes."""
 
     def joint_features(self, x: Any, y: int) -> Any:
         found = np.zeros((len(x), 3))
@@ -75,17 +75,17 @@ Problem = tuple[Any, Any, Any, list[Example]]
 
 
 def classes(random: Random, scale: float) -> Problem:
-    X, y = normal(random, scale, 8, 3), np.arange(8) % 3
+    X, y = draw_rows(random, scale, 8, 3), np.arange(8) % 3
     return MulticlassModel(), X, y, class_examples(X, y, 3)
 
 
 def written(random: Random, scale: float) -> Problem:
-    X, y = normal(random, scale, 6, 2), [int(label) for label in np.arange(6) % 3]
+    X, y = draw_rows(random, scale, 6, 2), [int(label) for label in np.arange(6) % 3]
     return Classes(), list(X), y, class_examples(X, y, 3)
 
 
 def chain(random: Random, scale: float) -> Problem:
-    X = [normal(random, scale, length, 2) for length in (3, 1, 2, 3)]
+    X = [draw_rows(random, scale, length, 2) for length in (3, 1, 2, 3)]
     Y = [random.integers(0, 3, len(x)) for x in X]
     Y[0] = np.arange(3)
     boundaries, mean = random.random() < 0.5, random.random() < 0.5
@@ -94,15 +94,15 @@ def chain(random: Random, scale: float) -> Problem:
 
 
 def label_sets(random: Random, scale: float) -> Problem:
-    X, Y = normal(random, scale, 6, 2), random.integers(0, 2, (6, 3))
-    edges = choice(random, ([], [(0, 1), (1, 2)], [(0, 1), (0, 2), (1, 2)]))
+    X, Y = draw_rows(random, scale, 6, 2), random.integers(0, 2, (6, 3))
+    edges = draw_one(random, ([], [(0, 1), (1, 2)], [(0, 1), (0, 2), (1, 2)]))
     mean = random.random() < 0.5
     model = MultilabelModel(edges, loss="mean-hamming" if mean else "hamming")
     return model, X, Y, set_examples(X, Y, edges, mean=mean)
 
 
 def matching(random: Random, scale: float) -> Problem:
-    X = [normal(random, scale, *size, 2) for size in ((2, 2), (2, 3), (1, 2), (2, 2))]
+    X = [draw_rows(random, scale, *size, 2) for size in ((2, 2), (2, 3), (1, 2), (2, 2))]
     Y = [
         np.array([[0, 0]]),
         np.array([[0, 2], [1, 0]]),
@@ -110,17 +110,17 @@ def matching(random: Random, scale: float) -> Problem:
         np.eye(2, dtype=int),
     ]
     if random.random() < 0.3:
-        Y[0] = np.array([[0, 0], [0, 1]])  # This label has more links than a prediction may have.
-    costs = choice(random, ((1.0, 1.0), (1.0, 3.0), (0.1, 0.7)))
-    links = choice(random, ((1, 1), (1, 1), (2, 1)))
+        Y[0] = np.array([[0, 0], [0, 1]])  # The true label may exceed the limit on links.
+    costs = draw_one(random, ((1.0, 1.0), (1.0, 3.0), (0.1, 0.7)))
+    links = draw_one(random, ((1, 1), (1, 1), (2, 1)))
     return MatchingModel(*costs, links), X, Y, matching_examples(X, Y, costs, links)
 
 
-def weighted(random: Random, examples: list[Example]) -> tuple[Any, list[Example]]:
-    """Draw weights of the examples, or return None."""
+def draw_weights(random: Random, examples: list[Example]) -> tuple[Any, list[Example]]:
+    """Return random weights or None, and the examples with these weights."""
     if random.random() < 0.5:
         return None, examples
-    weights = random.uniform(0.1, 3.0, len(examples)) * choice(random, (1e-9, 1.0, 1e9))
+    weights = random.uniform(0.1, 3.0, len(examples)) * draw_one(random, (1e-9, 1.0, 1e9))
     if random.random() < 0.3:
         weights[0] = 0.0
     given = zip(examples, weights, strict=True)
@@ -131,19 +131,19 @@ def structured(draw: Callable[[Random, float], Problem]) -> Callable[[Random], C
     """Return the entry of KINDS for a structured model."""
 
     def kind(random: Random) -> Claims:
-        scale, C = choice(random, SCALES), choice(random, STRENGTHS)
+        scale, C = draw_one(random, SCALES), draw_one(random, STRENGTHS)
         model, X, Y, examples = draw(random, scale)
-        weights, examples = weighted(random, examples)
+        weights, examples = draw_weights(random, examples)
         total = sum((example.weight for example in examples), Fraction(0))
 
         def true(coef: Any) -> Fraction:
             known = exact(coef)
             return regularizer(known, C, total) + hinge(examples, known)
 
-        for solver in (FAR, *some(random, SOLVERS, 4)):
+        for solver in (ACCURATE, *draw_distinct(random, SOLVERS, 4)):
             options = {"tol": 1e-6, "max_iter": 40, "n_jobs": 1, **solver}
             svm = StructuredSVM(model, C=C, random_state=0, **options)
-            found = fitted(svm.fit, X, Y, weights)
+            found = try_fit(svm.fit, X, Y, weights)
             what = f"{draw.__name__}, rows {scale:g}, C {C:g}, {solver}"
             yield None if found is None else claim(what, svm, true(svm.coef_))
 
@@ -151,16 +151,16 @@ def structured(draw: Callable[[Random, float], Problem]) -> Callable[[Random], C
 
 
 def signs(random: Random) -> Claims:
-    """Yield claims of fits with constraints on signs; the optimum is over weights with these
+    """Yield claims of fits with constraints on signs, which minimise over weights with these
     signs."""
-    scale, C = choice(random, SCALES), choice(random, STRENGTHS)
+    scale, C = draw_one(random, SCALES), draw_one(random, STRENGTHS)
     _, X, Y, examples = classes(random, scale)
     wanted = random.integers(-1, 2, 9)
     total = Fraction(len(examples))
-    for solver in (FAR, {}, {"step": "away"}, {"step": "pairwise", "sampling": "gap"}):
+    for solver in (ACCURATE, {}, {"step": "away"}, {"step": "pairwise", "sampling": "gap"}):
         options = {"tol": 1e-6, "max_iter": 40, "n_jobs": 1, **solver}
         svm = StructuredSVM(MulticlassModel(), C=C, signs=wanted, random_state=0, **options)
-        if fitted(svm.fit, X, Y) is None:
+        if try_fit(svm.fit, X, Y) is None:
             yield None
             continue
         known = exact(svm.coef_)
@@ -175,14 +175,14 @@ def signs(random: Random) -> Claims:
 
 def extragradient(random: Random) -> Claims:
     """Yield claims of fits that minimise the mean loss over a ball of weights."""
-    scale = choice(random, SCALES)
-    draw = choice(random, (classes, chain, label_sets, matching))
+    scale = draw_one(random, SCALES)
+    draw = draw_one(random, (classes, chain, label_sets, matching))
     model, X, Y, examples = draw(random, scale)
     if draw is matching:
         model, Y[0] = MatchingModel(), np.array([[0, 0]])
         examples = matching_examples(X, Y, (1.0, 1.0), (1, 1))
-    weights, examples = weighted(random, examples)
-    radius = choice(random, (1e-6, 1.0, 1e3)) / scale
+    weights, examples = draw_weights(random, examples)
+    radius = draw_one(random, (1e-6, 1.0, 1e3)) / scale
     for projection, length in ((None, 1000), ("entropic", 30), (None, 30)):
         svm = StructuredSVM(
             model,
@@ -194,7 +194,7 @@ def extragradient(random: Random) -> Claims:
             random_state=0,
             n_jobs=1,
         )
-        if fitted(svm.fit, X, Y, weights) is None:
+        if try_fit(svm.fit, X, Y, weights) is None:
             yield None
             continue
         known = exact(svm.coef_)
@@ -217,8 +217,8 @@ def tagger(loss: str) -> Callable[[Random], Claims]:
     """Return the entry of KINDS for taggers with a given loss."""
 
     def kind(random: Random) -> Claims:
-        scale, C = choice(random, SCALES), choice(random, STRENGTHS)
-        X = [normal(random, scale, length, 2) for length in (3, 1, 2, 3)]
+        scale, C = draw_one(random, SCALES), draw_one(random, STRENGTHS)
+        X = [draw_rows(random, scale, length, 2) for length in (3, 1, 2, 3)]
         Y = [np.arange(3), np.array([2]), np.array([0, 1]), np.array([1, 2, 0])]
         boundaries = bool(random.random() < 0.5)
         allowed, costs = np.ones((3, 3), dtype=bool), None
@@ -238,7 +238,7 @@ def tagger(loss: str) -> Callable[[Random], Claims]:
             model = SequenceTagger(
                 loss, C=C, boundaries=boundaries, transitions=allowed, random_state=0, **options
             )
-            if fitted(model.fit, X, Y, weights, token_weight=costs) is None:
+            if try_fit(model.fit, X, Y, weights, token_weight=costs) is None:
                 yield None
                 continue
             known = tagger_weights(model, boundaries)
@@ -258,13 +258,13 @@ def tagger_weights(model: Any, boundaries: bool) -> list[Fraction]:
 
 
 def path(random: Random) -> Claims:
-    """Yield claims of the pieces of a path over C, at their ends and inside."""
-    scale, C = choice(random, SCALES), choice(random, (1e-6, 1e-3, 1.0, 1e3))
-    draw = choice(random, (classes, chain, label_sets))
+    """Yield claims of the pieces of a path over C, at the ends of the pieces and between them."""
+    scale, C = draw_one(random, SCALES), draw_one(random, (1e-6, 1e-3, 1.0, 1e3))
+    draw = draw_one(random, (classes, chain, label_sets))
     model, X, Y, examples = draw(random, scale)
     total = Fraction(len(examples))
     svm = StructuredSVM(model, tol=0.05, max_iter=200, random_state=0, n_jobs=1)
-    pieces = fitted(svm.path, X, Y, C, 50.0 * C)
+    pieces = try_fit(svm.path, X, Y, C, 50.0 * C)
     if pieces is None:
         yield None
         return
@@ -273,24 +273,24 @@ def path(random: Random) -> Claims:
         known = exact(coef)
         return regularizer(known, C, total) + hinge(examples, known)
 
-    for piece in some(random, pieces, min(len(pieces), 3)):
+    for piece in draw_distinct(random, pieces, min(len(pieces), 3)):
         for at in (piece.C_min, piece.C_max, float(random.uniform(piece.C_min, piece.C_max))):
-            far = StructuredSVM(model, C=at, random_state=0, n_jobs=1, **FAR)
-            if fitted(far.fit, X, Y) is None:
+            far = StructuredSVM(model, C=at, random_state=0, n_jobs=1, **ACCURATE)
+            if try_fit(far.fit, X, Y) is None:
                 continue
             what = f"path, {draw.__name__}, rows {scale:g}, C {at:g}"
-            yield of_piece(what, piece, true(piece.coef_at(at), at), true(far.coef_, at))
+            yield claim_of_piece(what, piece, true(piece.coef_at(at), at), true(far.coef_, at))
 
 
 def tagger_path(random: Random) -> Claims:
     """Yield claims of the pieces of a path of taggers."""
-    scale, C = choice(random, SCALES), choice(random, (1e-6, 1e-3, 1.0, 1e3))
-    loss = choice(random, ("hamming", "logistic"))
-    X = [normal(random, scale, length, 2) for length in (3, 1, 2, 3)]
+    scale, C = draw_one(random, SCALES), draw_one(random, (1e-6, 1e-3, 1.0, 1e3))
+    loss = draw_one(random, ("hamming", "logistic"))
+    X = [draw_rows(random, scale, length, 2) for length in (3, 1, 2, 3)]
     Y = [np.arange(3), np.array([2]), np.array([0, 1]), np.array([1, 2, 0])]
     examples, total = chain_examples(X, Y, 3, boundaries=True), Fraction(4)
     model = SequenceTagger(loss, tol=0.05, max_iter=200, random_state=0, n_jobs=1)
-    pieces = fitted(model.path, X, Y, C, 50.0 * C)
+    pieces = try_fit(model.path, X, Y, C, 50.0 * C)
     if pieces is None:
         yield None
         return
@@ -302,13 +302,13 @@ def tagger_path(random: Random) -> Claims:
             hinge(examples, known) if loss == "hamming" else log_loss(examples, known)[end]
         )
 
-    for piece in some(random, pieces, min(len(pieces), 3)):
+    for piece in draw_distinct(random, pieces, min(len(pieces), 3)):
         for at in (piece.C_min, piece.C_max, float(random.uniform(piece.C_min, piece.C_max))):
             far = SequenceTagger(loss, C=at, tol=1e-12, max_iter=500, random_state=0, n_jobs=1)
-            if fitted(far.fit, X, Y) is None:
+            if try_fit(far.fit, X, Y) is None:
                 continue
             what = f"path of taggers, {loss}, rows {scale:g}, C {at:g}"
-            yield of_piece(what, piece, true(piece.tagger(at), at, 0), true(far, at, 1))
+            yield claim_of_piece(what, piece, true(piece.tagger(at), at, 0), true(far, at, 1))
 
 
 KINDS: dict[str, Callable[[Random], Claims]] = {

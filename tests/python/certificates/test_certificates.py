@@ -1,4 +1,4 @@
-"""Certificates hold in rational arithmetic, on random problems and on past failures."""
+"""Certificates hold in rational arithmetic, on random problems and on problems of past bugs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from exact import fractions, objective
 from repeats import trials
-from trials import LOSSES, SOLVERS, Trial, check, draw, refused
+from trials import LOSSES, SOLVERS, Trial, accept_error_with_remedy, check, draw
 
 from dualgap import MulticlassSVC
 from dualgap.distributed import ConsensusSVC
@@ -44,13 +44,13 @@ def test_certificates_hold_for_every_loss_and_solver(loss: Any, solver: Any) -> 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_certificates_hold_over_all_ranges(seed: int) -> None:
+def test_certificates_hold_at_random_scales_and_parameters(seed: int) -> None:
     random = np.random.default_rng(seed)
     results = [check(draw(random)) for _ in range(trials(300))]
     assert results.count("holds") > trials(200)
 
 
-def test_tiny_curvature() -> None:
+def test_a_fit_to_rows_of_tiny_values_converges() -> None:
     X, y = _digits(1e-9)
     model = MulticlassSVC(fit_intercept=False, random_state=0).fit(X, y)
     assert model.converged_
@@ -61,7 +61,7 @@ def test_tiny_curvature() -> None:
 @pytest.mark.parametrize(
     "parameters", [{}, {"C": 1e-12}, {"smoothing": 1e-12}, {"C": 1e-12, "smoothing": 1e-12}]
 )
-def test_tiny_rows_without_tolerance(parameters: Any) -> None:
+def test_a_fit_to_tiny_rows_with_tol_0_reaches_a_small_gap(parameters: Any) -> None:
     X, y = _digits(1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -73,7 +73,7 @@ def test_tiny_rows_without_tolerance(parameters: Any) -> None:
     assert model.duality_gap_ <= 1e-6 * model.objective_
 
 
-def test_single_precision_at_ordinary_scale() -> None:
+def test_bounds_of_a_single_precision_fit_enclose_the_exact_objective() -> None:
     X, y = _digits(1 / 16)
     model = MulticlassSVC(fit_intercept=False, random_state=0, tol=1e-5)
     model.fit(X[:60].astype(np.float32), y[:60])
@@ -83,7 +83,7 @@ def test_single_precision_at_ordinary_scale() -> None:
     assert Fraction(model.dual_objective_) <= exact <= Fraction(model.objective_)
 
 
-def test_consensus_with_a_growing_penalty() -> None:
+def test_consensus_bounds_hold_while_the_penalty_grows() -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(2000, 60))
     y = (X @ random.normal(size=(60, 12)) + 30 * random.normal(size=(2000, 12))).argmax(axis=1)
@@ -101,7 +101,7 @@ def test_consensus_with_a_growing_penalty() -> None:
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-9, 1.0, 1e150])
 @pytest.mark.parametrize("C", [1e-12, 1.0, 1e12])
-def test_consensus_over_all_ranges(scale: float, C: float) -> None:
+def test_consensus_bounds_hold_at_any_scale_and_c(scale: float, C: float) -> None:
     random = np.random.default_rng(1)
     X, y = random.normal(size=(40, 3)) * scale, np.arange(40) % 3
     model = ConsensusSVC(C=C, n_partitions=3, random_state=0, max_iter=20, fit_intercept=False)
@@ -110,7 +110,7 @@ def test_consensus_over_all_ranges(scale: float, C: float) -> None:
             warnings.simplefilter("ignore")
             model.fit(X, y)
     except RuntimeError as error:
-        refused(error)
+        accept_error_with_remedy(error)
         return
     exact = objective(LOSSES[0], fractions(X), y.tolist(), fractions(model.coef_), C, 0.0)
     assert Fraction(model.dual_objective_) <= exact <= Fraction(model.objective_)
@@ -121,7 +121,7 @@ def test_consensus_over_all_ranges(scale: float, C: float) -> None:
     ["block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "projected-gradient", "subgradient"],
 )
 @pytest.mark.parametrize("scale", [1e-150, 1e-9, 1.0, 1e9, 1e150])
-def test_structured_certificates_hold(solver: str, scale: float) -> None:
+def test_certificates_of_structured_fits_hold_at_any_scale(solver: str, scale: float) -> None:
     random = np.random.default_rng(2)
     X, y = random.normal(size=(12, 3)) * scale, np.arange(12) % 4
     for C in (1e-12, 1.0, 1e12):
@@ -131,7 +131,7 @@ def test_structured_certificates_hold(solver: str, scale: float) -> None:
                 warnings.simplefilter("ignore")
                 model.fit(X, y)
         except RuntimeError as error:
-            refused(error)
+            accept_error_with_remedy(error)
             continue
         W = fractions(model.coef_.reshape(3, 4).T)
         exact = objective(LOSSES[0], fractions(X), y.tolist(), W, C, 0.0)

@@ -1,4 +1,4 @@
-"""Certificates of every kind of fit hold in exact arithmetic, over all ranges."""
+"""Certificates of every kind of fit hold in exact arithmetic, also for extreme numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from claims import claim, examine, failures
+from claims import check_claims, claim, find_wrong_claims
 from kinds import KINDS
 from quadratic import Quadratic, root_above
 from repeats import trials
@@ -27,10 +27,10 @@ from dualgap.polynomial import (
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_certificates_hold(name: str) -> None:
+def test_every_claim_of_a_kind_of_fit_holds(name: str) -> None:
     holds = 0
     for seed in range(trials(12)):
-        counts, wrong = examine(KINDS[name](np.random.default_rng(seed)))
+        counts, wrong = check_claims(KINDS[name](np.random.default_rng(seed)))
         assert not wrong, (seed, wrong)
         holds += counts["holds"]
     assert holds > trials(12)
@@ -40,12 +40,12 @@ def test_false_claims_are_detected() -> None:
     X, y = np.random.default_rng(0).normal(size=(12, 3)), np.arange(12) % 3
     model = MulticlassSVC(tol=1e-9, max_iter=500, random_state=0).fit(X, y)
     true = Fraction(model.objective_) - Fraction(1e-15)
-    assert not failures([claim("as it is", model, true)])
+    assert not find_wrong_claims([claim("as it is", model, true)])
     model.dual_objective_ *= 1 + 1e-8
-    assert "above a model" in failures([claim("dual", model, true)])[0]
+    assert "above a model" in find_wrong_claims([claim("dual", model, true)])[0]
     model.dual_objective_, model.objective_ = 0.0, float(true) * (1 - 1e-12)
     model.history_["dual_objective"][:] = 0.0
-    assert "larger than" in failures([claim("primal", model, true)])[0]
+    assert "larger than" in find_wrong_claims([claim("primal", model, true)])[0]
 
 
 def test_square_roots_are_rounded_up() -> None:
@@ -58,8 +58,10 @@ def test_square_roots_are_rounded_up() -> None:
 @pytest.mark.parametrize("linear", ["explicit", None])
 @pytest.mark.parametrize("refit", ["full", "output"])
 @pytest.mark.parametrize("scale", [1e8, 1e20, 1e77])
-def test_large_rows_of_polynomial_models(scale: float, refit: Any, linear: Any) -> None:
-    """A past bug replaced small weights by 0, so the objective was that of the null model."""
+def test_polynomial_models_of_large_rows_beat_the_null_model(
+    scale: float, refit: Any, linear: Any
+) -> None:
+    """A past bug replaced small weights by 0, so the fit returned the null model."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 4))
     y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=40)
@@ -70,7 +72,7 @@ def test_large_rows_of_polynomial_models(scale: float, refit: Any, linear: Any) 
         ).fit(X * scale, y)
     objective = model.history_["objective"]
     assert (np.diff(objective) <= 1e-9 * objective[:-1]).all()
-    # In a past bug, the bound on rounding errors multiplied the intercepts by the size of the rows.
+    # A past bug multiplied the intercepts by the size of the rows in the bound on rounding errors.
     problem = Quadratic(X * scale, y[:, None], "anova", "l1/l2", 1.0, linear, 1.0, "squared")
     exact = problem.objective(model)[0]
     assert exact <= Fraction(model.objective_) <= exact * Fraction(1 + 1e-9)

@@ -67,37 +67,40 @@ class Trial:
 def draw(random: np.random.Generator) -> Trial:
     """Return a random trial."""
 
-    def choice(values: Any) -> Any:
+    def draw_one(values: Any) -> Any:
         return values[random.integers(len(values))]
 
-    solver, step = choice(SOLVERS)
-    smoothing = 0.0 if solver == "away-frank-wolfe" else choice(SMOOTHINGS)
+    solver, step = draw_one(SOLVERS)
+    smoothing = 0.0 if solver == "away-frank-wolfe" else draw_one(SMOOTHINGS)
     single = bool(random.random() < 0.4)
     return Trial(
-        loss=choice(LOSSES),
+        loss=draw_one(LOSSES),
         solver=solver,
         step=step,
         smoothing=smoothing,
         single=single,
         sparse=bool(random.random() < 0.3),
-        scale=choice(SINGLE if single else SCALES),
-        C=choice(STRENGTHS),
+        scale=draw_one(SINGLE if single else SCALES),
+        C=draw_one(STRENGTHS),
         seed=int(random.integers(2**31)),
     )
 
 
 # Solvers that keep a dual point for a warm start.
-CONTINUED = ("block-descent", "newton", "block-frank-wolfe", "frank-wolfe")
+WARM_STARTING = ("block-descent", "newton", "block-frank-wolfe", "frank-wolfe")
 
 
-def refused(error: RuntimeError) -> None:
-    """Accept the error of an impossible fit if it names a remedy; raise any other error again."""
+def accept_error_with_remedy(error: RuntimeError) -> None:
+    """Return if the error of the fit names a remedy; otherwise, raise the error again."""
     if "scale the data" not in str(error):
         raise error
 
 
 def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
-    """Fit and verify. Return "holds", or `refused` if the fit raised an error with a remedy."""
+    """Fit a model and verify its certificate.
+
+    Return "holds", or `refused` if the fit raised an error that names a remedy.
+    """
     X, y = trial.rows()
     model = MulticlassSVC(
         trial.loss,
@@ -109,7 +112,7 @@ def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
         tol=tol,
         max_iter=max_iter,
         # The other solvers keep no dual point.
-        warm_start=trial.solver in CONTINUED,
+        warm_start=trial.solver in WARM_STARTING,
         random_state=trial.seed,
         n_jobs=1,
     )
@@ -118,7 +121,7 @@ def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
             warnings.simplefilter("ignore")
             model.fit(X, y)
     except RuntimeError as error:
-        refused(error)
+        accept_error_with_remedy(error)
         return "refused"  # words: allow
     rows, labels = fractions(X), y.tolist()
     primal = objective(trial.loss, rows, labels, fractions(model.coef_), trial.C, trial.smoothing)
@@ -135,9 +138,10 @@ def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
 
 
 def _check_dual_point(trial: Trial, model: Any, rows: Any, labels: list[int]) -> None:
-    """Check that the bound is the value of the stored dual point after it is made exactly feasible.
+    """Check that the reported bound is at most the exact value of the stored dual point.
 
-    A fit stores its last dual point and reports its best bound, so the two agree only if the last
+    The exact value belongs to the point after it is scaled into the feasible set. A fit stores its
+    last dual point but reports its best bound. Therefore, the check is skipped unless the last
     epoch raised the bound.
     """
     bounds = model.history_["dual_objective"]

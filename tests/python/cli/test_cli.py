@@ -37,7 +37,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def titled(data: Path, tmp_path: Path) -> Path:
-    """The same ratings, with titles and a folder name that look like markup."""
+    """The ratings of `data`, with titles and a folder name that look like markup."""
     folder = tmp_path / "a [bold] [x"
     folder.mkdir()
     (folder / "ratings.csv").write_bytes(data.read_bytes())
@@ -59,31 +59,35 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["recommend", *map(str, arguments)])
 
 
-def good(*arguments: object) -> Result:
+def run_successfully(*arguments: object) -> Result:
     result = run(*arguments)
     assert result.exit_code == 0, result.output
     return result
 
 
-def expected(data: Path, users: list[Any], n: int) -> pd.DataFrame:
+def recommend_directly(data: Path, users: list[Any], n: int) -> pd.DataFrame:
     model = OrdinalRecommender(random_state=0).fit(fetch_movielens(data).ratings)
     return model.recommend(users, n)
 
 
-def test_csv(data: Path) -> None:
-    result = good("--data", data, "--user", 3, "--user", 5, "--top", 4, "--output", "csv")
+def test_csv_output_equals_the_recommendations_in_python(data: Path) -> None:
+    result = run_successfully(
+        "--data", data, "--user", 3, "--user", 5, "--top", 4, "--output", "csv"
+    )
     table = pd.read_csv(StringIO(result.stdout))
-    pd.testing.assert_frame_equal(table, expected(data, [3, 5], 4), atol=1e-9)
+    pd.testing.assert_frame_equal(table, recommend_directly(data, [3, 5], 4), atol=1e-9)
     assert result.stderr.endswith(f"{data}: 1500 ratings of 40 items by 80 users (from path)\n")
 
 
-def test_json_with_titles(titled: Path) -> None:
-    result = good("--data", titled, "--user", 3, "--top", 4, "--output", "json", "--quiet")
+def test_json_output_has_ranks_scores_and_titles(titled: Path) -> None:
+    result = run_successfully(
+        "--data", titled, "--user", 3, "--top", 4, "--output", "json", "--quiet"
+    )
     # The command does not change the log level of later calls in this process.
     assert logging.getLogger("dualgap").level == logging.NOTSET
     assert result.stderr == ""
     records = json.loads(result.stdout)
-    table = expected(titled, [3], 4)
+    table = recommend_directly(titled, [3], 4)
     assert [record["item"] for record in records] == table["item"].tolist()
     assert [record["rank"] for record in records] == [1, 2, 3, 4]
     for record in records:
@@ -92,11 +96,11 @@ def test_json_with_titles(titled: Path) -> None:
     np.testing.assert_allclose([record["score"] for record in records], table["score"], atol=1e-9)
 
 
-def test_table_with_titles(titled: Path) -> None:
-    result = good("--data", titled.parent, "--user", 3, "--user", 7, "--top", 5)
+def test_the_printed_table_has_titles_and_scores(titled: Path) -> None:
+    result = run_successfully("--data", titled.parent, "--user", 3, "--user", 7, "--top", 5)
     header, *lines = result.stdout.splitlines()
     assert header.split() == ["user", "rank", "item", "title", "score"]
-    table = expected(titled, [3, 7], 5)
+    table = recommend_directly(titled, [3, 7], 5)
     assert len(lines) == len(table) == 10
     for line, row in zip(lines, table.itertuples(), strict=True):
         title = f"[rec] {row.item} (19{row.item + 20})"
@@ -105,11 +109,11 @@ def test_table_with_titles(titled: Path) -> None:
         assert line.split()[-1] == f"{row.score:.3f}"
 
 
-def test_the_folder_is_the_data(titled: Path) -> None:
+def test_data_may_be_a_folder_with_a_ratings_file(titled: Path) -> None:
     arguments = ["--user", 3, "--output", "csv"]
     assert (
-        good("--data", titled.parent, *arguments).stdout
-        == good("--data", titled, *arguments).stdout
+        run_successfully("--data", titled.parent, *arguments).stdout
+        == run_successfully("--data", titled, *arguments).stdout
     )
 
 
@@ -130,24 +134,24 @@ def test_negative_ids_are_numbers(tmp_path: Path) -> None:
     user = int(table["userId"].min())
     assert user < 0
     seen = set(table.loc[table["userId"] == user, "movieId"])
-    result = good("--data", tmp_path, "--user", user, "--output", "json")
+    result = run_successfully("--data", tmp_path, "--user", user, "--output", "json")
     assert not seen & {record["item"] for record in json.loads(result.stdout)}
     assert seen
 
 
-def test_save_and_load(data: Path, tmp_path: Path) -> None:
+def test_a_saved_model_gives_the_same_recommendations(data: Path, tmp_path: Path) -> None:
     path = tmp_path / "new" / "[/x] model"
     arguments = ["--data", data, "--user", 3, "--user", 4, "--output", "csv"]
-    saved = good(*arguments, "--save", path)
+    saved = run_successfully(*arguments, "--save", path)
     assert f"model written to {path}" in saved.stderr
-    loaded = good(*arguments, "--load", path)
+    loaded = run_successfully(*arguments, "--load", path)
     assert loaded.stdout == saved.stdout
     assert len(saved.stdout.splitlines()) == 21
     model = OrdinalRecommender.load(path)
     assert model.callback is None
     assert len(model.item_ids_) == 40
-    # Without a file of items, there are no titles, especially not those of MovieLens.
-    alone = good("--load", path, "--user", 3, "--user", 4, "--output", "csv")
+    # Without a file of items, there are no titles, especially no titles of MovieLens.
+    alone = run_successfully("--load", path, "--user", 3, "--user", 4, "--output", "csv")
     assert alone.stdout == saved.stdout
     assert alone.stderr == ""
 
@@ -155,14 +159,14 @@ def test_save_and_load(data: Path, tmp_path: Path) -> None:
 def test_recommendations_after_an_evaluation_use_all_ratings(data: Path, tmp_path: Path) -> None:
     path = tmp_path / "model"
     words = ["--data", data, "--evaluate", "--user", 3, "--top", 4, "--output", "csv"]
-    result = good(*words, "--save", path)
+    result = run_successfully(*words, "--save", path)
     table = pd.read_csv(StringIO(result.stdout))
-    pd.testing.assert_frame_equal(table, expected(data, [3], 4), atol=1e-5)
+    pd.testing.assert_frame_equal(table, recommend_directly(data, [3], 4), atol=1e-5)
     everything = fetch_movielens(data).ratings
     assert OrdinalRecommender.load(path)._seen.matrix.nnz == len(everything)
 
 
-def test_columns_of_any_name(data: Path, tmp_path: Path) -> None:
+def test_options_name_columns_or_give_their_positions(data: Path, tmp_path: Path) -> None:
     table = fetch_movielens(data).ratings
     dates = pd.to_datetime(table["timestamp"], unit="s", utc=True).dt.strftime("%Y-%m-%dT%H:%M:%SZ")
     named = pd.DataFrame(
@@ -171,24 +175,26 @@ def test_columns_of_any_name(data: Path, tmp_path: Path) -> None:
     columns = ["--user-column", "who", "--item-column", "what", "--timestamp-column", "when"]
     columns += ["--rating-column", "stars"]
     user = ["--user", 3, "--output", "csv", "--top", 4]
-    usual = good("--data", data, *user).stdout
+    usual = run_successfully("--data", data, *user).stdout
     named.to_csv(tmp_path / "table.csv", index=False)
-    assert good("--data", tmp_path / "table.csv", *columns, *user).stdout == usual
+    assert run_successfully("--data", tmp_path / "table.csv", *columns, *user).stdout == usual
     named.drop(columns="when").to_parquet(tmp_path / "table.parquet")
-    assert good("--data", tmp_path / "table.parquet", *columns, *user).stdout == usual
+    assert run_successfully("--data", tmp_path / "table.parquet", *columns, *user).stdout == usual
     named.to_csv(tmp_path / "bare.tsv", index=False, header=False, sep="\t")
     places = ["--no-header", "--user-column", 2, "--item-column", 3, "--rating-column", 4]
     places += ["--timestamp-column", 1]
-    assert good("--data", tmp_path / "bare.tsv", *places, *user).stdout == usual
+    assert run_successfully("--data", tmp_path / "bare.tsv", *places, *user).stdout == usual
     missing = run("--data", tmp_path / "table.csv", "--user-column", "nobody")
     assert missing.exit_code == 1
     assert "no user column found; name it with --user-column" in missing.stderr
 
 
-def test_likes_without_ratings(data: Path, tmp_path: Path) -> None:
+def test_likes_are_fitted_from_pairs_without_ratings(data: Path, tmp_path: Path) -> None:
     table = fetch_movielens(data).ratings[["user", "item"]]
     table.to_csv(tmp_path / "likes.csv", index=False)
-    result = good("--data", tmp_path / "likes.csv", "--likes", "--user", 3, "--output", "csv")
+    result = run_successfully(
+        "--data", tmp_path / "likes.csv", "--likes", "--user", 3, "--output", "csv"
+    )
     found = pd.read_csv(StringIO(result.stdout))
     model = OrdinalRecommender(task="clicks", random_state=0)
     model.fit((table["user"], table["item"], np.ones(len(table))))
@@ -197,9 +203,11 @@ def test_likes_without_ratings(data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])
 @pytest.mark.parametrize("history", [False, True])
-def test_evaluate(data: Path, quiet: list[str], history: bool) -> None:
+def test_evaluate_prints_metrics_of_held_out_ratings(
+    data: Path, quiet: list[str], history: bool
+) -> None:
     option = ["--history"] if history else []
-    result = good("--data", data, "--evaluate", "--seed", 2, *option, *quiet)
+    result = run_successfully("--data", data, "--evaluate", "--seed", 2, *option, *quiet)
     assert result.stdout == ""
     *notes, line = result.stderr.splitlines()
     train, _, test = split_ratings(fetch_movielens(data).ratings, 2)
@@ -212,10 +220,10 @@ def test_evaluate(data: Path, quiet: list[str], history: bool) -> None:
     assert (notes == []) if quiet else (notes[-1] == split)
 
 
-def test_compare_and_plot(data: Path, tmp_path: Path) -> None:
+def test_compare_prints_and_plots_scores_of_all_methods(data: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "new" / "curves.png"
-    result = good("--data", data, "--compare", "--plot", picture, "--user", 3)
+    result = run_successfully("--data", data, "--compare", "--plot", picture, "--user", 3)
     header, *lines = result.stdout.splitlines()
     metrics = ["RMSE", "nDCG@1", "nDCG@5", "recall@10", "nDCG@10"]
     assert header.split() == [*metrics, "seconds", "bases"]
@@ -235,7 +243,7 @@ def test_compare_and_plot(data: Path, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG\r\n")
 
 
-def test_plot_without_matplotlib(
+def test_a_plot_without_matplotlib_is_an_error(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dualgap.cli.recommend, "find_spec", lambda _name: None)
@@ -244,7 +252,7 @@ def test_plot_without_matplotlib(
     assert "--plot requires matplotlib: pip install" in result.stderr
 
 
-def test_data_that_cannot_be_downloaded(tmp_path: Path) -> None:
+def test_missing_data_give_a_one_line_error(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path / "[/x]", tmp_path):
         result = run("--data", path)
         assert result.exit_code == 1
@@ -254,7 +262,7 @@ def test_data_that_cannot_be_downloaded(tmp_path: Path) -> None:
         assert result.stderr.count("\n") == 1
 
 
-def test_data_that_cannot_be_used(tmp_path: Path) -> None:
+def test_ratings_that_are_all_equal_are_an_error(tmp_path: Path) -> None:
     table = synthetic_ratings(50, 10, 10).assign(rating=3.0)
     table.columns = ["userId", "movieId", "rating", "timestamp"]
     table.to_csv(tmp_path / "ratings.csv", index=False)
@@ -266,7 +274,7 @@ def test_data_that_cannot_be_used(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_is_no_model(data: Path) -> None:
+def test_loading_a_file_that_is_not_a_model_is_an_error(data: Path) -> None:
     result = run("--data", data, "--load", data, "--quiet")
     assert result.exit_code == 1
     assert result.stderr.startswith(f"error: {data}: not a saved OrdinalRecommender")
@@ -287,7 +295,7 @@ def test_a_file_that_is_no_model(data: Path) -> None:
         (["--seed", "x"], "'x' is not a valid integer"),
     ],
 )
-def test_usage_errors(data: Path, arguments: list[str], message: str) -> None:
+def test_usage_errors_name_the_option(data: Path, arguments: list[str], message: str) -> None:
     words = [word.replace("{data}", str(data)) for word in arguments]
     result = run("--data", data, *words)
     assert result.exit_code == 2
@@ -295,7 +303,9 @@ def test_usage_errors(data: Path, arguments: list[str], message: str) -> None:
     assert result.stdout == ""
 
 
-def test_interrupted(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_command_exits_with_status_130(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -306,7 +316,7 @@ def test_interrupted(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to a process")
-def test_interrupted_while_it_fits(tmp_path: Path) -> None:
+def test_sigint_during_a_fit_ends_the_command(tmp_path: Path) -> None:
     table = synthetic_ratings(50_000, 2000, 1000)
     table.columns = ["userId", "movieId", "rating", "timestamp"]
     table.to_csv(tmp_path / "ratings.csv", index=False)
@@ -330,16 +340,16 @@ def test_interrupted_while_it_fits(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_help_and_version() -> None:
+def test_help_and_version_are_printed() -> None:
     for word in ("-h", "--help"):
-        result = good(word)
+        result = run_successfully(word)
         assert "--data" in result.stdout
         assert "Exit status: 0 on success" in result.stdout
     result = CliRunner().invoke(main, ["--version"])
     assert dualgap.__version__ in result.stdout
 
 
-def test_time_features(data: Path, tmp_path: Path) -> None:
+def test_time_features_reduce_the_error_if_tastes_drift(data: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     table = pd.read_csv(data)
     visit = rng.integers(3, size=len(table))
@@ -350,7 +360,7 @@ def test_time_features(data: Path, tmp_path: Path) -> None:
     table.to_csv(drifting, index=False)
     errors = []
     for extra in ([], ["--time-features"]):
-        printed = good("--data", drifting, "--evaluate", "--quiet", *extra).stderr
+        printed = run_successfully("--data", drifting, "--evaluate", "--quiet", *extra).stderr
         errors.append(float(printed.split("rmse ")[1].split()[0]))
     assert errors[1] < 0.99 * errors[0]
     timeless = tmp_path / "timeless.csv"
@@ -360,5 +370,5 @@ def test_time_features(data: Path, tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "time_features needs the times" in result.output
     # MovieLens column names need no options, and times are optional.
-    assert good("--data", timeless, "--quiet", "--user", "1", "--output", "csv").stdout
+    assert run_successfully("--data", timeless, "--quiet", "--user", "1", "--output", "csv").stdout
     assert run("--data", drifting, "--likes", "--time-features").exit_code == 2

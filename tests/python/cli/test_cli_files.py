@@ -28,7 +28,7 @@ COMMAND = [sys.executable, "-m", "dualgap.cli"]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Run a test in an empty folder."""
+    """Run each test in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -37,13 +37,13 @@ def run(*arguments: object, stdin: bytes | None = None) -> Result:
     return CliRunner().invoke(main, [*map(str, arguments)], input=stdin)
 
 
-def good(*arguments: object, stdin: bytes | None = None) -> Result:
+def run_successfully(*arguments: object, stdin: bytes | None = None) -> Result:
     result = run(*arguments, stdin=stdin)
     assert result.exit_code == 0, result.output
     return result
 
 
-def bad(*arguments: object, code: int = 1, stdin: bytes | None = None) -> str:
+def run_failing(*arguments: object, code: int = 1, stdin: bytes | None = None) -> str:
     result = run(*arguments, stdin=stdin)
     assert result.exit_code == code, result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
@@ -51,7 +51,7 @@ def bad(*arguments: object, code: int = 1, stdin: bytes | None = None) -> str:
     return " ".join(result.stderr.split())
 
 
-def table(names: str = "abcd") -> pd.DataFrame:
+def iris_table(names: str = "abcd") -> pd.DataFrame:
     return pd.DataFrame(X, columns=list(names))
 
 
@@ -68,63 +68,66 @@ def test_columns_are_found_by_their_names(form: str) -> None:
         frame.to_csv(path, index=False) if form == "csv" else frame.to_parquet(path)
         return path
 
-    train = table().assign(kind=Y)
+    train = iris_table().assign(kind=Y)
     path = write(train, "train")
-    good("fit", "-q", path, "m", "--label", "kind")
-    expected = good("predict", "-q", path, "m").stdout
-    result = good("predict", write(train[["c", "kind", "a", "d", "b"]], "turned"), "m")
+    run_successfully("fit", "-q", path, "m", "--label", "kind")
+    expected = run_successfully("predict", "-q", path, "m").stdout
+    result = run_successfully("predict", write(train[["c", "kind", "a", "d", "b"]], "turned"), "m")
     assert result.stdout == expected
     assert "accuracy = 9" in result.stderr
     # The label column is ignored, and may be missing.
-    result = good("predict", write(train[["d", "c", "b", "a"]], "alone"), "m")
+    result = run_successfully("predict", write(train[["d", "c", "b", "a"]], "alone"), "m")
     assert result.stdout == expected
     assert result.stderr == ""
-    missing = bad("predict", write(train.drop(columns="c"), "missing"), "m")
+    missing = run_failing("predict", write(train.drop(columns="c"), "missing"), "m")
     assert "no column 'c', which is a feature of the model" in missing
-    result = good("predict", write(train.assign(other=1), "more"), "m")
+    result = run_successfully("predict", write(train.assign(other=1), "more"), "m")
     assert result.stdout == expected
     assert "ignored columns that are not features of the model: 'other'" in result.stderr
     # The labels may be in another column.
-    result = good(
+    result = run_successfully(
         "predict", write(train.rename(columns={"kind": "truth"}), "x"), "m", "--label=truth"
     )
     assert "accuracy = 9" in result.stderr
 
 
-def test_a_feature_may_have_a_usual_name_of_labels() -> None:
-    train = table("yabc").assign(kind=Y)
+def test_a_feature_may_be_named_y_if_the_label_column_is_given() -> None:
+    train = iris_table("yabc").assign(kind=Y)
     train.to_csv("train.csv", index=False)
-    good("fit", "-q", "train.csv", "m", "--label", "kind")
-    expected = good("predict", "-q", "train.csv", "m").stdout
+    run_successfully("fit", "-q", "train.csv", "m", "--label", "kind")
+    expected = run_successfully("predict", "-q", "train.csv", "m").stdout
     train.drop(columns="kind").to_csv("alone.csv", index=False)
-    assert good("predict", "-q", "alone.csv", "m").stdout == expected
+    assert run_successfully("predict", "-q", "alone.csv", "m").stdout == expected
 
 
 # --- Standard input and output ---
 
 
-def test_a_dash_is_standard_input_and_output() -> None:
-    content = table().assign(label=Y).to_csv(index=False).encode()
+def test_a_dash_means_standard_input_or_output() -> None:
+    content = iris_table().assign(label=Y).to_csv(index=False).encode()
     Path("train.csv").write_bytes(content)
-    good("fit", "-q", "train.csv", "m")
+    run_successfully("fit", "-q", "train.csv", "m")
     options = ["-q", "--input-format", "csv"]
-    written = good("fit", *options, "-", "-", stdin=content)
+    written = run_successfully("fit", *options, "-", "-", stdin=content)
     assert written.stdout_bytes == Path("m").read_bytes()
     assert "training accuracy" in written.stderr
-    expected = good("predict", "-q", "train.csv", "m").stdout
-    assert good("predict", *options, "-", "m", "-", stdin=content).stdout == expected
-    assert good("predict", "-q", "train.csv", "-", stdin=written.stdout_bytes).stdout == expected
+    expected = run_successfully("predict", "-q", "train.csv", "m").stdout
+    assert run_successfully("predict", *options, "-", "m", "-", stdin=content).stdout == expected
+    assert (
+        run_successfully("predict", "-q", "train.csv", "-", stdin=written.stdout_bytes).stdout
+        == expected
+    )
     assert sorted(os.listdir()) == ["m", "train.csv"]
-    assert "MODEL_FILE" in bad("fit", "-", code=2, stdin=content)
-    assert "only one file" in bad("predict", "-", "-", code=2)
-    assert "standard input" in bad("fit", "-", "--labels", "-", "x", code=2)
-    assert "not a model file" in bad("predict", "train.csv", "-", stdin=b"PK nothing")
+    assert "MODEL_FILE" in run_failing("fit", "-", code=2, stdin=content)
+    assert "only one file" in run_failing("predict", "-", "-", code=2)
+    assert "standard input" in run_failing("fit", "-", "--labels", "-", "x", code=2)
+    assert "not a model file" in run_failing("predict", "train.csv", "-", stdin=b"PK nothing")
 
 
-def test_a_closed_pipe_is_no_error() -> None:
+def test_a_closed_output_pipe_is_not_an_error() -> None:
     np.savez("rows.npz", X=np.tile(X, (2000, 1)), y=np.tile(Y, 2000))
     np.savez("few.npz", X=X, y=Y)
-    good("fit", "-q", "few.npz", "m")
+    run_successfully("fit", "-q", "few.npz", "m")
     command = [*COMMAND, "predict", "-q", "rows.npz", "m", "--scores"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -139,40 +142,44 @@ def test_a_closed_pipe_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_labels_and_predictions_that_have_blanks_and_quotes(end: str) -> None:
+def test_labels_with_blanks_and_quotes_are_read_and_written(end: str) -> None:
     np.save("rows.npy", X)
     Path("labels").write_bytes((end.join(NAMES[Y]) + end).encode("utf-8-sig"))
-    good("fit", "-q", "rows.npy", "m", "--labels", "labels")
-    assert set(good("predict", "-q", "rows.npy", "m").stdout.splitlines()) == set(NAMES)
+    run_successfully("fit", "-q", "rows.npy", "m", "--labels", "labels")
+    assert set(run_successfully("predict", "-q", "rows.npy", "m").stdout.splitlines()) == set(NAMES)
     options = ["predict", "-q", "rows.npy", "m", "--top", "2", "--scores"]
-    lines = list(csv.reader(io.StringIO(good(*options).stdout)))
+    lines = list(csv.reader(io.StringIO(run_successfully(*options).stdout)))
     scores = [f"score_{name}" for name in sorted(NAMES)]
     assert lines[0] == ["label_1", "label_2", *scores]
     assert len(lines) == 151
     assert {label for line in lines[1:] for label in line[:2]} == set(NAMES)
-    records = json.loads(good(*options, "--format", "json").stdout)
+    records = json.loads(run_successfully(*options, "--format", "json").stdout)
     assert [record["labels"] for record in records] == [line[:2] for line in lines[1:]]
     for record, line in zip(records, lines[1:], strict=True):
         assert list(record["scores"]) == sorted(NAMES)
         assert np.allclose(list(record["scores"].values()), np.array(line[2:], float), rtol=1e-8)
-    assert "use csv or json" in bad(*options, "--format", "text", code=2)
-    good(*options[:4], "out", "--format", "csv")
+    assert "use csv or json" in run_failing(*options, "--format", "text", code=2)
+    run_successfully(*options[:4], "out", "--format", "csv")
     assert next(csv.reader(io.StringIO(Path("out").read_text()))) == ["label"]
 
 
-def test_labels_of_numbers_are_numbers_in_json() -> None:
+def test_numeric_labels_are_numbers_in_json() -> None:
     np.savez("rows.npz", X=X, y=Y)
-    good("fit", "-q", "rows.npz", "m")
-    records = json.loads(good("predict", "-q", "rows.npz", "m", "--format", "json").stdout)
+    run_successfully("fit", "-q", "rows.npz", "m")
+    records = json.loads(
+        run_successfully("predict", "-q", "rows.npz", "m", "--format", "json").stdout
+    )
     assert {record["labels"][0] for record in records} == {0, 1, 2}
 
 
 def test_labels_with_line_ends_are_not_printed_as_lines() -> None:
     np.savez("rows.npz", X=X, y=np.array(["a", "b\nc", "d"])[Y])
-    good("fit", "-q", "rows.npz", "m")
-    assert "contains a line break" in bad("predict", "-q", "rows.npz", "m")
+    run_successfully("fit", "-q", "rows.npz", "m")
+    assert "contains a line break" in run_failing("predict", "-q", "rows.npz", "m")
     lines = list(
-        csv.reader(io.StringIO(good("predict", "-q", "rows.npz", "m", "--format=csv").stdout))
+        csv.reader(
+            io.StringIO(run_successfully("predict", "-q", "rows.npz", "m", "--format=csv").stdout)
+        )
     )
     assert {line[0] for line in lines[1:]} == {"a", "b\nc", "d"}
 
@@ -180,10 +187,10 @@ def test_labels_with_line_ends_are_not_printed_as_lines() -> None:
 def test_empty_lines_of_labels_are_rejected() -> None:
     np.save("rows.npy", X)
     Path("labels").write_text("\n".join(["a", "", *NAMES[Y[2:]]]))
-    assert "labels: line 2: missing label" in bad("fit", "rows.npy", "--labels", "labels")
+    assert "labels: line 2: missing label" in run_failing("fit", "rows.npy", "--labels", "labels")
 
 
-# --- Forms of tables ---
+# --- Formats of tables ---
 
 
 @pytest.mark.parametrize(
@@ -196,21 +203,23 @@ def test_empty_lines_of_labels_are_rejected() -> None:
         ("rows.txt", "|", ["--separator", "|", "--input-format", "csv"]),
     ],
 )
-def test_separators_and_byte_order_marks(name: str, separator: str, options: list[str]) -> None:
-    table().assign(label=Y).to_csv("plain.csv", index=False)
-    good("fit", "-q", "plain.csv", "m")
-    content = table().assign(label=Y).to_csv(index=False, sep=separator).encode("utf-8-sig")
+def test_separators_and_byte_order_marks_do_not_change_the_model(
+    name: str, separator: str, options: list[str]
+) -> None:
+    iris_table().assign(label=Y).to_csv("plain.csv", index=False)
+    run_successfully("fit", "-q", "plain.csv", "m")
+    content = iris_table().assign(label=Y).to_csv(index=False, sep=separator).encode("utf-8-sig")
     Path(name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    good("fit", "-q", name, "n", *options)
+    run_successfully("fit", "-q", name, "n", *options)
     assert Path("m").read_bytes() == Path("n").read_bytes()
-    assert "a single character" in bad("fit", name, "n", "--separator", "::", code=2)
+    assert "a single character" in run_failing("fit", name, "n", "--separator", "::", code=2)
 
 
 def test_a_libsvm_file_may_have_a_byte_order_mark() -> None:
     dump_svmlight_file(X, Y, "plain", zero_based=False)
     Path("marked").write_bytes(b"\xef\xbb\xbf" + Path("plain").read_bytes())
-    good("fit", "-q", "plain", "m")
-    good("fit", "-q", "marked", "n")
+    run_successfully("fit", "-q", "plain", "m")
+    run_successfully("fit", "-q", "marked", "n")
     assert Path("m").read_bytes() == Path("n").read_bytes()
 
 
@@ -244,19 +253,21 @@ def test_a_libsvm_file_may_have_a_byte_order_mark() -> None:
 )
 def test_errors_name_file_row_and_column_of_bad_values(name: str, text: str, message: str) -> None:
     Path(name).write_text(text)
-    assert message in bad("fit", "-q", name)
+    assert message in run_failing("fit", "-q", name)
 
 
 def test_errors_name_row_and_column_of_nan() -> None:
     rows = np.vstack([X] * 40)
     rows[5000, 2] = np.nan
     np.savez("rows.npz", X=rows, y=np.tile(Y, 40))
-    assert "rows.npz: row 5001, column 3: values must be finite, got nan" in bad("fit", "rows.npz")
+    assert "rows.npz: row 5001, column 3: values must be finite, got nan" in run_failing(
+        "fit", "rows.npz"
+    )
     np.savez("labels.npz", X=X, y=np.where(Y == 1, np.inf, Y))
-    assert "labels.npz: row 51: labels must be finite, got inf" in bad("fit", "labels.npz")
+    assert "labels.npz: row 51: labels must be finite, got inf" in run_failing("fit", "labels.npz")
 
 
-# --- Usage errors, found before anything is read ---
+# --- Usage errors, reported before any file is read ---
 
 
 @pytest.mark.parametrize(
@@ -281,21 +292,23 @@ def test_errors_name_row_and_column_of_nan() -> None:
 )
 def test_numbers_out_of_range_are_usage_errors(options: list[str]) -> None:
     Path("empty").write_text("")
-    assert f"'{options[0]}'" in bad("fit", "empty", *options, code=2)
+    assert f"'{options[0]}'" in run_failing("fit", "empty", *options, code=2)
 
 
-def test_too_large_a_top_is_a_usage_error() -> None:
-    assert "--top" in bad("predict", "-", "-", "--top", 2**64, code=2)
+def test_a_value_of_top_beyond_64_bits_is_a_usage_error() -> None:
+    assert "--top" in run_failing("predict", "-", "-", "--top", 2**64, code=2)
 
 
-def test_a_model_that_cannot_be_written_is_found_before_the_fit() -> None:
+def test_an_unwritable_model_path_is_reported_before_the_fit() -> None:
     # These rows would raise an error if they were read.
     Path("empty").write_text("")
     Path("folder").mkdir()
-    assert "/proc/model" in bad("fit", "empty", "/proc/model")
-    assert "empty" in bad("fit", "empty", "empty/model")
-    assert "directory" in bad("fit", "empty", "folder", code=2)
-    assert "MODEL_FILE would overwrite TRAINING_FILE" in bad("fit", "empty", "./empty", code=2)
+    assert "/proc/model" in run_failing("fit", "empty", "/proc/model")
+    assert "empty" in run_failing("fit", "empty", "empty/model")
+    assert "directory" in run_failing("fit", "empty", "folder", code=2)
+    assert "MODEL_FILE would overwrite TRAINING_FILE" in run_failing(
+        "fit", "empty", "./empty", code=2
+    )
     assert Path("empty").read_text() == ""
     assert sorted(os.listdir()) == ["empty", "folder"]
 
@@ -303,13 +316,13 @@ def test_a_model_that_cannot_be_written_is_found_before_the_fit() -> None:
 # --- Damaged files ---
 
 
-def csr(**changes: Any) -> dict[str, Any]:
+def csr_arrays(**changes: Any) -> dict[str, Any]:
     matrix = sp.csr_array(X)
     parts = {"format": np.array(b"csr"), "shape": np.array(X.shape), "data": matrix.data}
     return {**parts, "indices": matrix.indices, "indptr": matrix.indptr, **changes}
 
 
-SPOILT = {
+DAMAGED_ARRAYS = {
     "large index": {"indices": np.full(600, 10**8)},
     "slightly large index": {"indices": np.tile([0, 1, 2, 4], 150)},
     "negative index": {"indices": np.full(600, -1)},
@@ -329,20 +342,22 @@ SPOILT = {
 }
 
 
-@pytest.mark.parametrize("name", SPOILT)
+@pytest.mark.parametrize("name", DAMAGED_ARRAYS)
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_damaged_sparse_matrices_are_rejected(name: str, save: Any) -> None:
     np.savez("iris.npz", X=X, y=Y)
-    good("fit", "-q", "iris.npz", "m")
-    save("bad.npz", **csr(**SPOILT[name]))
+    run_successfully("fit", "-q", "iris.npz", "m")
+    save("bad.npz", **csr_arrays(**DAMAGED_ARRAYS[name]))
     np.save("labels.npy", Y)
-    assert "bad.npz: not a readable NumPy" in bad("fit", "bad.npz", "x", "--labels", "labels.npy")
-    assert "bad.npz: not a readable NumPy" in bad("predict", "bad.npz", "m")
+    assert "bad.npz: not a readable NumPy" in run_failing(
+        "fit", "bad.npz", "x", "--labels", "labels.npy"
+    )
+    assert "bad.npz: not a readable NumPy" in run_failing("predict", "bad.npz", "m")
     assert not Path("x").exists()
 
 
-def test_a_damaged_matrix_gives_one_line_and_a_status() -> None:
-    np.savez("bad.npz", **csr(**SPOILT["large index"]))
+def test_a_damaged_matrix_gives_a_one_line_error_and_status_1() -> None:
+    np.savez("bad.npz", **csr_arrays(**DAMAGED_ARRAYS["large index"]))
     command = [*COMMAND, "fit", "bad.npz", "x"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 1, ended
@@ -352,11 +367,14 @@ def test_a_damaged_matrix_gives_one_line_and_a_status() -> None:
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])
-def test_true_sparse_matrices_are_read(form: str) -> None:
+def test_valid_sparse_matrices_are_read(form: str) -> None:
     np.savez("dense.npz", X=X, y=Y)
-    good("fit", "-q", "dense.npz", "m")
+    run_successfully("fit", "-q", "dense.npz", "m")
     sp.save_npz("rows.npz", sp.csr_array(X).asformat(form))
-    assert good("predict", "rows.npz", "m").stdout == good("predict", "-q", "dense.npz", "m").stdout
+    assert (
+        run_successfully("predict", "rows.npz", "m").stdout
+        == run_successfully("predict", "-q", "dense.npz", "m").stdout
+    )
 
 
 @pytest.mark.parametrize(
@@ -376,21 +394,21 @@ def test_true_sparse_matrices_are_read(form: str) -> None:
 )
 def test_damaged_files_are_rejected(name: str, content: bytes) -> None:
     Path(name).write_bytes(content)
-    assert f"{name}: not " in bad("fit", name, "m")
+    assert f"{name}: not " in run_failing("fit", name, "m")
 
 
-def test_damaged_metadata_of_parquet_are_rejected() -> None:
+def test_damaged_parquet_metadata_is_rejected() -> None:
     pa = pytest.importorskip("pyarrow")
     pq = pytest.importorskip("pyarrow.parquet")
     rows = pa.table({"a": [1.0, 2.0], "y": [0, 1]})
     metadata = {"pandas": json.dumps({"index_columns": ["nowhere"], "columns": [{"name": "a"}]})}
     pq.write_table(rows.replace_schema_metadata(metadata), "a.parquet")
-    assert "a.parquet: not a readable parquet file" in bad("fit", "a.parquet", "m")
+    assert "a.parquet: not a readable parquet file" in run_failing("fit", "a.parquet", "m")
 
 
 def test_inconsistent_model_files_are_rejected() -> None:
-    table().assign(label=Y).to_csv("iris.csv", index=False)
-    good("fit", "-q", "iris.csv", "m")
+    iris_table().assign(label=Y).to_csv("iris.csv", index=False)
+    run_successfully("fit", "-q", "iris.csv", "m")
     with np.load("m") as file:
         arrays = dict(file)
     meta = json.loads(arrays["meta"].tobytes())
@@ -430,13 +448,13 @@ def test_inconsistent_model_files_are_rejected() -> None:
     ]
     for changes in spoilt:
         np.savez("bad.npz", **{**arrays, **changes})
-        assert "bad.npz: not a model file" in bad("predict", "iris.csv", "bad.npz"), changes
+        assert "bad.npz: not a model file" in run_failing("predict", "iris.csv", "bad.npz"), changes
     np.savez_compressed("bad.npz", **arrays)
-    assert "compression" in bad("predict", "iris.csv", "bad.npz")
+    assert "compression" in run_failing("predict", "iris.csv", "bad.npz")
 
 
-def test_predictions_without_finite_scores_are_rejected() -> None:
+def test_rows_that_give_infinite_scores_are_rejected() -> None:
     np.savez("iris.npz", X=X, y=Y)
-    good("fit", "-q", "iris.npz", "m")
+    run_successfully("fit", "-q", "iris.npz", "m")
     np.save("large.npy", np.full((2, 4), 1.7e308))
-    assert "large.npy: row 1: the scores overflow" in bad("predict", "large.npy", "m")
+    assert "large.npy: row 1: the scores overflow" in run_failing("predict", "large.npy", "m")

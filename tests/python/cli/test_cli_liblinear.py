@@ -31,7 +31,7 @@ X, Y = load_iris(return_X_y=True)
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the rows."""
+    """Run each test in a folder that contains the file `iris`."""
     monkeypatch.chdir(tmp_path)
     dump_svmlight_file(X, Y, "iris", zero_based=False)
     return tmp_path
@@ -41,29 +41,33 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [*map(str, arguments)])
 
 
-def objective(*arguments: object, command: str = "fit") -> str:
+def fit_and_read_objective(*arguments: object, command: str = "fit") -> str:
     result = run(command, "-q", *arguments, "iris", "model")
     assert result.exit_code == 0, result.output
     return result.stdout.split()[1]
 
 
-def expected(**parameters: object) -> str:
+def fit_objective_in_python(**parameters: object) -> str:
     model = MulticlassSVC("crammer-singer", fit_intercept=False, random_state=0, **parameters)
     return f"{model.fit(sp.csr_array(X), Y).objective_:.6g}"
 
 
 def test_solver_numbers_select_the_loss() -> None:
-    assert objective("-s", 4, "-c", 2, "-e", 0.01) == expected(C=2, tol=0.01)
-    assert objective("-s4", "-m", 1) == expected()
-    assert objective("-s4", command="train") == expected()
+    assert fit_and_read_objective("-s", 4, "-c", 2, "-e", 0.01) == fit_objective_in_python(
+        C=2, tol=0.01
+    )
+    assert fit_and_read_objective("-s4", "-m", 1) == fit_objective_in_python()
+    assert fit_and_read_objective("-s4", command="train") == fit_objective_in_python()
     assert run("predict", "iris", "model").stdout.split() != []
 
 
 @pytest.mark.parametrize("number", [0, 7])
-def test_logistic_regression_of_two_classes(number: int) -> None:
+def test_logistic_regression_of_two_classes_gives_the_probabilities_of_scikit_learn(
+    number: int,
+) -> None:
     rows, labels = X[50:], Y[50:]
     dump_svmlight_file(rows, labels, "iris", zero_based=False)
-    objective("-s", number, "-c", 2, "-e", 1e-10)
+    fit_and_read_objective("-s", number, "-c", 2, "-e", 1e-10)
     run("predict", "-b", 1, "iris", "model", "out")
     wanted = SklearnRegression(
         C=2, solver="liblinear", fit_intercept=False, tol=1e-12, max_iter=10_000
@@ -74,21 +78,21 @@ def test_logistic_regression_of_two_classes(number: int) -> None:
     assert np.allclose(found[:, 1:], wanted.predict_proba(rows), rtol=1e-4, atol=1e-9)
 
 
-def test_the_constant_feature_of_logistic_regression_is_not_regularised() -> None:
+def test_the_bias_of_logistic_regression_is_not_regularised() -> None:
     model = LogisticRegression(C=0.1, class_weight={1: 2.0}, random_state=0).fit(sp.csr_array(X), Y)
     wanted = f"{model.objective_:.6g}"
-    assert objective("-s", "logistic", "-c", 0.1, "-B", 1, "-w1", 2) == wanted
-    assert objective("-s", 0, "-c", 0.1, "-B", 5, "-w1", 2, "-R") == wanted
-    assert objective("-s", 0, "-c", 0.1, "-w1", 2) != wanted
+    assert fit_and_read_objective("-s", "logistic", "-c", 0.1, "-B", 1, "-w1", 2) == wanted
+    assert fit_and_read_objective("-s", 0, "-c", 0.1, "-B", 5, "-w1", 2, "-R") == wanted
+    assert fit_and_read_objective("-s", 0, "-c", 0.1, "-w1", 2) != wanted
     result = run("fit", "-s", 4, "-B", 1, "-R", "iris")
     assert result.exit_code == 1
     assert "only --loss logistic" in result.stderr
 
 
-def test_probabilities_in_every_format() -> None:
+def test_every_output_format_has_the_probabilities() -> None:
     model = LogisticRegression(fit_intercept=False, random_state=0).fit(sp.csr_array(X), Y)
     wanted = model.predict_proba(X)
-    objective("-s", "logistic")
+    fit_and_read_objective("-s", "logistic")
     result = run("predict", "-b1", "iris", "model", "-q")
     lines = result.stdout.splitlines()
     assert lines[0] == "labels 0 1 2"
@@ -113,7 +117,7 @@ def test_options_that_do_not_apply_to_probabilities_are_rejected() -> None:
         )
     assert "solver: unknown name" in run("fit", "--solver", "dual-descent", "iris").stderr
     assert "solver: must be one of" in run("fit", "-s0", "--solver", "frank-wolfe", "iris").stderr
-    objective("-s", 4)
+    fit_and_read_objective("-s", 4)
     result = run("predict", "-b", 1, "iris", "model")
     assert result.exit_code == 1
     assert "model has no probabilities; fit with --loss logistic" in " ".join(result.stderr.split())
@@ -125,11 +129,15 @@ def test_options_that_do_not_apply_to_probabilities_are_rejected() -> None:
     assert "contains a blank; use --format csv or json" in " ".join(result.stderr.split())
 
 
-def test_weights_of_classes() -> None:
+def test_options_set_weights_of_classes() -> None:
     weights = {0: 2.0, 2: 0.5}
-    wanted = expected(class_weight=weights)
-    assert objective("-w0", 2, "-w2", "0.5") == wanted
-    assert objective("-w", "0=2", "--class-weight", "2.0=0.5") == wanted != expected()
+    wanted = fit_objective_in_python(class_weight=weights)
+    assert fit_and_read_objective("-w0", 2, "-w2", "0.5") == wanted
+    assert (
+        fit_and_read_objective("-w", "0=2", "--class-weight", "2.0=0.5")
+        == wanted
+        != fit_objective_in_python()
+    )
     assert run("fit", "-w1", 3, "-v", 3, "iris").exit_code == 0
 
 
@@ -140,7 +148,7 @@ def test_weights_of_classes() -> None:
         (0, LogisticRegressionCV(), LogisticRegression()),
     ],
 )
-def test_a_search_for_the_cost(loss: int, search: Any, model: Any) -> None:
+def test_a_search_prints_the_best_c_and_fits_with_it(loss: int, search: Any, model: Any) -> None:
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     for each in (search, model):
         each.set_params(fit_intercept=False, random_state=0, class_weight={1: 2.0})
@@ -163,7 +171,7 @@ def test_a_search_for_the_cost(loss: int, search: Any, model: Any) -> None:
     assert "Best C" in result.stderr
 
 
-def test_the_default_loss_is_named() -> None:
+def test_fit_prints_the_name_of_the_default_loss() -> None:
     note = "LIBLINEAR's default, -s 1, trains each class against the others"
     assert note in run("fit", "iris").stderr
     for arguments in (("-s", 4), ("--loss", "crammer-singer"), ("-s4",), ("-q",)):

@@ -29,12 +29,12 @@ SENTENCES = "the D\ncat N\n\na D\ndog N\n"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Run a test in an empty folder."""
+    """Run each test in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def commands(group: click.Command, *words: str) -> Iterator[tuple[list[str], click.Command]]:
+def all_commands(group: click.Command, *words: str) -> Iterator[tuple[list[str], click.Command]]:
     """List all commands with their names on the command line."""
     if not isinstance(group, click.Group):
         yield [*words], group
@@ -43,12 +43,12 @@ def commands(group: click.Command, *words: str) -> Iterator[tuple[list[str], cli
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
-        yield from commands(command, *words, name)
+        yield from all_commands(command, *words, name)
 
 
-def pairs() -> Iterator[Any]:
+def outputs_with_other_files() -> Iterator[Any]:
     """List each output of each command with each of its inputs and other outputs."""
-    for words, command in commands(main):
+    for words, command in all_commands(main):
         files = [param for param in command.params if isinstance(param.type, Input | Output)]
         for output in files:
             for other in files:
@@ -57,8 +57,8 @@ def pairs() -> Iterator[Any]:
                     yield pytest.param(words, command, *names, id=" ".join([*words, *names]))
 
 
-def test_every_command_says_which_files_it_reads_and_writes() -> None:
-    found = list(commands(main))
+def test_every_file_option_is_declared_as_input_or_output() -> None:
+    found = list(all_commands(main))
     assert len(found) >= 5
     for words, command in found:
         for param in command.params:
@@ -68,8 +68,8 @@ def test_every_command_says_which_files_it_reads_and_writes() -> None:
 
 
 @pytest.mark.parametrize("link", ["name", "symbolic", "hard"])
-@pytest.mark.parametrize(("words", "command", "output", "other"), list(pairs()))
-def test_no_output_is_an_input(
+@pytest.mark.parametrize(("words", "command", "output", "other"), list(outputs_with_other_files()))
+def test_an_output_that_is_also_an_input_is_a_usage_error(
     words: list[str], command: click.Command, output: str, other: str, link: str
 ) -> None:
     given: list[str] = []
@@ -91,7 +91,7 @@ def test_no_output_is_an_input(
     assert Path(other).read_text() == "content"
 
 
-def shell(command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+def run_in_shell(command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, shell=True, capture_output=True, text=True, check=False, timeout=250, **options
     )
@@ -104,7 +104,7 @@ def test_redirected_and_linked_files_count_as_inputs() -> None:
     assert rejected.exit_code == 2
     assert "MODEL_FILE would overwrite TRAINING_FILE" in rejected.stderr
     Path("rows.model").unlink()
-    result = shell(f"{COMMAND} fit - rows < rows")
+    result = run_in_shell(f"{COMMAND} fit - rows < rows")
     assert (result.returncode, result.stderr.count("choose another file")) == (2, 1)
     os.mkdir("ratings")
     Path("ratings/u.data").write_text("1\t1\t5\t0\n")
@@ -133,9 +133,9 @@ def write_models() -> None:
 READERS = ["predict rows.npz PIPE", "tag predict tokens PIPE", "recommend --load PIPE --user 1"]
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 @pytest.mark.parametrize("command", READERS)
-def test_a_pipe_is_no_model_file(command: str) -> None:
+def test_a_model_cannot_be_read_from_a_pipe(command: str) -> None:
     write_models()
     os.mkfifo("PIPE")
     result = CliRunner().invoke(main, command.split())
@@ -144,23 +144,23 @@ def test_a_pipe_is_no_model_file(command: str) -> None:
     assert "a pipe or device" in result.stderr
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 @pytest.mark.parametrize("command", ["predict -q rows.npz m PIPE", "tag predict tokens t PIPE"])
-def test_a_pipe_is_an_output(command: str) -> None:
+def test_predictions_can_be_written_to_a_named_pipe(command: str) -> None:
     write_models()
     os.mkfifo("PIPE")
     direct = CliRunner().invoke(main, command.removesuffix("PIPE").split())
-    result = shell(f"{COMMAND} {command} > notes & cat PIPE; wait")
+    result = run_in_shell(f"{COMMAND} {command} > notes & cat PIPE; wait")
     assert direct.stdout
     assert result.stdout == direct.stdout
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="needs /dev/stdout")
 @pytest.mark.parametrize("command", ["predict -q rows.npz m", "tag predict tokens t"])
-def test_standard_output_has_a_name(command: str) -> None:
+def test_predictions_can_be_written_to_dev_stdout(command: str) -> None:
     write_models()
-    result = shell(f"{COMMAND} {command} /dev/stdout")
-    assert result.stdout.startswith(shell(f"{COMMAND} {command}").stdout)
+    result = run_in_shell(f"{COMMAND} {command} /dev/stdout")
+    assert result.stdout.startswith(run_in_shell(f"{COMMAND} {command}").stdout)
 
 
 FORKS = """
@@ -184,7 +184,7 @@ def run(command):
         main([word for word in words if not word.startswith(("<", ">", "2>"))])
     except SystemExit as end:
         status = end.code or 0
-    # As the interpreter does at its end.
+    # The interpreter also flushes standard output at its end, and exits with 120 on an error.
     try:
         sys.stdout is None or sys.stdout.flush()
     except OSError:
@@ -205,7 +205,7 @@ print(json.dumps(found))
 def run_with_streams(commands: list[str]) -> list[tuple[int, str]]:
     """Run commands with redirections in forks of one process; return their statuses and messages.
 
-    Streams that a command neither redirects nor closes (``>&-``) are files.
+    A stream that a command neither redirects nor closes (``>&-``) is redirected to a file.
     """
     arguments = [sys.executable, "-c", FORKS, json.dumps(commands)]
     result = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=250)
@@ -214,7 +214,7 @@ def run_with_streams(commands: list[str]) -> list[tuple[int, str]]:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_streams_that_are_closed_or_full_give_one_line() -> None:
+def test_closed_or_full_streams_give_a_one_line_error() -> None:
     write_models()
     cases = {
         "recommend --load r --user 1 >&-": "standard output is closed",
@@ -263,7 +263,7 @@ def test_a_model_is_written_with_any_stream_closed() -> None:
     for (number, model, command), (status, notes) in zip(runs, found, strict=True):
         assert status == 0, (command, notes)
         if model == "r":
-            # The bytes may differ, because the file contains the seconds of the history.
+            # The bytes may differ, because the file contains the times of the epochs.
             OrdinalRecommender.load(f"{number}.r")
         else:
             assert Path(f"{number}.{model}").read_bytes() == Path(model).read_bytes(), command
@@ -278,7 +278,7 @@ def test_a_model_is_written_with_any_stream_closed() -> None:
         "recommend --quiet --likes --data ratings.csv --save model",
     ],
 )
-def test_a_full_disk_names_the_file(folder: Path, command: str) -> None:
+def test_the_error_of_a_full_disk_names_the_file(folder: Path, command: str) -> None:
     script = f"""
 import os, subprocess, sys
 import numpy as np

@@ -41,14 +41,14 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def train(files: Path, *options: object) -> Result:
+def train_on(files: Path, *options: object) -> Result:
     paths = [files / name for name in ("train.txt", "model.npz")]
     return run("train", "-q", "-c", 10, "-t", files / "template", *options, *paths)
 
 
 @pytest.mark.parametrize("options", [(), ("--loss", "logistic", "--transitions", "bio")])
 def test_a_trained_model_labels_a_file(files: Path, options: tuple[str, ...]) -> None:
-    result = train(files, *options)
+    result = train_on(files, *options)
     assert result.exit_code == 0, result.output
     assert result.output.startswith("objective ")
     model = files / "model.npz"
@@ -66,9 +66,9 @@ def test_a_trained_model_labels_a_file(files: Path, options: tuple[str, ...]) ->
     ]
 
 
-def test_templates_of_transitions_are_features_of_transitions(files: Path) -> None:
+def test_templates_that_start_with_b_give_transition_features(files: Path) -> None:
     (files / "template").write_text("U:%x[0,0]\nB1:%x[0,1]\n")
-    assert train(files).exit_code == 0
+    assert train_on(files).exit_code == 0
     model = SequenceTagger.load(files / "model.npz")
     assert model.features == ["U:%x[0,0]", "B1:%x[0,1]"]
     names = model.feature_names_ or []
@@ -76,7 +76,7 @@ def test_templates_of_transitions_are_features_of_transitions(files: Path) -> No
     assert model.emission_.shape[0] == len([name for name in names if name.startswith("U")])
 
 
-def test_expansion_beyond_the_ends() -> None:
+def test_templates_expand_to_markers_beyond_the_ends_of_a_sentence() -> None:
     templates = Templates.parse(["U1:%x[-2,0]", "U2:%x[1,1]|%x[2,0]"])
     assert templates.n_columns == 2
     assert templates.expand([["a", "b"], ["c", "d"]]) == [
@@ -85,7 +85,7 @@ def test_expansion_beyond_the_ends() -> None:
     ]
 
 
-def test_errors_name_the_cause(files: Path) -> None:
+def test_errors_of_bad_input_name_the_cause(files: Path) -> None:
     cases = [
         ("template", "X01:%x[0,0]\n", "template: line 1: 'X01"),
         ("template", "U01:%x[0]\n", "template: line 1"),
@@ -97,7 +97,7 @@ def test_errors_name_the_cause(files: Path) -> None:
     for name, text, message in cases:
         kept = (files / name).read_text()
         (files / name).write_text(text)
-        result = train(files)
+        result = train_on(files)
         assert result.exit_code == 1
         assert message in result.stderr.replace("\n", " "), result.stderr
         (files / name).write_text(kept)
@@ -107,7 +107,7 @@ def test_errors_name_the_cause(files: Path) -> None:
     assert "not a model of tokens" in result.stderr
 
 
-def test_crf_is_another_name_of_the_logistic_loss(files: Path) -> None:
+def test_crf_is_another_name_for_the_logistic_loss(files: Path) -> None:
     assert run("train", "-q", "--loss", "crf", files / "train.txt", files / "crf").exit_code == 0
     assert SequenceTagger.load(files / "crf").loss == "logistic"
 
@@ -136,14 +136,14 @@ def test_raw_tokens_are_tagged_without_templates(files: Path) -> None:
     assert result.exit_code == 2
 
 
-def test_files_of_other_encodings_and_schemes(files: Path) -> None:
+def test_encodings_schemes_and_separators_of_files_are_options(files: Path) -> None:
     text = "-DOCSTART- -X- O\n\n" + 4 * "señor\xa0X N I-PER\nGil N I-PER\nva V O\n\n"
     (files / "train.txt").write_bytes(text.replace("\n", "\r\n").encode("latin-1"))
-    result = train(files)
+    result = train_on(files)
     assert "train.txt: not utf-8" in result.stderr.replace("\n", "")
-    result = train(files, "--encoding", "latin-1", "--transitions", "bio")
+    result = train_on(files, "--encoding", "latin-1", "--transitions", "bio")
     assert "IOB1" in result.stderr
-    result = train(files, "--encoding", "latin-1", "--transitions", "bio", "--invalid", "repair")
+    result = train_on(files, "--encoding", "latin-1", "--transitions", "bio", "--invalid", "repair")
     assert result.exit_code == 0, result.stderr
     arguments = ("--encoding", "latin-1", files / "train.txt", files / "model.npz")
     assert run("predict", *arguments, files / "out.txt").exit_code == 0
@@ -151,11 +151,11 @@ def test_files_of_other_encodings_and_schemes(files: Path) -> None:
     assert lines[:3] == ["señor\xa0X\tN\tI-PER\tB-PER", "Gil\tN\tI-PER\tI-PER", "va\tV\tO\tO"]
     (files / "train.txt").write_text("New York\tB-LOC\nis\tO\n")
     (files / "template").write_text("U:%x[0,0]\n")
-    assert train(files, "--separator", "tab").exit_code == 0
+    assert train_on(files, "--separator", "tab").exit_code == 0
     assert "U:New York" in (SequenceTagger.load(files / "model.npz").feature_names_ or [])
 
 
-def test_sentences_are_read_while_they_are_trained_on(files: Path, monkeypatch: Any) -> None:
+def test_sentences_are_streamed_to_the_fit(files: Path, monkeypatch: Any) -> None:
     given: list[Any] = []
     fit = SequenceTagger.fit
 
@@ -164,5 +164,5 @@ def test_sentences_are_read_while_they_are_trained_on(files: Path, monkeypatch: 
         return fit(self, X, y)
 
     monkeypatch.setattr(SequenceTagger, "fit", spy)
-    assert train(files).exit_code == 0
+    assert train_on(files).exit_code == 0
     assert given == [False]

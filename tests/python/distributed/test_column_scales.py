@@ -14,7 +14,9 @@ from dualgap import MulticlassSVC
 from dualgap.distributed import ConsensusSVC, _rounds
 
 
-def made(low: float, high: float, n: int = 400, d: int = 10, m: int = 4) -> tuple[Any, Any]:
+def make_scaled_columns(
+    low: float, high: float, n: int = 400, d: int = 10, m: int = 4
+) -> tuple[Any, Any]:
     """Overlapping classes in columns of scales from 10**low to 10**high."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, d))
@@ -24,7 +26,7 @@ def made(low: float, high: float, n: int = 400, d: int = 10, m: int = 4) -> tupl
 
 @pytest.mark.parametrize(("low", "high"), [(-2.0, 2.0), (-1.0, 3.0)])
 def test_columns_of_different_scales_converge(low: float, high: float) -> None:
-    X, y = made(low, high)
+    X, y = make_scaled_columns(low, high)
     plain = MulticlassSVC(tol=1e-6).fit(X, y)
     for form in (X, X.astype(np.float32), sp.csr_matrix(X)):
         model = ConsensusSVC(n_partitions=3, tol=5e-3, random_state=0).fit(form, y)
@@ -37,8 +39,10 @@ def test_columns_of_different_scales_converge(low: float, high: float) -> None:
 @pytest.mark.parametrize("scales", [(-3.0, 5.0), (-6.0, 6.0), (6.0, 6.0)])
 @pytest.mark.parametrize("loss", ["max-hinge", "weston-watkins"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_newton_rounds_reach_the_bound(scales: Any, loss: Any, smoothing: float) -> None:
-    X, y = made(*scales)
+def test_newton_rounds_converge_at_any_column_scale(
+    scales: Any, loss: Any, smoothing: float
+) -> None:
+    X, y = make_scaled_columns(*scales)
     plain = MulticlassSVC(loss, smoothing=smoothing, tol=1e-5).fit(X, y)
     for form in (X, X.astype(np.float32), sp.csr_matrix(X)):
         model = ConsensusSVC(loss, smoothing=smoothing, n_partitions=3, random_state=0)
@@ -55,8 +59,8 @@ def test_newton_rounds_reach_the_bound(scales: Any, loss: Any, smoothing: float)
         assert losses.mean() + 0.5 * weights / len(y) == pytest.approx(model.objective_, rel=1e-7)
 
 
-def test_newton_rounds_depend_on_nothing_but_the_data(tmp_path: Any) -> None:
-    X, y = made(-3.0, 5.0)
+def test_newton_rounds_depend_only_on_the_data(tmp_path: Any) -> None:
+    X, y = make_scaled_columns(-3.0, 5.0)
     fit = ConsensusSVC(n_partitions=3, random_state=0)
     plain = clone(fit).fit(X, y)
     for jobs in (1, 3):
@@ -77,7 +81,7 @@ def test_newton_rounds_depend_on_nothing_but_the_data(tmp_path: Any) -> None:
 
 
 def test_other_consensus_fits_run_no_newton_rounds() -> None:
-    X, y = made(-3.0, 5.0)
+    X, y = make_scaled_columns(-3.0, 5.0)
     sequential = ConsensusSVC(n_partitions=3, solver="sequential-dual", max_iter=30)
     with pytest.warns(ConvergenceWarning):
         assert np.isfinite(sequential.fit(X, y).history_["rho"]).all()
@@ -89,7 +93,7 @@ def test_other_consensus_fits_run_no_newton_rounds() -> None:
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-def test_columns_without_entries_change_nothing(intercept: bool, monkeypatch: Any) -> None:
+def test_columns_without_entries_do_not_change_the_model(intercept: bool, monkeypatch: Any) -> None:
     monkeypatch.setattr(_rounds, "_INNER", 1e-8)  # subproblems solved almost exactly
     monkeypatch.setattr(_rounds, "_NEWTON_AFTER", 100)  # sparse partitions have no Newton rounds
     rng = np.random.default_rng(0)

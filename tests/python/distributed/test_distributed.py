@@ -45,13 +45,13 @@ def plain(data):
     return MulticlassSVC(C=0.05, tol=1e-5, random_state=0).fit(*data)
 
 
-def test_both_solvers_of_the_sub_problems_reach_the_optimum(data, plain):
+def test_both_solvers_of_subproblems_reach_the_optimum(data, plain):
     fits = {
         solver: ConsensusSVC(solver=solver, n_partitions=3, **SETTINGS).fit(*data)
         for solver in ("block-descent", "sequential-dual")
     }
     for model in fits.values():
-        check(model, plain)
+        check_certificate(model, plain)
     # The two runs take different steps.
     assert (fits["sequential-dual"].coef_ != fits["block-descent"].coef_).any()
     with pytest.raises(ValueError, match="solver"):
@@ -80,7 +80,7 @@ def client():
         yield client
 
 
-def check(model, plain):
+def check_certificate(model, plain):
     """Check that the certificate is correct and reaches the tolerance."""
     assert model.converged_
     assert model.duality_gap_ <= model.tol * model.null_objective_
@@ -105,7 +105,7 @@ def objective(model, X, y):
 @pytest.mark.parametrize("n_partitions", [2, 5])
 def test_threads_reach_the_optimum(data, plain, n_partitions):
     model = ConsensusSVC(n_partitions=n_partitions, **SETTINGS).fit(*data)
-    check(model, plain)
+    check_certificate(model, plain)
     assert model.n_partitions_ == n_partitions
     assert model.objective_ == pytest.approx(objective(model, *data), rel=1e-12)
     history = model.history_
@@ -131,7 +131,7 @@ def test_one_partition_gives_the_model_of_the_plain_solver(data, loss, smoothing
     assert abs(model.objective_ - plain.objective_) <= 1e-3 * plain.null_objective_
 
 
-def test_sparse_single_weights_costs_and_classes(data):
+def test_sparse_and_single_precision_rows_with_weights_and_costs_converge(data):
     X, y = data
     rng = np.random.default_rng(0)
     weights = rng.uniform(0.0, 2.0, len(y))
@@ -153,7 +153,7 @@ def test_sparse_single_weights_costs_and_classes(data):
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-def test_columns_without_entries_are_left_out_and_change_nothing(intercept, monkeypatch):
+def test_columns_without_entries_do_not_change_the_model(intercept, monkeypatch):
     monkeypatch.setattr(_rounds, "_INNER", 1e-8)  # subproblems solved almost exactly
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(120, 30)), rng.integers(3, size=120)
@@ -171,9 +171,9 @@ def test_columns_without_entries_are_left_out_and_change_nothing(intercept, monk
     assert np.allclose(sparse.coef_, dense.coef_, atol=1e-4)
 
 
-def test_processes_give_the_threads_model(data, plain, client):
+def test_processes_give_the_model_of_threads(data, plain, client):
     model = ConsensusSVC(n_partitions=3, client=client, **SETTINGS).fit(*data)
-    check(model, plain)
+    check_certificate(model, plain)
     threads = ConsensusSVC(n_partitions=3, **SETTINGS).fit(*data)
     assert np.array_equal(model.coef_, threads.coef_)
     kept = client.run(lambda: len(_worker._STATES))
@@ -201,7 +201,7 @@ def test_states_in_files_give_the_same_model(data, client):
     assert np.array_equal(model.coef_, watched.coef_)
 
 
-def test_dask_arrays_with_missing_classes_one_row_and_empty_parts(data, plain, client):
+def test_dask_arrays_may_lack_classes_and_have_single_rows_or_empty_parts(data, plain, client):
     X, y = data
     order = np.argsort(y, kind="stable")  # most partitions lack most of the classes
     X, y = X[order], y[order]
@@ -211,7 +211,7 @@ def test_dask_arrays_with_missing_classes_one_row_and_empty_parts(data, plain, c
     labels = da.from_array(names, chunks=(300, 300))
     model = ConsensusSVC(client=client, **SETTINGS).fit(rows, labels)
     assert model.n_partitions_ == 4
-    check(model, plain)
+    check_certificate(model, plain)
     lazy = model.predict(rows)
     assert isinstance(lazy, da.Array)
     predicted = lazy.compute()
@@ -221,13 +221,13 @@ def test_dask_arrays_with_missing_classes_one_row_and_empty_parts(data, plain, c
     assert model.predict_top_k(rows, 3).compute().shape == (600, 3)
 
 
-def test_dataframes_and_files(data, plain, client, tmp_path):
+def test_dataframes_and_files_are_fitted_and_predicted(data, plain, client, tmp_path):
     X, y = data
     table = pd.DataFrame(X, columns=[f"pixel{k}" for k in range(64)])
     table["digit"] = y
     frame = dd.from_pandas(table, npartitions=2)
     model = ConsensusSVC(client=client, **SETTINGS).fit(frame, "digit")
-    check(model, plain)
+    check_certificate(model, plain)
     assert model.feature_names_in_[0] == "pixel0"
     rows = frame.drop(columns=["digit"])
     assert (model.predict(rows).compute() == model.predict(table.drop(columns="digit"))).all()
@@ -236,12 +236,12 @@ def test_dataframes_and_files(data, plain, client, tmp_path):
         paths.append(str(tmp_path / f"{number}.parquet"))
         table[number::3].to_parquet(paths[-1])
     model = ConsensusSVC(client=client, **SETTINGS).fit(paths, "digit")
-    check(model, plain)
+    check_certificate(model, plain)
     assert model.n_partitions_ == 3
     paths = []
     for number in range(3):
         paths.append(str(tmp_path / f"{number}.svm"))
-        # The first file has fewer columns than the others.
+        # The first file has fewer columns than the other files.
         part = sp.csr_matrix(X[number::3])
         part = part[:, :60] if number == 0 else part
         dump_svmlight_file(part, y[number::3], paths[-1], zero_based=False)
@@ -255,7 +255,7 @@ def test_dataframes_and_files(data, plain, client, tmp_path):
 # If warnings in Dask's nanny (the parent process of a worker) were errors, it could not start the
 # next worker.
 @pytest.mark.filterwarnings("ignore")
-def test_a_killed_worker_costs_only_time(data, plain, new_cluster):
+def test_a_fit_converges_after_workers_are_killed(data, plain, new_cluster):
     with new_cluster() as cluster, distributed.Client(cluster) as client:
         killed = []
 
@@ -268,13 +268,13 @@ def test_a_killed_worker_costs_only_time(data, plain, new_cluster):
         model = ConsensusSVC(client=client, n_partitions=4, callback=kill, **SETTINGS)
         model.fit(*data)
         assert len(killed) == 2
-        check(model, plain)
+        check_certificate(model, plain)
         # Rounds in which a partition restarts have a dual value, too.
         assert np.isfinite(model.history_["dual_objective"]).all()
 
 
 @pytest.mark.parametrize("as_rows", [np.asarray, sp.csr_matrix])
-def test_checkpoint_and_resume(data, plain, tmp_path, as_rows):
+def test_a_fit_resumes_from_a_checkpoint(data, plain, tmp_path, as_rows):
     data = as_rows(data[0]), data[1]
 
     def stop(number, *_):
@@ -285,7 +285,7 @@ def test_checkpoint_and_resume(data, plain, tmp_path, as_rows):
     first = ConsensusSVC(checkpoint=tmp_path, callback=stop, **settings).fit(*data)
     assert first.n_iter_ == 3
     second = ConsensusSVC(resume=tmp_path, **settings).fit(*data)
-    check(second, plain)
+    check_certificate(second, plain)
     # The interruption does not change the result.
     assert np.array_equal(second.coef_, whole.coef_)
     assert second.n_iter_ == whole.n_iter_
@@ -295,17 +295,17 @@ def test_checkpoint_and_resume(data, plain, tmp_path, as_rows):
         ConsensusSVC(resume=tmp_path / "nothing", **settings).fit(*data)
 
 
-def test_resume_after_partitions_were_lost(data, plain, tmp_path):
+def test_a_fit_resumes_after_partitions_are_lost(data, plain, tmp_path):
     settings = {**SETTINGS, "n_partitions": 3, "checkpoint_interval": 0.0}
     ConsensusSVC(checkpoint=tmp_path, callback=lambda n, *_: n == 3, **settings).fit(*data)
     for path in tmp_path.glob("partition-1-*.npz"):
         path.unlink()
     model = ConsensusSVC(resume=tmp_path, **settings).fit(*data)
-    check(model, plain)
+    check_certificate(model, plain)
     assert np.isfinite(model.history_["dual_objective"]).all()
 
 
-def test_another_version_is_rejected(data, client):
+def test_workers_with_another_version_are_rejected(data, client):
     def pretend(version):
         _worker.VERSION = version
 
@@ -318,7 +318,7 @@ def test_another_version_is_rejected(data, client):
         client.run(pretend, _worker.VERSION, workers=[address])
 
 
-def test_an_interrupt_cancels(data, client):
+def test_an_interrupt_cancels_the_tasks_of_the_cluster(data, client):
     X, y = data
 
     def interrupt():
@@ -343,7 +343,7 @@ def test_errors_of_the_callback_propagate(data, client):
             ConsensusSVC(n_partitions=2, callback=fail, **engine).fit(*data)
 
 
-def test_files_that_do_not_fit_are_rejected(data, tmp_path, client):
+def test_files_with_different_or_invalid_columns_are_rejected(data, tmp_path, client):
     X, y = data
     table = pd.DataFrame(X[:60, :9], columns=[f"pixel{k}" for k in range(9)]).assign(digit=y[:60])
     good, other = str(tmp_path / "good.parquet"), str(tmp_path / "other.parquet")
@@ -364,7 +364,7 @@ def test_files_that_do_not_fit_are_rejected(data, tmp_path, client):
             ConsensusSVC(client=client).fit([str(tmp_path / name)], y)
 
 
-def test_other_forms_of_partitions_are_answered(data, tmp_path):
+def test_errors_of_unsupported_partitions_name_a_supported_form(data, tmp_path):
     X, y = data
     for given in ("rows.csv", str(tmp_path), ["part-0.csv", "part-1.csv"]):
         with pytest.raises(ValueError, match=r"^X: .* is not the name of a Parquet file"):
@@ -377,7 +377,7 @@ def test_other_forms_of_partitions_are_answered(data, tmp_path):
         ConsensusSVC().predict_proba(X)
 
 
-def test_bad_input_is_named(data, client):
+def test_errors_of_bad_input_name_the_argument(data, client):
     X, y = data
     for parameters, name in [
         ({"rho": -1.0}, "rho"),
@@ -412,7 +412,7 @@ def test_bad_input_is_named(data, client):
         ConsensusSVC().fit(["a.parquet", "b.svm"], "y")
 
 
-def test_clone_pickle_and_too_few_rounds(data, client):
+def test_clones_keep_the_client_and_pickles_drop_it(data, client):
     with pytest.warns(ConvergenceWarning, match="stopped after 2 iterations"):
         model = ConsensusSVC(n_partitions=3, max_iter=2, client=client).fit(*data)
     assert clone(model).client is client

@@ -1,4 +1,4 @@
-"""Logistic regression on partitions: the model and the certificate of a single machine."""
+"""Logistic regression on partitions: it reaches the single-machine optimum, and its bounds hold."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_dask_collections_are_fitted_and_predicted_lazily(digits: Any) -> None:
     assert best.dual_objective_ <= model.objective_
 
 
-def test_a_resumed_fit_ends_like_an_uninterrupted_one(digits: Any, tmp_path: Any) -> None:
+def test_a_resumed_fit_gives_the_model_of_an_uninterrupted_fit(digits: Any, tmp_path: Any) -> None:
     common: dict[str, Any] = {"n_partitions": 3, "tol": 1e-7, "checkpoint_interval": 0.0}
     plain = clone(ConsensusLogisticRegression(n_partitions=3, tol=1e-7)).fit(*digits)
     first = ConsensusLogisticRegression(
@@ -118,23 +118,23 @@ def test_a_resumed_fit_ends_like_an_uninterrupted_one(digits: Any, tmp_path: Any
         ConsensusLogisticRegression(resume=tmp_path / "nothing", **common).fit(*digits)
 
 
-def test_every_bound_of_a_run_holds(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bounds_of_every_round_hold(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     best = LogisticRegression(tol=1e-9).fit(*digits)
     bounds: list[tuple[float, float]] = []
     record = NewtonRounds._record
 
-    def watched(self: NewtonRounds, primal: float, dual: float) -> None:
+    def record_bounds(self: NewtonRounds, primal: float, dual: float) -> None:
         bounds.append((primal, dual))
         record(self, primal, dual)
 
-    monkeypatch.setattr(NewtonRounds, "_record", watched)
+    monkeypatch.setattr(NewtonRounds, "_record", record_bounds)
     ConsensusLogisticRegression(n_partitions=2, tol=1e-8).fit(*digits)
     assert len(bounds) > 4
     assert all(dual <= best.objective_ for _, dual in bounds)
     assert all(primal >= best.dual_objective_ for primal, _ in bounds)
 
 
-def test_bad_input_is_named(digits: Any) -> None:
+def test_errors_of_bad_input_name_the_argument(digits: Any) -> None:
     X, y = digits
     for parameters, weights, message in [
         ({"C": 0.0}, None, "C: must be"),

@@ -26,7 +26,7 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def whole(data):
+def uninterrupted(data):
     return ConsensusSVC(**SETTINGS).fit(*data)
 
 
@@ -39,7 +39,7 @@ def cluster():
 
 @pytest.fixture
 def engines(cluster, monkeypatch):
-    """Engines of the fits in this test, in order."""
+    """List that collects the engine of each fit in this test."""
     found = []
 
     class Recorded(engine.Actors):
@@ -51,42 +51,42 @@ def engines(cluster, monkeypatch):
     return found
 
 
-def test_without_a_cluster_the_fit_says_what_to_call(data):
+def test_the_error_without_a_cluster_says_how_to_start_one(data):
     if not ray.is_initialized():
         with pytest.raises(ValueError, match=r"client: .* call ray\.init"):
             ConsensusSVC(client="ray", **SETTINGS).fit(*data)
 
 
-def test_two_actors_give_the_model_of_threads(data, whole, engines):
+def test_two_actors_give_the_model_of_threads(data, uninterrupted, engines):
     counts = []
     model = ConsensusSVC(
         client="ray", callback=lambda *_: counts.append(len(engines[0]._actors)), **SETTINGS
     )
     model.fit(*data)
-    assert np.array_equal(model.coef_, whole.coef_)
-    assert model.dual_objective_ == whole.dual_objective_
+    assert np.array_equal(model.coef_, uninterrupted.coef_)
+    assert model.dual_objective_ == uninterrupted.dual_objective_
     assert set(counts) == {2}
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_a_killed_actor_costs_only_time(data, whole, engines, tmp_path, kept):
+def test_a_fit_converges_after_an_actor_is_killed(data, uninterrupted, engines, tmp_path, kept):
     def kill(round_, *_):
         if round_ == 3:
             ray.kill(engines[0]._actors[1])
 
-    # The other actor may have solved the repeated round before: its model differs within tol.
+    # The other actor may solve the repeated round a second time, so the models differ within tol.
     checkpoint = {"checkpoint": tmp_path, "checkpoint_interval": 0.0} if kept else {}
     model = ConsensusSVC(client="ray", callback=kill, **checkpoint, **SETTINGS).fit(*data)
     assert model.converged_
-    assert model.objective_ == pytest.approx(whole.objective_, rel=2 * SETTINGS["tol"])
+    assert model.objective_ == pytest.approx(uninterrupted.objective_, rel=2 * SETTINGS["tol"])
 
 
-def test_a_run_resumes_after_the_loss_of_all_actors(data, whole, cluster, tmp_path):
+def test_a_run_resumes_after_the_loss_of_all_actors(data, uninterrupted, cluster, tmp_path):
     kept = {**SETTINGS, "checkpoint_interval": 0.0, "client": "ray"}
     ConsensusSVC(checkpoint=tmp_path, callback=lambda n, *_: n == 4, **kept).fit(*data)
     resumed = ConsensusSVC(resume=tmp_path, **kept).fit(*data)
-    assert np.array_equal(resumed.coef_, whole.coef_)
-    assert resumed.n_iter_ == whole.n_iter_
+    assert np.array_equal(resumed.coef_, uninterrupted.coef_)
+    assert resumed.n_iter_ == uninterrupted.n_iter_
 
 
 def test_actors_that_are_always_lost_end_the_fit(data, engines, monkeypatch):
@@ -101,14 +101,14 @@ def test_actors_that_are_always_lost_end_the_fit(data, engines, monkeypatch):
         ConsensusSVC(client="ray", callback=kill, **SETTINGS).fit(*data)
 
 
-def test_errors_of_actors_are_those_of_threads(cluster, tmp_path):
+def test_invalid_files_are_errors_with_ray(cluster, tmp_path):
     path = tmp_path / "rows.parquet"
     pd.DataFrame({"a": [1.0, np.nan], "label": [0, 1]}).to_parquet(path)
     with pytest.raises(ValueError, match=r"NaN.*rows\.parquet"):
         ConsensusSVC(client="ray").fit(path, "label")
     with pytest.raises(FileNotFoundError, match="missing"):
         ConsensusSVC(client="ray").fit(tmp_path / "missing.parquet", "label")
-    # The actors of failed fits are gone.
+    # The failed fits have ended their actors, so another fit can start its own.
     X, y = load_digits(return_X_y=True)
     assert ConsensusSVC(client="ray", C=0.01, tol=0.1).fit(X[:100], y[:100]).converged_
 

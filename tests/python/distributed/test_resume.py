@@ -1,4 +1,4 @@
-"""Resuming from checkpoints, whose files are never trusted."""
+"""Resuming from checkpoints, with every value in a file validated before use."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def folder(data, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def whole(data):
+def uninterrupted(data):
     X, y, weights = data
     return ConsensusSVC(**PROBLEM).fit(X, y, sample_weight=weights)
 
@@ -69,7 +69,7 @@ def change(path, meta=None, **arrays):
     write_npz(path, about, {**found, **arrays})
 
 
-OTHERS = {
+OTHER_DATA = {
     "labels": lambda X, y, w: (X, (y + 1) % 10, w),
     "two labels": lambda X, y, w: (X, np.r_[y[1], y[0], y[2:]], w),
     "rows": lambda X, y, w: (3.0 * X, y, w),
@@ -81,9 +81,9 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("other", OTHER_DATA)
 def test_other_data_are_rejected_and_the_folder_is_unchanged(data, folder, other):
-    X, y, weights = OTHERS[other](*data)
+    X, y, weights = OTHER_DATA[other](*data)
     before = contents(folder)
     with pytest.raises(ValueError, match="not a checkpoint of this fit"):
         ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
@@ -92,7 +92,7 @@ def test_other_data_are_rejected_and_the_folder_is_unchanged(data, folder, other
 
 def test_other_class_weights_are_rejected(data, folder):
     X, y, weights = data
-    message = r"not a checkpoint of this fit \(identity: other class_weight\)$"
+    message = r"not a checkpoint of this fit \(identity: different class_weight\)$"
     with pytest.raises(ValueError, match=message):
         ConsensusSVC(resume=folder, class_weight="balanced", **SETTINGS).fit(X, y, weights)
 
@@ -107,13 +107,15 @@ def test_other_class_weights_are_rejected(data, folder):
     ],
     ids=str,
 )
-def test_no_certificate_is_read_from_a_file(data, folder, whole, meta):
+def test_a_certificate_is_recomputed_and_not_read_from_a_checkpoint(
+    data, folder, uninterrupted, meta
+):
     X, y, weights = data
     change(folder / "consensus.npz", meta)
     model = ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
     assert model.converged_
-    assert model.dual_objective_ <= whole.objective_
-    assert model.null_objective_ == pytest.approx(whole.null_objective_)
+    assert model.dual_objective_ <= uninterrupted.objective_
+    assert model.null_objective_ == pytest.approx(uninterrupted.null_objective_)
     reached = objective(model, *data)
     assert model.objective_ == pytest.approx(reached, rel=1e-9)
     assert model.dual_objective_ <= reached
@@ -121,19 +123,21 @@ def test_no_certificate_is_read_from_a_file(data, folder, whole, meta):
     assert np.isfinite(model.history_["dual_objective"][4:]).all()
 
 
-def test_a_checkpoint_loses_nothing(data, folder, whole):
+def test_a_fit_resumed_from_a_checkpoint_gives_the_same_model(data, folder, uninterrupted):
     X, y, weights = data
     model = ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
-    assert np.array_equal(model.coef_, whole.coef_)
-    assert model.n_iter_ == whole.n_iter_
+    assert np.array_equal(model.coef_, uninterrupted.coef_)
+    assert model.n_iter_ == uninterrupted.n_iter_
 
 
-def test_a_resumed_run_may_write_its_rounds_to_another_folder(data, folder, whole, tmp_path):
+def test_a_resumed_run_may_write_its_rounds_to_another_folder(
+    data, folder, uninterrupted, tmp_path
+):
     X, y, weights = data
     other = tmp_path / "other"
     model = ConsensusSVC(resume=folder, checkpoint=other, **SETTINGS)
     model.fit(X, y, sample_weight=weights)
-    assert np.array_equal(model.coef_, whole.coef_)
+    assert np.array_equal(model.coef_, uninterrupted.coef_)
     assert (other / "consensus.npz").exists()
 
 
@@ -145,23 +149,23 @@ def test_a_folder_of_another_fit_is_rejected(data, folder):
     assert contents(folder) == before
 
 
-def test_a_run_without_a_saved_consensus_can_start_again(data, folder, whole):
+def test_a_run_without_a_saved_consensus_can_start_again(data, folder, uninterrupted):
     X, y, weights = data
     (folder / "consensus.npz").unlink()
     model = ConsensusSVC(checkpoint=folder, **SETTINGS).fit(X, y, sample_weight=weights)
-    assert np.array_equal(model.coef_, whole.coef_)
+    assert np.array_equal(model.coef_, uninterrupted.coef_)
 
 
 @pytest.mark.parametrize("written", range(4))
 @pytest.mark.parametrize("again", [False, True])
-def test_a_run_killed_while_writing_a_round_loses_nothing(
-    data, folder, whole, monkeypatch, written, again
+def test_a_run_killed_while_writing_a_round_can_be_resumed(
+    data, folder, uninterrupted, monkeypatch, written, again
 ):
-    """Resume from files in which some partitions are one round ahead of the others."""
+    """Resume from files in which some partitions are one round ahead of the other partitions."""
     X, y, weights = data
     files = iter(range(100))
 
-    def ended(path, *rest):
+    def write_or_interrupt(path, *rest):
         # The threads of the partitions write their files first; then the consensus is written.
         if next(files) >= written:
             raise InterruptedRunError
@@ -170,8 +174,8 @@ def test_a_run_killed_while_writing_a_round_loses_nothing(
     for _ in range(1 + again):
         files = iter(range(100))
         with monkeypatch.context() as patch:
-            patch.setattr("dualgap.distributed._worker.write_arrays", ended)
-            patch.setattr("dualgap.distributed._rounds.write_arrays", ended)
+            patch.setattr("dualgap.distributed._worker.write_arrays", write_or_interrupt)
+            patch.setattr("dualgap.distributed._rounds.write_arrays", write_or_interrupt)
             with pytest.raises(InterruptedRunError):
                 ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
     rounds = [json.loads(read_npz(path)["meta"].tobytes())["round"] for path in folder.glob("p*")]
@@ -179,11 +183,11 @@ def test_a_run_killed_while_writing_a_round_loses_nothing(
     expected = {3, 4} if written == 0 else {4, 6} if written == 3 else {3, 4, 6}
     assert set(rounds) == expected or (again and set(rounds) < expected)
     model = ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
-    assert np.array_equal(model.coef_, whole.coef_)
-    assert model.n_iter_ == whole.n_iter_
+    assert np.array_equal(model.coef_, uninterrupted.coef_)
+    assert model.n_iter_ == uninterrupted.n_iter_
 
 
-def test_weights_of_a_file_only_start_the_next_round(data, folder):
+def test_changed_weights_in_a_checkpoint_do_not_change_the_bounds(data, folder):
     X, y, weights = data
     kept = read_npz(folder / "consensus.npz")["consensus"]
     change(folder / "consensus.npz", consensus=np.full_like(kept, 3.0))
@@ -199,7 +203,7 @@ def test_weights_of_a_file_only_start_the_next_round(data, folder):
     assert model.history_["dual_objective"][5:].max() <= exact.objective_
 
 
-REFUSED = {
+INVALID_DUAL_VARIABLES = {
     "negative": lambda arrays: {"beta": -arrays["beta"]},
     "outside the set": lambda arrays: {"beta": 2.0 * arrays["beta"] + 1.0},
     "not finite": lambda arrays: {"multiplier": np.full_like(arrays["multiplier"], np.nan)},
@@ -208,11 +212,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("how", REFUSED)
+@pytest.mark.parametrize("how", INVALID_DUAL_VARIABLES)
 def test_invalid_dual_variables_are_rejected(data, folder, how):
     X, y, weights = data
     path = folder / "partition-0-0.npz"
-    change(path, **REFUSED[how](read_npz(path)))
+    change(path, **INVALID_DUAL_VARIABLES[how](read_npz(path)))
     before = contents(folder)
     with pytest.raises(ValueError, match=r"partition-0-0\.npz: not a checkpoint of|betas: "):
         ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
@@ -238,7 +242,7 @@ def test_a_resumed_run_without_rounds_left_evaluates_its_model(data, folder):
     assert model.n_iter_ == 5
 
 
-def test_failed_writes_leave_the_old_checkpoint(data, folder, whole, monkeypatch):
+def test_failed_writes_leave_the_old_checkpoint(data, folder, uninterrupted, monkeypatch):
     X, y, weights = data
     before = contents(folder)
 
@@ -253,13 +257,15 @@ def test_failed_writes_leave_the_old_checkpoint(data, folder, whole, monkeypatch
             model = ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
     assert len(found) == 1
     assert contents(folder) == before
-    assert np.array_equal(model.coef_, whole.coef_)
+    assert np.array_equal(model.coef_, uninterrupted.coef_)
     again = ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
-    assert np.array_equal(again.coef_, whole.coef_)
+    assert np.array_equal(again.coef_, uninterrupted.coef_)
 
 
 @pytest.mark.parametrize("which", ["consensus.npz", "partition-1"])
-def test_a_round_that_one_file_lacks_is_not_resumed(data, whole, tmp_path, monkeypatch, which):
+def test_a_round_missing_from_one_file_is_not_resumed(
+    data, uninterrupted, tmp_path, monkeypatch, which
+):
     X, y, weights = data
     replace, n_writes = os.replace, [0]
 
@@ -277,7 +283,7 @@ def test_a_round_that_one_file_lacks_is_not_resumed(data, whole, tmp_path, monke
         ):
             fit.fit(X, y, sample_weight=weights)
     resumed = ConsensusSVC(resume=tmp_path, **SETTINGS).fit(X, y, sample_weight=weights)
-    assert np.array_equal(resumed.coef_, whole.coef_)
+    assert np.array_equal(resumed.coef_, uninterrupted.coef_)
 
 
 def test_a_folder_that_cannot_be_written_is_rejected_before_the_fit(data):
@@ -307,7 +313,7 @@ print(np.array_equal(kept.coef_, ConsensusSVC(**problem).fit(X, y).coef_))
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced", {1: 4.0, 3: 0.0}], ids=str)
-def test_the_objective_of_zero_is_that_of_the_costs(data, tmp_path, class_weight):
+def test_a_resumed_fit_computes_the_null_objective_from_the_costs(data, tmp_path, class_weight):
     X, y, weights = data
     costs = np.random.default_rng(1).uniform(0.5, 4.0, (10, 10))
     np.fill_diagonal(costs, 0.0)

@@ -27,7 +27,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def session():
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # A task may fail twice.
+    # Two tasks run at a time, and each may fail twice.
     builder = sql.SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false")
     session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     yield session
@@ -45,7 +45,7 @@ def files(session, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole(files):
+def uninterrupted(files):
     return ConsensusSVC(**SETTINGS).fit(files, "label")
 
 
@@ -66,7 +66,7 @@ def test_executors_give_the_model_of_threads(session, files, tmp_path, kind):
     assert not list(tmp_path.glob("spark-*"))
 
 
-def test_killed_processes_cost_only_time(session, files, whole, tmp_path):
+def test_killed_processes_do_not_change_the_model(session, files, uninterrupted, tmp_path):
     def kill(number, *_):
         if number == 3:
             kill_python()
@@ -76,16 +76,16 @@ def test_killed_processes_cost_only_time(session, files, whole, tmp_path):
 
     model = ConsensusSVC(client=session, checkpoint=tmp_path, callback=kill, **SETTINGS)
     model.fit(files, "label")
-    assert np.array_equal(model.coef_, whole.coef_)
-    assert model.n_iter_ == whole.n_iter_ > 5
+    assert np.array_equal(model.coef_, uninterrupted.coef_)
+    assert model.n_iter_ == uninterrupted.n_iter_ > 5
 
 
-def test_a_run_resumes(session, files, whole, tmp_path):
+def test_a_fit_resumed_on_spark_gives_the_same_model(session, files, uninterrupted, tmp_path):
     kept = {**SETTINGS, "checkpoint_interval": 0.0, "client": session, "checkpoint": tmp_path}
     ConsensusSVC(callback=lambda n, *_: n == 4, **kept).fit(files, "label")
     resumed = ConsensusSVC(resume=tmp_path, **kept).fit(files, "label")
-    assert np.array_equal(resumed.coef_, whole.coef_)
-    assert resumed.n_iter_ == whole.n_iter_
+    assert np.array_equal(resumed.coef_, uninterrupted.coef_)
+    assert resumed.n_iter_ == uninterrupted.n_iter_
 
 
 def test_ctrl_c_ends_a_fit_and_leaves_the_session_usable(session, files, tmp_path):
@@ -98,20 +98,20 @@ def test_ctrl_c_ends_a_fit_and_leaves_the_session_usable(session, files, tmp_pat
     assert session.range(3).count() == 3
 
 
-def test_a_model_predicts_in_spark(session, files, whole):
+def test_a_model_predicts_in_spark(session, files, uninterrupted):
     table = session.read.parquet(*map(str, files))
-    columns = list(whole.feature_names_in_)
+    columns = list(uninterrupted.feature_names_in_)
 
     def predicted(frames):
         for frame in frames:
-            yield frame.assign(prediction=whole.predict(frame[columns]))
+            yield frame.assign(prediction=uninterrupted.predict(frame[columns]))
 
     schema = f"{', '.join(map(' '.join, table.dtypes))}, prediction int"
     found = table.mapInPandas(predicted, schema).toPandas()
-    assert np.array_equal(found["prediction"], whole.predict(found[columns]))
+    assert np.array_equal(found["prediction"], uninterrupted.predict(found[columns]))
 
 
-def test_errors_are_those_of_threads(session, files, tmp_path):
+def test_invalid_data_and_arguments_are_errors_with_spark(session, files, tmp_path):
     path = tmp_path / "rows.parquet"
     pd.DataFrame({"a": [1.0, np.nan], "label": [0, 1]}).to_parquet(path)
     model = ConsensusSVC(client=session, checkpoint=tmp_path)

@@ -28,7 +28,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def s3():
-    """Address of a local server of S3's protocol; environment variables pass it to boto."""
+    """Run a local S3 server, set the environment variables for it, and yield a bucket's address."""
     pytest.importorskip("s3fs")
     pytest.importorskip("moto")
     pytest.importorskip("flask", reason="the server of moto is not installed")
@@ -79,7 +79,7 @@ def put(store, name, content):
     return f"{store}/{name}"
 
 
-def test_parquet_files_of_a_store_give_the_model_of_local_ones(data, store, tmp_path):
+def test_parquet_files_in_a_store_give_the_model_of_local_files(data, store, tmp_path):
     X, y = data
     local, remote = [], []
     for number in range(2):
@@ -93,7 +93,7 @@ def test_parquet_files_of_a_store_give_the_model_of_local_ones(data, store, tmp_
     assert far.n_partitions_ == 2
 
 
-def test_libsvm_files_of_a_store_give_the_model_of_local_ones(data, store, tmp_path):
+def test_libsvm_files_in_a_store_give_the_model_of_local_files(data, store, tmp_path):
     X, y = data
     path = tmp_path / "rows"
     dump_svmlight_file(X, y, str(path), zero_based=False)
@@ -102,7 +102,7 @@ def test_libsvm_files_of_a_store_give_the_model_of_local_ones(data, store, tmp_p
     assert np.array_equal(near.coef_, far.coef_)
 
 
-def test_a_checkpoint_in_a_store_loses_nothing(data, store):
+def test_a_fit_resumed_from_a_store_gives_the_same_model(data, store):
     settings = {**SETTINGS, "n_partitions": 3}
     whole = ConsensusSVC(**settings).fit(*data)
     run = f"{store}/run/"
@@ -124,7 +124,7 @@ def test_a_damaged_checkpoint_in_a_store_is_rejected(data, store):
         ConsensusSVC(resume=run, **settings).fit(*data)
 
 
-def test_missing_files_and_unknown_stores_are_named(data, memory):
+def test_errors_name_missing_files_and_unknown_stores(data, memory):
     with pytest.raises(FileNotFoundError, match=r"none\.parquet"):
         ConsensusSVC(**SETTINGS).fit(f"{memory}/none.parquet", "label")
     with pytest.raises(ValueError, match="resume: no checkpoint in memory://store/none"):

@@ -32,7 +32,7 @@ while True:
 """
 
 
-def test_a_killed_writer_leaves_the_old_file_or_the_new_and_no_draft(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_the_old_or_the_new_file_and_no_draft(tmp_path: Path) -> None:
     path = tmp_path / "model"
     generator = random.Random(0)
     write_npz(path, {}, {"a": np.full(1_000_000, -1)})
@@ -103,14 +103,14 @@ def test_links_and_permissions_are_preserved(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "fresh").stat().st_mode) == 0o640
 
 
-def test_a_device_is_written_to(tmp_path: Path) -> None:
+def test_a_device_file_is_written_in_place(tmp_path: Path) -> None:
     with replacing("/dev/null") as file:
         file.write(b"nothing")
     assert Path("/dev/null").is_char_device()
     check_writable("/dev/null")
 
 
-def test_write_errors_are_found_before_the_fit(tmp_path: Path) -> None:
+def test_write_errors_are_reported_before_the_fit(tmp_path: Path) -> None:
     check_writable(tmp_path / "new" / "folder" / "model")
     assert os.listdir(tmp_path / "new" / "folder") == []
     (tmp_path / "file").write_bytes(b"old")

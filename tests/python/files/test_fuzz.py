@@ -1,8 +1,8 @@
 """Fuzz tests of files: each file is read or gives one error, quickly and in little memory.
 
-A short run is part of the tests. So is the corpus in `tests/fixtures/corpus`, which holds, for each
-reader, the first file that led to each result or message. DUALGAP_FUZZ=1000 draws a thousand times
-the number of examples, DUALGAP_FUZZ_SECONDS=600 draws for ten minutes, and
+By default, the tests draw few examples and read the corpus in `tests/fixtures/corpus`. For each
+reader, the corpus contains the first file that led to each result or message. DUALGAP_FUZZ=1000
+draws a thousand times the number of examples, DUALGAP_FUZZ_SECONDS=600 draws for ten minutes, and
 `--hypothesis-profile=default` draws other examples in each run. DUALGAP_FUZZ_KEEP=1 adds files with
 new results to the corpus.
 """
@@ -66,7 +66,7 @@ def _table(form: str) -> bytes:
 
 @st.composite
 def damaged(draw: st.DrawFn, good: bytes) -> bytes:
-    """Draw a file with some bytes changed, removed or inserted, or an empty one."""
+    """Draw a file with some bytes changed, removed or inserted, or an empty file."""
     content = bytearray(good)
     for _ in range(draw(st.integers(0, 4))):
         at = draw(st.integers(0, len(content)))
@@ -86,7 +86,7 @@ def damaged(draw: st.DrawFn, good: bytes) -> bytes:
     return bytes(content)
 
 
-class Door:
+class FuzzedReader:
     """A reader of files that must return a result or raise one kind of error."""
 
     def __init__(self, name: str, use: Callable[[Path], None], message: str = "") -> None:
@@ -110,12 +110,12 @@ class Door:
             if not kept.exists() and len(list(kept.parent.iterdir())) < 40:
                 kept.write_bytes(path.read_bytes())
 
-    def explore(self, look: Callable[[], None]) -> None:
+    def explore(self, read_example: Callable[[], None]) -> None:
         """Run a property test once, or repeatedly for the given time."""
         start = time.monotonic()
-        look()
+        read_example()
         while time.monotonic() - start < SECONDS:
-            look()
+            read_example()
         if SECONDS:
             print(f"{self.name}: {self.seen} files")
 
@@ -137,19 +137,19 @@ def _read(form: str | None) -> Callable[[Path], None]:
     return lambda path: check(read_table(Source(path, form), need_labels=False))
 
 
-# Parquet is excluded, because its parser comes from another project and is made for trusted files.
+# Parquet is excluded, because its parser belongs to another project and expects trusted files.
 @pytest.mark.timeout(max(2 * SECONDS, 120))
 @pytest.mark.parametrize("form", ["libsvm", "npy", "npz", "csv"])
-def test_tables(form: str, tmp_path: Path) -> None:
-    path, door = tmp_path / "rows", DOORS[form]
+def test_damaged_tables_are_read_or_rejected(form: str, tmp_path: Path) -> None:
+    path, reader = tmp_path / "rows", READERS[form]
 
     @fuzz
     @given(content=damaged(_table(form)) | st.binary(max_size=60))
-    def look(content: bytes) -> None:
+    def read_example(content: bytes) -> None:
         path.write_bytes(content)
-        door.try_file(path)
+        reader.try_file(path)
 
-    door.explore(look)
+    reader.explore(read_example)
 
 
 def _member(draw: st.DrawFn, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -174,23 +174,23 @@ def _member(draw: st.DrawFn, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any
 
 @pytest.mark.timeout(max(2 * SECONDS, 120))
 @pytest.mark.parametrize("form", ["csr", "csc"])
-def test_sparse_matrices(form: str, tmp_path: Path) -> None:
-    path, door = tmp_path / "rows.npz", DOORS["sparse"]
+def test_damaged_sparse_matrices_are_read_or_rejected(form: str, tmp_path: Path) -> None:
+    path, reader = tmp_path / "rows.npz", READERS["sparse"]
     matrix = sp.csr_array(ROWS).asformat(form)
     parts = {"indices": matrix.indices, "indptr": matrix.indptr, "data": matrix.data}
     parts["shape"] = np.array(matrix.shape)
 
     @fuzz
     @given(data=st.data())
-    def look(data: st.DataObject) -> None:
+    def read_example(data: st.DataObject) -> None:
         drawn = {
             name: data.draw(st.composite(lambda draw, a=array: _member(draw, a))())
             for name, array in parts.items()
         }
         np.savez(path, format=np.array(form.encode()), **drawn)
-        door.try_file(path)
+        reader.try_file(path)
 
-    door.explore(look)
+    reader.explore(read_example)
 
 
 def _linear(path: Path) -> None:
@@ -216,38 +216,38 @@ def _recommend(path: Path) -> None:
 
 
 WRITERS = {"linear": _linear, "recommender": _recommender}
-DOORS = {
-    **{form: Door(form, _read(form)) for form in ("libsvm", "npy", "npz", "csv")},
-    "sparse": Door("sparse", _read("npz")),
-    "linear": Door("linear", _predict, "not "),
-    "recommender": Door("recommender", _recommend, "not "),
+READERS = {
+    **{form: FuzzedReader(form, _read(form)) for form in ("libsvm", "npy", "npz", "csv")},
+    "sparse": FuzzedReader("sparse", _read("npz")),
+    "linear": FuzzedReader("linear", _predict, "not "),
+    "recommender": FuzzedReader("recommender", _recommend, "not "),
 }
 
 
 @pytest.mark.timeout(max(2 * SECONDS, 120))
 @pytest.mark.parametrize("name", WRITERS)
-def test_model_files(name: str, tmp_path: Path) -> None:
+def test_damaged_model_files_are_read_or_rejected(name: str, tmp_path: Path) -> None:
     WRITERS[name](tmp_path / "good")
     good = (tmp_path / "good").read_bytes()
-    path, door = tmp_path / "model", DOORS[name]
+    path, reader = tmp_path / "model", READERS[name]
 
     @fuzz
     @given(content=damaged(good))
-    def look(content: bytes) -> None:
+    def read_example(content: bytes) -> None:
         path.write_bytes(content)
-        door.try_file(path)
+        reader.try_file(path)
 
-    door.explore(look)
+    reader.explore(read_example)
 
 
 @pytest.mark.timeout(max(2 * SECONDS, 120))
 @pytest.mark.parametrize("name", WRITERS)
-def test_descriptions_of_models(name: str, tmp_path: Path) -> None:
+def test_random_model_descriptions_are_read_or_rejected(name: str, tmp_path: Path) -> None:
     WRITERS[name](tmp_path / "good")
     with np.load(tmp_path / "good") as file:
         arrays = dict(file)
     meta = json.loads(arrays["meta"].tobytes())
-    path, door = tmp_path / "model", DOORS[name]
+    path, reader = tmp_path / "model", READERS[name]
     values = st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
@@ -256,20 +256,20 @@ def test_descriptions_of_models(name: str, tmp_path: Path) -> None:
 
     @fuzz
     @given(key=st.sampled_from(sorted(meta)), value=values)
-    def look(key: str, value: Any) -> None:
+    def read_example(key: str, value: Any) -> None:
         text = json.dumps({**meta, key: value}).encode()
         with open(path, "wb") as file:
             np.savez(file, **{**arrays, "meta": np.frombuffer(text, dtype=np.uint8)})
-        door.try_file(path)
+        reader.try_file(path)
 
-    door.explore(look)
+    reader.explore(read_example)
 
 
-@pytest.mark.parametrize("name", DOORS)
-def test_the_corpus_still_gets_an_answer(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", READERS)
+def test_files_of_the_corpus_are_read_or_rejected(name: str, tmp_path: Path) -> None:
     kept = sorted((CORPUS / name).iterdir())
     assert len(kept) >= 2
     for file in kept:
         path = tmp_path / "file"
         path.write_bytes(file.read_bytes())
-        DOORS[name].try_file(path)
+        READERS[name].try_file(path)

@@ -34,7 +34,7 @@ def descr(kind: object = "<f8", shape: object = (3,)) -> str:
     return f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': {shape!r}}}\n"
 
 
-def test_files_round_trip() -> None:
+def test_arrays_are_read_back_unchanged() -> None:
     arrays: dict[str, Any] = {
         "a": np.arange(6.0).reshape(2, 3),
         "b": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
@@ -122,7 +122,7 @@ def test_members_that_overlap_or_have_the_same_name_are_rejected() -> None:
         read_npz(io.BytesIO(raw.replace(b"b.npy", b"a.npy")))
 
 
-def test_errors_that_name_a_file_are_unchanged() -> None:
+def test_a_missing_file_keeps_its_own_error() -> None:
     with pytest.raises(FileNotFoundError), refused_as("nowhere", "a model"):
         read_npz("nowhere")
 
@@ -130,7 +130,7 @@ def test_errors_that_name_a_file_are_unchanged() -> None:
 INDPTR, INDICES, DATA = np.array([0, 2, 3]), np.array([0, 2, 1]), np.array([1.0, 2.0, 3.0])
 
 
-def test_a_true_csr_matrix_is_read() -> None:
+def test_a_valid_csr_matrix_is_read() -> None:
     dense = [[1, 0, 2], [0, 3, 0]]
     assert checked_csr(DATA, INDICES, INDPTR, (2, 3)).toarray().tolist() == dense
     assert checked_csr(DATA[:0], INDICES[:0], np.zeros(3, int), (2, 3)).nnz == 0
@@ -168,7 +168,7 @@ def test_an_inconsistent_csr_matrix_is_rejected(changes: Any, shape: tuple[int, 
         checked_csr(arrays["data"], arrays["indices"], arrays["indptr"], shape)
 
 
-def test_sparse_data_are_stored_unchanged() -> None:
+def test_sparse_matrices_are_stored_unchanged() -> None:
     matrix = sp.random_array((20, 30), density=0.2, format="csr", rng=0)
     again = checked_csr(matrix.data, matrix.indices, matrix.indptr, matrix.shape)
     assert (again != matrix).nnz == 0

@@ -1,4 +1,4 @@
-"""Model files that the Rust crate writes."""
+"""Model files written by the Rust crate can be loaded in Python."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_loaded_model_can_be_saved_again(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.coef_, model.coef_)
 
 
-def test_the_file_that_the_crate_reads_is_one_of_this_package() -> None:
+def test_the_model_file_that_the_crate_reads_is_written_by_python() -> None:
     model = MulticlassSVC.load(FOLDER / "python.npz")
     assert model.classes_.tolist() == ["a", "b", "\u00e9"]
     np.testing.assert_array_equal(model.coef_, [[0.5, -1.0], [2.0, 0.25], [-3.0, 1.5]])

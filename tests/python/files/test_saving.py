@@ -77,7 +77,7 @@ SAVED: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
-def answers(model: Any, X: Any) -> dict[str, Any]:
+def predictions_by_method(model: Any, X: Any) -> dict[str, Any]:
     """Return the results of all prediction methods of a fitted model, by name."""
     given: Any = X
     if type(model).__name__ == "OrdinalRecommender":
@@ -98,45 +98,47 @@ def answers(model: Any, X: Any) -> dict[str, Any]:
     return found
 
 
-def same(a: Any, b: Any) -> bool:
+def equal_values(a: Any, b: Any) -> bool:
     if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+        return a.keys() == b.keys() and all(equal_values(a[key], b[key]) for key in a)
     if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(equal_values, a, b))
     if hasattr(a, "to_numpy"):
-        return same(a.to_numpy(), b.to_numpy())
+        return equal_values(a.to_numpy(), b.to_numpy())
     if sp.issparse(a):
-        return same(a.toarray(), b.toarray())
+        return equal_values(a.toarray(), b.toarray())
     if isinstance(a, BaseEstimator):
-        return type(a) is type(b) and same(a.get_params(), b.get_params())
+        return type(a) is type(b) and equal_values(a.get_params(), b.get_params())
     if isinstance(a, np.ndarray):
         exact = a.dtype == b.dtype and a.shape == b.shape
-        return exact and all(map(same, a.ravel().tolist(), np.ravel(b).tolist()))
+        return exact and all(map(equal_values, a.ravel().tolist(), np.ravel(b).tolist()))
     return bool(a == b or (a != a and b != b))
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_a_loaded_estimator_is_the_same(name: str, tmp_path: Path) -> None:
+def test_a_loaded_estimator_equals_the_saved_estimator(name: str, tmp_path: Path) -> None:
     estimator, X, y = SAVED[name]
     model = clone(estimator).fit(X, y)
     model.save(tmp_path / "model.npz")
     loaded = type(model).load(tmp_path / "model.npz")
-    expected, found = answers(model, X), answers(loaded, X)
+    expected, found = predictions_by_method(model, X), predictions_by_method(loaded, X)
     assert expected.keys() == found.keys()
-    assert all(same(expected[key], found[key]) for key in expected)
+    assert all(equal_values(expected[key], found[key]) for key in expected)
     if name != "splitter":
-        assert same(model.get_params(), loaded.get_params())
+        assert equal_values(model.get_params(), loaded.get_params())
     public = [each for each in vars(model) if each.endswith("_") and not each.startswith("_")]
     assert public
     for attribute in public:
-        assert same(getattr(model, attribute), getattr(loaded, attribute)), attribute
+        assert equal_values(getattr(model, attribute), getattr(loaded, attribute)), attribute
     # The loaded estimator can be saved and fitted again.
     loaded.save(tmp_path / "again.npz")
-    assert same(answers(type(model).load(tmp_path / "again.npz"), X), expected)
+    assert equal_values(
+        predictions_by_method(type(model).load(tmp_path / "again.npz"), X), expected
+    )
     clone(loaded).fit(X, y)
 
 
-def test_every_public_estimator_is_saved_here() -> None:
+def test_every_public_estimator_has_a_test_of_saving() -> None:
     public = {getattr(dualgap, name) for name in dualgap.__all__}
     estimators = {each for each in public if inspect.isclass(each) and hasattr(each, "fit")}
     assert len(estimators) >= 13
@@ -145,7 +147,7 @@ def test_every_public_estimator_is_saved_here() -> None:
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_an_estimator_without_a_fit_is_not_saved(name: str, tmp_path: Path) -> None:
+def test_saving_an_unfitted_estimator_is_an_error(name: str, tmp_path: Path) -> None:
     with pytest.raises(NotFittedError):
         clone(SAVED[name][0]).save(tmp_path / "model.npz")
     assert not (tmp_path / "model.npz").exists()
@@ -189,14 +191,16 @@ class OwnTopK(TopK):
         ),
     ],
 )
-def test_code_is_not_saved(estimator: Any, data: Any, message: str, tmp_path: Path) -> None:
+def test_saving_user_code_is_an_error(
+    estimator: Any, data: Any, message: str, tmp_path: Path
+) -> None:
     model = clone(estimator).set_params(max_iter=3).fit(*data)
     with pytest.raises(TypeError, match=rf"^{message} .*pickle"):
         model.save(tmp_path / "model.npz")
     assert not (tmp_path / "model.npz").exists()
 
 
-def changed(path: Path, change: Any) -> None:
+def change_file(path: Path, change: Any) -> None:
     """Change the arrays and the description of a file in place."""
     with np.load(path) as file:
         arrays = dict(file)
@@ -239,17 +243,17 @@ CHANGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_changed_files_are_no_models(name: str, tmp_path: Path) -> None:
+def test_model_files_with_invalid_contents_are_rejected(name: str, tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
     MulticlassSVC(random_state=0).fit(*CLASSES).save(path)
-    changed(path, lambda arrays, meta: None)
+    change_file(path, lambda arrays, meta: None)
     MulticlassSVC.load(path)
-    changed(path, CHANGES[name])
+    change_file(path, CHANGES[name])
     with pytest.raises(ValueError, match=r"model\.npz: not a saved MulticlassSVC"):
         MulticlassSVC.load(path)
 
 
-def test_pickles_are_not_read(tmp_path: Path) -> None:
+def test_loading_a_pickle_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
     path.write_bytes(pickle.dumps(MulticlassSVC()))
     with pytest.raises(ValueError, match=r"not a saved MulticlassSVC \(not an npz file\)$"):
@@ -258,7 +262,7 @@ def test_pickles_are_not_read(tmp_path: Path) -> None:
         MulticlassSVC.load(tmp_path / "missing")
 
 
-def test_a_loaded_model_still_knows_which_rows_are_decided(tmp_path: Path) -> None:
+def test_a_loaded_model_reports_the_same_uncertain_predictions(tmp_path: Path) -> None:
     model = MulticlassSVC(tol=1e-6, random_state=0).fit(*CLASSES)
     model.save(tmp_path / "model.npz")
     loaded = MulticlassSVC.load(tmp_path / "model.npz")

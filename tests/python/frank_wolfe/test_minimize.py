@@ -75,7 +75,7 @@ def vertices_of(oracle: Any) -> Any:
     return np.array(found)
 
 
-def sets(rng: np.random.Generator) -> list[Any]:
+def make_sets(rng: np.random.Generator) -> list[Any]:
     return [
         Simplex(4, rng.uniform(0.1, 3.0)),
         L1Ball(4, rng.uniform(0.1, 3.0)),
@@ -88,8 +88,8 @@ def sets(rng: np.random.Generator) -> list[Any]:
     ]
 
 
-def combination(A: Any, b: Any, vertices: Any) -> Any:
-    """Find the point of the hull with the smallest residual, by non-negative least squares."""
+def nearest_point_of_hull(A: Any, b: Any, vertices: Any) -> Any:
+    """Return the point of the hull with the smallest residual, by non-negative least squares."""
     heavy = 1e4 * np.ones((1, len(vertices)))
     weights, _ = nnls(np.vstack([A @ vertices.T, heavy]), np.r_[b, 1e4], maxiter=10_000)
     return (weights / weights.sum()) @ vertices
@@ -100,12 +100,12 @@ def combination(A: Any, b: Any, vertices: Any) -> Any:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_bound_is_below_every_point_and_close_to_the_best(method: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    for oracle in sets(rng):
+    for oracle in make_sets(rng):
         if method == "randomized-away" and isinstance(oracle, KSparse | Birkhoff | Corners):
             continue
         n = int(np.prod(oracle.shape))
         A, b = rng.normal(size=(9, n)), 2.0 * rng.normal(size=9)
-        best = combination(A, b, vertices_of(oracle))
+        best = nearest_point_of_hull(A, b, vertices_of(oracle))
         optimum = 0.5 * float(((A @ best - b) ** 2).sum())
         for f in (LeastSquares(A, b), LeastSquares(sp.csr_array(A), b), Squares(A, b)):
             found = minimize(f, oracle, method=method, tol=1e-7, random_state=seed, max_iter=3000)
@@ -180,7 +180,7 @@ def test_the_nuclear_norm_finds_the_projection_of_a_matrix(method: Any) -> None:
             assert found.objective == pytest.approx(0.5 * ((x - M) ** 2).sum())
 
 
-def test_factors_give_the_minimum_of_a_dense_matrix() -> None:
+def test_factored_and_dense_solutions_have_the_same_objective() -> None:
     rng = np.random.default_rng(0)
     M = rng.normal(size=(30, 2)) @ rng.normal(size=(2, 20))
     rows, columns = np.nonzero(rng.random(M.shape) < 0.5)
@@ -215,7 +215,7 @@ def test_every_line_search_reaches_the_minimum(line_search: Any) -> None:
             minimize(f, L1Ball(3), line_search=line_search)
 
 
-def test_a_line_search_of_the_function_is_used() -> None:
+def test_a_line_search_method_of_the_function_is_used() -> None:
     steps = []
 
     class WithSearch(Distance):
@@ -233,7 +233,7 @@ def test_a_line_search_of_the_function_is_used() -> None:
         minimize(Distance(np.ones(3)), Simplex(3), line_search="exact")
 
 
-def test_logistic_matches_the_formula_and_its_optimum() -> None:
+def test_logistic_has_the_value_and_gradient_of_its_formula() -> None:
     rng = np.random.default_rng(0)
     A, y = rng.normal(size=(40, 5)), np.where(rng.random(40) < 0.5, -1.0, 1.0)
     f = Logistic(A, y)
@@ -251,7 +251,7 @@ def test_logistic_matches_the_formula_and_its_optimum() -> None:
 def test_vertices_minimise_linear_functions() -> None:
     rng = np.random.default_rng(0)
     for _ in range(20):
-        for oracle in sets(rng)[:-1]:
+        for oracle in make_sets(rng)[:-1]:
             gradient = np.round(rng.normal(size=oracle.shape), 1)
             vertex = oracle.vertex(gradient)
             assert vertex.shape == oracle.shape
@@ -266,7 +266,7 @@ def test_vertices_minimise_linear_functions() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_runs_are_the_same_for_any_number_of_threads(method: Any) -> None:
+def test_results_do_not_depend_on_the_number_of_threads(method: Any) -> None:
     rng = np.random.default_rng(0)
     A, b = rng.normal(size=(300, 800)), rng.normal(size=300)
     options: Any = {"method": method, "max_iter": 60, "tol": 1e-12, "random_state": 3}

@@ -1,4 +1,4 @@
-"""Random and hostile arguments for the functions of the core, drawn from one generator."""
+"""Random valid and invalid arguments for the functions of the core, from one generator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBERS = [0.0, 1.0, -1.0, 1e-3, np.nan, np.inf, -np.inf, 1e308, 1e-320, 1e155, 
 
 
 class Arguments:
-    """A generator of mostly valid and sometimes hostile arguments."""
+    """A generator of arguments, most of them valid and some of them invalid."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -245,7 +245,7 @@ class Arguments:
 
 
 class Oracle:
-    """A user's oracle that may return anything."""
+    """A user's oracle that may return invalid results."""
 
     def __init__(self, arguments: Arguments, n_weights: int) -> None:
         self.arguments, self.n_weights = arguments, n_weights

@@ -1,4 +1,4 @@
-"""Hostile arguments for every function of the core: a result or an error, never a panic.
+"""Every function of the core returns a result or an error for invalid arguments, never a panic.
 
 A panic appears as "a bug in dualgap", and an abort or undefined behaviour ends the process.
 `DUALGAP_FUZZ_SECONDS=600 pytest tests/python/fuzz` draws new arguments for ten minutes.
@@ -73,13 +73,13 @@ def cross_validate(a):
     return _core.cross_validate(a.rows(n, d), a.integers(n, m), given)
 
 
-def links(a, m):
+def draw_link_codes(a, m):
     """Draw codes of transitions, of first labels and of last labels; most of them have a weight."""
     codes = [a.choice([1, 1, 1, 1, 0, 2]) for _ in range(a.near(m * (m + 2)))]
     return np.array([9, *codes[1:]] if codes and a.rarely() else codes, dtype=np.uint8)
 
 
-def offsets(a, n):
+def draw_offsets(a, n):
     """Draw offsets of sentences."""
     found = np.array(sorted([0, n, *(a.random.randrange(n + 1) for _ in range(2))]), np.int64)
     if a.rarely(0.1):
@@ -94,7 +94,7 @@ def sequence_settings(a, n, m, n_sentences):
         "loss": a.choice(
             ["hamming", "logistic", "logistic", "x"] if a.rarely() else ["hamming", "logistic"]
         ),
-        "links": links(a, m),
+        "links": draw_link_codes(a, m),
         "seen_pairs": a.rarely(0.3),
         "token_weight": None if a.rarely(0.7) else a.array(a.near(n), sign=False),
         "known": None if a.rarely(0.7) else a.integers(n, 2, np.uint8),
@@ -111,7 +111,7 @@ def sequence_settings(a, n, m, n_sentences):
 
 def fit_sequences(a):
     n, d, m = a.size(), a.size(), a.choice([1, 2, 3])
-    ends = offsets(a, n)
+    ends = draw_offsets(a, n)
     given = sequence_settings(a, n, m, max(len(ends) - 1, 0))
     rows, labels = a.rows(n, d), a.integers(n, m)
     found = _core.fit_sequences(_core.SequenceProblem(rows, ends, labels, given), given)
@@ -119,7 +119,7 @@ def fit_sequences(a):
     given |= {"start": found.get("point"), "regularization": a.positive()}
     if a.rarely(0.3):
         n = a.size()
-        rows, ends, labels = a.rows(n, a.near(d)), offsets(a, n), a.integers(n, m)
+        rows, ends, labels = a.rows(n, a.near(d)), draw_offsets(a, n), a.integers(n, m)
     return _core.fit_sequences(_core.SequenceProblem(rows, ends, labels, given), given)
 
 
@@ -131,7 +131,7 @@ def tag(a):
     tagger = _core.Tagger(
         {
             "n_states": a.near(m),
-            "links": links(a, m),
+            "links": draw_link_codes(a, m),
             "offsets": ends[::-1].copy() if a.rarely() else ends,
             "labels": a.integers(size, m, np.uint16),
             "values": a.array(a.near(size)),
@@ -140,7 +140,7 @@ def tag(a):
         }
     )
     edges = a.rows(n, n_edge_columns) if n_edge_columns else None
-    given, threads = (a.rows(n, d), offsets(a, n), edges), a.choice([0, 1, 2])
+    given, threads = (a.rows(n, d), draw_offsets(a, n), edges), a.choice([0, 1, 2])
     names = [f"f{number}" for number in range(d)]
     text, ends = "".join(names).encode(), np.cumsum([len(name) for name in names])
     ends = [*ends.tolist(), *([2**40] if a.rarely() else [])]
@@ -232,7 +232,7 @@ def select_basis(a):
     return _core.select_basis(a.rows(n, d), a.array(a.near(n), m), given)
 
 
-def groups(a, n):
+def draw_groups(a, n):
     n_groups = a.choice([2**40, 2**63]) if a.rarely() else a.size()
     return a.integers(n, n_groups), n_groups
 
@@ -262,7 +262,7 @@ def fit_variational(a):
         "n_threads": a.choice([0, 1, 2]),
         "user_features": features[0],
         "item_features": features[1],
-        "groups": None if a.rarely(0.6) else [groups(a, n) for _ in range(2)],
+        "groups": None if a.rarely(0.6) else [draw_groups(a, n) for _ in range(2)],
         "callback": a.callback(),
     }
     levels = a.integers(n, 3).astype(float)
@@ -270,7 +270,7 @@ def fit_variational(a):
     return _core.fit_variational(a.integers(n, n_users), a.integers(n, n_items), values, given)
 
 
-def source(a):
+def draw_source(a):
     """Draw a problem, and sizes that match it."""
     if a.rarely(0.35):
         n_blocks, n_weights = a.size(), a.size()
@@ -281,12 +281,12 @@ def source(a):
 
 
 def fit_structured(a):
-    problem, n_blocks, n_weights = source(a)
+    problem, n_blocks, n_weights = draw_source(a)
     return _core.fit_structured(problem, a.structured(n_blocks, n_weights))
 
 
 def structured_path(a):
-    problem, n_blocks, n_weights = source(a)
+    problem, n_blocks, n_weights = draw_source(a)
     given = a.structured(n_blocks, n_weights)
     if a.rarely(0.8):
         given |= {"solver": "block-frank-wolfe", "averaging": False, "subsample": 1.0}
@@ -313,7 +313,7 @@ def check_loss(a):
     return _core.check_loss(a.choice(list(_core.LOSSES)), a.choice([None, 0, 1, 2**40]), weights)
 
 
-DOORS = [
+ENTRY_POINTS = [
     fit_multiclass,
     fit_class_features,
     multiclass_path,
@@ -334,29 +334,29 @@ DOORS = [
 ERRORS = (ValueError, TypeError, OverflowError, RuntimeError, MemoryError)
 
 
-def call(door, seed):
-    """Call a function, and raise again only unexpected exceptions."""
+def call_with_random_arguments(entry_point, seed):
+    """Call an entry point, and ignore the errors that it may raise for invalid arguments."""
     try:
-        door(Arguments(seed))
+        entry_point(Arguments(seed))
     except ERRORS as error:
         if "a bug in dualgap" in str(error):
-            raise AssertionError(f"{door.__name__}, seed {seed}: {error}") from error
+            raise AssertionError(f"{entry_point.__name__}, seed {seed}: {error}") from error
 
 
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS, ids=lambda entry_point: entry_point.__name__)
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**63 - 1))
 @example(seed=0)
-def test_arguments_are_answered_or_rejected(door, seed):
-    call(door, seed)
+def test_arguments_are_answered_or_rejected(entry_point, seed):
+    call_with_random_arguments(entry_point, seed)
 
 
-@pytest.mark.skipif(not SECONDS, reason="set DUALGAP_FUZZ_SECONDS to look for as long")
+@pytest.mark.skipif(not SECONDS, reason="set DUALGAP_FUZZ_SECONDS to run this test")
 @pytest.mark.timeout(max(2 * SECONDS, 60))
-def test_long():
+def test_arguments_are_answered_or_rejected_for_the_given_time():
     start, seed, calls = time.monotonic(), time.time_ns() % 2**40, 0
     while time.monotonic() - start < SECONDS:
-        call(DOORS[calls % len(DOORS)], seed + calls)
+        call_with_random_arguments(ENTRY_POINTS[calls % len(ENTRY_POINTS)], seed + calls)
         calls += 1
     print(f"{calls} calls from seed {seed}")
 

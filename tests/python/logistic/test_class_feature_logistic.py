@@ -24,7 +24,7 @@ def table() -> tuple[Any, Any, Any]:
 
 
 def best_objective(X: Any, y: Any, features: Any, C: float, weights: Any) -> float:
-    """The smallest objective in the estimator's units, by L-BFGS on the definition."""
+    """Minimise the estimator's objective, computed from its definition, by L-BFGS."""
     shape = (features.shape[1], X.shape[1])
 
     def value(flat: Any) -> Any:
@@ -89,7 +89,7 @@ def test_classes_without_rows_have_probabilities(table: Any) -> None:
     assert held_out.mean() > 0.6
 
 
-def test_bad_input_is_named(table: Any) -> None:
+def test_errors_of_bad_input_name_the_argument(table: Any) -> None:
     X, y, features = table
     for given, parameters, message in [
         (lambda rows, classes: rows, {}, "class_features: must be a matrix"),

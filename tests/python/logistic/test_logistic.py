@@ -13,7 +13,7 @@ from dualgap import LogisticRegression, _core
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-def table(n: int, d: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def make_rows(n: int, d: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Generate rows and labels that a linear model partly explains."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
@@ -23,7 +23,7 @@ def table(n: int, d: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np
     return X, y
 
 
-def exact(*args, **parameters) -> LogisticRegression:
+def accurate_model(*args, **parameters) -> LogisticRegression:
     """An estimator whose fit ends only when rounding prevents further progress."""
     return LogisticRegression(*args, tol=0.0, **parameters)
 
@@ -43,9 +43,9 @@ def objective(model: LogisticRegression, X: np.ndarray, y: np.ndarray, weights=1
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("C", [0.01, 1.0, 30.0])
-def test_the_weights_are_those_of_scikit_learn(n_classes, intercept, C):
-    X, y = table(300, 6, n_classes)
-    model = exact(C, fit_intercept=intercept).fit(X, y)
+def test_weights_agree_with_scikit_learn(n_classes, intercept, C):
+    X, y = make_rows(300, 6, n_classes)
+    model = accurate_model(C, fit_intercept=intercept).fit(X, y)
     other = Reference(C=C, fit_intercept=intercept, solver="newton-cg", tol=1e-11, max_iter=1000)
     other.fit(X, y)
     assert model.coef_.shape == other.coef_.shape
@@ -58,10 +58,10 @@ def test_the_weights_are_those_of_scikit_learn(n_classes, intercept, C):
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize("class_weight", [None, "balanced", {0: 3.0, 1: 0.5}])
-def test_weights_of_rows_and_classes_are_those_of_scikit_learn(n_classes, class_weight):
-    X, y = table(200, 4, n_classes)
+def test_sample_and_class_weights_act_as_in_scikit_learn(n_classes, class_weight):
+    X, y = make_rows(200, 4, n_classes)
     weights = np.random.default_rng(1).integers(0, 4, size=len(y)).astype(float)
-    model = exact(class_weight=class_weight).fit(X, y, weights)
+    model = accurate_model(class_weight=class_weight).fit(X, y, weights)
     other = Reference(class_weight=class_weight, solver="newton-cg", tol=1e-11, max_iter=1000)
     other.fit(X, y, weights)
     np.testing.assert_allclose(model.coef_, other.coef_, atol=1e-6)
@@ -71,8 +71,8 @@ def test_weights_of_rows_and_classes_are_those_of_scikit_learn(n_classes, class_
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("tol", [0.5, 1e-2, 1e-4, 1e-8, 1e-9])
 def test_the_certificate_encloses_the_optimum(n_classes, intercept, tol):
-    X, y = table(500, 8, n_classes, seed=3)
-    best = exact(5.0, fit_intercept=intercept).fit(X, y)
+    X, y = make_rows(500, 8, n_classes, seed=3)
+    best = accurate_model(5.0, fit_intercept=intercept).fit(X, y)
     model = LogisticRegression(5.0, fit_intercept=intercept, tol=tol).fit(X, y)
     assert model.converged_
     assert model.relative_gap_ <= tol
@@ -83,21 +83,21 @@ def test_the_certificate_encloses_the_optimum(n_classes, intercept, tol):
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "csr", "csr32"])
 def test_rows_of_any_kind_give_the_same_model(kind):
-    X, y = table(400, 5, 3)
+    X, y = make_rows(400, 5, 3)
     X = X.astype(np.float16).astype(float)
     X[np.abs(X) < 0.3] = 0.0
-    expected = exact().fit(X, y)
+    expected = accurate_model().fit(X, y)
     if kind.startswith("csr"):
         given = sp.csr_matrix(X.astype(np.float32) if kind == "csr32" else X)
     else:
         given = X.astype(kind)
-    model = exact().fit(given, y)
+    model = accurate_model().fit(given, y)
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-6)
     assert (model.predict(given) == expected.predict(X)).all()
 
 
 def test_the_model_does_not_depend_on_the_threads():
-    X, y = table(6000, 20, 6)
+    X, y = make_rows(6000, 20, 6)
     models = [LogisticRegression(tol=1e-8, n_jobs=n).fit(X, y) for n in (1, 2, 5)]
     for model in models[1:]:
         assert (model.coef_ == models[0].coef_).all()
@@ -108,7 +108,7 @@ def test_the_model_does_not_depend_on_the_threads():
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_columns_of_very_different_scales_converge(n_classes, intercept):
-    X, y = table(1000, 12, n_classes)
+    X, y = make_rows(1000, 12, n_classes)
     X *= 10.0 ** np.linspace(-6, 6, 12)
     model = LogisticRegression(fit_intercept=intercept, tol=1e-6).fit(X, y)
     assert model.converged_
@@ -118,7 +118,7 @@ def test_columns_of_very_different_scales_converge(n_classes, intercept):
 @pytest.mark.parametrize("n_kept", [1, 2, 3])
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
 def test_classes_without_weight_have_a_certificate(n_kept, kind):
-    X, y = table(300, 4, 4)
+    X, y = make_rows(300, 4, 4)
     weights = (y < n_kept) * (1.0 + np.arange(len(y)) % 3)
     model = LogisticRegression(2.0, tol=1e-8).fit(kind(X), y, weights)
     assert model.converged_
@@ -129,14 +129,14 @@ def test_classes_without_weight_have_a_certificate(n_kept, kind):
         assert model.relative_gap_ <= 1e-8
     if n_kept == 3:
         kept = y < n_kept
-        other = exact(2.0).fit(X[kept], y[kept], weights[kept])
+        other = accurate_model(2.0).fit(X[kept], y[kept], weights[kept])
         np.testing.assert_allclose(model.coef_[:3], other.coef_, atol=1e-3)
         assert other.dual_objective_ <= model.objective_
         assert model.dual_objective_ <= other.objective_
 
 
-def test_one_of_two_classes_without_weight_has_an_objective_of_0():
-    X, y = table(100, 3, 2)
+def test_the_objective_is_0_if_only_one_of_two_classes_has_weight():
+    X, y = make_rows(100, 3, 2)
     model = LogisticRegression(tol=1e-6).fit(X, y, (y == 1).astype(float))
     assert model.converged_
     assert model.objective_ < 1e-12
@@ -164,8 +164,8 @@ def test_sparse_columns_of_very_different_scales_converge(n_classes, intercept):
 
 @pytest.mark.parametrize("C", [1e-12, 1e-3, 1e6, 1e12])
 @pytest.mark.parametrize("scale", [1e-150, 1e-20, 1e20, 1e150])
-def test_extreme_numbers_have_a_certificate(C, scale):
-    X, y = table(60, 3, 3)
+def test_fits_at_extreme_scales_and_c_have_a_certificate(C, scale):
+    X, y = make_rows(60, 3, 3)
     model = LogisticRegression(C, tol=1e-6, max_iter=300).fit(X * scale, y)
     assert np.isfinite(model.coef_).all()
     assert 0.0 <= model.dual_objective_ <= model.objective_ <= model.null_objective_
@@ -173,7 +173,7 @@ def test_extreme_numbers_have_a_certificate(C, scale):
 
 @pytest.mark.parametrize("intercept", [False, True])
 def test_separable_rows_converge(intercept):
-    X, y = table(200, 3, 3)
+    X, y = make_rows(200, 3, 3)
     X = np.eye(3)[y] * 3 + 0.1 * X
     for C in (1.0, 1e6, 1e12):
         model = LogisticRegression(C, fit_intercept=intercept, tol=1e-4).fit(X, y)
@@ -182,7 +182,7 @@ def test_separable_rows_converge(intercept):
 
 
 def test_a_warm_start_saves_steps():
-    X, y = table(3000, 15, 5)
+    X, y = make_rows(3000, 15, 5)
     model = LogisticRegression(tol=1e-6, warm_start=True).fit(X, y)
     first = model.n_iter_
     model.set_params(C=1.1).fit(X, y)
@@ -192,8 +192,8 @@ def test_a_warm_start_saves_steps():
     assert model.objective_ == pytest.approx(cold.objective_, rel=1e-6)
 
 
-def test_labels_of_any_kind():
-    X, y = table(100, 3, 3)
+def test_labels_may_be_strings():
+    X, y = make_rows(100, 3, 3)
     names = np.array(["ham", "spam", "eggs"])
     model = LogisticRegression().fit(X, names[y])
     assert set(model.predict(X)) <= set(names)
@@ -201,17 +201,17 @@ def test_labels_of_any_kind():
 
 
 def test_probabilities_sum_to_one_and_logs_are_finite():
-    X, y = table(100, 3, 4)
+    X, y = make_rows(100, 3, 4)
     model = LogisticRegression(100.0).fit(X, y)
     assert np.allclose(model.predict_proba(X).sum(axis=1), 1.0)
     far = model.predict_log_proba(1e6 * X)
     assert np.isfinite(far).all()
 
 
-def test_undecided_rows_are_those_that_the_optimum_may_move():
-    X, y = table(300, 4, 3)
+def test_rows_whose_prediction_differs_at_the_optimum_are_undecided():
+    X, y = make_rows(300, 4, 3)
     rough = LogisticRegression(fit_intercept=False, tol=1e-2).fit(X, y)
-    best = exact(fit_intercept=False).fit(X, y)
+    best = accurate_model(fit_intercept=False).fit(X, y)
     decided = ~rough.prediction_may_change(X)
     assert (rough.predict(X)[decided] == best.predict(X)[decided]).all()
     assert not best.prediction_may_change(X).any()
@@ -220,7 +220,7 @@ def test_undecided_rows_are_those_that_the_optimum_may_move():
 
 
 def test_a_callback_stops_the_fit_and_sees_its_objectives():
-    X, y = table(500, 5, 3)
+    X, y = make_rows(500, 5, 3)
     seen = []
 
     def stop(epoch, seconds, primal, dual):
@@ -243,20 +243,20 @@ def test_a_callback_stops_the_fit_and_sees_its_objectives():
         ({"class_weight": {0: -1.0}}, "class_weight: must be"),
     ],
 )
-def test_bad_parameters_are_named(parameters, message):
-    X, y = table(20, 2, 2)
+def test_errors_name_the_bad_parameter(parameters, message):
+    X, y = make_rows(20, 2, 2)
     with pytest.raises(ValueError, match=message):
         LogisticRegression(**parameters).fit(X, y)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_rows_that_are_not_finite_are_rejected(bad):
-    X, y = table(20, 2, 2)
+    X, y = make_rows(20, 2, 2)
     X[3, 1] = bad
     for given in (X, sp.csr_matrix(X)):
         with pytest.raises(ValueError, match="X"):
             LogisticRegression().fit(given, y)
 
 
-def test_the_solvers_are_those_of_the_core():
+def test_the_first_solver_of_the_core_is_auto():
     assert _core.LOGISTIC_SOLVERS[0] == "auto"

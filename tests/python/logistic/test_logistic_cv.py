@@ -27,7 +27,7 @@ def digits() -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss", "f1_macro"])
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
-def test_scores_are_those_of_single_fits(digits: Any, scoring: str, class_weight: Any) -> None:
+def test_scores_agree_with_separate_fits(digits: Any, scoring: str, class_weight: Any) -> None:
     X, y = digits
     common: dict[str, Any] = {"class_weight": class_weight, "max_iter": 2000, "random_state": 0}
     model = LogisticRegressionCV(Cs=[0.01, 1.0], cv=3, scoring=scoring, cv_tol=1e-9, **common)
@@ -44,7 +44,7 @@ def test_scores_are_those_of_single_fits(digits: Any, scoring: str, class_weight
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("load", [load_iris, load_digits])
-def test_scores_are_those_of_scikit_learn(load: Any) -> None:
+def test_scores_agree_with_scikit_learn(load: Any) -> None:
     X, y = load(return_X_y=True)
     X, y = X[::2] / 16, y[::2]
     Cs, cv = [0.1, 1.0], StratifiedKFold(3)
@@ -60,7 +60,7 @@ def test_scores_are_those_of_scikit_learn(load: Any) -> None:
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-5)
 
 
-def test_nothing_depends_on_the_number_of_threads(digits: Any) -> None:
+def test_results_do_not_depend_on_the_number_of_threads(digits: Any) -> None:
     X, y = digits
     rows = sp.csr_array(np.where(X > 0.9, X, 0.0))
     for data in (X, rows):
@@ -80,7 +80,7 @@ def test_nothing_depends_on_the_number_of_threads(digits: Any) -> None:
 @pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss"])
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 10])
-def test_the_score_of_the_optimum_is_within_its_bounds(
+def test_score_bounds_contain_the_score_of_the_optimum(
     digits: Any, scoring: str, intercept: bool, n_classes: int
 ) -> None:
     X, y = digits
@@ -105,7 +105,7 @@ def test_the_score_of_the_optimum_is_within_its_bounds(
     assert widths[2].max() < 0.3
 
 
-def test_scores_without_bounds_have_infinite_ones(digits: Any) -> None:
+def test_scores_that_cannot_be_bounded_have_infinite_bounds(digits: Any) -> None:
     X, y = digits
     model = LogisticRegressionCV(Cs=[0.1], cv=5, scoring="f1_macro", refit=False).fit(X, y)
     assert np.isinf(model.score_bounds_).all()
@@ -121,7 +121,7 @@ def test_gaps_that_do_not_bound_the_intercepts_leave_all_rows_undecided(digits: 
     np.testing.assert_array_equal(model.score_bounds_, [[[-np.inf, 0.0]]] * 5)
 
 
-def test_weights_repeat_rows_of_the_folds() -> None:
+def test_sample_weights_equal_repeated_training_rows() -> None:
     X, y = load_iris(return_X_y=True)
     weights = np.random.default_rng(0).integers(0, 3, len(y))
     folds = [(np.arange(0, 150, 2), np.arange(1, 150, 2)), (np.arange(1, 150, 2), [0, 75, 149])]
@@ -138,7 +138,7 @@ def test_weights_repeat_rows_of_the_folds() -> None:
         np.testing.assert_allclose(*objectives, rtol=1e-7)
 
 
-def test_two_classes_names_groups_and_the_rule() -> None:
+def test_a_search_supports_string_labels_groups_and_the_one_standard_error_rule() -> None:
     X, y = load_iris(return_X_y=True)
     names = np.array(["a", "b"])[(y == 2).astype(int)]
     groups = np.arange(150) % 5
@@ -208,17 +208,17 @@ def test_callbacks_count_fits_and_their_errors_end_the_search(n_jobs: int) -> No
     model.set_params(callback=lambda n, *_: calls.append(n)).fit(X, y)
     assert calls[:13] == [*range(1, 13), 1]
 
-    def fails(*_: Any) -> None:
+    def raise_error(*_: Any) -> None:
         raise RuntimeError("enough")
 
     before = threading.active_count()
     with pytest.raises(RuntimeError, match="enough"):
-        LogisticRegressionCV(Cs=50, cv=4, n_jobs=n_jobs, callback=fails).fit(X, y)
+        LogisticRegressionCV(Cs=50, cv=4, n_jobs=n_jobs, callback=raise_error).fit(X, y)
     assert threading.active_count() == before
 
 
-def test_an_error_in_one_series_stops_the_others() -> None:
-    ended: list[int] = []
+def test_an_error_in_one_series_stops_all_series() -> None:
+    record_fit: list[int] = []
 
     def series(item: int, stop: threading.Event, emit: Callable[[int], None]) -> None:
         if item == 1:
@@ -226,16 +226,16 @@ def test_an_error_in_one_series_stops_the_others() -> None:
         while not stop.is_set():
             time.sleep(0.001)
             emit(item)
-        ended.append(item)
+        record_fit.append(item)
 
     with pytest.raises(ValueError, match="one"):
         list(in_threads(series, [0, 1, 2, 3], 2))
-    assert ended == [0]
+    assert record_fit == [0]
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_fits_that_share_their_rows_agree_with_single_fits(n_classes: int, sparse: bool) -> None:
+def test_fits_in_a_series_agree_with_single_fits(n_classes: int, sparse: bool) -> None:
     rng = np.random.default_rng(n_classes)
     X = rng.standard_normal((300, 12)) * (rng.random((300, 12)) < (0.15 if sparse else 1.0))
     y = (X @ rng.standard_normal((12, n_classes)) + rng.gumbel(size=(300, n_classes))).argmax(1)
@@ -244,7 +244,7 @@ def test_fits_that_share_their_rows_agree_with_single_fits(n_classes: int, spars
     found = []
     model = LogisticRegression(tol=1e-5, random_state=0)
 
-    def ended(curvature: Any) -> bool:
+    def record_fit(curvature: Any) -> bool:
         p = model.predict_proba(X)
         p = p[:, 1:] if n_classes == 2 else p
         shares = weights / weights.sum()
@@ -254,7 +254,7 @@ def test_fits_that_share_their_rows_agree_with_single_fits(n_classes: int, spars
         found.append((model.C, model.objective_, model.dual_objective_))
         return len(found) == 3
 
-    model._fit_all((rows, y, weights), Cs, ended)
+    model._fit_all((rows, y, weights), Cs, record_fit)
     assert [C for C, *_ in found] == Cs[:3]
     for C, objective, dual in found:
         single = LogisticRegression(C, tol=1e-9).fit(X, y, weights)

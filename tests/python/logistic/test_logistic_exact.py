@@ -15,8 +15,8 @@ from dualgap import LogisticRegression
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 COUNT = int(os.environ.get("DUALGAP_TRIALS", "60"))
-# The loss of a separated row is up to 1e-40, next to 1 inside a logarithm; with values of 1e150, it
-# is up to 1e-300.
+# The loss of a separated row is log(1 + e), where e can be as small as 1e-40, or 1e-300 if the row
+# has values near 1e150.
 DIGITS, MORE_DIGITS = (Context(prec=prec, Emin=-(10**9), Emax=10**9) for prec in (120, 700))
 Vector = list[Decimal]
 
@@ -54,8 +54,11 @@ class Problem:
         return total
 
     def expansion(self, point: Vector) -> tuple[Vector, list[Vector]]:
-        """Return gradient and Hessian. A quadratic term fixes the mean of the intercepts, which is
-        arbitrary."""
+        """Return the gradient and the Hessian.
+
+        The objective does not depend on the mean of the intercepts. An added quadratic term fixes
+        this mean.
+        """
         n, width = len(point), self.width
         gradient = [Decimal(0) if self.is_intercept(at) else w for at, w in enumerate(point)]
         hessian = [[Decimal(int(a == b and not self.is_intercept(a))) for b in range(n)]
@@ -85,7 +88,7 @@ class Problem:
         return gradient, hessian
 
 
-def solved(matrix: list[Vector], right: Vector) -> Vector:
+def solve(matrix: list[Vector], right: Vector) -> Vector:
     """Solve a positive definite system by elimination."""
     rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
     for at, row in enumerate(rows):
@@ -102,7 +105,7 @@ def solved(matrix: list[Vector], right: Vector) -> Vector:
 
 
 def optimum(problem: Problem) -> Decimal:
-    """The minimum of the objective; if 120 digits do not suffice, with 700."""
+    """Return the minimum of the objective, computed with 700 digits if 120 do not suffice."""
     found = minimum(problem, 300)
     if found is None:
         with localcontext(MORE_DIGITS):
@@ -114,14 +117,14 @@ def optimum(problem: Problem) -> Decimal:
 def minimum(problem: Problem, n_steps: int) -> Decimal | None:
     """Return the minimum of the objective, by Newton's method from 0 with halved steps.
 
-    None if the steps do not reach it, or a pivot of the Hessian rounds to 0.
+    Return None if the steps do not converge, or a pivot of the Hessian rounds to 0.
     """
     point = [Decimal(0)] * (problem.n_outputs * problem.width)
     value = problem.value(point)
     for _ in range(n_steps):
         gradient, hessian = problem.expansion(point)
         try:
-            step = solved(hessian, gradient)
+            step = solve(hessian, gradient)
         except DivisionByZero:
             return None
         decrease = sum(g * s for g, s in zip(gradient, step, strict=True))
@@ -138,8 +141,8 @@ def minimum(problem: Problem, n_steps: int) -> Decimal | None:
     return None
 
 
-def drawn(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, object]]:
-    """Rows, labels, weights and parameters of a random problem."""
+def draw_problem(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, object]]:
+    """Draw rows, labels, weights and parameters of a random problem."""
     rng = np.random.default_rng(seed)
     n, d, m = rng.integers(6, 14), rng.integers(1, 4), rng.integers(2, 5)
     X = rng.standard_normal((n, d))
@@ -166,7 +169,7 @@ def drawn(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, obje
 
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_the_optimum_is_between_the_bounds(seed: int) -> None:
-    X, y, weights, parameters = drawn(seed)
+    X, y, weights, parameters = draw_problem(seed)
     given = sp.csr_matrix(X) if seed % 5 == 0 else X
     model = LogisticRegression(**parameters).fit(given, y, weights)
     with localcontext(DIGITS):
@@ -188,5 +191,5 @@ def test_the_optimum_is_between_the_bounds(seed: int) -> None:
         assert own <= Decimal(model.objective_)
         assert Decimal(model.dual_objective_) <= best * (1 + Decimal("1e-35"))
         assert best <= Decimal(model.objective_)
-        # The reported objective is that of the model, up to rounding.
+        # The reported objective is the objective of the model, up to rounding.
         assert Decimal(model.objective_) - own <= own * Decimal("1e-9") + Decimal("1e-300")

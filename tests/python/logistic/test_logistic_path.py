@@ -1,4 +1,4 @@
-"""Paths of logistic regression over C: pieces without gaps, each certified for all of its C."""
+"""Paths of logistic regression over C: adjacent intervals, each certified for every C in it."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def test_a_callback_ends_the_path(iris: Any) -> None:
     X, y = iris
     calls: list[int] = []
 
-    def ends(*_: Any) -> bool:
+    def stop_at_call_40(*_: Any) -> bool:
         calls.append(1)
         return len(calls) == 40
 
-    pieces = LogisticRegression(tol=1e-3, callback=ends).path(X, y, 0.1, 100.0)
+    pieces = LogisticRegression(tol=1e-3, callback=stop_at_call_40).path(X, y, 0.1, 100.0)
     assert len(calls) == 40
     assert pieces
     assert pieces[-1].C_max < 100.0

@@ -56,9 +56,10 @@ def score(model: MulticlassSVC, X: Any, y: Any, scoring: str) -> float:
 
 
 def trial(seed: int) -> tuple[int, int, int, int, int]:
-    """Count compared scores, scores outside their bounds, rows, decided and wrongly decided rows.
+    """Return five counts: scores, scores outside their bounds, rows, decided and wrong rows.
 
-    Rows that even the accurate fit leaves undecided are ignored, and so are scores on them.
+    A row is wrong if it is decided, but the exact optimum predicts another class. Rows that the
+    accurate fit leaves undecided are ignored, and so are scores on them.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -42,7 +42,7 @@ def primal(X: Any, y: Any, coef: Any, C: float, loss: str) -> float:
 
 
 @pytest.mark.parametrize("C", [0.01, 1.0])
-def test_the_optimum_is_liblinears(C: float) -> None:
+def test_the_optimum_agrees_with_liblinear(C: float) -> None:
     X, y = load_digits(return_X_y=True)
     X = X / 16
     model = svm("crammer-singer", C=C, fit_intercept=False, tol=1e-6).fit(X, y)
@@ -60,7 +60,7 @@ def test_the_optimum_is_liblinears(C: float) -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_optimum_is_that_of_the_other_solvers(loss: Any, smoothing: float) -> None:
+def test_all_solvers_reach_the_same_optimum(loss: Any, smoothing: float) -> None:
     X, y = problem()
     weights = np.random.default_rng(1).integers(0, 3, size=len(y))
     common: dict[str, Any] = {"smoothing": smoothing, "C": 0.1, "class_weight": {1: 2.0}}
@@ -79,7 +79,9 @@ def test_the_optimum_is_that_of_the_other_solvers(loss: Any, smoothing: float) -
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("loss", ["max-hinge", "weston-watkins"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_certificate_is_in_double_precision(form: Any, loss: str, smoothing: float) -> None:
+def test_the_certificate_is_as_accurate_as_double_precision(
+    form: Any, loss: str, smoothing: float
+) -> None:
     X, y = problem(n=400)
     # Far from the origin, single precision is least accurate.
     X = (X + 10).astype(np.float32)
@@ -92,7 +94,7 @@ def test_the_certificate_is_in_double_precision(form: Any, loss: str, smoothing:
         value = primal(X, y, model.coef_, 1e-3, loss)
         assert scale * model.objective_ == pytest.approx(value, rel=1e-12)
     double = svm(loss, tol=1e-5, **common).fit(X, y)
-    # β is stored in single precision; the objective of W(β) is accurate to double precision.
+    # β is in single precision, but the objective of W(β) is as accurate as double precision.
     assert model.dual_objective_ <= double.objective_ * (1 + 1e-7)
     assert double.dual_objective_ <= model.objective_
 
@@ -110,7 +112,7 @@ def test_weston_watkins_does_not_depend_on_the_order() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_model_does_not_depend_on_threads_or_on_being_watched(dtype: Any) -> None:
-    # Large enough that several threads are used.
+    # The problem is large enough for several threads.
     rng = np.random.default_rng(0)
     y = np.arange(1500) % 150
     X = (rng.normal(size=(150, 60))[y] + rng.normal(size=(1500, 60))).astype(dtype)
@@ -139,7 +141,7 @@ def test_zero_rows_have_the_loss_of_the_null_model() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("loss", ["max-hinge", Usunier(2)])
-def test_a_warm_start_begins_where_the_last_fit_ended(dtype: Any, loss: Any) -> None:
+def test_a_warm_start_begins_at_the_end_of_the_last_fit(dtype: Any, loss: Any) -> None:
     X, y = problem()
     X = X.astype(dtype)
     model = svm(loss, tol=1e-5, warm_start=True).fit(X, y)
@@ -197,7 +199,7 @@ def test_a_fit_can_be_stopped_before_its_first_certificate() -> None:
     assert 0 < model.duality_gap_ < model.null_objective_
 
 
-def test_progress_omits_unknown_quantities(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_lines_omit_unknown_quantities(capsys: pytest.CaptureFixture[str]) -> None:
     X, y = problem()
     svm(verbose=1).fit(X, y)
     # The first line states the plan of the fit, and the second is about the first epoch.
@@ -207,7 +209,7 @@ def test_progress_omits_unknown_quantities(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_few_weights_and_a_large_c_converge_quickly(seed: int) -> None:
+def test_fits_of_few_weights_with_a_large_c_converge_quickly(seed: int) -> None:
     # Passes alone would take up to thousands of epochs, depending on the order of the rows.
     X, y = load_iris(return_X_y=True)
     model = svm(C=10.0, tol=1e-3, random_state=seed).fit(X[y > 0], y[y > 0])

@@ -45,13 +45,13 @@ def fit(features: Any, X: Any, y: Any, **parameters: Any) -> ClassFeatureSVC:
         return ClassFeatureSVC(features, **{**defaults, **parameters}).fit(X, y)
 
 
-def losses() -> list[Loss]:
+def make_losses() -> list[Loss]:
     given = {"k": 2, "weights": [0.6, 0.4, 0.2, 0.0, 0.0]}
     return [Loss(name, **{own: given[own] for own in owns}) for name, owns in LOSSES.items()]
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("loss", losses(), ids=repr)
+@pytest.mark.parametrize("loss", make_losses(), ids=repr)
 def test_solvers_agree_for_every_loss(loss: Loss, smoothing: float) -> None:
     X, y, Z = problem()
     common: dict[str, Any] = {"loss": loss, "smoothing": smoothing}
@@ -68,8 +68,8 @@ def test_solvers_agree_for_every_loss(loss: Loss, smoothing: float) -> None:
     assert own.coef_ == pytest.approx(np.c_[best.coef_, best.intercept_].ravel(), abs=0.02)
 
 
-@pytest.mark.parametrize("loss", losses(), ids=repr)
-def test_the_objective_is_that_of_the_weights(loss: Loss) -> None:
+@pytest.mark.parametrize("loss", make_losses(), ids=repr)
+def test_the_objective_belongs_to_the_returned_weights(loss: Loss) -> None:
     X, y, Z = problem()
     model = fit(Z, X, y, loss=loss, tol=1e-3)
     scores = (X @ model.coef_.T + model.intercept_) @ Z.T
@@ -124,7 +124,7 @@ def test_a_structured_model_of_the_same_features_has_the_same_optimum() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_all_kinds_of_rows(dtype: Any, sparse: bool) -> None:
+def test_sparse_and_single_precision_rows_reach_the_optimum(dtype: Any, sparse: bool) -> None:
     X, y, Z = problem()
     reference = fit(Z, X, y)
     rows = X.astype(dtype)
@@ -158,7 +158,7 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
             assert one.dual_objective_ == three.dual_objective_
 
 
-def test_costs_weights_and_custom_losses() -> None:
+def test_costs_weights_and_custom_losses_are_supported() -> None:
     X, y, Z = problem()
     costs = np.abs(np.subtract.outer(np.arange(M), np.arange(M))) / 2.0
     weights = np.linspace(0.0, 2.0, N)
@@ -183,7 +183,7 @@ def test_costs_weights_and_custom_losses() -> None:
     assert own.dual_objective_ <= fit(Z, X, y).objective_ <= own.objective_ * (1 + 1e-5)
 
 
-def test_classes_without_rows() -> None:
+def test_classes_without_training_rows_are_predicted() -> None:
     rng = np.random.default_rng(0)
     kinds = np.array([[k >> bit & 1 for bit in range(4)] for k in range(16)]) * 2.0 - 1.0
     looks = rng.normal(size=(4, 12))
@@ -206,7 +206,7 @@ def test_classes_without_rows() -> None:
     assert np.mean(rivals.predict(X[known]) == names[y[known]]) > 0.9
 
 
-def test_concatenation_adds_weights_of_each_class_to_the_shared_ones() -> None:
+def test_concatenation_adds_separate_weights_of_each_class() -> None:
     X, y, Z = problem()
     model = fit(Z, X, y, combine="concatenate")
     same = fit(np.hstack([np.eye(M), Z]), X, y)
@@ -217,7 +217,7 @@ def test_concatenation_adds_weights_of_each_class_to_the_shared_ones() -> None:
     assert model.decision_function(X, Z) == pytest.approx(shared)
 
 
-def test_rows_of_zeros_and_callbacks() -> None:
+def test_fits_with_zero_rows_have_valid_gaps_and_call_the_callback() -> None:
     X, y, Z = problem()
     X[:5] = 0.0
     seen = []
@@ -249,13 +249,13 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("parameters", "message"), ERRORS)
-def test_errors_name_the_argument(parameters: dict[str, Any], message: str) -> None:
+def test_errors_of_the_fit_name_the_argument(parameters: dict[str, Any], message: str) -> None:
     X, y, Z = problem()
     with pytest.raises(ValueError, match=message):
         ClassFeatureSVC(**{"class_features": Z, **parameters}).fit(X, y)
 
 
-def test_errors_of_predictions() -> None:
+def test_predictions_reject_features_that_differ_from_training() -> None:
     X, y, Z = problem()
     model, own = fit(Z, X, y, combine="concatenate"), fit(kronecker, X, y)
     with pytest.raises(ValueError, match="as many columns as in training, 3"):
@@ -267,7 +267,7 @@ def test_errors_of_predictions() -> None:
     assert (own.predict(X, classes=[1, 3]) == own.predict(X, classes=np.array([1, 3]))).all()
 
 
-def test_parameters_are_those_of_scikit_learn() -> None:
+def test_the_estimator_follows_scikit_learns_conventions() -> None:
     X, y, Z = problem()
     model = clone(ClassFeatureSVC(Z, C=0.3))
     assert model.get_params()["C"] == 0.3

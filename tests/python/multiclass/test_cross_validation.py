@@ -27,7 +27,7 @@ def digits() -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "f1_macro", "top-2"])
-def test_scores_are_those_of_single_fits(digits: Any, scoring: str) -> None:
+def test_scores_agree_with_separate_fits(digits: Any, scoring: str) -> None:
     X, y = digits
     model = MulticlassSVCCV(
         Cs=[0.01, 1.0], cv=3, scoring=scoring, cv_tol=1e-9, max_iter=5000, random_state=0
@@ -44,7 +44,7 @@ def test_scores_are_those_of_single_fits(digits: Any, scoring: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_optimum_is_within_its_bounds_and_decided_rows_do_not_change(seed: int) -> None:
+def test_score_bounds_contain_the_optimum_and_decided_rows_keep_their_class(seed: int) -> None:
     _, outside, _, _, changed = trial(seed)
     assert (outside, changed) == (0, 0)
 
@@ -55,7 +55,7 @@ def test_trials_have_decided_and_undecided_rows() -> None:
     assert 0.2 * rows < decided < rows
 
 
-def test_nothing_depends_on_the_number_of_threads(digits: Any) -> None:
+def test_results_do_not_depend_on_the_number_of_threads(digits: Any) -> None:
     X, y = digits
     fits = [
         MulticlassSVCCV(Cs=3, cv=4, bounds=0.005, max_iter=12, n_jobs=n_jobs, random_state=1)
@@ -94,7 +94,7 @@ def test_one_standard_error_chooses_the_smallest_value_within_it(digits: Any) ->
     assert not hasattr(model, "coef_")
 
 
-def test_two_classes_strings_and_groups() -> None:
+def test_a_search_over_two_classes_with_string_labels_predicts() -> None:
     X, y = load_iris(return_X_y=True)
     names = np.array(["a", "b"])[(y == 2).astype(int)]
     model = MulticlassSVCCV(
@@ -118,7 +118,7 @@ def test_an_error_in_a_scorer_ends_the_search(digits: Any) -> None:
         MulticlassSVCCV(scoring=scorer, cv=3).fit(*digits)
 
 
-def test_the_keyboard_ends_a_search() -> None:
+def test_ctrl_c_ends_a_search() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(4000, 40)), rng.integers(0, 20, 4000)
     timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
@@ -147,7 +147,7 @@ def test_progress_is_reported(digits: Any, capsys: Any) -> None:
         ({"scoring": "top-3"}, "scoring: 'top-3' needs a number from 1 to 2"),
     ],
 )
-def test_bad_parameters_are_rejected_by_name(parameters: dict[str, Any], message: str) -> None:
+def test_errors_name_the_bad_parameter(parameters: dict[str, Any], message: str) -> None:
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match=message):
         MulticlassSVCCV(**parameters).fit(X, y)
@@ -184,7 +184,7 @@ def test_a_search_without_a_final_fit_has_no_model(digits: Any) -> None:
             ask(X)
 
 
-def test_scorers_see_the_value_that_they_score(digits: Any) -> None:
+def test_scorers_see_the_value_of_c_that_they_score(digits: Any) -> None:
     model = MulticlassSVCCV(
         Cs=[0.1, 1.0], cv=3, scoring=lambda model, X, y: model.C, refit=False
     ).fit(*digits)
@@ -218,7 +218,7 @@ def tight(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize("layout", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("exponent", [-320, -300, -170, 0, 150, 153, 155, 200, 300, 307])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_rows_of_any_size_are_decided_only_if_their_scores_are(
+def test_decided_rows_of_any_magnitude_have_the_right_class(
     tight: Any, layout: Any, exponent: int
 ) -> None:
     scaled = CLASSES[0] * 10.0**exponent
@@ -232,7 +232,7 @@ def test_rows_of_any_size_are_decided_only_if_their_scores_are(
 
 
 @pytest.mark.parametrize("case", ["scales", "shift", "rows x 1e6", "float32"])
-def test_columns_of_any_scale(case: str) -> None:
+def test_searches_converge_with_valid_bounds_at_any_column_scale(case: str) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 8))
     y = (X @ rng.normal(size=(8, 4)) + rng.normal(size=(300, 4))).argmax(axis=1)

@@ -1,4 +1,4 @@
-"""Fits of many rows with few features and a large C, which start from smaller C."""
+"""Fits of many rows with few features and a large C, which start with smaller values of C."""
 
 import numpy as np
 import pytest
@@ -7,15 +7,15 @@ import scipy.sparse as sp
 from dualgap import MulticlassSVC
 
 
-def mixed(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of classes that overlap."""
+def make_overlapping_classes(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows and labels of overlapping classes."""
     rng = np.random.default_rng(0)
     y = rng.integers(4, size=n)
     return rng.normal(size=(4, 3))[y] + rng.normal(size=(n, 3)), y
 
 
 def hinge_objective(model: MulticlassSVC, X: np.ndarray, y: np.ndarray) -> float:
-    """The objective relative to that of W = 0, computed only from the weights."""
+    """Compute the objective, divided by the objective of W = 0, from the weights alone."""
     scores = X @ model.coef_.T
     margins = 1.0 + scores - scores[np.arange(len(y)), y][:, None]
     margins[np.arange(len(y)), y] = 0.0
@@ -26,7 +26,7 @@ def hinge_objective(model: MulticlassSVC, X: np.ndarray, y: np.ndarray) -> float
 @pytest.mark.parametrize("max_iter", [1, 2, 3, 5, 10, 1000])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_certificate_is_for_the_given_problem_even_after_an_early_stop(max_iter: int) -> None:
-    X, y = mixed()
+    X, y = make_overlapping_classes()
     given = {"loss": "crammer-singer", "C": 300.0, "fit_intercept": False, "random_state": 0}
     model = MulticlassSVC(max_iter=max_iter, tol=1e-6, **given).fit(X, y)
     assert model.n_iter_ <= max_iter
@@ -40,7 +40,7 @@ def test_the_certificate_is_for_the_given_problem_even_after_an_early_stop(max_i
 
 
 def test_epochs_before_the_last_lambda_have_no_certificate() -> None:
-    X, y = mixed()
+    X, y = make_overlapping_classes()
     model = MulticlassSVC(C=300.0, random_state=0).fit(X, y)
     evaluated = np.isfinite(model.history_["objective"])
     assert not evaluated[0]

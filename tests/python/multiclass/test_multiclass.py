@@ -49,7 +49,7 @@ def fit(X: Any, y: Any, *args: Any, sample_weight: Any = None, **parameters: Any
         return model.fit(X, y, sample_weight=sample_weight)
 
 
-PRINTED: dict[str, Callable[[Any, Any], Any]] = {
+PUBLISHED_LOSSES: dict[str, Callable[[Any, Any], Any]] = {
     "max-hinge": lambda v, _: np.maximum(v[:, 0], 0),
     "crammer-singer": lambda v, _: np.maximum(v[:, 0], 0),
     "weston-watkins": lambda v, _: np.maximum(v, 0).sum(axis=1),
@@ -61,17 +61,17 @@ PRINTED: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def objective(model: MulticlassSVC, X: Any, y: Any, loss: Any) -> float:
-    """Compute the objective P of the docstring: published loss, equal weights, no smoothing.
+    """Compute the objective P for the published formula of a loss, equal weights and no smoothing.
 
-    For a loss without a published formula, return `objective_`, which other solvers check.
+    For a loss without a published formula, return `objective_`, which tests of solvers compare.
     """
     scores = np.asarray(X @ model.coef_.T + model.intercept_)
     m = scores.shape[1]
     costs = 1 - np.eye(m) if loss.costs is None else np.asarray(loss.costs)
     v = np.sort(costs[y] + scores - scores[np.arange(len(y)), y][:, None], axis=1)[:, ::-1]
-    if loss.name not in PRINTED:
+    if loss.name not in PUBLISHED_LOSSES:
         return model.objective_
-    values = PRINTED[loss.name](v, loss)
+    values = PUBLISHED_LOSSES[loss.name](v, loss)
     bias = model.intercept_ / model.intercept_scaling
     norm = (model.coef_**2).sum() + (bias**2).sum()
     return 0.5 / (model.C * len(y)) * norm + values.mean()
@@ -125,7 +125,7 @@ def test_the_history_is_consistent(solver: str, smoothing: float) -> None:
 
 
 @pytest.mark.parametrize(("solver", "tol"), [("block-frank-wolfe", 1e-6), ("newton", 1e-9)])
-def test_optima_are_those_of_an_independent_qp_solver(solver: Any, tol: float) -> None:
+def test_optima_agree_with_an_independent_qp_solver(solver: Any, tol: float) -> None:
     fixture = Path(__file__).parents[2] / "fixtures" / "margin_problems.json"
     for case in json.loads(fixture.read_text()):
         loss: Any = {"mh": MaxHinge(), "uu": Usunier(3), "utk": TopK(3)}.get(case["loss"])
@@ -160,7 +160,7 @@ def test_optima_are_those_of_an_independent_qp_solver(solver: Any, tol: float) -
         assert np.allclose(model.coef_, case["W"], atol=20 * np.sqrt(tol))
 
 
-def test_the_optimum_is_liblinears() -> None:
+def test_the_optimum_agrees_with_liblinear() -> None:
     X, y = load_digits(return_X_y=True)
     X = X / 16
     model = fit(X, y, C=0.1, tol=1e-3)
@@ -174,7 +174,7 @@ def test_the_optimum_is_liblinears() -> None:
     assert model.objective_ <= value + 1e-3 * model.null_objective_
 
 
-def test_losses_of_one_error_coincide() -> None:
+def test_losses_of_the_largest_margin_are_equal() -> None:
     X, y = problem()
     unit = [1.0, 0, 0, 0, 0]
     models = [
@@ -225,7 +225,7 @@ def test_sparse_rows_give_the_model_of_dense_rows(solver: str) -> None:
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_unfinished_fits_of_either_layout_certify_one_optimum(solver: str) -> None:
+def test_bounds_of_unfinished_dense_and_sparse_fits_hold(solver: str) -> None:
     X, y = problem(d=40)
     best = fit(X, y, Usunier(2), solver="block-descent", tol=1e-9)
     for form in (np.asarray, sp.csr_array):
@@ -250,7 +250,7 @@ def test_the_model_does_not_depend_on_the_threads(form: Any, dtype: Any, solver:
         assert np.array_equal(one.history_["gap"], two.history_["gap"], equal_nan=True)
 
 
-def test_sample_weights_are_repeated_rows() -> None:
+def test_sample_weights_equal_repeated_rows() -> None:
     X, y = problem()
     times = np.random.default_rng(1).integers(0, 4, size=len(y))
     weighted = fit(X, y, Usunier(2), solver="frank-wolfe", max_iter=50, sample_weight=times)
@@ -260,7 +260,7 @@ def test_sample_weights_are_repeated_rows() -> None:
     assert weighted.objective_ == pytest.approx(repeated.objective_)
 
 
-def test_class_weights_are_sample_weights() -> None:
+def test_class_weights_act_as_sample_weights() -> None:
     X, y = problem()
     labels = np.array(list("abcde"))[y]
     by_class = fit(X, labels, class_weight={"b": 3.0, "d": 0.5}, solver="frank-wolfe", max_iter=20)
@@ -287,7 +287,7 @@ def test_the_intercept_is_a_constant_feature() -> None:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("solver", ["block-descent", "frank-wolfe", "block-frank-wolfe"])
-def test_a_warm_start_continues(solver: str, smoothing: float) -> None:
+def test_a_warm_start_continues_from_the_last_fit(solver: str, smoothing: float) -> None:
     X, y = problem()
     options: dict[str, Any] = {"solver": solver, "smoothing": smoothing, "tol": 0, "max_iter": 15}
     model = fit(X, y, TopK(2), warm_start=True, **options)
@@ -368,7 +368,7 @@ def test_models_can_be_cloned_pickled_and_searched() -> None:
     assert search.best_score_ > 0.5
 
 
-def test_names_and_objects_are_the_cores() -> None:
+def test_names_of_losses_and_solvers_are_accepted() -> None:
     document = MulticlassSVC.__doc__ or ""
     names = [*_core.SOLVERS, *_core.STEPS, *_core.SAMPLINGS]
     for name in [*names, "crammer-singer", "max-hinge", "weston-watkins"]:
@@ -426,7 +426,7 @@ def test_names_and_objects_are_the_cores() -> None:
         ({"loss": StructuredHinge([0.0, 1.0])}, "costs: must be two-dimensional"),
     ],
 )
-def test_bad_parameters_are_rejected_by_name(parameters: dict[str, Any], message: str) -> None:
+def test_errors_name_the_bad_parameter(parameters: dict[str, Any], message: str) -> None:
     X, y = problem()
     with pytest.raises(ValueError, match=f"^{message}"):
         fit(X, y, **parameters)
@@ -481,11 +481,11 @@ def test_unsorted_and_repeated_entries_are_summed() -> None:
     assert np.allclose(a.coef_, b.coef_, atol=1e-12)
 
 
-def test_zero_rows() -> None:
+def test_the_objective_counts_the_loss_of_zero_rows() -> None:
     X, y = problem()
     X[:5] = 0
     model = MulticlassSVC(fit_intercept=False, tol=0.01, C=0.1, random_state=0).fit(X, y)
-    # All scores of a zero row are 0 in any model, so its loss is that of the null model.
+    # All scores of a zero row are 0 in any model, so its loss is the loss of the null model.
     assert model.objective_ >= 5 / len(y)
 
 

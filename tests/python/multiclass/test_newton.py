@@ -22,7 +22,9 @@ def newton(loss: Any = "max-hinge", **parameters: Any) -> MulticlassSVC:
     return MulticlassSVC(loss, **{"solver": "newton", "n_jobs": 1, "max_iter": 200, **parameters})
 
 
-def made(low: float, high: float, n: int = 600, d: int = 20, m: int = 5) -> tuple[Any, Any]:
+def make_scaled_columns(
+    low: float, high: float, n: int = 600, d: int = 20, m: int = 5
+) -> tuple[Any, Any]:
     """Overlapping classes in columns of scales from 10**low to 10**high."""
     rng = np.random.default_rng(0)
     scales = rng.permutation(np.logspace(low, high, d))
@@ -31,17 +33,17 @@ def made(low: float, high: float, n: int = 600, d: int = 20, m: int = 5) -> tupl
     return rows * scales, scores.argmax(axis=1)
 
 
-def salary() -> tuple[Any, Any]:
+def wine_with_salaries() -> tuple[Any, Any]:
     X, y = load_wine(return_X_y=True)
     return np.c_[X, np.random.default_rng(0).normal(5e4, 2e4, len(y))], y
 
 
-def noise() -> tuple[Any, Any]:
+def random_labels() -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
     return rng.normal(size=(300, 4)) * 1e5, rng.integers(0, 3, 300)
 
 
-def moved(change: Any) -> tuple[Any, Any]:
+def changed_iris(change: Any) -> tuple[Any, Any]:
     X, y = load_iris(return_X_y=True)
     return change(X), y
 
@@ -49,11 +51,11 @@ def moved(change: Any) -> tuple[Any, Any]:
 # Objectives to six digits by an independent implementation in NumPy, relative to P(0).
 TABLES: dict[str, tuple[Any, float]] = {
     "wine": (lambda: load_wine(return_X_y=True), 0.0523416),
-    "wine and a salary": (salary, 0.0479678),
+    "wine and a salary": (wine_with_salaries, 0.0479678),
     "breast cancer": (lambda: load_breast_cancer(return_X_y=True), 0.0822001),
-    "iris + 1e6": (lambda: moved(lambda X: X + 1e6), 0.1845984),
-    "iris x 1e4": (lambda: moved(lambda X: X * 1e4), 0.0677474),
-    "noise x 1e5": (noise, 1.0),
+    "iris + 1e6": (lambda: changed_iris(lambda X: X + 1e6), 0.1845984),
+    "iris x 1e4": (lambda: changed_iris(lambda X: X * 1e4), 0.0677474),
+    "noise x 1e5": (random_labels, 1.0),
 }
 
 
@@ -70,7 +72,7 @@ def test_typical_tables_are_solved_in_few_steps(name: str) -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(0, 0), (-3, 5), (-6, 6)])
 def test_scales_of_columns_do_not_matter(low: float, high: float) -> None:
-    X, y = made(low, high)
+    X, y = make_scaled_columns(low, high)
     model = newton(tol=1e-4).fit(X, y)
     assert model.converged_
     assert model.n_iter_ <= 60
@@ -83,17 +85,17 @@ def test_scales_of_columns_do_not_matter(low: float, high: float) -> None:
 
 @pytest.mark.parametrize("smoothing", [0.01, 0.1, 1.0])
 @pytest.mark.parametrize("name", ["max-hinge", "weston-watkins"])
-def test_smoothed_losses_of_badly_scaled_columns(name: str, smoothing: float) -> None:
+def test_smoothed_losses_converge_on_badly_scaled_columns(name: str, smoothing: float) -> None:
     # At W = 0 the smoothed losses have no curvature, so the first direction is the gradient.
-    X, y = made(-3, 5, n=400, m=4)
+    X, y = make_scaled_columns(-3, 5, n=400, m=4)
     model = newton(name, smoothing=smoothing, tol=1e-6).fit(X, y)
     assert model.converged_
     assert model.n_iter_ <= 60
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 1e-3, 0.5])
-def test_the_optimum_is_that_of_block_descent(loss: Any, smoothing: float) -> None:
-    X, y = made(0, 0, n=150, d=6)
+def test_the_optimum_agrees_with_block_descent(loss: Any, smoothing: float) -> None:
+    X, y = make_scaled_columns(0, 0, n=150, d=6)
     weights = np.random.default_rng(1).integers(0, 3, size=len(y))
     common: dict[str, Any] = {"smoothing": smoothing, "C": 0.1, "class_weight": {1: 2.0}}
     common |= {"tol": 1e-8, "intercept_scaling": 3.0}
@@ -106,21 +108,21 @@ def test_the_optimum_is_that_of_block_descent(loss: Any, smoothing: float) -> No
     assert np.allclose(model.coef_, other.coef_, atol=1e-3 * np.abs(other.coef_).max())
 
 
-def test_curvatures_save_steps(loss: Any) -> None:
+def test_the_curvature_of_the_active_face_saves_steps(loss: Any) -> None:
     # The curvature depends on the face of the polytope of the loss that contains the projection. If
     # the largest possible face were used for every loss, some of these fits would take hundreds of
     # steps.
-    X, y = made(-2, 2, n=300, d=8)
+    X, y = make_scaled_columns(-2, 2, n=300, d=8)
     if isinstance(loss, str) or hasattr(loss, "name"):
         assert newton(loss, tol=1e-6).fit(X, y).n_iter_ <= 80
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_layout_and_precision_of_the_rows(form: Any, dtype: Any) -> None:
+def test_layout_and_precision_of_rows_do_not_change_the_optimum(form: Any, dtype: Any) -> None:
     if form is sp.csr_array and dtype == np.float16:
         pytest.skip("scipy has no sparse float16")
-    X, y = made(0, 0, n=200, d=6)
+    X, y = make_scaled_columns(0, 0, n=200, d=6)
     X[np.abs(X) < 0.5] = 0.0
     X = X.astype(np.float16).astype(dtype)
     expected = newton(tol=1e-7).fit(X.astype(np.float64), y)
@@ -134,7 +136,7 @@ def test_layout_and_precision_of_the_rows(form: Any, dtype: Any) -> None:
 @pytest.mark.parametrize("n_features", [20, 700])
 def test_the_model_does_not_depend_on_threads(form: Any, n_features: int) -> None:
     # With 700 features, there are too many unknowns for a factorisation.
-    X, y = made(-1, 1, n=500, d=n_features, m=4)
+    X, y = make_scaled_columns(-1, 1, n=500, d=n_features, m=4)
     X = form(X.astype(np.float32))
     models = [newton(n_jobs=n_jobs, max_iter=2, tol=0).fit(X, y) for n_jobs in (1, 2, 3)]
     for model in models[1:]:
@@ -144,15 +146,15 @@ def test_the_model_does_not_depend_on_threads(form: Any, n_features: int) -> Non
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_conjugate_gradients_solve_large_systems(form: Any) -> None:
-    X, y = made(0, 0, n=150, d=450)
+    X, y = make_scaled_columns(0, 0, n=150, d=450)
     assert X.shape[1] * 5 > 2000
     model = newton(tol=1e-4, C=0.01).fit(form(X), y)
     assert model.converged_
     assert model.n_iter_ <= 60
 
 
-def test_costs() -> None:
-    X, y = made(-2, 2, n=200, d=5, m=4)
+def test_costs_give_the_optimum_of_block_descent() -> None:
+    X, y = make_scaled_columns(-2, 2, n=200, d=5, m=4)
     costs = np.array([[0, 1, 2, 30], [10, 0, 1, 2], [2, 1, 0, 1], [0.3, 2, 1, 0]])
     model = newton(StructuredHinge(costs), tol=1e-6).fit(X, y)
     other = newton(StructuredHinge(costs), tol=1e-3, solver="block-descent", max_iter=5000)
@@ -164,7 +166,7 @@ def test_costs() -> None:
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_no_step_is_worse_than_the_null_model() -> None:
-    X, y = made(-6, 6)
+    X, y = make_scaled_columns(-6, 6)
     for max_iter in (1, 2, 3, 5):
         model = newton(tol=1e-12, max_iter=max_iter).fit(X, y)
         assert model.objective_ <= model.null_objective_ * (1 + 1e-12)
@@ -173,7 +175,7 @@ def test_no_step_is_worse_than_the_null_model() -> None:
 
 
 def test_a_warm_start_continues_the_fit() -> None:
-    X, y = made(-2, 2)
+    X, y = make_scaled_columns(-2, 2)
     model = newton(TopK(2), tol=1e-4, warm_start=True).fit(X, y)
     model.set_params(tol=1e-7).fit(X, y)
     fresh = newton(TopK(2), tol=1e-7).fit(X, y)
@@ -199,12 +201,12 @@ def test_an_interrupt_ends_a_step(wide: bool) -> None:
 
 
 def test_unused_parameters_are_rejected() -> None:
-    X, y = made(0, 0, n=50, d=3)
+    X, y = make_scaled_columns(0, 0, n=50, d=3)
     with pytest.raises(ValueError, match='step: solver="newton" does not use it'):
         newton(step="pairwise").fit(X, y)
 
 
-def test_it_is_the_default_for_columns_of_different_scales(capsys: Any) -> None:
+def test_newton_is_the_default_for_columns_of_different_scales(capsys: Any) -> None:
     X, y = load_wine(return_X_y=True)
     model = MulticlassSVC(verbose=1, n_jobs=1).fit(X, y)
     assert "newton (chosen for the scales of the columns)" in capsys.readouterr().err
@@ -215,7 +217,7 @@ def test_it_is_the_default_for_columns_of_different_scales(capsys: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_newton_takes_over_where_block_descent_stalls(dtype: Any) -> None:
+def test_newton_takes_over_when_block_descent_stalls(dtype: Any) -> None:
     X, y = load_iris(return_X_y=True)
     X = (20.0 + X).astype(dtype)
     seen: list[tuple[float, float]] = []
@@ -239,8 +241,8 @@ def test_newton_takes_over_where_block_descent_stalls(dtype: Any) -> None:
     assert again.converged_
 
 
-def test_more_weights_than_are_factorised_with_few_rows() -> None:
-    X, y = made(-1.0, 1.0, n=80, d=450)
+def test_fits_of_few_rows_with_too_many_weights_to_factorise_converge() -> None:
+    X, y = make_scaled_columns(-1.0, 1.0, n=80, d=450)
     model = newton(tol=1e-6, C=0.01).fit(X, y)
     assert model.converged_
     assert model.n_iter_ < 60
@@ -250,14 +252,16 @@ def test_more_weights_than_are_factorised_with_few_rows() -> None:
     assert model.objective_ <= other.objective_ * (1.0 + 1e-5)
 
 
-def test_large_columns_do_not_cost_digits_of_the_certificate() -> None:
-    X, y = salary()
+def test_large_columns_do_not_make_the_certificate_less_accurate() -> None:
+    X, y = wine_with_salaries()
     assert newton(tol=1e-8).fit(X, y).converged_
     X, y = load_iris(return_X_y=True)
     assert newton(tol=1e-8).fit(1e4 * X, y).converged_
 
 
-def test_the_regulariser_and_the_number_of_weights_count_in_the_choice(capsys: Any) -> None:
+def test_the_default_solver_depends_on_the_regulariser_and_the_number_of_weights(
+    capsys: Any,
+) -> None:
     X, y = load_iris(return_X_y=True)
 
     def chosen(X: Any, **parameters: Any) -> str:

@@ -70,7 +70,7 @@ RUNS: list[tuple[type, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("loss", "parameters"), RUNS)
-def test_fits_are_those_of_the_same_loss_built_in(loss: Any, parameters: dict[str, Any]) -> None:
+def test_fits_agree_with_the_built_in_loss(loss: Any, parameters: dict[str, Any]) -> None:
     assert isinstance(loss(), MarginLoss)
     own, ours = fit(loss(), **parameters), fit(Usunier(K), **parameters)
     assert own.certificate_ == "exact if the loss's vertex is"
@@ -91,7 +91,7 @@ def test_the_default_solver_needs_only_the_methods_of_the_loss() -> None:
             fit(Sets(), **parameters)
 
 
-def test_single_precision_and_a_path() -> None:
+def test_single_precision_rows_and_paths_are_supported() -> None:
     X, y = problem()
     model = MulticlassSVC(Projected(), C=0.1, tol=1e-4, random_state=0)
     assert model.fit(X.astype(np.float32), y).converged_
@@ -163,24 +163,36 @@ def test_ctrl_c_ends_a_fit() -> None:
     assert time.perf_counter() - start < 30
 
 
-def wrong(**methods: Any) -> Any:
+def loss_with_methods(**methods: Any) -> Any:
     return type("Wrong", (Projected,), methods)()
 
 
 WRONG = [
     (object(), "object with the methods support and vertex"),
     (Sets, "got the class Sets"),
-    (wrong(vertex=lambda self, v, y: v[:2]), r"vertex must return an array of shape \(5,\)"),
-    (wrong(vertex=lambda self, v, y: None), "vertex must return an array"),
-    (wrong(vertex=lambda self, v, y: v * np.nan), "vertex must return finite numbers"),
-    (wrong(vertex=lambda self, v, y: v - 1e3), "vertex must return finite numbers of at least 0"),
-    (wrong(vertex=lambda self, v, y: np.ones(5)), "vertex must return 0 at the label"),
-    (wrong(vertex=lambda self, v, y: np.eye(5)[(y + 1) % 5] / K), "vertex attains"),
-    (wrong(support=lambda self, v, y: -1.0), "support must return a finite number"),
-    (wrong(support=lambda self, v, y: "high"), "support must return a finite number"),
-    (wrong(support=lambda self, v, y: 0.0), "support must be positive"),
-    (wrong(project=lambda self, v, y: np.where(np.arange(5) == y, 0, 1.0)), "project returns a"),
-    (wrong(project=lambda self, v, y: np.zeros(5)), "project does not return the closest"),
+    (
+        loss_with_methods(vertex=lambda self, v, y: v[:2]),
+        r"vertex must return an array of shape \(5,\)",
+    ),
+    (loss_with_methods(vertex=lambda self, v, y: None), "vertex must return an array"),
+    (loss_with_methods(vertex=lambda self, v, y: v * np.nan), "vertex must return finite numbers"),
+    (
+        loss_with_methods(vertex=lambda self, v, y: v - 1e3),
+        "vertex must return finite numbers of at least 0",
+    ),
+    (loss_with_methods(vertex=lambda self, v, y: np.ones(5)), "vertex must return 0 at the label"),
+    (loss_with_methods(vertex=lambda self, v, y: np.eye(5)[(y + 1) % 5] / K), "vertex attains"),
+    (loss_with_methods(support=lambda self, v, y: -1.0), "support must return a finite number"),
+    (loss_with_methods(support=lambda self, v, y: "high"), "support must return a finite number"),
+    (loss_with_methods(support=lambda self, v, y: 0.0), "support must be positive"),
+    (
+        loss_with_methods(project=lambda self, v, y: np.where(np.arange(5) == y, 0, 1.0)),
+        "project returns a",
+    ),
+    (
+        loss_with_methods(project=lambda self, v, y: np.zeros(5)),
+        "project does not return the closest",
+    ),
 ]
 
 
@@ -190,9 +202,9 @@ def test_errors_name_the_method(loss: Any, message: str) -> None:
         fit(loss)
 
 
-def test_a_wrong_loss_found_at_the_end_gives_no_certificate() -> None:
+def test_a_loss_found_wrong_at_the_end_gives_no_certificate() -> None:
     class Late(Sets):
-        """Loss whose results change during the fit."""
+        """A loss whose results change during the fit."""
 
         calls = 0
 
@@ -212,7 +224,7 @@ def test_a_wrong_loss_found_at_the_end_gives_no_certificate() -> None:
         model.prediction_may_change(problem()[0])
 
 
-def test_other_estimators_reject_it() -> None:
+def test_searches_reject_a_custom_loss() -> None:
     with pytest.raises(ValueError, match="loss: must be a name or an object from"):
         MulticlassSVCCV(Sets(), Cs=[0.1]).fit(*problem())
 

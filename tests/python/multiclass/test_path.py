@@ -122,7 +122,7 @@ def test_paths_converge_on_columns_of_different_scales(scales: str, smoothing: f
 
 
 @pytest.mark.parametrize("solver", ["auto", "newton", "block-frank-wolfe"])
-def test_every_solver_of_a_path_reaches_its_tolerance(iris: Any, solver: Any) -> None:
+def test_paths_reach_the_tolerance_with_every_solver(iris: Any, solver: Any) -> None:
     X, y = iris
     svm = MulticlassSVC(solver=solver, tol=0.02, max_iter=5000, random_state=0)
     pieces = svm.path(X, y, 0.1, 1.0)

@@ -12,7 +12,7 @@ from dualgap._validation import core_rows
 
 
 @pytest.fixture
-def halves():
+def float16_data():
     rng = np.random.default_rng(3)
     y = rng.integers(5, size=5000)
     X = rng.random((5, 20))[y] + 0.3 * rng.normal(size=(5000, 20))
@@ -21,8 +21,8 @@ def halves():
 
 @pytest.mark.parametrize("solver", ["auto", "block-frank-wolfe", "frank-wolfe", "subgradient"])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_rows_of_float16_give_the_model_of_the_same_rows_of_float32(halves, solver):
-    X, y = halves
+def test_rows_of_float16_give_the_model_of_the_same_rows_of_float32(float16_data, solver):
+    X, y = float16_data
     same = X.astype(np.float32)
     fit = MulticlassSVC(solver=solver, random_state=0, max_iter=20, tol=1e-4)
     half, single = fit.fit(X, y), MulticlassSVC(**fit.get_params()).fit(same, y)
@@ -34,21 +34,21 @@ def test_rows_of_float16_give_the_model_of_the_same_rows_of_float32(halves, solv
     assert np.array_equal(half.prediction_may_change(X), half.prediction_may_change(same))
 
 
-def test_rows_of_float16_are_passed_to_the_core_as_float16(halves, monkeypatch):
+def test_rows_of_float16_are_passed_to_the_core_as_float16(float16_data, monkeypatch):
     seen = []
     fit = _core.fit_multiclass
     monkeypatch.setattr(
         _core, "fit_multiclass", lambda rows, *rest: seen.append(rows) or fit(rows, *rest)
     )
-    X, y = halves
+    X, y = float16_data
     MulticlassSVC().fit(X, y)
     assert seen[0].dtype == np.float16
     assert np.shares_memory(seen[0], X)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_float16_that_is_not_finite_is_rejected(halves, bad):
-    X, y = halves
+def test_float16_that_is_not_finite_is_rejected(float16_data, bad):
+    X, y = float16_data
     X[4500, 3] = bad
     with pytest.raises(ValueError, match=r"X: contains .*, at row 4500 and column 3"):
         MulticlassSVC().fit(X, y)
@@ -66,8 +66,8 @@ def test_float16_that_is_not_finite_is_rejected(halves, bad):
         ("subgradient", 1, "subgradient: about .* MB for weights; one thread$"),
     ],
 )
-def test_verbose_prints_the_plan_of_a_fit(halves, capfd, solver, n_jobs, words):
-    X, y = halves
+def test_verbose_prints_the_plan_of_a_fit(float16_data, capfd, solver, n_jobs, words):
+    X, y = float16_data
     model = MulticlassSVC(solver=solver, n_jobs=n_jobs, max_iter=2, tol=1.0)
     model.fit(X, y)
     assert not capfd.readouterr().err
@@ -85,19 +85,19 @@ def test_verbose_prints_the_plan_of_a_fit(halves, capfd, solver, n_jobs, words):
     ],
 )
 def test_verbose_says_that_memory_chose_the_solver(
-    halves, capfd, monkeypatch, warm_start, solver, said
+    float16_data, capfd, monkeypatch, warm_start, solver, said
 ):
     # Simulate that block descent does not fit in memory.
     plan = ("block-frank-wolfe", 1_000_000, 1_000_000)
     monkeypatch.setattr(_core, "plan_multiclass", lambda *_: plan)
-    X, y = halves
+    X, y = float16_data
     model = MulticlassSVC(solver=solver, warm_start=warm_start, verbose=1, max_iter=2, tol=1.0)
     model.fit(X, y)
     assert capfd.readouterr().err.startswith(said)
 
 
-def test_the_plan_grows_with_rows_and_classes(halves):
-    X, y = halves
+def test_planned_memory_grows_with_rows_and_classes(float16_data):
+    X, y = float16_data
     settings = {**_settings(X, y), "solver": "block-descent"}
     plans = [_core.plan_multiclass(core_rows(X[:n]), settings)[1:] for n in (1000, 5000)]
     assert plans[0][0] == plans[1][0]
@@ -108,8 +108,8 @@ def test_the_plan_grows_with_rows_and_classes(halves):
     assert wide[2] > plans[1][1]
 
 
-def test_fits_beyond_memory_are_rejected_before_they_start(halves):
-    X, y = halves
+def test_fits_that_need_too_much_memory_are_rejected_before_they_start(float16_data):
+    X, y = float16_data
     settings = {**_settings(X, y), "n_classes": 2**40}
     with pytest.raises(MemoryError, match="m = 1099511627776 classes"):
         _core.fit_multiclass(core_rows(X), y.astype(np.uint32), settings)
@@ -174,7 +174,7 @@ def test_rows_are_not_copied():
 
 
 def _peak(X, y):
-    """Peak of the bytes that NumPy allocates in a fit (without the core's memory)."""
+    """Return the peak number of bytes that NumPy allocates in a fit, without the core's memory."""
     tracemalloc.start()
     try:
         MulticlassSVC(max_iter=1, tol=0.0, solver="frank-wolfe").fit(X, y)

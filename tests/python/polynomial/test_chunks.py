@@ -1,4 +1,4 @@
-"""Rows in chunks: the same fit as in memory, without a copy."""
+"""Fits to rows in chunks equal fits to rows in memory, and do not copy the rows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_memory_mapped_rows_are_read_in_place(tmp_path: Path) -> None:
     assert np.array_equal(fitted.components_, model().fit(X, y).components_)
 
 
-def test_many_targets_in_chunks() -> None:
+def test_chunks_give_the_same_model_for_several_targets() -> None:
     X, _ = data()
     targets = X[:, :2] * X[:, 2:4]
     whole = PolynomialNetworkRegressor(4, random_state=0).fit(X, targets)
@@ -103,7 +103,7 @@ for rows in (np.ones((1000, 40)), sp.random_array((1000, 80), density=0.5, forma
 """
 
 
-def test_a_disk_that_is_full_is_an_error(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     result = run_on_small_disk(SPILL, tmp_path)
     assert result.returncode == 0, result
     # No file is left in the folder or on the disk.

@@ -48,7 +48,7 @@ def widths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize(
     "kind", [dualgap.PolynomialNetworkClassifier, dualgap.FactorizationMachineClassifier]
 )
-def test_the_model_is_that_of_the_columns_that_occur(
+def test_columns_without_entries_do_not_change_the_model(
     kind: Any, linear: Any, widths: list[int]
 ) -> None:
     settings = {"linear": linear, "random_state": 0, "n_jobs": 1, "max_iter": 6}
@@ -93,7 +93,7 @@ def test_a_warm_start_and_validation_rows_may_have_other_columns(widths: list[in
     np.testing.assert_array_equal(model.components_, again.components_)
 
 
-def test_a_callback_sees_all_columns() -> None:
+def test_a_callback_sees_a_model_of_all_columns() -> None:
     seen = []
 
     class Look:

@@ -74,7 +74,7 @@ def assert_same_model(a: Any, b: Any) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), n_outputs=st.integers(1, 3), sparse=st.booleans())
-def test_outputs_are_the_explicit_sums(seed: int, n_outputs: int, sparse: bool) -> None:
+def test_outputs_equal_explicit_sums(seed: int, n_outputs: int, sparse: bool) -> None:
     rng = np.random.default_rng(seed)
     d, k = 5, 3
     X = rng.normal(size=(8, d)) * (rng.random((8, d)) < 0.7)
@@ -128,7 +128,7 @@ def test_the_objective_agrees_with_its_definition(estimator: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_fitted_attributes_are_those_of_every_estimator(estimator: Any) -> None:
+def test_fitted_attributes_of_all_estimators_are_set(estimator: Any) -> None:
     X, y = problem(estimator)
     with pytest.warns(ConvergenceWarning, match=r"gap of [0-9.]+, .*raise n_components") as caught:
         model = make(estimator, n_components=2).fit(X, y)
@@ -171,7 +171,7 @@ def test_every_dual_value_is_below_the_best_objective(
     assert best < short.objective_
     for history in (short.history_, long.history_):
         assert np.all(history["dual_objective"] <= best * (1 + 1e-9))
-    # A larger ball contains this one, so its bound is valid here, too.
+    # A larger ball contains this ball, so the bound of the larger ball is valid here, too.
     wider = make(estimator, n_components=40, **{**parameters, "radius": 1.4}).fit(X, y)
     assert wider.history_["dual_objective"].max() <= best * (1 + 1e-9)
     if penalty == "l1":
@@ -180,10 +180,10 @@ def test_every_dual_value_is_below_the_best_objective(
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_a_fit_ends_when_nothing_more_is_gained(estimator: Any) -> None:
+def test_a_fit_ends_when_new_bases_do_not_improve_it(estimator: Any) -> None:
     X, y = problem(estimator)
-    # With a group penalty, the gap allows for better vectors that selection may have missed, so it
-    # does not reach 0 here.
+    # With a group penalty, selection may miss the best vector. The gap includes a bound on this
+    # loss, so it does not reach 0 here.
     model = make(estimator, n_components=50, penalty="l1/l2", radius=0.5, tol=1e-4).fit(X, y)
     assert model.n_iter_ < 60
     assert np.all(np.diff(model.history_["objective"][-3:]) > -1e-7 * model.objective_)
@@ -211,7 +211,7 @@ def test_every_loss_learns(estimator: Any, loss: str) -> None:
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_weights_are_repetitions(estimator: Any) -> None:
+def test_sample_weights_equal_repeated_rows(estimator: Any) -> None:
     X, y = problem(estimator, n=40, d=4)
     weights = np.arange(40) % 3
     repeated = np.repeat(np.arange(40), weights)
@@ -232,7 +232,7 @@ def test_weights_are_repetitions(estimator: Any) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_threads_do_not_change_the_model(estimator: Any, dtype: Any, sparse: bool) -> None:
-    # More rows than one block of a reduction, so that threads share the work.
+    # The rows exceed one block of a reduction, so that threads share the work.
     X, y = problem(estimator, n=9000, d=5)
     rows = X.astype(dtype)
     rows = sp.csr_array(rows) if sparse else rows
@@ -246,7 +246,7 @@ def test_threads_do_not_change_the_model(estimator: Any, dtype: Any, sparse: boo
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_sparse_and_single_precision_rows_give_nearly_the_same_model(estimator: Any) -> None:
     X, y = problem(estimator)
-    # Rounded, so that both precisions contain the same numbers.
+    # Round the rows, so that both precisions contain the same numbers.
     X = X.astype(np.float32).astype(np.float64)
     dense = make(estimator, n_components=2).fit(X, y)
     for rows in (sp.csr_array(X), sp.csr_matrix(X), X.astype(np.float32), sp.coo_array(X)):
@@ -257,7 +257,7 @@ def test_sparse_and_single_precision_rows_give_nearly_the_same_model(estimator: 
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_the_layout_in_memory_does_not_matter(estimator: Any) -> None:
+def test_memory_layout_does_not_change_the_model(estimator: Any) -> None:
     X, y = problem(estimator)
     dense = make(estimator).fit(X, y)
     strided = np.repeat(X, 2, axis=1)[:, ::2]
@@ -289,7 +289,9 @@ def shuffled_csr(X: Any, index_dtype: Any, *, split: bool) -> sp.csr_array:
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("index_dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("split", [False, True])
-def test_csr_is_put_in_order(estimator: Any, index_dtype: Any, split: bool) -> None:
+def test_unsorted_csr_gives_the_model_of_sorted_csr(
+    estimator: Any, index_dtype: Any, split: bool
+) -> None:
     X, y = problem(estimator)
     canonical = make(estimator).fit(sp.csr_array(X), y)
     matrix = shuffled_csr(X, index_dtype, split=split)
@@ -301,7 +303,7 @@ def test_csr_is_put_in_order(estimator: Any, index_dtype: Any, split: bool) -> N
     assert np.array_equal(matrix.data, before.data)
 
 
-def test_the_seed_decides() -> None:
+def test_a_seed_determines_the_model() -> None:
     X, y = problem(PolynomialNetworkClassifier)
     a, b = (make(PolynomialNetworkClassifier).fit(X, y) for _ in range(2))
     assert_same_model(a, b)
@@ -336,7 +338,7 @@ def test_a_clone_has_the_parameters_and_no_model(estimator: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_a_warm_start_continues(estimator: Any) -> None:
+def test_a_warm_start_continues_from_the_last_fit(estimator: Any) -> None:
     X, y = problem(estimator)
     model = make(estimator, n_components=2, radius=20.0, warm_start=True).fit(X, y)
     objective, n_bases = model.objective_, len(model.components_)
@@ -382,7 +384,7 @@ def test_the_best_model_on_validation_rows_is_kept(estimator: Any, explicit: boo
 # --- Accuracy ---
 
 
-def test_parity_needs_products() -> None:
+def test_parity_is_learned_from_products_of_features() -> None:
     corner = np.random.default_rng(0).uniform(0.1, 1, size=(60, 2))
     X = np.concatenate([corner * signs for signs in ([1, 1], [1, -1], [-1, 1], [-1, -1])])
     y = X[:, 0] * X[:, 1] > 0
@@ -393,7 +395,7 @@ def test_parity_needs_products() -> None:
     assert LogisticRegression().fit(X, y).score(X, y) == pytest.approx(0.5, abs=0.05)
 
 
-def test_digits() -> None:
+def test_digits_are_classified_accurately() -> None:
     X, y = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X / 16, y, random_state=0)
     model = make(PolynomialNetworkClassifier, n_components=10, radius=100.0, tol=1e-2)
@@ -402,7 +404,7 @@ def test_digits() -> None:
 
 @pytest.mark.parametrize("loss", ["logistic", "binary-logistic"])
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
-def test_probabilities(estimator: Any, loss: str) -> None:
+def test_probabilities_sum_to_one_and_agree_with_predictions(estimator: Any, loss: str) -> None:
     X, y = problem(estimator)
     model = make(estimator, loss=loss).fit(X, y)
     probabilities = model.predict_proba(X)
@@ -422,7 +424,7 @@ def test_probabilities(estimator: Any, loss: str) -> None:
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
-def test_class_weights_are_sample_weights(estimator: Any) -> None:
+def test_class_weights_act_as_sample_weights(estimator: Any) -> None:
     X, y = problem(estimator)
     own = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
     by_class = make(estimator, class_weight={0: 3.0, 2: 0.0}).fit(X, y, own)
@@ -437,7 +439,7 @@ def test_class_weights_are_sample_weights(estimator: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", REGRESSORS)
-def test_one_and_many_targets(estimator: Any) -> None:
+def test_one_and_several_targets_are_predicted(estimator: Any) -> None:
     X, y = problem(estimator)
     many = make(estimator, n_components=8, radius=50.0, alpha=0.01).fit(X, y)
     assert many.predict(X).shape == y.shape
@@ -449,7 +451,7 @@ def test_one_and_many_targets(estimator: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
-def test_labels_of_any_kind(estimator: Any) -> None:
+def test_labels_may_be_strings_or_booleans(estimator: Any) -> None:
     X, y = problem(estimator)
     names = np.array(["low", "middle", "high"])
     by_name = make(estimator).fit(X, names[y])
@@ -460,7 +462,7 @@ def test_labels_of_any_kind(estimator: Any) -> None:
     assert np.array_equal(two.decision_function(X) > 0, two.predict(X))
 
 
-def test_the_public_names() -> None:
+def test_every_parameter_is_documented() -> None:
     assert {estimator.__name__ for estimator in ESTIMATORS} <= set(dualgap.__all__)
     for estimator in ESTIMATORS:
         documented = estimator.__doc__ or ""
@@ -476,7 +478,7 @@ def test_exact_selection_closes_the_gap() -> None:
     parameters = {"penalty": "l1/linf", "n_components": 40, "tol": 1e-3, "radius": 1.0}
     exact = make(PolynomialNetworkClassifier, selection="exact", **parameters).fit(X, y)
     refined = make(PolynomialNetworkClassifier, **parameters).fit(X, y)
-    # Without exact selection, the bound sums over outputs, each at a different best direction.
+    # Without exact selection, the bound sums the maxima of all outputs, whose directions differ.
     assert exact.converged_
     assert exact.duality_gap_ < refined.duality_gap_
     assert exact.objective_ == pytest.approx(refined.objective_, rel=1e-2)

@@ -15,7 +15,7 @@ from dualgap.polynomial import (
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-CERTAIN = "optimum over all bases and output layers within the radius"
+EXACT_CERTIFICATE = "optimum over all bases and output layers within the radius"
 
 
 def optimum(y, radius, scale):
@@ -52,7 +52,7 @@ def squared_error(model, X, Y):
     return total / 2
 
 
-def inside(penalty, output, radius):
+def is_inside_ball(penalty, output, radius):
     """Whether the output layer is in its ball, exactly."""
     rows = [[abs(Fraction(u)) for u in row] for row in output.tolist()]
     if penalty != "l1/l2":
@@ -73,8 +73,8 @@ def isqrt_up(square):
     return root if root * root == whole else root + 1
 
 
-def make(rng, seed):
-    """A problem for which an earlier version mistook a smaller eigenvalue for the largest."""
+def make_targets(rng, seed):
+    """Return targets for which a past version mistook a smaller eigenvalue for the largest."""
     y = np.ones(1000)
     rows = rng.choice(1000, 100, replace=False) if seed % 2 else np.arange(100)
     y[rows] = rng.uniform(-0.5, 0.5, 100)
@@ -86,7 +86,7 @@ def make(rng, seed):
 @pytest.mark.parametrize("seed", range(trials(2)))
 def test_the_largest_eigenvalue_is_not_missed(seed, options):
     X = sp.identity(1000, format="csr")
-    y = make(np.random.default_rng(seed), seed)
+    y = make_targets(np.random.default_rng(seed), seed)
     n_components = 1 if "max_iter" in options else 5
     model = PolynomialNetworkRegressor(
         n_components,
@@ -103,7 +103,7 @@ def test_the_largest_eigenvalue_is_not_missed(seed, options):
     if model.converged_:
         allowed = max(model.objective_, model.null_objective_)
         assert model.objective_ - float(best) <= options["tol"] * allowed
-    assert model.certificate_ == CERTAIN
+    assert model.certificate_ == EXACT_CERTIFICATE
 
 
 @pytest.mark.parametrize("penalty", ["l1", "l1/l2", "l1/linf"])
@@ -131,14 +131,14 @@ def test_bounds_hold_in_rational_arithmetic(penalty, dtype, scale):
         reached = squared_error(model, X, y[:, None])
         assert Fraction(model.dual_objective_) <= best
         assert best <= reached <= Fraction(model.objective_)
-        assert inside(penalty, model.output_, radius)
+        assert is_inside_ball(penalty, model.output_, radius)
 
 
 @pytest.mark.parametrize("penalty", ["l1", "l1/l2", "l1/linf"])
 @pytest.mark.parametrize(
     "estimator", [PolynomialNetworkRegressor, FactorizationMachineRegressor], ids=["pn", "fm"]
 )
-def test_the_output_layer_is_in_its_ball(penalty, estimator):
+def test_the_output_layer_is_inside_its_ball(penalty, estimator):
     rng = np.random.default_rng(1)
     for trial in range(25):
         n, d, m = rng.integers(2, 30), rng.integers(1, 5), rng.integers(1, 4)
@@ -156,16 +156,16 @@ def test_the_output_layer_is_in_its_ball(penalty, estimator):
             random_state=trial,
             n_jobs=1,
         ).fit(X, Y)
-        assert inside(penalty, model.output_, radius)
+        assert is_inside_ball(penalty, model.output_, radius)
 
 
-def test_more_features_than_are_factorised_have_a_probable_bound():
+def test_bounds_for_too_many_features_to_factorise_are_probabilistic():
     y = np.tile([1.0, 0.9, -0.4, 0.1, 1.02], 220)
     model = PolynomialNetworkRegressor(
         2, penalty="l1", radius=0.05, linear=None, max_iter=2, random_state=0
     ).fit(sp.identity(1100, format="csr"), y)
     best = optimum(y, 0.05, 1.0)
-    assert model.certificate_ == f"{CERTAIN}, with probability 1 - 1e-9"
+    assert model.certificate_ == f"{EXACT_CERTIFICATE}, with probability 1 - 1e-9"
     assert Fraction(model.dual_objective_) <= best <= Fraction(model.objective_)
 
 
@@ -183,7 +183,7 @@ def test_bounds_between_formed_and_factorised_sizes_agree():
 
 
 @pytest.mark.parametrize("size", [1e-163, 1e-200, 1e-310])
-def test_tiny_targets_are_no_error(size):
+def test_fits_to_tiny_targets_succeed(size):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 3))
     for estimator in (PolynomialNetworkRegressor, FactorizationMachineRegressor):

@@ -28,7 +28,7 @@ def rows(n: int = 150) -> tuple[Any, Any]:
     return X, np.array(["low", "middle", "top"])[label]
 
 
-def by_hand(X: Any, y: Any, folds: Any) -> tuple[float, int, Any]:
+def search_with_loops(X: Any, y: Any, folds: Any) -> tuple[float, int, Any]:
     best = (-1.0, 0, 0.0)
     seed = int(np.random.RandomState(0).randint(0, 2**63 - 1, dtype=np.int64)) % 2**32
     for radius in RADII:
@@ -48,10 +48,10 @@ def by_hand(X: Any, y: Any, folds: Any) -> tuple[float, int, Any]:
     return radius, size, PolynomialNetworkClassifier(**parameters).fit(X, y)
 
 
-def test_scores_are_those_of_a_plain_loop() -> None:
+def test_the_search_agrees_with_plain_loops() -> None:
     X, y = rows()
     folds = list(StratifiedKFold(3).split(X, y))
-    radius, size, model = by_hand(X, y, folds)
+    radius, size, model = search_with_loops(X, y, folds)
     for n_jobs in (1, 3):
         search = PolynomialNetworkClassifierCV(RADII, cv=3, n_jobs=n_jobs, **PARAMETERS).fit(X, y)
         assert (search.radius_, search.n_components_) == (radius, size)
@@ -69,7 +69,7 @@ def test_scores_are_those_of_a_plain_loop() -> None:
     assert np.array_equal(copy.decision_function(X), search.decision_function(X))
 
 
-def test_scorers_and_groups() -> None:
+def test_the_search_uses_scorers_and_groups() -> None:
     X, y = rows()
     groups = np.arange(150) % 3
     search = PolynomialNetworkClassifierCV(
@@ -109,12 +109,12 @@ def test_the_callback_sees_the_search_and_the_final_fit() -> None:
 
 
 @pytest.mark.parametrize("radii", [[], [1.0, -1.0], [[1.0, 2.0]], "many", [np.nan]])
-def test_bad_radii_are_named(radii: Any) -> None:
+def test_errors_of_bad_radii_name_the_argument(radii: Any) -> None:
     with pytest.raises(ValueError, match=r"^radii: "):
         PolynomialNetworkClassifierCV(radii).fit(*rows())
 
 
-def test_a_class_must_be_in_every_fold() -> None:
+def test_a_class_missing_from_a_fold_is_an_error() -> None:
     X, y = rows(20)
     y = np.where(np.arange(20) == 3, "rare", "common")
     with pytest.raises(ValueError, match=r"^y: .*fewer folds"):

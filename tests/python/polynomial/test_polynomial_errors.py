@@ -47,7 +47,7 @@ def test_rows_must_be_finite(estimator: Any, value: float, sparse: bool) -> None
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_shapes(estimator: Any) -> None:
+def test_rows_of_wrong_shapes_are_rejected(estimator: Any) -> None:
     check_error(estimator(2), "0 sample", X[:0], Y[:0])
     check_error(estimator(2), "0 feature", X[:, :0])
     check_error(estimator(2), "inconsistent numbers of samples", X, Y[:-1])
@@ -63,13 +63,13 @@ def test_shapes(estimator: Any) -> None:
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("weights", [np.nan, -1.0, np.inf])
-def test_weights(estimator: Any, weights: float) -> None:
+def test_invalid_sample_weights_are_rejected(estimator: Any, weights: float) -> None:
     check_error(estimator(2), "sample_weight", sample_weight=np.r_[weights, np.ones(11)])
     check_error(estimator(2), "(?i)sample.weight.*(positive|non-zero)", sample_weight=np.zeros(12))
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
-def test_labels(estimator: Any) -> None:
+def test_invalid_labels_are_rejected(estimator: Any) -> None:
     check_error(estimator(2), "y: .*one class", X, np.zeros(12))
     check_error(estimator(2), "Unknown label type", X, np.linspace(0, 1, 12))
     check_error(estimator(2), "y: a label is missing or infinite", X, np.where(Y == 0, np.nan, 1.0))
@@ -86,14 +86,14 @@ def test_targets_must_be_finite(estimator: Any, value: float) -> None:
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_validation_rows(estimator: Any) -> None:
+def test_invalid_validation_rows_are_rejected(estimator: Any) -> None:
     check_error(estimator(2), "2 features", validation_data=(X[:, :2], Y))
     check_error(estimator(2), "validation_data", validation_data=(X, Y[:-1]))
     check_error(estimator(2), "Input X contains NaN", validation_data=(np.full((12, 3), np.nan), Y))
 
 
 @pytest.mark.parametrize("estimator", REGRESSORS)
-def test_validation_targets_have_as_many_outputs(estimator: Any) -> None:
+def test_validation_targets_must_match_the_training_targets(estimator: Any) -> None:
     y = np.column_stack([Y, Y])
     check_error(estimator(2), "validation_data", X, y, validation_data=(X, Y))
 
@@ -129,20 +129,20 @@ def test_validation_targets_have_as_many_outputs(estimator: Any) -> None:
         ("random_state", "seed"),
     ],
 )
-def test_parameters_are_named(estimator: Any, name: str, value: Any) -> None:
-    # The last message is scikit-learn's.
+def test_errors_name_the_bad_parameter(estimator: Any, name: str, value: Any) -> None:
+    # scikit-learn checks `random_state`, and its message does not begin with the name.
     message = "seed" if name == "random_state" else f"^{re.escape(name)}: "
     check_error(estimator().set_params(**{name: value}), message)
 
 
-def test_exact_selection_knows_its_limits() -> None:
+def test_exact_selection_rejects_problems_beyond_its_limits() -> None:
     check_error(PolynomialNetworkClassifier(2, selection="exact"), "^selection: .*penalties l1")
     model = PolynomialNetworkClassifier(2, selection="exact", penalty="l1/linf")
     check_error(model, "^selection: .*at most 16 outputs, got 17", np.eye(17), np.arange(17))
     check_error(model, "^selection: .*at most 512 features", np.eye(3, 600), np.arange(3))
 
 
-def test_a_loss_of_the_other_kind() -> None:
+def test_losses_of_other_estimators_are_rejected() -> None:
     check_error(FactorizationMachineClassifier(loss="squared"), "^loss: ")
     check_error(FactorizationMachineClassifier(loss="hinge"), "^loss: ")
     assert "loss" not in FactorizationMachineRegressor().get_params()

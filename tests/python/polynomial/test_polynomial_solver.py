@@ -13,7 +13,7 @@ from dualgap import FactorizationMachineClassifier, PolynomialNetworkClassifier,
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-def test_the_power_method_and_lanczos_agree() -> None:
+def test_the_power_method_and_lanczos_select_equally_good_bases() -> None:
     rng = np.random.default_rng(0)
     X, weights = rng.normal(size=(80, 6)), rng.normal(size=(80, 4))
     for kernel in ("square", "anova"):

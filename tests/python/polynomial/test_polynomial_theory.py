@@ -69,7 +69,7 @@ def test_the_error_is_within_the_rate_of_the_theorem(penalty: Any, factor: float
         "penalty": penalty, "linear": None, "reoptimize": "output", "random_state": 0,
     }  # fmt: skip
     radius = 0.5
-    # The theorem compares with the best model in a ball that is smaller by the factor nu.
+    # The theorem compares a fit with the best model in a ball that is smaller by the factor nu.
     best = PolynomialNetworkClassifier(60, radius=factor * radius, tol=1e-6, **parameters).fit(X, y)
     fit = PolynomialNetworkClassifier(20, radius=radius, tol=0.0, **parameters).fit(X, y)
     errors = fit.history_["objective"] - best.dual_objective_

@@ -24,7 +24,7 @@ def greedy(**parameters: Any) -> OrdinalRecommender:
 
 
 def make(method: Any, parameters: dict[str, Any]) -> OrdinalRecommender:
-    """Pass the parameters of the method to the method, and the others to the recommender."""
+    """Return a recommender; `parameters` may include parameters of the method."""
     own = {name: parameters.pop(name) for name in set(parameters) & set(method.get_params())}
     settings = {"n_components": 3, "method": method.set_params(**own), "random_state": 0}
     return OrdinalRecommender(**{**settings, "n_jobs": 1, **parameters})

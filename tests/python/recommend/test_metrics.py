@@ -45,7 +45,7 @@ def random_rows(n=5000, users=200, seed=0):
 @pytest.mark.parametrize("gain", GAINS)
 @pytest.mark.parametrize("k", [1, 5, 1000])
 @pytest.mark.parametrize("decimals", [0, 1, 12])
-def test_agrees_with_scikit_learn(gain, k, decimals):
+def test_ndcg_agrees_with_scikit_learn(gain, k, decimals):
     y_true, score, groups = random_rows()
     score = score.round(decimals)
     ours = ndcg_at_k(y_true, score, k, groups=groups, gain=gain)
@@ -53,14 +53,14 @@ def test_agrees_with_scikit_learn(gain, k, decimals):
 
 
 @given(ROWS, st.integers(1, 8), st.sampled_from(sorted(GAINS)))
-def test_agrees_with_scikit_learn_on_ties_and_empty_ideals(rows, k, gain):
+def test_ndcg_agrees_with_scikit_learn_on_ties_and_empty_ideals(rows, k, gain):
     y_true, score, groups = rows
     expected = per_user(y_true, score, k, groups, gain)
     assert ndcg_at_k(y_true, score, k, groups=groups, gain=gain) == pytest.approx(expected)
 
 
 @given(ROWS, st.integers(1, 8), st.sampled_from(["average", "random", "stable"]), st.data())
-def test_properties(rows, k, ties, data):
+def test_ndcg_depends_only_on_the_order_and_is_best_for_the_ideal_order(rows, k, ties, data):
     y_true, score, groups = rows
     value = ndcg_at_k(y_true, score, k, groups=groups, ties=ties, random_state=0)
     assert 0.0 <= value <= 1.0 + 1e-12
@@ -79,7 +79,7 @@ def test_properties(rows, k, ties, data):
         assert shuffled == pytest.approx(value)
 
 
-def test_average_is_the_mean_over_all_orders_and_random_samples_them():
+def test_average_ties_are_the_mean_over_orders_and_random_ties_sample_them():
     y_true, score, groups = np.array([5.0, 1.0, 3.0, 4.5]), np.array([1, 1, 2, 1]), np.zeros(4)
     orders = [
         ndcg_at_k(y_true[list(p)], score[list(p)], 2, groups=groups, ties="stable")
@@ -96,7 +96,7 @@ def test_average_is_the_mean_over_all_orders_and_random_samples_them():
     assert np.mean(drawn) == pytest.approx(average, abs=0.01)
 
 
-def test_stable_keeps_the_order_of_the_input():
+def test_stable_ties_keep_the_order_of_the_input():
     assert ndcg_at_k([3, 0], [1, 1], 1, groups=[7, 7], ties="stable") == 1.0
     assert ndcg_at_k([0, 3], [1, 1], 1, groups=[7, 7], ties="stable") == 0.0
 
@@ -120,7 +120,7 @@ def test_a_seed_gives_the_same_random_order():
     ],
 )
 @pytest.mark.parametrize("ties", ["average", "random", "stable"])
-def test_hand_vector(k, exponential, linear, ties):
+def test_ndcg_equals_values_computed_by_hand(k, exponential, linear, ties):
     relevance, score, groups = [3, 5, 1, 4, 2], [0.2, 0.9, 0.4, 0.8, 0.1], [0] * 5
     for gain, expected in (("exponential", exponential), ("linear", linear)):
         value = ndcg_at_k(relevance, score, k, groups=groups, gain=gain, ties=ties)
@@ -136,7 +136,7 @@ def test_hand_vector(k, exponential, linear, ties):
         [-5, 10**12, -5, 10**12],
     ],
 )
-def test_groups_of_any_type(groups):
+def test_groups_may_have_any_type(groups):
     assert ndcg_at_k([1, 5, 5, 1], [0, 1, 1, 0], 1, groups=groups) == 1.0
 
 
@@ -200,7 +200,7 @@ def test_rmse_errors_name_the_argument(y_true, y_pred, message):
         rmse(y_true, y_pred)
 
 
-def test_calibration_by_hand() -> None:
+def test_calibration_errors_equal_values_computed_by_hand() -> None:
     # One threshold: four rows at .2, one of which is of level 1, and two at .9, both of level 1.
     low = np.array([0.2, 0.2, 0.2, 0.2, 0.9, 0.9])
     chances = np.column_stack([low, 1.0 - low])
@@ -212,7 +212,7 @@ def test_calibration_by_hand() -> None:
     assert one == pytest.approx(abs(low.mean() - 0.5))
 
 
-def test_frequencies_are_calibrated_and_certainty_is_not() -> None:
+def test_frequencies_are_calibrated_and_certain_predictions_are_not() -> None:
     rng = np.random.default_rng(0)
     chances = rng.dirichlet(np.ones(4), size=20_000)
     levels = np.arange(4.0)
@@ -227,7 +227,7 @@ def test_calibration_rejects_arrays_of_other_shapes() -> None:
         calibration_error([1.0, 2.0], np.ones((2, 3)), [1.0, 2.0])
 
 
-def test_metrics_of_a_catalogue_by_hand() -> None:
+def test_catalogue_metrics_equal_values_computed_by_hand() -> None:
     relevant = [{1, 2, 5}, {3}, set()]
     recommended = [[2, 9, 1, 8], [4, 3, -1, -1], [1, 2, 3, 4]]
     # The third user has no relevant items, and counts only for the coverage.
@@ -244,7 +244,7 @@ def test_metrics_of_a_catalogue_by_hand() -> None:
 
 
 @pytest.mark.parametrize("metric", [recall_at_k, hit_ndcg_at_k, average_precision_at_k])
-def test_metrics_of_a_catalogue_reject_invalid_arguments(metric: Any) -> None:
+def test_catalogue_metrics_reject_invalid_arguments(metric: Any) -> None:
     with pytest.raises(ValueError, match="k must be an integer"):
         metric([{1}], [[1]], 0)
     with pytest.raises(ValueError, match="one row per user"):
@@ -256,12 +256,12 @@ def test_metrics_of_a_catalogue_reject_invalid_arguments(metric: Any) -> None:
 
 
 @pytest.mark.parametrize("users", [["a", "a\0"], [1, "1"]])
-def test_groups_of_a_list_stay_apart(users):
+def test_groups_that_numpy_would_merge_stay_distinct(users):
     """A user with one row always has an ideal ranking. Merged users would not."""
     assert ndcg_at_k([1, 2], [0.9, 0.1], 1, groups=users) == 1.0
 
 
-def test_a_group_that_is_nan_is_rejected_for_every_type():
+def test_a_nan_group_is_rejected_for_every_type():
     for nan in (np.nan, np.float32(np.nan), np.float16(np.nan)):
         with pytest.raises(ValueError, match="groups contains NaN"):
             ndcg_at_k([1, 2], [0.9, 0.1], 1, groups=[0, nan])

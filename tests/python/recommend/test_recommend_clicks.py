@@ -1,4 +1,4 @@
-"""Clicks: the blend of factors and item-item models, and settings chosen by the data."""
+"""Models of clicks: the blend of factors and item-item models, and settings chosen from data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fit(table: pd.DataFrame, **settings: object) -> OrdinalRecommender:
     return OrdinalRecommender(**parameters).fit(table)
 
 
-def test_the_blend_ranks_as_well_as_the_best_of_its_parts(
+def test_the_blend_ranks_as_well_as_its_best_part(
     split: tuple[pd.DataFrame, pd.DataFrame],
 ) -> None:
     train, test = split
@@ -54,7 +54,7 @@ def test_the_blend_ranks_as_well_as_the_best_of_its_parts(
     assert blended > 2 * 10 / N_ITEMS
 
 
-def test_the_share_of_clicks_weighs_the_other_pairs(clicks: pd.DataFrame) -> None:
+def test_the_share_of_clicks_sets_the_weight_of_other_pairs(clicks: pd.DataFrame) -> None:
     few = clicks[clicks["user"] % 2 == 0]
     for table in (clicks, few):
         found = fit(table)._click_model
@@ -86,16 +86,16 @@ def test_the_graph_divides_by_powers_of_the_numbers_of_clicks(
 def test_held_out_clicks_choose_the_ridge_of_the_regression(
     clicks: pd.DataFrame, good: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    regress = _core.item_regression
+    item_regression = _core.item_regression
     tried: list[tuple[float, int]] = []
 
-    def turned(record: Any, head: Any, ridge: float, dropout: float) -> Any:
-        offsets, items, values = regress(record, head, ridge, dropout)
+    def regress_with_signs(record: Any, head: Any, ridge: float, dropout: float) -> Any:
+        offsets, items, values = item_regression(record, head, ridge, dropout)
         tried.append((ridge, len(record["users"])))
         # Negative weights rank the worst items first, so the ridge `good` must win.
         return offsets, items, values if ridge == good else -values
 
-    monkeypatch.setattr(_core, "item_regression", turned)
+    monkeypatch.setattr(_core, "item_regression", regress_with_signs)
     # The only blend to compare gives all weight to the regression.
     monkeypatch.setattr("dualgap.recommend._click_training._simplex", lambda n: [(0.0, 0.0, 1.0)])
     fit(clicks)
@@ -113,10 +113,10 @@ def test_long_fits_without_a_terminal_print_their_stage(
     monkeypatch.setattr("dualgap._estimator.display._LINE_INTERVAL", -1.0)
     seen: list[int] = []
 
-    def counted(epoch: int, *_: float) -> None:
+    def record_epoch(epoch: int, *_: float) -> None:
         seen.append(epoch)
 
-    fit(clicks, verbose=1, callback=counted)
+    fit(clicks, verbose=1, callback=record_epoch)
     lines = capsys.readouterr().err.splitlines()
     stages = lines[: len(lines) - len(seen)]
     assert stages[0] == "reading ratings"
@@ -132,12 +132,12 @@ def test_settings_of_many_clicks_are_chosen_on_a_sample_of_users(
     fitted: list[int] = []
     fit_core = _core.fit_interactions
 
-    def counted(record: Any) -> Any:
+    def fit_and_count(record: Any) -> Any:
         fitted.append(len(record["users"]))
         return fit_core(record)
 
     monkeypatch.setattr("dualgap.recommend._click_training._TRIAL_CLICKS", len(train) / 2)
-    monkeypatch.setattr(_core, "fit_interactions", counted)
+    monkeypatch.setattr(_core, "fit_interactions", fit_and_count)
     assert fit(train).score(test) > 0.9 * whole
     assert len(train) / 4 < fitted[0] < 0.8 * len(train)
     assert fitted[-1] == len(train)
@@ -153,7 +153,9 @@ def test_predictions_are_the_scores_of_recommendations(clicks: pd.DataFrame) -> 
     assert model.predict(users.iloc[0], -1, unknown="ignore") == [0.0]
 
 
-def test_threads_and_files_change_nothing(clicks: pd.DataFrame, tmp_path: Path) -> None:
+def test_threads_and_saving_do_not_change_recommendations(
+    clicks: pd.DataFrame, tmp_path: Path
+) -> None:
     one, two = fit(clicks), fit(clicks, n_jobs=2)
     users = clicks["user"].unique()
     expected = one.recommend(users, 5)
@@ -167,7 +169,7 @@ def test_threads_and_files_change_nothing(clicks: pd.DataFrame, tmp_path: Path) 
     )
 
 
-def test_a_new_user_gets_the_lists_of_a_known_one(clicks: pd.DataFrame) -> None:
+def test_new_and_known_users_with_the_same_clicks_get_similar_lists(clicks: pd.DataFrame) -> None:
     model = fit(clicks)
     own = clicks[clicks["user"] == 40]
     newcomer = own.assign(user=N_USERS + 40)
@@ -207,14 +209,14 @@ def test_few_users_need_no_held_out_clicks() -> None:
         ({"n_components": 0}, "^n_components: "),
     ],
 )
-def test_settings_that_cannot_be_used(
+def test_errors_name_the_invalid_setting(
     settings: dict[str, object], text: str, clicks: pd.DataFrame
 ) -> None:
     with pytest.raises(ValueError, match=text):
         fit(clicks, interactions=Interactions(**settings))
 
 
-def test_neighbours_are_near_and_known(clicks: pd.DataFrame) -> None:
+def test_similar_items_are_near_and_have_enough_clicks(clicks: pd.DataFrame) -> None:
     rare = pd.DataFrame({"user": [clicks["user"].iloc[0]], "item": [N_ITEMS], "rating": 1.0})
     model = fit(pd.concat([clicks, rare]))
     near = model.similar_items(range(N_ITEMS), 3)
@@ -232,11 +234,11 @@ def test_neighbours_are_near_and_known(clicks: pd.DataFrame) -> None:
         model.similar_users(-1)
     ratings = clicks.assign(rating=1.0 + clicks["item"] % 3)
     plain = OrdinalRecommender(2, interactions=False, random_state=0).fit(ratings)
-    with pytest.raises(AttributeError, match="need interactions=True"):
+    with pytest.raises(AttributeError, match="require interactions=True"):
         plain.similar_users(0)
 
 
-def test_searches_reach_the_settings_of_clicks(clicks: pd.DataFrame) -> None:
+def test_searches_can_set_the_parameters_of_interactions(clicks: pd.DataFrame) -> None:
     model = OrdinalRecommender(7, task="clicks", random_state=0, n_jobs=1)
     search = GridSearchCV(model, {"interactions__unobserved_weight": [0.01, 0.3]}, cv=2).fit(clicks)
     assert search.best_params_["interactions__unobserved_weight"] in (0.01, 0.3)
@@ -265,7 +267,7 @@ def test_contributions_add_up_to_the_score(clicks: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("like", [None, 3.0])
-def test_new_clicks_are_added_to_former_ones(clicks: pd.DataFrame, like: float | None) -> None:
+def test_new_clicks_are_added_to_earlier_clicks(clicks: pd.DataFrame, like: float | None) -> None:
     table = clicks if like is None else clicks.assign(rating=2.0 + clicks["item"] % 3)
     user = table["user"].iloc[0]
     own = table[table["user"] == user]
@@ -284,7 +286,7 @@ def test_new_clicks_are_added_to_former_ones(clicks: pd.DataFrame, like: float |
     assert len(of_item._seen.columns) == len(model._seen.columns) + 1
 
 
-def test_former_ratings_are_not_kept(clicks: pd.DataFrame) -> None:
+def test_new_ratings_cannot_be_added_to_earlier_ratings(clicks: pd.DataFrame) -> None:
     ratings = clicks.assign(rating=1.0 + clicks["item"] % 3)
     model = OrdinalRecommender(2, interactions=False, random_state=0).fit(ratings)
     with pytest.raises(ValueError, match=r'^add: requires task="clicks"'):
@@ -293,7 +295,7 @@ def test_former_ratings_are_not_kept(clicks: pd.DataFrame) -> None:
         fit(clicks, history_features=True)
 
 
-def test_unknown_ids_of_restricted_lists_are_named(clicks: pd.DataFrame) -> None:
+def test_errors_name_unknown_ids_of_restricted_lists(clicks: pd.DataFrame) -> None:
     model = fit(clicks)
     with pytest.warns(UserWarning, match=r"items: 1 of 3 ids were not in the ratings \(999"):
         model.recommend(0, 2, items=[1, 2, 999])

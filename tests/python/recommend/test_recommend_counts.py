@@ -1,4 +1,4 @@
-"""Clicks without values, as counts, and repeated; the metrics and columns of their lists."""
+"""Clicks without values, counted clicks and repeated clicks, and the lists made from them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_repeated_clicks_add_up(pairs: np.ndarray) -> None:
     assert levels.like_threshold_ == 3.0
 
 
-def test_values_that_are_no_counts(pairs: np.ndarray) -> None:
+def test_zero_counts_warn_and_negative_counts_are_rejected(pairs: np.ndarray) -> None:
     users, items = pairs.T
     values = np.ones(len(users))
     values[4] = 0.0
@@ -104,7 +104,7 @@ def test_metrics_of_users_have_intervals(pairs: np.ndarray) -> None:
             model.evaluate(pairs[held], confidence=bad)
 
 
-def test_lists_carry_the_names_of_the_columns(pairs: np.ndarray) -> None:
+def test_lists_have_the_column_names_of_the_ratings(pairs: np.ndarray) -> None:
     table = pd.DataFrame(pairs, columns=["userId", "movieId"])
     model = fit(table, user_column="userId", item_column="movieId")
     assert list(model.recommend(n=1).columns) == ["userId", "rank", "movieId", "score"]

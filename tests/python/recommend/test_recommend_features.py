@@ -19,7 +19,7 @@ KINDS = pd.DataFrame({"kind": [f"kind {item % N_KINDS}" for item in range(N_ITEM
 
 @pytest.fixture(scope="module")
 def clicks() -> pd.DataFrame:
-    """Users click many items of the same kind, and few others."""
+    """Generate clicks: each user clicks many items of one kind, and few other items."""
     rng = np.random.default_rng(0)
     own = np.arange(N_USERS)[:, None] % N_KINDS == np.arange(N_ITEMS) % N_KINDS
     users, items = np.nonzero(rng.random(own.shape) < np.where(own, 0.7, 0.03))
@@ -80,7 +80,7 @@ def test_items_without_clicks_and_features_are_never_recommended(warm: pd.DataFr
     assert 5 not in set(model.similar_items(0, N_ITEMS)["similar"])
 
 
-def test_users_without_clicks(clicks: pd.DataFrame) -> None:
+def test_users_without_clicks_get_lists_from_their_features(clicks: pd.DataFrame) -> None:
     kinds = pd.DataFrame({"kind": [f"kind {user % N_KINDS}" for user in range(N_USERS + 12)]})
     held = clicks["user"] % 7 == 0
     model = fit(clicks[~held], user_features=kinds.iloc[:N_USERS])
@@ -130,14 +130,16 @@ def test_ratings_of_unrated_items_are_ranked_by_like(warm: pd.DataFrame) -> None
     assert folded.predict(0, N_ITEMS) == pytest.approx(model.predict(0, 0), abs=0.3)
 
 
-def test_features_that_cannot_be_used(model: OrdinalRecommender, warm: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match="features: the fit had none for users"):
+def test_fold_in_rejects_unusable_features(model: OrdinalRecommender, warm: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match="features: the fit had no features for users"):
         model.fold_in(features=KINDS)
     with pytest.raises(ValueError, match="features: no ratings or features are given for users"):
         model.fold_in()
     with pytest.raises(ValueError, match="features: all ids are known"):
         model.fold_in(side="items", features=KINDS)
-    with pytest.raises(TypeError, match="features: the ids are strings, those of the ratings"):
+    with pytest.raises(
+        TypeError, match="features: the ids are strings, but the ids of the ratings"
+    ):
         model.fold_in(side="items", features=KINDS.set_axis([f"i{i}" for i in range(N_ITEMS)]))
     with pytest.raises(ValueError, match="had a DataFrame of 6 features, got 2 columns"):
         model.fold_in(side="items", features=sp.csr_array(np.ones((N_ITEMS + 1, 2))))

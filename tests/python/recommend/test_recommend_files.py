@@ -1,4 +1,4 @@
-"""Recommenders in files."""
+"""Saving and loading of recommenders, with invalid and malicious files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make_file(kind: str, small: pd.DataFrame) -> OrdinalRecommender:
 
 @pytest.mark.parametrize("how", ["save", "pickle"])
 @pytest.mark.parametrize("kind", ["ordinal", "regression", "conditional-gradient"])
-def test_a_loaded_model_is_the_same(
+def test_a_loaded_model_equals_the_saved_model(
     tmp_path: Path, small: pd.DataFrame, kind: str, how: str
 ) -> None:
     fitted = make_file(kind, small)
@@ -80,7 +80,7 @@ def test_a_loaded_model_is_the_same(
 
 
 class Bomb:
-    """An object whose unpickling leaves a trace."""
+    """An object that creates the file `mark` when it is unpickled."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark
@@ -107,7 +107,7 @@ def repack(raw: bytes, **changes: Any) -> bytes:
     return out.getvalue()
 
 
-def test_repacked_without_change_loads(tmp_path: Path, small: pd.DataFrame) -> None:
+def test_a_repacked_file_without_changes_loads(tmp_path: Path, small: pd.DataFrame) -> None:
     fitted = quick().fit(small)
     fitted.save(tmp_path / "model")
     (tmp_path / "model").write_bytes(repack((tmp_path / "model").read_bytes(), meta={}))
@@ -144,7 +144,9 @@ def test_repacked_without_change_loads(tmp_path: Path, small: pd.DataFrame) -> N
         lambda raw, mark: repack(raw, **{"model1.output": np.zeros((1, 4))}),
     ],
 )
-def test_a_file_that_is_no_model(tmp_path: Path, small: pd.DataFrame, spoil: Any) -> None:
+def test_invalid_model_files_are_rejected_without_running_code(
+    tmp_path: Path, small: pd.DataFrame, spoil: Any
+) -> None:
     path, mark = tmp_path / "model", tmp_path / "executed"
     quick(max_iter=1).fit(small).save(path)
     path.write_bytes(spoil(path.read_bytes(), mark))
@@ -162,7 +164,7 @@ def test_a_history_without_its_epochs_is_rejected(tmp_path: Path, small: pd.Data
         OrdinalRecommender.load(path)
 
 
-def test_missing_files_and_foreign_archives_are_refused(tmp_path: Path) -> None:
+def test_missing_files_and_other_archives_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         OrdinalRecommender.load(tmp_path / "missing")
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
@@ -172,7 +174,7 @@ def test_missing_files_and_foreign_archives_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ids", [["a", 1], [(1, 2), (3, 4)], ["a", "a\0"], [1, 2**70]])
-def test_ids_that_only_pickle_can_store(tmp_path: Path, ids: list[Any]) -> None:
+def test_saving_ids_that_only_pickle_can_store_is_an_error(tmp_path: Path, ids: list[Any]) -> None:
     items = np.arange(40) // 2
     fitted = quick().fit(([ids[n % 2] for n in range(40)], items, 1.0 + np.arange(40) % 3))
     with pytest.raises(TypeError, match=r"save: the user ids .*pickle"):

@@ -35,7 +35,7 @@ from dualgap.recommend.comparison import split_ratings
 
 
 @pytest.mark.parametrize(("n_users", "n_ratings", "expected"), [(3, 30, 4 * 3), (20, 6, 6)])
-def test_a_fit_has_no_more_bases_than_its_ratings_can_tell_apart(
+def test_the_number_of_bases_is_limited_by_the_ratings(
     n_users: int, n_ratings: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handed: list[int] = []
@@ -53,7 +53,7 @@ def test_a_fit_has_no_more_bases_than_its_ratings_can_tell_apart(
     assert handed == [expected]
 
 
-def test_more_ratings_have_more_bases() -> None:
+def test_the_default_number_of_bases_grows_with_the_ratings() -> None:
     counts = (1, 50_000, 900_000, 25_000_000)
     assert [default_n_components(n, has_histories=False) for n in counts] == [8, 8, 25, 96]
     assert [default_n_components(n, has_histories=True) for n in counts] == [8, 8, 39, 64]
@@ -67,7 +67,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("task", ["ordinal", "regression"])
-def test_certificate(small: pd.DataFrame, penalty: str, task: str) -> None:
+def test_gaps_are_consistent_and_bounds_hold_for_larger_models(
+    small: pd.DataFrame, penalty: str, task: str
+) -> None:
     settings = {"penalty": penalty, "task": task, "radius": 20.0}
     brief = greedy(n_components=2, **settings).fit(small)
     longer = greedy(n_components=8, **settings).fit(small)
@@ -153,7 +155,7 @@ def test_a_fit_without_a_bound_has_no_gap(small: pd.DataFrame) -> None:
     assert fitted.objective_ == fitted.history_["objective"][-1]
 
 
-def test_an_unconverged_certificate_warns(small: pd.DataFrame) -> None:
+def test_a_fit_that_does_not_reach_its_tolerance_warns(small: pd.DataFrame) -> None:
     with pytest.warns(ConvergenceWarning, match=r"gap of .*raise n_components or tol"):
         greedy().fit(small)
 
@@ -162,7 +164,9 @@ def test_an_unconverged_certificate_warns(small: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("kind", [Variational, ConditionalGradient])
-def test_options_are_parameters(small: pd.DataFrame, kind: Any) -> None:
+def test_options_of_a_method_are_parameters_of_the_recommender(
+    small: pd.DataFrame, kind: Any
+) -> None:
     default = OrdinalRecommender(2, method=kind.name, random_state=0).fit(small)
     assert_same(OrdinalRecommender(2, method=kind(), random_state=0).fit(small), default)
     model = OrdinalRecommender(method=kind(radius=7.0))
@@ -182,7 +186,7 @@ def test_options_without_effect_are_rejected(small: pd.DataFrame) -> None:
         quick(tempering=0.9, task="regression").fit(small)
 
 
-def test_the_radius_is_that_of_unit_basis_vectors(small: pd.DataFrame) -> None:
+def test_the_radius_limits_the_output_layer_for_unit_basis_vectors(small: pd.DataFrame) -> None:
     free = quick(n_models=1).fit(small)
     (blocks,) = machines(free)
     scale = len(free.user_ids_) + len(free.item_ids_)
@@ -256,7 +260,7 @@ def test_the_model_does_not_depend_on_the_threads(
     assert one.objective_ == two.objective_
 
 
-def test_random_state(small: pd.DataFrame) -> None:
+def test_a_seed_determines_the_model(small: pd.DataFrame) -> None:
     pairs = all_pairs()
     first = quick(random_state=3).fit(small)
     assert_same(quick(random_state=3).fit(small), first)
@@ -267,7 +271,7 @@ def test_random_state(small: pd.DataFrame) -> None:
     assert np.abs(one.users - two.users).max() > 1e-6
 
 
-def test_averaging_models(small: pd.DataFrame) -> None:
+def test_predictions_are_averages_over_the_models(small: pd.DataFrame) -> None:
     both = quick().fit(small)
     pairs = all_pairs()
     parts = []
@@ -309,7 +313,9 @@ def test_exceptions_of_the_callback_propagate(small: pd.DataFrame, make: Any) ->
     assert caught.value is error
 
 
-def test_verbose(small: pd.DataFrame, capfd: pytest.CaptureFixture[str]) -> None:
+def test_verbose_prints_epochs_to_standard_error(
+    small: pd.DataFrame, capfd: pytest.CaptureFixture[str]
+) -> None:
     quick(verbose=1).fit(small)
     out, err = capfd.readouterr()
     assert out == ""
@@ -332,7 +338,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to a process")
-def test_keyboard_interrupt() -> None:
+def test_ctrl_c_ends_a_fit() -> None:
     command = [sys.executable, "-c", INTERRUPTED]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

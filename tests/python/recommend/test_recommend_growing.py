@@ -1,4 +1,4 @@
-"""Models that share the arrays of the model from which `fold_in` made them."""
+"""Models from `fold_in`, which share arrays with the original model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tables(model: OrdinalRecommender) -> list[Any]:
     return [*found, model._click_model.users, model._seen.columns, history.columns, history.values]
 
 
-def test_rows_are_appended_in_place_unless_others_were() -> None:
+def test_rows_are_appended_in_place_unless_the_space_is_taken() -> None:
     first = np.arange(6.0).reshape(3, 2)
     second = append_rows(first, np.ones((1, 2)))
     third, other = append_rows(second, np.zeros((2, 2))), append_rows(second, np.full((1, 2), 7.0))
@@ -55,7 +55,7 @@ def test_rows_are_appended_in_place_unless_others_were() -> None:
 
 
 @pytest.mark.parametrize("rows", [[3, 4], [1], [4, 0, 3], [2, 0]])
-def test_rows_of_sparse_matrices(rows: list[int]) -> None:
+def test_sparse_lists_can_replace_select_and_resize_rows(rows: list[int]) -> None:
     rng = np.random.default_rng(0)
     old, new = (rng.random((n, 5)) * (rng.random((n, 5)) < 0.5) for n in (3, len(rows)))
     expected = np.zeros((max(3, max(rows) + 1), 5))
@@ -71,7 +71,7 @@ def test_rows_of_sparse_matrices(rows: list[int]) -> None:
         np.testing.assert_array_equal(found.first(n).matrix.toarray(), longer[:n])
 
 
-def test_a_new_user_copies_no_other_user(ratings: pd.DataFrame) -> None:
+def test_folding_in_a_user_does_not_copy_existing_users(ratings: pd.DataFrame) -> None:
     first = quick().fit(ratings).fold_in(new_user(1000))
     before = lists_of(first)
     second, other = first.fold_in(new_user(1001)), first.fold_in(new_user(1002))
@@ -125,14 +125,14 @@ def test_files_and_pickles_have_no_spare_rows(ratings: pd.DataFrame, tmp_path: P
             np.testing.assert_array_equal(one, two)
 
 
-def test_users_with_ids_of_other_types(ratings: pd.DataFrame) -> None:
+def test_folded_in_users_may_have_ids_of_another_type(ratings: pd.DataFrame) -> None:
     model = quick().fit(ratings).fold_in(new_user(1000))
     named = model.fold_in(new_user(1001).assign(user="new")).fold_in(new_user(1002))
     assert named.user_ids_.tolist() == [*model.user_ids_, "new", 1002]
     assert len(named.recommend(["new", 1000, 1002, 3], 2)) == 8
 
 
-def test_threads_fold_in_and_recommend(ratings: pd.DataFrame) -> None:
+def test_threads_can_fold_users_into_a_shared_model(ratings: pd.DataFrame) -> None:
     model = quick(n_jobs=1).fit(ratings)
     expected = [model.recommend(ratings=new_user(1000 + at), n=5) for at in range(40)]
     shared = model.fold_in(new_user(2000))

@@ -15,7 +15,7 @@ N = 30
 
 
 def ratings(users: Any, items: Any = None) -> Any:
-    """Each of N users rates ten items."""
+    """Generate ratings: each of N users rates ten items."""
     rng = np.random.default_rng(0)
     item_ids = np.arange(10) if items is None else items
     return (
@@ -27,7 +27,7 @@ def ratings(users: Any, items: Any = None) -> Any:
 
 @pytest.mark.parametrize("start", [2**63, 2**53, -(2**53), 1e300, -1e19])
 @pytest.mark.parametrize("column", [0, 1])
-def test_float_ids_that_skip_integers_are_rejected(start: float, column: int) -> None:
+def test_float_ids_beyond_exact_integers_are_rejected(start: float, column: int) -> None:
     table = np.column_stack(ratings(np.arange(N))).astype(float)
     step = np.spacing(abs(float(start)))
     table[:, column] = float(start) + table[:, column] * step
@@ -41,7 +41,7 @@ def test_float_ids_that_skip_integers_are_rejected(start: float, column: int) ->
 
 
 @pytest.mark.parametrize("column", [0, 1])
-def test_single_precision_skips_integers_earlier(column: int) -> None:
+def test_single_precision_ids_beyond_exact_integers_are_rejected(column: int) -> None:
     table = np.column_stack(ratings(np.arange(N))).astype(np.float32)
     assert quick().fit(table).user_ids_.tolist() == list(range(N))
     table[:, column] += 2.0**24
@@ -61,7 +61,7 @@ EXACT: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("case", EXACT)
-def test_ids_stay_apart(case: str) -> None:
+def test_ids_that_conversion_would_merge_stay_distinct(case: str) -> None:
     users = np.empty(N, dtype=object)
     users[:] = EXACT[case]
     model = quick().fit(ratings(users))
@@ -71,11 +71,11 @@ def test_ids_stay_apart(case: str) -> None:
 
 
 @pytest.mark.parametrize("ids", [[True, 1], [1, False], [np.True_, 2.5], [True, np.int8(3)]])
-def test_truth_values_among_numbers_are_rejected(ids: list[Any]) -> None:
+def test_booleans_among_numbers_are_rejected(ids: list[Any]) -> None:
     """True and False equal 1 and 0, so they would be the same ids."""
     users = np.empty(N, dtype=object)
     users[:] = [*ids, *range(10, 8 + N)]
-    message = "^users: True and False count as the numbers 1 and 0"
+    message = "^users: these ids mix booleans and numbers"
     with pytest.raises(ValueError, match=message):
         quick().fit(ratings(users))
     who, items, values = ratings(users)
@@ -87,7 +87,7 @@ def test_truth_values_among_numbers_are_rejected(ids: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("start", [2**63, 2**53, -1e19, np.float32(2**60)])
-def test_floats_that_skip_integers_are_rejected_among_objects(start: Any) -> None:
+def test_floats_beyond_exact_integers_are_rejected_among_objects(start: Any) -> None:
     users = np.arange(N).astype(object)
     users[3] = float(start)
     users[4] = "name"
@@ -97,7 +97,7 @@ def test_floats_that_skip_integers_are_rejected_among_objects(start: Any) -> Non
     assert 3.5 in set(quick().fit(ratings(users)).user_ids_.tolist())
 
 
-def test_new_ids_stay_apart() -> None:
+def test_new_ids_of_another_integer_type_stay_distinct() -> None:
     """Ids are int64 in the ratings, and uint64 in the features or in `fold_in`."""
     users, large = np.arange(N), np.array([2**63, 2**63 + 1], dtype=np.uint64)
     features = pd.DataFrame({"a": [0.0, 1.0]}, index=large)
@@ -108,12 +108,12 @@ def test_new_ids_stay_apart() -> None:
 
 
 @pytest.mark.parametrize("side", ["user", "item"])
-def test_features_of_ids_of_another_kind(side: str) -> None:
+def test_features_with_string_ids_for_numeric_ids_are_rejected(side: str) -> None:
     numbers, names = np.arange(N), np.array([f"n{at}" for at in range(N)])
     by_name = pd.DataFrame({"a": np.arange(10.0)}, index=names[:10])
     by_number = pd.DataFrame({"a": np.arange(10.0)}, index=numbers[:10])
     rows = sp.csr_array(np.eye(10))
-    message = rf"^{side}_features: the ids are (strings|numbers), those of the ratings are"
+    message = rf"^{side}_features: the ids are (strings|numbers), but the ids of the ratings are"
     for given, features in [
         (ratings(numbers), by_name),
         (ratings(names, names[:10]), by_number),
@@ -126,8 +126,8 @@ def test_features_of_ids_of_another_kind(side: str) -> None:
 
 
 @pytest.mark.parametrize("extra", ["7", True, (1, 2), pd.Timestamp("2020-01-01")])
-def test_features_of_mixed_kinds_add_no_ids(extra: Any) -> None:
-    """The index mixes numbers, like the items of the ratings, with one id of another type."""
+def test_feature_ids_of_another_type_add_no_ids(extra: Any) -> None:
+    """The index contains numbers, like the items of the ratings, and one id of another type."""
     index = np.empty(11, dtype=object)
     index[:] = [*range(2, 12), extra]
     features = pd.DataFrame({"a": np.arange(11.0)}, index=pd.Index(index, tupleize_cols=False))
@@ -141,7 +141,7 @@ def test_features_of_mixed_kinds_add_no_ids(extra: Any) -> None:
     assert set(model.item_ids_.tolist()) == {*mixed.tolist(), "new"}
 
 
-def test_items_are_excluded_for_each_user() -> None:
+def test_exclusions_apply_to_the_given_user() -> None:
     model = quick().fit(ratings(np.arange(N)))
     # The call repeats user 3. `exclude` has another order, and contains an unknown user.
     users = [3, 1, 3, 2]
@@ -180,12 +180,12 @@ def test_exclusions_are_added_to_seen_items() -> None:
     [
         (pd.CategoricalIndex([f"n{at}" for at in range(10)]), "strings"),
         (pd.date_range("2020-01-01", periods=10), "dates"),
-        (pd.Index([True, False]), "truth values"),
+        (pd.Index([True, False]), "booleans"),
     ],
 )
-def test_features_of_any_other_kind(ids: Any, kind: str) -> None:
+def test_features_with_dates_or_booleans_as_ids_are_rejected(ids: Any, kind: str) -> None:
     features = pd.DataFrame({"a": np.arange(float(len(ids)))}, index=ids)
-    with pytest.raises(TypeError, match=rf"^item_features: the ids are {kind}, those of the"):
+    with pytest.raises(TypeError, match=rf"^item_features: the ids are {kind}, but the ids of the"):
         quick().fit(ratings(np.arange(N)), item_features=features)
     if kind == "strings":
         model = quick().fit(ratings(np.arange(N), ids), item_features=features)
@@ -202,7 +202,7 @@ def test_features_of_any_other_kind(ids: Any, kind: str) -> None:
         ("users", {1: 2}, TypeError, "users: must be one id or a list"),
     ],
 )
-def test_ids_that_cannot_be_read(
+def test_errors_of_unreadable_ids_name_the_argument(
     argument: str, value: Any, error: type[Exception], message: str
 ) -> None:
     model = quick().fit(ratings(np.arange(N)))
@@ -210,16 +210,18 @@ def test_ids_that_cannot_be_read(
         model.recommend(**{"users": [1], argument: value})
 
 
-def test_one_item_may_be_left_out_by_its_id() -> None:
+def test_a_single_item_may_be_excluded_by_its_id() -> None:
     model = quick().fit(ratings(np.arange(N)))
     found = model.recommend([1], 10, exclude=4, exclude_seen=False)
     assert set(found["item"]) == set(range(10)) - {4}
 
 
 @pytest.mark.parametrize("exclude", [["n1"], {"n1": [1]}, {1: ["n1"]}, {1: "n1"}])
-def test_exclusions_of_another_kind(exclude: Any) -> None:
+def test_exclusions_with_ids_of_another_type_are_rejected(exclude: Any) -> None:
     model = quick().fit(ratings(np.arange(N)))
-    with pytest.raises(TypeError, match=r"^exclude.*: the ids are strings, those of the ratings"):
+    with pytest.raises(
+        TypeError, match=r"^exclude.*: the ids are strings, but the ids of the ratings"
+    ):
         model.recommend([1], exclude=exclude)
     with pytest.raises(TypeError, match=r"^items: the ids are strings"):
         model.recommend([1], items=["n1"])

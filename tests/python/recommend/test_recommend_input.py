@@ -52,7 +52,7 @@ def test_forms_of_input_give_the_same_model(
 MIXED = ["7", 7, -3, (1,), (1, 2), ("x", None), b"x", frozenset([1])]
 
 
-def test_ids_of_mixed_types(ratings: pd.DataFrame) -> None:
+def test_ids_of_mixed_types_give_the_model_of_numeric_ids(ratings: pd.DataFrame) -> None:
     few = ratings[(ratings["user"] < 8) & (ratings["item"] < 8)]
     users = [MIXED[u] for u in few["user"]]
     items = [MIXED[7 - i] for i in few["item"]]
@@ -74,7 +74,7 @@ def test_ids_of_mixed_types(ratings: pd.DataFrame) -> None:
     assert set(table["item"]) == set(items)
 
 
-def test_tuples_of_different_lengths_stay_apart() -> None:
+def test_tuple_ids_of_different_lengths_stay_distinct() -> None:
     rng = np.random.default_rng(0)
     users = [[(1,), (1, 2), (2,)][n % 3] for n in range(90)]
     items = [("i", n // 3) for n in range(90)]
@@ -89,11 +89,15 @@ def test_tuples_of_different_lengths_stay_apart() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda d: d.drop(columns="item"), ValueError, r"ratings: no column 'item'; it has user"),
+        (
+            lambda d: d.drop(columns="item"),
+            ValueError,
+            r"ratings: no column 'item'; the columns are user",
+        ),
         (
             lambda d: d.pivot_table(index="user", columns="item", values="rating"),
             ValueError,
-            r"ratings: no column 'user'; it has [^.]{,99}, \.\.\. .*stack\(\)",
+            r"ratings: no column 'user'; the columns are [^.]{,99}, \.\.\.; .*stack\(\)",
         ),
         (lambda d: d.iloc[:0], ValueError, "ratings: there must be at least one"),
         (lambda d: sp.csr_array((3, 3)), ValueError, "ratings: there must be at least one"),
@@ -124,7 +128,7 @@ def test_tuples_of_different_lengths_stay_apart() -> None:
         (lambda d: d.to_numpy()[:, :2], TypeError, "ratings: must be a .*got ndarray of shape"),
     ],
 )
-def test_ratings_that_cannot_be_used(
+def test_errors_describe_unusable_ratings(
     small: pd.DataFrame, change: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -157,27 +161,27 @@ def test_ratings_that_cannot_be_used(
         ("levels", [1, 2, 3, 4, 5, np.inf]),
     ],
 )
-def test_bad_parameters_are_named(small: pd.DataFrame, name: str, value: Any) -> None:
+def test_errors_name_the_bad_parameter(small: pd.DataFrame, name: str, value: Any) -> None:
     build = greedy if name in ConditionalGradient().get_params() else quick
     with pytest.raises(ValueError, match=f"^{name}: "):
         build(**{name: value}).fit(small)
 
 
-def test_a_misspelt_parameter() -> None:
+def test_a_misspelt_parameter_is_an_error() -> None:
     with pytest.raises(TypeError, match="n_component"):
         OrdinalRecommender(n_component=3)
     with pytest.raises(ValueError, match="n_component"):
         quick().set_params(n_component=3)
 
 
-def test_validation_is_for_the_conditional_gradient(small: pd.DataFrame) -> None:
+def test_only_the_conditional_gradient_accepts_validation_rows(small: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match=r"^validation: only method"):
         quick().fit(small, validation=small)
     with pytest.raises(ValueError, match=r"^validation: .*at least one"):
         greedy().fit(small, validation=small.iloc[:0])
 
 
-def test_not_fitted(tmp_path: Path, small: pd.DataFrame) -> None:
+def test_methods_of_an_unfitted_recommender_raise(tmp_path: Path, small: pd.DataFrame) -> None:
     new = quick()
     for use in (
         lambda: new.predict(1, 1),
@@ -191,7 +195,7 @@ def test_not_fitted(tmp_path: Path, small: pd.DataFrame) -> None:
             use()
 
 
-def test_parameters_are_not_touched(small: pd.DataFrame) -> None:
+def test_a_fit_does_not_change_the_parameters(small: pd.DataFrame) -> None:
     new = quick(levels=[5, 4, 3, 2, 1])
     before = new.get_params()
     new.fit(small)
@@ -202,7 +206,7 @@ def test_parameters_are_not_touched(small: pd.DataFrame) -> None:
 # --- Levels ---
 
 
-def test_half_stars(ratings: pd.DataFrame) -> None:
+def test_half_star_ratings_give_half_the_predictions(ratings: pd.DataFrame) -> None:
     halves = ratings.assign(rating=ratings["rating"] / 2.0)
     fitted = quick().fit(halves)
     np.testing.assert_array_equal(fitted.levels_, [0.5, 1.0, 1.5, 2.0, 2.5])
@@ -213,7 +217,7 @@ def test_half_stars(ratings: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("make", [quick, greedy])
-def test_explicit_levels_with_unused_ones(small: pd.DataFrame, make: Any) -> None:
+def test_unused_levels_have_small_probabilities(small: pd.DataFrame, make: Any) -> None:
     fitted = make(levels=[4.5, 0, 1, 2, 3, 4, 5, 6]).fit(small)
     np.testing.assert_array_equal(fitted.levels_, [0.0, 1.0, 2.0, 3.0, 4.0, 4.5, 5.0, 6.0])
     chances = fitted.predict_proba(small["user"], small["item"])
@@ -226,12 +230,12 @@ def test_explicit_levels_with_unused_ones(small: pd.DataFrame, make: Any) -> Non
     assert abs(predicted.mean() - small["rating"].mean()) < 0.2
 
 
-def test_a_rating_that_is_no_level(small: pd.DataFrame) -> None:
+def test_a_rating_that_is_not_a_level_is_an_error(small: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match=r"ratings: the rating 5\.0 is not one of the levels"):
         quick(levels=[1, 2, 3, 4]).fit(small)
 
 
-def test_two_levels(small: pd.DataFrame) -> None:
+def test_predictions_of_two_levels_are_probabilities(small: pd.DataFrame) -> None:
     likes = small.assign(rating=(small["rating"] > 3.0).astype(float))
     fitted = quick().fit(likes)
     predicted = fitted.predict(small["user"], small["item"])
@@ -253,7 +257,7 @@ def test_a_single_level_of_ratings_is_rejected(
 # --- Features ---
 
 
-def test_history_features_of_users_alone_and_of_users_and_items(
+def test_history_features_of_users_and_of_both_sides_change_predictions(
     ratings: pd.DataFrame, model: OrdinalRecommender
 ) -> None:
     pairs = all_pairs()
@@ -268,7 +272,7 @@ def test_history_features_of_users_alone_and_of_users_and_items(
     np.testing.assert_allclose(users, explicit, atol=1e-10)
 
 
-def test_features_as_numbers_and_as_categories(
+def test_numeric_and_categorical_features_are_encoded(
     ratings: pd.DataFrame, user_table: pd.DataFrame
 ) -> None:
     # Encode the same features by hand, and shuffle the rows of the table together with their ids.
@@ -293,7 +297,7 @@ def test_features_as_numbers_and_as_categories(
     ],
 )
 @pytest.mark.parametrize("name", ["user_features", "item_features"])
-def test_bad_features_are_named(
+def test_errors_of_bad_features_name_the_argument(
     small: pd.DataFrame, name: str, features: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=f"^{name}: .*{message}"):
@@ -317,7 +321,9 @@ def unit(rows: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("with_users", [False, True])
 @pytest.mark.parametrize("with_items", [False, True])
-def test_blocks_are_the_machine_on_one_hot_rows(with_users: bool, with_items: bool) -> None:
+def test_blocks_predict_like_the_machine_on_one_hot_rows(
+    with_users: bool, with_items: bool
+) -> None:
     rng = np.random.default_rng(0)
     n_users, n_items, k, m = 9, 7, 3, 4
     mine = sp.random_array((n_users, 5), density=0.6, rng=1, format="csr") if with_users else None
@@ -344,7 +350,7 @@ def test_blocks_are_the_machine_on_one_hot_rows(with_users: bool, with_items: bo
     np.testing.assert_allclose(everything, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_fitted_blocks_are_the_core_s_machine(
+def test_fitted_blocks_predict_like_the_machine_of_the_core(
     small: pd.DataFrame,
     user_table: pd.DataFrame,
     item_table: sp.csr_array,

@@ -30,7 +30,9 @@ def predictions(**features: Any) -> Any:
 @pytest.mark.parametrize("exponent", [-1000, -600, -540, -300, 300, 520, 600, 1000])
 @pytest.mark.parametrize("side", TABLES)
 @pytest.mark.parametrize("sparse", [False, True])
-def test_features_count_for_the_same_in_any_unit(exponent: int, side: str, sparse: bool) -> None:
+def test_units_of_features_do_not_change_predictions(
+    exponent: int, side: str, sparse: bool
+) -> None:
     name = f"{side[:-1]}_features"
     make = sp.csr_array if sparse else pd.DataFrame
     expected = predictions(**{name: make(TABLES[side])})
@@ -39,21 +41,21 @@ def test_features_count_for_the_same_in_any_unit(exponent: int, side: str, spars
     assert not np.array_equal(found, predictions())
 
 
-def test_rows_of_very_different_sizes() -> None:
+def test_scales_of_feature_rows_do_not_change_predictions() -> None:
     scales = np.ldexp(1.0, np.linspace(-1000, 1000, 30).astype(int))[:, None]
     expected = predictions(user_features=sp.csr_array(TABLES["users"]))
     found = predictions(user_features=sp.csr_array(TABLES["users"] * scales))
     assert np.array_equal(found, expected)
 
 
-def test_values_that_cannot_be_compared_are_named() -> None:
+def test_errors_of_unhashable_feature_values_name_the_argument() -> None:
     features = pd.DataFrame({"words": [["a"]] * 30})
     with pytest.raises(TypeError, match=r"^user_features: .*hashable"):
         predictions(user_features=features)
 
 
 @pytest.mark.parametrize("columns", ["ids", "all"])
-def test_the_order_of_bytes_does_not_matter(columns: str) -> None:
+def test_byte_order_does_not_change_predictions(columns: str) -> None:
     users, items = USERS.astype(">i8"), ITEMS.astype(">i4")
     values = VALUES.astype(">f8") if columns == "all" else VALUES
     found = quick().fit((users, items, values)).predict(users, items)
@@ -69,7 +71,7 @@ def test_masked_ratings_are_rejected(part: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["masked", "too large", "short", "text"])
-def test_weights_that_cannot_be_used_are_named(kind: str) -> None:
+def test_errors_of_invalid_weights_name_the_argument(kind: str) -> None:
     ones = np.ones(len(VALUES))
     weights = {
         "masked": np.ma.array(ones, mask=USERS[0] == USERS),
@@ -83,7 +85,7 @@ def test_weights_that_cannot_be_used_are_named(kind: str) -> None:
 
 @pytest.mark.parametrize("k", ["5", (), 0, (0,), (1.5,), True, (True,)])
 @pytest.mark.parametrize("catalogue", [False, True])
-def test_numbers_of_ranks_are_positive_integers(k: Any, catalogue: bool) -> None:
+def test_the_number_of_ranks_must_be_a_positive_integer(k: Any, catalogue: bool) -> None:
     model = quick().fit((USERS, ITEMS, VALUES))
     with pytest.raises(ValueError, match=r"^k: must be (a|an) "):
         model.evaluate((USERS, ITEMS, VALUES), k=k, catalogue=catalogue)
@@ -98,7 +100,7 @@ def test_a_masked_mask_is_rejected() -> None:
 
 @pytest.mark.parametrize("weight", [1e11, 1e150, 1e305])
 @pytest.mark.parametrize("kind", ["all", "one"])
-def test_weights_that_are_too_large_are_named(weight: float, kind: str) -> None:
+def test_errors_of_too_large_weights_name_the_argument(weight: float, kind: str) -> None:
     weights = np.full(len(VALUES), weight)
     weights[1:] = weight if kind == "all" else 1.0
     with pytest.raises(ValueError, match=r"^sample_weight: must be at most 1e\+10, got 1e\+"):
@@ -108,7 +110,7 @@ def test_weights_that_are_too_large_are_named(weight: float, kind: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["False", 1, None])
-def test_switches_of_methods_are_truth_values(value: Any) -> None:
+def test_switches_of_methods_must_be_booleans(value: Any) -> None:
     models = {
         "popularity": quick(method=Variational(popularity=value)),
         "blend": quick(interactions=Interactions(blend=value)),

@@ -63,7 +63,7 @@ def test_probabilities_agree_with_predictions(small: pd.DataFrame, make: Any) ->
     assert 1.0 <= predicted.min() < predicted.max() <= 5.0
 
 
-def test_regression_has_no_probabilities(small: pd.DataFrame) -> None:
+def test_regression_has_no_level_probabilities(small: pd.DataFrame) -> None:
     fitted = quick(task="regression").fit(small)
     with pytest.raises(AttributeError, match='use "ordinal"'):
         fitted.predict_proba(1, 1)
@@ -92,7 +92,9 @@ def test_planted_factors_are_learned(ratings: pd.DataFrame, parameters: dict[str
     assert rmse(truth, predicted) < rmse(truth, _biases(train, test)) < mean
 
 
-def test_one_id_with_many_and_mismatch(model: OrdinalRecommender) -> None:
+def test_a_single_id_is_repeated_and_lists_must_have_equal_lengths(
+    model: OrdinalRecommender,
+) -> None:
     items = [3, 1, 7]
     np.testing.assert_array_equal(model.predict(5, items), model.predict([5, 5, 5], items))
     np.testing.assert_array_equal(model.predict(items, 5), model.predict(iter(items), [5] * 3))
@@ -139,7 +141,7 @@ def test_unknown_ids_are_predicted_better_than_by_the_mean(
     assert rmse(test["rating"], predicted) < 0.98 * rmse(test["rating"], mean)
 
 
-def test_users_without_ratings(
+def test_users_without_ratings_are_predicted_from_features(
     ratings: pd.DataFrame, user_table: pd.DataFrame, item_table: sp.csr_array
 ) -> None:
     # The effect of the feature in the data: users with job "a" rate one star lower.
@@ -160,7 +162,7 @@ def test_users_without_ratings(
         assert len(fitted.recommend(0, 100)) == N_ITEMS + 5
 
 
-def test_a_sparse_matrix_with_an_empty_row(ratings: pd.DataFrame) -> None:
+def test_users_with_an_empty_matrix_row_are_unknown(ratings: pd.DataFrame) -> None:
     rest = ratings[ratings["user"] != 4]
     shape = (N_USERS, N_ITEMS)
     fitted = quick().fit(sp.coo_array((rest["rating"], (rest["user"], rest["item"])), shape))
@@ -172,7 +174,7 @@ def test_a_sparse_matrix_with_an_empty_row(ratings: pd.DataFrame) -> None:
 # --- Recommendations ---
 
 
-def test_recommend_is_predict_sorted(model: OrdinalRecommender) -> None:
+def test_recommendations_are_sorted_predictions(model: OrdinalRecommender) -> None:
     table = model.recommend(7, N_ITEMS, exclude_seen=False)
     scores = model.predict(7, model.item_ids_)
     order = np.argsort(-scores, kind="stable")
@@ -185,7 +187,7 @@ def test_recommend_is_predict_sorted(model: OrdinalRecommender) -> None:
 
 @pytest.mark.parametrize("make", [quick, greedy])
 @pytest.mark.parametrize("exclude_seen", [True, False])
-def test_recommend_in_a_batch_is_one_by_one(
+def test_batches_of_users_get_the_lists_of_single_users(
     ratings: pd.DataFrame, make: Any, exclude_seen: bool
 ) -> None:
     fitted = make().fit(ratings)
@@ -219,7 +221,7 @@ def test_users_who_have_seen_every_item_get_no_recommendations() -> None:
     assert list(fitted.recommend([]).columns) == ["user", "rank", "item", "score"]
 
 
-def test_ties_are_in_the_order_of_the_items() -> None:
+def test_ties_keep_the_order_of_the_items() -> None:
     # All items except three have the same score, because nobody rated them.
     n = 40
     alike = sp.csr_array(np.ones((n, 1)))
@@ -235,7 +237,9 @@ def test_ties_are_in_the_order_of_the_items() -> None:
 
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, "all"])
-def test_bad_number_of_recommendations(model: OrdinalRecommender, n: Any) -> None:
+def test_the_number_of_recommendations_must_be_a_positive_integer(
+    model: OrdinalRecommender, n: Any
+) -> None:
     with pytest.raises(ValueError, match=r"^n: must be a positive finite integer"):
         model.recommend(1, n)
     with pytest.raises(ValueError, match=r"^n: must be a positive finite integer"):
@@ -243,7 +247,7 @@ def test_bad_number_of_recommendations(model: OrdinalRecommender, n: Any) -> Non
 
 
 @pytest.mark.parametrize("make", [quick, greedy])
-def test_similar_items(ratings: pd.DataFrame, make: Any) -> None:
+def test_similarities_are_symmetric_and_sorted(ratings: pd.DataFrame, make: Any) -> None:
     fitted = make().fit(ratings)
     n = len(fitted.item_ids_)
     table = fitted.similar_items(fitted.item_ids_, 1000)
@@ -274,7 +278,7 @@ def test_similar_items_are_liked_by_the_same_users() -> None:
 # --- Evaluation ---
 
 
-def test_evaluate_by_hand(ratings: pd.DataFrame) -> None:
+def test_evaluate_equals_metrics_computed_by_hand(ratings: pd.DataFrame) -> None:
     train, _, test = split_ratings(ratings, 1)
     test = pd.concat(
         [test, pd.DataFrame({"user": [UNKNOWN, UNKNOWN], "item": [1, 2], "rating": [1.0, 5.0]})]

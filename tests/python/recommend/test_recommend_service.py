@@ -1,4 +1,4 @@
-"""The service of the guide, and requests of several threads to one model."""
+"""The service in the serving guide, and requests from several threads to one model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shop() -> OrdinalRecommender:
 
 
 @pytest.mark.filterwarnings("ignore:Using .httpx. with .starlette")
-def test_the_service_of_the_guide(
+def test_the_service_of_the_guide_answers_requests(
     shop: OrdinalRecommender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("fastapi")
@@ -47,7 +47,7 @@ def test_the_service_of_the_guide(
     assert client.post("/baskets", json=[10**6]).status_code == 422
 
 
-def test_threads_share_a_model(shop: OrdinalRecommender, tmp_path: Path) -> None:
+def test_threads_can_share_a_model(shop: OrdinalRecommender, tmp_path: Path) -> None:
     shop.save(tmp_path / "shop")
 
     def answer(model: OrdinalRecommender, request: int) -> pd.DataFrame:
@@ -73,7 +73,7 @@ def blocks(start: str) -> str:
     return next(code for code in found if code.startswith(start))
 
 
-def by_factors(shop: OrdinalRecommender, user: int) -> list[int]:
+def rank_by_factors(shop: OrdinalRecommender, user: int) -> list[int]:
     scores = shop.item_vectors_ @ shop.user_vectors_[shop.user_ids_.get_loc(user)]
     return list(shop.item_ids_[np.argsort(-scores)])
 
@@ -85,7 +85,7 @@ def test_an_index_of_the_guide_ranks_by_the_factors(shop: OrdinalRecommender, li
     names: dict[str, Any] = {"model": shop, "user": user}
     code = blocks(f"import {library}").replace("k=100", "k=15").replace(", 100)", ", 15)")
     exec(compile(code, str(PAGE), "exec"), names)
-    wanted = by_factors(shop, user)[:15]
+    wanted = rank_by_factors(shop, user)[:15]
     assert list(names["candidates"]) == wanted
     if library == "hnswlib":
         chosen = shop.recommend(user, 10, items=wanted)

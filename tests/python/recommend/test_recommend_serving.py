@@ -20,10 +20,10 @@ from dualgap.recommend import Interactions, Variational
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-# --- Ids that are unknown, or mistyped ---
+# --- Ids that are unknown or of the wrong type ---
 
 
-def test_unknown_ids_are_counted(model: OrdinalRecommender) -> None:
+def test_warnings_count_unknown_ids(model: OrdinalRecommender) -> None:
     with pytest.warns(UserWarning, match=r"^users: 2 of 3 ids were not in the ratings \(-1, for"):
         model.predict([0, -1, -2], 1)
     with pytest.warns(UserWarning, match=r"^items: 1 of 2 ids"):
@@ -47,7 +47,7 @@ def test_ids_of_another_type_are_rejected(model: OrdinalRecommender, ratings: pd
     np.testing.assert_array_equal(model.predict(1.0, [2.0, 3.0]), model.predict(1, [2, 3]))
 
 
-def test_cold_items_are_better_than_the_mean_with_features_and_without(
+def test_predictions_of_items_without_ratings_beat_the_mean(
     ratings: pd.DataFrame,
 ) -> None:
     genres = pd.DataFrame({"a": np.arange(N_ITEMS) % 3 == 0, "b": np.arange(N_ITEMS) % 4 == 0})
@@ -72,7 +72,9 @@ def test_the_latest_rating_of_a_pair_counts(small: pd.DataFrame) -> None:
     old = small.iloc[:50].assign(rating=1.0, timestamp=0)
     new = small.assign(timestamp=1)
     both = pd.concat([new, old], ignore_index=True)
-    with pytest.warns(UserWarning, match=r"^ratings: 50 of 850 are of a pair .* the latest rating"):
+    with pytest.warns(
+        UserWarning, match=r"^ratings: 50 of 850 ratings repeat a pair .* the latest rating"
+    ):
         fitted = quick().fit(both)
     assert_same(fitted, quick().fit(small))
     with pytest.warns(UserWarning, match="the last rating of each pair"):
@@ -85,7 +87,7 @@ def test_the_latest_rating_of_a_pair_counts(small: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize("history", [False, True])
 @pytest.mark.parametrize("task", ["ordinal", "regression"])
-def test_new_users_are_nearly_those_of_a_refit(
+def test_folded_in_users_are_predicted_nearly_as_well_as_after_a_refit(
     ratings: pd.DataFrame, history: bool, task: Any
 ) -> None:
     settings = {"history_features": history, "task": task, "max_iter": 20}
@@ -102,7 +104,7 @@ def test_new_users_are_nearly_those_of_a_refit(
     assert error(folded) < error(fitted) - 0.03
     assert error(folded) < error(refit) + 0.02
     assert len(fitted.user_ids_) + mine["user"].nunique() == len(folded.user_ids_)
-    # The predictions for other users do not change, and lists leave out what the new users rated.
+    # The predictions for other users do not change, and lists exclude rated items.
     pairs = before["user"], before["item"]
     np.testing.assert_array_equal(fitted.predict(*pairs), folded.predict(*pairs))
     table = folded.recommend(mine["user"].unique(), N_ITEMS)
@@ -115,7 +117,7 @@ def test_new_users_are_nearly_those_of_a_refit(
         pd.testing.assert_frame_equal(direct, again)
 
 
-def test_new_items_and_known_users(ratings: pd.DataFrame) -> None:
+def test_fold_in_learns_new_items_and_replaces_known_users(ratings: pd.DataFrame) -> None:
     is_new = ratings["item"] % 10 == 3
     fitted = quick().fit(ratings[~is_new])
     half = is_new & (np.arange(len(ratings)) % 2 == 0)
@@ -140,7 +142,7 @@ def test_new_items_and_known_users(ratings: pd.DataFrame) -> None:
     assert agreement[1] < agreement[0] - 0.3
 
 
-def test_ids_that_cannot_be_folded_in(model: OrdinalRecommender, ratings: pd.DataFrame) -> None:
+def test_fold_in_rejects_unusable_ids(model: OrdinalRecommender, ratings: pd.DataFrame) -> None:
     strange = pd.DataFrame({"user": ["new"] * 2, "item": [3, UNKNOWN], "rating": [4.0, 1.0]})
     with pytest.warns(UserWarning, match=r"^ratings: 1 of 2 are of items that were not in the fit"):
         assert len(model.fold_in(strange).user_ids_) == N_USERS + 1
@@ -155,7 +157,7 @@ def test_ids_that_cannot_be_folded_in(model: OrdinalRecommender, ratings: pd.Dat
 # --- Candidates ---
 
 
-def test_candidates(model: OrdinalRecommender) -> None:
+def test_lists_contain_only_candidates(model: OrdinalRecommender) -> None:
     every = model.recommend([1, 2], N_ITEMS)
     for rank_by in (None, "like"):
         with pytest.warns(UserWarning, match="items: 1 of 6 ids were not in the ratings"):
@@ -188,7 +190,9 @@ def test_threads_and_batches_give_the_same_ranking(
         pd.testing.assert_frame_equal(one, two)
 
 
-def test_predictions_in_batches(model: OrdinalRecommender, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_do_not_change_predictions(
+    model: OrdinalRecommender, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = model.predict(*all_pairs()), model.predict_proba(*all_pairs())
     monkeypatch.setattr("dualgap.recommend._ratings._BATCH", 13)
     np.testing.assert_allclose(model.predict(*all_pairs()), whole[0], atol=1e-12)
@@ -198,7 +202,7 @@ def test_predictions_in_batches(model: OrdinalRecommender, monkeypatch: pytest.M
 # --- Likes ---
 
 
-def halves() -> tuple[pd.DataFrame, pd.DataFrame]:
+def split_likes() -> tuple[pd.DataFrame, pd.DataFrame]:
     """Training and held-out likes: each user likes half of the items with the user's parity."""
     rng = np.random.default_rng(0)
     users, items = np.divmod(np.arange(100 * 60), 60)
@@ -208,8 +212,8 @@ def halves() -> tuple[pd.DataFrame, pd.DataFrame]:
     return table[~held], table[held]
 
 
-def test_likes_without_ratings() -> None:
-    train, test = halves()
+def test_likes_without_ratings_are_ranked() -> None:
+    train, test = split_likes()
     fitted = OrdinalRecommender(task="clicks", random_state=0, n_jobs=1).fit(train)
     found = fitted.evaluate(test)
     assert set(found) == {
@@ -238,7 +242,7 @@ def test_likes_without_ratings() -> None:
         fitted.predict_proba(0, 1)
 
 
-def test_ranking_by_likes_and_by_ratings(ratings: pd.DataFrame) -> None:
+def test_items_can_be_ranked_by_likes_or_by_ratings(ratings: pd.DataFrame) -> None:
     train, test = ratings.iloc[:2400], ratings.iloc[2400:]
     fitted = quick().fit(train)
     assert fitted.like_threshold_ == 4.0
@@ -272,7 +276,7 @@ def test_ranking_by_likes_and_by_ratings(ratings: pd.DataFrame) -> None:
 # --- Scikit-learn, weights, forms of input ---
 
 
-def test_searches_and_scores(ratings: pd.DataFrame) -> None:
+def test_a_grid_search_selects_the_better_parameter(ratings: pd.DataFrame) -> None:
     model = OrdinalRecommender(2, method=Variational(n_models=1, max_iter=5), interactions=False)
     search = GridSearchCV(
         model.set_params(random_state=0, n_jobs=1), {"method__tempering": [1e-3, 1.0]}, cv=2
@@ -284,7 +288,7 @@ def test_searches_and_scores(ratings: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("make", [quick, greedy])
-def test_sample_weight(small: pd.DataFrame, make: Any) -> None:
+def test_sample_weights_change_the_fit(small: pd.DataFrame, make: Any) -> None:
     plain = make().fit(small)
     ones = make().fit(small, sample_weight=np.ones(len(small)))
     pairs = all_pairs()
@@ -297,19 +301,19 @@ def test_sample_weight(small: pd.DataFrame, make: Any) -> None:
             make().fit(small, sample_weight=bad)
 
 
-def test_tables_of_other_libraries(small: pd.DataFrame) -> None:
+def test_arrays_and_pyarrow_tables_give_the_model_of_pandas(small: pd.DataFrame) -> None:
     plain = quick().fit(small)
     assert_same(quick().fit(small.to_numpy()), plain)
     pyarrow = pytest.importorskip("pyarrow")
     assert_same(quick().fit(pyarrow.Table.from_pandas(small)), plain)
 
 
-def test_polars(small: pd.DataFrame) -> None:
+def test_polars_tables_give_the_model_of_pandas(small: pd.DataFrame) -> None:
     polars = pytest.importorskip("polars")
     assert_same(quick().fit(polars.DataFrame(small.to_dict("list"))), quick().fit(small))
 
 
-def test_a_missing_feature_is_named(small: pd.DataFrame) -> None:
+def test_the_error_names_a_missing_feature(small: pd.DataFrame) -> None:
     features = pd.DataFrame({"age": np.arange(4.0), "job": ["a", "b", None, "c"]})
     with pytest.raises(ValueError, match=r"^user_features: column 'job' has no value .* for 2"):
         quick().fit(small, user_features=features)
@@ -318,7 +322,7 @@ def test_a_missing_feature_is_named(small: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("rank_by", ["rating", "like"])
-def test_lists_from_ratings_equal_those_for_the_same_known_users(
+def test_lists_for_given_ratings_equal_lists_after_fold_in(
     ratings: pd.DataFrame, rank_by: Any
 ) -> None:
     model = quick(history_features=True).fit(ratings)
@@ -352,7 +356,7 @@ def test_users_are_folded_in_after_items_with_history_features(
     new = ratings[ratings["user"] == 5].assign(user=UNKNOWN)
     item = ratings[ratings["item"] == 1].assign(item=UNKNOWN)
     both = fitted.fold_in(item, side="items").fold_in(new)
-    # A history weight exists only for items of the fit.
+    # Only items of the fit have history weights.
     expected = fitted.fold_in(new).predict(UNKNOWN, range(N_ITEMS))
     np.testing.assert_allclose(both.predict(UNKNOWN, range(N_ITEMS)), expected, rtol=1e-12)
     other_way = fitted.fold_in(new).fold_in(item, side="items")

@@ -69,7 +69,7 @@ def test_random_rows_follow_the_seed(table: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
-def test_splits_of_other_tables_have_their_type(table: pd.DataFrame, library: str) -> None:
+def test_splits_keep_the_type_of_the_table(table: pd.DataFrame, library: str) -> None:
     package: Any = pytest.importorskip(library)
     make: Any = {"polars": "from_pandas", "pyarrow": "Table"}[library]
     other = getattr(package, make)
@@ -121,7 +121,7 @@ def test_several_recommenders_are_compared_in_one_call(table: pd.DataFrame) -> N
         (lambda table: splits.compare_recommenders({}, table, table), "^models: must be"),
     ],
 )
-def test_splits_that_cannot_be_made(
+def test_errors_describe_impossible_splits(
     split: Callable[[Any], object], text: str, table: pd.DataFrame
 ) -> None:
     with pytest.raises((TypeError, ValueError), match=text):

@@ -19,7 +19,7 @@ LIBRARIES = ["pandas", "polars", "pyarrow"]
 
 
 def clicks() -> pd.DataFrame:
-    """Users of either parity click items of that parity."""
+    """Generate clicks: even users click even items, and odd users click odd items."""
     rng = np.random.default_rng(0)
     users, items = np.divmod(np.arange(60 * 40), 40)
     taken = ((users + items) % 2 == 0) & (rng.random(len(users)) < 0.5)
@@ -39,7 +39,7 @@ def fit(table: Any, **settings: Any) -> OrdinalRecommender:
     return model.fit(table, **settings)
 
 
-def converted(table: pd.DataFrame, library: str) -> Any:
+def convert_table(table: pd.DataFrame, library: str) -> Any:
     if library == "pandas":
         return table
     module = pytest.importorskip(library)
@@ -55,9 +55,9 @@ def rows(table: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_tables_are_those_of_the_library_of_the_ratings(library: str, tmp_path: Path) -> None:
+def test_results_are_tables_of_the_library_of_the_ratings(library: str, tmp_path: Path) -> None:
     table = clicks()
-    plain, model = fit(table), fit(converted(table, library))
+    plain, model = fit(table), fit(convert_table(table, library))
     model.save(tmp_path / "model")
     for each in (model, OrdinalRecommender.load(tmp_path / "model")):
         for call in (
@@ -70,28 +70,30 @@ def test_tables_are_those_of_the_library_of_the_ratings(library: str, tmp_path: 
             assert type(found).__module__.partition(".")[0] == library
             assert rows(found) == rows(call(plain))
     new = pd.DataFrame({"who": [100] * 3, "what": ["item 1", "item 3", "item 5"]})
-    mine = model.recommend(ratings=converted(new, library), n=3)
+    mine = model.recommend(ratings=convert_table(new, library), n=3)
     assert rows(mine) == rows(plain.recommend(ratings=new, n=3))
     # The result has the type of the table passed to this call, not of the table passed to `fit`.
     assert isinstance(model.recommend(ratings=new, n=3), pd.DataFrame)
-    users = converted(pd.DataFrame({"who": [5, 3]}), library)["who"]
+    users = convert_table(pd.DataFrame({"who": [5, 3]}), library)["who"]
     assert rows(model.recommend(users, 2)) == rows(plain.recommend([5, 3], 2))
-    train, test = splits.at_random(converted(table, library), random_state=0)
+    train, test = splits.at_random(convert_table(table, library), random_state=0)
     assert type(train).__module__.partition(".")[0] == library
     assert len(train) + len(test) == len(table)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_features_of_other_libraries_name_their_ids(library: str) -> None:
+def test_feature_tables_of_other_libraries_have_an_id_column(library: str) -> None:
     table = clicks()
     parity = pd.DataFrame({"what": [f"item {i}" for i in range(42)], "odd": [0.0, 1.0] * 21})
-    given = parity.set_index("what") if library == "pandas" else converted(parity, library)
-    model = fit(converted(table, library), item_features=given)
+    given = parity.set_index("what") if library == "pandas" else convert_table(parity, library)
+    model = fit(convert_table(table, library), item_features=given)
     found = rows(model.recommend(1, 1, items=["item 40", "item 41"]))
     assert found == [(1, 1, "item 41")]
     if library != "pandas":
-        strange = converted(parity.rename(columns={"what": "id"}), library)
-        with pytest.raises(ValueError, match=r"^item_features: no column 'what' with the ids; it"):
+        strange = convert_table(parity.rename(columns={"what": "id"}), library)
+        with pytest.raises(
+            ValueError, match=r"^item_features: no column 'what' of ids; the columns are"
+        ):
             fit(table, item_features=strange)
 
 
@@ -110,7 +112,7 @@ def test_training_pairs_in_a_test_are_counted_in_a_warning() -> None:
     assert mixed["recall@10"] < model.evaluate(test, k=10)["recall@10"]
 
 
-def test_diverse_lists() -> None:
+def test_diversity_makes_the_items_of_a_list_less_similar() -> None:
     model = fit(clicks())
     vectors = model.item_vectors_ / np.linalg.norm(model.item_vectors_, axis=1, keepdims=True)
 
@@ -126,7 +128,7 @@ def test_diverse_lists() -> None:
     pd.testing.assert_frame_equal(none, plain)
     assert similarity(most) <= similarity(some) < similarity(plain)
     for table in (some, most):
-        # The first item is the best one, no item comes twice, and scores belong to their items.
+        # The first item is the best item, no item comes twice, and scores belong to their items.
         assert table["what"][0] == plain["what"][0]
         assert table["what"].is_unique
         np.testing.assert_allclose(table["score"], model.predict(3, table["what"]), rtol=1e-4)
@@ -155,9 +157,8 @@ def test_reading_ids_copies_nothing() -> None:
         fit(([[1], [2]], [1, 2]))
 
 
-def in_parts(table: pd.DataFrame, kind: str, folder: Path) -> Any:
-    """The rows of a table as an iterator of tables, a Parquet file, or a folder of Parquet
-    files."""
+def split_into_parts(table: pd.DataFrame, kind: str, folder: Path) -> Any:
+    """Return the table as an iterator of tables, a Parquet file, or a folder of Parquet files."""
     pieces = [table.iloc[start : start + 300] for start in range(0, len(table), 300)]
     if kind == "iterator":
         return iter(pieces)
@@ -174,14 +175,14 @@ def in_parts(table: pd.DataFrame, kind: str, folder: Path) -> Any:
 @pytest.mark.parametrize("kind", ["iterator", "file", "folder"])
 def test_tables_in_parts_give_the_model_of_the_whole_table(kind: str, tmp_path: Path) -> None:
     table = clicks()
-    whole, model = fit(table), fit(in_parts(table, kind, tmp_path))
+    whole, model = fit(table), fit(split_into_parts(table, kind, tmp_path))
     assert model.user_ids_.equals(whole.user_ids_)
     assert model.item_ids_.equals(whole.item_ids_)
     pd.testing.assert_frame_equal(model.recommend(), whole.recommend())
-    larger = whole.fold_in(in_parts(table.assign(who=table["who"] + 60), kind, tmp_path))
+    larger = whole.fold_in(split_into_parts(table.assign(who=table["who"] + 60), kind, tmp_path))
     assert len(larger.user_ids_) == 120
     with pytest.warns(UserWarning, match=r"^test: .* were in the ratings of the fit"):
-        assert whole.evaluate(in_parts(table, kind, tmp_path), k=5)["recall@5"] == 0.0
+        assert whole.evaluate(split_into_parts(table, kind, tmp_path), k=5)["recall@5"] == 0.0
 
 
 def test_ratings_in_parts_keep_values_and_times(tmp_path: Path) -> None:
@@ -193,12 +194,12 @@ def test_ratings_in_parts_keep_values_and_times(tmp_path: Path) -> None:
         with pytest.warns(UserWarning, match="latest rating of each pair"):
             whole = OrdinalRecommender(2, **names).fit(table)
         with pytest.warns(UserWarning, match="latest rating of each pair"):
-            model = OrdinalRecommender(2, **names).fit(in_parts(table, kind, tmp_path))
+            model = OrdinalRecommender(2, **names).fit(split_into_parts(table, kind, tmp_path))
         users, items = table["who"], table["what"]
         np.testing.assert_array_equal(model.predict(users, items), whole.predict(users, items))
 
 
-def test_errors_of_tables_in_parts(tmp_path: Path) -> None:
+def test_errors_of_ratings_in_parts_name_the_problem(tmp_path: Path) -> None:
     table = clicks()
     with pytest.raises(FileNotFoundError, match=r"^ratings: .*nowhere does not exist or contains"):
         fit(tmp_path / "nowhere")
@@ -217,7 +218,7 @@ def test_errors_of_tables_in_parts(tmp_path: Path) -> None:
     lost.loc[421, "what"] = None
     message = r"^ratings: column 'what': an id is missing \(NaN or None\), in row 421 \(counted"
     with pytest.raises(ValueError, match=message):
-        fit(in_parts(lost, "iterator", tmp_path))
+        fit(split_into_parts(lost, "iterator", tmp_path))
     with pytest.raises(ValueError, match=message):
         fit(lost)
     high = table.assign(rating=1.0)

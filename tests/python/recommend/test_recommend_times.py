@@ -1,4 +1,4 @@
-"""Time features: they help only if tastes drift; files, errors, determinism."""
+"""Time features: improvement only if tastes drift, files, errors, determinism."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_time_features_help_if_tastes_drift(drifting: pd.DataFrame) -> None:
         (dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 2)),
     ],
 )
-def test_of_several_ratings_of_a_pair_the_latest_by_time_is_used(early: Any, late: Any) -> None:
+def test_the_latest_of_several_ratings_of_a_pair_is_used(early: Any, late: Any) -> None:
     times = np.array([late, early], dtype=object)
     pair = (["u", "u"], ["i", "i"], [5.0, 1.0])
     triples = read_ratings(pair, Columns("user", "item", "rating", "timestamp"), timestamps=times)
@@ -88,7 +88,7 @@ def test_of_several_ratings_of_a_pair_the_latest_by_time_is_used(early: Any, lat
         pd.array([1, pd.NA], dtype="Int64"),
     ],
 )
-def test_a_missing_time_is_not_the_latest(times: Any) -> None:
+def test_a_rating_with_a_missing_time_is_not_the_latest(times: Any) -> None:
     pair = (["u", "u"], ["i", "i"], [5.0, 1.0])
     triples = read_ratings(pair, Columns("user", "item", "rating", "timestamp"), timestamps=times)
     with pytest.raises(ValueError, match=r"^timestamps: a time is missing"):
@@ -168,7 +168,7 @@ def test_times_of_any_form_give_the_same_model(drifting: pd.DataFrame) -> None:
     assert_same(table, named.fit(small.rename(columns={"timestamp": "when"})))
 
 
-def test_unknown_periods_count_as_no_time(drifting: pd.DataFrame) -> None:
+def test_times_outside_the_training_period_have_no_effect(drifting: pd.DataFrame) -> None:
     model = quick(time_features=DAYS).fit(drifting)
     users, items = [0, 1, 2], [3, 4, 5]
     plain = model.predict(users, items)
@@ -180,7 +180,9 @@ def test_unknown_periods_count_as_no_time(drifting: pd.DataFrame) -> None:
     assert len(model.recommend([0, 1], n=3)) == 6
 
 
-def test_files_and_new_users(drifting: pd.DataFrame, tmp_path: Path) -> None:
+def test_time_features_are_saved_and_used_for_folded_in_users(
+    drifting: pd.DataFrame, tmp_path: Path
+) -> None:
     model = quick(time_features=DAYS).fit(drifting)
     model.save(tmp_path / "model.npz")
     loaded = OrdinalRecommender.load(tmp_path / "model.npz")

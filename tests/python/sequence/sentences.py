@@ -38,7 +38,7 @@ def sentences(n: int, seed: int = 0, noise: float = 0.1) -> tuple[list[Any], lis
     return X, y
 
 
-def scored(model: SequenceTagger, x: Any) -> list[tuple[float, list[Any]]]:
+def score_label_sequences(model: SequenceTagger, x: Any) -> list[tuple[float, list[Any]]]:
     """List all label sequences of a sentence of named features, with their scores."""
     classes, names = model.classes_.tolist(), model.feature_names_ or []
     emission, place = model.emission_.toarray(), {name: i for i, name in enumerate(names)}

@@ -34,8 +34,8 @@ def test_variants_of_a_file_hold_the_same_sentences(content: bytes, tmp_path: Pa
     assert not text.closed
 
 
-def test_columns_have_no_names() -> None:
-    with pytest.raises(TypeError, match=r"columns: must be numbers of columns, .*'word'"):
+def test_column_names_are_rejected() -> None:
+    with pytest.raises(TypeError, match=r"columns: must be column indices, .*'word'"):
         read_conll(io.StringIO("the DT"), columns=["word"])  # type: ignore[list-item]
 
 
@@ -52,7 +52,7 @@ def test_columns_are_selected(tmp_path: Path) -> None:
     assert tagger.predict(read_conll(path, columns=[0, 1])) == [["B-NP", "I-NP"], ["O"]]
 
 
-def test_separators_and_encodings() -> None:
+def test_separators_and_encodings_can_be_chosen() -> None:
     # No-break spaces, ideographic spaces and line separators do not separate columns.
     odd = "10\xa0000 CD O\na\u3000b NN O\nc\u2028d NN O\n"
     found = list(read_conll(io.BytesIO(odd.encode()), columns=0))
@@ -68,11 +68,11 @@ def test_separators_and_encodings() -> None:
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (b"a b\nc\n", {}, r"tokens\.txt: line 2 has 1 columns, and those before it have 2"),
+        (b"a b\nc\n", {}, r"tokens\.txt: line 2 has 1 columns, but earlier lines have 2"),
         (
             b"\na b\n",
             {"columns": 2},
-            r"tokens\.txt: columns: line 2 has 2 columns, and no column 2",
+            r"tokens\.txt: columns: line 2 has 2 columns, so there is no column 2",
         ),
         (b"a b\n", {"columns": [0, -3]}, "no column -3"),
         (b"se\xf1or O\n", {}, r"tokens\.txt: not utf-8 .*; set the encoding"),

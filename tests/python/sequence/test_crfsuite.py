@@ -19,8 +19,7 @@ SAME: dict[str, Any] = {"pairs": "seen", "transitions": "seen", "boundaries": Fa
 
 
 def assert_same(tagger: Any, model: SequenceTagger, sentences: Any) -> None:
-    """Check that predictions are equal. Label sequences may differ only if their scores are
-    equal."""
+    """Check that predictions are equal, except for label sequences with equal scores."""
     n_ties = 0
     for sentence, labels in zip(sentences, model.predict(sentences), strict=True):
         found = tagger.tag(sentence)
@@ -32,8 +31,7 @@ def assert_same(tagger: Any, model: SequenceTagger, sentences: Any) -> None:
 
 
 def dictionaries(X: Any) -> Any:
-    """The features as python-crfsuite's dictionaries of strings, numbers and nested
-    dictionaries."""
+    """Return the features as python-crfsuite's nested dictionaries of strings and numbers."""
 
     def token(names: list[str]) -> dict[str, Any]:
         parts = dict(name.split("=") for name in names)
@@ -42,7 +40,7 @@ def dictionaries(X: Any) -> Any:
     return [[token(names) for names in sentence] for sentence in X]
 
 
-def test_the_hash_is_jenkins() -> None:
+def test_hashes_equal_published_values_of_lookup3() -> None:
     # Test values from the comments in lookup3.c.
     assert hash_all([b"Four score and seven years ago"]).tolist() == [0x17770551]
 
@@ -62,7 +60,7 @@ def test_a_written_file_contains_the_same_model(loss: Any, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("loss", ["hamming", "logistic"])
-def test_crfsuite_predicts_the_same_with_our_model(loss: Any, tmp_path: Path) -> None:
+def test_crfsuite_predicts_the_same_with_a_model_of_dualgap(loss: Any, tmp_path: Path) -> None:
     pycrfsuite = pytest.importorskip("pycrfsuite")
     options = {"features": "crfsuite", "boundaries": False, "random_state": 0}
     model = SequenceTagger(loss, **options).fit(dictionaries(X), Y)
@@ -74,7 +72,7 @@ def test_crfsuite_predicts_the_same_with_our_model(loss: Any, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("algorithm", ["lbfgs", "pa", "l2sgd"])
-def test_we_predict_the_same_with_a_model_of_crfsuite(algorithm: str, tmp_path: Path) -> None:
+def test_dualgap_predicts_the_same_with_a_model_of_crfsuite(algorithm: str, tmp_path: Path) -> None:
     pycrfsuite = pytest.importorskip("pycrfsuite")
     trainer = pycrfsuite.Trainer(algorithm=algorithm, verbose=False)
     trainer.set_params({"max_iterations": 20})
@@ -144,20 +142,20 @@ def test_the_documented_l1_penalties_give_the_model_of_crfsuite(
         assert found.get(key, 0.0) == pytest.approx(ours.get(key, 0.0), abs=0.03)
 
 
-def fitted(**options: Any) -> SequenceTagger:
+def fit_tagger(**options: Any) -> SequenceTagger:
     return SequenceTagger(**{"boundaries": False, "random_state": 0, **options}).fit(X, Y)
 
 
-def test_models_without_a_counterpart(tmp_path: Path) -> None:
+def test_models_that_crfsuite_cannot_represent_are_rejected(tmp_path: Path) -> None:
     numbers = [[1 if label == "O" else 0 for label in labels] for labels in Y]
     cases = [
-        (fitted(boundaries=True), "^boundaries: CRFsuite has no weights of boundaries"),
-        (fitted(transitions="bio"), "^transitions: CRFsuite forbids none"),
-        (fitted(transition_features=["w="]), "^transition_features: "),
-        (fitted(hash_bits=10), "^tagger: CRFsuite needs names"),
-        (fitted().fit([np.eye(2)], [["a", "b"]]), "^tagger: CRFsuite needs names"),
-        (fitted().fit(X, numbers), "^tagger: labels of CRFsuite are strings, got 0"),
-        (fitted().fit([[["a\0b"], ["c"]]], [["u", "v"]]), "cannot contain a zero character"),
+        (fit_tagger(boundaries=True), "^boundaries: CRFsuite has no boundary weights"),
+        (fit_tagger(transitions="bio"), "^transitions: CRFsuite cannot forbid any"),
+        (fit_tagger(transition_features=["w="]), "^transition_features: "),
+        (fit_tagger(hash_bits=10), "^tagger: CRFsuite needs feature names"),
+        (fit_tagger().fit([np.eye(2)], [["a", "b"]]), "^tagger: CRFsuite needs feature names"),
+        (fit_tagger().fit(X, numbers), "^tagger: CRFsuite labels must be strings, got 0"),
+        (fit_tagger().fit([[["a\0b"], ["c"]]], [["u", "v"]]), "cannot contain a zero character"),
     ]
     for model, message in cases:
         with pytest.raises(ValueError, match=message):
@@ -167,7 +165,7 @@ def test_models_without_a_counterpart(tmp_path: Path) -> None:
 
 def test_damaged_files_give_one_error(tmp_path: Path) -> None:
     path = tmp_path / "model"
-    write_crfsuite(fitted(), path)
+    write_crfsuite(fit_tagger(), path)
     content = path.read_bytes()
     rng = np.random.default_rng(0)
     damaged = [b"", b"lCRF", b"x" * len(content), content[:-1], content[: len(content) // 2]]

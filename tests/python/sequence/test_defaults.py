@@ -47,7 +47,7 @@ def test_logistic_fits_end_when_the_objective_stops_falling() -> None:
 
 
 @pytest.mark.parametrize("loss", ["hamming", "logistic"])
-def test_validation_chooses_the_best_of_its_curve(loss: Any) -> None:
+def test_validation_chooses_the_c_with_the_best_score(loss: Any) -> None:
     X, y = sentences(120, noise=0.3)
     model = SequenceTagger(loss, C="validation", random_state=0).fit(X, y)
     curve = model.validation_curve_
@@ -64,7 +64,7 @@ def test_validation_chooses_the_best_of_its_curve(loss: Any) -> None:
         SequenceTagger(loss, C="best").fit(X, y)
 
 
-def test_validation_reads_matrices() -> None:
+def test_validation_supports_matrices() -> None:
     rows, labels = np.eye(6)[np.arange(120) % 6], [["a", "b", "c"][i % 3] for i in range(120)]
     model = SequenceTagger("logistic", C="validation", random_state=0)
     model.fit(rows, labels, lengths=[4] * 30)
@@ -74,14 +74,14 @@ def test_validation_reads_matrices() -> None:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_three_passes_at_current_weights_close_much_of_the_gap() -> None:
     X, y = sentences(2200, noise=0.5)
-    # Each token gets a rare feature, so that a step on one sentence helps little on the next.
+    # Each token has a rare feature, so a step on one sentence hardly helps on the next sentence.
     X = [
         [[*token, f"rare{(7 * i + t * t) % 3000}"] for t, token in enumerate(x)]
         for i, x in enumerate(X)
     ]
     model = SequenceTagger("hamming", C=1.0, tol=0.0, max_iter=3, random_state=0).fit(X, y)
-    # A fit that returned its last iterate, and updated the weights only after every 32 sentences,
-    # had a dual objective of 0.34 and an objective of 1.69.
+    # A past version returned its last iterate and updated the weights after every 32 sentences. Its
+    # dual objective was 0.34 and its objective was 1.69.
     assert model.dual_objective_ > 0.45
     assert model.objective_ < 1.3
 
@@ -120,7 +120,7 @@ def test_stochastic_steps_fit_the_scale_of_each_feature(pairs: Any) -> None:
     assert first(np.array([1e5, 1.0, 0.1])) < 1.3 * plain
 
 
-def test_scores_of_chunks_and_tokens() -> None:
+def test_label_scores_count_chunks_or_tokens() -> None:
     right = [["B-X", "I-X", "O", "B-Y"], ["O"]]
     assert label_score(right, right) == 1.0
     # One of the two true chunks is found, and one predicted chunk is wrong.
@@ -146,6 +146,8 @@ def test_scores_of_chunks_and_tokens() -> None:
         ({}, [[["a"], ["b"]]], [["x", "\ud800"]], "^y: must be the labels of each sentence"),
     ],
 )
-def test_input_without_a_meaning(options: Any, X: Any, y: Any, message: str) -> None:
+def test_errors_of_invalid_input_name_the_argument(
+    options: Any, X: Any, y: Any, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         SequenceTagger(**options).fit(X, y)

@@ -1,4 +1,4 @@
-"""Taggers of raw sentences."""
+"""Taggers of raw sentences, whose features come from a function or from templates."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_raw_sentences_are_tagged_before_and_after_saving(
     assert clone(tagger).fit(sentences, LABELS).objective_ == tagger.objective_
 
 
-def test_features_are_those_of_the_function() -> None:
+def test_features_come_from_the_given_function() -> None:
     raw = SequenceTagger(features="words", C=1.0, random_state=0).fit(PAIRS, LABELS)
     X = list(map(word_features, PAIRS))
     expected = SequenceTagger(C=1.0, random_state=0).fit(X, LABELS)
@@ -60,7 +60,7 @@ def test_features_are_those_of_the_function() -> None:
     assert by_templates.objective_ == marked.objective_
 
 
-def test_features_of_a_word() -> None:
+def test_word_features_have_affixes_shapes_and_neighbours() -> None:
     first, second = word_features([("McX-9", "NN"), ("a", "DT")])
     assert first == [
         *("w=mcx-9", "shape=XxX-0", "p1=m", "s1=9", "p2=mc", "s2=-9", "p3=mcx", "s3=x-9"),
@@ -75,7 +75,7 @@ def test_features_of_a_word() -> None:
     assert word_features([""])[0][:2] == ["w=", "shape="]
 
 
-def test_dictionaries_as_python_crfsuite_reads_them() -> None:
+def test_dictionaries_are_read_like_in_python_crfsuite() -> None:
     token = {
         "a": "b",
         "up": True,
@@ -111,16 +111,18 @@ def test_errors_name_the_sentence(features: Any, sentences: Any, message: str) -
 
 
 def test_a_crf_has_the_logistic_loss() -> None:
-    with pytest.raises(ValueError, match=r'^loss: the conditional random field is loss="logistic"'):
+    with pytest.raises(
+        ValueError, match=r'^loss: for a conditional random field, use loss="logistic"'
+    ):
         SequenceTagger("crf").fit([["a"]], [["A"]])  # type: ignore[arg-type]
 
 
-def test_matrices_have_features() -> None:
-    with pytest.raises(ValueError, match=r"^lengths: features='words' computes"):
+def test_a_feature_function_for_matrices_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"^lengths: features='words' requires raw sentences"):
         SequenceTagger(features="words").fit(np.eye(2), ["a", "b"], lengths=[2])
 
 
-def test_weights_under_the_names_of_sklearn_crfsuite() -> None:
+def test_weights_have_the_attribute_names_of_sklearn_crfsuite() -> None:
     X, y = generated(60)
     for marked in (None, ["before="]):
         model = SequenceTagger("logistic", transition_features=marked).fit(X, y)

@@ -1,4 +1,4 @@
-"""Fits that end by the score on held-out sentences, and warnings about long fits."""
+"""Fits that end according to the held-out score, and warnings about long fits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOSSES = ["hamming", "logistic"]
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_best_model_is_kept(loss: Any) -> None:
+def test_the_model_with_the_best_held_out_score_is_returned(loss: Any) -> None:
     X, y = sentences(300, noise=0.5)
     held = (X[200:], y[200:])
     model = SequenceTagger(loss, C=10.0, random_state=0).fit(X[:200], y[:200], validation=held)
@@ -34,7 +34,7 @@ def test_the_best_model_is_kept(loss: Any) -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_share_is_held_out(loss: Any) -> None:
+def test_a_share_of_the_sentences_can_be_held_out(loss: Any) -> None:
     X, y = sentences(200)
     weights = np.linspace(0.5, 2.0, 200)
     model = SequenceTagger(loss, random_state=0).fit(X, y, weights, validation=0.2)
@@ -49,7 +49,7 @@ def test_a_share_is_held_out(loss: Any) -> None:
     assert stopped.fit(X, y, validation=0.2).n_iter_ == 1
 
 
-def test_bad_held_out_sentences_are_named() -> None:
+def test_errors_of_bad_held_out_sentences_name_the_argument() -> None:
     X, y = sentences(20)
     tagger = SequenceTagger()
     for validation in (1.0, 0, "a", (X, y, X), (X, y[:3]), ([], []), (X, [["O"]] * 20)):

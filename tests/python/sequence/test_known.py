@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sentences import scored, sentences
+from sentences import score_label_sequences, sentences
 
 from dualgap.sequence import SequenceTagger
 
@@ -15,7 +15,7 @@ X, Y = sentences(40)
 
 @pytest.mark.parametrize("loss", ["hamming", "logistic"])
 @pytest.mark.parametrize("transitions", ["all", "bio"])
-def test_answers_are_those_of_the_enumeration(loss: Any, transitions: str) -> None:
+def test_predictions_with_known_labels_agree_with_enumeration(loss: Any, transitions: str) -> None:
     model = SequenceTagger(loss, transitions=transitions, tol=0.01, random_state=0).fit(X, Y)
     rng, classes = np.random.default_rng(1), model.classes_.tolist()
     short = [x for x in X if 0 < len(x) < 7]
@@ -30,7 +30,7 @@ def test_answers_are_those_of_the_enumeration(loss: Any, transitions: str) -> No
     for at, x in enumerate(short):
         ranked = [
             (score, labels)
-            for score, labels in scored(model, x)
+            for score, labels in score_label_sequences(model, x)
             if all(k in (None, label) for k, label in zip(known[at], labels, strict=True))
             and np.isfinite(score)
         ]
@@ -50,7 +50,7 @@ def test_answers_are_those_of_the_enumeration(loss: Any, transitions: str) -> No
                 assert value == pytest.approx(expected, abs=1e-9)
 
 
-def test_known_labels_of_a_matrix_are_those_of_its_rows() -> None:
+def test_known_labels_can_be_given_for_rows_of_a_matrix() -> None:
     rows, lengths = np.eye(3)[[0, 1, 2, 0, 1]], [3, 2]
     labels = np.array(["a", "b", "c", "a", "b"])
     model = SequenceTagger(C=10.0).fit(rows, labels, lengths=lengths)
@@ -72,7 +72,7 @@ def test_known_labels_of_a_matrix_are_those_of_its_rows() -> None:
         ([["O", "I-NP"], [None]], "transitions forbid all labels .* known labels"),
     ],
 )
-def test_errors_name_the_token(known: Any, message: str) -> None:
+def test_errors_of_bad_known_labels_name_the_token(known: Any, message: str) -> None:
     model = SequenceTagger(transitions="bio").fit(X, Y)
     with pytest.raises(ValueError, match=message):
         model.predict([[["w=the"], ["w=cat"]], [["w=a"]]], known=known)

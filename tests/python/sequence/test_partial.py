@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import logsumexp
-from sentences import scored, sentences
+from sentences import score_label_sequences, sentences
 from sklearn.exceptions import ConvergenceWarning
 
 from dualgap.sequence import SequenceTagger
@@ -27,7 +27,7 @@ def objective(model: SequenceTagger, X: Any, y: Any, costs: Any = None) -> float
     total = sum(float(part @ part) for part in parts) / (2.0 * model.C_ * len(X))
     for i, (x, right) in enumerate(zip(X, y, strict=True)):
         logs = []
-        for score, labels in scored(model, x):
+        for score, labels in score_label_sequences(model, x):
             cost_of = costs[i] if costs else [1.0] * len(labels)
             own = zip(labels, right, cost_of, strict=True)
             wrong = [cost for a, b, cost in own if b is not None and a != b]
@@ -37,7 +37,7 @@ def objective(model: SequenceTagger, X: Any, y: Any, costs: Any = None) -> float
     return total
 
 
-def hidden(y: list[list[str]], share: float, seed: int = 1) -> list[list[str | None]]:
+def hide_labels(y: list[list[str]], share: float, seed: int = 1) -> list[list[str | None]]:
     rng = np.random.default_rng(seed)
     return [[None if rng.random() < share else label for label in labels] for labels in y]
 
@@ -63,7 +63,7 @@ def test_costs_multiply_the_probabilities_of_wrong_labels(pairs: str) -> None:
     assert by_class.objective_ == tagger(pairs=pairs).fit(X, y, token_weight=own).objective_
 
 
-def test_a_cost_of_zero_hides_a_token() -> None:
+def test_sentences_whose_tokens_cost_zero_have_no_loss() -> None:
     X, y = sentences(40)
     costs = [[0.0] * len(labels) if i % 2 else [1.0] * len(labels) for i, labels in enumerate(y)]
     model = tagger(pairs="all").fit(X, y, token_weight=costs)
@@ -81,9 +81,9 @@ def test_class_weights_trade_precision_for_recall() -> None:
     assert counts[0] < counts[1] < counts[2]
 
 
-def test_the_partial_objective_is_that_of_an_enumeration() -> None:
+def test_the_objective_of_partial_labels_equals_an_enumeration() -> None:
     X, y = sentences(30)
-    partial = hidden(y, 0.4)
+    partial = hide_labels(y, 0.4)
     model = tagger().fit(X, partial)
     assert model.objective_ == pytest.approx(objective(model, X, partial), rel=1e-9)
     assert model.certificate_.startswith("none")
@@ -101,7 +101,7 @@ def test_the_partial_objective_is_that_of_an_enumeration() -> None:
 def test_partial_labels_reach_nearly_the_accuracy_of_all_labels(loss: str, options: Any) -> None:
     X, y = sentences(400)
     options = {"tol": 0.01, **options}
-    partial = hidden(y[:300], 0.6)
+    partial = hide_labels(y[:300], 0.6)
     model = tagger(loss, **options).fit(X[:300], partial)
     full = tagger(loss, **options).fit(X[:300], y[:300])
     assert model.score(X[300:], y[300:]) > full.score(X[300:], y[300:]) - 0.05
@@ -111,10 +111,10 @@ def test_partial_labels_reach_nearly_the_accuracy_of_all_labels(loss: str, optio
     assert model.classes_.tolist() == full.classes_.tolist()
 
 
-def test_partial_labels_of_every_form() -> None:
+def test_every_form_of_partial_labels_is_accepted() -> None:
     X, y = sentences(30)
     numbers = {"B-NP": 0, "I-NP": 1, "O": 2, None: None}
-    partial = hidden(y, 0.3)
+    partial = hide_labels(y, 0.3)
     coded = [[numbers[label] for label in labels] for labels in partial]
     model, other = tagger().fit(X, partial), tagger().fit(X, coded)
     assert [[numbers[label] for label in labels] for labels in model.predict(X)] == other.predict(X)
@@ -139,12 +139,12 @@ def test_partial_labels_of_every_form() -> None:
             tagger(loss, transitions="bio").fit(X, bad)
 
 
-def test_log_probabilities_are_those_of_an_enumeration() -> None:
+def test_log_probabilities_agree_with_enumeration() -> None:
     X, y = sentences(20)
     model = tagger(transitions="bio", tol=0.01).fit(X, y)
     found = model.log_probability([*X, []], [*y, []])
     for x, labels, log in zip(X, y, found, strict=False):
-        every = scored(model, x)
+        every = score_label_sequences(model, x)
         own = next(score for score, other in every if other == labels)
         assert log == pytest.approx(own - logsumexp([score for score, _ in every]), abs=1e-9)
     assert found[-1] == 0.0

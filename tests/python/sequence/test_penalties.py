@@ -18,13 +18,13 @@ def tagger(**options: Any) -> SequenceTagger:
     )
 
 
-def flat(model: SequenceTagger) -> np.ndarray:
+def all_weights(model: SequenceTagger) -> np.ndarray:
     weights = model._weights
     return np.concatenate([weights.values, weights.link_weights, weights.edge_weights])
 
 
-def net(model: SequenceTagger, n: int, l1_ratio: float) -> float:
-    w = flat(model)
+def elastic_net_penalty(model: SequenceTagger, n: int, l1_ratio: float) -> float:
+    w = all_weights(model)
     penalty = l1_ratio * np.abs(w).sum() + (1.0 - l1_ratio) / 2.0 * (w @ w)
     return float(penalty) / (model.C_ * n)
 
@@ -38,11 +38,13 @@ def test_the_certificate_encloses_the_optimum(pairs: str, l1_ratio: float) -> No
     assert model.converged_
     assert model.relative_gap_ <= 1e-3
     loss = -model.log_probability(X, y).mean()
-    assert model.objective_ == pytest.approx(net(model, len(X), l1_ratio) + loss, rel=1e-10)
+    assert model.objective_ == pytest.approx(
+        elastic_net_penalty(model, len(X), l1_ratio) + loss, rel=1e-10
+    )
     for C in (0.3, 1.0, 3.0):
         other = tagger(C=C, pairs=pairs).fit(X, y)
         other.C_ = 1.0
-        above = net(other, len(X), l1_ratio) - other.log_probability(X, y).mean()
+        above = elastic_net_penalty(other, len(X), l1_ratio) - other.log_probability(X, y).mean()
         assert above >= model.dual_objective_
     same = {0.0: "l2", 1.0: "l1"}.get(l1_ratio)
     if same is not None:
@@ -67,10 +69,10 @@ def test_l1_makes_most_weights_zero(tmp_path: Path) -> None:
         assert loaded.predict(X) == model.predict(X)
     assert sizes[1] < 0.3 * sizes[0]
     assert scores[1] > scores[0] - 0.02
-    assert not flat(tagger(penalty="l1", C=1e-4).fit(X, y)).any()
+    assert not all_weights(tagger(penalty="l1", C=1e-4).fit(X, y)).any()
 
 
-def test_unused_and_bad_values_are_named() -> None:
+def test_errors_name_unused_and_bad_parameters() -> None:
     X, y = sentences(10)
     with pytest.raises(ValueError, match="penalty: loss"):
         SequenceTagger(penalty="l1").fit(X, y)

@@ -39,7 +39,7 @@ def test_repairs_preserve_the_chunks_and_obey_the_scheme(scheme: str, labels: li
     assert n_valid > 50
 
 
-def test_iob1_becomes_bio() -> None:
+def test_repair_converts_iob1_to_bio() -> None:
     iob1 = [["I-A", "I-A", "B-A", "O", "I-B"], ["O"]]
     assert repair_labels(iob1) == [["B-A", "I-A", "B-A", "O", "B-B"], ["O"]]
     with pytest.raises(ValueError, match="'A' is not a label of"):
@@ -53,7 +53,7 @@ Y = [["B-A", "I-A"], ["O", "I-A"], ["B-A", "I-A"], ["I-A"], ["I-A"]]
 REPAIRED = [["B-A", "I-A"], ["O", "B-A"], ["B-A", "I-A"], ["B-A"], ["B-A"]]
 
 
-def test_an_error_counts_the_sentences_and_shows_three() -> None:
+def test_the_error_counts_the_invalid_sentences_and_shows_three() -> None:
     tagger = SequenceTagger(transitions="bio")
     message = re.escape(
         "y: `transitions` forbids the labels of 3 of 5 sentences: sentence 1 has I-A after O, "
@@ -99,7 +99,7 @@ def test_sentences_are_repaired_or_left_out(loss: Any, kind: str) -> None:
     assert expected.objective_ == pytest.approx(found["drop"])
 
 
-def test_rules_that_cannot_apply() -> None:
+def test_rules_for_invalid_labels_that_cannot_apply_are_errors() -> None:
     with pytest.raises(ValueError, match=r'^invalid: transitions other than "bio" and "bioes"'):
         SequenceTagger(invalid="drop").fit(X, Y)
     with pytest.raises(ValueError, match=r"^invalid: must be"):
@@ -112,7 +112,7 @@ def test_rules_that_cannot_apply() -> None:
     assert model.fit(X * 4, Y * 4).predict(X[:1]) == Y[:1]
 
 
-def test_the_scheme_survives_a_file(tmp_path: Any) -> None:
+def test_a_loaded_tagger_keeps_its_scheme(tmp_path: Any) -> None:
     model = SequenceTagger(transitions="bio", invalid="repair").fit(X, Y)
     model.save(tmp_path / "model.npz")
     loaded = SequenceTagger.load(tmp_path / "model.npz")

@@ -18,7 +18,7 @@ from dualgap.sequence import SequenceTagger, read_conll
 LOSSES = ["hamming", "logistic"]
 
 
-def same(a: SequenceTagger, b: SequenceTagger) -> bool:
+def are_identical(a: SequenceTagger, b: SequenceTagger) -> bool:
     """Whether two fits have the same bits."""
     return (
         a.objective_ == b.objective_
@@ -31,7 +31,7 @@ def same(a: SequenceTagger, b: SequenceTagger) -> bool:
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("bits", [None, 12])
 @pytest.mark.parametrize("value", [1.0, 0.5])
-def test_a_fit_from_files_has_the_bits_of_one_in_memory(
+def test_a_fit_from_files_is_identical_to_a_fit_in_memory(
     loss: Any, bits: int | None, value: float, tmp_path: Path
 ) -> None:
     # The fit writes sentences in batches, and 700 sentences need several. Only the last sentence
@@ -41,14 +41,14 @@ def test_a_fit_from_files_has_the_bits_of_one_in_memory(
     y = [*y, [y[0][0]]]
     tagger = SequenceTagger(loss, hash_bits=bits, random_state=0)
     expected = SequenceTagger(loss, hash_bits=bits, random_state=0).fit(X, y)
-    assert same(tagger.fit(iter(X), iter(y), spill=tmp_path), expected)
-    assert same(tagger.fit(zip(X, y, strict=True), spill=tmp_path), expected)
+    assert are_identical(tagger.fit(iter(X), iter(y), spill=tmp_path), expected)
+    assert are_identical(tagger.fit(zip(X, y, strict=True), spill=tmp_path), expected)
     assert tagger.predict(X) == expected.predict(X)
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_matrices_and_chunks_are_read_from_files(loss: Any, tmp_path: Path) -> None:
+def test_spilled_matrices_and_chunks_give_the_same_model(loss: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, size=1500)
     rows = np.eye(3)[labels] + (rng.random((1500, 3)) < 0.3)
@@ -60,11 +60,11 @@ def test_matrices_and_chunks_are_read_from_files(loss: Any, tmp_path: Path) -> N
 
     expected = tagger().fit(sp.csr_array(rows), labels, lengths=lengths)
     by_sentence, own = np.split(rows, ends), np.split(labels, ends)
-    assert same(tagger().fit(iter(by_sentence), iter(own), spill=tmp_path), expected)
-    assert same(tagger().fit(rows, labels, lengths=lengths, spill=tmp_path), expected)
+    assert are_identical(tagger().fit(iter(by_sentence), iter(own), spill=tmp_path), expected)
+    assert are_identical(tagger().fit(rows, labels, lengths=lengths, spill=tmp_path), expected)
     parts = [rows[:700], sp.csr_array(rows[700:])]
     chunks = Chunks(iter(parts), spill=tmp_path)
-    assert same(tagger().fit(chunks, labels, lengths=lengths, spill=tmp_path), expected)
+    assert are_identical(tagger().fit(chunks, labels, lengths=lengths, spill=tmp_path), expected)
 
 
 def test_column_files_are_read_from_disk(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_errors_name_the_sentence_of_a_later_batch(tmp_path: Path) -> None:
         SequenceTagger().fit(iter(X), iter(y), spill=tmp_path)
 
 
-def test_data_that_files_cannot_hold_are_refused(tmp_path: Path) -> None:
+def test_data_that_files_cannot_store_are_rejected(tmp_path: Path) -> None:
     X, y = sentences(30)
 
     def pairs() -> Iterator[Any]:
@@ -122,7 +122,7 @@ def test_data_that_files_cannot_hold_are_refused(tmp_path: Path) -> None:
         SequenceTagger().fit(iter(X), iter(y[1:]), spill=tmp_path)
     with pytest.raises(ValueError, match=r"^y: sentence 0 has 1 labels and"):
         SequenceTagger().fit(iter(X), [["a"]] * 30, spill=tmp_path)
-    with pytest.raises(ValueError, match=r"^X: without y, sentence 1 must be a pair"):
+    with pytest.raises(ValueError, match=r"^X: without y, item 1 must be a pair"):
         SequenceTagger().fit(pairs(), spill=tmp_path)
     with pytest.raises(ValueError, match=r"^X: there must be at least one sentence"):
         SequenceTagger().fit(iter([]), iter([]), spill=tmp_path)

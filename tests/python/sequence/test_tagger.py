@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import logsumexp
-from sentences import scored, sentences
+from sentences import score_label_sequences, sentences
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
@@ -46,7 +46,7 @@ def names_of(X: list[Any]) -> list[str]:
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("transitions", ["all", "bio"])
-def test_answers_are_those_of_an_enumeration(loss: str, transitions: str) -> None:
+def test_predictions_equal_those_by_enumeration(loss: str, transitions: str) -> None:
     X, y = sentences(60)
     model = tagger(loss, transitions=transitions).fit(X, y)
     test = [x[:5] for x in sentences(20, seed=1)[0]]
@@ -55,13 +55,13 @@ def test_answers_are_those_of_an_enumeration(loss: str, transitions: str) -> Non
     if loss == "hamming":
         assert all((marginal.max(axis=1) == 0).all() for marginal in marginals)
     for x, label, best, marginal in zip(test, predicted, ranked, marginals, strict=True):
-        every = [pair for pair in scored(model, x) if pair[0] > -np.inf]
+        every = [pair for pair in score_label_sequences(model, x) if pair[0] > -np.inf]
         scores = np.array([score for score, _ in every])
         assert best[0][0] == label
         shift = logsumexp(scores) if loss == "logistic" else 0.0
         expected = scores[:7] - shift
         np.testing.assert_allclose([score for _, score in best], expected, atol=1e-9)
-        assert all(dict_of(every, found) for found, _ in best)
+        assert all(contains_label(every, found) for found, _ in best)
         for t, k in np.ndindex(marginal.shape):
             own = [s for s, z in every if z[t] == model.classes_[k]]
             if loss == "logistic":
@@ -72,7 +72,7 @@ def test_answers_are_those_of_an_enumeration(loss: str, transitions: str) -> Non
                 assert marginal[t, k] == pytest.approx(value, abs=1e-9)
 
 
-def dict_of(every: list[tuple[float, list[Any]]], label: list[Any]) -> bool:
+def contains_label(every: list[tuple[float, list[Any]]], label: list[Any]) -> bool:
     return any(label == other for _, other in every)
 
 
@@ -91,7 +91,7 @@ def test_the_certificate_encloses_the_optimum(loss: str, pairs: str) -> None:
     assert tight.null_objective_ > tight.objective_
 
 
-def test_the_logistic_objective_is_that_of_a_plain_optimiser() -> None:
+def test_the_logistic_optimum_agrees_with_a_generic_optimiser() -> None:
     X, y = sentences(6)
     names, classes = names_of(X), ["B-NP", "I-NP", "O"]
     rows, k = as_matrices(X, names), len(classes)
@@ -149,7 +149,7 @@ def test_every_form_of_input_gives_the_same_problem(loss: str) -> None:
     assert model.predict(x for x in X) == model.predict(X)
 
 
-def test_nested_values_repeated_names_and_numbers() -> None:
+def test_nested_repeated_and_numeric_features_are_read() -> None:
     X = [[{"a": {"b": "c", "d": 2}, "e": ["f", "g"], "h": 0.5, "i": False}, ["j", "j"]]]
     model = tagger().fit(X, [["x", "y"]])
     names = {"a:b=c", "a:d", "e:f", "e:g", "h", "j"}
@@ -195,12 +195,12 @@ def test_schemes_forbid_transitions_and_reject_labels() -> None:
         tagger(transitions="bio").fit(X, [["x"] * len(labels) for labels in y])
 
 
-def test_bioes_masks_and_pairs_of_labels() -> None:
+def test_schemes_masks_and_pairs_of_labels_restrict_transitions() -> None:
     X = [[["a"], ["b"], ["c"], ["d"]], [["d"]], [["e"]]]
     y = [["B-X", "I-X", "E-X", "O"], ["O"], ["S-X"]]
     model = tagger(transitions="bioes").fit(X, y)
     table = np.isfinite(np.asarray(model.transition_))
-    # The order is B, E, I, O, S. B and I continue a chunk, the others end it.
+    # The order is B, E, I, O, S. A chunk continues after B and I, but not after E, O and S.
     inside, outside = [0, 1, 1, 0, 0], [1, 0, 0, 1, 1]
     assert table.tolist() == [
         list(map(bool, row)) for row in (inside, outside, inside, outside, outside)
@@ -237,7 +237,7 @@ def test_only_seen_pairs_have_weights(loss: str) -> None:
     assert not np.asarray(model.boundary_).any()
 
 
-def test_features_of_transitions() -> None:
+def test_transition_features_learn_when_labels_change() -> None:
     # A mark on a token shows whether the label changes, but no token determines its label alone.
     rng = np.random.default_rng(0)
     X, y = [], []
@@ -267,12 +267,12 @@ def test_features_of_transitions() -> None:
             assert total == pytest.approx(model.predict_top_k(X[:1], 1)[0][0][1])
 
 
-def test_costs_of_labels_and_tokens() -> None:
+def test_class_token_and_sample_weights_multiply_costs() -> None:
     X, y = sentences(60)
     costly = tagger(class_weight={"O": 4.0}).fit(X, y)
     weights = [[4.0 if label == "O" else 1.0 for label in labels] for labels in y]
     assert tagger().fit(X, y, token_weight=weights).objective_ == costly.objective_
-    # At w = 0, all label sequences have equal scores, and the worst one is wrong everywhere.
+    # At w = 0, all label sequences have equal scores, so the loss counts all tokens as wrong.
     assert costly.null_objective_ == pytest.approx(sum(map(sum, weights)) / len(y))
     both = tagger(class_weight={"O": 4.0}).fit(X, y, token_weight=weights)
     squared = sum(weight**2 for row in weights for weight in row)
@@ -305,7 +305,7 @@ def test_files_and_pickles_restore_the_model(
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_warm_start_continues_where_the_last_fit_ended(loss: str) -> None:
+def test_a_warm_start_continues_from_the_last_fit(loss: str) -> None:
     X, y = sentences(100)
     model = tagger(loss, warm_start=True).fit(X, y)
     first = model.n_iter_
@@ -319,7 +319,7 @@ def test_a_warm_start_continues_where_the_last_fit_ended(loss: str) -> None:
     assert model.converged_
 
 
-def test_a_warm_start_knows_sentences_by_their_content() -> None:
+def test_a_warm_start_recognises_sentences_by_their_content() -> None:
     X, y = sentences(220)
     model = tagger(warm_start=True, tol=1e-3).fit(X[:200], y[:200])
     # The second fit has another order, other sentences, new features and new columns.
@@ -353,9 +353,7 @@ def test_a_copy_keeps_the_warm_start(loss: str, copied: Any) -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_models_of_fits_to_usual_tolerances_are_in_single_precision(
-    loss: str, tmp_path: Path
-) -> None:
+def test_usual_tolerances_give_models_in_single_precision(loss: str, tmp_path: Path) -> None:
     X, y = sentences(100)
     kinds = []
     for tol in (1e-2, 1e-7):
@@ -369,11 +367,11 @@ def test_models_of_fits_to_usual_tolerances_are_in_single_precision(
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_warm_start_finds_labels_by_their_names(loss: str) -> None:
+def test_a_warm_start_matches_labels_by_name(loss: str) -> None:
     X, y = sentences(100)
     model = tagger(loss, warm_start=True).fit(X, y)
     others = [list(labels) for labels in y]
-    # The new label is the first, so the indices of all others change.
+    # The new label is the first, so the indices of all other labels change.
     others[0][0] = "!"
     model.fit(X, others)
     cold = tagger(loss).fit(X, others)
@@ -388,14 +386,14 @@ def test_a_warm_start_finds_labels_by_their_names(loss: str) -> None:
     assert model.converged_
 
 
-def test_model_selection_of_scikit_learn() -> None:
+def test_a_grid_search_selects_the_better_c() -> None:
     X, y = sentences(60)
     search = GridSearchCV(tagger(), {"C": [1e-4, 0.1]}, cv=3).fit(X, y)
     assert search.best_params_ == {"C": 0.1}
     assert search.best_estimator_.score(X, y) > 0.9
 
 
-def test_rare_and_hashed_features() -> None:
+def test_rare_features_can_be_dropped_and_features_hashed() -> None:
     X, y = sentences(60)
     X[0][0] = [*X[0][0], "once"]
     assert "once" in (tagger().fit(X, y).feature_names_ or [])
@@ -406,7 +404,7 @@ def test_rare_and_hashed_features() -> None:
     assert hashed.score(X, y) == pytest.approx(model.score(X, y), abs=0.02)
 
 
-def test_bad_arguments_are_named() -> None:
+def test_errors_name_the_bad_argument() -> None:
     X, y = sentences(5)
     cases: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
         ("loss", {"loss": "hinge"}, (X, y)),
@@ -444,7 +442,7 @@ def test_bad_arguments_are_named() -> None:
         tagger("logistic", sampling="gap").fit(X, y)
 
 
-def test_empty_sentences_and_generators() -> None:
+def test_empty_sentences_have_empty_predictions() -> None:
     X, y = sentences(20)
     model = tagger().fit([*X, []], [*y, []])
     assert model.predict([[], X[0], []]) == [[], model.predict(X[:1])[0], []]
@@ -452,7 +450,7 @@ def test_empty_sentences_and_generators() -> None:
     assert model.predict_top_k([[]], 3) == [[([], 0.0)]]
 
 
-def test_labels_of_any_kind_and_sampling() -> None:
+def test_labels_may_be_integers() -> None:
     X, y = sentences(60)
     codes = [[len(label) for label in labels] for labels in y]
     model = tagger(sampling="gap").fit(X, codes)

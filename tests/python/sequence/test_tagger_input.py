@@ -47,7 +47,7 @@ def test_empty_input_has_no_predictions(loss: str) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.float32("nan"), np.float32("inf"), 10**400])
-def test_values_that_are_no_finite_numbers_are_named(value: Any) -> None:
+def test_errors_name_features_whose_values_are_not_finite(value: Any) -> None:
     with pytest.raises(ValueError, match="X: sentence 0, token 1: w must be a finite number"):
         tagger().fit([[{"w": 1.0}, {"w": value}]], [["a", "b"]])
 
@@ -66,7 +66,9 @@ def test_values_that_are_no_finite_numbers_are_named(value: Any) -> None:
         ),
     ],
 )
-def test_inputs_that_are_rejected(sentences: Any, labels: Any, message: str) -> None:
+def test_errors_describe_invalid_sentences_and_labels(
+    sentences: Any, labels: Any, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         tagger().fit(sentences, labels)
 
@@ -85,7 +87,7 @@ def test_tagging_stops_at_the_first_failure(n_jobs: int) -> None:
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_of_several_failures_the_first_is_raised(n_jobs: int) -> None:
+def test_the_first_of_several_failures_is_raised(n_jobs: int) -> None:
     nowhere = tagger(transitions={("a", "b")}, n_jobs=n_jobs).fit([[["x"], ["y"]]], [["a", "b"]])
     good: list[Any] = [[["x"], ["y"]]] * 2000
     too_long, unreadable = [["x"]] * 3, [["x"], [1]]
@@ -132,23 +134,23 @@ def test_other_threads_run_while_sentences_are_tagged(n_jobs: int) -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_pickles_of_taggers_with_warm_starts(loss: str) -> None:
+def test_a_pickled_tagger_can_continue_with_a_warm_start(loss: str) -> None:
     model = tagger(loss, warm_start=True).fit(X, Y)
     same = pickle.loads(pickle.dumps(model))
     assert same.predict(X) == model.predict(X)
     assert same.fit(X, Y).objective_ == tagger(loss).fit(X, Y).objective_
 
 
-def test_a_warm_start_with_labels_that_are_now_forbidden_is_a_new_start() -> None:
+def test_a_warm_start_with_newly_forbidden_labels_starts_again() -> None:
     model = tagger(warm_start=True, C=0.01, tol=0.5).fit(X, Y)
     model.transitions = {("D", "N"), ("N", "V")}
-    with pytest.warns(UserWarning, match=r"^warm_start: .* no sentence has .* transitions"):
+    with pytest.warns(UserWarning, match=r"^warm_start: .* no sentence can .* transitions"):
         model.fit(X, Y)
     new = tagger(C=0.01, tol=0.5, transitions=model.transitions).fit(X, Y)
     assert (model.objective_, model.dual_objective_) == (new.objective_, new.dual_objective_)
 
 
-def shuffled(sentences: Any) -> Any:
+def reverse_features(sentences: Any) -> Any:
     """Reverse the features of each token, and therefore the order of the columns."""
     return [[token[::-1] for token in sentence] for sentence in sentences]
 
@@ -176,8 +178,8 @@ def test_a_warm_start_matches_weights_of_the_logistic_loss_by_name(
     cold = model.fit(WIDE, TAGGED).n_iter_
     assert cold > 3
     # The sentences are in another order, which changes the order of the columns.
-    assert model.fit(shuffled(WIDE[::-1]), TAGGED[::-1]).n_iter_ <= 1
-    # A new label comes before the others, which changes their indices.
+    assert model.fit(reverse_features(WIDE[::-1]), TAGGED[::-1]).n_iter_ <= 1
+    # A new label comes before all other labels, which changes the indices of these labels.
     model.fit([*WIDE, [["new"]]], [*TAGGED, ["0"]])
     assert model.classes_.tolist() == ["0", "A", "B", "C"]
     model.fit(WIDE, TAGGED)
@@ -226,12 +228,12 @@ def test_masked_lengths_and_weights_of_tokens_are_rejected() -> None:
 
 
 @pytest.mark.parametrize("features", [5, "a", object()])
-def test_transition_features_are_a_list(features: Any) -> None:
+def test_transition_features_must_be_a_list(features: Any) -> None:
     X, y = [[["a"], ["b"]]], [["D", "N"]]
     with pytest.raises(ValueError, match=r"^transition_features: must be a list"):
         SequenceTagger("hamming", transition_features=features).fit(X, y)
 
 
-def test_pairs_are_answered_with_zip() -> None:
+def test_the_error_for_pairs_suggests_zip() -> None:
     with pytest.raises(ValueError, match=r"^y: must be the labels .*zip"):
         SequenceTagger().fit([([["a"]], ["x"]), ([["b"]], ["y"])])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import logsumexp
-from sentences import scored, sentences
+from sentences import score_label_sequences, sentences
 from sklearn.exceptions import ConvergenceWarning
 
 from dualgap.sequence import SequenceTagger
@@ -25,7 +25,7 @@ def objective(model: SequenceTagger, X: list[Any], y: list[Any]) -> float:
     weights = [model.emission_.data, model.transition_.values, model.boundary_.values]
     total = sum(float((values**2).sum()) for values in weights) / (2.0 * model.C * len(X))
     for x, right in zip(X, y, strict=True):
-        every = scored(model, x)
+        every = score_label_sequences(model, x)
         own = next(score for score, label in every if label == right)
         if model.loss == "logistic":
             total += float(logsumexp([score for score, _ in every]) - own) / len(X)
@@ -62,7 +62,7 @@ def test_every_tagger_of_a_path_is_within_the_gap_of_its_piece(loss: str) -> Non
 
 
 @pytest.mark.parametrize("loss", ["hamming", "logistic"])
-def test_paths_do_not_depend_on_the_threads_and_take_other_data(loss: str) -> None:
+def test_paths_do_not_depend_on_threads_or_the_form_of_the_data(loss: str) -> None:
     X, y = sentences(80)
     lengths, flat = [len(x) for x in X], list(itertools.chain(*y))
     rows = np.random.default_rng(0).normal(size=(len(flat), 4))

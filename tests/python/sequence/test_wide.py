@@ -39,7 +39,7 @@ def tagger(tol: float, **options: Any) -> SequenceTagger:
 
 @pytest.mark.parametrize("ones", [True, False])
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
-def test_certificates_in_both_precisions_enclose_the_optimum(ones: bool, l1_ratio: float) -> None:
+def test_certificates_of_both_precisions_enclose_the_optimum(ones: bool, l1_ratio: float) -> None:
     X, y = wide(250, ones=ones)
     options: dict[str, Any] = {"penalty": "elastic-net", "l1_ratio": l1_ratio}
     fine = tagger(1e-8, **options).fit(X, y)

@@ -120,7 +120,7 @@ def test_a_warm_start_and_a_path_obey_the_signs():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"signs": [1, 0]}, "signs: must have one for each of 6 weights"),
+        ({"signs": [1, 0]}, "signs: must have one sign for each of the 6 weights"),
         ({"signs": [2] * 6}, "signs: must be one of -1, 0 and 1"),
         ({"signs": SIGNS[0], "averaging": True}, "signs: .*without averaging"),
         ({"signs": SIGNS[0], "solver": "frank-wolfe"}, "signs: only"),
@@ -154,7 +154,7 @@ def test_an_approximate_decoder_trains_without_a_certificate():
     assert svm.duality_gap_ is None
     assert svm.relative_gap_ is None
     exact = optimum([0] * 6, 2.0)[0]
-    # Even inexact decoders give a lower bound, and the estimated objective is not below it.
+    # Even an inexact decoder gives a lower bound on the exact objective.
     assert svm.dual_objective_ <= exact
     assert svm.dual_objective_ <= svm.objective_
     assert svm.score(ROWS, CLASSES) > 0.5
@@ -180,7 +180,7 @@ class Ranking:
         return max(orders, key=lambda y: self.loss(y_true, y) + w @ self.joint_features(x, y))
 
 
-def test_a_ranking_need_not_decode_into_its_labels():
+def test_decode_may_return_scores_if_it_is_not_verified():
     X = rng.standard_normal((6, 4, 3))
     Y = [tuple(np.argsort(-x @ [1.0, -0.5, 0.2])) for x in X]
 
@@ -196,7 +196,7 @@ def test_a_ranking_need_not_decode_into_its_labels():
     assert svm.duality_gap_ <= 1e-2 * svm.objective_
     assert all(tuple(np.argsort(-s)) == y for s, y in zip(svm.predict(X), Y, strict=True))
     # A model without `decode` cannot predict.
-    with pytest.raises(ValueError, match=r"decode; verify_decoder=False trains without"):
+    with pytest.raises(ValueError, match=r"decode; with verify_decoder=False, training works"):
         StructuredSVM(Ranking()).fit(X, Y)
     svm = StructuredSVM(Ranking(), verify_decoder=False, random_state=0).fit(X, Y)
     with pytest.raises(ValueError, match="model: has no method decode"):
@@ -213,7 +213,7 @@ def best_links(scores, rows, columns):
     return -found.fun
 
 
-def linked(n, seed=0):
+def make_linked_pairs(n, seed=0):
     """Sentence pairs in which a row has up to two true links."""
     rng = np.random.default_rng(seed)
     X, Y = [], []
@@ -231,7 +231,7 @@ def linked(n, seed=0):
 
 @pytest.mark.parametrize("links", [1, 2, (1, 3), (3, 1), (2, 4)])
 def test_links_are_optimal_and_obey_their_limits(links):
-    X, Y = linked(15)
+    X, Y = make_linked_pairs(15)
     rows, columns = links if isinstance(links, tuple) else (links, links)
     svm = StructuredSVM(MatchingModel(max_links=links), tol=1e-2, C=10, random_state=0).fit(X, Y)
     assert svm.converged_
@@ -246,8 +246,8 @@ def test_links_are_optimal_and_obey_their_limits(links):
         assert (np.lexsort(pairs.T[::-1]) == np.arange(len(pairs))).all()
 
 
-def test_more_links_fit_data_that_one_to_one_cannot():
-    X, Y = linked(40)
+def test_more_links_fit_data_that_single_links_cannot_fit():
+    X, Y = make_linked_pairs(40)
     one, many = (
         StructuredSVM(MatchingModel(max_links=links), C=100, random_state=0, max_iter=3000)
         .fit(X[:20], Y[:20])
@@ -258,12 +258,12 @@ def test_more_links_fit_data_that_one_to_one_cannot():
 
 
 @pytest.mark.parametrize("links", [0, (1, 0), (1, 2, 3), 1.5, "many"])
-def test_bad_numbers_of_links_are_named(links):
+def test_errors_of_bad_numbers_of_links_name_the_argument(links):
     with pytest.raises(ValueError, match="max_links: must be"):
-        StructuredSVM(MatchingModel(max_links=links)).fit(*linked(3))
+        StructuredSVM(MatchingModel(max_links=links)).fit(*make_linked_pairs(3))
 
 
-def test_the_extragradient_has_one_link():
+def test_the_extragradient_method_supports_only_one_link():
     svm = StructuredSVM(MatchingModel(max_links=2), solver="extragradient")
     with pytest.raises(ValueError, match="max_links: "):
-        svm.fit(*linked(3))
+        svm.fit(*make_linked_pairs(3))

@@ -1,4 +1,4 @@
-"""Models as scikit-learn's objects, pickles, and pieces of a path that predict."""
+"""Structured models as scikit-learn objects, their pickles, and predictions by pieces of a path."""
 
 import pickle
 
@@ -37,7 +37,7 @@ def chains(n=40, n_features=3, seed=0):
         MultilabelModel(edges=[(0, 1)], loss="hamming"),
     ],
 )
-def test_models_have_parameters_and_clones(model):
+def test_models_have_parameters_and_can_be_cloned(model):
     copy = clone(model)
     assert copy is not model
     assert type(copy) is type(model)
@@ -49,7 +49,7 @@ def test_models_have_parameters_and_clones(model):
     assert type(model).__name__ in repr(svm)
 
 
-def test_parameters_of_a_model_are_searched():
+def test_parameters_of_a_model_can_be_searched():
     X, Y = chains()
     search = GridSearchCV(
         StructuredSVM(ChainModel(), random_state=0),
@@ -75,7 +75,7 @@ def test_set_params_does_not_change_the_fitted_model():
     assert "start" in svm.fit(X, Y).parameters_
 
 
-def test_models_with_classes_have_public_classes():
+def test_models_that_predict_classes_have_the_attribute_classes():
     X, Y = chains()
     svm = StructuredSVM(ChainModel(), random_state=0).fit(X, Y)
     assert svm.classes_.tolist() == ["0", "1", "2"]
@@ -96,7 +96,7 @@ def test_a_pickle_is_as_large_as_the_weights():
     np.testing.assert_array_equal(copy.fit(X, Y).coef_, clone(svm).fit(X, Y).coef_)
 
 
-def test_the_pieces_of_a_path_predict():
+def test_pieces_of_a_path_can_predict():
     X, Y = chains()
     svm = StructuredSVM(ChainModel(), step="pairwise", tol=0.02, random_state=0)
     for piece in svm.path(X, Y, 0.01, 1.0):
@@ -111,7 +111,7 @@ def test_the_pieces_of_a_path_predict():
 
 
 @pytest.mark.parametrize("edges", ["full", "tree"])
-def test_label_sets_are_trained_by_the_extragradient(edges):
+def test_the_extragradient_method_trains_label_sets(edges):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 4))
     Y = (X @ rng.standard_normal((4, 5)) + 0.2 * rng.standard_normal((60, 5)) > 0).astype(int)
@@ -120,8 +120,8 @@ def test_label_sets_are_trained_by_the_extragradient(edges):
     svm = StructuredSVM(model, solver="extragradient", **fit).fit(X, Y)
     assert svm.converged_
     assert np.linalg.norm(svm.coef_) <= 1.0 + 1e-9
-    # The loss of a regularised optimum inside the ball is not below that of the optimum over the
-    # ball.
+    # The loss of a regularised optimum inside the ball is not below the loss of the optimum over
+    # the ball.
     other = StructuredSVM(model, C=0.02, tol=1e-3, random_state=0).fit(X, Y)
     assert np.linalg.norm(other.coef_) <= 1.0
     loss = other.objective_ - 0.5 * other.coef_ @ other.coef_ / (0.02 * 60)
@@ -130,7 +130,7 @@ def test_label_sets_are_trained_by_the_extragradient(edges):
         StructuredSVM(model, solver="extragradient", projection="euclidean").fit(X, Y)
 
 
-def test_labels_of_rows_are_one_array():
+def test_predicted_labels_of_rows_are_an_array():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20, 4))
     y = (X @ rng.standard_normal((4, 5)) > 0).astype(int)

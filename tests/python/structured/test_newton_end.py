@@ -100,7 +100,7 @@ def test_block_frank_wolfe_without_newton_does_not_converge(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_both_solvers_have_one_optimum(name: str) -> None:
+def test_newton_and_block_frank_wolfe_reach_the_same_optimum(name: str) -> None:
     model, make = PROBLEMS[name]
     X, y = make(np.ones(6))
     ends = StructuredSVM(model(), tol=1e-5, random_state=0).fit(X, y)
@@ -135,7 +135,7 @@ def test_a_fit_continues_from_the_vertices_of_newton() -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), SCALES)
-def test_taggers_with_numbers_as_features(low: int, high: int) -> None:
+def test_taggers_with_numeric_features_converge_at_any_scale(low: int, high: int) -> None:
     X, y = chains(np.logspace(low, high, 6))
     sentences = [[{f"x{j}": v for j, v in enumerate(row)} for row in x] for x in X]
     labels = [[str(state) for state in word] for word in y]

@@ -29,7 +29,7 @@ class Plain:
         return int(np.argmax([w @ self.joint_features(x, y) for y in (0, 1)]))
 
 
-def test_a_sound_model_is_certified():
+def test_a_correct_model_has_a_certificate():
     model = StructuredSVM(Plain(), random_state=0).fit(X, Y)
     assert model.converged_
     assert model.dual_objective_ <= model.objective_
@@ -45,12 +45,12 @@ def test_complex_features_are_rejected():
 
 
 @pytest.mark.parametrize("model", [Plain, ChainModel])
-def test_a_class_is_no_model(model):
+def test_passing_a_class_instead_of_a_model_is_an_error(model):
     with pytest.raises(ValueError, match=rf"model: must be an object.*write {model.__name__}\("):
         StructuredSVM(model).fit(X, Y)
 
 
-def test_a_decoder_without_a_return_is_named():
+def test_the_error_names_a_decoder_that_returns_nothing():
     class Silent(Plain):
         def loss_augmented_decode(self, x, y_true, w):
             pass
@@ -59,7 +59,7 @@ def test_a_decoder_without_a_return_is_named():
         StructuredSVM(Silent()).fit(X, Y)
 
 
-def test_none_may_be_a_label():
+def test_a_label_may_be_none():
     class Nullable(Plain):
         names = (None, 1)
 

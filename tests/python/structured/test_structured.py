@@ -82,12 +82,12 @@ def test_every_solver_learns_and_certifies(name):
         assert svm.objective_ >= best.dual_objective_ - 1e-12
         assert svm.score(X, Y) > 0.8
     assert len(best.predict(X)) == len(Y)
-    assert best.score(X, Y) == pytest.approx(by_hand(best, X, Y))
+    assert best.score(X, Y) == pytest.approx(score_predictions(best, X, Y))
     copy = pickle.loads(pickle.dumps(best))
     assert copy.score(X, Y) == best.score(X, Y)
 
 
-def by_hand(svm, X, Y):
+def score_predictions(svm, X, Y):
     """Compute the score from the predictions, for models whose loss counts parts."""
     wrong = total = 0.0
     for x, y, z in zip(X, Y, svm.predict(X), strict=True):
@@ -113,7 +113,7 @@ def test_extragradient_closes_its_restricted_gap(name):
         StructuredSVM(model, solver="extragradient", projection="round").fit(X, Y)
 
 
-def test_multiclass_model_is_the_crammer_singer_svm():
+def test_the_multiclass_model_equals_the_crammer_singer_svm():
     X, y = load_digits(return_X_y=True)
     X, y = X[:120] / 16, y[:120]
     one = StructuredSVM(MulticlassModel(), tol=1e-4, step="pairwise", random_state=0).fit(X, y)
@@ -123,7 +123,7 @@ def test_multiclass_model_is_the_crammer_singer_svm():
     np.testing.assert_array_equal(one.parameters_["weight"].shape, (64, 10))
 
 
-def test_costs_of_a_multiclass_model_are_its_losses():
+def test_scores_use_the_costs_of_a_multiclass_model():
     X, y = load_digits(n_class=3, return_X_y=True)
     costs = np.array([[0, 1, 5], [2, 0, 1], [1, 4, 0.0]])
     svm = StructuredSVM(MulticlassModel(costs=costs), C=1e-4, random_state=0).fit(X, y)
@@ -153,7 +153,7 @@ def test_sparse_rows_give_the_same_model_and_threads_do_not_matter():
         np.testing.assert_array_equal(coef, fits[0])
 
 
-def test_warm_start_continues_where_the_fit_ended():
+def test_a_warm_start_continues_from_the_last_fit():
     X, Y = chains(25)
     for step, cache in [(None, False), ("pairwise", True)]:
         svm = StructuredSVM(
@@ -169,7 +169,7 @@ def test_warm_start_continues_where_the_fit_ended():
         assert svm.converged_
 
 
-def test_sample_weights_are_repetitions():
+def test_sample_weights_equal_repeated_examples():
     X, Y = chains(12)
     weights = np.arange(12) % 3
     repeated = [i for i, weight in enumerate(weights) for _ in range(weight)]
@@ -238,7 +238,7 @@ def own():
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_model_in_python_gives_the_fit_of_the_built_in_one(own, solver):
+def test_a_model_in_python_gives_the_fit_of_the_built_in_model(own, solver):
     X, Y = own
     fit = {"solver": solver, "tol": 0.02, "max_iter": 60 if solver == "subgradient" else 400}
     with warnings.catch_warnings():
@@ -277,7 +277,7 @@ def test_pairwise_steps_cache_and_path_work_with_a_model_in_python(own):
         ),
         (
             {"loss_augmented_decode": lambda self, x, y, w: self.decode(x, -w)},
-            "less than the true one",
+            "less than the true label",
         ),
         ({"check": lambda self, x, y: 1 / 0}, "division by zero"),
     ],
@@ -290,7 +290,7 @@ def test_a_wrong_model_raises_a_specific_error(own, change, message):
 
 
 @pytest.mark.parametrize("forgets", ["loss", "class"])
-def test_an_oracle_that_is_not_exact_gets_no_certificate(own, forgets):
+def test_an_inexact_oracle_gets_no_certificate(own, forgets):
     class Inexact(OwnChain):
         def loss_augmented_decode(self, x, y_true, w):
             if forgets == "loss":
@@ -374,7 +374,7 @@ def test_an_interruption_of_a_python_oracle_propagates_unchanged(own):
 
 
 @pytest.mark.parametrize("weights", [[0.0] * 4, [np.nan, 1, 1, 1], [-1, 1, 1, 1], [1.0]])
-def test_bad_sample_weights_are_named(weights):
+def test_errors_of_bad_sample_weights_name_the_argument(weights):
     X, Y = chains(4)
     svm = StructuredSVM(ChainModel(), random_state=0)
     with pytest.raises(ValueError, match="sample_weight"):
@@ -383,7 +383,7 @@ def test_bad_sample_weights_are_named(weights):
         svm.fit(X, Y).score(X, Y, weights)
 
 
-def test_callbacks_see_passes_and_stop_them():
+def test_callbacks_see_passes_and_can_end_the_fit():
     X, Y = chains()
     seen = []
 
@@ -450,12 +450,12 @@ CHAIN = chains(4)
         (object(), *CHAIN, {}, "model: must be a built-in model or have"),
     ],
 )
-def test_bad_input_is_named(model, X, y, parameters, message):
+def test_errors_of_bad_input_name_the_argument(model, X, y, parameters, message):
     with pytest.raises(ValueError, match=message):
         StructuredSVM(model, **parameters).fit(X, y)
 
 
-def test_classes_unseen_in_training_are_wrong_predictions():
+def test_labels_unseen_in_training_count_as_errors():
     X, Y = chains()
     for loss in ("hamming", "mean-hamming"):
         svm = StructuredSVM(ChainModel(loss=loss), random_state=0).fit(X, Y)
@@ -471,10 +471,10 @@ def test_classes_unseen_in_training_are_wrong_predictions():
         svm.score(rows, labels + 7)
 
 
-def test_averaging_weights_each_iterate_by_its_number():
+def test_the_average_weights_each_iterate_by_its_number():
     X, Y = chains(1)
 
-    # Each iterate is better than the previous ones, so the fit returns the last one.
+    # Each iterate is better than all previous iterates, so the fit returns the last iterate.
     def coef(t, averaging):
         options = {"averaging": averaging, "tol": 0.0, "callback": lambda epoch, *_: epoch == t}
         svm = StructuredSVM(ChainModel(), C=0.3, solver="subgradient", **options).fit(X, Y)
@@ -487,7 +487,7 @@ def test_averaging_weights_each_iterate_by_its_number():
     assert np.abs(expected - iterates[-1]).max() > 1e-3
 
 
-def test_prediction_accepts_empty_and_rejects_unknown():
+def test_empty_sequences_are_predicted_and_unknown_labels_rejected():
     X, Y = chains()
     X, Y = [*X, np.zeros((0, 3))], [*Y, []]
     svm = StructuredSVM(ChainModel(), random_state=0).fit(X, Y)

@@ -28,7 +28,7 @@ def estimators() -> list[Any]:
 
 
 @pytest.mark.parametrize("at", range(3))
-def test_scores_are_those_of_single_fits(at: int) -> None:
+def test_scores_agree_with_separate_fits(at: int) -> None:
     X, y = words()
     y = y if at == 0 else [label.tolist() for label in y]
     estimator = estimators()[at]
@@ -48,7 +48,7 @@ def test_scores_are_those_of_single_fits(at: int) -> None:
     assert search.score(X, y) == search.best_estimator_.score(X, y)
 
 
-def test_rules_weights_and_searches_without_a_final_fit() -> None:
+def test_a_search_supports_rules_weights_and_no_final_fit() -> None:
     X, y = words()
     weights = np.r_[np.ones(20), np.zeros(10)]
     search = StructuredCV(
@@ -73,7 +73,7 @@ def test_rules_weights_and_searches_without_a_final_fit() -> None:
         ({"scoring": lambda *_: np.nan}, "scoring: "),
     ],
 )
-def test_bad_parameters_are_rejected_by_name(options: dict[str, Any], message: str) -> None:
+def test_errors_name_the_bad_parameter(options: dict[str, Any], message: str) -> None:
     X, y = words()
     with pytest.raises(ValueError, match=message):
         StructuredCV(estimators()[0], **{"Cs": [1.0], **options}).fit(X, y)

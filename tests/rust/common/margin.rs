@@ -1,4 +1,4 @@
-//! Multi-category problems and their fits by every method.
+//! Multi-category problems, and their fits by each solver.
 
 use dualgap::data::{Data, Dense};
 use dualgap::dual::Shares;
@@ -108,7 +108,7 @@ impl Case {
         let mut problem = self.problem(data, order);
         let layout = problem.map().layout();
         let stopping = Stopping { max_epochs, relative: 0.0, floor: gap, null_objective: None };
-        let go = |solver: &mut dyn Solver| {
+        let run_to_gap = |solver: &mut dyn Solver| {
             run(solver, stopping, &Interrupt::default(), &mut |_| {
                 std::ops::ControlFlow::Continue(())
             })
@@ -118,17 +118,17 @@ impl Case {
         let mut dual = MarginDual::new(&mut problem);
         let batch = |dual, rule| {
             let mut solver = FrankWolfe::new(dual, rule, None);
-            (go(&mut solver), solver.into_current().weights)
+            (run_to_gap(&mut solver), solver.into_current().weights)
         };
         let (trace, weights) = match method {
             Method::Blocks => {
                 let options = BlockOptions { seed: 7, ..BlockOptions::default() };
                 let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
-                (go(&mut solver), solver.weights().to_vec())
+                (run_to_gap(&mut solver), solver.weights().to_vec())
             }
             Method::Subgradient => {
                 let mut solver = Subgradient::new(&mut dual, null_objective, false, 7);
-                (go(&mut solver), solver.into_weights())
+                (run_to_gap(&mut solver), solver.into_weights())
             }
             Method::LineSearch => batch(&mut dual, StepRule::FrankWolfe),
             Method::Scheduled => batch(&mut dual, StepRule::Scheduled),
@@ -136,8 +136,8 @@ impl Case {
         Fit { trace, weights: classes_by_features(&weights, layout) }
     }
 
-    /// P(W), computed one example at a time. Without smoothing, a loss uses its published formula if
-    /// there is one; a smoothed loss is evaluated as the maximum that defines it.
+    /// Returns P(W), summed over single examples. Without smoothing, losses use their published formulas,
+    /// if they have one. A smoothed loss is evaluated as the maximum that defines it.
     pub fn primal(&self, weights: &Array2<f64>) -> f64 {
         let polytope = build(self.kind, self.k, &self.rho);
         let total: f64 = self.weights.as_ref().map_or(self.labels.len() as f64, |w| w.iter().sum());

@@ -1,4 +1,4 @@
-//! Slow reference implementations for the tests of several files.
+//! Slow reference implementations that several test files share.
 
 pub mod margin;
 pub mod structured;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::contributing;
 
-/// Every loss with its name: those of the registry, and the example of CONTRIBUTING.md. A set with
+/// All losses of the registry and the example of CONTRIBUTING.md, with their names. A polytope with
 /// several names is listed only once.
 pub fn losses() -> Vec<(&'static str, LossConstructor)> {
     let (mut found, mut sets) = (Vec::new(), Vec::new());
@@ -27,7 +27,7 @@ pub fn kinds() -> Vec<&'static str> {
     losses().into_iter().map(|(name, _)| name).collect()
 }
 
-/// The set of a loss, with values for its parameters `k` or `weights`.
+/// Returns the polytope of a loss, with values for its parameters `k` or `weights`.
 pub fn build(kind: &str, k: usize, weights: &[f64]) -> Box<dyn Polytope> {
     let found = losses().into_iter().find(|(name, _)| *name == kind);
     polytope(kind, found.unwrap_or_else(|| panic!("no loss {kind}")).1, k, weights)
@@ -42,11 +42,11 @@ fn polytope(name: &str, build: LossConstructor, k: usize, weights: &[f64]) -> Bo
     build.polytope(name, parameters).unwrap()
 }
 
-/// The losses with a published formula in the sorted margins, which the tests compare with them.
+/// Losses that have a published formula in the sorted margins. Tests compare the losses with it.
 pub const PRINTED: [&str; 6] =
     ["max-hinge", "weston-watkins", "top-k", "usunier", "weighted-top-k", "weighted-usunier"];
 
-/// The published loss with this short name in the fixtures. "sh" also has costs.
+/// Returns the name of the loss that the fixtures call `short`. "sh" also has costs.
 pub fn printed_name(short: &str) -> &'static str {
     let shorts = ["mh", "ww", "utk", "uu", "wtk", "wu"];
     let known = shorts.iter().position(|known| *known == short.replace("sh", "mh"));
@@ -75,8 +75,8 @@ pub fn printed_loss(kind: &str, v: &[f64], rho: &[f64]) -> f64 {
     }
 }
 
-/// Every vertex of a published loss's set, found by enumeration: 0 and the permutations of ρ. For
-/// all but the top-k losses, also permutations of ρ with some entries set to 0.
+/// Enumerates the vertices of a published loss's polytope: 0 and the permutations of ρ. Except for top-k
+/// losses, permutations of ρ with some entries set to 0 are vertices, too.
 pub fn all_vertices(kind: &str, rho: &[f64]) -> Vec<Vec<f64>> {
     let m = rho.len();
     let mut found = vec![vec![0.0; m]];
@@ -94,8 +94,8 @@ pub fn all_vertices(kind: &str, rho: &[f64]) -> Vec<Vec<f64>> {
     found.sort_by(|a, b| a.partial_cmp(b).unwrap());
     found.dedup();
     if kind.ends_with("usunier") || kind == "max-hinge" {
-        // A point in which a large entry is 0 but a smaller one is not lies inside the set, so it is
-        // not a vertex.
+        // A point in which a large entry is 0, but a smaller entry is not 0, lies inside the set, so
+        // it is not a vertex.
         found.retain(|vertex| {
             let mut sorted = vertex.clone();
             sorted.sort_by(|a, b| b.total_cmp(a));
@@ -132,9 +132,9 @@ pub fn falling_weights(m: usize, draws: &[u8]) -> Vec<f64> {
     weights
 }
 
-/// The maximum of ⟨β, w⟩ minus the support value, over directions w: each class and its opposite,
-/// the classes of the largest β_j, and sums of these with random values. At most 0 for β in the
-/// set.
+/// Returns the maximum of ⟨β, w⟩ minus the support value over some directions w. It is at most 0 for β in
+/// the set. The directions are each class and its opposite, the classes of the largest β_j, and sums
+/// of these directions and random values.
 pub fn excess(set: &dyn Polytope, beta: &[f64], label: usize, draws: &[f64]) -> f64 {
     let m = beta.len();
     let mut order: Vec<usize> = (0..m).filter(|class| *class != label).collect();

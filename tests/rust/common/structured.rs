@@ -1,4 +1,4 @@
-//! Checks of every structured model, by explicit joint features φ, losses and lists of labels.
+//! Checks of structured models with explicit joint features φ, losses and lists of all labels.
 
 use dualgap::linalg::{Sparse, TouchedVector};
 use dualgap::structured::{Model, Work};
@@ -72,8 +72,8 @@ pub fn parts(model: &dyn Model, example: usize, label: &[u32]) -> Sparse {
     parts
 }
 
-/// Checks one example of a model with numbers on the grid. All sums are exact, except for the scale
-/// of the loss.
+/// Checks one example of a model whose numbers are on the grid. All sums are exact, except that the
+/// scale of the loss is rounded.
 pub fn check(
     model: &dyn Model,
     example: usize,
@@ -116,7 +116,7 @@ pub fn check(
     check_some_parts(model, example, grid, &weights, &theta);
 }
 
-/// Decodes the last scores again, with scratch memory that the other decodings have used.
+/// Decodes the last scores again, with scratch memory that earlier decodings have used.
 fn decode_again(
     model: &dyn Model,
     example: usize,
@@ -132,7 +132,7 @@ fn decode_again(
     decoded
 }
 
-/// Checks the scores of some parts, and the image of a difference of labels with only these parts.
+/// Checks the scores of some parts, and the image of a difference between labels in only these parts.
 fn check_some_parts(
     model: &dyn Model,
     example: usize,

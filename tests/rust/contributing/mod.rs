@@ -1,5 +1,5 @@
 //! The example loss of CONTRIBUTING.md: one file and one line of the registry. Every test of the
-//! registry's losses also covers it.
+//! registry's losses also tests the example.
 
 use dualgap::polytope::{LossConstructor, Polytope, Scratch};
 
@@ -7,7 +7,7 @@ mod mean_hinge;
 
 use mean_hinge::MeanHinge;
 
-/// The line of the registry for the example.
+/// The registry line of the example.
 pub const REGISTRY: &[(&str, LossConstructor)] =
     &[("mean-hinge", LossConstructor::Plain(|| Box::new(MeanHinge)))];
 

@@ -10,12 +10,12 @@ use dualgap::multiclass::{MarginDual, Order};
 use dualgap::run::{Solver, Stopping, Trace, run};
 use dualgap::solver::{AwayFrankWolfe, Block, BlockFrankWolfe, BlockOptions, Sampling, Step};
 
-fn go(solver: &mut dyn Solver, max_epochs: usize, gap: f64) -> Trace {
+fn run_to_gap(solver: &mut dyn Solver, max_epochs: usize, gap: f64) -> Trace {
     let stopping = Stopping { max_epochs, relative: 0.0, floor: gap, null_objective: None };
     run(solver, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-fn options() -> Vec<BlockOptions> {
+fn all_block_options() -> Vec<BlockOptions> {
     let mut all = Vec::new();
     for step in [Step::FrankWolfe, Step::Away, Step::Pairwise] {
         for sampling in [Sampling::Permutation, Sampling::Uniform, Sampling::Gap] {
@@ -33,8 +33,8 @@ fn options() -> Vec<BlockOptions> {
     all
 }
 
-/// The point of a block is the convex combination that is stored for it, and w is the image of the
-/// points.
+/// Checks that each block's point equals the convex combination of its stored vertices, and that w is
+/// the image of the points.
 fn check_active_sets(
     dual: &mut MarginDual<'_, '_>,
     (weights, blocks): (&[f64], &[Block]),
@@ -63,16 +63,16 @@ fn check_active_sets(
 }
 
 #[test]
-fn every_combination_reaches_the_optimum_with_feasible_active_sets() {
+fn every_combination_of_options_reaches_the_optimum_with_feasible_active_sets() {
     for value in fixture("margin_problems").as_array().unwrap() {
         let case = Case::fixture(value);
         let optimum = value["primal"].as_f64().unwrap();
-        for options in options() {
+        for options in all_block_options() {
             let name = format!("{} γ={} {options:?}", case.kind, case.smoothing);
             let mut problem = case.problem(case.data(), Order::Examples);
             let mut dual = MarginDual::new(&mut problem);
             let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
-            let end = go(&mut solver, 3000, 1e-6).certificate.unwrap();
+            let end = run_to_gap(&mut solver, 3000, 1e-6).certificate.unwrap();
             // Plain Frank-Wolfe steps zigzag; the others converge linearly.
             let gap = if options.step == Step::FrankWolfe { 1e-3 } else { 1e-6 };
             assert!(end.gap() <= gap, "{name}: gap {}", end.gap());
@@ -84,7 +84,7 @@ fn every_combination_reaches_the_optimum_with_feasible_active_sets() {
 }
 
 #[test]
-fn batch_away_steps_reach_the_optimum_where_plain_steps_zig_zag() {
+fn batch_away_steps_converge_on_problems_where_plain_steps_stall() {
     for kind in kinds() {
         let case = Case { lambda: 0.3, ..Case::random(11, kind, 12, 3, 4) };
         let reference = {
@@ -92,7 +92,7 @@ fn batch_away_steps_reach_the_optimum_where_plain_steps_zig_zag() {
             let options = BlockOptions { step: Step::Pairwise, ..BlockOptions::default() };
             let mut dual = MarginDual::new(&mut problem);
             let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
-            go(&mut solver, 5000, 1e-9).certificate.unwrap()
+            run_to_gap(&mut solver, 5000, 1e-9).certificate.unwrap()
         };
         if kind == "max-hinge" {
             let plain = case.fit(Method::LineSearch, 6000, 1e-5).trace.certificate.unwrap();
@@ -103,7 +103,7 @@ fn batch_away_steps_reach_the_optimum_where_plain_steps_zig_zag() {
                 let mut problem = case.problem(case.data(), Order::Examples);
                 let mut dual = MarginDual::new(&mut problem);
                 let mut solver = AwayFrankWolfe::new(&mut dual, step, subsample, 5);
-                let end = go(&mut solver, 6000, 1e-5).certificate.unwrap();
+                let end = run_to_gap(&mut solver, 6000, 1e-5).certificate.unwrap();
                 let name = format!("{kind} {step:?} {subsample}");
                 assert!(end.gap() <= 1e-5, "{name}: gap {}", end.gap());
                 assert!((end.primal - reference.primal).abs() < 1e-5, "{name}");
@@ -125,11 +125,11 @@ fn the_average_of_the_iterates_is_certified_with_the_dual_of_the_last() {
         let options = BlockOptions { averaging: true, ..BlockOptions::default() };
         let mut dual = MarginDual::new(&mut problem);
         let mut plain = BlockFrankWolfe::new(&mut dual, BlockOptions::default(), None);
-        let last = go(&mut plain, 20, 0.0).certificate.unwrap();
+        let last = run_to_gap(&mut plain, 20, 0.0).certificate.unwrap();
         let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
-        assert_eq!(go(&mut solver, 20, 0.0).certificate.unwrap().dual, last.dual);
+        assert_eq!(run_to_gap(&mut solver, 20, 0.0).certificate.unwrap().dual, last.dual);
         let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
-        let end = go(&mut solver, 300, 1e-3).certificate.unwrap();
+        let end = run_to_gap(&mut solver, 300, 1e-3).certificate.unwrap();
         assert!(end.gap() >= 0.0 && end.gap() <= 1e-2, "{kind}: {end:?}");
         let weights = solver.weights().to_vec();
         let loss = problem.mean_loss(&weights, &Interrupt::default()).unwrap();
@@ -146,7 +146,7 @@ fn uncertified_epochs_do_not_end_a_run() {
     let options = BlockOptions { certify_below: 1e-4, ..BlockOptions::default() };
     let mut dual = MarginDual::new(&mut problem);
     let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
-    let trace = go(&mut solver, 2000, 1e-4);
+    let trace = run_to_gap(&mut solver, 2000, 1e-4);
     let certified = |epochs: &[dualgap::run::Epoch]| {
         epochs.iter().filter(|epoch| epoch.certificate.is_some()).count()
     };

@@ -1,4 +1,4 @@
-//! Consensus training: subproblems compared with independent solutions, the rounds, and the dual
+//! Consensus training: solutions of subproblems, convergence of the rounds, and feasibility of the dual
 //! point.
 
 use super::super::common::{build, fixture, kinds, numbers};
@@ -26,7 +26,7 @@ struct Part {
     y: Vec<u32>,
 }
 
-/// Data shared by all partitions.
+/// Parameters of the problem, which are the same for all partitions.
 struct Shared {
     kind: &'static str,
     m: usize,
@@ -79,7 +79,7 @@ impl Part {
 
 const EXACT: Stopping =
     Stopping { max_epochs: 5000, relative: 0.0, floor: 1e-12, null_objective: None };
-/// The subproblem ends early, because a dual value is valid at any accuracy.
+/// Stops a subproblem early: its dual value is valid at any accuracy.
 const ROUGH: Stopping =
     Stopping { max_epochs: 100, relative: 0.0, floor: 1e-7, null_objective: None };
 
@@ -97,13 +97,13 @@ fn matrix(value: &Value) -> Vec<f64> {
 }
 
 #[test]
-fn the_sub_problem_has_the_reference_solution() {
+fn the_subproblem_has_the_reference_solution() {
     let record = &fixture("consensus")["subproblem"];
     let part = Part::read(record);
     // The reference sums the hinge losses; this crate averages them.
     let n = part.y.len() as f64;
     let number = |name: &str| record[name].as_f64().unwrap() / n;
-    let shared = shared("max-hinge", 3, number("lam"));
+    let shared = shared_parameters("max-hinge", 3, number("lam"));
     let multiplier: Vec<f64> = matrix(&record["alpha"]).iter().map(|a| a / n).collect();
     let consensus = matrix(&record["wbar"]);
     let (rho, seed) = (number("rho"), 1);
@@ -125,16 +125,16 @@ fn the_sub_problem_has_the_reference_solution() {
     }
 }
 
-fn shared(kind: &'static str, m: usize, lambda: f64) -> Shared {
+fn shared_parameters(kind: &'static str, m: usize, lambda: f64) -> Shared {
     Shared { kind, m, lambda, smoothing: 0.0, bias: 0.0, costs: Costs::Unit }
 }
 
 #[test]
-fn without_a_penalty_a_partition_has_the_optimum_of_the_plain_problem() {
+fn a_subproblem_without_a_penalty_has_the_optimum_of_the_plain_problem() {
     for kind in kinds() {
         for smoothing in [0.0, 0.3] {
             let part = Part::random(3, 40, 6, 5);
-            let shared = Shared { smoothing, bias: BIAS, ..shared(kind, 5, 0.02) };
+            let shared = Shared { smoothing, bias: BIAS, ..shared_parameters(kind, 5, 0.02) };
             let zeros = vec![0.0; 5 * 7];
             let stopping =
                 Stopping { max_epochs: 30, relative: 0.0, floor: 1e-9, null_objective: None };
@@ -227,7 +227,8 @@ fn consensus_reaches_the_optimum_of_all_rows() {
     let n: usize = parts.iter().map(|part| part.y.len()).sum();
     // In the reference, each worker has λ/2 ‖w‖² and a sum of hinges.
     let lambda = 2.0 * record["lam"].as_f64().unwrap() / n as f64;
-    let (weights, values) = train(&parts, &shared("max-hinge", 3, lambda), lambda, 400, EXACT);
+    let (weights, values) =
+        train(&parts, &shared_parameters("max-hinge", 3, lambda), lambda, 400, EXACT);
     let optimum = record["global_optimum"].as_f64().unwrap() / n as f64;
     let (primal, dual) = *values.last().unwrap();
     assert!((primal - optimum).abs() < 1e-9 && (dual - optimum).abs() < 1e-7, "{primal} {dual}");
@@ -242,7 +243,8 @@ fn the_dual_point_is_feasible_for_every_loss() {
             let costs =
                 (0..25).map(|at| f64::from(u32::from(at / 5 != at % 5)) * (1.0 + at as f64 / 9.0));
             let costs = Costs::PerLabel(costs.collect());
-            let shared = Shared { smoothing, bias: BIAS, costs, ..shared(kind, 5, 0.05) };
+            let shared =
+                Shared { smoothing, bias: BIAS, costs, ..shared_parameters(kind, 5, 0.05) };
             let problem = whole.problem(&shared);
             let mut plain = block_descent(&problem, BlockDescentOptions::default());
             let close =
@@ -263,9 +265,9 @@ fn the_dual_point_is_feasible_for_every_loss() {
 }
 
 #[test]
-fn a_request_of_another_size_is_rejected() {
+fn subproblems_with_arrays_of_the_wrong_size_are_rejected() {
     let part = Part::random(1, 10, 4, 3);
-    let shared = shared("max-hinge", 3, 0.1);
+    let shared = shared_parameters("max-hinge", 3, 0.1);
     let (good, short, bad) = (vec![0.0; 12], vec![0.0; 11], vec![f64::NAN; 12]);
     let negative = vec![-1.0; 30];
     let subproblem = Subproblem {

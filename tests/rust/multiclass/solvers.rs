@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 #[test]
-fn optima_are_those_of_an_independent_qp_solver() {
+fn optima_equal_those_of_an_independent_qp_solver() {
     for value in fixture("margin_problems").as_array().unwrap() {
         let case = Case::fixture(value);
         let optimum = value["primal"].as_f64().unwrap();
@@ -110,7 +110,7 @@ fn the_line_search_never_lowers_the_dual_and_bounds_hold() {
 }
 
 #[test]
-fn every_method_reaches_the_same_model() {
+fn every_method_reaches_the_same_optimum() {
     for kind in kinds() {
         let case = Case { smoothing: 0.2, ..Case::random(5, kind, 90, 4, 4) };
         let reference = case.fit(Method::Blocks, 1000, 1e-6);
@@ -127,7 +127,7 @@ fn every_method_reaches_the_same_model() {
 }
 
 #[test]
-fn smoothing_that_vanishes_gives_the_plain_loss() {
+fn the_smoothed_loss_converges_to_the_plain_loss() {
     for kind in kinds() {
         let case = Case::random(8, kind, 60, 3, 5);
         let weights = Array2::from_shape_fn((5, 3), |(j, k)| ((j * 3 + k) as f64).sin());
@@ -149,7 +149,7 @@ fn smoothing_that_vanishes_gives_the_plain_loss() {
 }
 
 #[test]
-fn the_dual_gives_the_gradient_of_the_smoothed_loss() {
+fn the_dual_point_is_the_gradient_of_the_smoothed_loss() {
     for kind in kinds() {
         let case = Case { smoothing: 0.3, weights: None, ..Case::random(9, kind, 20, 3, 4) };
         let problem = case.problem(case.data(), Order::Examples);
@@ -189,7 +189,7 @@ fn the_dual_gives_the_gradient_of_the_smoothed_loss() {
 }
 
 #[test]
-fn losses_of_one_error_coincide() {
+fn losses_of_the_largest_margin_are_equal() {
     let with = |kind: &'static str, costs: Costs| {
         let mut case = Case { k: 1, costs, ..Case::random(4, kind, 80, 4, 6) };
         case.rho = vec![1.0, 0.0, 0.0, 0.0, 0.0, 0.0];
@@ -212,7 +212,7 @@ fn losses_of_one_error_coincide() {
 }
 
 #[test]
-fn costs_per_label_are_costs_per_example() {
+fn costs_per_label_equal_repeated_costs_per_example() {
     let table: Vec<f64> =
         (0..16).map(|i| if i / 4 == i % 4 { 0.0 } else { 0.3 + (i % 5) as f64 }).collect();
     let case =
@@ -228,7 +228,7 @@ fn costs_per_label_are_costs_per_example() {
 }
 
 #[test]
-fn sample_weights_are_repeated_rows() {
+fn sample_weights_equal_repeated_rows() {
     let mut case = Case::random(6, "top-k", 60, 4, 5);
     let weights: Vec<f64> = (0..60).map(|i| (i % 3) as f64).collect();
     let repeated: Vec<usize> = (0..60).flat_map(|i| vec![i; i % 3]).collect();
@@ -314,7 +314,7 @@ fn the_model_does_not_depend_on_the_threads() {
 }
 
 #[test]
-fn a_warm_start_continues_where_the_run_ended() {
+fn a_warm_start_continues_where_the_last_run_ended() {
     for smoothing in [0.0, 0.1] {
         let case = Case { smoothing, ..Case::random(13, "top-k", 80, 4, 5) };
         let interrupt = Interrupt::default();

@@ -61,7 +61,7 @@ fn penalty_name(name: &str) -> &'static str {
     }
 }
 
-/// The labels or the target values of an entry of the fixture.
+/// The labels or target values of an entry of the fixture. The flag selects the labels.
 struct Y(Vec<u32>, Vec<f64>, bool);
 
 impl Y {
@@ -82,7 +82,7 @@ fn close(a: &[f64], b: &[f64], tol: f64) {
 }
 
 #[test]
-fn projections_match_the_solver() {
+fn projections_match_the_reference() {
     for entry in fixture()["ball_projections"].as_array().unwrap() {
         let mut v = matrix(&entry["V"]);
         let penalty = penalty::parse(penalty_name(entry["penalty"].as_str().unwrap())).unwrap();
@@ -141,7 +141,7 @@ fn outputs_gradients_and_dual_norms_match_the_reference() {
     }
 }
 
-/// Selected vectors come close enough to the maximum dual norm, and the bounds hold.
+/// Checks that selected vectors nearly attain the dual norm, and that the bounds hold.
 fn check_selections(gamma: &GradientMatrices<'_, Dense<'_, f64>>, entry: &Value) {
     for name in ["l1", "l12", "l1inf"] {
         let penalty = penalty::parse(penalty_name(name)).unwrap();

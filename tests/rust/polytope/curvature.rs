@@ -5,7 +5,7 @@ use dualgap::dual::Curvatures;
 use dualgap::polytope::{Polytope, Scratch};
 use proptest::prelude::*;
 
-/// Projects the margins of the scores, with costs of 0 and a bias of 1. Returns the result as u = −α.
+/// Returns u = −α, where α is the projection of the scores' margins with costs of 0 and a bias of 1.
 fn maximiser(set: &dyn Polytope, scores: &[f64], label: usize) -> Vec<f64> {
     let margins: Vec<f64> = scores.iter().map(|score| score - scores[label]).collect();
     let mut point = vec![0.0; scores.len()];
@@ -15,7 +15,7 @@ fn maximiser(set: &dyn Polytope, scores: &[f64], label: usize) -> Vec<f64> {
 }
 
 /// Returns the product of the curvature at the maximiser and a vector.
-fn along(set: &dyn Polytope, scores: &[f64], label: usize, vector: &[f64]) -> Vec<f64> {
+fn curvature_times(set: &dyn Polytope, scores: &[f64], label: usize, vector: &[f64]) -> Vec<f64> {
     let mut beta = maximiser(set, scores, label);
     beta[label] = 0.0;
     let mut curvatures = Curvatures::default();
@@ -56,7 +56,7 @@ proptest! {
             if left.iter().zip(&right).any(|(left, right)| (left - right).abs() > 1e-6) {
                 continue;
             }
-            let product = along(&*set, &scores, label, &direction);
+            let product = curvature_times(&*set, &scores, label, &direction);
             if PRINTED.contains(&kind) {
                 for (product, right) in product.iter().zip(&right) {
                     prop_assert!((product - right).abs() < 1e-6, "{kind} {k}: {product:?} {right:?}");

@@ -1,4 +1,4 @@
-//! Projections and envelopes: optimality by duality, equality between sets, independent results.
+//! Projections and envelopes: optimality, equality between sets, and independent reference results.
 
 use super::super::common::*;
 use dualgap::polytope::{Polytope, Scratch, moreau, walrus};
@@ -16,7 +16,7 @@ fn descent(v: &[f64], label: usize, bias: f64, beta: &[f64]) -> Vec<f64> {
     (0..v.len()).map(|j| if j == label { 0.0 } else { v[j] - beta[j] - bias * sum }).collect()
 }
 
-/// The distance of β from the set of a published loss, as its largest violation: 0 inside. For a
+/// Returns the largest violation of the constraints of a published loss's set: 0 for β in the set. For a
 /// top-k set, the label's coordinate may have any value.
 fn violation(kind: &str, beta: &[f64], label: usize, rho: &[f64]) -> f64 {
     let mut others: Vec<f64> = beta.to_vec();
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn sets_that_coincide_have_equal_projections(
+    fn equal_sets_have_equal_projections(
         (v, label) in margins(3..60),
         bias in bias(),
         share in 0.0..1.0,
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn neither_a_guess_nor_an_earlier_projection_changes_anything(
+    fn guesses_and_earlier_projections_do_not_change_a_projection(
         (v, label) in margins(3..60),
         bias in bias(),
         guess in -5.0..5.0,
@@ -197,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn walrus_agrees_with_its_sorted_sweep(
+    fn the_walrus_search_agrees_with_sorting(
         (v, _) in margins(1..200),
         c in prop_oneof![Just(1.0), Just(0.25), 1e-9..1.0, 1.0..1e9],
     ) {
@@ -272,7 +272,7 @@ fn envelopes_equal_the_reference_values() {
 }
 
 #[test]
-fn walrus_equals_the_reference_values() {
+fn the_walrus_multiplier_equals_the_reference_values() {
     for record in fixture("walrus_subproblem").as_array().unwrap() {
         let (v, c) = (numbers(&record["v"]), record["C"].as_f64().unwrap());
         let gamma = record["gamma"].as_f64().unwrap();

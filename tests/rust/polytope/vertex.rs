@@ -1,4 +1,4 @@
-//! Support values and vertices: properties of every loss, and comparison with enumerations,
+//! Support values and vertices: properties of every loss, and comparisons with enumerations,
 //! published formulas and independent results.
 
 use super::super::common::*;

@@ -12,7 +12,7 @@ use ndarray::Array2;
 
 const N: usize = 40;
 
-/// Users click two in three of the items in their own half.
+/// Returns clicks: each user clicks two thirds of the items in the user's half.
 fn pairs() -> (Vec<u32>, Vec<u32>) {
     let all = (0..N * N).map(|pair| ((pair / N) as u32, (pair % N) as u32));
     all.filter(|(u, i)| u % 2 == i % 2 && (u / 2 + i / 2) % 3 > 0).unzip()
@@ -45,7 +45,7 @@ fn fit(n_threads: usize) -> (Vec<f64>, Array2<f64>, Array2<f64>) {
     })
 }
 
-/// The objective by its definition.
+/// Returns the objective, computed from its definition.
 fn objective(a: &Array2<f64>, b: &Array2<f64>) -> f64 {
     let (users, items) = pairs();
     let InteractionSettings { unobserved, ridge, .. } = settings();
@@ -92,7 +92,7 @@ fn held_out_items_are_ranked_first() {
 }
 
 #[test]
-fn threads_and_new_users_change_nothing() {
+fn threads_do_not_change_the_fit_and_folded_in_users_get_equal_scores() {
     let (one, two) = (fit(1), fit(2));
     assert_eq!(one.1, two.1);
     assert_eq!(one.2, two.2);
@@ -116,7 +116,7 @@ fn threads_and_new_users_change_nothing() {
 }
 
 #[test]
-fn a_fit_ends_when_little_is_gained_and_rejects_bad_input() {
+fn a_fit_ends_when_progress_is_small_and_errors_name_bad_input() {
     let (users, items) = pairs();
     let ones = vec![1.0; users.len()];
     let good = Interactions {

@@ -54,7 +54,7 @@ impl Table {
 }
 
 /// Training and test ratings: biases plus one factor, plus noise of standard deviation 0.3.
-fn planted() -> (Table, Table) {
+fn planted_ratings() -> (Table, Table) {
     let mut rng = Pcg64Mcg::seed_from_u64(7);
     let mut draw = |n: usize, width: f64| -> Vec<f64> {
         (0..n).map(|_| width * (2.0 * rng.random::<f64>() - 1.0)).collect()
@@ -78,8 +78,8 @@ fn planted() -> (Table, Table) {
 }
 
 /// The same ratings, rounded to the levels 0 to 4.
-fn levels() -> Table {
-    let (mut train, _) = planted();
+fn rating_levels() -> Table {
+    let (mut train, _) = planted_ratings();
     train.values.iter_mut().for_each(|value| *value = (*value - 1.0).round().clamp(0.0, 4.0));
     train
 }
@@ -115,7 +115,7 @@ fn fit(table: &Table, settings: Settings<'_>, sweeps: usize) -> (Trace, Factors)
 
 #[test]
 fn the_objective_falls_with_every_sweep() {
-    let table = levels();
+    let table = rating_levels();
     let penalty = penalty::parse("l1/l2").unwrap();
     for likelihood in [ordinal(), Likelihood::Gaussian] {
         // There is no ball, because the scale of the bases moves into U, and a ball would shrink it
@@ -132,9 +132,9 @@ fn the_objective_falls_with_every_sweep() {
     }
 }
 
-/// The levels, raised by one on odd days of a user.
+/// Ratings that are one level higher on each user's odd days, with groups for users and days.
 fn with_days() -> (Table, Vec<u32>, Vec<u32>) {
-    let mut table = levels();
+    let mut table = rating_levels();
     let (mut days, mut months) = (Vec::new(), Vec::new());
     for at in 0..table.values.len() {
         let (user, item) = (table.users[at], table.items[at]);
@@ -204,7 +204,7 @@ fn groups_of_ratings_are_learned_and_the_objective_falls() {
 fn groups_that_are_not_numbered_by_rows_are_rejected() {
     let (table, mut days, _) = with_days();
     let penalty = penalty::parse("l1").unwrap();
-    let rejected = |days: &[u32], n: usize, words: &str| {
+    let assert_groups_rejected = |days: &[u32], n: usize, words: &str| {
         let groups = [Groups { of: days, n }, Groups::default()];
         let ratings = Ratings { groups, ..table.ratings() };
         let settings = settings(ordinal(), &*penalty);
@@ -213,18 +213,18 @@ fn groups_that_are_not_numbered_by_rows_are_rejected() {
         let Error::InvalidArgument { argument: name, message } = error else { panic!("{error}") };
         assert!(name == "ratings" && message.contains(words), "{name}: {message}");
     };
-    rejected(&days, 4 * N_USERS - 1, "a group below the number of groups");
-    rejected(&days[1..], 4 * N_USERS, "a group below the number of groups");
+    assert_groups_rejected(&days, 4 * N_USERS - 1, "a group below the number of groups");
+    assert_groups_rejected(&days[1..], 4 * N_USERS, "a group below the number of groups");
     days.reverse();
-    rejected(&days, 4 * N_USERS, "numbered by rows");
+    assert_groups_rejected(&days, 4 * N_USERS, "numbered row by row");
 }
 
 #[test]
-fn a_weight_of_two_is_the_rating_twice() {
-    let table = levels();
+fn a_weight_of_two_equals_a_repeated_rating() {
+    let table = rating_levels();
     let penalty = penalty::parse("l1").unwrap();
     for likelihood in [ordinal(), Likelihood::Gaussian] {
-        let mut doubled = levels();
+        let mut doubled = rating_levels();
         let mut weights = vec![1.0; table.values.len()];
         for at in (0..weights.len()).step_by(3) {
             weights[at] = 2.0;
@@ -249,8 +249,8 @@ fn a_weight_of_two_is_the_rating_twice() {
 }
 
 #[test]
-fn a_new_user_is_fitted_as_in_the_fit() {
-    let table = levels();
+fn a_folded_in_user_gets_the_factors_of_the_fit() {
+    let table = rating_levels();
     let penalty = penalty::parse("l1").unwrap();
     let interrupt = Interrupt::default();
     let settings = settings(ordinal(), &*penalty);
@@ -283,7 +283,7 @@ fn a_new_user_is_fitted_as_in_the_fit() {
 
 #[test]
 fn one_and_two_threads_give_the_same_bits() {
-    let table = levels();
+    let table = rating_levels();
     let penalty = penalty::parse("l1/l2").unwrap();
     for likelihood in [ordinal(), Likelihood::Gaussian] {
         let fit_with = |n_threads: usize| {
@@ -300,7 +300,7 @@ fn one_and_two_threads_give_the_same_bits() {
 
 #[test]
 fn a_planted_factor_is_recovered() {
-    let (train, test) = planted();
+    let (train, test) = planted_ratings();
     let penalty = penalty::parse("l1/l2").unwrap();
     let settings = Settings { n_components: 1, ..settings(Likelihood::Gaussian, &*penalty) };
     let (_, factors) = fit(&train, settings, 60);
@@ -344,7 +344,7 @@ fn means(ids: &[u32], n: usize, value: impl Fn(usize) -> f64) -> Vec<f64> {
 
 #[test]
 fn the_output_layer_stays_in_its_ball() {
-    let table = levels();
+    let table = rating_levels();
     for (name, build) in penalty::REGISTRY {
         let penalty = build();
         let (_, free) = fit(&table, settings(ordinal(), &*penalty), 12);
@@ -359,7 +359,7 @@ fn the_output_layer_stays_in_its_ball() {
 }
 
 #[test]
-fn levels_that_nobody_used_and_users_without_ratings_are_harmless() {
+fn unused_levels_and_users_without_ratings_give_finite_factors() {
     let table = Table { users: vec![3, 5], items: vec![0, 7], values: vec![1.0, 1.0] };
     let penalty = penalty::parse("l1").unwrap();
     for likelihood in [ordinal(), Likelihood::Gaussian] {
@@ -369,8 +369,12 @@ fn levels_that_nobody_used_and_users_without_ratings_are_harmless() {
     }
 }
 
-/// The argument that [`VariationalRefit::new`] names in its error for `table`.
-fn rejected(table: &Table, settings: Settings<'_>, features: Option<Csr<'_, f64>>) -> &'static str {
+/// Returns the argument that the error of [`VariationalRefit::new`] names for `table`.
+fn argument_of_error(
+    table: &Table,
+    settings: Settings<'_>,
+    features: Option<Csr<'_, f64>>,
+) -> &'static str {
     match VariationalRefit::new(table.ratings(), features, None, settings, &Interrupt::default()) {
         Err(Error::InvalidArgument { argument, .. }) => argument,
         other => panic!("no error: {:?}", other.map(|_| ())),
@@ -378,7 +382,7 @@ fn rejected(table: &Table, settings: Settings<'_>, features: Option<Csr<'_, f64>
 }
 
 #[test]
-fn bad_arguments_are_named() {
+fn errors_name_the_bad_argument() {
     let penalty = penalty::parse("l1").unwrap();
     let good = || settings(ordinal(), &*penalty);
     let table = |user: u32, item: u32, value: f64| Table {
@@ -396,7 +400,7 @@ fn bad_arguments_are_named() {
         Table::default(),
         Table { users: vec![0], items: vec![0, 1], values: vec![0.0, 1.0] },
     ] {
-        assert_eq!(rejected(&bad, good(), None), "ratings");
+        assert_eq!(argument_of_error(&bad, good(), None), "ratings");
     }
     let fine = table(1, 1, 4.0);
     for (argument, settings) in [
@@ -406,15 +410,15 @@ fn bad_arguments_are_named() {
         ("tempering", Settings { likelihood: Likelihood::Ordinal(vec![]), ..good() }),
         ("tempering", Settings { likelihood: Likelihood::Ordinal(vec![0.0; 4]), ..good() }),
     ] {
-        assert_eq!(rejected(&fine, settings, None), argument);
+        assert_eq!(argument_of_error(&fine, settings, None), argument);
     }
     let too_few = Csr::new(&[0, 1], &[0], &[1.0], 1).unwrap();
-    assert_eq!(rejected(&fine, good(), Some(too_few)), "features");
+    assert_eq!(argument_of_error(&fine, good(), Some(too_few)), "features");
 }
 
 #[test]
-fn a_raised_interrupt_ends_a_sweep() {
-    let table = levels();
+fn an_interrupt_ends_a_sweep() {
+    let table = rating_levels();
     let penalty = penalty::parse("l1").unwrap();
     let interrupt = Interrupt::default();
     let settings = settings(ordinal(), &*penalty);

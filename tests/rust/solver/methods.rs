@@ -1,4 +1,4 @@
-//! Methods by name: one vocabulary for every dual, and errors for unused parameters.
+//! Methods selected by name: the same names for every dual, and errors for unused parameters.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,7 @@ use dualgap::multiclass::{MulticlassFit, MulticlassMethod, fit};
 use dualgap::solver::{Choices, Method, STEPS, Sampling, Target};
 use dualgap::structured::{StructuredChoices, StructuredMethod};
 
-fn message(choices: &Choices<'_>) -> String {
+fn error_message(choices: &Choices<'_>) -> String {
     Method::parse(choices).unwrap_err().to_string()
 }
 
@@ -32,14 +32,14 @@ fn every_method_accepts_only_its_own_steps() {
             let chosen = Choices { step: Some(first), ..Choices::of(solver) };
             assert_eq!(Method::parse(&chosen).unwrap(), plain);
             let unknown = Choices { step: Some("line-search"), ..Choices::of(solver) };
-            assert!(message(&unknown).starts_with("step: unknown name \"line-search\""));
+            assert!(error_message(&unknown).starts_with("step: unknown name \"line-search\""));
         }
     }
     let wrong = Choices { step: Some("pairwise"), ..Choices::of("frank-wolfe") };
     let expected =
         "step: solver \"frank-wolfe\" has no step \"pairwise\"; use frank-wolfe, scheduled";
-    assert_eq!(message(&wrong), expected);
-    assert!(message(&Choices::of("newton")).starts_with("solver: unknown name \"newton\""));
+    assert_eq!(error_message(&wrong), expected);
+    assert!(error_message(&Choices::of("newton")).starts_with("solver: unknown name \"newton\""));
 }
 
 #[test]
@@ -68,18 +68,18 @@ fn errors_name_a_parameter_that_the_method_does_not_use() {
                 assert!(Method::parse(&choices).is_ok(), "{solver} {name}");
             } else {
                 let expected = format!("{name}: solver={solver:?} does not use it");
-                assert_eq!(message(&choices), expected);
+                assert_eq!(error_message(&choices), expected);
             }
         }
     }
     for subsample in [0.0, 1.5, f64::NAN] {
         let choices = Choices { subsample, ..Choices::of("away-frank-wolfe") };
-        assert!(message(&choices).starts_with("subsample: "), "{subsample}");
+        assert!(error_message(&choices).starts_with("subsample: "), "{subsample}");
     }
 }
 
 #[test]
-fn each_problem_adds_its_own_methods_in_front() {
+fn each_problem_lists_its_specific_methods_first() {
     assert_eq!(MulticlassMethod::names()[..3], ["auto", "block-descent", "newton"]);
     for name in MulticlassMethod::names() {
         assert!(MulticlassMethod::parse(&Choices::of(name)).is_ok(), "{name}");
@@ -131,7 +131,7 @@ fn every_method_fits_a_multi_category_problem() {
 }
 
 #[test]
-fn a_start_of_another_method_is_rejected() {
+fn a_warm_start_from_another_method_is_rejected() {
     let case = Case::random(2, "max-hinge", 20, 3, 4);
     let end = fit_by_name(&case, "frank-wolfe", None).unwrap().end;
     for solver in ["auto", "block-frank-wolfe", "subgradient", "away-frank-wolfe"] {

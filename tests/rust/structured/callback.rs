@@ -15,7 +15,7 @@ use rand_pcg::Pcg64Mcg;
 
 const CLASSES: usize = 3;
 
-/// Decodes by trying each class. If `wrong` is true, decodes incorrectly from the second call on.
+/// An oracle that tries each class. If `wrong` is true, its results are wrong from the second call on.
 struct Classes {
     x: Array2<f64>,
     labels: Vec<u32>,

@@ -10,7 +10,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn several_links_are_optimal(
+    fn matchings_with_several_links_are_decoded_optimally(
         seed in any::<u64>(),
         n_rows in 0usize..4,
         n_columns in 0usize..5,

@@ -1,5 +1,4 @@
-//! Projections onto the convex hulls of labels are feasible, optimal, and as accurate as their
-//! certificates state.
+//! Projections onto convex hulls of labels are feasible, optimal, and as accurate as certified.
 
 use super::super::common::structured::*;
 use dualgap::data::{Data, Dense};
@@ -18,19 +17,20 @@ fn dense(x: &Array2<f64>) -> Data<'_> {
 }
 
 /// Scratch memory with values from an earlier use.
-fn used() -> Work {
+fn used_scratch() -> Work {
     Work { values: vec![f64::NAN; 1000], indices: vec![3; 2], ..Work::default() }
 }
 
 fn entropic(model: &dyn Marginals, potentials: &[f64], tolerance: f64) -> (Vec<f64>, f64) {
     let mut marginals = vec![f64::NAN; potentials.len()];
-    let gap = model.entropic(0, potentials, tolerance, &mut used(), &mut marginals).unwrap();
+    let gap =
+        model.entropic(0, potentials, tolerance, &mut used_scratch(), &mut marginals).unwrap();
     (marginals, gap)
 }
 
 fn euclidean(model: &dyn Marginals, point: &[f64], tolerance: f64) -> (Vec<f64>, f64) {
     let mut projection = vec![f64::NAN; point.len()];
-    let gap = model.euclidean(0, point, tolerance, &mut used(), &mut projection).unwrap();
+    let gap = model.euclidean(0, point, tolerance, &mut used_scratch(), &mut projection).unwrap();
     (projection, gap)
 }
 
@@ -109,9 +109,9 @@ fn expectation(model: &dyn Marginals, labels: &[Vec<u32>], potentials: &[f64]) -
     expected
 }
 
-/// Potentials that differ by hundreds end a projection before it reaches the requested accuracy.
+/// If potentials differ by hundreds, a projection stalls before it reaches the requested accuracy.
 #[test]
-fn the_gap_of_a_projection_that_stalls_is_that_of_its_result() {
+fn a_stalled_projection_returns_the_gap_of_its_result() {
     let mut potentials = [0.0; 15];
     potentials[7] = 92.63755540878374;
     potentials[9] = 75.0;
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn softmax_is_in_proportion(potentials in potentials(1..40)) {
+    fn the_softmax_is_proportional_to_exponentials(potentials in potentials(1..40)) {
         let (z, gap) = entropic(&multiclass(potentials.len()), &potentials, 1e-12);
         prop_assert!((z.iter().sum::<f64>() - 1.0).abs() < 1e-14);
         prop_assert_eq!(gap, 0.0);
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn matchings_are_projected_onto(
+    fn projections_onto_matchings_are_optimal(
         n_rows in 1usize..6,
         n_columns in 1usize..6,
         draws in potentials(25..26),
@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn sinkhorn_reaches_its_fixed_point(
+    fn entropic_projections_onto_matchings_are_optimal(
         n_rows in 1usize..6,
         n_columns in 1usize..6,
         draws in potentials(25..26),

@@ -184,7 +184,7 @@ proptest! {
     }
 
     #[test]
-    fn the_tree_of_chow_and_liu_has_the_most_information(seed in any::<u64>(), n_labels in 1usize..5) {
+    fn the_chow_liu_tree_has_the_most_information(seed in any::<u64>(), n_labels in 1usize..5) {
         let mut grid = Grid::new(seed);
         let n_rows = 12;
         let labels: Vec<u8> = (0..n_rows * n_labels).map(|_| grid.below(2) as u8).collect();
@@ -234,7 +234,7 @@ fn all_matchings(n_rows: usize, n_columns: usize) -> Vec<Vec<u32>> {
     tuples.map(|label| label.into_iter().map(column).collect()).filter(distinct).collect()
 }
 
-/// Correct pairs for examples of these sizes, and the start of each example's pairs.
+/// Draws correct pairs for examples of these sizes. Returns them with the start of each example's pairs.
 fn random_pairs(
     grid: &mut Grid,
     sizes: &[[u32; 2]],
@@ -349,7 +349,7 @@ proptest! {
 }
 
 #[test]
-fn large_assignments_have_the_dual_value() {
+fn large_assignments_attain_the_dual_value() {
     // If the weights are u_a + v_b − s_ab with slacks s >= 0, and the slacks of a hidden matching
     // are 0, this matching is optimal.
     let mut grid = Grid::new(1);
@@ -389,15 +389,15 @@ fn large_assignments_have_the_dual_value() {
 }
 
 /// Asserts that the error names the argument.
-fn rejected<T>(result: dualgap::Result<T>, argument: &str) {
+fn assert_error_names<T>(result: dualgap::Result<T>, argument: &str) {
     match result {
-        Ok(_) => panic!("accepted, where {argument} is wrong"),
+        Ok(_) => panic!("no error, although {argument} is wrong"),
         Err(error) => assert!(error.to_string().starts_with(&format!("{argument}: ")), "{error}"),
     }
 }
 
 #[test]
-fn wrong_arguments_are_named() {
+fn errors_name_the_wrong_argument() {
     let x = Array2::ones((4, 2));
     let infinite = Array2::from_elem((4, 2), f64::INFINITY);
     let loss = Hamming::Count;
@@ -407,65 +407,68 @@ fn wrong_arguments_are_named() {
         Chain::new(dense(x), offsets, Some(labels), n_states, false, loss)
     };
     assert!(chain(&x, &[0, 3, 3, 4], &y, 3).is_ok());
-    rejected(chain(&infinite, &[0, 4], &y, 3), "X");
+    assert_error_names(chain(&infinite, &[0, 4], &y, 3), "X");
     for offsets in [&[0, 3][..], &[1, 4], &[0, 3, 2, 4], &[]] {
-        rejected(chain(&x, offsets, &y, 3), "X");
+        assert_error_names(chain(&x, offsets, &y, 3), "X");
     }
-    rejected(chain(&x, &[0, 4], &y, 2), "y");
-    rejected(chain(&x, &[0, 4], &y[..3], 3), "y");
-    rejected(chain(&x, &[0, 4], &y, 0), "n_states");
+    assert_error_names(chain(&x, &[0, 4], &y, 2), "y");
+    assert_error_names(chain(&x, &[0, 4], &y[..3], 3), "y");
+    assert_error_names(chain(&x, &[0, 4], &y, 0), "n_states");
 
     let multiclass = |labels: &[u32], n_classes, costs: Option<&[f64]>| {
         Multiclass::new(dense(&x), Some(labels), n_classes, costs)
     };
-    rejected(multiclass(&y, 2, None), "y");
-    rejected(multiclass(&y[..2], 3, None), "y");
-    rejected(multiclass(&y, 0, None), "n_classes");
+    assert_error_names(multiclass(&y, 2, None), "y");
+    assert_error_names(multiclass(&y[..2], 3, None), "y");
+    assert_error_names(multiclass(&y, 0, None), "n_classes");
     for costs in [&[0.0; 8][..], &[1.0; 9], &[-1.0; 9], &[f64::NAN; 9]] {
-        rejected(multiclass(&y, 3, Some(costs)), "costs");
+        assert_error_names(multiclass(&y, 3, Some(costs)), "costs");
     }
 }
 
 #[test]
-fn wrong_arguments_of_label_sets_and_matchings_are_named() {
+fn errors_of_label_sets_and_matchings_name_the_wrong_argument() {
     let x = Array2::ones((4, 2));
     let loss = Hamming::Count;
     let multilabel = |labels: &[u8], n_labels, graph| {
         Multilabel::new(dense(&x), Some(labels), n_labels, graph, loss)
     };
     assert!(multilabel(&[1; 4 * 16], 16, Graph::full(16)).is_ok());
-    rejected(multilabel(&[1; 4 * 17], 17, Graph::full(17)), "edges");
-    rejected(multilabel(&[1; 12], 3, Graph::full(4)), "edges");
-    rejected(multilabel(&[1; 11], 3, Graph::full(3)), "y");
-    rejected(multilabel(&[2; 12], 3, Graph::full(3)), "y");
-    rejected(multilabel(&[], 0, Graph::full(0)), "n_labels");
+    assert_error_names(multilabel(&[1; 4 * 17], 17, Graph::full(17)), "edges");
+    assert_error_names(multilabel(&[1; 12], 3, Graph::full(4)), "edges");
+    assert_error_names(multilabel(&[1; 11], 3, Graph::full(3)), "y");
+    assert_error_names(multilabel(&[2; 12], 3, Graph::full(3)), "y");
+    assert_error_names(multilabel(&[], 0, Graph::full(0)), "n_labels");
     for edges in [&[[0, 3]][..], &[[1, 1]], &[[0, 1], [1, 0]]] {
-        rejected(Graph::new(3, edges), "edges");
+        assert_error_names(Graph::new(3, edges), "edges");
     }
 
     let matching = |sizes: &[[u32; 2]], pairs: &[[u32; 2]], offsets: &[usize], cost| {
         Matching::new(dense(&x), sizes, Some(Pairs { pairs, offsets }), cost, 1.0)
     };
     assert!(matching(&[[2, 2]], &[[0, 1], [0, 0]], &[0, 2], 1.0).is_ok());
-    rejected(matching(&[[2, 3]], &[], &[0, 0], 1.0), "X");
-    rejected(matching(&[[u32::MAX, u32::MAX]], &[], &[0, 0], 1.0), "X");
+    assert_error_names(matching(&[[2, 3]], &[], &[0, 0], 1.0), "X");
+    assert_error_names(matching(&[[u32::MAX, u32::MAX]], &[], &[0, 0], 1.0), "X");
     for offsets in [&[0, 0][..], &[0, 1, 1], &[0], &[1, 1]] {
-        rejected(matching(&[[2, 2]], &[[0, 1]], offsets, 1.0), "y");
+        assert_error_names(matching(&[[2, 2]], &[[0, 1]], offsets, 1.0), "y");
     }
-    rejected(matching(&[[2, 2]], &[[0, 2]], &[0, 1], 1.0), "y");
-    rejected(matching(&[[2, 2]], &[[2, 0]], &[0, 1], 1.0), "y");
-    rejected(matching(&[[2, 2]], &[[0, 1], [0, 1]], &[0, 2], 1.0), "y");
-    rejected(matching(&[[2, 2]], &[], &[0, 0], -1.0), "false_positive_cost");
-    rejected(Matching::new(dense(&x), &[[2, 2]], None, 1.0, f64::NAN), "false_negative_cost");
+    assert_error_names(matching(&[[2, 2]], &[[0, 2]], &[0, 1], 1.0), "y");
+    assert_error_names(matching(&[[2, 2]], &[[2, 0]], &[0, 1], 1.0), "y");
+    assert_error_names(matching(&[[2, 2]], &[[0, 1], [0, 1]], &[0, 2], 1.0), "y");
+    assert_error_names(matching(&[[2, 2]], &[], &[0, 0], -1.0), "false_positive_cost");
+    assert_error_names(
+        Matching::new(dense(&x), &[[2, 2]], None, 1.0, f64::NAN),
+        "false_negative_cost",
+    );
 
     for &(name, loss) in Hamming::NAMES {
         assert_eq!(Hamming::parse(name), Ok(loss));
     }
-    rejected(Hamming::parse("zero-one"), "loss");
+    assert_error_names(Hamming::parse("zero-one"), "loss");
 }
 
 #[test]
-fn examples_without_labels_have_no_costs() {
+fn costs_require_labels() {
     let x = Array2::ones((4, 2));
     let path = Graph::new(3, &[[0, 1], [1, 2]]).unwrap();
     let models: [Box<dyn Model>; 4] = [

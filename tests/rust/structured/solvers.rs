@@ -22,7 +22,7 @@ use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-fn go(solver: &mut dyn Solver, max_epochs: usize, gap: f64) -> Trace {
+fn run_to_gap(solver: &mut dyn Solver, max_epochs: usize, gap: f64) -> Trace {
     let stopping = Stopping { max_epochs, relative: 0.0, floor: gap, null_objective: None };
     run(solver, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(())).unwrap()
 }
@@ -136,7 +136,7 @@ fn fit(model: &dyn Model, method: Method, max_epochs: usize, tol: f64) -> (Trace
 }
 
 #[test]
-fn all_solvers_agree_on_the_optimum_and_never_claim_more() {
+fn all_solvers_agree_on_the_optimum_and_their_bounds_hold() {
     for (name, model) in models() {
         let best = fit(&*model, methods()[0], 5000, 1e-9).0.certificate.unwrap();
         assert!(best.gap() <= 1e-8, "{name}: {}", best.gap());
@@ -168,7 +168,7 @@ fn the_matching_problem_has_the_optimum_of_an_independent_qp_solver() {
     let mut problem = dual_of(&model, value["lam"].as_f64().unwrap());
     let options = BlockOptions { step: Step::Pairwise, ..BlockOptions::default() };
     let mut solver = BlockFrankWolfe::new(&mut problem, options, None);
-    let end = go(&mut solver, 2000, 1e-10).certificate.unwrap();
+    let end = run_to_gap(&mut solver, 2000, 1e-10).certificate.unwrap();
     assert!((end.primal - value["optimum_primal"].as_f64().unwrap()).abs() < 1e-8, "{end:?}");
     assert!((end.dual - value["optimum_dual"].as_f64().unwrap()).abs() < 1e-8, "{end:?}");
     for (weight, expected) in solver.weights().iter().zip(numbers(&value["w"])) {
@@ -177,7 +177,7 @@ fn the_matching_problem_has_the_optimum_of_an_independent_qp_solver() {
 }
 
 #[test]
-fn a_structured_multi_class_problem_is_the_max_hinge() {
+fn a_structured_multi_class_problem_has_the_optimum_of_the_max_hinge() {
     let (x, labels) = classes();
     let map = Linear::new(dense(&x), 4, 0.0, Order::Examples);
     let shares = Shares::new(labels.len(), 0.1).unwrap();
@@ -185,7 +185,7 @@ fn a_structured_multi_class_problem_is_the_max_hinge() {
     let options = BlockOptions { step: Step::Pairwise, ..BlockOptions::default() };
     let mut margins = MarginDual::new(&mut problem);
     let mut solver = BlockFrankWolfe::new(&mut margins, options, None);
-    let plain = go(&mut solver, 2000, 1e-10).certificate.unwrap();
+    let plain = run_to_gap(&mut solver, 2000, 1e-10).certificate.unwrap();
     let structured = fit(&multiclass(), methods()[0], 2000, 1e-10).0.certificate.unwrap();
     assert!((plain.primal - structured.primal).abs() < 1e-9);
 }
@@ -291,7 +291,7 @@ fn every_model_of_a_path_is_within_the_gap_of_its_piece() {
             let primal = 0.5 * lambda * scaled.iter().map(|w| w * w).sum::<f64>() + loss.value();
             let options = BlockOptions { step: Step::Pairwise, ..BlockOptions::default() };
             let mut solver = BlockFrankWolfe::new(&mut problem, options, None);
-            let optimum = go(&mut solver, 500, 1e-4).certificate.unwrap().dual;
+            let optimum = run_to_gap(&mut solver, 500, 1e-4).certificate.unwrap().dual;
             assert!(
                 primal - optimum <= (tolerance * primal).min(piece.gap()) + 1e-9,
                 "{primal} over {optimum} at {lambda}"
@@ -318,7 +318,7 @@ fn dense_truth(model: &dyn Marginals, example: usize) -> Vec<f64> {
     point
 }
 
-/// The textbook version of the method, which keeps the sums s of all operators and every z_i.
+/// The textbook version of the extragradient method, which stores the sum s of all operators and each z_i.
 fn textbook(
     model: &dyn Marginals,
     (for_w, for_z): (f64, f64),
@@ -369,14 +369,14 @@ fn textbook(
 }
 
 #[test]
-fn the_averaged_extragradient_agrees_with_the_textbook() {
+fn the_averaged_extragradient_method_agrees_with_the_textbook_version() {
     let (matching, _) = matching();
     let multiclass = multiclass();
     let models: [&dyn Marginals; 2] = [&matching, &multiclass];
     for model in models {
         let shares = Shares::new(model.n_examples(), 1.0).unwrap();
         let mut solver = Extragradient::new(model, shares, Projection::Euclidean, 1.5).unwrap();
-        go(&mut solver, 25, 0.0);
+        run_to_gap(&mut solver, 25, 0.0);
         let expected = textbook(model, solver.steps().unwrap(), 1.5, 25);
         for (found, expected) in solver.weights().iter().zip(expected) {
             assert!((found - expected).abs() < 1e-6, "{found} for {expected}");
@@ -393,21 +393,21 @@ fn the_extragradient_finds_the_saddle_point() {
     for (projection, gap) in [(Projection::Euclidean, 4e-3), (Projection::Entropic, 2e-2)] {
         let mut solver =
             Extragradient::new(&model, Shares::new(3, 1.0).unwrap(), projection, radius).unwrap();
-        let Certificate { primal, dual } = go(&mut solver, 5000, gap).certificate.unwrap();
+        let Certificate { primal, dual } = run_to_gap(&mut solver, 5000, gap).certificate.unwrap();
         assert!(primal - dual <= gap, "{projection:?}: {}", primal - dual);
         assert!(dual <= expected + 1e-9 && primal >= expected - 1e-9, "{projection:?}");
     }
     let chain = chain();
     let shares = Shares::new(chain.n_examples(), 1.0).unwrap();
     let mut solver = Extragradient::new(&chain, shares.clone(), Projection::Entropic, 2.0).unwrap();
-    let gap = go(&mut solver, 1000, 2e-2).certificate.unwrap().gap();
+    let gap = run_to_gap(&mut solver, 1000, 2e-2).certificate.unwrap().gap();
     assert!((0.0..=5e-2).contains(&gap), "{gap}");
     let mut unsolvable = Extragradient::new(&chain, shares, Projection::Euclidean, 2.0).unwrap();
     let error = unsolvable.advance(&Interrupt::default()).unwrap_err().to_string();
     assert!(error.contains("projection"), "{error}");
 }
 
-/// A block may change one weight once for each of its tokens, so the bound on the rounding errors must count them.
+/// A block may change one weight once for each of its tokens, so the bound on rounding errors must count the tokens.
 #[test]
 fn the_dual_value_of_a_long_sequence_is_a_lower_bound() {
     let (n_tokens, interrupt) = (1 << 16, Interrupt::default());

@@ -135,8 +135,8 @@ impl NewtonEnd {
         Ok(self.restricted.n_planes() > before)
     }
 
-    /// Returns the plane of a vertex. If there is none, adds one of weight 0. `dense` is scratch memory; it must be all
-    /// 0, and is all 0 again on return.
+    /// Returns the plane of a vertex. If there is none, adds a plane of weight 0. `dense` is scratch memory; it must be
+    /// all 0, and is all 0 again on return.
     fn remember<D: BlockDual>(
         &mut self,
         dual: &mut D,

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_goes_on_while_its_pace_reaches_the_tolerance_soon() {
+    fn a_run_continues_if_its_pace_reaches_the_tolerance_soon() {
         let halving: Vec<f64> = (0..9).map(|k| 0.5_f64.powi(k)).collect();
         assert!(!decisions(&halving, 1e-3).contains(&true));
         // Reaching 1e-9 takes 30 halvings; reaching 1e-30 takes 100.

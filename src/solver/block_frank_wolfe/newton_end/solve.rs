@@ -30,8 +30,8 @@ struct Evaluation {
 
 impl Restricted {
     /// Solves the problem to a duality gap of `goal` (in units of λ), or as closely as rounding
-    /// allows, starting from `weights` and the weights of the planes. Overwrites both with the best
-    /// ones found.
+    /// allows, starting from `weights` and the weights of the planes. Overwrites these weights with
+    /// the best values found.
     pub fn solve(
         &mut self,
         weights: &mut Vec<f64>,
@@ -40,7 +40,7 @@ impl Restricted {
     ) -> Result<()> {
         let unit = self.unit_width();
         let (mut width, mut centre) = (FIRST_WIDTH * unit, self.centre());
-        let mut at = self.look(weights, &centre, width);
+        let mut at = self.evaluate(weights, &centre, width);
         let (mut primal, mut dual) = ((at.primal, weights.clone()), (at.dual, at.points.clone()));
         let mut exhausted = false;
         for _ in 0..MAX_STEPS {
@@ -52,7 +52,7 @@ impl Restricted {
             if exhausted || 0.5 * squared_norm(&at.residual) <= SOLVED_SHARE * gap.max(goal) {
                 centre = at.points;
                 width = (NARROWER * width).max(SMALLEST_WIDTH * unit);
-                at = self.look(weights, &centre, width);
+                at = self.evaluate(weights, &centre, width);
             }
             let matrix = hessian(self, &at.points, width, interrupt)?;
             let mut direction: Vec<f64> = at.residual.iter().map(|value| -value).collect();
@@ -64,7 +64,7 @@ impl Restricted {
             if step > 0.0 && step < SHORT_STEP {
                 width *= WIDER;
             }
-            at = self.look(weights, &centre, width);
+            at = self.evaluate(weights, &centre, width);
             if at.primal < primal.0 {
                 primal = (at.primal, weights.clone());
             }
@@ -102,7 +102,7 @@ impl Restricted {
     }
 
     /// Evaluates the inner problem with the proximal term width/2 ‖a − centre‖², where a are the points of the blocks.
-    fn look(&self, weights: &[f64], centre: &[f64], width: f64) -> Evaluation {
+    fn evaluate(&self, weights: &[f64], centre: &[f64], width: f64) -> Evaluation {
         let planes = || self.blocks.iter().flat_map(|block| &block.planes);
         let score = |plane: &Plane| plane.linear - along(&plane.image, weights);
         let scores: Vec<f64> = planes().map(score).collect();
@@ -214,12 +214,12 @@ mod tests {
         ) {
             let scales: Vec<f64> = exponents.iter().map(|exponent| 10.0_f64.powi(*exponent)).collect();
             let mut problem = restricted(&values, &scales);
-            let (mut weights, null) = (vec![0.0; 5], problem.look(&[0.0; 5], &problem.centre(), 1.0).primal);
+            let (mut weights, null) = (vec![0.0; 5], problem.evaluate(&[0.0; 5], &problem.centre(), 1.0).primal);
             problem.solve(&mut weights, 1e-6 * null, &Interrupt::default()).unwrap();
             let points = problem.centre();
-            let primal = problem.look(&weights, &points, 1.0).primal;
+            let primal = problem.evaluate(&weights, &points, 1.0).primal;
             // With an infinite width, the points stay at the centre.
-            let dual = problem.look(&weights, &points, f64::INFINITY).dual;
+            let dual = problem.evaluate(&weights, &points, f64::INFINITY).dual;
             prop_assert!(primal - dual <= 1.1e-6 * null, "{primal} {dual}");
             prop_assert!(dual <= primal * (1.0 + 1e-9));
             for block in &problem.blocks {

@@ -1,5 +1,4 @@
-//! The weights of pairs of a feature and a label: of all pairs, or of those that occur together in
-//! training.
+//! The weights of (feature, label) pairs: of all pairs, or only of the pairs that occur in training.
 
 use std::ops::Range;
 
@@ -51,7 +50,8 @@ impl SeenPairs {
     }
 }
 
-/// Rows of features, and the layout of their weights W\[feature\]\[label\]: of all pairs, or only of the seen ones.
+/// Rows of features, and the layout of their weights W\[feature\]\[label\]: weights of all pairs, or only of the seen
+/// pairs.
 #[derive(Debug, Clone)]
 pub(in crate::structured) struct Emissions {
     rows: CompactRows,

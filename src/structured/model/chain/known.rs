@@ -29,7 +29,7 @@ impl Chain {
         self.known.as_ref().is_none_or(|known| !known[self.rows_of(example)].contains(&false))
     }
 
-    /// Forbids all labels that differ from the known ones of a sequence.
+    /// Forbids all labels of a sequence that contradict its known labels.
     pub(in crate::structured) fn forbid_others(&self, example: usize, scores: &mut [f64]) {
         let Some(known) = &self.known else { return };
         let positions = scores.chunks_exact_mut(self.n_states()).zip(self.truth(example));
@@ -73,7 +73,7 @@ impl Chain {
         chain.with_links(links)
     }
 
-    /// Returns the labels of a sequence that agree with the known ones and have the best score at the given weights.
+    /// Returns the labels of a sequence that agree with the known labels and have the best score at the given weights.
     pub fn complete(&self, example: usize, weights: &[f64]) -> Vec<u32> {
         let (mut scores, mut label) = (vec![0.0; self.n_parts(example)], Vec::new());
         self.scores(example, weights, &mut scores);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_labels_are_free() {
+    fn unknown_labels_cost_nothing() {
         assert!(!chain().with_known(&[true; 3]).unwrap().has_unknown());
         assert!(chain().with_known(&[true; 2]).is_err());
         let chain = chain().with_known(&[true, false, true]).unwrap();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_those_of_wrong_labels() {
+    fn costs_apply_only_to_wrong_labels() {
         let mut costs = vec![7.0];
         chain().log_costs(0, &mut costs);
         assert!(costs.is_empty());

@@ -172,7 +172,7 @@ impl Chain {
     pub fn with_costs(mut self, costs: &[f64]) -> Result<Self> {
         let valid = |cost: &f64| *cost >= 0.0 && cost.is_finite();
         if costs.len() != self.emissions.rows().len() || !costs.iter().all(valid) {
-            let message = "must be finite and not negative, one for each row";
+            let message = "must have one finite, non-negative value for each row";
             return Err(Error::argument("token_weight", message));
         }
         self.costs = Some(costs.to_vec());
@@ -330,7 +330,7 @@ impl Chain {
 /// Checks that each example has a label, and that all are below the number of classes.
 pub(super) fn check_labels(labels: &[u32], n_examples: usize, n_classes: usize) -> Result<()> {
     if labels.len() != n_examples {
-        let message = format!("{} labels for {n_examples} rows of X", labels.len());
+        let message = format!("has {} labels, but X has {n_examples} rows", labels.len());
         return Err(Error::argument("y", message));
     }
     match labels.iter().find(|label| **label as usize >= n_classes) {
@@ -415,8 +415,8 @@ impl Model for Chain {
         0.0
     }
 
-    /// Uses the Viterbi algorithm. If several labels have the largest score, returns the smallest one, compared from
-    /// the end.
+    /// Uses the Viterbi algorithm. If several label sequences have the largest score, returns the one with the smallest
+    /// state at the last position, then at the position before it, and so on.
     fn decode(&self, example: usize, scores: &[f64], work: &mut Work, label: &mut Vec<u32>) {
         self.chain_scores(example, scores).decode(work, label);
     }

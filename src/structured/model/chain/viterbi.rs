@@ -21,7 +21,7 @@ const ADDITIONS_PER_CHECK: usize = 1 << 24;
 pub struct ChainScores<'a> {
     /// The T × K scores of the nodes.
     pub nodes: &'a [f64],
-    /// The scores of transitions: one K × K table, or T − 1 of them.
+    /// The scores of transitions: one K × K table for all positions, or T − 1 tables.
     pub edges: &'a [f64],
     /// Distance between the transition scores of consecutive positions; 0 if all positions share
     /// them.
@@ -64,8 +64,9 @@ impl<'a> ChainScores<'a> {
         t.is_multiple_of((ADDITIONS_PER_CHECK / (self.n_states * self.n_states)).max(1))
     }
 
-    /// Writes the label with the largest score and returns this score. If several labels have it,
-    /// writes the smallest one, compared from the end. After an interrupt, the label is all zeros.
+    /// Writes the label sequence with the largest score and returns this score. If several label sequences have this
+    /// score, writes the one with the smallest state at the last position, then at the position before it, and so on.
+    /// After an interrupt, all labels of the sequence are 0.
     pub fn decode(&self, work: &mut Work, label: &mut Vec<u32>) -> f64 {
         let (len, n_states) = (self.len(), self.n_states);
         label.clear();
@@ -109,8 +110,8 @@ pub fn first_maximum(values: &[f64]) -> u32 {
     best as u32
 }
 
-/// The forward pass: incoming_t\[b\] = max_a best_{t−1}\[a\] + edges\[a, b\], and best_t = nodes_t
-/// + incoming_t.
+/// The forward pass: incoming_t\[b\] = max_a best_{t−1}\[a\] + edges\[a, b\], and
+/// best_t = nodes_t + incoming_t.
 struct Forward<'a> {
     scores: ChainScores<'a>,
     best: &'a mut [f64],
@@ -165,8 +166,8 @@ impl WithSimd for Forward<'_> {
 }
 
 /// Maxima over the rows of a large table that all positions share. Rows are read in decreasing order of an upper bound
-/// on their sums, until no later row can change a maximum. The maxima equal those over all rows bit for bit, because
-/// rounding is monotone.
+/// on their sums, until no later row can change a maximum. The maxima equal the maxima over all rows, bit for bit,
+/// because rounding is monotone.
 struct Rows<'a> {
     /// The largest entry of each row.
     highest: &'a mut [f64],
@@ -198,7 +199,7 @@ impl Rows<'_> {
         let Self { highest, bounds, order } = self;
         let sums = best.iter().zip(&**highest);
         bounds.iter_mut().zip(sums).for_each(|(bound, (best, highest))| *bound = best + highest);
-        // The order at the previous position is nearly sorted for this one, so a stable sort is fast.
+        // The order for the previous position is nearly correct for this position, so a stable sort is fast.
         order.sort_by(|a, b| bounds[*b as usize].total_cmp(&bounds[*a as usize]));
         maxima.fill(f64::NEG_INFINITY);
         let mut lowest = f64::NEG_INFINITY;
@@ -208,8 +209,8 @@ impl Rows<'_> {
                 return n_read;
             }
             raise(simd, best[row], &edges[row * best.len()..][..best.len()], maxima);
-            // Checked at powers of two only, because finding the smallest maximum takes as long as
-            // reading a row.
+            // Checks only when the number of rows read is a power of two, because finding the
+            // smallest maximum takes as long as reading a row.
             if (n_read + 1).is_power_of_two() {
                 lowest = maxima.iter().copied().fold(f64::INFINITY, f64::min);
             }
