@@ -1,4 +1,4 @@
-"""How Sphinx builds the site: `make docs`. Nothing is fetched, and warnings are errors."""
+"""Configuration of Sphinx for the site (`make docs`), which is built without a network."""
 
 from __future__ import annotations
 
@@ -112,6 +112,6 @@ def tutorials(app: Any, page: str, source: list[str]) -> None:
 
 
 def setup(app: Any) -> None:
-    """Connect the events above."""
+    """Connect the functions above to Sphinx's events."""
     app.connect("source-read", tutorials)
     app.connect("autodoc-skip-member", of_others)
