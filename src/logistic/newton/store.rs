@@ -14,7 +14,7 @@ use crate::parallel::min_len;
 /// Number of partial sums of a pass: enough for the threads of a desktop computer, and few enough that adding them up
 /// is cheap.
 const PARTS: usize = 16;
-/// Number of values in a block of rows, so that the block and its scores fit in the second-level cache.
+/// Approximate number of values in a block of rows, so that the block and its scores fit in the second-level cache.
 const BLOCK: usize = 1 << 16;
 /// The largest number of rows of a block.
 const MOST_ROWS: usize = 896;

@@ -85,13 +85,13 @@ impl<M: WeightStore> State<'_, M> {
         match self.store.exact() {
             Some(mut exact) => {
                 exact.load(&self.origin);
-                self.dual.add_images(problem, betas, &mut exact);
+                self.dual.add_images(problem, betas, &mut exact, &Interrupt::default());
                 self.store.narrow(&exact);
                 self.exact = Some(exact);
             }
             None => {
                 self.store.load(&self.origin);
-                self.dual.add_images(problem, betas, &mut self.store);
+                self.dual.add_images(problem, betas, &mut self.store, &Interrupt::default());
             }
         }
     }
@@ -275,11 +275,13 @@ impl<T: Real> Terms<T> {
 
 impl<B: Element> DualPoint<B> {
     /// Adds w(β), the weights of the dual blocks with these β, to the weights of a store, in the order of the examples.
+    /// Stops early if the interrupt is raised.
     pub(super) fn add_images<N: WeightStore>(
         &self,
         problem: &MarginProblem<'_>,
         betas: &Candidates<B>,
         store: &mut N,
+        interrupt: &Interrupt,
     ) {
         // In most problems most examples have β = 0; their rows are not read.
         let is_used = |at: &u32| self.blocks[*at as usize].sum != 0.0;
@@ -296,6 +298,6 @@ impl<B: Element> DualPoint<B> {
             to.push(problem.label(block.example as usize) as u32);
             change.push(Real::narrow(block.weight * block.sum));
         };
-        store.add_rows(&examples, change);
+        store.add_rows(&examples, change, interrupt);
     }
 }

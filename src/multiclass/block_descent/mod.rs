@@ -192,7 +192,7 @@ struct State<'p, M: WeightStore> {
 impl<'p, M: WeightStore> State<'p, M> {
     fn new(problem: &'p MarginProblem<'p>, store: M, options: Options) -> Self {
         let (n, m) = (problem.n_examples(), problem.n_classes());
-        let Shape { padded, block_size, largest_block, .. } = store.shape();
+        let Shape { padded, block_size, largest_block } = store.shape();
         let block_size = options.block_size.unwrap_or(block_size).clamp(1, largest_block);
         let work = Work {
             step: BlockStep::new(m),

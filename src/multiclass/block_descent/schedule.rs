@@ -297,7 +297,8 @@ impl Schedule {
         !self.visits_only && self.pace().is_some_and(|pace| pace > Tuning::STALLING)
     }
 
-    /// The gain of the last pass relative to the gain `WINDOW` passes earlier; None if there was an attempt in between.
+    /// The gain of the last pass relative to the gain `WINDOW` passes earlier. None until `WINDOW` passes have followed an
+    /// attempt.
     /// Passes of earlier epochs count too, because short epochs may also stall.
     fn pace(&self) -> Option<f64> {
         let last = self.passes.last()?.gain;

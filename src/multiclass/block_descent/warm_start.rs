@@ -59,7 +59,7 @@ impl<M: WeightStore> State<'_, M> {
 
     /// Scales the entries of β that are not at their bounds. `growth` is the factor by which w grows if nothing is
     /// scaled.
-    fn scale_free(&mut self, growth: f64) {
+    fn scale_free(&mut self, growth: f64, interrupt: &Interrupt) {
         let mut free = Candidates::new(self.dual.blocks.len());
         let (mut linear, mut entries) = (0.0, Sparse::new());
         for at in 0..self.dual.blocks.len() {
@@ -74,7 +74,10 @@ impl<M: WeightStore> State<'_, M> {
         }
         let all: Vec<f64> = self.store.weights().iter().map(|w| growth * w.widen()).collect();
         self.store.load(&[]);
-        self.dual.add_images(self.problem, &free, &mut self.store);
+        self.dual.add_images(self.problem, &free, &mut self.store, interrupt);
+        if interrupt.is_raised() {
+            return;
+        }
         let (mut square, mut inner) = (0.0, 0.0);
         for (free, all) in self.store.weights().iter().zip(&all) {
             square += free.widen() * free.widen();
@@ -139,7 +142,7 @@ impl<M: WeightStore> BlockDescent for State<'_, M> {
         (self.exact, self.dual.due) = (None, None);
         self.origin = origin;
         self.store.load(&self.origin);
-        self.dual.add_images(self.problem, &self.dual.betas, &mut self.store);
+        self.dual.add_images(self.problem, &self.dual.betas, &mut self.store, interrupt);
         interrupt.check()
     }
 
@@ -165,7 +168,7 @@ impl<M: WeightStore> BlockDescent for State<'_, M> {
         let before = self.shares.lambda();
         self.begin_at(lambda)?;
         if lambda < before && self.shares.smoothing() == 0.0 {
-            self.scale_free(before / lambda);
+            self.scale_free(before / lambda, interrupt);
         }
         self.schedule.restart(lambda > before);
         self.certificate(interrupt)

@@ -16,6 +16,8 @@ use crate::linalg::{Element, Kernel, Lane};
 
 /// Number of values read between two checks of the interrupt: some milliseconds, for rows of any length.
 const PATIENCE: usize = 1 << 22;
+/// Overhead of a visit, in units of values read.
+const VISIT_OVERHEAD: usize = 256;
 
 /// The result of a visit.
 enum Visit {
@@ -133,7 +135,7 @@ impl<M: WeightStore> Kernel<M::Value> for VisitDue<'_, '_, M> {
             }
             let (visit, n_numbers, rounding) = state.visit(simd, at, weights);
             pass.n_visits += 1;
-            n_read += n_numbers;
+            n_read += VISIT_OVERHEAD + n_numbers;
             pass.rounding += rounding;
             let wait = &mut state.dual.blocks[at].wait;
             match visit {

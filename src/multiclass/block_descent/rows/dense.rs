@@ -4,6 +4,7 @@ use pulp::Simd;
 
 use super::{Row, Shape, WeightStore, read};
 use crate::data::{Dense, Real, Rows, in_precision};
+use crate::interrupt::Interrupt;
 use crate::linalg::vectors::fused_dot;
 use crate::linalg::{Aligned, Element, Kernel, Lane, PanelWeights, Update};
 
@@ -292,11 +293,15 @@ impl<'a, R: Real, T: Element> WeightStore for DenseStore<'a, R, T> {
         &mut self,
         examples: &[u32],
         change: impl Fn(usize, &mut Vec<u32>, &mut Vec<T>) + Sync,
+        interrupt: &Interrupt,
     ) {
         let padded = self.weights.padded();
         let (mut classes, mut values) = (Vec::new(), Vec::new());
         let mut block = Block { changes: Aligned::zeros(TOGETHER * padded), ..Block::new() };
         for (piece, examples) in examples.chunks(TOGETHER).enumerate() {
+            if interrupt.is_raised() {
+                return;
+            }
             self.gather(examples, &mut block.rows);
             block.changed.clear();
             for row in 0..examples.len() {

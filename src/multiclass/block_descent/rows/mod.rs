@@ -9,6 +9,7 @@ use pulp::Simd;
 pub(super) use self::dense::DenseStore;
 pub(super) use self::sparse::SparseStore;
 use crate::data::{Real, in_precision};
+use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Lane};
 
 /// The row of an example, including the constant feature, in the form that visits to few classes read.
@@ -97,7 +98,7 @@ pub(super) trait WeightStore: Send + Sync {
     /// Creates the store in double precision, with weights of zero; None if this store is already in double precision.
     fn exact(&self) -> Option<Self::Exact>;
 
-    /// Sizes of the blocks and panels that the store works with.
+    /// Sizes of the blocks that the store works with.
     fn shape(&self) -> Shape;
 
     /// The row of an example.
@@ -160,10 +161,12 @@ pub(super) trait WeightStore: Send + Sync {
 
     /// Adds the rows of examples to the weights, each multiplied by one factor per class. `change` receives an index
     /// into `examples` and two empty lists, into which it writes classes and their factors.
+    /// Stops early if the interrupt is raised.
     fn add_rows(
         &mut self,
         examples: &[u32],
         change: impl Fn(usize, &mut Vec<u32>, &mut Vec<Self::Value>) + Sync,
+        interrupt: &Interrupt,
     );
 
     /// All weights, in any order.

@@ -7,6 +7,7 @@ use rayon::join;
 use super::sparse_kernels::{AddFew, FeatureRange, ScoreAll, ScoreFew};
 use super::{Row, Shape, WeightStore, read};
 use crate::data::{Csr, Real, Rows};
+use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Kernel, Lane, transpose};
 use crate::parallel::is_worth_sharing;
 
@@ -155,6 +156,7 @@ impl<'a, R: Real, T: Element> WeightStore for SparseStore<'a, R, T> {
         &mut self,
         examples: &[u32],
         change: impl Fn(usize, &mut Vec<u32>, &mut Vec<T>) + Sync,
+        interrupt: &Interrupt,
     ) {
         let (rows, constant, padded) = (&self.rows, &self.constant, self.padded);
         let lengths = examples.iter().map(|example| rows.row(*example as usize).0.len());
@@ -162,6 +164,9 @@ impl<'a, R: Real, T: Element> WeightStore for SparseStore<'a, R, T> {
         share(&mut self.weights, (self.middle, padded), n_numbers, |mut features| {
             let (mut copied, mut classes, mut values) = (Vec::new(), Vec::new(), Vec::new());
             for (index, example) in examples.iter().enumerate() {
+                if interrupt.is_raised() {
+                    return;
+                }
                 classes.clear();
                 values.clear();
                 change(index, &mut classes, &mut values);
@@ -236,7 +241,7 @@ mod tests {
                 classes.extend(0..n_classes as u32);
                 changes.extend((0..n_classes).map(|class| T::narrow(change(class))));
             };
-            store.add_rows(&[0], own);
+            store.add_rows(&[0], own, &Interrupt::default());
         };
         add(&mut store);
         let by_class = |store: &SparseStore<'_, f64, T>| {
