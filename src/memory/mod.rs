@@ -14,7 +14,7 @@ pub mod reserve;
 /// and small vectors.
 const SLACK: u128 = 32 << 20;
 
-/// Number of bytes up to which [`require`] does not read the available memory. Reading it takes 60 μs, as long as a
+/// Number of bytes up to which [`require`] does not read the available memory. Reading it takes 50 μs, as long as a
 /// request to a model, and the reserve is larger than such buffers.
 const SMALL: u128 = 1 << 20;
 
