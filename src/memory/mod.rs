@@ -14,8 +14,8 @@ pub mod reserve;
 /// and small vectors.
 const SLACK: u128 = 32 << 20;
 
-/// Number of bytes up to which [`require`] does not read the available memory. Reading it takes 50 μs, as long as a
-/// request to a model, and the reserve is larger than such buffers.
+/// Number of bytes up to which [`require`] does not read the available memory. Reading it takes 50 μs, a large part of
+/// a short request to a model, and the reserve is larger than such buffers.
 const SMALL: u128 = 1 << 20;
 
 /// Bytes of address space that every fit may use: the stacks of threads, and the 64 MB arenas that

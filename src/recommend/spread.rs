@@ -75,7 +75,7 @@ pub(super) fn block_of(
 ) {
     let BlockLayout { k, m, k_pad, .. } = layout;
     let mut spread = spread.row(class(count, spread.nrows())).into_iter();
-    // Slices come first in each `zip`, so that it takes no value of `spread` too many.
+    // Each `zip` advances the slice first, so that no value of `spread` is lost at the end of a slice.
     let mut fill =
         |to: &mut [f64]| to.iter_mut().zip(&mut spread).for_each(|(to, value)| *to = *value);
     fill(&mut block[layout.v()]);

@@ -46,8 +46,7 @@ impl<'a> RowBlocks<'a> {
         let n_rows = self.problem.n_examples();
         let (group, n_groups) = (first / GROUP, n_rows / GROUP);
         let first = if group < n_groups {
-            // Numbers of groups have at most 32 bits, so the product does not overflow.
-            (group as u64 * self.stride as u64 % n_groups as u64) as usize * GROUP
+            (group as u128 * self.stride as u128 % n_groups as u128) as usize * GROUP
         } else {
             first
         };

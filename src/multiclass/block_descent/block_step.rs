@@ -1,6 +1,6 @@
 //! One exact step: maximises the dual over β_i, for all classes or only for the candidates.
 
-use super::candidates::{Candidates, select};
+use super::candidates::Candidates;
 use super::schedule::Wait;
 use crate::data::Real;
 use crate::linalg::{Aligned, Element};
@@ -92,19 +92,17 @@ impl BlockSet {
         block.curvature + self.smoothing
     }
 
-    /// The candidate rule. Converts the margins of an example to slopes v_j − γ(β_j + 1ᵀβ), and writes the classes with
-    /// β_j ≠ 0 or a slope above a threshold to `found`, in ascending order. `beta` is 0 and receives β. Returns the
-    /// number of classes found and the threshold.
+    /// The candidate rule. Converts the margins of an example to slopes v_j − γ(β_j + 1ᵀβ), and returns a threshold: the
+    /// candidates are the classes with β_j ≠ 0 or a slope above it. `beta` is 0 and receives β.
     #[inline(always)]
-    pub fn candidates<T: Real>(
+    pub fn turn_into_slopes<T: Real>(
         &self,
         block: &DualBlock,
         label: usize,
         (classes, values): (&[u32], &[T]),
         margins: &mut [f64],
         beta: &mut [T],
-        found: &mut [u32],
-    ) -> (usize, f64) {
+    ) -> f64 {
         for (class, value) in classes.iter().zip(values) {
             beta[*class as usize] = *value;
         }
@@ -117,8 +115,7 @@ impl BlockSet {
         let positive = classes.iter().zip(values).filter(|(_, value)| **value > T::zero());
         let positive = positive.map(|(class, _)| margins[*class as usize]);
         // The label's slope is 0.
-        let threshold = self.threshold(block.sum, positive).max(0.0);
-        (select(beta, margins, threshold, found), threshold)
+        self.threshold(block.sum, positive).max(0.0)
     }
 
     /// The slope below which a class with β_j = 0 cannot gain, given the slopes of the classes with β_j > 0.

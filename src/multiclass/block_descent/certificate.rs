@@ -5,7 +5,7 @@ use pulp::Simd;
 use rayon::prelude::*;
 
 use super::block_step::compute_margins;
-use super::candidates::Candidates;
+use super::candidates::{Candidates, select};
 use super::rows::{Shape, WeightStore};
 use super::{DualPoint, State};
 use crate::data::Real;
@@ -150,7 +150,8 @@ impl<M: WeightStore> State<'_, M> {
     ) {
         let (block, zero) = (&self.dual.blocks[at], M::Value::zero());
         let (label, row) = (self.problem.label(block.example as usize), self.dual.betas.row(at));
-        let (n, threshold) = self.set.candidates(block, label, row, margins, beta, found);
+        let threshold = self.set.turn_into_slopes(block, label, row, margins, beta);
+        let n = select(beta, margins, threshold, found);
         let start = terms.classes.len();
         terms.classes.extend_from_slice(&found[..n]);
         terms.values.extend(found[..n].iter().map(|class| beta[*class as usize]));

@@ -9,7 +9,7 @@ use rand::seq::SliceRandom;
 
 use super::State;
 use super::block_step::{BlockSet, BlockStep, DualBlock, FullBuffers, compute_margins};
-use super::candidates::{Candidates, limit_new};
+use super::candidates::{Candidates, limit_new, select};
 use super::rows::WeightStore;
 use super::schedule::PassGain;
 use crate::error::Result;
@@ -80,7 +80,8 @@ impl<M: WeightStore> State<'_, M> {
         renewed.replace(at, n, entries.filter(kept).map(|(entry, _)| entry));
         if gain.is_some() {
             let changed = n.max(own + 1);
-            self.store.change_row(simd, row, &step.classes[..changed], &step.change[..changed]);
+            let (classes, change) = (&step.classes[..changed], &step.change[..changed]);
+            self.store.change_row(simd, row, &mut self.work.row, (classes, change));
         }
         pass.changed |= gain.is_some();
         pass.gain += gain.unwrap_or_default();
@@ -143,13 +144,14 @@ impl<T: Element> FullBuffers<T> {
     ) -> (usize, f64) {
         let Self { slopes, beta, values, .. } = self;
         let found = &mut step.classes[..];
-        let (mut n, threshold) = set.candidates(block, label, row, slopes, beta, found);
-        if set.is_box() {
-            n = limit_new(slopes, beta, label, &mut found[..n]);
+        let threshold = set.turn_into_slopes(block, label, row, slopes, beta);
+        let n = if set.is_box() {
+            let n = select(beta, slopes, threshold, found);
+            limit_new(slopes, beta, label, &mut found[..n])
         } else {
-            n = slopes.len();
             (0..).zip(found).for_each(|(class, place)| *place = class);
-        }
+            slopes.len()
+        };
         for (place, class) in step.classes[..n].iter().enumerate() {
             step.slopes[place] = slopes[*class as usize];
             values[place] = beta[*class as usize];

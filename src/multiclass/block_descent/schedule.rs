@@ -298,8 +298,7 @@ impl Schedule {
     }
 
     /// The gain of the last pass relative to the gain `WINDOW` passes earlier. None until `WINDOW` passes have followed an
-    /// attempt.
-    /// Passes of earlier epochs count too, because short epochs may also stall.
+    /// attempt. Passes of earlier epochs count too, because short epochs may also stall.
     fn pace(&self) -> Option<f64> {
         let last = self.passes.last()?.gain;
         let earlier = self.passes.len().checked_sub(Tuning::WINDOW + 1)?;

@@ -263,8 +263,13 @@ impl<'a, R: Real, T: Element> WeightStore for DenseStore<'a, R, T> {
     }
 
     #[inline(always)]
-    fn change_row<S: Simd>(&mut self, _: S, row: usize, classes: &[u32], change: &[T])
-    where
+    fn change_row<S: Simd>(
+        &mut self,
+        _: S,
+        row: usize,
+        _: &mut Vec<T>,
+        (classes, change): (&[u32], &[T]),
+    ) where
         T: Lane<S>,
     {
         self.block.set_change((row, self.weights.padded()), classes, change);

@@ -146,9 +146,15 @@ pub(super) trait WeightStore: Send + Sync {
     ) where
         Self::Value: Lane<S>;
 
-    /// Adds `change` times a row of the block to the weights of some classes.
-    fn change_row<S: Simd>(&mut self, simd: S, row: usize, classes: &[u32], change: &[Self::Value])
-    where
+    /// Adds multiples of a row of the block to the weights of some classes. `change` contains these classes and their
+    /// factors.
+    fn change_row<S: Simd>(
+        &mut self,
+        simd: S,
+        row: usize,
+        buffer: &mut Vec<Self::Value>,
+        change: (&[u32], &[Self::Value]),
+    ) where
         Self::Value: Lane<S>;
 
     /// Writes the scores of examples in ascending order, row by row, for all padded classes.
@@ -160,8 +166,8 @@ pub(super) trait WeightStore: Send + Sync {
     );
 
     /// Adds the rows of examples to the weights, each multiplied by one factor per class. `change` receives an index
-    /// into `examples` and two empty lists, into which it writes classes and their factors.
-    /// Stops early if the interrupt is raised.
+    /// into `examples` and two empty lists, into which it writes classes and their factors. Stops early
+    /// if the interrupt is raised.
     fn add_rows(
         &mut self,
         examples: &[u32],

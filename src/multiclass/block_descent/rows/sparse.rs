@@ -133,14 +133,17 @@ impl<'a, R: Real, T: Element> WeightStore for SparseStore<'a, R, T> {
     }
 
     #[inline(always)]
-    fn change_row<S: Simd>(&mut self, simd: S, row: usize, classes: &[u32], change: &[T])
-    where
+    fn change_row<S: Simd>(
+        &mut self,
+        simd: S,
+        row: usize,
+        buffer: &mut Vec<T>,
+        (classes, change): (&[u32], &[T]),
+    ) where
         T: Lane<S>,
     {
         let (columns, x) = self.rows.row(self.block[row] as usize);
-        let mut buffer = Vec::new();
-        let row =
-            Row { values: read(&mut buffer, x), columns, rest: &[], constant: &self.constant };
+        let row = Row { values: read(buffer, x), columns, rest: &[], constant: &self.constant };
         let features = FeatureRange { weights: &mut self.weights, first: 0, padded: self.padded };
         AddFew { features, row, classes, change }.compute(simd);
     }
@@ -269,7 +272,7 @@ mod tests {
         assert!(scores[n_classes..].iter().all(|score| score.is_zero()));
         // Change the first row's block: the second row's scores must include the change.
         let last = [n_classes as u32 - 1];
-        store.change_row(simd, 0, &last, &[T::narrow(4.0)]);
+        store.change_row(simd, 0, &mut Vec::new(), (&last, &[T::narrow(4.0)]));
         store.score_row(simd, 1, &mut buffer, &mut scores);
         assert_eq!(scores[n_classes - 1].widen(), 1.5 * (1.5 * change(n_classes - 1) + 6.0));
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
