@@ -4,9 +4,9 @@
 
 Each PYTHON is the interpreter of an environment with one of the builds. Each measurement runs in a
 separate process. The builds alternate, and a ratio is the median of the ratios of neighbouring
-measurements. Seconds are those of the fastest of at least three fits in a process. Processor
-seconds, summed over threads, are less affected by other work on the machine. Memory is the peak of
-the process. Data are generated.
+measurements. A process makes at least three fits and reports the seconds of the fastest fit.
+Processor seconds, summed over threads, are less affected by other work on the machine. Memory is
+the peak of the process. Data are generated.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def speedup():
 
 
 def pays():
-    """Compare the processor times of consensus training and of one machine."""
+    """Compare the processor time of consensus training with that of the plain solver."""
     table = Table("consensus-pays", "rows", "features", "classes", "partitions")
     sizes = [(5_000, 50, 5), (100_000, 50, 5), (20_000, 300, 30), (20_000, 100, 100)]
     for (n, d, m), n_partitions in itertools.product(sizes, (2, 8)):
@@ -167,7 +167,7 @@ def pays():
 
 
 def accuracy():
-    """Compare the test accuracies of the plain solver and after several numbers of rounds."""
+    """Compare the test accuracy after 1 to 40 rounds of consensus with that of the plain solver."""
     table = Table("consensus-accuracy", "data", "partitions")
     for name in ("letter", "satimage"):
         X, y, *test = split(name)

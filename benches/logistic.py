@@ -289,7 +289,7 @@ def busy_cores() -> Iterator[None]:
 
 
 def busy(name: str, again: bool) -> None:
-    """Compare the seconds of a fit on a quiet and on a busy machine."""
+    """Compare how long a fit takes on a quiet machine and on a busy one."""
     table = Table("logistic-busy", "data")
     if not again and matching(table, {"data": name}):
         return

@@ -319,7 +319,7 @@ def report_errors(name: str, errors: dict[str, list[Any]]) -> None:
 
 
 def passes(method: str, arguments: Any) -> int:
-    """Return the number of passes, which is a tenth for Pegasos: its pass is a step per row."""
+    """Return the number of passes; a tenth for Pegasos, which takes one step per row in a pass."""
     return int(arguments.max_iter) // (10 if method.startswith("Pegasos") else 1)
 
 

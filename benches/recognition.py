@@ -4,9 +4,9 @@
 
 The script follows the paper's protocol. It trains on a random half of the rows and tests on the
 other half, 20 times. Each method makes 1000 iterations with the weighted Usunier loss. For each
-method, C = 1/(n lambda) has the lowest top-1 error in two-fold cross-validation on the first half,
-and is used for all halves. "optimum" is block descent to a gap of 1e-4, with C chosen in the same
-way.
+method, two-fold cross-validation on the first half chooses the C = 1/(n lambda) with the lowest
+top-1 error, and all halves use this C. "optimum" is block descent to a gap of 1e-4, with C chosen
+in the same way.
 
 Data sets: those of block_descent.py; "fashion", Fashion-MNIST (the .gz files of Debian's
 dataset-fashion-mnist in the folder fashion); "ocr", the letters of the OCR words; and

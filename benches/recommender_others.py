@@ -77,7 +77,10 @@ def measure(
 
 
 def official(only: str | None = None) -> None:
-    """Measure our methods on the folds of mku.sh: fold i tests on the ith fifth of the ratings."""
+    """Measure our methods on the folds u1 to u5 of MovieLens 100K, which its script mku.sh makes.
+
+    Fold i tests on the ith fifth of the ratings.
+    """
     data = fetch_movielens("100k")
     assert data.items is not None
     assert data.users is not None

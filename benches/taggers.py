@@ -216,7 +216,7 @@ def trained(system: str, data: Data, path: Path) -> dict[str, Any]:
 
 
 def measured(system: str, task: str, limit: float) -> dict[str, Any] | None:
-    """Run one system in a separate process; return its results, None if it takes too long."""
+    """Run one system in a separate process; return its results, or None if that takes too long."""
     command = [sys.executable, __file__, "--child", system, "--tasks", task]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit)

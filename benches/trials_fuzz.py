@@ -3,8 +3,9 @@
     python benches/trials_fuzz.py [--seconds 600] [TARGET ...]
 
 The targets are those of tests/python/files/test_fuzz.py and tests/python/fuzz. Each runs in a
-separate process, and fails if a signal ends the process or a test fails. Files that lead to a new
-response are added to the corpus in tests/fixtures/corpus.
+separate process, and fails if a signal ends the process or a test fails. The corpus in
+tests/fixtures/corpus gains each file for which a reader gives a result or an error message that no
+file of the corpus gives.
 """
 
 from __future__ import annotations

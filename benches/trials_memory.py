@@ -33,7 +33,10 @@ DONE, REFUSED = 0, 1
 
 
 def limited(fit: Callable[[], Any], kilobytes: int) -> int:
-    """Fit in a process with a limit beyond its current memory; return 0 for an allowed outcome."""
+    """Run a fit in a child process that may take `kilobytes` more memory; return its exit code.
+
+    The allowed outcomes are `DONE` and `REFUSED` (an error instead of a model).
+    """
     child = os.fork()
     if child == 0:
         code = DONE

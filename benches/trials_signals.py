@@ -4,10 +4,10 @@
 
 SIGINT must end a fit with KeyboardInterrupt within a second, and leave the estimator unfitted and
 the process able to fit again. SIGTERM and SIGHUP must end the process within a second. A command
-must also end within a second, with status 130 after SIGINT unless it had already ended or not yet
-begun. It must leave the model file unchanged or complete, and no other files. After a consensus fit
-ends by a signal, including SIGKILL, a resumed fit must converge to the same model, bit for bit, as
-an uninterrupted fit, or raise the error "resume: no checkpoint".
+must also end within a second. After SIGINT, its status must be 130, unless it had already ended or
+had not yet begun. It must leave the model file unchanged or complete, and no other files. After a
+signal, including SIGKILL, ends a consensus fit, a resumed fit must converge to the same model, bit
+for bit, as an uninterrupted fit, or raise the error "resume: no checkpoint".
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ Outcome = tuple[bool, float]
 
 
 def sent(process: int, number: signal.Signals, after: float) -> Callable[[], tuple[int, float]]:
-    """Send a signal to a child later; return a function that waits for exit code and seconds."""
+    """Send a signal to a child after some seconds; return a function that waits for its end.
+
+    The function returns the exit code of the child and the seconds that passed.
+    """
     time.sleep(after)
     os.kill(process, number)
     start = time.monotonic()
@@ -66,7 +69,10 @@ def sent(process: int, number: signal.Signals, after: float) -> Callable[[], tup
 
 
 def interrupted_fit(fit: Callable[[], Any], ready: int) -> int:
-    """Fit in a child until it is interrupted; return 0 if it behaves correctly."""
+    """Run a fit, which is to be interrupted, in the child process; return an exit code.
+
+    The code is 0 if the fit is interrupted, its model stays unfitted, and a new fit works.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     warnings.simplefilter("ignore")
     model = getattr(fit, "keywords", {}).get("model")

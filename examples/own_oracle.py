@@ -26,7 +26,7 @@ AHEAD = PLACES[:, PAIRS[:, 0]] < PLACES[:, PAIRS[:, 1]]
 
 
 class Ranking:
-    """Rankings of four candidates, the rows of an example."""
+    """A model whose labels are rankings of four candidates; each row describes one candidate."""
 
     def joint_features(self, x, y):
         """Return the features of an example with a ranking."""

@@ -74,7 +74,7 @@ def blank(match: re.Match[str]) -> str:
 
 
 def prose_of_markdown(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield paragraphs without code, formulas, generated tables and targets of links."""
+    """Yield the paragraphs, with code, formulas, generated tables and link targets left out."""
     text = re.sub(r"^(```+|~~~+).*?^\1", lambda m: "\n" * m[0].count("\n"), text, flags=re.S | re.M)
     text = re.sub(r"<!--.*?-->", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
     text = re.sub(r"\]\([^)]*\)", "]", text)
@@ -93,7 +93,7 @@ def prose_of_markdown(text: str) -> Iterator[tuple[int, str, bool]]:
 
 
 def prose_of_python(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield blocks of comments, and strings."""
+    """Yield the strings, and the blocks of comments."""
     block: list[str] = []
     start, last = 0, -1
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -120,7 +120,7 @@ def prose_of_python(text: str) -> Iterator[tuple[int, str, bool]]:
 
 
 def prose_of_rust(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield blocks of comments without code examples, and strings."""
+    """Yield the strings, and the blocks of comments with their code examples left out."""
     block: list[str] = []
     start, fenced = 0, False
     for number, line in enumerate([*text.split("\n"), ""], 1):

@@ -38,7 +38,7 @@ A line of a page may name the commit and the date of the rows of all its figures
 `min`, `max`, `sum`, `median` and `geomean` combine all rows that the brackets select. In a table of
 figures, `{= ... :.1f}` contains an expression.
 
-The column `simd` of a file names the instruction set of a row; it is empty if a row holds for all
+The column `simd` of a file names the instruction set of a row; it is empty if a row applies to all
 instruction sets. If the rows of a table have several instruction sets, the table gets a column that
 shows them, unless the option `simd=widest` keeps only the rows of the widest set. A figure is taken
 from the row of the widest instruction set, unless the brackets name another set.

@@ -26,7 +26,7 @@ MODULE_DOC = re.compile(r"\s*(?://!|/\*!)")
 
 @dataclass
 class Module:
-    """A source file: its text without comments and strings, and the names in its scope."""
+    """A source file: its text, with comments and strings left out, and the names in its scope."""
 
     text: str
     is_folder: bool

@@ -161,7 +161,7 @@ pub(crate) fn map_tasks<T: Send, R: Send>(tasks: Vec<T>, work: impl Fn(T) -> R +
 /// loops inside the running tasks.
 ///
 /// # Errors
-/// The error of the first task that fails; later tasks may not have run.
+/// The error of the first task that fails, in the order of the tasks. Later tasks may have been skipped.
 pub fn run_tasks<T: Send + Sync>(
     n_tasks: usize,
     work: impl Fn(usize) -> Result<T> + Sync,

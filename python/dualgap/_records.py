@@ -296,7 +296,7 @@ Ended: TypeAlias = Callable[[LogisticPathResult], bool]
 MappedRows: TypeAlias = tuple[
     NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float64] | None, int
 ]
-"""Rows in a memory-mapped file: ends, columns, values (None if all are 1), number of columns."""
+"""Rows in a memory-mapped file: offsets, columns, values (None if all are 1), number of columns."""
 
 
 class ChainRecord(TypedDict):

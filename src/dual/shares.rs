@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// large, and sums over the examples must not overflow.
 const MAX_SQUARE: f64 = 1e280;
 /// A problem is also accepted if 1/λ times the norm (not squared) is at most this, because that product bounds the
-/// weights. Certificates hold for rows of norm 1e150 with C = 1e12.
+/// weights. For example, rows of norm 1e150 are accepted with C = 1e12, and their certificates are valid.
 const MAX_WEIGHT: f64 = 1e170;
 
 /// The regularisation λ, the smoothing γ and each block's share p_i of the loss, with Σ p_i = 1. They define P(w) = λ/2

@@ -7,9 +7,9 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Sparse, sparse};
 
-/// The terms of the dual value at a point, each rounded so that the result is a lower bound. The
-/// bound holds for a point that is feasible in exact arithmetic: the stored point or, if the stored
-/// point is infeasible, a feasible point within its defects.
+/// The terms of a dual value, each rounded so that the result is a lower bound. The result bounds the dual value at a
+/// point that is feasible in exact arithmetic: the stored point or, if the stored point is infeasible, a feasible point
+/// within its defects.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DualValue {
     lambda: f64,
@@ -89,7 +89,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds the terms of a block with its share.
+    /// Adds the terms of a block, weighted by the block's share.
     #[inline]
     pub fn add(&mut self, shares: &Shares, block: usize, terms: &BlockTerms) {
         let BlockTerms { linear, bend, length, n_entries, defect, scales } = *terms;

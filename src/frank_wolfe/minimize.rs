@@ -98,7 +98,7 @@ impl FrankWolfeOptions {
     }
 
     /// Minimises f over the set of the oracle, starting at the point `start` of the set. Calls `observe` after each
-    /// iteration; it can end the run.
+    /// iteration; `observe` can end the run.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for options that do not fit the problem, for sizes that differ, and for functions and

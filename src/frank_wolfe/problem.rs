@@ -17,7 +17,7 @@ pub(super) struct Weighted<A> {
 pub(super) enum Direction<'a, A> {
     /// From the current point to a vertex.
     Towards(&'a A),
-    /// From a vertex to the current point, and beyond it.
+    /// From a vertex to the current point, and beyond this point.
     Away(&'a A),
     /// From the second vertex to the first vertex.
     Pairwise(&'a A, &'a A),

@@ -282,7 +282,7 @@ fn update(rest: &mut [f64], panel: &[f64], stride: usize, columns: std::ops::Ran
     let width = (rest.len() / stride).next_multiple_of(PADDING);
     let (plain, negative) = panel.split_at(columns.len() * width);
     let [a, b] = [negative, plain].map(|values| Strided { values, stride: width });
-    // The remaining columns begin where the panel's columns end. This index may not be a multiple of the vector width.
+    // The remaining columns begin where the panel's columns end. This index need not be a multiple of the vector width.
     rest.par_chunks_mut(PANEL * stride).enumerate().for_each(|(block, rows)| {
         let n_rows = rows.len() / stride;
         add_lower_products(&mut rows[columns.end..], stride, (n_rows, block * PANEL), a, b);

@@ -1,4 +1,4 @@
-//! Checks whether a fit fits into the available memory before it starts.
+//! Checks, before a fit starts, that the available memory is large enough for it.
 //!
 //! A failed allocation ends the process. On systems that overcommit memory (Linux by default), the
 //! allocation does not even fail; instead, the process is killed when it writes to the memory.

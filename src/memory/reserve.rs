@@ -3,7 +3,7 @@
 //!
 //! Large buffers are compared with the available memory before a run ([`super::require`]). The rest
 //! of a run's memory consists of thousands of small vectors, in this crate and its dependencies. If
-//! the allocation of one of them failed, the process would end. Instead, [`Allocator`] releases a
+//! the allocation of such a vector failed, the process would end. Instead, [`Allocator`] releases a
 //! block of the reserve and tries again. [`shortages`] reports this to every run, and the run ends
 //! when it next checks its `Interrupt`.
 

@@ -24,7 +24,7 @@ impl Json {
         reader.rest.is_empty().then_some(value)
     }
 
-    /// Returns the member of an object with this name.
+    /// Returns the value of the member called `name`; None if there is no such member, or if this is not an object.
     pub fn get(&self, name: &str) -> Option<&Self> {
         let Self::Object(members) = self else { return None };
         members.iter().find(|(key, _)| key == name).map(|(_, value)| value)

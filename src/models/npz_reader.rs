@@ -77,7 +77,7 @@ impl Arrays {
     /// Returns the array with this name.
     ///
     /// # Errors
-    /// [`Error::File`] if there is none.
+    /// [`Error::File`] if there is no such array.
     pub fn get(&self, name: &str) -> Result<&NpyArray> {
         let found = self.0.iter().find(|(own, _)| own == name);
         found.map(|(_, array)| array).ok_or_else(|| damaged(&format!("it has no array {name:?}")))

@@ -1,5 +1,5 @@
-//! Rows in units of their columns, for bounds on rounding errors that do not depend on the scales
-//! of the columns.
+//! Scales each column by a power of two, and computes the sizes of the scaled rows. Bounds on rounding errors computed
+//! from these sizes do not depend on the scales of the columns.
 
 use super::map::RowSize;
 use super::{MarginProblem, ScoreMap};

@@ -151,7 +151,8 @@ impl<'p> HandOver<'p> {
                 Ok(certificate)
             }
             Stage::Newton(newton) => {
-                // If block descent stalled, it would stall again, because smaller λ are harder.
+                // Stays with Newton's method: if block descent stalled at a larger λ, it would stall again at this
+                // smaller λ, for which the problem is harder.
                 let certificate = Certificate { primal: f64::INFINITY, dual: 0.0 };
                 let start = BestPoints { certificate, ..newton.best().clone() };
                 let mut newton =
@@ -171,7 +172,8 @@ impl<'p> HandOver<'p> {
         }
     }
 
-    /// Whether Newton's method took over because block descent exhausted its precision, and not because it stalled.
+    /// Whether Newton's method took over because block descent exhausted its precision, not because block descent
+    /// stalled.
     pub fn follows_exhaustion(&self) -> bool {
         self.is_exhausted && matches!(self.stage, Stage::Newton(_))
     }

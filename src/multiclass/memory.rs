@@ -197,7 +197,7 @@ impl Size {
     }
 
     /// Newton's method if the columns differ so much that block descent would stall; otherwise block descent with a
-    /// hand-over. None if Newton's method may not be used.
+    /// hand-over. None if the caller excludes Newton's method.
     fn with_newton_stage(&self, seed: u64) -> Option<MulticlassMethod> {
         let most = MAX_SPREAD.max(self.n_weights() as f64 / WEIGHTS_PER_SPREAD);
         let badly_scaled = self.spread > most;

@@ -116,7 +116,7 @@ pub struct MulticlassFit {
     pub end: MarginPoint,
     /// The weights of the returned model, in the same order as in `end`; None if they equal the weights of `end`.
     pub weights: Option<Vec<f64>>,
-    /// Number of epochs before [`Newton`] took over from [`block_descent`], or of all epochs if it did not.
+    /// Number of epochs before [`Newton`] took over from [`block_descent`]; number of all epochs if [`Newton`] did not.
     pub n_first: usize,
 }
 

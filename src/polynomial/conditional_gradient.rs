@@ -200,11 +200,10 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         2.0 * underflow(&self.problem)
     }
 
-    /// Selects the next basis vector and, with its bound, evaluates the duality gap: ⟨O_U, R⟩ + τ
-    /// max_h ω*(g_h) + ‖∂F/∂W‖²/(2α).
+    /// Selects the next basis vector, and evaluates the duality gap: ⟨O_U, R⟩ + τ max_h ω*(g_h) + ‖∂F/∂W‖²/(2α).
     ///
-    /// The last term is the gap of the strongly convex linear part (Fenchel duality; zero at its
-    /// optimum). One search gives both the bound and the next basis vector.
+    /// One search gives both the next basis vector and a bound on the maximum over h. The last term is the gap of the
+    /// strongly convex linear part (Fenchel duality), which is zero at the optimum of this part.
     fn select_next(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let problem = &self.problem;
         let model = &self.model;

@@ -21,8 +21,8 @@ pub struct Limits {
     pub max_steps: usize,
 }
 
-/// Number of consecutive steps with a small fraction of the total gain after which the search ends, because it is then
-/// close to the minimum.
+/// If this number of consecutive steps each gain only a small fraction of the total gain, the search is close to the
+/// minimum, and ends.
 const MAX_SMALL_SHARES: usize = 3;
 
 /// Initial curvature of a search, in units of the metric.
@@ -115,7 +115,8 @@ mod tests {
 
     const LIMITS: Limits = Limits { tol: 0.0, share: 0.0, max_steps: 500 };
 
-    /// Rosenbrock's function on the unit disc. The test finds its minimum on a fine grid.
+    /// Rosenbrock's function on the unit disc. The minimum lies on the circle; the test compares the result with the
+    /// best point of a fine grid of angles.
     struct Valley;
 
     impl Constrained for Valley {
@@ -137,7 +138,7 @@ mod tests {
         let mut x = vec![-0.5, 0.5];
         let mut hessian = Hessian::new(FIRST_CURVATURE, 2);
         let value = minimise(&mut Valley, &mut x, &mut hessian, LIMITS).unwrap();
-        // The angle of the best point on the circle.
+        // The value at the best point of the grid.
         let best = (0..1_000_000)
             .map(|i| {
                 let angle = f64::from(i) * 1e-6;

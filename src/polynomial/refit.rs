@@ -156,7 +156,8 @@ pub fn refit<R: Rows + Copy>(
         false => effort.max_steps,
     };
     let objective = improve(problem, model, false, effort.limits(steps), knowledge, interrupt)?;
-    // Shrinks U until it is in its ball even in exact arithmetic, given the lengths of the basis vectors.
+    // Shrinks U so that its norm constraint holds in exact arithmetic, although the lengths of the basis vectors are 1
+    // only up to rounding.
     pull_in(problem, model, 0.0);
     Ok(objective)
 }

@@ -47,8 +47,8 @@ pub(super) fn root(
         } else {
             right = point;
         }
-        let creeps = step % 8 == 0;
-        point = if left < root && root < right && !creeps {
+        let is_eighth = step % 8 == 0;
+        point = if left < root && root < right && !is_eighth {
             root
         } else {
             0.5 * (left.max(low) + right.min(high))

@@ -168,8 +168,8 @@ impl Polytope for TopK {
     }
 
     fn capped_box(&self) -> Option<CappedBox> {
-        // If 1ᵀβ is the sum off the label, the bound is β_j <= 1ᵀβ/(k − 1), because the label's coordinate may also be
-        // positive. If the sum is at least 1 − 1/k, β_j <= 1/k implies this bound.
+        // Let s be the sum of all coordinates except the label's. The label's coordinate may add up to s/(k − 1) to the
+        // full sum, so the bound 1ᵀβ/k becomes β_j <= s/(k − 1). If s >= 1 − 1/k, β_j <= 1/k implies this bound.
         let upper = 1.0 / self.k as f64;
         Some(CappedBox { upper, cap: 1.0, floor: if self.k == 1 { 0.0 } else { 1.0 - upper } })
     }

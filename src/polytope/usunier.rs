@@ -60,7 +60,7 @@ impl Polytope for Usunier {
 
     fn distance(&self, beta: &[(u32, f64)], _: usize, _: usize) -> f64 {
         let (sum, negative) = parts(beta);
-        // The constant 1/k is rounded too.
+        // The computed 1/k may be rounded up, so the next smaller number serves as the upper bound.
         overshoot(beta, (1.0 / self.k as f64).next_down()) + excess(sum, 1.0) + negative
     }
 

@@ -58,8 +58,8 @@ impl RoundRecord<'_> {
 /// Solves the subproblem of one partition in a round; see `dualgap.distributed`. `settings` is a
 /// dictionary with the fields of the problem's records and of this subproblem's record.
 ///
-/// Nothing is stored between calls: β is passed in (None for 0) and returned. The caller can therefore save it or move
-/// it to another machine. `callback` is called as in other fits; if it returns a true value, the subproblem ends early.
+/// Nothing is stored between calls: β is passed in (None if it is 0) and returned, so the caller can save β or move it
+/// to another machine. `callback` is called as in other fits; if it returns a true value, the subproblem ends early.
 #[pyfunction]
 pub(super) fn consensus_round<'py>(
     py: Python<'py>,

@@ -48,8 +48,8 @@ fn kept<T: Element + Sync + Copy + 'static>(array: &Bound<'_, PyArray1<T>>) -> P
     Ok(Arc::new(Mapped { _array: array.unbind(), start, len }))
 }
 
-/// Rows in a file, as Python passes them: (ends of the rows, beginning with 0, features, values, number of features).
-/// The values are None if all are 1.
+/// Rows in a file, as Python passes them: a tuple of the row offsets (a 0, then the end of each row), the features, the
+/// values (None if all are 1), and the number of features.
 type Arrays<'py> = (
     Bound<'py, PyArray1<u64>>,
     Bound<'py, PyArray1<u32>>,

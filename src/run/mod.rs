@@ -94,7 +94,7 @@ pub struct Stopping {
     pub max_epochs: usize,
     /// Duality gap, relative to the objective (the primal value), at which the run has converged.
     pub relative: f64,
-    /// Duality gap that is within rounding error. At this gap, the run has converged for any objective.
+    /// Duality gap that is within rounding error. At this gap, the run has converged, however small the objective is.
     pub floor: f64,
     /// Objective of W = 0, whose dual point has the value 0. If it is given, the run returns the
     /// best model and the best bound that it has found, including W = 0 and the bound 0. Otherwise

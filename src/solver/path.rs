@@ -1,5 +1,5 @@
-//! A certified regularisation path: each dual point covers an interval of λ, and the models of this
-//! point are accurate on the whole interval (after Osokin et al. 2016, section 5).
+//! A certified regularisation path: each dual point covers an interval of λ. Its weights, rescaled to any λ' of the
+//! interval, give an accurate model (after Osokin et al. 2016, section 5).
 
 use std::ops::ControlFlow;
 

@@ -124,7 +124,7 @@ impl Local {
         let best = dot(&self.margins, &self.vertex);
         let right = dot(&self.margins, &self.truth);
         if best <= right {
-            // In a matching problem, the truth may not be a matching, so decoding may not find it.
+            // In a matching problem, the true label need not be a matching, and decoding then cannot return it.
             self.vertex.clone_from(&self.truth);
         }
         (best.max(right) - right, best.max(right))

@@ -21,7 +21,10 @@ NAMES = [name for name in FITS if not name.startswith(("recommender", "tagger"))
 
 @pytest.fixture(params=[False, True])
 def dispatch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
-    """Set whether scikit-learn dispatches on the array API. SciPy's variable affects only SciPy."""
+    """Set whether scikit-learn dispatches on the array API.
+
+    SCIPY_ARRAY_API is set in both cases, because by itself this variable affects only SciPy.
+    """
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     monkeypatch.setattr("scipy._lib._array_api.SCIPY_ARRAY_API", True, raising=False)
     with config_context(array_api_dispatch=request.param):

@@ -109,8 +109,11 @@ def test_complex_labels_are_rejected(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_label_arrays_without_a_common_type_are_rejected(name: str) -> None:
-    """Label arrays of the types int64 and uint64 have a common type that would merge labels."""
+def test_label_arrays_of_incompatible_types_are_rejected(name: str) -> None:
+    """Reject labels of int64 and uint64 together, and numbers together with text.
+
+    NumPy's common type of int64 and uint64 is float64, in which different large labels are equal.
+    """
     estimator, X, _ = FITS[name]
     signed = targets_with_labels(name, [-1, 0, 1])
     arrays = [np.array(y, dtype=np.int64) for y in signed]

@@ -30,7 +30,11 @@ X, Y = list(ROWS), LABELS.tolist()
 
 
 class Fresh:
-    """A multi-class model whose labels are lists with one number; it returns new objects."""
+    """A multi-class model whose labels are lists with one number.
+
+    Its methods return new objects, except that a method named in `refilled` fills the object given
+    there and returns it.
+    """
 
     def __init__(self, **refilled: Any) -> None:
         self.refilled = refilled

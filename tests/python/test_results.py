@@ -81,7 +81,7 @@ def test_tables_are_filled_and_checked(tmp_path: Path) -> None:
         (TEXT.replace("solver=exact", "solver=none"), "no rows"),
     ],
 )
-def test_mistakes_in_a_page_are_found(tmp_path: Path, text: str, message: str) -> None:
+def test_mistakes_in_a_page_are_reported(tmp_path: Path, text: str, message: str) -> None:
     write(tmp_path, text, ROWS)
     done = results(tmp_path)
     assert done.returncode == 1
@@ -199,7 +199,7 @@ def test_figures_are_filled_into_sentences(tmp_path: Path, expression: str, show
         ("Letter has 26 classes and 20,000 rows.", ""),
     ],
 )
-def test_numbers_typed_into_a_page_are_found(tmp_path: Path, text: str, typed: str) -> None:
+def test_numbers_typed_into_a_page_are_reported(tmp_path: Path, text: str, typed: str) -> None:
     write(tmp_path, f"# Title\n\n{text}\n", ROWS)
     done = results(tmp_path, "--check")
     assert done.returncode == bool(typed)

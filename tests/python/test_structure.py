@@ -77,7 +77,7 @@ def test_a_valid_tree_has_no_violations(tmp_path: Path) -> None:
         "macro_rules! go { () => { $crate::solver::run() } }",
     ],
 )
-def test_a_rust_module_that_imports_a_higher_layer_is_found(tmp_path: Path, code: str) -> None:
+def test_a_rust_module_that_imports_a_higher_layer_is_reported(tmp_path: Path, code: str) -> None:
     lines = check(
         tmp_path,
         {
@@ -103,7 +103,7 @@ def test_a_rust_module_that_imports_a_higher_layer_is_found(tmp_path: Path, code
         "from dualgap import main",
     ],
 )
-def test_a_python_module_that_imports_a_higher_layer_is_found(tmp_path: Path, code: str) -> None:
+def test_a_python_module_that_imports_a_higher_layer_is_reported(tmp_path: Path, code: str) -> None:
     lines = check(
         tmp_path,
         {
@@ -117,12 +117,12 @@ def test_a_python_module_that_imports_a_higher_layer_is_found(tmp_path: Path, co
     assert lines[0].startswith("dualgap.losses imports dualgap.cli")
 
 
-def test_modules_without_a_layer_are_found(tmp_path: Path) -> None:
+def test_modules_without_a_layer_are_reported(tmp_path: Path) -> None:
     lines = check(tmp_path, {"src/misc.rs": "", "python/dualgap/misc.py": ""})
     assert lines == ["crate.misc is not in any layer", "dualgap.misc is not in any layer"]
 
 
-def test_cycles_of_files_are_found(tmp_path: Path) -> None:
+def test_cycles_of_files_are_reported(tmp_path: Path) -> None:
     lines = check(
         tmp_path,
         {
@@ -138,7 +138,7 @@ def test_cycles_of_files_are_found(tmp_path: Path) -> None:
     assert lines == ["cycle of files: crate.linalg.a, crate.linalg.b, crate.linalg.c"]
 
 
-def test_a_cycle_between_a_folder_and_its_file_is_found(tmp_path: Path) -> None:
+def test_a_cycle_between_a_folder_and_its_file_is_reported(tmp_path: Path) -> None:
     lines = check(
         tmp_path,
         {
@@ -154,7 +154,7 @@ def test_a_cycle_between_a_folder_and_its_file_is_found(tmp_path: Path) -> None:
     ]
 
 
-def test_a_cycle_of_folders_without_a_cycle_of_files_is_found(tmp_path: Path) -> None:
+def test_a_cycle_of_folders_without_a_cycle_of_files_is_reported(tmp_path: Path) -> None:
     lines = check(
         tmp_path,
         {
@@ -173,7 +173,7 @@ def test_a_cycle_of_folders_without_a_cycle_of_files_is_found(tmp_path: Path) ->
     ]
 
 
-def test_too_long_files_and_functions_are_found(tmp_path: Path) -> None:
+def test_too_long_files_and_functions_are_reported(tmp_path: Path) -> None:
     line = "    let brace = ('{', \"{\", r#\"{\"#, b'}');\n"
     lines = check(
         tmp_path,
@@ -192,7 +192,7 @@ def test_too_long_files_and_functions_are_found(tmp_path: Path) -> None:
     ]
 
 
-def test_too_many_files_in_the_top_folder_are_found(tmp_path: Path) -> None:
+def test_too_many_files_in_the_top_folder_are_reported(tmp_path: Path) -> None:
     package = tmp_path / "python/dualgap"
     package.mkdir(parents=True)
     for number in range(15):
@@ -204,7 +204,7 @@ def test_too_many_files_in_the_top_folder_are_found(tmp_path: Path) -> None:
     assert line.startswith("dualgap has 16 files at its top level: ")
 
 
-def test_folders_missing_from_the_map_are_found(tmp_path: Path) -> None:
+def test_folders_missing_from_the_map_are_reported(tmp_path: Path) -> None:
     lines = check(
         tmp_path,
         {
@@ -224,12 +224,12 @@ def test_folders_missing_from_the_map_are_found(tmp_path: Path) -> None:
     ]
 
 
-def test_a_missing_map_is_found(tmp_path: Path) -> None:
+def test_the_absence_of_a_map_is_reported(tmp_path: Path) -> None:
     lines = check(tmp_path, {"CONTRIBUTING.md": "", "src/linalg/mod.rs": ""})
     assert lines == ["the map in CONTRIBUTING.md does not list src/linalg"]
 
 
-def test_modules_without_documentation_are_found(tmp_path: Path) -> None:
+def test_modules_without_documentation_are_reported(tmp_path: Path) -> None:
     lines = check(
         tmp_path,
         {
@@ -240,7 +240,7 @@ def test_modules_without_documentation_are_found(tmp_path: Path) -> None:
     assert lines == ["src/error.rs has no module documentation (//!)"]
 
 
-def test_public_types_with_the_same_name_are_found(tmp_path: Path) -> None:
+def test_public_types_with_the_same_name_are_reported(tmp_path: Path) -> None:
     lines = check(
         tmp_path,
         {

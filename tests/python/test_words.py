@@ -38,7 +38,7 @@ def check(folder: Path, name: str, text: str) -> subprocess.CompletedProcess[str
         ("a.rs", "/// Two threads, by\n/// turns.\nfn f() {}\n", 1),
     ],
 )
-def test_avoided_phrases_are_found_in_prose(
+def test_avoided_phrases_are_reported_in_prose(
     tmp_path: Path, name: str, text: str, line: int
 ) -> None:
     outcome = check(tmp_path, name, text)
@@ -60,7 +60,7 @@ def test_code_questions_and_allowed_lines_pass(tmp_path: Path, name: str, text: 
     assert (outcome.returncode, outcome.stdout) == (0, "")
 
 
-def test_misspelt_words_are_found(tmp_path: Path) -> None:
+def test_misspelt_words_are_reported(tmp_path: Path) -> None:
     outcome = check(tmp_path, "a.md", "We recie" + "ve t" + "eh rows.\n")
     assert outcome.returncode == 1
     assert "t" + "eh" in outcome.stdout

@@ -2,8 +2,8 @@
 //!
 //! `crfs-benchmark TRAIN TEST MODEL LABELS`: in the two files of sentences each line has a label
 //! and the features of a token, separated by tabs; an empty line ends a sentence. Writes the
-//! predicted labels, one per line, and prints the seconds of training, those of tagging (median of
-//! five), and the growth of the peak memory in MB, as JSON.
+//! predicted labels, one per line, and prints the seconds of training, the seconds of tagging
+//! (median of five), and the growth of the peak memory in MB, as JSON.
 
 use std::fs;
 use std::path::Path;

@@ -216,7 +216,7 @@ def round_settings(
 def newton_settings(
     problem: _core._MarginRecord, shares: _core._SharesRecord
 ) -> _core._NewtonSettings:
-    """Return the settings of a partition in a Newton round, without weights and dual point."""
+    """Return the settings of a partition in a Newton round; weights and dual point are empty."""
     return {
         **problem,
         **shares,

@@ -153,8 +153,8 @@ def encode_classes(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
         check_classification_targets(y)
     classes, codes = sorted_classes("y", y)
     if is_whole and 2 * len(classes) > len(y):
-        # Called only if it has to warn of the large number of classes: it finds no other fault in
-        # integers, and it is slow, because it sorts the labels.
+        # This check is slow, because it sorts the labels. In integers, the only fault that it finds
+        # is a large number of classes, of which it warns, so it is called only in that case.
         check_classification_targets(y)
     return check_classes(classes), codes
 

@@ -48,7 +48,7 @@ COLUMNS = (
 """Columns of the history. The gap is the difference of the best primal and dual values so far."""
 
 _BALANCE_ROUNDS = 100
-"""Rounds after which the penalty is constant, because ADMM may diverge if it keeps changing."""
+"""Rounds after which the penalty is constant, because a changing penalty can make ADMM diverge."""
 
 
 _INNER = 0.1

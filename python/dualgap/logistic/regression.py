@@ -247,8 +247,8 @@ class LogisticRegression(LogisticClassifier):
             Values of C.
         ended : callable
             Called after each fit, when this estimator has the attributes of the fit, with the
-            curvature of the mean loss in the intercepts (None without intercepts and for many
-            classes). If it returns True, no further model is fitted.
+            curvature of the mean loss in the intercepts (None if there are no intercepts, or if
+            there are many classes). If it returns True, no further model is fitted.
         """
         problem = self._problem(*data)
         scaled = [problem.scale * C for C in Cs]

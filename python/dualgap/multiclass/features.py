@@ -166,7 +166,8 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
             return {"weights": arrays[0].reshape(-1, width)}
 
         core = partial(_core.fit_class_features, core_rows(rows), labels)
-        # A custom loss may not be deterministic.
+        # The model of an epoch may be found by repeating the fit. With a custom loss, which might
+        # not be deterministic, the repeated fit could differ.
         builtin = isinstance(settings["loss"], str)
         models = EpochModels(core, settings, store, model_of_epoch) if builtin else None
         stopping = (settings["max_iter"], settings["tol"])

@@ -211,8 +211,9 @@ class MulticlassSVC(LinearClassifier):
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
-        # The core checks that values are finite, in its single pass over the rows before a fit.
         single = self.solver in _SINGLE
+        # The core checks that values are finite, in the one pass that it makes over the rows before
+        # a fit, so `ensure_all_finite` is False here.
         X, y = check_rows_and_targets(self, X, y, half=True, single=single, ensure_all_finite=False)
         self.classes_, codes = encode_classes(y)
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
@@ -235,7 +236,8 @@ class MulticlassSVC(LinearClassifier):
             return {"weights": weights, "solver": (solver, n_first)}
 
         core = partial(_core.fit_multiclass, core_rows(X), labels)
-        # A custom loss may not be deterministic.
+        # The model of an epoch may be found by repeating the fit. With a custom loss, which might
+        # not be deterministic, the repeated fit could differ.
         models = EpochModels(core, settings, store, model_of_epoch) if builtin else None
         stopping = (settings["max_iter"], settings["tol"])
         with watch(self, stopping, data=(X, y, sample_weight), models=models) as callback:

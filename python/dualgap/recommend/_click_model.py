@@ -85,7 +85,10 @@ class ClickModel(Cached):
     def best_items(
         self, users: NDArray[np.intp], n: int, candidates: Candidates
     ) -> tuple[NDArray[np.int64], FloatArray]:
-        """Return positions (-1 for missing ranks) and scores of each user's best items."""
+        """Return the positions and the scores of each user's best items.
+
+        If fewer than `n` items are available, the remaining positions are -1.
+        """
 
         def search(chosen: NDArray[np.intp], excluded: ExclusionRecord) -> Any:
             return _core.best_of_blend(self.blend(chosen, candidates.n_threads), excluded, n)

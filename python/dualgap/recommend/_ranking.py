@@ -54,7 +54,10 @@ class Model(Protocol):
     def best_items(
         self, users: NDArray[np.intp], n: int, candidates: Candidates
     ) -> tuple[NDArray[np.int64], FloatArray]:
-        """Return positions (-1 for missing ranks) and scores of each user's best items."""
+        """Return the positions and the scores of each user's best items.
+
+        If fewer than `n` items are available, the remaining positions are -1.
+        """
 
     def item_vectors(self) -> FloatArray:
         """Return vectors of all items, whose cosines are item similarities."""
@@ -163,9 +166,10 @@ def best_items(
     n: int,
     candidates: Candidates,
 ) -> tuple[NDArray[np.int64], FloatArray]:
-    """Return positions (-1 for missing ranks) and scores of each user's best items.
+    """Return the positions and the scores of each user's best items.
 
-    `search` finds the best items for a batch of users, given the items to leave out.
+    If fewer than `n` items are available, the remaining positions are -1. `search` finds the best
+    items for a batch of users, given the items to leave out.
     """
     seen, allowed = candidates.seen, candidates.allowed
     found: list[tuple[Any, Any]] = []

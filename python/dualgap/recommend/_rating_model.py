@@ -191,7 +191,7 @@ class Priors:
         )
 
     def with_histories_of(self, new: NewRatings) -> Priors:
-        """Append a weight of 0 for each new id, as it is a history feature of the other side."""
+        """Append a weight of 0 for each new id, which is a history feature of the other side."""
         side = "items" if new.side == "users" else "users"
         prior = getattr(self, side)
         n_new = int((new.rows >= new.n_known).sum())
@@ -322,7 +322,10 @@ class RatingModel:
     def best_items(
         self, users: NDArray[np.intp], n: int, candidates: Candidates
     ) -> tuple[NDArray[np.int64], FloatArray]:
-        """Return positions (-1 for missing ranks) and expected ratings of the best items."""
+        """Return the positions and the expected ratings of each user's best items.
+
+        If fewer than `n` items are available, the remaining positions are -1.
+        """
         levels = self.scale.levels
         gaps = np.diff(levels).tolist() if self.scale.ordinal else None
 

@@ -234,7 +234,8 @@ class FittedRecommender(RecommenderParts):
         Raises
         ------
         KeyError
-            For an unknown item. A known item without ratings and features has no neighbours.
+            For an unknown item. A known item that has neither ratings nor features has no
+            neighbours.
         """
         check_is_fitted(self)
         allowed = allowed_items(self.item_ids_, among, name="among")

@@ -27,7 +27,7 @@ from dualgap.recommend.recommender import OrdinalRecommender
 
 __all__ = ["Comparison", "Row", "compare", "split_ratings"]
 
-# Radii near those that validation chose on MovieLens 100k.
+# Radii near the radii that validation chose on MovieLens 100k.
 _RADII: dict[Penalty, float] = {"l1": 2000.0, "l1/l2": 2000.0, "l1/linf": 1000.0}
 
 # Candidate settings of EASE (ridge) and of ALS (weight of unobserved pairs, and ridge). The setting

@@ -81,7 +81,8 @@ def _is_named(sentence: Any) -> bool:
 
 
 def _named_token(token: list[Any] | tuple[Any, ...]) -> bool:
-    # Bytes are not valid names; the later reader of names raises the error for them.
+    # Bytes are let through here, although they are not valid names, because the code that later
+    # reads the names raises an error for them.
     return not token or isinstance(token[0], str | bytes)
 
 

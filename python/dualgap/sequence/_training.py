@@ -54,7 +54,7 @@ class Problem:
         return kept
 
     def kept(self, flat: FloatArray) -> Weights:
-        """Return the weights without zeros and without named columns that are entirely zero."""
+        """Return the nonzero weights; leave out named columns whose weights are all zero."""
         kept = self.weights(flat)
         if self.vocabulary is not None and self.hash_bits is None:
             return drop_unused(kept, self.vocabulary)

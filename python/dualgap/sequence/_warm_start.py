@@ -96,7 +96,7 @@ def _weights_by_name(tagger: Any, problem: Problem) -> FloatArray | None:
 def _old_names(tagger: Any) -> list[str] | tuple[Any, int]:
     """Return the column names of the previous fit.
 
-    If it has none, return the number of hash bits (None without hashing) and of columns.
+    If it had no names, return the number of hash bits (None without hashing) and of columns.
     """
     names = tagger._weights.names
     if names is None or names.bits is not None:

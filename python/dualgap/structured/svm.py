@@ -269,7 +269,7 @@ class StructuredSVM(CertifiedEstimator):
             return {"weights": arrays[0], "oracle_calls": None}
 
         core = partial(_core.fit_structured, source)
-        # A custom model may not be deterministic.
+        # A custom model might not be deterministic, so a repeated fit could differ from this fit.
         builtin = coding is not None
         models = EpochModels(core, settings, store, model_of_epoch) if builtin else None
         stopping = (settings["max_iter"], settings["tol"])

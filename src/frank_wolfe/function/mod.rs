@@ -30,7 +30,7 @@ pub trait SmoothFunction: Send + Sync {
     /// Returns f(x), and writes its gradient.
     ///
     /// # Errors
-    /// An error of the implementation; it ends the run.
+    /// Any error that the implementation returns; it ends the run.
     fn value_and_gradient(&self, x: &[f64], gradient: &mut [f64]) -> Result<f64>;
 
     /// Whether the function is quadratic and has [`SmoothFunction::hessian_products`].

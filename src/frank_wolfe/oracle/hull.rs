@@ -59,7 +59,7 @@ impl LinearOracle for ConvexHull {
         _: &Vertex,
         _: &crate::interrupt::Interrupt,
     ) -> Result<f64> {
-        // Because of rounding, the chosen point may not be the best point, so the bound covers all
+        // Because of rounding, the chosen point is not always the best point, so the bound covers all
         // points.
         let slopes = self.points.chunks_exact(self.n);
         let slopes = slopes.map(|point| crate::frank_wolfe::vertex::bounded_dot(point, gradient));

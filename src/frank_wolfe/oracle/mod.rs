@@ -26,7 +26,7 @@ pub trait LinearOracle: Send + Sync {
     /// Returns a vertex v of the set that minimises ⟨gradient, v⟩.
     ///
     /// # Errors
-    /// An error of the implementation; it ends the run.
+    /// Any error that the implementation returns; it ends the run.
     fn vertex(&self, gradient: &[f64]) -> Result<Vertex>;
 
     /// Returns the result of [`LinearOracle::vertex`] and up to `count` − 1 vertices that are nearly as good, which

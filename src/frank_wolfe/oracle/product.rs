@@ -19,7 +19,7 @@ impl ProductSet {
     /// Creates the product of `factors`, each of which knows its number of coordinates.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for no factors, or for a factor without a number of coordinates.
+    /// [`Error::InvalidArgument`] if there are no factors, or if a factor does not know its number of coordinates.
     pub fn new(factors: Vec<Box<dyn LinearOracle>>) -> Result<Self> {
         if factors.is_empty() {
             return Err(Error::argument("factors", "must contain at least one oracle, got none"));

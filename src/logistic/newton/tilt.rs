@@ -96,7 +96,8 @@ pub(super) fn moments(store: &mut Store<'_>, interrupt: &Interrupt) -> Result<Ve
             weighted.extend(own);
             sums[class * (n + 1)] -= f64::from(weighted[start..].iter().sum::<f32>());
         }
-        // With two classes, the shares hold p (1 − p).
+        // With two classes there is one output (n = 1), and its shares already hold p (1 − p), so no product is
+        // subtracted.
         if n > 1 {
             add_products((&weighted[..], lines.shares, n_rows), (sums, n), false);
         }
@@ -118,7 +119,8 @@ struct Moved {
 
 fn moved(store: &mut Store<'_>, tilt: &[f64], interrupt: &Interrupt) -> Result<Moved> {
     let (n, n_outputs) = (store.len(), store.problem().n_outputs());
-    // With two classes, only p (1 − p), the derivative of p, is stored.
+    // With two classes, `lines.shares` has one line, which holds p (1 − p), the derivative of the second class's
+    // probability p. Only the second entry of the tilt is needed, because the first is 0.
     let own = if n_outputs == 1 { &tilt[1..] } else { tilt };
     let add = |layout: &RowBlocks<'_>, lines: Lines<'_>, sums: &mut [f64]| {
         let n_rows = layout.block_rows;

@@ -1,5 +1,5 @@
-//! Cross-validation of C: folds run in parallel, each fold fits increasing C with warm starts, and
-//! the scores of the optimal models are bounded (`docs/mathematics/cross-validation.md`).
+//! Cross-validation of C: folds run in parallel; each fold fits one model per value of C, in increasing order and with
+//! warm starts; and the scores of the optimal models are bounded (`docs/mathematics/cross-validation.md`).
 
 mod chain;
 mod directional_bounds;
@@ -24,7 +24,8 @@ impl Search<'_> {
     /// `observe` is called after each fit.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for missing folds and unsorted values of C, and errors of fits.
+    /// [`Error::InvalidArgument`] if there are no folds or no values of C, or if the values are not sorted; errors of
+    /// fits.
     pub fn run(
         &self,
         interrupt: &Interrupt,

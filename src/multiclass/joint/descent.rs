@@ -31,10 +31,11 @@ const MIN_CURVATURE: f64 = 1e-250;
 ///
 /// The dual of one example is −½ αᵀ(C_i A_i A_iᵀ + γ I) α + a linear term, with C_i = p_i/λ. Here the Gram matrix A_i
 /// A_iᵀ of the ψ(x_i, j) replaces the ‖x_i‖² I of separate weights, so the maximiser is not a projection. A visit
-/// therefore takes a few projected gradient steps. The target β' of a step is the projection, with bias 1, of
-/// g/L + β + 1ᵀβ, and the step length towards β' is optimal. L is the curvature of the last step (the spectral step
-/// of Barzilai and Borwein 1988 in the method of Birgin, Martínez and Raydan 2000). Each step is feasible and
-/// increases the dual, for any L.
+/// therefore takes a few projected gradient steps. Let g be the gradient, that is, the shifted margins. The target β'
+/// of a step is the projection of g/L + β + 1ᵀβ that includes the rank-one term ½ (1ᵀb)² (`bias` = 1 in
+/// [`Polytope::project`](crate::polytope::Polytope::project)), and the step length towards β' is optimal. L is the
+/// curvature of the last step (the spectral step of Barzilai and Borwein 1988 in the method of Birgin, Martínez and
+/// Raydan 2000). Each step is feasible and increases the dual, for any L.
 pub struct JointDescent<'d, 'p, 'a, M> {
     dual: &'d mut MarginDual<'p, 'a, M>,
     random: Pcg64Mcg,

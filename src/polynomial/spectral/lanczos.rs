@@ -48,7 +48,7 @@ pub fn extreme_eigenpair_from(
     for _ in 0..=MAX_RESTARTS {
         let extreme = lanczos(start, tol, &mut product)?;
         let done = extreme.residual <= tol * extreme.value.abs();
-        // Restarts with the sum of the vectors for both ends of the spectrum, so that the next space contains both.
+        // Restarts from the Ritz vector of the dominant pair.
         start = extreme.vector.clone();
         let better = best.as_ref().is_none_or(|best| extreme.value.abs() >= best.value.abs());
         if better {

@@ -112,7 +112,7 @@ impl ActiveLabels {
         Self { atoms: atoms.map(atom).collect() }
     }
 
-    /// Computes the point μ_i. Because of rounding, it may not be a convex combination of labels. Returns a bound on
+    /// Computes the point μ_i, which rounding may move away from the convex combinations of labels. Returns a bound on
     /// its distance, in ‖·‖₁, from such a combination.
     pub fn point(&self, chain: &Chain, example: usize, buffers: &mut PointBuffers) -> f64 {
         let PointBuffers { point, vertex, spare, label } = buffers;

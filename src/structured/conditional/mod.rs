@@ -41,7 +41,7 @@ use crate::linalg::vectors;
 #[derive(Clone)]
 struct Field<'a> {
     chain: &'a Chain,
-    /// The order of the weights in a pass, if it differs from the chain's.
+    /// The layout of the weights in a pass, if it differs from the chain's.
     layout: Option<Arc<WeightLayout<'a>>>,
     /// The rows by column, if a pass computes the gradient feature by feature.
     columns: Option<Arc<FeatureColumns>>,
@@ -117,17 +117,17 @@ impl<'a> Field<'a> {
         Ok(sum.total())
     }
 
-    /// Number of weights for pairs of a feature and a label, in the order of a pass.
+    /// Number of values that the weights of (feature, label) pairs take up in the layout of a pass, including padding.
     fn n_emissions(&self) -> usize {
         self.layout.as_deref().map_or(self.chain.transitions(), WeightLayout::len)
     }
 
-    /// Total number of weights in the order of a pass.
+    /// Number of values that all weights take up in the layout of a pass, including padding.
     fn n_laid(&self) -> usize {
         self.n_emissions() + self.chain.n_weights() - self.chain.transitions()
     }
 
-    /// Converts weights to the order of a pass.
+    /// Converts weights to the layout of a pass.
     fn laid<'w, T: Real>(&self, weights: &'w [T]) -> Cow<'w, [T]> {
         match &self.layout {
             Some(layout) => Cow::Owned(layout.expand(weights)),

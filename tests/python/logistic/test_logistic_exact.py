@@ -23,7 +23,7 @@ Vector = list[Decimal]
 
 @dataclass
 class Problem:
-    """A problem in decimal numbers: rows with a constant feature if there is an intercept."""
+    """A problem in decimal numbers. If there is an intercept, rows end with a constant feature."""
 
     rows: list[Vector]
     labels: list[int]

@@ -80,7 +80,7 @@ def test_column_files_are_read_from_disk(tmp_path: Path) -> None:
     assert np.nanmax(tagger.history_["validation_score"]) == 1.0
 
 
-def test_unknown_labels_and_costs_work_from_files(tmp_path: Path) -> None:
+def test_spilled_fits_support_token_weights_and_unknown_labels(tmp_path: Path) -> None:
     X, y = sentences(60, noise=0.2)
     y = [[None if t == 1 else label for t, label in enumerate(labels)] for labels in y]
     costs = [[2.0] * len(labels) for labels in y]

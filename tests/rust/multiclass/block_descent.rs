@@ -434,10 +434,10 @@ fn a_tolerance_ends_the_last_epoch_near_it() {
             (near, far, n_fits) = (near + share(tolerance), far + share(0.0), n_fits + 1.0);
         }
     }
-    // An epoch that knows the tolerance ends once the estimated gap is .8 of it. If the estimate
-    // were exact, fits would end there; they end lower if it is conservative, or if passes
-    // continue. Over 40 seeds for each size, the fits ended at .57 to .68 of the tolerance on
-    // average, and at .37 to .50 if epochs do not know the tolerance.
+    // An epoch that knows the tolerance ends as soon as the estimated gap is .8 of the tolerance. If
+    // the estimate were exact, fits would end at this gap; fits end at a lower gap if the estimate
+    // is conservative, or if passes continue. Over 40 seeds for each size, the fits ended at .57 to
+    // .68 of the tolerance on average, and at .37 to .50 if epochs do not know the tolerance.
     assert!(near > 0.5 * n_fits, "{}", near / n_fits);
     assert!(near > 1.1 * far, "{near} {far}");
 }

@@ -1,4 +1,4 @@
-//! Sequences with unknown labels, and the costs of errors in a logistic loss.
+//! Sequences with unknown labels, and the label costs that a logistic loss uses (as logarithms).
 
 use super::{Chain, FORBIDDEN};
 use crate::error::{Error, Result};

@@ -9,7 +9,7 @@ pub const FORBIDDEN: f64 = -1e30;
 /// The kind of a transition, a first label or a last label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChainLink {
-    /// The link may not occur in a label.
+    /// The link must not occur in a label.
     Forbidden,
     /// The link may occur, and has a weight.
     Weighted,
