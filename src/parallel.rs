@@ -2,9 +2,10 @@
 //!
 //! The split into pieces depends only on the data, and partial results are combined in order.
 
+use std::mem::replace;
 use std::ops::Range;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rayon::prelude::*;
 
@@ -54,24 +55,13 @@ where
     F: Fn(Range<usize>, &mut [f64]) + Sync,
 {
     if width > 0 {
-        share_blocks(out, width, interrupt, &fill);
+        for_items(out.chunks_mut(BLOCK_ROWS * width).enumerate(), 1, |(block, values)| {
+            if !interrupt.is_raised() {
+                fill(block * BLOCK_ROWS..block * BLOCK_ROWS + values.len() / width, values);
+            }
+        });
     }
     interrupt.check()
-}
-
-/// The loop of [`fill_blocks`]. Rayon adds much code to a loop, so the loop is compiled once for
-/// all closures.
-fn share_blocks(
-    out: &mut [f64],
-    width: usize,
-    interrupt: &Interrupt,
-    fill: &(dyn Fn(Range<usize>, &mut [f64]) + Sync),
-) {
-    out.par_chunks_mut(BLOCK_ROWS * width).enumerate().for_each(|(block, values)| {
-        if !interrupt.is_raised() {
-            fill(block * BLOCK_ROWS..block * BLOCK_ROWS + values.len() / width, values);
-        }
-    });
 }
 
 /// Adds up `size` values over all rows. Calls `add(rows, partial)` for each part of the rows, with a partial result
@@ -110,34 +100,28 @@ fn share_and_sum(
     add: &AddRows<'_>,
 ) -> Result<Vec<f64>> {
     let mut rest = out;
-    let filled: Vec<_> = parts(n_rows)
-        .into_iter()
-        .map(|rows| {
-            let (values, others) = std::mem::take(&mut rest).split_at_mut(rows.len() * width);
-            rest = others;
-            (rows, values)
-        })
-        .collect();
-    let parts: Vec<Vec<f64>> = filled
-        .into_par_iter()
-        .map(|(rows, values)| {
-            let mut partial = vec![0.0; size];
-            for start in rows.clone().step_by(BLOCK_ROWS) {
-                if interrupt.is_raised() {
-                    break;
-                }
-                let range = start..(start + BLOCK_ROWS).min(rows.end);
-                let from = (start - rows.start) * width;
-                add(range.clone(), &mut values[from..from + range.len() * width], &mut partial);
+    let parts = parts(n_rows).into_iter().map(|rows| {
+        let (values, others) = std::mem::take(&mut rest).split_at_mut(rows.len() * width);
+        rest = others;
+        (rows, values)
+    });
+    let parts: Vec<Vec<f64>> = map_items(parts, 1, |(rows, values)| {
+        let mut partial = vec![0.0; size];
+        for start in rows.clone().step_by(BLOCK_ROWS) {
+            if interrupt.is_raised() {
+                break;
             }
-            partial
-        })
-        .collect();
+            let range = start..(start + BLOCK_ROWS).min(rows.end);
+            let from = (start - rows.start) * width;
+            add(range.clone(), &mut values[from..from + range.len() * width], &mut partial);
+        }
+        partial
+    });
     interrupt.check()?;
     let mut parts = parts.into_iter();
     let mut total = parts.next().unwrap_or_else(|| vec![0.0; size]);
     let rest: Vec<Vec<f64>> = parts.collect();
-    total.par_chunks_mut(4096).enumerate().for_each(|(piece, total)| {
+    for_items(total.chunks_mut(4096).enumerate(), 1, |(piece, total)| {
         let start = piece * 4096;
         for part in &rest {
             for (total, value) in total.iter_mut().zip(&part[start..]) {
@@ -148,12 +132,75 @@ fn share_and_sum(
     Ok(total)
 }
 
-/// Maps tasks on the threads of the pool. A single task runs on the calling thread, without a pool.
-pub(crate) fn map_tasks<T: Send, R: Send>(tasks: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
-    if tasks.len() < 2 {
-        return tasks.into_iter().map(work).collect();
+/// Maps items on the threads of the pool, and returns the results in order. A job has at least `min_len` items; items
+/// for a single job are mapped on the calling thread, without a pool.
+pub(crate) fn map_items<T: Send, R: Send>(
+    items: impl IntoIterator<Item = T>,
+    min_len: usize,
+    work: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    map_items_with(items, min_len, || (), |(), item| work(item))
+}
+
+/// Calls `work` on each item, on the threads of the pool; splits them as [`map_items`] does.
+pub(crate) fn for_items<T: Send>(
+    items: impl IntoIterator<Item = T>,
+    min_len: usize,
+    work: impl Fn(T) + Sync,
+) {
+    map_items(items, min_len, work);
+}
+
+/// Like [`map_items`]. Each job calls `start` once, and passes the result to every call of `work`.
+pub(crate) fn map_items_with<T: Send, S, R: Send>(
+    items: impl IntoIterator<Item = T>,
+    min_len: usize,
+    start: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, T) -> R + Sync,
+) -> Vec<R> {
+    let items: Vec<_> = items.into_iter().map(|item| Mutex::new(Slot::Item(item))).collect();
+    let job = |range: Range<usize>| {
+        let mut state = start();
+        for slot in &items[range] {
+            // The lock is released before `work`, which may take long.
+            let item = replace(&mut *locked(slot), Slot::Taken);
+            if let Slot::Item(item) = item {
+                let result = work(&mut state, item);
+                *locked(slot) = Slot::Result(result);
+            }
+        }
+    };
+    share_range(items.len(), min_len, &job);
+    let results = items.into_iter().filter_map(|slot| match slot.into_inner() {
+        Ok(Slot::Result(result)) => Some(result),
+        // Does not occur, because a panic in `work` ends this function.
+        _ => None,
+    });
+    results.collect()
+}
+
+/// An item of [`map_items`], and then its result.
+enum Slot<T, R> {
+    Item(T),
+    Taken,
+    Result(R),
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Calls `job` for disjoint ranges that cover `0..n`, at least `min_len` long. Rayon adds much code to a loop, so the
+/// loop is compiled once for all closures.
+fn share_range(n: usize, min_len: usize, job: &(dyn Fn(Range<usize>) + Sync)) {
+    // Rayon splits a loop if both halves have the minimum length. Otherwise, no pool is needed.
+    if n < 2 * min_len.max(1) {
+        return job(0..n);
     }
-    tasks.into_par_iter().map(&work).collect()
+    let ranges = (0..n).into_par_iter().with_min_len(min_len);
+    let ranges = ranges
+        .fold(|| 0..0, |range, at| if range.is_empty() { at..at + 1 } else { range.start..at + 1 });
+    ranges.filter(|range| !range.is_empty()).for_each(job);
 }
 
 /// Runs tasks of different lengths and returns their results in order. One task runs per thread;
@@ -223,8 +270,8 @@ mod tests {
         let n_jobs = |n_items: usize, n_numbers: usize| {
             let jobs = AtomicUsize::new(0);
             let begin = || jobs.fetch_add(1, Ordering::Relaxed);
-            let items = (0..n_items).into_par_iter().with_min_len(min_len(n_numbers));
-            pool_of(4).install(|| items.for_each_init(begin, |_, _| ()));
+            let map = || map_items_with(0..n_items, min_len(n_numbers), begin, |_, _| ());
+            pool_of(4).install(map);
             jobs.into_inner()
         };
         assert_eq!(n_jobs(100, 1000), 1);
@@ -257,8 +304,8 @@ mod tests {
 
     #[test]
     fn a_single_task_needs_no_pool() {
-        assert_eq!(map_tasks(vec![()], |()| rayon::current_thread_index()), [None]);
-        let doubled = pool_of(2).install(|| map_tasks(vec![1, 2, 3], |task| 2 * task));
+        assert_eq!(map_items([()], 1, |()| rayon::current_thread_index()), [None]);
+        let doubled = pool_of(2).install(|| map_items([1, 2, 3], 1, |item| 2 * item));
         assert_eq!(doubled, [2, 4, 6]);
     }
 

@@ -1,12 +1,11 @@
 //! Dense rows.
 
 use ndarray::ArrayView2;
-use rayon::prelude::*;
 
 use super::digest::{digest, in_order};
 use super::{Real, Rows};
 use crate::error::{Error, Result};
-use crate::parallel::min_len;
+use crate::parallel::{map_items, min_len};
 
 /// Number of values per piece of a digest.
 const DIGEST_VALUES: usize = 1 << 14;
@@ -77,11 +76,8 @@ impl<'a, T: Real> Dense<'a, T> {
     /// The same hash as [`Self::digest`], computed in parallel.
     pub(super) fn parallel_digest(&self) -> u64 {
         let (n_rows, piece) = (self.n_rows, self.piece());
-        let pieces = (0..n_rows.div_ceil(piece)).into_par_iter();
-        let digests = pieces
-            .with_min_len(min_len(piece * self.n_cols))
-            .map(|at| self.digest_of(at * piece, n_rows.min((at + 1) * piece)));
-        in_order(digests.collect::<Vec<_>>())
+        let digest = |at| self.digest_of(at * piece, n_rows.min((at + 1) * piece));
+        in_order(map_items(0..n_rows.div_ceil(piece), min_len(piece * self.n_cols), digest))
     }
 
     /// A hash of all values in order, computed from the digests of pieces.

@@ -1,11 +1,10 @@
 //! Reads rows in LIBSVM format, `label index:value ...`. Text is parsed in parallel, one block at a
 //! time.
 
-use rayon::prelude::*;
-
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::memory::{make_room, refused};
+use crate::parallel::map_items;
 
 /// Number of bytes of text in a piece, which one thread parses.
 const PIECE_BYTES: usize = 1 << 18;
@@ -71,10 +70,9 @@ impl LibsvmRows {
             self.append(Piece::parse(&line))?;
             whole = &whole[end..];
         }
-        let parse = |text: &&[u8]| {
+        let pieces = map_items(pieces(whole), 1, |text| {
             if interrupt.is_raised() { Ok(Piece::default()) } else { Piece::parse(text) }
-        };
-        let pieces: Vec<_> = pieces(whole).par_iter().map(parse).collect();
+        });
         interrupt.check()?;
         self.unfinished.extend_from_slice(rest);
         pieces.into_iter().try_for_each(|piece| self.append(piece))

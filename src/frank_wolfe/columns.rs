@@ -1,14 +1,13 @@
 //! A matrix stored by columns.
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use crate::data::{Data, Rows};
 use crate::dual::rounding::{gamma, norm_above};
 use crate::for_data;
 use crate::linalg::vectors::{axpy, fused_dot};
 use crate::linalg::{CountingSort, Panels, arch};
-use crate::parallel::min_len;
+use crate::parallel::{for_items, min_len};
 
 /// Number of dense vectors whose products with the columns are computed together. Reading the matrix takes most of
 /// the time, so eight products take only about twice as long as one product.
@@ -124,10 +123,8 @@ impl Columns {
         let mut panels = Panels::new(self.n_rows, k);
         panels.pack(&vectors.concat(), |row| row, self.n_rows);
         let mut products = vec![0.0; n * k];
-        let bands = self.values.par_chunks(BAND * self.n_rows);
-        products.par_chunks_mut(BAND * k).zip(bands).for_each(|(products, columns)| {
-            panels.add_scores(columns, products);
-        });
+        let bands = products.chunks_mut(BAND * k).zip(self.values.chunks(BAND * self.n_rows));
+        for_items(bands, 1, |(products, columns)| panels.add_scores(columns, products));
         (0..k).map(|index| products[index..].iter().step_by(k).copied().collect()).collect()
     }
 
@@ -138,17 +135,17 @@ impl Columns {
         {
             return by_row.add_up(r, products);
         }
-        let per_column = self.values.len() / self.n_cols.max(1) + 1;
-        products.par_iter_mut().enumerate().with_min_len(min_len(per_column)).for_each(
-            |(column, product)| {
+        let min_len = min_len(BAND * self.values.len() / self.n_cols.max(1) + 1);
+        for_items(products.chunks_mut(BAND).enumerate(), min_len, |(band, products)| {
+            for (column, product) in (band * BAND..).zip(products) {
                 let (rows, values) = self.entries(column);
                 *product = if self.places.is_none() {
                     arch().dispatch(Dot(values, r))
                 } else {
                     rows.iter().zip(values).map(|(i, a)| a * r[*i as usize]).sum()
                 };
-            },
-        );
+            }
+        });
     }
 }
 

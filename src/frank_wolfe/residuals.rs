@@ -2,14 +2,12 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::completion::MatrixCompletion;
 use super::rank_one::MatrixOperator;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::{PIECE_VALUES, dot};
-use crate::parallel::{min_len, sum_rows};
+use crate::parallel::{map_items, min_len, sum_rows};
 
 /// The residuals at a point, in the order of the function's entries.
 pub(super) struct EntryResiduals<'a> {
@@ -41,8 +39,7 @@ pub(super) fn in_line_blocks<T: Send>(
         rest = others;
     }
     let per_block = f.n_observed() / blocks.len().max(1) + 1;
-    let blocks = blocks.into_par_iter().with_min_len(min_len(per_block));
-    blocks.map(|(lines, first, own)| fill(lines, first, own)).collect()
+    map_items(blocks, min_len(per_block), |(lines, first, own)| fill(lines, first, own))
 }
 
 impl<'a> EntryResiduals<'a> {
@@ -62,15 +59,12 @@ impl<'a> EntryResiduals<'a> {
 
     /// Applies `change` to chunks of the residuals, each with the index of its first entry, and recomputes the sums.
     fn update(&mut self, change: impl Fn(usize, &mut [f64]) + Sync) {
-        let pieces =
-            self.values.par_chunks_mut(PIECE_VALUES).zip(self.f.values.par_chunks(PIECE_VALUES));
-        let sums = pieces.enumerate().with_min_len(min_len(PIECE_VALUES));
-        let sums: Vec<(f64, f64)> = sums
-            .map(|(piece, (residuals, values))| {
+        let pieces = self.values.chunks_mut(PIECE_VALUES).zip(self.f.values.chunks(PIECE_VALUES));
+        let sums: Vec<(f64, f64)> =
+            map_items(pieces.enumerate(), min_len(PIECE_VALUES), |(piece, (residuals, values))| {
                 change(piece * PIECE_VALUES, residuals);
                 (dot(residuals, residuals), dot(residuals, values))
-            })
-            .collect();
+            });
         self.square = sums.iter().map(|(square, _)| square).sum();
         self.with_values = sums.iter().map(|(_, product)| product).sum();
     }
@@ -78,14 +72,10 @@ impl<'a> EntryResiduals<'a> {
     /// Returns ⟨line, v⟩ for every line.
     pub fn along(&self, v: &[f64]) -> Vec<f64> {
         let n_lines = self.f.n_lines();
-        let lines = (0..n_lines).into_par_iter();
-        lines
-            .with_min_len(min_len(self.values.len() / n_lines + 1))
-            .map(|line| {
-                let range = self.f.line(line);
-                gathered(&self.values[range.clone()], &self.f.places[range], v)
-            })
-            .collect()
+        map_items(0..n_lines, min_len(self.values.len() / n_lines + 1), |line| {
+            let range = self.f.line(line);
+            gathered(&self.values[range.clone()], &self.f.places[range], v)
+        })
     }
 }
 

@@ -2,7 +2,6 @@
 
 use ndarray::Array2;
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use super::arch;
 use super::outer::{PADDING, Strided, add_lower_products};
@@ -10,6 +9,7 @@ use super::triangular::{divide_panel, factorise_block, substitute};
 use super::vectors::{axpy, padded, padded_axpy};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::parallel::for_items;
 
 /// The inverse and log determinant of a positive definite matrix.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ impl Factor {
     pub fn new(mut values: Vec<f64>, n: usize, interrupt: &Interrupt) -> Result<Self> {
         let stride = Self::stride(n);
         let scales: Vec<f64> = (0..n).map(|i| 1.0 / values[i * stride + i].sqrt()).collect();
-        values.par_chunks_mut(stride).zip(&scales).for_each(|(row, own)| {
+        values.chunks_mut(stride).zip(&scales).for_each(|(row, own)| {
             row.iter_mut().zip(&scales).for_each(|(value, scale)| *value *= own * scale);
         });
         let mut panel = Vec::new();
@@ -204,14 +204,14 @@ impl Factor {
                 block.chunks_exact(stride).flat_map(|row| row[..width].iter().copied()).collect();
             let a = Strided { values: &coefficients, stride };
             let b = Strided { values: &known, stride: width };
-            rest.par_chunks_mut(PANEL * stride).enumerate().for_each(|(block, below)| {
+            for_items(rest.chunks_mut(PANEL * stride).enumerate(), 1, |(block, below)| {
                 let shape = (below.len() / stride, end + block * PANEL);
                 add_lower_products(below, stride, shape, a, b);
             });
         }
         drop(self.values);
         let mut inverse = vec![0.0; n * stride];
-        inverse.par_chunks_mut(PANEL * stride).enumerate().for_each(|(block, lines)| {
+        for_items(inverse.chunks_mut(PANEL * stride).enumerate(), 1, |(block, lines)| {
             // The rows of L⁻¹ above the block are 0 in the block's columns.
             let first = block * PANEL;
             let a = Strided { values: &rows[first * stride..], stride };
@@ -283,7 +283,7 @@ fn update(rest: &mut [f64], panel: &[f64], stride: usize, columns: std::ops::Ran
     let (plain, negative) = panel.split_at(columns.len() * width);
     let [a, b] = [negative, plain].map(|values| Strided { values, stride: width });
     // The remaining columns begin where the panel's columns end. This index need not be a multiple of the vector width.
-    rest.par_chunks_mut(PANEL * stride).enumerate().for_each(|(block, rows)| {
+    for_items(rest.chunks_mut(PANEL * stride).enumerate(), 1, |(block, rows)| {
         let n_rows = rows.len() / stride;
         add_lower_products(&mut rows[columns.end..], stride, (n_rows, block * PANEL), a, b);
     });

@@ -1,9 +1,9 @@
 //! Sums of outer products of rows, C += Σ_k a_k b_kᵀ, computed in tiles that stay in registers.
 
 use pulp::Simd;
-use rayon::prelude::*;
 
 use super::{Kernel, Lane};
+use crate::parallel::for_items;
 
 /// Rows of all three matrices are padded to a multiple of this many values, the width of the widest
 /// vector of any processor.
@@ -41,7 +41,7 @@ pub(crate) fn add_lower_products(
 
 /// Adds Σ_k a_k a_kᵀ to the lower triangle of C, whose rows are `stride` apart; works in parallel over bands of rows.
 pub(crate) fn add_lower_gram(c: &mut [f64], stride: usize, a: Strided<'_>) {
-    c.par_chunks_mut(BAND * stride).enumerate().for_each(|(band, c)| {
+    for_items(c.chunks_mut(BAND * stride).enumerate(), 1, |(band, c)| {
         add_lower_products(c, stride, (c.len() / stride, band * BAND), a, a);
     });
 }

@@ -3,9 +3,9 @@
 use std::array::from_fn;
 
 use pulp::Simd;
-use rayon::prelude::*;
 
 use super::{Aligned, Element, Kernel, Lane, transpose};
+use crate::parallel::for_items;
 
 /// Number of vectors in each row of a register tile, as in [`Panels`](super::Panels).
 const VECTORS: usize = 3;
@@ -180,7 +180,7 @@ fn for_each<I: Send>(
     if multiplications < WORTHWHILE || rayon::current_num_threads() == 1 {
         items.for_each(work);
     } else {
-        items.collect::<Vec<_>>().into_par_iter().for_each(work);
+        for_items(items, 1, work);
     }
 }
 

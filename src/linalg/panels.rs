@@ -3,9 +3,9 @@
 use std::array::from_fn;
 
 use pulp::Simd;
-use rayon::prelude::*;
 
 use super::{Aligned, Element, Kernel, Lane};
+use crate::parallel::for_items;
 
 /// Number of vectors in each row of a register tile. On AVX-512, a tile of 8 rows keeps 24 sums in
 /// the 32 registers; on AVX2, a tile of 4 rows keeps 12 sums in the 16 registers. The other
@@ -50,7 +50,7 @@ impl<T: Element> Panels<T> {
             let width = outputs.next_multiple_of(lanes);
             let (panel, others) = rest.split_at_mut(n_inputs * width);
             rest = others;
-            panel.par_chunks_mut(width * PACKED).enumerate().for_each(|(chunk, panel)| {
+            for_items(panel.chunks_mut(width * PACKED).enumerate(), 1, |(chunk, panel)| {
                 for (input, row) in panel.chunks_exact_mut(width).enumerate() {
                     let weights = &weights[start(chunk * PACKED + input) + first * stride..];
                     let weights = weights.iter().step_by(stride);

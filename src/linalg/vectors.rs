@@ -18,11 +18,10 @@
 use pulp::Simd;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use rayon::prelude::*;
 
 use super::Lane;
 use crate::data::Real;
-use crate::parallel::min_len;
+use crate::parallel::{for_items, map_items, min_len};
 
 /// Number of values per piece of a sum over weights.
 pub(crate) const PIECE_VALUES: usize = 1 << 14;
@@ -109,27 +108,18 @@ pub(crate) fn squared_norm_in_order(v: &[f64]) -> f64 {
 /// ‖w‖², summed in double precision over fixed pieces, on all threads. The pieces do not depend on
 /// the number of threads.
 pub(crate) fn squared_norm<T: Real>(weights: &[T]) -> f64 {
-    let pieces: Vec<f64> = weights
-        .par_chunks(PIECE_VALUES)
-        .with_min_len(min_len(PIECE_VALUES))
-        .map(|piece| piece.iter().map(|weight| weight.widen().powi(2)).sum())
-        .collect();
-    pieces.iter().sum()
+    let square = |piece: &[T]| piece.iter().map(|weight| weight.widen().powi(2)).sum::<f64>();
+    map_items(weights.chunks(PIECE_VALUES), min_len(PIECE_VALUES), square).iter().sum()
 }
 
 /// ⟨a, a − b⟩ and ‖a − b‖², summed in the same pieces as [`squared_norm`].
 pub(crate) fn along_difference(a: &[f64], b: &[f64]) -> (f64, f64) {
-    let pieces: Vec<(f64, f64)> = a
-        .par_chunks(PIECE_VALUES)
-        .zip(b.par_chunks(PIECE_VALUES))
-        .with_min_len(min_len(PIECE_VALUES))
-        .map(|(a, b)| {
-            a.iter().zip(b).fold((0.0, 0.0), |(along, squared), (a, b)| {
-                let difference = a - b;
-                (along + a * difference, squared + difference * difference)
-            })
+    let pieces = map_items(pieces_of(a, b), min_len(PIECE_VALUES), |(a, b)| {
+        a.iter().zip(b).fold((0.0, 0.0), |(along, squared), (a, b)| {
+            let difference = a - b;
+            (along + a * difference, squared + difference * difference)
         })
-        .collect();
+    });
     pieces.iter().fold((0.0, 0.0), |sum, piece| (sum.0 + piece.0, sum.1 + piece.1))
 }
 
@@ -138,11 +128,13 @@ pub(crate) fn long_dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
     if a.len() <= PIECE_VALUES {
         return wide_dot(a, b);
     }
-    let pieces = a
-        .par_chunks(PIECE_VALUES)
-        .zip(b.par_chunks(PIECE_VALUES))
-        .with_min_len(min_len(PIECE_VALUES));
-    pieces.map(|(a, b)| wide_dot(a, b)).collect::<Vec<f64>>().iter().sum()
+    let product = |(a, b): (&[A], &[B])| wide_dot(a, b);
+    map_items(pieces_of(a, b), min_len(PIECE_VALUES), product).iter().sum()
+}
+
+/// Corresponding pieces of two vectors.
+fn pieces_of<'a, A, B>(a: &'a [A], b: &'a [B]) -> impl Iterator<Item = (&'a [A], &'a [B])> {
+    a.chunks(PIECE_VALUES).zip(b.chunks(PIECE_VALUES))
 }
 
 /// y += scale x on all threads.
@@ -156,11 +148,8 @@ pub(crate) fn long_update<Y: Real, X: Real>(
     x: &[X],
     f: impl Fn(f64, f64) -> f64 + Sync,
 ) {
-    let pieces = y
-        .par_chunks_mut(PIECE_VALUES)
-        .zip(x.par_chunks(PIECE_VALUES))
-        .with_min_len(min_len(PIECE_VALUES));
-    pieces.for_each(|(y, x)| {
+    let pieces = y.chunks_mut(PIECE_VALUES).zip(x.chunks(PIECE_VALUES));
+    for_items(pieces, min_len(PIECE_VALUES), |(y, x)| {
         y.iter_mut().zip(x).for_each(|(y, x)| *y = Y::narrow(f(y.widen(), x.widen())));
     });
 }

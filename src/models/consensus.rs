@@ -1,7 +1,5 @@
 //! Fits one classifier to rows in several partitions, by consensus (docs/mathematics/consensus.md).
 
-use rayon::prelude::*;
-
 use super::classifier::{self, LinearClassifier, Record};
 use super::labels::{Label, encode};
 use super::options::FitOptions;
@@ -15,6 +13,7 @@ use crate::interrupt::Interrupt;
 use crate::linalg::vectors::{axpy, dot};
 use crate::multiclass::consensus::{Solution, Subproblem, SubproblemSolver, solve};
 use crate::multiclass::{Linear, MarginProblem, MulticlassMethod, Order, Size};
+use crate::parallel::map_items;
 use crate::run::{Certificate, Progress, Solver, Stopping, run};
 
 /// The initial penalty, in units of λ, and the over-relaxation factor (Boyd et al. 2011, section
@@ -131,7 +130,7 @@ impl<'a> Rounds<'a> {
 
     fn solve_all(&self, interrupt: &Interrupt) -> Result<Vec<Solution>> {
         let (stopping, relative_gap) = self.accuracy();
-        let solved = self.partitions.par_iter().map(|partition| {
+        let solved = map_items(&self.partitions, 1, |partition| {
             let subproblem = Subproblem {
                 consensus: &self.consensus,
                 multiplier: &partition.multiplier,
@@ -146,7 +145,7 @@ impl<'a> Rounds<'a> {
             let problem = partition.problem(self.plan)?;
             solve(problem, &subproblem, interrupt, &mut |_| std::ops::ControlFlow::Continue(()))
         });
-        solved.collect()
+        solved.into_iter().collect()
     }
 
     /// Returns the certificate: the objective at the consensus, rounded up, and the dual value of all partitions

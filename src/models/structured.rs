@@ -2,11 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use rayon::prelude::*;
-
 use crate::dual::Shares;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::parallel::map_items;
 use crate::run::Trace;
 use crate::solver::{Choices, Target, minimize};
 use crate::structured::{CallbackDual, Oracle, StructuredChoices, StructuredMethod};
@@ -120,12 +119,12 @@ impl Oracle for Decoder<'_> {
         weights: &[f64],
         found: &mut dyn FnMut(&[f64], f64),
     ) -> Result<()> {
-        let decoded = blocks.par_iter().map(|example| {
+        let decoded = map_items(blocks, 1, |example| {
             let mut difference = vec![0.0; weights.len()];
             let loss = self.0.decode(*example as usize, weights, &mut difference)?;
             Ok((difference, loss))
         });
-        let decoded: Vec<(Vec<f64>, f64)> = decoded.collect::<Result<_>>()?;
+        let decoded: Vec<(Vec<f64>, f64)> = decoded.into_iter().collect::<Result<_>>()?;
         decoded.iter().for_each(|(difference, loss)| found(difference, *loss));
         Ok(())
     }

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::problem::BLOCK_EXAMPLES;
 use super::{MarginProblem, ScoreMap, Workspace};
 use crate::dual::rounding::{Sum, norm_above};
@@ -11,7 +9,7 @@ use crate::dual::{Bounded, Sums};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::SparseRows;
-use crate::parallel::min_len;
+use crate::parallel::{for_items, min_len};
 use crate::polytope::lifted;
 
 /// Number of row values that a thread processes at a time. They should stay in its second-level
@@ -112,8 +110,8 @@ impl Batch {
             let blocks = &mut chunk[..duals.len()];
             let shared: &MarginProblem<'_, M> = problem;
             let n_numbers = BLOCK_EXAMPLES * shared.map().cost() / shared.n_examples().max(1);
-            let pairs = blocks.par_iter_mut().zip(duals).with_min_len(min_len(n_numbers));
-            pairs.enumerate().for_each(|(index, (block, dual))| {
+            let pairs = blocks.iter_mut().zip(duals).enumerate();
+            for_items(pairs, min_len(n_numbers), |(index, (block, dual))| {
                 let start = first + index * BLOCK_EXAMPLES;
                 let end = (start + BLOCK_EXAMPLES).min(shared.n_examples());
                 if !interrupt.is_raised() {

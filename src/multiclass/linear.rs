@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use half::f16;
-use rayon::prelude::*;
 
 use super::map::{RowSize, ScoreMap};
 use super::row_stats::RowStats;
@@ -12,7 +11,7 @@ use crate::data::{Csr, Data, Dense, Real, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::linalg::{Element, Panels, SparseRows, TILE, Widened, scatter, sparse};
-use crate::parallel::min_len;
+use crate::parallel::{for_items, min_len};
 
 /// The map A_i w = (⟨w_j, x̃_i⟩)_j over the classes, and its adjoint. x̃ is x with the constant
 /// feature `bias` appended, unless `bias` is 0. Weights are a flat vector in the order of
@@ -365,9 +364,8 @@ fn scatter_tiles(
     image: &mut [f64],
 ) {
     let tile = layout.tile;
-    let tiles = image.par_chunks_mut(tile * layout.n_classes);
-    let tiles = tiles.with_min_len(min_len(tile * duals.entries().len()));
-    tiles.enumerate().for_each(|(index, image)| {
+    let tiles = image.chunks_mut(tile * layout.n_classes).enumerate();
+    for_items(tiles, min_len(tile * duals.entries().len()), |(index, image)| {
         scatter(rows, n_cols, index * tile, duals, image, tile);
     });
 }
@@ -430,8 +428,7 @@ impl<T: Element> Kernels<T> for Csr<'_, T> {
         // Average number of values that a range changes.
         let per_entry = self.n_stored() / self.n_rows().max(1);
         let n_numbers = duals.entries().len() * per_entry / stretches.len().max(1);
-        let stretches = stretches.into_par_iter().with_min_len(min_len(n_numbers));
-        stretches.for_each(|(stretch, image)| {
+        for_items(stretches, min_len(n_numbers), |(stretch, image)| {
             for (row, dual) in duals.rows().enumerate().filter(|(_, dual)| !dual.is_empty()) {
                 let (columns, values) = self.row(duals.first + row);
                 let start = columns.partition_point(|column| *column < stretch.start);

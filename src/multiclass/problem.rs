@@ -4,8 +4,6 @@
 //! γ/2 Σ_i p_i ‖α_i‖², where w(α) = (1/λ) Σ_i p_i A_iᵀ α_i and α_i = −β_i off the label, 1ᵀβ_i at the label
 //! (`docs/mathematics/duality.md`).
 
-use rayon::prelude::*;
-
 use super::map::{RowSize, ScoreMap};
 use super::{Costs, Linear};
 use crate::dual::rounding::{Sum, TINY, gamma, norm_above};
@@ -13,7 +11,7 @@ use crate::dual::{Bounded, Scales, Shares};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
-use crate::parallel::min_len;
+use crate::parallel::{map_items_with, min_len};
 use crate::polytope::moreau::envelope;
 use crate::polytope::{Polytope, Scratch};
 
@@ -288,9 +286,9 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let mut results = vec![R::default(); n];
         let n_numbers = BLOCK_EXAMPLES * problem.map.cost() / n.max(1);
-        let blocks =
-            results.par_chunks_mut(BLOCK_EXAMPLES).with_min_len(min_len(n_numbers)).enumerate();
-        blocks.for_each_init(
+        map_items_with(
+            results.chunks_mut(BLOCK_EXAMPLES).enumerate(),
+            min_len(n_numbers),
             || (vec![0.0; BLOCK_EXAMPLES * m], Vec::new(), Workspace::default()),
             |(scores, buffer, work), (block, results)| {
                 if interrupt.is_raised() {

@@ -1,13 +1,14 @@
 //! Row norms, finiteness and digest, computed in one pass over the rows before a fit.
 
-use rayon::prelude::*;
-
 use super::map::RowSize;
 use crate::data::{Csr, Data, Dense, Real, Rows, join_digests};
-use crate::parallel::min_len;
+use crate::parallel::{for_items, map_items, min_len};
 
 /// Number of parallel sums. With a single sum, each addition would wait for the previous addition.
 const LANES: usize = 8;
+
+/// Number of sparse rows in one item of a parallel loop.
+const PIECE_ROWS: usize = 256;
 
 /// Row norms, finiteness and digest, computed in one pass.
 pub(super) struct RowStats {
@@ -44,14 +45,13 @@ fn read_dense<R: Real>(
     sizes: &mut [(RowSize, bool)],
 ) -> Option<u64> {
     let piece = rows.piece();
-    let pieces = sizes.par_chunks_mut(piece).with_min_len(min_len(piece * rows.n_cols()));
-    let pieces = pieces.enumerate().map(|(index, sizes)| {
+    let (pieces, min_len) = (sizes.chunks_mut(piece).enumerate(), min_len(piece * rows.n_cols()));
+    let digests: Vec<Option<u64>> = map_items(pieces, min_len, |(index, sizes)| {
         let first = index * piece;
         let digest = digested.then(|| rows.digest_of(first, first + sizes.len()));
         (first..).zip(sizes).for_each(|(row, size)| *size = measure(rows.row(row), bias));
         digest
     });
-    let digests: Vec<Option<u64>> = pieces.collect();
     digested.then(|| join_digests(digests.into_iter().flatten()))
 }
 
@@ -60,9 +60,11 @@ fn read_sparse<R: Real>(
     bias: f64,
     sizes: &mut [(RowSize, bool)],
 ) -> Option<u64> {
-    let set_size = |(row, size): (usize, &mut _)| *size = measure(rows.row(row).1, bias);
-    let n_numbers = rows.n_stored() / sizes.len().max(1);
-    sizes.par_iter_mut().with_min_len(min_len(n_numbers)).enumerate().for_each(set_size);
+    let n_numbers = PIECE_ROWS * (rows.n_stored() / sizes.len().max(1));
+    for_items(sizes.chunks_mut(PIECE_ROWS).enumerate(), min_len(n_numbers), |(piece, sizes)| {
+        let rows = (piece * PIECE_ROWS..).map(|row| rows.row(row).1);
+        sizes.iter_mut().zip(rows).for_each(|(size, row)| *size = measure(row, bias));
+    });
     None
 }
 

@@ -1,14 +1,13 @@
 //! Basis selection: an approximate maximiser of the dual norm ω*(hᵀΓ_1h, …, hᵀΓ_mh) over the unit
 //! sphere (Blondel et al. 2017, (9) to (16); docs/mathematics/polynomial-networks.md#basis-selection).
 
-use rayon::prelude::*;
-
 use super::gradient_matrices::GradientMatrices;
 use crate::data::Rows;
 use crate::error::{Error, Result};
 use crate::linalg::products::matrix_vector;
 use crate::linalg::vectors::{axpy, dot, higham_gamma, larger_or_nan, normalise, random_unit};
 use crate::names::find;
+use crate::parallel::map_items;
 use crate::penalty::{Penalty, Refinement};
 use crate::polynomial::spectral::lanczos::{Extreme, extreme_eigenpair};
 use crate::polynomial::spectral::power::power_eigenpair;
@@ -118,10 +117,10 @@ pub fn select<R: Rows>(
         if apart { each_extreme(gamma, method, tol, seed)? } else { together(gamma, tol, seed)? };
     let (vector, gradient) = match method {
         SelectionMethod::Refined if gamma.is_formed() => {
-            let each = extremes.into_par_iter().map(|start| refine(gamma, penalty, start.vector));
+            let each = map_items(extremes, 1, |start| refine(gamma, penalty, start.vector));
             let norm = |selected: &(Vec<f64>, Vec<f64>)| penalty.dual_row_norm(&selected.1);
             let larger = |best, next| if norm(&next) > norm(&best) { next } else { best };
-            let each = each.collect::<Result<Vec<_>>>()?;
+            let each = each.into_iter().collect::<Result<Vec<_>>>()?;
             each.into_iter().reduce(larger).unwrap_or_default()
         }
         SelectionMethod::Refined | SelectionMethod::Power => {
@@ -159,10 +158,10 @@ fn each_extreme<R: Rows>(
     seed: u64,
 ) -> Result<Extremes> {
     let solve = if method == SelectionMethod::Power { power_method } else { lanczos };
-    let extremes = (0..gamma.n_outputs())
-        .into_par_iter()
-        .map(|c| solve(gamma.size(), tol, mixed(seed, c), &mut |v| gamma.product(c, v)))
-        .collect::<Result<Vec<_>>>()?;
+    let extremes = map_items(0..gamma.n_outputs(), 1, |c| {
+        solve(gamma.size(), tol, mixed(seed, c), &mut |v| gamma.product(c, v))
+    });
+    let extremes = extremes.into_iter().collect::<Result<Vec<_>>>()?;
     // The residual bounds the distance from the Ritz value to some eigenvalue, which need not be
     // the largest eigenvalue.
     Ok((extremes.iter().map(|e| e.value.abs() + e.residual).collect(), extremes))
@@ -229,13 +228,11 @@ fn exact<R: Rows>(
         return Err(Error::argument("selection", message));
     }
     // The matrices are formed because each is multiplied many times.
-    let matrices = (0..m)
-        .into_par_iter()
-        .map(|c| {
-            let unit = |j| (0..d).map(|i| f64::from(u8::from(i == j))).collect::<Vec<_>>();
-            (0..d).map(|j| gamma.product(c, &unit(j))).collect::<Result<Vec<_>>>()
-        })
-        .collect::<Result<Vec<_>>>()?;
+    let matrices = map_items(0..m, 1, |c| {
+        let unit = |j| (0..d).map(|i| f64::from(u8::from(i == j))).collect::<Vec<_>>();
+        (0..d).map(|j| gamma.product(c, &unit(j))).collect::<Result<Vec<_>>>()
+    });
+    let matrices = matrices.into_iter().collect::<Result<Vec<_>>>()?;
     let sum_at = |u: &[f64]| {
         let mut sum = vec![0.0; d * d];
         for (u, matrix) in u.iter().zip(&matrices) {
@@ -245,20 +242,18 @@ fn exact<R: Rows>(
         }
         sum
     };
-    let extremes = vertices
-        .par_iter()
-        .enumerate()
-        .map(|(index, u)| {
-            gamma.interrupt().check()?;
-            let sum = sum_at(u);
-            let product = |v: &[f64]| Ok(matrix_vector(&sum, v));
-            extreme_eigenpair(d, tol, mixed(seed, index), product)
-        })
-        .collect::<Result<Vec<_>>>()?;
+    let extremes = map_items(vertices.iter().enumerate(), 1, |(index, u)| {
+        gamma.interrupt().check()?;
+        let sum = sum_at(u);
+        let product = |v: &[f64]| Ok(matrix_vector(&sum, v));
+        extreme_eigenpair(d, tol, mixed(seed, index), product)
+    });
+    let extremes = extremes.into_iter().collect::<Result<Vec<_>>>()?;
     let guess = extremes.iter().map(|e| e.value.abs() + e.residual).fold(0.0, f64::max);
     let (vector, gradient) = evaluated(gamma, dominant(extremes).vector)?;
-    let bounds = vertices.par_iter().map(|u| norm_bound(&sum_at(u), d, guess, gamma.interrupt()));
-    let largest = bounds.collect::<Result<Vec<_>>>()?.into_iter().fold(0.0, larger_or_nan);
+    let bounds = map_items(&vertices, 1, |u| norm_bound(&sum_at(u), d, guess, gamma.interrupt()));
+    let bounds = bounds.into_iter().collect::<Result<Vec<_>>>()?;
+    let largest = bounds.into_iter().fold(0.0, larger_or_nan);
     let errors: Vec<f64> = gamma.rounding_errors()?.iter().map(|error| 2.0 * error).collect();
     let bound = rounded_up(largest + penalty.dual_row_norm(&errors), m + d);
     let bound = bound.max(rounded_up(penalty.dual_row_norm(&gradient), m));

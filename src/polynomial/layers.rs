@@ -2,7 +2,6 @@
 //! (docs/mathematics/polynomial-networks.md#units-of-the-layers).
 
 use ndarray::ArrayViewMut2;
-use rayon::prelude::*;
 
 use super::curvature::Constrained;
 use super::evaluation::{Evaluation, evaluate};
@@ -13,7 +12,7 @@ use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::axpy;
-use crate::parallel::sum_rows;
+use crate::parallel::{for_items, sum_rows};
 use crate::penalty::pull_inside;
 
 /// Moves U back into its ball if it is outside by more than `tolerance`.
@@ -116,8 +115,8 @@ impl LayerScales {
     ) {
         basis.iter_mut().for_each(|h| change(h, self.basis));
         output.iter_mut().for_each(|u| change(u, self.output));
-        let features = linear.par_chunks_mut(FEATURES * n_outputs);
-        features.zip(self.linear.par_chunks(FEATURES)).for_each(|(weights, scales)| {
+        let features = linear.chunks_mut(FEATURES * n_outputs).zip(self.linear.chunks(FEATURES));
+        for_items(features, 1, |(weights, scales)| {
             for (weights, scale) in weights.chunks_exact_mut(n_outputs).zip(scales) {
                 weights.iter_mut().for_each(|w| change(w, *scale));
             }

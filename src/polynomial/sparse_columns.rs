@@ -1,14 +1,13 @@
 //! Sparse rows stored by columns, for sums over wide rows.
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::axpy;
 use crate::linalg::{CountingSort, arch};
-use crate::parallel::n_parts;
+use crate::parallel::{for_items, n_parts};
 
 /// Rows between interrupt checks.
 const ROWS: usize = 1024;
@@ -89,8 +88,7 @@ impl SparseColumns {
     ) -> Result<Vec<f64>> {
         let mut product = vec![0.0; n_columns * s.width];
         if s.width > 0 {
-            let pieces = product.par_chunks_mut(COLUMNS * s.width).enumerate();
-            pieces.for_each(|(piece, out)| {
+            for_items(product.chunks_mut(COLUMNS * s.width).enumerate(), 1, |(piece, out)| {
                 if !interrupt.is_raised() {
                     let first = piece * COLUMNS;
                     arch().dispatch(Columns { columns: self, first, s, squared, out });

@@ -3,14 +3,13 @@
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, s};
-use rayon::prelude::*;
 
 use super::gradient_matrices::GradientMatrices;
 use super::kernel::PolynomialKernel;
 use crate::data::Rows;
 use crate::error::Result;
 use crate::linalg::vectors::higham_gamma;
-use crate::parallel::run_tasks;
+use crate::parallel::{for_items, map_items, run_tasks};
 use crate::polynomial::spectral::chebyshev::{NormEstimate, STARTS, probable_norm_bounds};
 use crate::polynomial::spectral::side_by_side::VECTORS_PER_PASS;
 use crate::polynomial::spectral::spectrum::{
@@ -34,11 +33,10 @@ impl<R: Rows> GradientMatrices<'_, R> {
     pub(super) fn norm_bounds(&self, guesses: &[f64], chance: Chance) -> Result<Vec<f64>> {
         let errors = self.rounding_errors()?;
         let bounds = if self.size() <= MAX_FACTORISED {
-            let indexed = guesses.par_iter().enumerate();
-            let bounds = indexed.map(|(c, guess)| {
+            let bounds = map_items(guesses.iter().enumerate(), 1, |(c, guess)| {
                 norm_bound(&self.matrix(c)?, self.size(), *guess, self.interrupt())
             });
-            bounds.collect::<Result<Vec<_>>>()?
+            bounds.into_iter().collect::<Result<Vec<_>>>()?
         } else {
             self.probable_bounds(guesses, &errors, chance)?
         };
@@ -104,9 +102,8 @@ impl<R: Rows> GradientMatrices<'_, R> {
             return Ok(formed.to_vec());
         }
         let mut matrix = vec![0.0; d * d];
-        let pieces = matrix.par_chunks_mut(PANEL_ROWS * d).enumerate();
         let dense = self.n_stored() * DENSE >= self.n_rows() * d;
-        pieces.for_each(|(piece, out)| {
+        for_items(matrix.chunks_mut(PANEL_ROWS * d).enumerate(), 1, |(piece, out)| {
             let first = piece * PANEL_ROWS;
             if dense {
                 self.form_dense(c, first, out);

@@ -4,7 +4,6 @@ use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use rayon::prelude::*;
 
 use super::arrays::{Matrix, Vector, slice};
 use super::mapped::MappedRows;
@@ -14,6 +13,7 @@ use super::trace::{piece_tuple, trace_dict};
 use crate::dual::Shares;
 use crate::error::Result;
 use crate::names::find;
+use crate::parallel::map_items;
 use crate::run::Trace;
 use crate::solver::{Sampling, Target};
 use crate::structured::{
@@ -180,12 +180,11 @@ impl SequenceProblem {
                 return Err(PyValueError::new_err("the weights belong to another problem"));
             }
             let labels = run_session(py, n_threads, None, |session| {
-                let examples = (0..chain.n_examples()).into_par_iter();
-                let complete = |example| {
+                let labels = map_items(0..chain.n_examples(), 1, |example| {
                     session.interrupt.check()?;
                     Ok(chain.complete(example, weights))
-                };
-                Ok(examples.map(complete).collect::<Result<Vec<_>>>()?.concat())
+                });
+                Ok(labels.into_iter().collect::<Result<Vec<_>>>()?.concat())
             })?;
             let chain = chain.completed(labels.clone())?;
             Ok((Self { chain, log: false }, PyArray1::from_vec(py, labels)))

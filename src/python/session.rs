@@ -201,6 +201,29 @@ pub(super) fn run_session<T: Send>(
     callback: Option<&Py<PyAny>>,
     kernel: impl FnOnce(&Session<'_>) -> Result<T> + Send,
 ) -> PyResult<T> {
+    let (mut kernel, mut result) = (Some(kernel), None);
+    let mut run = |session: &Session<'_>| {
+        result = kernel.take().map(|kernel| explained(kernel(session)));
+    };
+    run_on_pool(py, n_threads, callback, &mut run)?;
+    match result {
+        Some(result) => Ok(result?),
+        None => Err(PyRuntimeError::new_err("the kernel ended without a result")),
+    }
+}
+
+/// Adds to an error for lack of memory what this thread needed the memory for.
+fn explained<T>(result: Result<T>) -> Result<T> {
+    result.map_err(|error| if error == Error::MemoryRanOut { ran_out() } else { error })
+}
+
+/// [`run_session`], compiled once for all kernels.
+fn run_on_pool(
+    py: Python<'_>,
+    n_threads: usize,
+    callback: Option<&Py<PyAny>>,
+    kernel: &mut (dyn FnMut(&Session<'_>) + Send),
+) -> PyResult<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let nesting = Nesting::enter()?;
     let depth = nesting.depth;
@@ -219,12 +242,11 @@ pub(super) fn run_session<T: Send>(
     let is_stopped = callback.map(is_stopped).transpose()?.flatten().map(Bound::unbind);
     let interrupt = if shows { Interrupt::showing() } else { Interrupt::default() };
     let known = needed();
-    let mut result: Option<Result<T>> = None;
     let raised = py.detach(|| {
         let (events, inbox) = sync_channel::<Event>(0);
         let (answers, outbox) = sync_channel::<ControlFlow<()>>(0);
         let outbox = std::sync::Mutex::new(outbox);
-        let (interrupt, result, watched) = (&interrupt, &mut result, callback.is_some());
+        let (interrupt, watched) = (&interrupt, callback.is_some());
         pool.in_place_scope(|scope| {
             scope.spawn(move |_| {
                 let report = |epoch: &Epoch, model: Option<ModelArrays>| {
@@ -239,21 +261,13 @@ pub(super) fn run_session<T: Send>(
                     }
                 };
                 set_needed(known);
-                let ended = kernel(&Session { interrupt, report: &report });
-                *result = Some(match ended {
-                    Err(Error::MemoryRanOut) => Err(ran_out()),
-                    other => other,
-                });
+                kernel(&Session { interrupt, report: &report });
                 // Dropping `events` here ends the loop in `watch`.
             });
             watch(&inbox, &answers, interrupt, (callback, is_stopped.as_ref()))
         })
     });
-    match (raised, result) {
-        (Some(error), _) => Err(error),
-        (None, Some(result)) => Ok(result?),
-        (None, None) => Err(PyRuntimeError::new_err("the kernel ended without a result")),
-    }
+    raised.map_or(Ok(()), Err)
 }
 
 /// Number of items that a request for one user ranks in a few milliseconds. Longer requests check for signals.
@@ -276,10 +290,7 @@ pub(super) fn run_request<T: Send>(
     if n_users > 1 || size > MAX_BRIEF {
         return run_session(py, n_threads, None, |session: &Session<'_>| kernel(session.interrupt));
     }
-    match py.detach(|| kernel(&Interrupt::default())) {
-        Err(Error::MemoryRanOut) => Err(ran_out().into()),
-        result => Ok(result?),
-    }
+    Ok(py.detach(|| explained(kernel(&Interrupt::default())))?)
 }
 
 /// Polls for signals and stops, and passes epochs to the callback, until the computation has ended.

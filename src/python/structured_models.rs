@@ -2,12 +2,12 @@
 
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use rayon::prelude::*;
 
 use super::arrays::{Matrix, Vector, slice};
 use super::session::{guarded, run_session};
 use crate::error::{Error, Result};
 use crate::names::find;
+use crate::parallel::map_items_with;
 use crate::structured::{
     Chain, Graph, Hamming, Marginals, Matching, Multiclass, Multilabel, Pairs, Work,
 };
@@ -50,9 +50,8 @@ impl StructuredModel {
                 model.decode(example, scores, work, &mut label);
                 map(example, label)
             };
-            let examples = (0..model.n_examples()).into_par_iter().with_min_len(16);
-            let found =
-                examples.map_init(|| (Vec::new(), Work::of(session.interrupt)), decode).collect();
+            let start = || (Vec::new(), Work::of(session.interrupt));
+            let found = map_items_with(0..model.n_examples(), 16, start, decode);
             session.interrupt.check()?;
             Ok(found)
         })

@@ -4,12 +4,11 @@
 //! An item-item model has no scores for users without clicks, nor for items that it does not know, such as items with
 //! features but no clicks. The scores of the factors are used instead.
 
-use rayon::prelude::*;
-
 use super::scorer::{Lists, Scorer, USERS};
 use super::scores::{PANEL, Part, Products, add_scores};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::parallel::map_items_with;
 
 /// A weighted sum of scorers.
 #[derive(Debug)]
@@ -102,7 +101,9 @@ impl Blend<'_> {
         self.check(n_users)?;
         let n = self.n_items;
         let mut scores = vec![0.0f32; n_users * n];
-        scores.par_chunks_mut(n.max(1)).enumerate().for_each_init(
+        map_items_with(
+            scores.chunks_mut(n.max(1)).enumerate(),
+            1,
             BlendScratch::default,
             |scratch, (user, to)| {
                 if !interrupt.is_raised() {
@@ -133,31 +134,30 @@ impl Blend<'_> {
         if !held_out.fits(n_users, self.n_items) || !lengths {
             return Err(Error::argument("held_out", "its arrays do not match the model"));
         }
-        let found: Vec<Vec<f64>> = (0..n_users)
-            .into_par_iter()
-            .map_init(
-                || (BlendScratch::default(), vec![Vec::new(); self.weights.len()], Vec::new()),
-                |(scratch, parts, blended), user| {
-                    if interrupt.is_raised() {
-                        return Vec::new();
+        let found: Vec<Vec<f64>> = map_items_with(
+            0..n_users,
+            1,
+            || (BlendScratch::default(), vec![Vec::new(); self.weights.len()], Vec::new()),
+            |(scratch, parts, blended), user| {
+                if interrupt.is_raised() {
+                    return Vec::new();
+                }
+                self.for_each(user..user + 1, scratch, |_, at, row| {
+                    parts[at].clear();
+                    parts[at].extend_from_slice(row);
+                });
+                let score = |weights: &Vec<f32>| {
+                    blended.clear();
+                    blended.resize(self.n_items, 0.0);
+                    for (weight, part) in weights.iter().zip(&*parts) {
+                        add(blended, *weight, part);
                     }
-                    self.for_each(user..user + 1, scratch, |_, at, row| {
-                        parts[at].clear();
-                        parts[at].extend_from_slice(row);
-                    });
-                    let score = |weights: &Vec<f32>| {
-                        blended.clear();
-                        blended.resize(self.n_items, 0.0);
-                        for (weight, part) in weights.iter().zip(&*parts) {
-                            add(blended, *weight, part);
-                        }
-                        self.history.row(user).for_each(|(item, _)| blended[item] = f32::MIN);
-                        hits(blended, held_out.row(user).map(|(item, _)| item))
-                    };
-                    weightings.iter().map(score).collect()
-                },
-            )
-            .collect();
+                    self.history.row(user).for_each(|(item, _)| blended[item] = f32::MIN);
+                    hits(blended, held_out.row(user).map(|(item, _)| item))
+                };
+                weightings.iter().map(score).collect()
+            },
+        );
         interrupt.check()?;
         let mean = |at| found.iter().map(|row| row[at]).sum::<f64>() / n_users.max(1) as f64;
         Ok((0..weightings.len()).map(mean).collect())

@@ -1,7 +1,5 @@
 //! One side of the clicks (users or items): the pairs and factors of each row, and sums of products of factors.
 
-use rayon::prelude::*;
-
 use super::by_row::ByRow;
 use super::click_features::ClickFeatures;
 use super::click_problem::Interactions;
@@ -9,7 +7,7 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Panels;
 use crate::linalg::outer::{Strided, add_lower_gram};
-use crate::parallel::fill_blocks;
+use crate::parallel::{fill_blocks, map_items};
 
 /// The rows of one side, in the order of their ids. Only ids with pairs have a row.
 #[derive(Debug)]
@@ -153,13 +151,8 @@ impl ClickRows {
             Some(mean) => z.iter().zip(mean).map(|(v, m)| (v - m) * (v - m)).sum::<f64>(),
             None => z.iter().map(|v| v * v).sum(),
         };
-        let squares: Vec<f64> = self
-            .factors
-            .par_chunks_exact(self.d)
-            .enumerate()
-            .map(|(row, z)| ridge(self.weight(row)) * square(row, z))
-            .collect();
-        squares.iter().sum()
+        let square = |(row, z)| ridge(self.weight(row)) * square(row, z);
+        map_items(self.factors.chunks_exact(self.d).enumerate(), 1, square).iter().sum()
     }
 
     /// The ridge penalty on the weights of the features.

@@ -6,12 +6,12 @@
 //! order.
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::arch;
 use crate::linalg::vectors::padded_dot;
+use crate::parallel::map_items;
 
 /// Maximum number of sweeps over all pairs. Convergence is quadratic and takes about ten sweeps.
 const MAX_SWEEPS: usize = 40;
@@ -52,12 +52,11 @@ pub(super) fn eigenbasis(
         let mut rotated = false;
         for _ in 1..d {
             let (left, right) = rows.split_at_mut(d / 2);
-            rotated |= left
-                .par_iter_mut()
-                .zip(right.par_iter_mut().rev())
-                .with_min_len(TASK)
-                .map(|(first, second)| arch().dispatch(Rotate { first, second, largest }))
-                .reduce(|| false, |a, b| a | b);
+            let pairs = left.iter_mut().zip(right.iter_mut().rev());
+            let found = map_items(pairs, TASK, |(first, second)| {
+                arch().dispatch(Rotate { first, second, largest })
+            });
+            rotated |= found.contains(&true);
             rows[1..].rotate_right(1);
         }
         if !rotated {

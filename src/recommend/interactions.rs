@@ -18,7 +18,6 @@ use ndarray::{Array2, ArrayView2};
 use pulp::{Simd, WithSimd};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use rayon::prelude::*;
 
 use super::click_features::ClickFeatures;
 use super::click_problem::{InteractionSettings, Interactions};
@@ -32,6 +31,7 @@ use crate::linalg::arch;
 use crate::linalg::cholesky::solve_semidefinite;
 use crate::linalg::vectors::{padded, padded_axpy};
 use crate::memory::require;
+use crate::parallel::map_items_with;
 use crate::run::{Certificate, Progress, Solver};
 
 /// Alternating least squares; one epoch is one sweep over both sides.
@@ -196,12 +196,7 @@ pub fn fold_in_interactions(
             arch().dispatch(Solve { rows: &users, row, table: &others.factors, ridge, matrix, z });
         }
     };
-    // A single user is solved on the calling thread, without a thread pool.
-    if users.used.len() < 2 {
-        factors.chunks_exact_mut(d).enumerate().for_each(|each| solve(&mut Vec::new(), each));
-    } else {
-        factors.par_chunks_mut(d).enumerate().for_each_init(Vec::new, solve);
-    }
+    map_items_with(factors.chunks_mut(d).enumerate(), 1, Vec::new, solve);
     users.factors = factors;
     interrupt.check()?;
     let mut result = means.map_or_else(|| Array2::zeros((pairs.n_users, width)), |m| m.to_owned());

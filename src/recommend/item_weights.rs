@@ -11,13 +11,12 @@
 //!   regressed on all others with a dropout of p (EDLAE; Steck, "Autoencoders that don't overfit towards the identity",
 //!   NeurIPS 2020).
 
-use rayon::prelude::*;
-
 use super::by_row::ByRow;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Factor;
 use crate::memory::require;
+use crate::parallel::{map_items, map_items_with};
 
 /// Weights of pairs of items: row j holds the amounts that a click on item j adds to the scores.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -123,7 +122,9 @@ impl Clicks {
         let scales: Vec<f32> =
             self.by_item.counts().iter().map(|n| 1.0 / n.max(1.0).sqrt()).collect();
         let n = self.by_item.n();
-        let rows = (0..n).into_par_iter().map_init(
+        let rows = map_items_with(
+            0..n,
+            1,
             || (vec![0.0f32; n], Vec::new(), Vec::new()),
             |(sums, touched, row), item| {
                 if interrupt.is_raised() {
@@ -141,7 +142,6 @@ impl Clicks {
                 row.clone()
             },
         );
-        let rows = rows.collect();
         interrupt.check()?;
         Ok(ItemWeights::of(rows))
     }
@@ -169,10 +169,8 @@ impl Clicks {
         }
         let inverse = Factor::new(gram, n, interrupt)?.inverse(n, interrupt)?;
         let mut rows = vec![Vec::new(); self.by_item.n()];
-        let found: Vec<Vec<(u32, f32)>> = inverse
-            .par_chunks_exact(stride)
-            .enumerate()
-            .map(|(own, row)| {
+        let found: Vec<Vec<(u32, f32)>> =
+            map_items(inverse.chunks_exact(stride).enumerate(), 1, |(own, row)| {
                 // P is symmetric, so a row of P equals the column with the same index.
                 let weight = |other: usize| -row[other] / inverse[other * stride + other];
                 let others = (0..n).filter(|other| *other != own);
@@ -180,8 +178,7 @@ impl Clicks {
                     others.map(|other| (head[other], weight(other) as f32)).collect();
                 keep_largest(&mut row, n_kept);
                 row
-            })
-            .collect();
+            });
         for (&item, row) in head.iter().zip(found) {
             rows[item as usize] = row;
         }
@@ -195,7 +192,9 @@ impl Clicks {
             return Err(Error::argument("head", "an item is out of range"));
         }
         let mut gram = vec![0.0; head.len() * stride];
-        gram.par_chunks_exact_mut(stride).zip(head).for_each_init(
+        map_items_with(
+            gram.chunks_exact_mut(stride).zip(head),
+            1,
             || (vec![0.0f32; n_items], Vec::new()),
             |(sums, touched), (row, &item)| {
                 if interrupt.is_raised() {

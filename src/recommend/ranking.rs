@@ -4,12 +4,11 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::scorer::{Lists, Scorer, USERS};
 use super::scores::{PANEL, Part, Products, add_scores};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::parallel::map_items_with;
 
 /// For each user, the items that must not be recommended.
 #[derive(Debug, Clone, Copy)]
@@ -91,8 +90,8 @@ pub fn best_items<T: Scorer>(
     if n_users <= USERS {
         rank(&mut start(), (0, (&mut items[..], &mut scores[..])));
     } else {
-        let tasks = items.par_chunks_mut(USERS * n).zip(scores.par_chunks_mut(USERS * n));
-        tasks.enumerate().for_each_init(start, rank);
+        let tasks = items.chunks_mut(USERS * n).zip(scores.chunks_mut(USERS * n));
+        map_items_with(tasks.enumerate(), 1, start, rank);
     }
     interrupt.check()?;
     Ok((items, scores))

@@ -12,7 +12,7 @@ use super::sums::SweepSums;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Inverse;
-use crate::parallel::map_tasks;
+use crate::parallel::map_items;
 
 /// The data of the other side that an update reads.
 #[derive(Clone, Copy)]
@@ -46,7 +46,7 @@ pub(super) fn update_rows(
         effect_precision: effect_precision.unwrap_or_default(),
     };
     let tasks = update.tasks(&mut blocks, effects.as_mut());
-    let sums = map_tasks(tasks, |task| update.run(task, interrupt));
+    let sums = map_items(tasks, 1, |task| update.run(task, interrupt));
     (own.blocks, own.effects) = (blocks, effects);
     interrupt.check()?;
     let (mut total, mut of_effects) = (SweepSums::new(layout), EffectSums::new(layout.m));

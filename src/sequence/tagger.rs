@@ -1,13 +1,12 @@
 //! Labels, scores and probabilities of sequences under weights that are mostly zero.
 
-use rayon::prelude::*;
-
 use super::emissions::{EmissionTable, LabelWeights, Parts};
 use super::known::KnownLabels;
 use crate::data::{Data, Rows as _};
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::interrupt::Interrupt;
+use crate::parallel::map_items_with;
 use crate::structured::{ChainScores, FORBIDDEN, Links, Work, chain_marginals};
 
 /// Number of sequences that a thread processes together.
@@ -198,9 +197,9 @@ impl Tagger {
             }
             Ok(found)
         };
-        let groups = (0..n.div_ceil(GROUP)).into_par_iter();
-        let groups: Result<Vec<_>> = groups.map_init(|| Scratch::of(interrupt), group).collect();
-        Ok(groups?.concat())
+        let groups = 0..n.div_ceil(GROUP);
+        let found = map_items_with(groups, 1, || Scratch::of(interrupt), group);
+        Ok(found.into_iter().collect::<Result<Vec<_>>>()?.concat())
     }
 
     /// Returns the best labels of all sequences, concatenated.

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::{Model, Work};
 use crate::dual::rounding::{Sum, norm_above};
 use crate::dual::{
@@ -13,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::sparse::{self, dot};
 use crate::linalg::{Sparse, TouchedVector};
+use crate::parallel::{for_items, map_items_with};
 
 /// Number of groups of examples. The images of each group are summed separately, and the groups are then added in
 /// order, so the result does not depend on the number of threads.
@@ -294,8 +293,7 @@ impl BlockDual for StructuredDual<'_> {
             local.find(problem.model, example);
             local.vertex.clone()
         };
-        let blocks = blocks.par_iter().with_min_len(8);
-        let found = blocks.map_init(|| Local::of(interrupt), ask).collect();
+        let found = map_items_with(blocks, 8, || Local::of(interrupt), ask);
         interrupt.check()?;
         Ok(found)
     }
@@ -319,8 +317,8 @@ impl BlockDual for StructuredDual<'_> {
             let gap = best - dot(&local.margins, points(example));
             (loss * Bounded::exact(share), share * gap)
         };
-        let examples = (0..problem.model.n_examples()).into_par_iter().with_min_len(8);
-        let terms = examples.map_init(|| Local::of(interrupt), visit).collect();
+        let examples = 0..problem.model.n_examples();
+        let terms = map_items_with(examples, 8, || Local::of(interrupt), visit);
         interrupt.check()?;
         Ok(BlockGaps::of(terms))
     }
@@ -340,7 +338,7 @@ impl BatchDual for StructuredDual<'_> {
         let mut groups = std::mem::take(&mut self.groups);
         groups.resize_with(GROUPS, new);
         let problem: &Self = self;
-        groups.par_iter_mut().enumerate().for_each(|(index, group)| {
+        for_items(groups.iter_mut().enumerate(), 1, |(index, group)| {
             let bound = |index: usize| index * problem.model.n_examples() / GROUPS;
             group.visit(problem, bound(index)..bound(index + 1), weights, interrupt);
         });

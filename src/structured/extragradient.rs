@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::{Marginals, Projection, Work};
 use crate::dual::rounding::{gamma, norm_above};
 use crate::dual::{Bounded, Shares};
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::{Sparse, TouchedVector, sparse, squared_norm};
+use crate::parallel::for_items;
 use crate::run::{Certificate, Progress, Solver};
 
 /// Accuracy of projections without a closed form.
@@ -134,7 +133,7 @@ impl<'a> Extragradient<'a> {
         let mut groups = std::mem::take(&mut self.groups);
         let method: &Self = self;
         let n = method.shares.n_blocks();
-        groups.par_iter_mut().enumerate().for_each(|(index, group)| {
+        for_items(groups.iter_mut().enumerate(), 1, |(index, group)| {
             group.image.clear();
             group.linear = 0.0;
             group.local.work.interrupt.clone_from(interrupt);

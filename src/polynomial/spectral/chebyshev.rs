@@ -4,13 +4,13 @@
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
-use rayon::prelude::*;
 
 use super::side_by_side::{MatrixProducts, change, dots, interleaved, kept};
 use super::spectrum::{Chance, random_direction};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::larger_or_nan;
+use crate::parallel::map_items;
 
 /// Number of random vectors per matrix. With three, at least one has a component along the top
 /// eigenvector that is far above rounding error.
@@ -48,12 +48,12 @@ pub(crate) fn probable_norm_bounds(
     let share = chance.failure.powf(1.0 / STARTS as f64);
     let share = share * (std::f64::consts::FRAC_PI_2 / size as f64).sqrt();
     let mut bounds = vec![None; known.len()];
-    let starts = (0..known.len() * STARTS).into_par_iter().map(|start| {
+    let starts = map_items(0..known.len() * STARTS, 1, |start| {
         interrupt.check()?;
         let mut rng = Pcg64Mcg::seed_from_u64(chance.seed.wrapping_add(start as u64));
         Ok(random_direction(size, &mut rng))
     });
-    let mut before = interleaved(&starts.collect::<Result<Vec<_>>>()?);
+    let mut before = interleaved(&starts.into_iter().collect::<Result<Vec<_>>>()?);
     let mut active: Vec<Growth> =
         known.iter().enumerate().map(|known| Growth::new(known, share)).collect();
     let image = product(&columns(&active, |growth| growth.matrix), &before)?;

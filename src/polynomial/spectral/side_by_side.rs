@@ -1,11 +1,9 @@
 //! Interleaved vectors of equal length: entry i of vector j is at index i · `width` + j. One pass over sparse rows then
 //! multiplies all of them.
 
-use rayon::prelude::*;
-
 use crate::error::Result;
 use crate::linalg::vectors::{PIECE_VALUES, random_unit};
-use crate::parallel::min_len;
+use crate::parallel::{for_items, map_items, min_len};
 
 /// Number of vectors that are multiplied together. Each row's entries are read once for all
 /// vectors, and each entry needs only a few cache lines of the vectors.
@@ -17,8 +15,7 @@ pub(crate) type MatrixProducts<'a> = dyn FnMut(&[usize], &[f64]) -> Result<Vec<f
 
 /// Random unit vectors, one for each seed.
 pub(super) fn random_units(size: usize, seeds: &[u64]) -> Vec<f64> {
-    let units: Vec<Vec<f64>> = seeds.par_iter().map(|seed| random_unit(size, *seed)).collect();
-    interleaved(&units)
+    interleaved(&map_items(seeds, 1, |seed| random_unit(size, *seed)))
 }
 
 /// Interleaves separate vectors.
@@ -30,8 +27,7 @@ pub(super) fn interleaved(vectors: &[Vec<f64>]) -> Vec<f64> {
 /// Returns ⟨a_j, b_j⟩ for each j, summed in pieces that do not depend on the number of threads.
 pub(super) fn dots(a: &[f64], b: &[f64], width: usize) -> Vec<f64> {
     let piece = piece(width);
-    let pieces = a.par_chunks(piece).zip(b.par_chunks(piece)).with_min_len(min_len(piece));
-    let sums = pieces.map(|(a, b)| {
+    let sums = map_items(a.chunks(piece).zip(b.chunks(piece)), min_len(piece), |(a, b)| {
         let mut sums = vec![0.0; width];
         for (a, b) in a.chunks_exact(width).zip(b.chunks_exact(width)) {
             for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
@@ -41,7 +37,7 @@ pub(super) fn dots(a: &[f64], b: &[f64], width: usize) -> Vec<f64> {
         sums
     });
     let mut total = vec![0.0; width];
-    for sums in sums.collect::<Vec<_>>() {
+    for sums in sums {
         total.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
     }
     total
@@ -56,8 +52,7 @@ pub(super) fn change<const N: usize>(
 ) {
     let width = factors.len();
     let piece = piece(width);
-    let pieces = y.par_chunks_mut(piece).zip(x.par_chunks(piece)).with_min_len(min_len(piece));
-    pieces.for_each(|(y, x)| {
+    for_items(y.chunks_mut(piece).zip(x.chunks(piece)), min_len(piece), |(y, x)| {
         for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
             for ((y, x), factors) in y.iter_mut().zip(x).zip(factors) {
                 *y = f(*x, *y, factors);

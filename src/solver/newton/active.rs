@@ -1,7 +1,5 @@
 //! The blocks with nonzero curvature, and products with the matrix of a Newton system.
 
-use rayon::prelude::*;
-
 use super::blocks::Blocks;
 use super::design::{Buffer, Design};
 use super::passes::{CHUNK_ROWS, piece_of, sum};
@@ -9,6 +7,7 @@ use crate::dual::Curvatures;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::SparseRows;
+use crate::parallel::map_items;
 
 /// The blocks with nonzero curvature, with their curvatures and factors.
 #[derive(Default)]
@@ -47,8 +46,8 @@ pub(super) fn active<B: Blocks>(
         }
         found
     };
-    let chunks = points.par_chunks(CHUNK_ROWS * CHUNK_ROWS * m).enumerate();
-    let found: Vec<Active> = chunks.map(visit).collect();
+    let chunks = points.chunks(CHUNK_ROWS * CHUNK_ROWS * m).enumerate();
+    let found: Vec<Active> = map_items(chunks, 1, visit);
     interrupt.check()?;
     let mut active = Active::default();
     for found in found {
@@ -116,7 +115,7 @@ impl Active {
             }
             image
         };
-        let images: Vec<Vec<f64>> = self.blocks.par_chunks(piece).enumerate().map(add).collect();
+        let images = map_items(self.blocks.chunks(piece).enumerate(), 1, add);
         interrupt.check()?;
         let mut product = vector.to_vec();
         if !images.is_empty() {
@@ -147,7 +146,7 @@ impl Active {
             }
             squares
         };
-        let parts: Vec<Vec<f64>> = self.blocks.par_chunks(piece).enumerate().map(add).collect();
+        let parts = map_items(self.blocks.chunks(piece).enumerate(), 1, add);
         interrupt.check()?;
         let mut diagonal = sum(parts);
         diagonal.resize(n_unknowns, 0.0);

@@ -1,7 +1,5 @@
 //! The inverse of a Newton system with few active blocks, computed from a matrix over their parts (Woodbury identity).
 
-use rayon::prelude::*;
-
 use super::active::Active;
 use super::design::Design;
 use crate::error::Result;
@@ -9,6 +7,7 @@ use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Factor;
 use crate::linalg::outer::{PADDING, Strided, add_lower_gram};
 use crate::linalg::vectors::{axpy, dot};
+use crate::parallel::map_items_with;
 
 /// The maximum total number of parts of the active blocks, which is the size of the factorised matrix.
 const MAX_PARTS: usize = 2000;
@@ -126,8 +125,9 @@ impl ScaledCurvatures {
             (0..self.starts[block + 1] - self.starts[block]).map(move |place| (block, place))
         });
         let places: Vec<(usize, usize)> = places.collect();
-        let rows = matrix.par_chunks_mut(stride).zip(&places).enumerate();
-        rows.for_each_init(
+        map_items_with(
+            matrix.chunks_mut(stride).zip(&places).enumerate(),
+            1,
             || vec![0.0; n_parts],
             |own, (at, (row, &(block, place)))| {
                 let (parts, values) = self.of_block(block);

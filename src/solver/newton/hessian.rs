@@ -1,7 +1,5 @@
 //! The Hessian of the inner problem as a dense matrix, for systems small enough to factorise.
 
-use rayon::prelude::*;
-
 use super::active::Sample;
 use super::design::Design;
 use crate::error::Result;
@@ -9,6 +7,7 @@ use crate::interrupt::Interrupt;
 use crate::linalg::CountingSort;
 use crate::linalg::cholesky::Factor;
 use crate::linalg::outer::{PADDING, Strided, add_lower_products};
+use crate::parallel::for_items;
 
 /// Maximum number of values of the rows that are converted to double precision at a time.
 const MAX_DENSE_VALUES: usize = 1 << 21;
@@ -97,7 +96,7 @@ pub(super) fn pair_sums(
         design.append_rows(&rows, width, &mut values);
         let (starts, entries) = pairs(slots, n_parts, sample);
         let rows = Strided { values: &values, stride: width };
-        sums.par_chunks_mut(d * width).enumerate().for_each(|(pair, sum)| {
+        for_items(sums.chunks_mut(d * width).enumerate(), 1, |(pair, sum)| {
             let entries = &entries[starts[pair]..starts[pair + 1]];
             if !entries.is_empty() && !interrupt.is_raised() {
                 add_pair(entries, rows, d, sum);
@@ -182,7 +181,7 @@ fn reduced(sums: &[f64], d: usize, n_parts: usize) -> Vec<f64> {
     let at_last = total(last);
     let stride = Factor::stride(last * d);
     let mut matrix = vec![0.0; last * d * stride];
-    matrix.par_chunks_mut(d * stride).enumerate().for_each(|(second, rows)| {
+    for_items(matrix.chunks_mut(d * stride).enumerate(), 1, |(second, rows)| {
         for first in 0..=second {
             let mut block = at_last.clone();
             let mut subtract = |from: &[f64], factor: f64| {

@@ -1,14 +1,13 @@
 //! Passes over all blocks at fixed weights. A pass runs in parallel over pieces, which are ranges of rows. The
 //! division into pieces depends only on the data, not on the number of threads.
 
-use rayon::prelude::*;
-
 use super::blocks::{Blocks, Proximal, Summed};
 use super::design::{Buffer, Design, listed};
 
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::SparseRows;
+use crate::parallel::{for_items, map_items};
 use crate::run::Certificate;
 
 /// Number of rows whose scores are computed together.
@@ -100,8 +99,8 @@ impl Pass {
             part
         };
         let length = self.piece * m;
-        let pieces = scores.par_chunks_mut(length).zip(points.par_chunks_mut(length));
-        let parts: Vec<Part<B::Terms>> = pieces.enumerate().map(visit).collect();
+        let pieces = scores.chunks_mut(length).zip(points.chunks_mut(length)).enumerate();
+        let parts: Vec<Part<B::Terms>> = map_items(pieces, 1, visit);
         interrupt.check()?;
         let (images, terms): (Vec<_>, Vec<_>) =
             parts.into_iter().map(|part| (part.image, part.terms)).unzip();
@@ -140,8 +139,7 @@ impl Pass {
             }
             image
         };
-        let pieces = points.par_chunks(self.piece * m).enumerate();
-        let images: Vec<Vec<f64>> = pieces.map(add).collect();
+        let images = map_items(points.chunks(self.piece * m).enumerate(), 1, add);
         interrupt.check()?;
         Ok(design.by_part(&sum(images), m))
     }
@@ -158,8 +156,7 @@ impl Pass {
         let (design, m) = (blocks.design(), self.n_parts);
         let packed = design.pack(direction, m);
         let mut changes = vec![0.0; at.scores.len()];
-        let pieces = changes.par_chunks_mut(self.piece * m).enumerate();
-        pieces.for_each(|(index, changes)| {
+        for_items(changes.chunks_mut(self.piece * m).enumerate(), 1, |(index, changes)| {
             let mut buffer = Buffer::default();
             for (chunk, changes) in changes.chunks_mut(CHUNK_ROWS * m).enumerate() {
                 if interrupt.is_raised() {
@@ -191,10 +188,9 @@ impl<B: Blocks> Line<'_, B> {
     /// all blocks with a positive share.
     pub fn slope(&self, step: f64, points: &mut [f64], interrupt: &Interrupt) -> Result<f64> {
         let (m, shares) = (self.blocks.n_parts(), self.blocks.shares());
-        let pieces =
-            self.at.scores.par_chunks(self.length).zip(self.changes.par_chunks(self.length));
-        let pieces = pieces.zip(points.par_chunks_mut(self.length));
-        let slopes = pieces.enumerate().map(|(index, ((scores, changes), points))| {
+        let pieces = self.at.scores.chunks(self.length).zip(self.changes.chunks(self.length));
+        let pieces = pieces.zip(points.chunks_mut(self.length)).enumerate();
+        let slopes = map_items(pieces, 1, |(index, ((scores, changes), points))| {
             let mut moved = vec![0.0; m];
             let (mut work, mut sum) = (B::Work::default(), 0.0);
             let first = index * self.length / m;
@@ -218,7 +214,6 @@ impl<B: Blocks> Line<'_, B> {
             }
             sum
         });
-        let slopes: Vec<f64> = slopes.collect();
         interrupt.check()?;
         Ok(slopes.iter().sum::<f64>() / shares.lambda())
     }
@@ -237,7 +232,7 @@ pub(super) fn sum(images: Vec<Vec<f64>>) -> Vec<f64> {
     let mut images = images.into_iter();
     let mut total = images.next().unwrap_or_default();
     let others: Vec<Vec<f64>> = images.collect();
-    total.par_chunks_mut(4096).enumerate().for_each(|(piece, total)| {
+    for_items(total.chunks_mut(4096).enumerate(), 1, |(piece, total)| {
         for other in &others {
             total.iter_mut().zip(&other[piece * 4096..]).for_each(|(total, value)| *total += value);
         }

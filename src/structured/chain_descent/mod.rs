@@ -20,7 +20,6 @@ use std::ops::ControlFlow;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
-use rayon::prelude::*;
 
 use self::active_labels::{ActiveLabels, PointBuffers};
 use self::average::Average;
@@ -33,6 +32,7 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::Sparse;
 use crate::linalg::sparse::{self, dot};
 use crate::memory::require;
+use crate::parallel::map_items_with;
 use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
 use crate::solver::{Block, BlockOptions, NewtonEnd, Pace, Sampling, SumTree, Target};
 use crate::structured::StructuredDual;
@@ -252,10 +252,9 @@ impl<'a> ChainDescent<'a> {
         examples: &[u32],
         map: impl Fn(&Self, usize, &mut SequenceBuffers) -> R + Sync,
     ) -> Vec<R> {
-        let examples = examples.par_iter().with_min_len(4);
         let apply =
             |scratch: &mut SequenceBuffers, example: &u32| map(self, *example as usize, scratch);
-        examples.map_init(|| self.buffers(), apply).collect()
+        map_items_with(examples, 4, || self.buffers(), apply)
     }
 
     fn buffers(&self) -> SequenceBuffers {

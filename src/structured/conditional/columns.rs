@@ -1,10 +1,10 @@
 //! The rows of features, stored by column, for gradients with more weights than all rows together have marginals.
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use crate::data::Real;
 use crate::linalg::{CountingSort, arch};
+use crate::parallel::for_items;
 use crate::structured::fold::{WeightedSum, fold};
 use crate::structured::model::{Chain, CompactRows};
 
@@ -82,7 +82,7 @@ impl FeatureColumns {
         end: impl Fn(usize, f64) -> f64 + Sync,
     ) {
         let size = BLOCK * self.n_states;
-        target.par_chunks_mut(size).enumerate().for_each(|(block, target)| {
+        for_items(target.chunks_mut(size).enumerate(), 1, |(block, target)| {
             let first = block * BLOCK;
             arch().dispatch(BlockSums { columns: self, delta, squared, first, target, end: &end });
         });

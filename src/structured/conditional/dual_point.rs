@@ -1,13 +1,11 @@
 //! The best dual point so far.
 
-use rayon::prelude::*;
-
 use super::penalty::ElasticNet;
 use crate::data::Real;
 use crate::dual::DualValue;
 use crate::dual::rounding::{Bounded, TINY, gamma, norm_above, root_above};
 use crate::linalg::vectors::PIECE_VALUES;
-use crate::parallel::min_len;
+use crate::parallel::{for_items, map_items, min_len};
 
 /// Maximum number of Newton steps to find the best scale of a dual point.
 const MAX_STEPS: usize = 8;
@@ -85,12 +83,10 @@ fn storage_error<T: Real>(norm: f64, len: usize) -> f64 {
 
 /// Computes `value`(start, len) for all pieces of a vector of `len` values, on all threads.
 fn pieces<R: Send>(len: usize, value: impl Fn(usize, usize) -> R + Sync) -> Vec<R> {
-    let pieces = (0..len.div_ceil(PIECE_VALUES)).into_par_iter();
-    let values = pieces.with_min_len(min_len(PIECE_VALUES)).map(|piece| {
+    map_items(0..len.div_ceil(PIECE_VALUES), min_len(PIECE_VALUES), |piece| {
         let start = piece * PIECE_VALUES;
         value(start, PIECE_VALUES.min(len - start))
-    });
-    values.collect()
+    })
 }
 
 /// An upper bound on the norm of a vector, given its squared norm as the sum of [`pieces`].
@@ -233,7 +229,7 @@ impl<T: Real> DualMixture<T> {
         }
         if let Some((step, linear, error)) = best {
             (self.linear, self.error) = (linear, error);
-            self.weights.par_chunks_mut(PIECE_VALUES).enumerate().for_each(|(piece, own)| {
+            for_items(self.weights.chunks_mut(PIECE_VALUES).enumerate(), 1, |(piece, own)| {
                 let others = other.entries(piece * PIECE_VALUES, own.len());
                 let pairs = own.iter_mut().zip(others);
                 pairs.for_each(|(a, b)| *a = T::narrow(mix(step, a.widen(), b)));

@@ -4,8 +4,6 @@ use std::borrow::Cow;
 use std::mem::take;
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::{Field, FieldBuffers, visit_transitions};
 use crate::data::Real;
 use crate::dual::rounding::{Sum, norm_above};
@@ -13,6 +11,7 @@ use crate::dual::{Bounded, Totals};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::long_axpy;
+use crate::parallel::for_items;
 use crate::structured::model::Model;
 
 /// Maximum number of groups of sequences with separate sums.
@@ -98,7 +97,7 @@ impl Field<'_> {
                 rest = others;
                 jobs.push((range, slot, own));
             }
-            jobs.into_par_iter().for_each(|(range, group, delta)| {
+            for_items(jobs, 1, |(range, group, delta)| {
                 self.sum(range, &at, curved, (group, delta), interrupt);
             });
             interrupt.check()?;

@@ -4,12 +4,12 @@
 use pulp::{Simd, WithSimd};
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
-use rayon::prelude::*;
 
 use super::{Field, FieldBuffers, visit_transitions};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::arch;
+use crate::parallel::for_items;
 use crate::structured::model::{CompactRows, Model, Work};
 
 /// Number of passes over the sequences.
@@ -70,8 +70,8 @@ pub fn first_weights(field: &Field<'_>, interrupt: &Interrupt) -> Result<Option<
     for _ in 0..PASSES {
         order.shuffle(&mut random);
         for batch in order.chunks(BATCH) {
-            let looks = slots.par_iter_mut().zip(batch);
-            looks.for_each(|(slot, example)| descent.score_gradient(*example, slot));
+            let looks = slots.iter_mut().zip(batch);
+            for_items(looks, 1, |(slot, example)| descent.score_gradient(*example, slot));
             interrupt.check()?;
             // A rate that falls to 0 has the same effect as averaging the iterates, without a second vector.
             let rate = RATE * (1.0 - f64::from(n_visits) / n_all);
