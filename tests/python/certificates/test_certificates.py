@@ -38,7 +38,7 @@ def test_certificates_hold_for_every_loss_and_solver(loss: Any, solver: Any) -> 
         if smoothing > 0.0 and solver[0] == "away-frank-wolfe":
             continue
         for single, sparse in ((False, False), (True, False), (False, True), (True, True)):
-            for C in (1e-12, 1.0, 1e6):
+            for C in (1.0, 1e-12, 1e6)[: trials(3)]:
                 trial = Trial(loss, *solver, smoothing, single, sparse, 1.0, C, 3)
                 assert check(trial) == "holds"
 

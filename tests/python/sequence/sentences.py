@@ -47,11 +47,14 @@ def score_label_sequences(model: SequenceTagger, x: Any) -> list[tuple[float, li
         for token in x
     ]
     transition, ends = np.asarray(model.transition_), np.asarray(model.boundary_)
-    found = []
-    for label in itertools.product(range(len(classes)), repeat=len(x)):
-        score = sum(row[k] for row, k in zip(rows, label, strict=True))
-        score += sum(transition[a, b] for a, b in itertools.pairwise(label))
-        if label:
-            score += ends[0, label[0]] + ends[1, label[-1]]
-        found.append((float(score), [classes[k] for k in label]))
-    return sorted(found, key=lambda pair: -pair[0])
+    labels = list(itertools.product(range(len(classes)), repeat=len(x)))
+    each = np.array(labels, dtype=int).reshape(len(labels), len(x))
+    scores = np.zeros(len(labels))
+    for t, row in enumerate(rows):
+        scores += row[each[:, t]]
+    for a, b in itertools.pairwise(each.T):
+        scores += transition[a, b]
+    if rows:
+        scores += ends[0, each[:, 0]] + ends[1, each[:, -1]]
+    order = np.argsort(-scores, kind="stable")
+    return [(float(scores[i]), [classes[k] for k in labels[i]]) for i in order]
