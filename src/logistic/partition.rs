@@ -56,8 +56,8 @@ impl PartialSums {
         Terms { loss, entropy, distance, residual, image, depth }.certificate(totals, model)
     }
 
-    /// The tilt with which the distributions satisfy the constraint of the intercept, up to the square of their
-    /// violation. None if no tilt is needed, or if the tilted distributions would leave the simplex.
+    /// The tilt with which the distributions satisfy the constraint of the intercept; for many classes, an
+    /// approximation. None if no tilt is needed, or if the tilted distributions would leave the simplex.
     pub fn tilt(&self, totals: &LogisticTotals) -> Option<Vec<f64>> {
         let violation = self.residual.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
         if !totals.intercept || violation <= VIOLATED * totals.total {
