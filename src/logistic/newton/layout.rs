@@ -1,12 +1,21 @@
 //! The assignment of rows to blocks, and the scaling of their values by units of the columns.
 
-use crate::data::Rows;
-use crate::data::{Data, Dense, Real};
+use std::ops::Range;
+
+use pulp::{Simd, WithSimd};
+
+use crate::data::{Data, Dense, Real, Rows};
 use crate::for_data;
+use crate::linalg::arch;
 use crate::logistic::LogisticProblem;
 
-/// Number of consecutive rows that stay together, so that reads cover several cache lines.
+/// Number of consecutive rows that are transposed together.
 pub(super) const GROUP: usize = 16;
+/// Consecutive rows stay together up to this number of values, so that jumps between them cost little time; but at most
+/// [`MOST_TOGETHER`] rows, and at most this fraction of all rows, so that samples stay nearly random.
+const VALUES_TOGETHER: usize = 2048;
+const MOST_TOGETHER: usize = 8 * GROUP;
+const SHARE_TOGETHER: usize = 1024;
 /// The largest absolute exponent of a column's unit, which is a power of two. Squares of the units
 /// stay finite.
 const RANGE: i32 = 500;
@@ -19,7 +28,9 @@ pub(super) struct RowBlocks<'a> {
     inverse_units: Vec<f64>,
     /// Number of rows of a block.
     pub block_rows: usize,
-    /// Multiplier that permutes groups of rows, so that the first blocks are a nearly random sample
+    /// Number of consecutive rows that stay together: [`GROUP`] times a power of two.
+    together: usize,
+    /// Multiplier that permutes these sets of rows, so that the first blocks are a nearly random sample
     /// even if the rows are sorted.
     stride: usize,
 }
@@ -30,9 +41,16 @@ impl<'a> RowBlocks<'a> {
         let mut units: Vec<f64> = problem.column_sizes().iter().map(|size| unit(*size)).collect();
         units.extend(problem.intercept().then_some(1.0));
         let inverse_units = units.iter().map(|unit| 1.0 / unit).collect();
-        let stride = coprime(problem.n_examples() / GROUP);
+        let (n_rows, n_columns) = (problem.n_examples(), problem.n_features());
+        let mut together = GROUP;
+        while together * n_columns < VALUES_TOGETHER
+            && 2 * together <= MOST_TOGETHER.min(n_rows / SHARE_TOGETHER)
+        {
+            together *= 2;
+        }
+        let stride = coprime(n_rows / together);
         let problem = problem.clone();
-        Self { problem, units, inverse_units, block_rows, stride }
+        Self { problem, units, inverse_units, block_rows, together, stride }
     }
 
     /// Number of columns, including the constant column.
@@ -41,73 +59,85 @@ impl<'a> RowBlocks<'a> {
     }
 
     /// The rows at [`GROUP`] consecutive positions in the order of the blocks, starting at a multiple of this number;
-    /// None beyond the last row.
-    pub fn rows_at(&self, first: usize) -> [Option<usize>; GROUP] {
+    /// fewer rows, or none, after the last row.
+    pub fn rows_at(&self, first: usize) -> Range<usize> {
         let n_rows = self.problem.n_examples();
-        let (group, n_groups) = (first / GROUP, n_rows / GROUP);
-        let first = if group < n_groups {
-            (group as u128 * self.stride as u128 % n_groups as u128) as usize * GROUP
+        let (together, n_together) = (first / self.together, n_rows / self.together);
+        let first = if together < n_together {
+            let place = (together as u128 * self.stride as u128 % n_together as u128) as usize;
+            place * self.together + first % self.together
         } else {
             first
         };
-        std::array::from_fn(|lane| (first + lane < n_rows).then_some(first + lane))
+        first.min(n_rows)..(first + GROUP).min(n_rows)
     }
 
     /// Writes a block, one line per column, padded with zeros after the last row.
     pub fn fill<T: Real>(&self, block: usize, lines: &mut [T]) {
-        for group in (0..self.block_rows).step_by(GROUP) {
-            let rows = self.rows_at(block * self.block_rows + group);
-            match self.problem.rows() {
-                Data::Dense64(dense) => self.fill_group(dense, (rows, group), lines),
-                Data::Dense32(dense) => self.fill_group(dense, (rows, group), lines),
-                data => self.fill_entries(data, (rows, group), lines),
+        let first = block * self.block_rows;
+        match self.problem.rows() {
+            Data::Dense64(rows) => arch().dispatch(Fill { layout: self, rows, first, lines }),
+            Data::Dense32(rows) => arch().dispatch(Fill { layout: self, rows, first, lines }),
+            Data::Dense16(rows) => arch().dispatch(Fill { layout: self, rows, first, lines }),
+            data => self.fill_entries(data, first, lines),
+        }
+        if self.problem.intercept() {
+            let line = &mut lines[(self.width() - 1) * self.block_rows..];
+            for place in (0..self.block_rows).step_by(GROUP) {
+                let n_own = self.rows_at(first + place).len();
+                line[place..place + n_own].fill(T::one());
+                line[place + n_own..place + GROUP].fill(T::zero());
             }
-            if self.problem.intercept() {
-                let last = (self.width() - 1) * self.block_rows + group;
-                for (lane, row) in rows.iter().enumerate() {
-                    lines[last + lane] = if row.is_some() { T::one() } else { T::zero() };
+        }
+    }
+
+    fn fill_entries<T: Real>(&self, data: Data<'_>, first: usize, lines: &mut [T]) {
+        lines[..self.problem.n_features() * self.block_rows].fill(T::zero());
+        for group in (0..self.block_rows).step_by(GROUP) {
+            for (lane, row) in self.rows_at(first + group).enumerate() {
+                for_data!(data, rows => rows.visit_row(row, |column, value| {
+                    let place = column * self.block_rows + group + lane;
+                    lines[place] = T::narrow(value * self.inverse_units[column]);
+                }));
+            }
+        }
+    }
+}
+
+/// Writes the columns of a block of dense rows, except the constant column. `first` is the block's first position in the
+/// order of the blocks.
+struct Fill<'k, 'a, V, T> {
+    layout: &'k RowBlocks<'a>,
+    rows: Dense<'k, V>,
+    first: usize,
+    lines: &'k mut [T],
+}
+
+impl<V: Real, T: Real> WithSimd for Fill<'_, '_, V, T> {
+    type Output = ();
+
+    /// Scales the rows of a group one after another, in memory order, and then transposes them in the cache.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { layout, rows, first, lines } = self;
+        let (n_rows, n_columns) = (layout.block_rows, layout.problem.n_features());
+        let mut scaled = vec![T::zero(); GROUP * n_columns];
+        for group in (0..n_rows).step_by(GROUP) {
+            let own = layout.rows_at(first + group);
+            let rest = own.len() * n_columns;
+            for (row, scaled) in own.zip(scaled.chunks_exact_mut(n_columns.max(1))) {
+                let values = scaled.iter_mut().zip(rows.row(row)).zip(&layout.inverse_units);
+                values.for_each(|((to, x), inverse)| *to = T::narrow(x.widen() * inverse));
+            }
+            scaled[rest..].fill(T::zero());
+            for column in 0..n_columns {
+                let from = &scaled[column..column + (GROUP - 1) * n_columns + 1];
+                let line = &mut lines[column * n_rows + group..];
+                let Some(line) = line.first_chunk_mut::<GROUP>() else { return };
+                for (row, to) in line.iter_mut().enumerate() {
+                    *to = from[row * n_columns];
                 }
             }
-        }
-    }
-
-    /// Scales the rows one after another, in memory order, and then transposes them in the cache.
-    fn fill_group<V: Real, T: Real>(
-        &self,
-        dense: Dense<'_, V>,
-        (rows, group): ([Option<usize>; GROUP], usize),
-        lines: &mut [T],
-    ) {
-        let n_columns = self.problem.n_features();
-        let mut scaled = vec![T::zero(); GROUP * n_columns];
-        for (row, scaled) in rows.iter().zip(scaled.chunks_exact_mut(n_columns.max(1))) {
-            let Some(row) = *row else { continue };
-            for ((to, x), inverse) in scaled.iter_mut().zip(dense.row(row)).zip(&self.inverse_units)
-            {
-                *to = T::narrow(x.widen() * inverse);
-            }
-        }
-        for (column, line) in lines.chunks_exact_mut(self.block_rows).take(n_columns).enumerate() {
-            let values = scaled[column..].iter().step_by(n_columns);
-            line[group..group + GROUP].iter_mut().zip(values).for_each(|(to, x)| *to = *x);
-        }
-    }
-
-    fn fill_entries<T: Real>(
-        &self,
-        data: Data<'_>,
-        (rows, group): ([Option<usize>; GROUP], usize),
-        lines: &mut [T],
-    ) {
-        for line in lines.chunks_exact_mut(self.block_rows) {
-            line[group..group + GROUP].fill(T::zero());
-        }
-        for (lane, row) in rows.iter().enumerate() {
-            let Some(row) = *row else { continue };
-            for_data!(data, rows => rows.visit_row(row, |column, value| {
-                let place = column * self.block_rows + group + lane;
-                lines[place] = T::narrow(value * self.inverse_units[column]);
-            }));
         }
     }
 }
@@ -130,4 +160,50 @@ fn coprime(n: usize) -> usize {
     };
     let first = (n as f64 * 0.618_033_988_75) as usize | 1;
     (first..).step_by(2).find(|stride| divisor(*stride, n) <= 1).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::*;
+    use crate::data::Csr;
+
+    #[test]
+    fn blocks_hold_each_row_once_in_any_layout() {
+        let block_rows = 8 * GROUP;
+        for (n, d, together) in [(40, 3, GROUP), (40_005, 3, 2 * GROUP), (40_005, 130, GROUP)] {
+            let rows = Array2::from_shape_fn((n, d), |(i, j)| (i * d + j) as f32);
+            let values = rows.as_slice().unwrap();
+            let offsets: Vec<i64> = (0..=n as i64).map(|i| i * d as i64).collect();
+            let columns: Vec<i32> = (0..n * d).map(|at| (at % d) as i32).collect();
+            let dense = Data::Dense32(Dense::new(rows.view()).unwrap());
+            let sparse = Data::Csr32(Csr::new(&offsets, &columns, values, d).unwrap());
+            let labels: Vec<u32> = (0..n).map(|i| (i % 2) as u32).collect();
+            let problem = |data| LogisticProblem::new(data, &labels, 2, vec![1.0; n], true);
+            let (dense, sparse) = (problem(dense).unwrap(), problem(sparse).unwrap());
+            let [dense, sparse] = [&dense, &sparse].map(|own| RowBlocks::new(own, block_rows));
+            assert_eq!(dense.together, together);
+            let n_blocks = n.div_ceil(block_rows);
+            let mut lines = vec![f64::NAN; (d + 1) * block_rows];
+            let (mut other, mut seen) = (lines.clone(), vec![false; n]);
+            for block in 0..n_blocks {
+                dense.fill(block, &mut lines);
+                sparse.fill(block, &mut other);
+                assert_eq!(lines, other);
+                for place in 0..block_rows {
+                    let value = |column: usize| lines[column * block_rows + place];
+                    if value(d) == 0.0 {
+                        assert!((0..d).all(|column| value(column) == 0.0));
+                        continue;
+                    }
+                    let row = (value(0) * dense.units[0]) as usize / d;
+                    assert!(!std::mem::replace(&mut seen[row], true));
+                    let expected = |column: usize| f64::from(rows[[row, column]]);
+                    assert!((0..d).all(|at| value(at) * dense.units[at] == expected(at)));
+                }
+            }
+            assert!(seen.into_iter().all(|seen| seen));
+        }
+    }
 }

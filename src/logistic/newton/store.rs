@@ -1,5 +1,7 @@
 //! Passes over rows that are stored in blocks, in single precision.
 
+use std::sync::{Mutex, PoisonError};
+
 use rayon::prelude::*;
 
 use super::layout::{GROUP, RowBlocks};
@@ -28,6 +30,8 @@ pub(super) struct Store<'a> {
     blocks: Vec<Block>,
     parts: Vec<PassPart>,
     blocks_of_part: usize,
+    /// Buffers of exact passes, one for each thread: the values of a block, and its scores.
+    doubles: Mutex<Vec<(Aligned<f64>, Aligned<f64>)>>,
 }
 
 /// A block of rows, one line per column.
@@ -46,8 +50,6 @@ struct Block {
 /// Buffers and sums for a part, which is a group of blocks that one thread processes.
 pub(super) struct PassPart {
     singles: Aligned<f32>,
-    doubles: Aligned<f64>,
-    rows: Aligned<f64>,
     sums: Vec<f64>,
     totals: BlockSums,
 }
@@ -76,8 +78,6 @@ impl<'a> Store<'a> {
         ranks.iter().enumerate().for_each(|(rank, block)| blocks[*block].rank = rank);
         let part = |_| PassPart {
             singles: Aligned::zeros(n_outputs * block_rows),
-            doubles: Aligned::zeros(0),
-            rows: Aligned::zeros(0),
             sums: Vec::new(),
             totals: BlockSums::default(),
         };
@@ -88,6 +88,7 @@ impl<'a> Store<'a> {
             blocks,
             parts: (0..n_parts).map(part).collect(),
             blocks_of_part,
+            doubles: Mutex::default(),
         }
     }
 
@@ -160,17 +161,22 @@ impl<'a> Store<'a> {
         gradient: &mut Vec<f64>,
         interrupt: &Interrupt,
     ) -> Result<BlockSums> {
+        let buffers = std::mem::take(&mut self.doubles);
+        let held = || buffers.lock().unwrap_or_else(PoisonError::into_inner);
         self.visit(self.all(), (self.len(), interrupt), |layout, block, part| {
-            let PassPart { singles, doubles, rows, sums, totals } = part;
-            if rows.is_empty() {
-                *rows = Aligned::zeros(layout.width() * layout.block_rows);
-                *doubles = Aligned::zeros(singles.len());
-            }
+            let PassPart { singles, sums, totals } = part;
+            let known = held().pop();
+            let (mut rows, mut scores) = known.unwrap_or_else(|| {
+                let n_values = layout.width() * layout.block_rows;
+                (Aligned::zeros(n_values), Aligned::zeros(singles.len()))
+            });
             layout.fill(block.place, &mut rows[..]);
             let targets = BlockTargets { labels: &block.labels, weights: &block.weights.1 };
-            let work = (&mut doubles[..], &mut block.shares[..], &mut sums[..]);
+            let work = (&mut scores[..], &mut block.shares[..], &mut sums[..]);
             totals.join(&add_losses(layout, (&rows[..], targets), weights, work));
+            held().push((rows, scores));
         })?;
+        self.doubles = buffers;
         Ok(self.collect(1.0, gradient))
     }
 
@@ -222,7 +228,7 @@ impl<'a> Store<'a> {
         (n_sums, interrupt): (usize, &Interrupt),
         visit: impl Fn(&RowBlocks<'_>, &mut Block, &mut PassPart) + Sync,
     ) -> Result<()> {
-        let Self { layout, weight, blocks, parts, blocks_of_part } = self;
+        let Self { layout, weight, blocks, parts, blocks_of_part, .. } = self;
         let n_numbers = layout.block_rows * *blocks_of_part * layout.width();
         let inverse = 1.0 / *weight;
         let parts = parts.par_iter_mut().zip(blocks.par_chunks_mut(*blocks_of_part));
@@ -310,13 +316,15 @@ impl Block {
         self.rows = Aligned::zeros(layout.width() * n_rows);
         self.shares = Aligned::zeros(problem.n_outputs() * n_rows);
         layout.fill(self.place, &mut self.rows[..]);
-        let first = self.place * n_rows;
-        let groups = (first..first + n_rows).step_by(GROUP);
-        for row in groups.flat_map(|place| layout.rows_at(place)) {
-            self.labels.push(row.map_or(0, |row| problem.labels()[row]));
-            let weight = row.map_or(0.0, |row| problem.weight(row) * inverse);
-            self.weights.0.push(weight as f32);
-            self.weights.1.push(weight);
+        self.labels.reserve_exact(n_rows);
+        self.weights.1.reserve_exact(n_rows);
+        for place in (0..n_rows).step_by(GROUP) {
+            let rows = layout.rows_at(self.place * n_rows + place);
+            self.labels.extend_from_slice(&problem.labels()[rows.clone()]);
+            self.labels.resize(place + GROUP, 0);
+            self.weights.1.extend(rows.map(|row| problem.weight(row) * inverse));
+            self.weights.1.resize(place + GROUP, 0.0);
         }
+        self.weights.0 = self.weights.1.iter().map(|weight| *weight as f32).collect();
     }
 }
