@@ -11,6 +11,10 @@ pub(super) const EXPONENTIAL: f64 = 4e-14;
 /// The largest argument for which [`exp_minus`] is accurate.
 const FARTHEST: f64 = 700.0;
 
+/// Number of roundings, with some to spare, by which a changed c_i and a sum of such c_i differ from products of the old
+/// values with one factor.
+pub(super) const RESCALED: usize = 8;
+
 /// Sums over some examples.
 #[derive(Default, Clone)]
 pub(super) struct Terms {
@@ -150,6 +154,17 @@ impl Terms {
         self.distance += other.distance;
         self.residual.iter_mut().zip(&other.residual).for_each(|(a, b)| *a += b);
         self.depth = self.depth.max(other.depth) + 1;
+    }
+
+    /// Multiplies all c_i by a factor.
+    pub fn rescale(&mut self, factor: f64) {
+        let rounded = gamma(RESCALED);
+        let loss = self.loss.total().upper() * factor;
+        self.loss = Sum::from_iter([Bounded::new(loss, rounded * loss)]);
+        self.entropy = factor * (self.entropy - rounded * self.entropy.abs());
+        self.distance *= factor * (1.0 + rounded);
+        self.residual.iter_mut().chain(&mut self.image).for_each(|sum| *sum *= factor);
+        self.depth += RESCALED;
     }
 
     /// A bound on the rounding error of Σ c_i (e_y − α_i).

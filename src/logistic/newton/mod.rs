@@ -16,9 +16,10 @@ mod tiles;
 mod tilt;
 
 use self::conjugate::{ConjugateGradients, FACTORISED, Goal};
+use self::dense::BlockStore;
 use self::entries::EntryStore;
 use self::passes::RowPasses;
-use self::store::{BlockSample, Store};
+use self::store::BlockSample;
 use super::{LogisticModel, LogisticProblem, is_sparse};
 use crate::data::Data;
 use crate::error::Result;
@@ -112,7 +113,7 @@ impl<'a> LogisticNewton<'a> {
             Data::Csr64(rows) if keeps_zeros_out(problem) => {
                 Box::new(EntryStore::new(problem, rows))
             }
-            _ => Box::new(Store::new(problem)),
+            _ => Box::new(BlockStore::new(problem)),
         };
         let weights = scaled(store.as_ref(), start);
         let system = ConjugateGradients::new(store.as_ref());
@@ -155,7 +156,12 @@ impl<'a> LogisticNewton<'a> {
         self.phase = Phase::Single;
         self.started = false;
         self.weights = scaled(self.store.as_ref(), &self.best.model);
-        self.best = Best::none(self.best.model.clone());
+        let known = if self.best.is_last { self.store.certificate(&self.best.model) } else { None };
+        let best = Best::none(self.best.model.clone());
+        self.best = match known {
+            Some(certificate) => Best { certificate, is_last: true, ..best },
+            None => best,
+        };
         self.progress = (f64::INFINITY, 0);
         Ok(())
     }
@@ -367,6 +373,12 @@ impl Solver for LogisticNewton<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         let mut moved = true;
         if !self.started {
+            let known = self.best.certificate;
+            if known.primal.is_finite() && self.stopping.is_met(&known) {
+                // The last model is good enough after a change of the factor.
+                self.phase = Phase::Exact;
+                return Ok(Progress::Epoch(known));
+            }
             self.started = true;
             self.enter(self.phase, interrupt)?;
             if !self.objective.is_finite() {

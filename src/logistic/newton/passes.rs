@@ -47,6 +47,12 @@ pub(super) trait RowPasses {
         interrupt: &Interrupt,
     ) -> Result<(f64, Option<Certificate>)>;
 
+    /// The certificate of the model of the last certified pass, with the weights of the losses that were set after that
+    /// pass; None if another pass would be necessary.
+    fn certificate(&self, _model: &LogisticModel) -> Option<Certificate> {
+        None
+    }
+
     /// Multiplies a direction by the losses' Hessian at the weights of the last pass, over a sample of the rows of that
     /// pass.
     fn product(

@@ -98,11 +98,11 @@ impl<'a> Store<'a> {
     }
 
     /// Changes the weights of the losses. The blocks store these weights relative to the largest weight, so the
-    /// blocks stay valid.
-    pub fn set_factor(&mut self, factor: f64) -> Result<()> {
+    /// blocks stay valid. Returns the ratio of the new weights to the old ones.
+    pub fn set_factor(&mut self, factor: f64) -> Result<f64> {
         self.layout.problem = self.layout.problem.with_factor(factor)?;
-        self.weight = self.layout.problem.largest_weight();
-        Ok(())
+        let before = std::mem::replace(&mut self.weight, self.layout.problem.largest_weight());
+        Ok(self.weight / before)
     }
 
     /// Number of values of a gradient.

@@ -14,7 +14,7 @@ use crate::linalg::arch;
 use crate::logistic::LogisticModel;
 use crate::logistic::certificate::{VIOLATED, tilt_of};
 use crate::logistic::certificate_pass::SOLVED;
-use crate::logistic::terms::{EXPONENTIAL, Terms};
+use crate::logistic::terms::{EXPONENTIAL, RESCALED, Terms};
 use crate::run::Certificate;
 
 /// Upper limit on twice the largest entry of a tilt, which bounds the relative changes of probabilities.
@@ -22,33 +22,64 @@ const LARGEST: f64 = 0.4;
 /// Relative error of the single-precision probabilities from which tilts are computed.
 const SINGLE: f64 = 1e-6;
 
-/// Returns objective and dual value after an exact pass at scaled weights; `gradient` is the gradient of the losses.
-pub(super) fn certify(
-    store: &mut Store<'_>,
-    (scaled, model): (&[f64], &LogisticModel),
-    (totals, gradient): (BlockSums, &[f64]),
-    interrupt: &Interrupt,
-) -> Result<Certificate> {
-    let problem = store.problem().clone();
-    let error = score_error(store, scaled);
-    let terms = terms(store, totals, gradient, error);
-    let certificate = terms.certificate(problem.totals(), model);
-    let violation = terms.residual.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
-    if !problem.intercept() || violation <= VIOLATED * problem.total() {
-        return Ok(certificate);
+/// The sums from which the certificate of a model was computed.
+pub(super) struct CertifiedSums {
+    terms: Terms,
+    /// The changes by the tilt, with a bound on the relative changes of probabilities.
+    tilt: Option<(Moved, f64)>,
+    /// A bound on the error of each score.
+    error: f64,
+}
+
+impl CertifiedSums {
+    /// Computes the sums after an exact pass at scaled weights; `gradient` is the gradient of the losses.
+    pub fn new(
+        store: &mut Store<'_>,
+        scaled: &[f64],
+        (totals, gradient): (BlockSums, &[f64]),
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        let problem = store.problem().clone();
+        let error = score_error(store, scaled);
+        let mut sums = Self { terms: terms(store, totals, gradient, error), tilt: None, error };
+        let residual = &sums.terms.residual;
+        let violation = residual.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+        if !problem.intercept() || violation <= VIOLATED * problem.total() {
+            return Ok(sums);
+        }
+        let tilt = tilt_of(problem.class_totals(), residual, moments(store, interrupt)?);
+        let size = |tilt: &Vec<f64>| tilt.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+        if let Some(tilt) = tilt.filter(|tilt| size(tilt) <= 0.5 * LARGEST) {
+            sums.tilt = Some((moved(store, &tilt, interrupt)?, 4.0 * size(&tilt)));
+        }
+        Ok(sums)
     }
-    let Some(tilt) = tilt_of(problem.class_totals(), &terms.residual, moments(store, interrupt)?)
-    else {
-        return Ok(certificate);
-    };
-    let most = tilt.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
-    if most > 0.5 * LARGEST {
-        return Ok(certificate);
+
+    /// Multiplies all c_i by a factor. The sums are linear in the c_i, and the tilt does not depend on the factor.
+    pub fn rescale(&mut self, factor: f64) {
+        self.terms.rescale(factor);
+        if let Some((moved, _)) = &mut self.tilt {
+            let sums = moved.image.iter_mut().chain(&mut moved.residual);
+            sums.for_each(|sum| *sum *= factor);
+            moved.size *= factor * (1.0 + gamma(RESCALED));
+            moved.curved *= factor * (1.0 + gamma(RESCALED));
+        }
     }
-    let moved = moved(store, &tilt, interrupt)?;
-    let tilted = tilted(store, (&terms, model), (&moved, 4.0 * most, error));
-    let dual = tilted.certificate(problem.totals(), model).dual;
-    Ok(Certificate { primal: certificate.primal, dual: certificate.dual.max(dual) })
+
+    #[cfg(test)]
+    pub fn has_tilt(&self) -> bool {
+        self.tilt.is_some()
+    }
+
+    /// Returns objective and dual value of the model.
+    pub fn certificate(&self, store: &Store<'_>, model: &LogisticModel) -> Certificate {
+        let totals = store.problem().totals();
+        let own = self.terms.certificate(totals, model);
+        let Some((moved, relative)) = &self.tilt else { return own };
+        let tilted = tilted(store, (&self.terms, model), (moved, *relative, self.error));
+        let dual = tilted.certificate(totals, model).dual;
+        Certificate { primal: own.primal, dual: own.dual.max(dual) }
+    }
 }
 
 /// A bound on the error of each score; the scaled values of the rows are at most 1.
@@ -232,7 +263,7 @@ fn tilted(
         let own = single * unit;
         square.sqrt() * own + own * own
     });
-    let rounded = gamma(terms.image.len() + store.depth() + 8);
+    let rounded = gamma(terms.image.len() + terms.depth + 8);
     let wrong = lost.sum::<f64>() * (1.0 + SINGLE)
         + rounded * size
         + 2.0 * (error + EXPONENTIAL) * moved.size;
