@@ -44,9 +44,9 @@ pub(super) struct ConjugateGradients {
     work: f64,
     /// Number of steps for the last system.
     n_last: usize,
-    /// Whether progress has stalled. Preconditioners are then computed from all rows, and systems are solved more
-    /// accurately.
-    careful: bool,
+    /// The number of steps after which progress had stalled. Systems are solved more accurately from 1 on, and
+    /// preconditioners are computed from all rows from 2 on, because they cost more.
+    n_stalled: usize,
 }
 
 impl ConjugateGradients {
@@ -64,14 +64,14 @@ impl ConjugateGradients {
             preconditioner: None,
             work: 0.0,
             n_last: 0,
-            careful: false,
+            n_stalled: 0,
         }
     }
 
     /// Prepares for another problem with similar Hessians. The preconditioner stays.
     pub fn restart(&mut self) {
         self.work = 0.0;
-        self.careful = false;
+        self.n_stalled = 0;
     }
 
     /// Adds the regulariser's gradient to `gradient`, and returns the regulariser's value.
@@ -98,7 +98,12 @@ impl ConjugateGradients {
 
     /// Solves all further systems more accurately.
     pub fn take_care(&mut self) {
-        self.careful = true;
+        self.n_stalled += 1;
+    }
+
+    /// Whether preconditioners are computed from all rows.
+    fn uses_all_rows(&self) -> bool {
+        self.n_stalled > 1
     }
 
     /// Returns the Newton direction for a gradient.
@@ -171,7 +176,7 @@ impl ConjugateGradients {
         };
         let fixed = matches!(last, HessianPart::Shared | HessianPart::Diagonal);
         let last_work = self.n_last as f64 * self.product_cost(store);
-        let worn = !fixed && (self.careful || last_work >= self.cost(store, last));
+        let worn = !fixed && (self.uses_all_rows() || last_work >= self.cost(store, last));
         if larger.is_some() || worn {
             let rows = self.preconditioned(store, sample);
             self.make(store, (larger.unwrap_or(last), rows), interrupt)?;
@@ -187,7 +192,7 @@ impl ConjugateGradients {
             return None;
         }
         let work = self.work + n_steps as f64 * self.product_cost(store);
-        let pays = |kind| self.careful || work >= self.cost(store, kind);
+        let pays = |kind| self.uses_all_rows() || work >= self.cost(store, kind);
         let n = self.n_outputs * self.width;
         if n <= FACTORISED && pays(HessianPart::Full) {
             return Some(HessianPart::Full);
@@ -198,7 +203,7 @@ impl ConjugateGradients {
 
     /// Returns the rows from which a preconditioner is computed.
     fn preconditioned(&self, store: &dyn RowPasses, sample: BlockSample) -> BlockSample {
-        if self.careful {
+        if self.uses_all_rows() {
             return sample;
         }
         let n = store.problem().n_examples();
@@ -239,9 +244,10 @@ impl ConjugateGradients {
     fn target(&self, (start, next): (f64, f64), residual: &[f64], goal: Goal) -> (f64, bool) {
         let near = NEAR[usize::from(self.kind() == Some(HessianPart::Full))] * goal.gap;
         let last = goal.exact && 0.5 * start < near;
-        let reduction = if self.careful { 0.1 * REDUCTION } else { REDUCTION };
+        let careful = self.n_stalled > 0;
+        let reduction = if careful { 0.1 * REDUCTION } else { REDUCTION };
         let target = reduction * reduction * start;
-        let target = if last && !self.careful { target.max(0.1 * goal.gap) } else { target };
+        let target = if last && !careful { target.max(0.1 * goal.gap) } else { target };
         let small = !last || self.gap_of(residual) <= 0.3 * goal.gap || next <= 1e-6 * start;
         (target, small)
     }
@@ -267,7 +273,7 @@ impl ConjugateGradients {
         let mut start = size;
         let mut product = Vec::new();
         let mut step = 0;
-        let longest = if self.careful { 5 * LONGEST } else { LONGEST };
+        let longest = if self.n_stalled > 0 { 5 * LONGEST } else { LONGEST };
         while step < longest && size > 0.0 {
             store.product(&direction, sample, &mut product, interrupt)?;
             self.regularise(&direction, &mut product);
