@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from threading import Event
 from typing import Any, Self, get_args
 
@@ -54,6 +55,15 @@ class _Fold:
     number: int
     train: tuple[Any, NDArray[Any], FloatArray | None]
     held_out: tuple[Any, NDArray[np.intp], NDArray[Any]]
+
+    @classmethod
+    def of(
+        cls, number: int, data: Any, places: tuple[Any, Any], weights: FloatArray | None
+    ) -> _Fold:
+        """Copy the rows of a fold from the rows, labels and codes of all folds."""
+        (rows, labels, codes), (train, test) = data, places
+        held_out = (rows[test], codes[test], labels[test])
+        return cls(number, (rows[train], labels[train], weights), held_out)
 
     def training_rows(self, class_weight: Any) -> TrainingRows:
         """Return the training rows, as needed for bounds."""
@@ -216,12 +226,15 @@ class LogisticRegressionCV(LogisticClassifier):
                 self._refit(rows, labels, weights, seed)
         return self
 
-    def _folds(self, data: Any, splits: Any, Cs: FloatArray) -> list[_Fold]:
-        """Split the rows; raise a ValueError for a fold that cannot be fitted."""
+    def _folds(self, data: Any, splits: Any, Cs: FloatArray) -> list[Callable[[], _Fold]]:
+        """Return functions that copy the rows of a fold, one for each fold.
+
+        Raises a ValueError for a fold that cannot be fitted.
+        """
         rows, labels, codes, weights = data
         if self.class_weight != "balanced":
             weights = row_weights(self.class_weight, self.classes_, codes, weights)
-        folds = []
+        folds: list[Callable[[], _Fold]] = []
         for number, (train, test) in enumerate(splits):
             own = None if weights is None else weights[train]
             if not len(train) or (own is not None and not own.any()):
@@ -235,12 +248,11 @@ class LogisticRegressionCV(LogisticClassifier):
                 raise ValueError(msg)
             for C in (Cs[0], Cs[-1]):
                 regularization_of("Cs", C, own, len(train))
-            held_out = (rows[test], codes[test], labels[test])
-            folds.append(_Fold(number, (rows[train], labels[train], own), held_out))
+            folds.append(partial(_Fold.of, number, (rows, labels, codes), (train, test), own))
         return folds
 
     def _search(
-        self, folds: list[_Fold], Cs: FloatArray, seed: int, callback: Callback | None
+        self, folds: list[Callable[[], _Fold]], Cs: FloatArray, seed: int, callback: Callback | None
     ) -> dict[str, FloatArray]:
         """Fit and score each fold and C; return arrays of shape (n_folds, n_Cs)."""
         n_threads = resolve_threads(self.n_jobs)
@@ -250,7 +262,9 @@ class LogisticRegressionCV(LogisticClassifier):
         parameters["class_weight"] = "balanced" if self.class_weight == "balanced" else None
         measure, with_bounds = self._measure(), self.scoring in (None, *_BOUNDED)
 
-        def fits(fold: _Fold, stop: Event, emit: Callable[[_End], None]) -> None:
+        def fits(fold_of: Callable[[], _Fold], stop: Event, emit: Callable[[_End], None]) -> None:
+            # Only the folds that are being fitted have copies of their rows.
+            fold = fold_of()
             model = LogisticRegression(
                 **parameters,
                 n_jobs=n_threads // n_workers,
