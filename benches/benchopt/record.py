@@ -1,4 +1,4 @@
-"""Run the benchmark, record the time of each solver to 1e-4, and draw the curves.
+"""Run the benchmark for C = 1, record the time of each solver to 1e-4, and draw the curves.
 
     python benches/benchopt/record.py [data set ...]
 
@@ -22,13 +22,23 @@ sys.path.insert(0, str(HERE.parent))
 from _record import Table  # noqa: E402
 
 LEVEL = 1e-4
-NAMES = {"dualgap[solver=auto]": "dualgap"}
+# Names of solvers in the table and in the picture.
+NAMES = {
+    "dualgap[solver=auto]": "dualgap",
+    "scikit-learn[solver=lbfgs]": "L-BFGS",
+    "scikit-learn[solver=newton-cg]": "Newton-CG",
+    "scikit-learn[solver=saga]": "SAGA",
+    "scikit-learn[solver=liblinear]": "LIBLINEAR",
+    "cyanure[solver=auto]": "cyanure",
+    "cyanure[solver=qning-miso]": "QNING-MISO",
+}
 
 
 def run(names: list[str]) -> Any:
     """Return one row for each point of a curve, with the suboptimality relative to the optimum."""
     command = [sys.executable, "-m", "benchopt", "run", str(HERE), "--no-plot", "--no-display"]
-    command += ["--max-runs", "40", "--n-repetitions", "3", "--timeout", "20"]
+    command += ["-o", "Linear multi-class classification[C=1.0]"]
+    command += ["--max-runs", "25", "--n-repetitions", "3", "--timeout", "5"]
     command += ["--output", "recorded"]
     subprocess.run([*command, *(part for name in names for part in ("-d", name))], check=True)
     points = pd.read_parquet(HERE / "outputs" / "recorded.parquet")
@@ -54,7 +64,6 @@ def draw(points: Any) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    points = points[points["C"] == 1.0]
     data = sorted(points["data"].unique())
     figure, axes = pyplot.subplots(2, len(data), figsize=(3.2 * len(data), 6), squeeze=False)
     colours = {name: f"C{at}" for at, name in enumerate(sorted(points["solver"].unique()))}

@@ -30,6 +30,8 @@ class Solver(BaseSolver):
         if loss == "logistic":
             self.model = LogisticRegression(solver=self.solver, **settings)
         else:
+            # With columns of different scales, each further tolerance would take minutes.
+            settings["max_iter"] = 5000
             self.model = LinearSVC(multi_class="crammer_singer", **settings)
 
     def run(self, tolerance: float) -> None:
