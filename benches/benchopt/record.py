@@ -2,8 +2,8 @@
 
     python benches/benchopt/record.py [data set ...]
 
-By default, the data sets are "digits" and "simulated". The optimum is the smallest objective that
-any solver found. Needs benchopt and cyanure.
+By default, the data sets are "digits" and the dense and sparse "simulated" rows. The optimum is the
+smallest objective that any solver found. Needs benchopt and cyanure.
 """
 
 from __future__ import annotations
@@ -83,6 +83,6 @@ def draw(points: Any) -> None:
 
 
 if __name__ == "__main__":
-    points = run(sys.argv[1:] or ["digits", "simulated"])
+    points = run(sys.argv[1:] or ["digits", "simulated[kind=[dense,sparse]]"])
     record(points)
     draw(points)
