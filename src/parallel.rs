@@ -105,7 +105,7 @@ fn share_and_sum(
         rest = others;
         (rows, values)
     });
-    let parts: Vec<Vec<f64>> = map_items(parts, 1, |(rows, values)| {
+    let parts = map_items(parts, 1, |(rows, values)| {
         let mut partial = vec![0.0; size];
         for start in rows.clone().step_by(BLOCK_ROWS) {
             if interrupt.is_raised() {
@@ -118,18 +118,20 @@ fn share_and_sum(
         partial
     });
     interrupt.check()?;
+    Ok(sum_parts(parts))
+}
+
+/// Adds up partial results, in order; empty if there are none.
+pub(crate) fn sum_parts(parts: Vec<Vec<f64>>) -> Vec<f64> {
     let mut parts = parts.into_iter();
-    let mut total = parts.next().unwrap_or_else(|| vec![0.0; size]);
+    let mut total = parts.next().unwrap_or_default();
     let rest: Vec<Vec<f64>> = parts.collect();
     for_items(total.chunks_mut(4096).enumerate(), 1, |(piece, total)| {
-        let start = piece * 4096;
         for part in &rest {
-            for (total, value) in total.iter_mut().zip(&part[start..]) {
-                *total += value;
-            }
+            total.iter_mut().zip(&part[piece * 4096..]).for_each(|(total, value)| *total += value);
         }
     });
-    Ok(total)
+    total
 }
 
 /// Maps items on the threads of the pool, and returns the results in order. A job has at least `min_len` items; items

@@ -86,13 +86,9 @@ pub fn best_items<T: Scorer>(
         scratch.scores.fill(0.0);
     };
     let start = || Scratch::new(n_items);
-    // Lists for a few users are computed on the calling thread, without a thread pool.
-    if n_users <= USERS {
-        rank(&mut start(), (0, (&mut items[..], &mut scores[..])));
-    } else {
-        let tasks = items.chunks_mut(USERS * n).zip(scores.chunks_mut(USERS * n));
-        map_items_with(tasks.enumerate(), 1, start, rank);
-    }
+    // Lists for a few users are a single task, which needs no thread pool.
+    let tasks = items.chunks_mut(USERS * n).zip(scores.chunks_mut(USERS * n));
+    map_items_with(tasks.enumerate(), 1, start, rank);
     interrupt.check()?;
     Ok((items, scores))
 }

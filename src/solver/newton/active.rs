@@ -2,12 +2,12 @@
 
 use super::blocks::Blocks;
 use super::design::{Buffer, Design};
-use super::passes::{CHUNK_ROWS, piece_of, sum};
+use super::passes::{CHUNK_ROWS, piece_of};
 use crate::dual::Curvatures;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::SparseRows;
-use crate::parallel::map_items;
+use crate::parallel::{map_items, sum_parts};
 
 /// The blocks with nonzero curvature, with their curvatures and factors.
 #[derive(Default)]
@@ -119,7 +119,7 @@ impl Active {
         interrupt.check()?;
         let mut product = vector.to_vec();
         if !images.is_empty() {
-            let image = design.by_part(&sum(images), n_parts);
+            let image = design.by_part(&sum_parts(images), n_parts);
             product.iter_mut().zip(image).for_each(|(product, image)| *product += image);
         }
         Ok(product)
@@ -148,7 +148,7 @@ impl Active {
         };
         let parts = map_items(self.blocks.chunks(piece).enumerate(), 1, add);
         interrupt.check()?;
-        let mut diagonal = sum(parts);
+        let mut diagonal = sum_parts(parts);
         diagonal.resize(n_unknowns, 0.0);
         diagonal.iter_mut().for_each(|value| *value += 1.0);
         Ok(diagonal)

@@ -7,7 +7,7 @@ use super::design::{Buffer, Design, listed};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::SparseRows;
-use crate::parallel::{for_items, map_items};
+use crate::parallel::{for_items, map_items, sum_parts};
 use crate::run::Certificate;
 
 /// Number of rows whose scores are computed together.
@@ -104,7 +104,7 @@ impl Pass {
         interrupt.check()?;
         let (images, terms): (Vec<_>, Vec<_>) =
             parts.into_iter().map(|part| (part.image, part.terms)).unzip();
-        let image = design.by_part(&sum(images), m);
+        let image = design.by_part(&sum_parts(images), m);
         let summed = Summed { image: &image, n_sums: self.piece + terms.len() };
         let certified = blocks.certificate(&terms, weights, summed);
         at.residual = weights.iter().zip(&image).map(|(w, image)| w + image).collect();
@@ -141,7 +141,7 @@ impl Pass {
         };
         let images = map_items(points.chunks(self.piece * m).enumerate(), 1, add);
         interrupt.check()?;
-        Ok(design.by_part(&sum(images), m))
+        Ok(design.by_part(&sum_parts(images), m))
     }
 
     /// Prepares a line search: the losses of the inner problem along a direction.
@@ -225,17 +225,4 @@ fn push<B: Blocks>(blocks: &B, block: usize, point: &[f64], duals: &mut SparseRo
     let scale = shares.of(block) / shares.lambda();
     let entries = (0..).zip(point).filter(|(_, u)| **u != 0.0 && scale != 0.0);
     duals.push(entries.map(|(part, u)| (part, scale * u)));
-}
-
-/// Adds up the images of all pieces, in order.
-pub(super) fn sum(images: Vec<Vec<f64>>) -> Vec<f64> {
-    let mut images = images.into_iter();
-    let mut total = images.next().unwrap_or_default();
-    let others: Vec<Vec<f64>> = images.collect();
-    for_items(total.chunks_mut(4096).enumerate(), 1, |(piece, total)| {
-        for other in &others {
-            total.iter_mut().zip(&other[piece * 4096..]).for_each(|(total, value)| *total += value);
-        }
-    });
-    total
 }
