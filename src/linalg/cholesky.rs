@@ -80,9 +80,11 @@ impl WithSimd for Inversion<'_> {
             row.iter_mut().for_each(|entry| *entry *= inverse);
             for others in [before, after] {
                 for other in others.chunks_exact_mut(stride) {
+                    // A vector must not be read just after one of its entries was written: the read would wait for
+                    // the write to reach the cache. So the column of the pivot is written last, not set to 0 first.
                     let factor = other[pivot];
-                    other[pivot] = 0.0;
                     padded_axpy(other, -factor, row);
+                    other[pivot] = 0.0 - factor * row[pivot];
                 }
             }
         }

@@ -20,32 +20,51 @@ pub(super) fn dots<S: Simd, const M: usize>(
     left: [&[f64]; M],
     right: [&[f64]; PARTNERS],
 ) -> [[f64; PARTNERS]; M] {
+    let mut totals = [[0.0; PARTNERS]; M];
+    if S::REGISTER_COUNT >= 32 {
+        write_dots::<S, M, PARTNERS>(simd, left, right, &mut totals, 0);
+    } else {
+        // With 16 registers, the sums for all partners would be kept in memory.
+        let [a, b, c, d] = right;
+        write_dots(simd, left, [a, b], &mut totals, 0);
+        write_dots(simd, left, [c, d], &mut totals, 2);
+    }
+    totals
+}
+
+/// Writes the inner products of N partners, the first of which has the index `first`.
+#[inline(always)]
+fn write_dots<S: Simd, const M: usize, const N: usize>(
+    simd: S,
+    left: [&[f64]; M],
+    right: [&[f64]; N],
+    totals: &mut [[f64; PARTNERS]; M],
+    first: usize,
+) {
     // These are plain loops because a closure that is not inlined would be compiled without vector
     // instructions.
     let length = S::as_simd_f64s(right[0]).0.len();
-    let (mut wide_left, mut wide_right) = ([&[][..]; M], [&[][..]; PARTNERS]);
+    let (mut wide_left, mut wide_right) = ([&[][..]; M], [&[][..]; N]);
     for (wide, row) in wide_left.iter_mut().zip(left) {
         *wide = &S::as_simd_f64s(row).0[..length];
     }
     for (wide, row) in wide_right.iter_mut().zip(right) {
         *wide = &S::as_simd_f64s(row).0[..length];
     }
-    let mut sums = [[simd.splat_f64s(0.0); PARTNERS]; M];
+    let mut sums = [[simd.splat_f64s(0.0); N]; M];
     for at in 0..length {
-        for n in 0..PARTNERS {
+        for n in 0..N {
             let value = wide_right[n][at];
             for c in 0..M {
                 sums[c][n] = simd.mul_add_e_f64s(wide_left[c][at], value, sums[c][n]);
             }
         }
     }
-    let mut totals = [[0.0; PARTNERS]; M];
     for c in 0..M {
-        for n in 0..PARTNERS {
-            totals[c][n] = simd.reduce_sum_f64s(sums[c][n]);
+        for n in 0..N {
+            totals[c][first + n] = simd.reduce_sum_f64s(sums[c][n]);
         }
     }
-    totals
 }
 
 /// Adds Σ_n weights_cn · right_n to sums_c for each output c. All rows are padded and have the same
