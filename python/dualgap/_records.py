@@ -196,11 +196,18 @@ class BlendRecord(TypedDict):
     """Scorers of some users and their weights."""
 
     factors: PartRecord
-    models: list[ListsRecord]
+    models: list[Any]  # ListsRecord or DenseItems
     history: ListsRecord
     weights: list[float]
     n_items: int
     n_threads: int
+
+
+ItemWeights: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
+"""An item-item model: offsets, columns, values."""
+
+Ranked: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float32]]
+"""The best items of each user, and their scores."""
 
 
 class ExclusionRecord(TypedDict):
@@ -292,6 +299,10 @@ class LogisticPathResult(LogisticResult):
 Ended: TypeAlias = Callable[[LogisticPathResult], bool]
 """Called after each fit of a path; returns whether to end the path."""
 
+ReadRows: TypeAlias = tuple[
+    NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]
+]
+"""Rows of sentences: offsets of the sentences, offsets of the rows, columns, values."""
 
 MappedRows: TypeAlias = tuple[
     NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float64] | None, int

@@ -1,5 +1,7 @@
 //! Recommenders for clicks: factors, item-item weights, and blends of their scores.
 
+use std::sync::Arc;
+
 use ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2};
 use pyo3::prelude::*;
@@ -13,8 +15,8 @@ use super::trace::trace_dict;
 use crate::error::{Error, Result};
 use crate::memory::require;
 use crate::recommend::{
-    Blend, Clicks, InteractionFit, InteractionSettings, Interactions, ItemWeights, Lists,
-    factor_gram as gram_of_factors, fold_in_interactions,
+    Blend, Clicks, DenseWeights, InteractionFit, InteractionSettings, Interactions, ItemModel,
+    ItemWeights, Lists, factor_gram as gram_of_factors, fold_in_interactions,
 };
 use crate::run::{Stopping, run};
 
@@ -229,12 +231,43 @@ impl ListsRecord<'_> {
     }
 }
 
+/// An item-item model as a dense matrix, prepared once for many calls.
+#[pyclass(frozen)]
+pub(super) struct DenseItems(Arc<DenseWeights>);
+
+#[pymethods]
+impl DenseItems {
+    /// Fills the zeros of a sparse matrix of `n_items` × `n_items`.
+    #[new]
+    fn new(lists: ListsRecord<'_>, n_items: usize) -> PyResult<Self> {
+        Ok(Self(Arc::new(DenseWeights::new(lists.lists()?, n_items)?)))
+    }
+}
+
+/// An item-item model, sparse or already dense.
+#[derive(FromPyObject)]
+enum ModelRecord<'py> {
+    #[pyo3(transparent)]
+    Dense(Py<DenseItems>),
+    #[pyo3(transparent)]
+    Sparse(ListsRecord<'py>),
+}
+
+impl ModelRecord<'_> {
+    fn model(&self) -> Result<ItemModel<'_>> {
+        Ok(match self {
+            Self::Dense(weights) => ItemModel::Dense(weights.get().0.clone()),
+            Self::Sparse(lists) => ItemModel::Sparse(lists.lists()?),
+        })
+    }
+}
+
 /// The recommenders whose scores are blended for given users, with the weight of each recommender.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct BlendRecord<'py> {
     factors: PartRecord<'py>,
-    models: Vec<ListsRecord<'py>>,
+    models: Vec<ModelRecord<'py>>,
     history: ListsRecord<'py>,
     weights: Vec<f32>,
     n_items: usize,
@@ -245,7 +278,7 @@ impl BlendRecord<'_> {
     fn blend(&self) -> PyResult<Blend<'_>> {
         Ok(Blend {
             factors: self.factors.part()?,
-            models: self.models.iter().map(ListsRecord::lists).collect::<Result<Vec<_>>>()?,
+            models: self.models.iter().map(ModelRecord::model).collect::<Result<Vec<_>>>()?,
             history: self.history.lists()?,
             weights: self.weights.clone(),
             n_items: self.n_items,

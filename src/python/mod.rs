@@ -85,6 +85,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sequence::sequence_path, module)?)?;
     module.add_function(wrap_pyfunction!(clicks::fit_interactions, module)?)?;
     module.add_class::<ranking::PackedItems>()?;
+    module.add_class::<clicks::DenseItems>()?;
     module.add_function(wrap_pyfunction!(clicks::factor_gram, module)?)?;
     module.add_function(wrap_pyfunction!(clicks::item_graph, module)?)?;
     module.add_function(wrap_pyfunction!(clicks::item_regression, module)?)?;

@@ -4,19 +4,95 @@
 //! An item-item model has no scores for users without clicks, nor for items that it does not know, such as items with
 //! features but no clicks. The scores of the factors are used instead.
 
+use std::sync::Arc;
+
 use super::scorer::{Lists, Scorer, USERS};
 use super::scores::{PANEL, Part, Products, add_scores};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::linalg::arch;
+use crate::memory::require;
 use crate::parallel::map_items_with;
+
+/// An item-item model: row j holds the amounts that a click on item j adds to the scores.
+#[derive(Debug)]
+pub enum ItemModel<'a> {
+    /// The entries of each row.
+    Sparse(Lists<'a>),
+    /// All values of each row.
+    Dense(Arc<DenseWeights>),
+}
+
+/// An item-item model as a dense matrix, for models with few zeros. Scores have the same bits as those of the sparse
+/// matrix, but adding a row needs no look-up of indices.
+#[derive(Debug)]
+pub struct DenseWeights {
+    values: Vec<f32>,
+    /// Whether each row of the sparse matrix had entries.
+    used: Vec<bool>,
+}
+
+impl DenseWeights {
+    /// Fills the zeros of an n × n matrix.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the arrays do not match; [`Error::Memory`].
+    pub fn new(lists: Lists<'_>, n: usize) -> Result<Self> {
+        if !lists.fits(n, n) {
+            return Err(Error::argument("model", "the shapes of its arrays do not match"));
+        }
+        let what = || format!("an item-item model of {n} items");
+        require(4 * n as u128 * n as u128, what, "recommend on a larger machine")?;
+        let mut values = vec![0.0; n * n];
+        for (row, to) in values.chunks_exact_mut(n.max(1)).enumerate() {
+            lists.row(row).for_each(|(column, value)| to[column] += value);
+        }
+        let used = lists.offsets.windows(2).map(|ends| ends[0] < ends[1]).collect();
+        Ok(Self { values, used })
+    }
+}
+
+impl ItemModel<'_> {
+    /// Whether this is a valid matrix of n × n items. Checks only the rows that `used` marks, because checking all
+    /// rows would take longer than scoring one user.
+    fn fits(&self, n: usize, used: &[bool]) -> bool {
+        match self {
+            Self::Sparse(lists) => lists.fits_in(n, n, |row| used[row]),
+            Self::Dense(weights) => weights.used.len() == n,
+        }
+    }
+
+    /// Adds `value` times the row of `item` to `scores`.
+    fn add_row(&self, item: usize, value: f32, scores: &mut [f32]) {
+        match self {
+            Self::Sparse(lists) => {
+                lists.row(item).for_each(|(other, weight)| scores[other] += value * weight);
+            }
+            Self::Dense(weights) => add(scores, value, &weights.values[item * scores.len()..]),
+        }
+    }
+
+    /// Replaces the scores of items without entries by those of `factors`.
+    fn fill(&self, scores: &mut [f32], factors: &[f32]) {
+        let known = |item: usize| match self {
+            Self::Sparse(lists) => lists.offsets[item] < lists.offsets[item + 1],
+            Self::Dense(weights) => weights.used[item],
+        };
+        for (item, (score, factor)) in scores.iter_mut().zip(factors).enumerate() {
+            if !known(item) {
+                *score = *factor;
+            }
+        }
+    }
+}
 
 /// A weighted sum of scorers.
 #[derive(Debug)]
 pub struct Blend<'a> {
     /// The factors of the users and of all items.
     pub factors: Part,
-    /// Item-item models: row j holds the amounts that a click on item j adds to the scores.
-    pub models: Vec<Lists<'a>>,
+    /// Item-item models.
+    pub models: Vec<ItemModel<'a>>,
     /// The clicks of the users.
     pub history: Lists<'a>,
     /// The weight of the factors, then the weight of each model.
@@ -28,8 +104,7 @@ pub struct Blend<'a> {
 impl Blend<'_> {
     fn check(&self, n_users: usize) -> Result<()> {
         let n = self.n_items;
-        // Only the model rows of the items in the users' histories are read. Checking all rows
-        // would take longer than scoring one user.
+        // Only the model rows of the items in the users' histories are read.
         let mut used = vec![false; n];
         let good = self.factors.fits(n_users, n)
             && self.history.fits(n_users, n)
@@ -37,7 +112,7 @@ impl Blend<'_> {
         if good {
             self.history.columns.iter().for_each(|&item| used[item as usize] = true);
         }
-        if good && self.models.iter().all(|model| model.fits_in(n, n, |row| used[row])) {
+        if good && self.models.iter().all(|model| model.fits(n, &used)) {
             Ok(())
         } else {
             Err(Error::argument("model", "the shapes of its arrays do not match"))
@@ -73,7 +148,7 @@ impl Blend<'_> {
 
     /// Writes a user's scores under an item-item model to `row`. If the model has no score for the
     /// user or for an item, copies that score from `factors`.
-    fn score(&self, user: usize, model: &Lists<'_>, factors: &[f32], row: &mut Vec<f32>) {
+    fn score(&self, user: usize, model: &ItemModel<'_>, factors: &[f32], row: &mut Vec<f32>) {
         row.clear();
         if self.history.offsets[user] == self.history.offsets[user + 1] {
             row.extend_from_slice(factors);
@@ -81,16 +156,10 @@ impl Blend<'_> {
         }
         row.resize(self.n_items, 0.0);
         for (item, value) in self.history.row(user) {
-            for (other, weight) in model.row(item) {
-                row[other] += value * weight;
-            }
+            model.add_row(item, value, row);
         }
         standardise(row);
-        for ((score, factor), ends) in row.iter_mut().zip(factors).zip(model.offsets.windows(2)) {
-            if ends[0] == ends[1] {
-                *score = *factor;
-            }
-        }
+        model.fill(row, factors);
     }
 
     /// The scores of all users and items, with one row per user.
@@ -192,7 +261,7 @@ pub struct BlendScratch {
 
 fn add(to: &mut [f32], weight: f32, row: &[f32]) {
     if weight != 0.0 {
-        to.iter_mut().zip(row).for_each(|(to, value)| *to += weight * value);
+        arch().dispatch(|| to.iter_mut().zip(row).for_each(|(to, value)| *to += weight * value));
     }
 }
 
@@ -232,8 +301,6 @@ fn hits(scores: &[f32], held_out: impl Iterator<Item = usize>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::super::scores::{ItemPanels, LinkFunction};
     use super::*;
 
@@ -247,11 +314,15 @@ mod tests {
         let users = [1.0, 0.0, -2.0, 0.0];
         Blend {
             factors: Part::new(LinkFunction::Identity, (1, 1.0), (&users, 2), items).unwrap(),
-            models: vec![Lists { offsets: &next.0, columns: &next.1, values: &[] }],
+            models: vec![ItemModel::Sparse(lists(next))],
             history: Lists { offsets: &[0, 2, 3], columns: &[4, 8, 20], values: &[1.0, 0.5, 1.0] },
             weights: weights.to_vec(),
             n_items: N,
         }
+    }
+
+    fn lists(next: &(Vec<i64>, Vec<i32>)) -> Lists<'_> {
+        Lists { offsets: &next.0, columns: &next.1, values: &[] }
     }
 
     fn next() -> (Vec<i64>, Vec<i32>) {
@@ -304,6 +375,34 @@ mod tests {
         assert_ne!(model[..N - 2], factors[..N - 2]);
         let without_clicks = scores(&[0.0, 1.0], &[0, 3, 3]);
         assert_eq!(without_clicks[N..], factors[N..]);
+    }
+
+    #[test]
+    fn dense_models_give_the_same_bits_as_sparse_models() {
+        let (mut offsets, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
+        for row in 0..N {
+            // Row 8, which belongs to an item of a user, is empty.
+            let entries = (0..N).filter(|column| row != 8 && (row * 7 + column * 5) % 11 > 2);
+            for column in entries {
+                columns.push(column as i32);
+                values.push(((row * 37 + column * 11) % 23) as f32 * 0.37 - 3.0);
+            }
+            offsets.push(columns.len() as i64);
+        }
+        let matrix = Lists { offsets: &offsets, columns: &columns, values: &values };
+        let next = next();
+        let scores = |model| {
+            let mut blend = blend(&[0.3, 0.7], &next);
+            blend.models = vec![model];
+            blend.scores(2, &Interrupt::default()).unwrap()
+        };
+        let dense = DenseWeights::new(matrix, N).unwrap();
+        assert_eq!(scores(ItemModel::Dense(Arc::new(dense))), scores(ItemModel::Sparse(matrix)));
+        assert!(DenseWeights::new(matrix, N + 1).is_err());
+        let small = DenseWeights::new(Lists { offsets: &[0, 0], ..lists(&(vec![], vec![])) }, 1);
+        let mut blend = blend(&[0.3, 0.7], &next);
+        blend.models = vec![ItemModel::Dense(Arc::new(small.unwrap()))];
+        assert!(blend.scores(2, &Interrupt::default()).is_err());
     }
 
     #[test]

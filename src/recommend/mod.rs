@@ -50,7 +50,7 @@ mod sums;
 mod tiles;
 mod variational;
 
-pub use blend::Blend;
+pub use blend::{Blend, DenseWeights, ItemModel};
 pub use click_problem::{InteractionSettings, Interactions};
 pub use effects::Groups;
 pub use fold_in::{FittedOutput, FittedSide, NewPrior, fold_in};

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualgap import _core
-from dualgap._records import BlendRecord, ExclusionRecord, PartRecord
+from dualgap._records import BlendRecord, ExclusionRecord, ListsRecord, PartRecord
 from dualgap._sparse import checked_csr
 from dualgap._validation import FloatArray
 from dualgap.recommend._growing import Cached, Lists, rows_of
@@ -61,7 +61,7 @@ class ClickModel(Cached):
         }
         return {
             "factors": factors,
-            "models": [model.record() for model in self.models],
+            "models": self._packed_models,
             "history": self.history.take(users).record(),
             "weights": list(self.weights),
             "n_items": len(self.items) - 1,
@@ -137,6 +137,17 @@ class ClickModel(Cached):
         """The vectors of all items in single precision, each followed by its offset of 0."""
         return _core.PackedItems(np.pad(self.items[1:].astype(np.float32), ((0, 0), (0, 1))))
 
+    @cached_property
+    def _packed_models(self) -> list[ListsRecord | _core.DenseItems]:
+        """The item-item models; those that take less memory as dense matrices are dense."""
+        n = len(self.items) - 1
+
+        def packed(model: Lists) -> ListsRecord | _core.DenseItems:
+            record = model.record()
+            return _core.DenseItems(record, n) if 2 * len(model.columns) > n * n else record
+
+        return [packed(model) for model in self.models]
+
     def gram(self, side: Side, n_threads: int) -> FloatArray:
         """Return V'V of the vectors V of items (for new users) or of users (for new items)."""
         if side == "items":
@@ -149,7 +160,8 @@ class ClickModel(Cached):
 
     def _with_items_of(self, other: ClickModel) -> ClickModel:
         """Reuse the results that `other` computed from the same items."""
-        return self.with_caches_of(other, "_packed_items", "_known_items", "_gram")
+        names = "_packed_items", "_packed_models", "_known_items", "_gram"
+        return self.with_caches_of(other, *names)
 
     def without_users(self) -> ClickModel:
         """Return the model with only the row for unknown users."""
@@ -157,6 +169,7 @@ class ClickModel(Cached):
         # Compute cached values before copying, so that later copies reuse them.
         self.gram("users", 1)
         assert self._packed_items is not None
+        assert self._packed_models is not None
         assert self._known_items is not None
         return replace(self, users=self.users[:1], history=empty)._with_items_of(self)
 

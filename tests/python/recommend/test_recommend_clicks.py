@@ -169,6 +169,18 @@ def test_threads_and_saving_do_not_change_recommendations(
     )
 
 
+def test_dense_item_models_score_like_sparse_ones(clicks: pd.DataFrame) -> None:
+    model = fit(clicks)
+    expected = model.recommend(n=N_ITEMS)
+    clicked = model._click_model
+    assert clicked is not None
+    assert any(isinstance(each, _core.DenseItems) for each in clicked._packed_models)
+    vars(clicked)["_packed_models"] = [each.record() for each in clicked.models]
+    pd.testing.assert_frame_equal(model.recommend(n=N_ITEMS), expected, check_exact=True)
+    with pytest.raises(ValueError, match="the shapes of its arrays do not match"):
+        _core.DenseItems(clicked.models[0].record(), N_ITEMS - 1)
+
+
 def test_new_and_known_users_with_the_same_clicks_get_similar_lists(clicks: pd.DataFrame) -> None:
     model = fit(clicks)
     own = clicks[clicks["user"] == 40]
