@@ -79,6 +79,11 @@ class RecommenderParts(Estimator):
             self._places = Catalogue.of_ids(self.user_ids_, self.item_ids_).places
         return Catalogue(self.user_ids_, self.item_ids_, self._places)
 
+    def _check_fitted(self) -> None:
+        """Raise an error before the fit; after it, return sooner than scikit-learn's check."""
+        if "user_ids_" not in vars(self):
+            check_is_fitted(self)
+
     def _shallow_copy(self) -> Self:
         """Return a copy that shares all attributes; `copy.copy` would drop or convert some."""
         result: Self = object.__new__(type(self))
@@ -92,7 +97,7 @@ class RecommenderParts(Estimator):
     @property
     def _counts(self) -> bool:
         """Whether the values of ratings are counts of clicks."""
-        return self.task == "clicks" and self._interaction_settings().like_threshold is None
+        return self.task == "clicks" and getattr(self.interactions, "like_threshold", None) is None
 
     def _in_library(self, table: pd.DataFrame, given: Any = None) -> pd.DataFrame:
         """Convert a result to the library of the table `given`, or else of the fit."""
@@ -102,16 +107,17 @@ class RecommenderParts(Estimator):
     def _one_of_each_pair(self, table: RatingTable, name: str = "ratings") -> RatingTable:
         return count_clicks(table, name) if self._counts else last_of_each_pair(table)
 
-    def _without_users(self) -> Self:
-        """Return a copy without any known users."""
+    def _without_users(self, *, clicks: bool) -> Self:
+        """Return a copy without any known users, and with the model of clicks only if asked."""
         light = self._shallow_copy()
         light.user_ids_, light._places = self.user_ids_[:0], None
         light._item_counts = self._rating_counts("users")
         light._seen = self._seen.first(0)
         if self._rating_model is not None:
-            light._rating_model = self._rating_model.without_users()
-        if self._click_model is not None:
-            light._click_model = self._click_model.without_users()
+            light._rating_model = self._rating_model.without_users
+        light._click_model = None
+        if clicks and self._click_model is not None:
+            light._click_model = self._click_model.without_users
         return light
 
     def _rating_counts(self, side: Side) -> NDArray[np.intp]:
@@ -188,7 +194,7 @@ class RecommenderParts(Estimator):
         return model
 
     def _pairs(self, users: Ids, items: Ids, timestamps: Any, unknown: Unknown) -> Pairs:
-        check_is_fitted(self)
+        self._check_fitted()
         u = self._catalogue.find_users(read_id_list(users, "users"), unknown)
         i = self._catalogue.find_items(read_id_list(items, "items"), unknown)
         if len(u) != len(i) and 1 not in (len(u), len(i)):
@@ -213,7 +219,7 @@ class RecommenderParts(Estimator):
         return Pairs(users, items, self._time_settings().periods(users, items, times))
 
     def _clicks(self) -> ClickModel:
-        check_is_fitted(self)
+        self._check_fitted()
         if self._click_model is None:
             msg = (
                 "user and item vectors require interactions=True (or Interactions(...)) in the fit"

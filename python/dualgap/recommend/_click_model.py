@@ -160,9 +160,10 @@ class ClickModel(Cached):
 
     def _with_items_of(self, other: ClickModel) -> ClickModel:
         """Reuse the results that `other` computed from the same items."""
-        names = "_packed_items", "_packed_models", "_known_items", "_gram"
+        names = "_packed_items", "_packed_models", "_known_items", "_gram", "without_users"
         return self.with_caches_of(other, *names)
 
+    @cached_property
     def without_users(self) -> ClickModel:
         """Return the model with only the row for unknown users."""
         empty = self.history.first(0)
@@ -178,8 +179,9 @@ class ClickModel(Cached):
         changed: Any = {new.side: new.insert_rows(getattr(self, new.side), vectors)}
         clicks = new.lists(targets.astype(np.float32))
         if not clicks.values.all():
-            clicks.matrix.eliminate_zeros()
-            clicks = Lists.of(clicks.matrix)
+            matrix = clicks.matrix.copy()  # it shares arrays with other lists of the new ratings
+            matrix.eliminate_zeros()
+            clicks = Lists.of(matrix)
         if new.side == "users":
             changed["history"] = self.history.with_rows(new.rows, clicks)
             return replace(self, **changed)._with_items_of(self)

@@ -185,6 +185,12 @@ class Places:
 
     def find(self, ids: pd.Index[Any]) -> NDArray[np.intp]:
         """Return the position of each id; unknown ids have the position `n`."""
+        if len(ids) == 1 and ids.dtype == self.table.dtype:
+            # For one id, preparations take most of the time of `get_indexer`.
+            try:
+                return np.array([self.table.get_loc(ids[0])])
+            except KeyError:
+                return np.array([min(self.added.get(ids[0], self.n), self.n)])
         found = self.table.get_indexer(ids)
         missing = found < 0
         if not missing.any():

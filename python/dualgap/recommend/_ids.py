@@ -42,6 +42,8 @@ def read_ids(ids: Any, name: str, first: int = 0) -> pd.Index[Any]:
         values = np.fromiter(values, dtype=object, count=len(values))
     # A MultiIndex would pad tuples of different lengths with NaN.
     index = plain_ids(pd.Index(values, copy=False, tupleize_cols=False))
+    if isinstance(index.dtype, np.dtype) and index.dtype.kind in "iu":
+        return index  # integers can be hashed, are never missing, and are exact
     try:
         # Hashing raises an error for an unhashable id. Only ids of dtype object can be unhashable.
         # `index.is_unique` would test the same, but pandas would keep a hash table of all ids.
@@ -115,6 +117,10 @@ def read_id_list(ids: Hashable | Iterable[Hashable], name: str) -> pd.Index[Any]
     if isinstance(ids, dict) or hasattr(ids, "columns"):
         msg = f"{name}: must be one id or a list of ids, got {type(ids).__name__}; pass one column"
         raise TypeError(msg)
+    if type(ids) in (int, np.int64):
+        # In a list, pandas would look for a common type.
+        one: pd.Index[Any] = pd.Index(np.array([ids]), copy=False)
+        return one
     if isinstance(ids, str | bytes | tuple) or not isinstance(ids, Iterable):
         return read_ids([ids], name)
     if table_kind(ids) not in (None, "pandas"):

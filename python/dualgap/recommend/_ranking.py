@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral
 from typing import Any, Protocol
 
@@ -207,15 +208,16 @@ def ranked_table(
     """Return recommendations as a table with the given names of the user and item columns."""
     positions, scores = best
     row, column = np.nonzero(positions >= 0)
-    return pd.DataFrame(
-        {
-            columns[0]: users[row],
-            "rank": column + 1,
-            columns[1]: items[positions[row, column]],
-            "score": scores[row, column],
-        },
-        copy=False,
-    )
+    parts = users[row], column + 1, items[positions[row, column]], scores[row, column]
+    table = pd.DataFrame(dict(enumerate(parts)), copy=False)
+    table.columns = _names(columns[0], "rank", columns[1], "score").view()
+    return table
+
+
+@cache
+def _names(*names: str) -> pd.Index[Any]:
+    """Return the names of columns; pandas takes as long to convert them as to build a table."""
+    return pd.Index(names)
 
 
 # Maximum number of entries of candidate vectors that are in memory at a time.

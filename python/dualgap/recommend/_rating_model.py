@@ -154,12 +154,12 @@ class SidePrior:
         histories: sp.csr_array | None,
     ) -> FloatArray:
         """Return prior means of ids with these numbers of ratings, features and histories."""
-        means = np.tile(self.base[0], (len(counts), 1))
+        means = np.repeat(self.base[:1], len(counts), axis=0)
         if len(self.base) > 1:
             # As in the fit, an id without ratings is treated like an id with an average number of
             # ratings.
             logs = np.where(counts > 0, np.log1p(counts) - self.centre[0], 0.0)
-            means += np.outer(logs, self.base[1])
+            means += logs[:, np.newaxis] * self.base[1]
         if len(self.weights):
             n_first = len(self.weights) - (0 if histories is None else histories.shape[1])
             if features is not None:
@@ -280,7 +280,7 @@ class TimeEffects:
 
 
 @dataclass(frozen=True)
-class RatingModel:
+class RatingModel(Cached):
     """Factorization machines whose expected ratings are averaged."""
 
     scale: RatingScale
@@ -327,7 +327,7 @@ class RatingModel:
         If fewer than `n` items are available, the remaining positions are -1.
         """
         levels = self.scale.levels
-        gaps = np.diff(levels).tolist() if self.scale.ordinal else None
+        gaps = (levels[1:] - levels[:-1]).tolist() if self.scale.ordinal else None
 
         def parts(chosen: NDArray[np.intp]) -> list[PartRecord]:
             return [
@@ -352,6 +352,7 @@ class RatingModel:
         """Return factors of all items, whose cosines are item similarities."""
         return np.hstack([machine.item_vectors() for machine in self.machines])
 
+    @cached_property
     def without_users(self) -> RatingModel:
         """Return the model with only the row for unknown users."""
         machines = []
@@ -366,11 +367,11 @@ class RatingModel:
         """Add rows of new ids, fitted with the machines' priors."""
         values, levels = new.values, self.scale.levels
         if self.scale.ordinal:
-            if not np.isin(values, levels).all():
-                strange = values[~np.isin(values, levels)][0]
-                msg = f"ratings: the rating {strange} is not one of the levels {levels.tolist()}"
+            places = np.minimum(np.searchsorted(levels, values), len(levels) - 1)
+            if (strange := values[levels[places] != values]).size:
+                msg = f"ratings: the rating {strange[0]} is not one of the levels {levels.tolist()}"
                 raise ValueError(msg)
-            values = np.searchsorted(levels, values).astype(np.float64)
+            values = places.astype(np.float64)
         values = np.ascontiguousarray(values)
         pairs = zip(self.machines, self.priors, strict=True)
         records = [priors.record(machine, new) for machine, priors in pairs]
@@ -387,7 +388,8 @@ class RatingModel:
         if times is not None and not new.all_new:
             kept: Any = {new.side: getattr(times, new.side).without(new.rows)}
             times = replace(times, **kept)
-        return replace(self, machines=machines, priors=extended, times=times)
+        grown = replace(self, machines=machines, priors=extended, times=times)
+        return grown.with_caches_of(self, "without_users") if new.side == "users" else grown
 
     def fits(self, shape: tuple[int, int]) -> bool:
         """Whether arrays from a file match this number of users and items."""

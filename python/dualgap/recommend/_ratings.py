@@ -188,7 +188,7 @@ class Catalogue:
 
     def _find(self, side: int, ids: pd.Index[Any], what: str, unknown: Unknown) -> NDArray[np.intp]:
         """Return positions; warn about unknown ids, and raise an error if all are unknown."""
-        check_choice("unknown", unknown, Unknown)
+        check_choice("unknown", unknown, "warn", "ignore")
         table, places = (self.users, self.items)[side], self.places[side]
         found = places.find(ids)
         strange = found == len(table)

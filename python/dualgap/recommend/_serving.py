@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import Ranking, check_choice
 from dualgap._validation import FloatArray, check_positive, resolve_threads
@@ -31,7 +30,7 @@ from dualgap.recommend._ranking import (
     warn_of_seen,
 )
 from dualgap.recommend._ratings import RatingsLike, RatingTable, Unknown, read_ratings
-from dualgap.recommend._training import NewRatings, Side
+from dualgap.recommend._training import NewRatings, Side, distinct
 
 __all__ = ["FittedRecommender"]
 
@@ -103,7 +102,7 @@ class FittedRecommender(RecommenderParts):
         AttributeError
             If `task` is not "ordinal": other models have no level probabilities.
         """
-        check_is_fitted(self)
+        self._check_fitted()
         if self.task != "ordinal":
             msg = f'predict_proba: task="{self.task}" gives no level probabilities; use "ordinal"'
             raise AttributeError(msg)
@@ -173,35 +172,37 @@ class FittedRecommender(RecommenderParts):
         .. [1] J. Carbonell and J. Goldstein, The use of MMR, diversity-based reranking for
            reordering documents and producing summaries, SIGIR 1998.
         """
-        check_is_fitted(self)
+        self._check_fitted()
         check_positive("n", n, integer=True)
         check_positive("diversity", diversity, zero=True)
         if diversity > 1.0:
             msg = f"diversity: must be from 0 to 1, got {diversity!r}"
             raise ValueError(msg)
+        allowed = allowed_items(self.item_ids_, items, exclude, mask)
+        if rank_by is None and self._click_model is not None and not allowed.all():
+            rank_by = None if allowed[self._seen.columns].any() else "like"
+        ranking = self._ranking(rank_by)
         model = self
         if ratings is not None:
             table = self._one_of_each_pair(read_ratings(ratings, self._columns()))
-            rated = table.users.unique()
-            users = rated if users is None else read_id_list(users, "users")
+            rated = distinct(table.users)[1]
+            names = rated if users is None else read_id_list(users, "users")
             # Without other users, avoid copies whose size grows with the number of all users.
-            light = (rated.get_indexer(users) >= 0).all()
-            model = (self._without_users() if light else self)._folded(table)
+            light = names is rated or (rated.get_indexer(names) >= 0).all()
+            clicks = "like" in (ranking, diversity > 0.0 and self._similarity())
+            model = (self._without_users(clicks=clicks) if light else self)._folded(table)
         catalogue, seen = model._catalogue, model._seen
-        names = catalogue.users if users is None else read_id_list(users, "users")
+        if ratings is None:
+            names = catalogue.users if users is None else read_id_list(users, "users")
         rows = catalogue.find_users(names, unknown)
-        allowed = allowed_items(catalogue.items, items, exclude, mask)
         excluded = None
         if isinstance(exclude, Mapping):
             known = self.user_ids_, catalogue.users
             excluded = excluded_items(names, known, catalogue.items, exclude)
-        if rank_by is None and self._click_model is not None and not allowed.all():
-            rank_by = None if allowed[self._seen.columns].any() else "like"
         threads = min(resolve_threads(self.n_jobs), max(1, len(rows)))
         candidates = Candidates(allowed, seen if exclude_seen else None, threads, excluded)
-        ranking = model._model(self._ranking(rank_by))
         length = int(n) if diversity == 0.0 else max(_CANDIDATES[0], _CANDIDATES[1] * int(n))
-        best = ranking.best_items(rows, min(length, len(catalogue.items)), candidates)
+        best = model._model(ranking).best_items(rows, min(length, len(catalogue.items)), candidates)
         if diversity > 0.0:
             vectors = model._model(self._similarity()).item_vectors()
             best = diversified(best, vectors, int(n), diversity)
@@ -237,7 +238,7 @@ class FittedRecommender(RecommenderParts):
             For an unknown item. A known item that has neither ratings nor features has no
             neighbours.
         """
-        check_is_fitted(self)
+        self._check_fitted()
         allowed = allowed_items(self.item_ids_, among, name="among")
         counts = np.bincount(self._seen.columns, minlength=len(self.item_ids_))
         model = self._model(self._similarity())
@@ -355,7 +356,7 @@ class FittedRecommender(RecommenderParts):
             If the method does not support new ids (only "variational" does), if all ratings are of
             unknown items, or if the fit had no features of this side.
         """
-        check_is_fitted(self)
+        self._check_fitted()
         check_choice("side", side, "users", "items")
         column = self.user_column if side == "users" else self.item_column
         described = new_features(features, self._encoders, (side, column), needed=ratings is None)
@@ -437,7 +438,7 @@ class FittedRecommender(RecommenderParts):
             divided by k), "hit_rate@k" (share of users with a hit) and "mrr@k" (mean of 1 over the
             rank of the first hit, 0 without one).
         """
-        check_is_fitted(self)
+        self._check_fitted()
         ranks = check_ranks(k)
         check_confidence(confidence)
         table = read_ratings(test, self._columns(), name="test", timestamps=timestamps)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -266,7 +267,7 @@ class NewRatings:
                 f"{'item' if of_users else 'user'}s that were not in the fit, and are left out"
             )
             mine, other, values = mine[known], other[known], values[known]
-        own, ids = _distinct(mine)
+        own, ids = distinct(mine)
         if features.ids is not None:
             check_kind(own_ids, features.ids, "features")
             described = features.ids[~features.ids.isin(own_ids) & ~features.ids.isin(ids)]
@@ -294,37 +295,43 @@ class NewRatings:
             of_other=histories is True or (histories == "users" and not of_users),
         )
 
-    @property
+    @cached_property
     def all_new(self) -> bool:
         """Whether no id was known."""
         return bool((self.rows >= self.n_known).all())
 
     def insert_rows(self, table: FloatArray, new: FloatArray) -> FloatArray:
         """Insert rows of these ids into a table whose first row is for unknown ids."""
-        fresh = self.rows >= self.n_known
-        if fresh.all():
+        if self.all_new:
             return append_rows(table, new)
-        result: FloatArray = np.concatenate([table, new[fresh]])
+        result: FloatArray = np.concatenate([table, new[self.rows >= self.n_known]])
         result[1 + self.rows] = new
         return result
 
     def extend(self, catalogue: Catalogue) -> Catalogue:
         """Return the catalogue with the new ids."""
-        return catalogue.with_ids(self.side, self.ids[self.rows >= self.n_known])
+        ids = self.ids if self.all_new else self.ids[self.rows >= self.n_known]
+        return catalogue.with_ids(self.side, ids)
+
+    @cached_property
+    def order(self) -> Lists:
+        """The number of each rating, in a matrix with a row for each of these ids."""
+        numbers = np.arange(len(self.own))
+        return Lists.of_pairs((self.own, self.other), numbers, (len(self.ids), len(self.counts)))
 
     def lists(self, values: NDArray[Any]) -> Lists:
         """Return `values`, one per rating, as a matrix with a row for each of these ids."""
-        return Lists.of_pairs((self.own, self.other), values, (len(self.ids), len(self.counts)))
+        return replace(self.order, values=values[self.order.values])
 
     def replace_histories(self, seen: Lists) -> Lists:
         """Return the pairs of users and items with ratings, updated by these ratings."""
-        new = self.lists(np.ones(len(self.own), np.int8))
+        new = replace(self.order, values=np.ones(len(self.own), np.int8))
         if self.side == "users":
             return seen.with_rows(self.rows, new)
         return seen.transposed().with_rows(self.rows, new).transposed()
 
 
-def _distinct(ids: pd.Index[Any]) -> tuple[NDArray[np.intp], pd.Index[Any]]:
+def distinct(ids: pd.Index[Any]) -> tuple[NDArray[np.intp], pd.Index[Any]]:
     """Return the index of each id among the distinct ids, and the distinct ids."""
     if len(ids) <= FEW and len(set(ids.tolist())) == 1:
         return np.zeros(len(ids), np.intp), ids[:1]

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from recommenders import N_ITEMS, quick
 
 from dualgap import OrdinalRecommender
+from dualgap.recommend import Interactions
 from dualgap.recommend._growing import Lists, append_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -109,6 +110,18 @@ def test_recommending_to_a_rated_user_copies_no_other_user(
     assert n_known == [0]
     for table in (found, both[both["user"] == user]):
         pd.testing.assert_frame_equal(table, expected)
+
+
+def test_ratings_with_target_0_are_seen_but_are_no_clicks(ratings: pd.DataFrame) -> None:
+    model = quick(interactions=Interactions(other_target=0.0, max_iter=2)).fit(ratings)
+    new = new_user(1000)
+    folded = model.fold_in(new)
+    assert folded._click_model is not None
+    one = np.array([len(model.user_ids_)])
+    seen, clicks = folded._seen.take(one), folded._click_model.history.take(one)
+    assert seen.columns.tolist() == sorted(new["item"])
+    assert clicks.columns.tolist() == sorted(new.loc[new["rating"] >= 4.0, "item"])
+    np.testing.assert_array_equal(clicks.values, np.ones(len(clicks.columns), np.float32))
 
 
 def test_files_and_pickles_have_no_spare_rows(ratings: pd.DataFrame, tmp_path: Path) -> None:
