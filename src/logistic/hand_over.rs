@@ -2,15 +2,13 @@
 
 use super::newton::{LogisticNewton, keeps_zeros_out};
 use super::{DualDescent, DualDescentOptions, LogisticModel, LogisticProblem};
-use crate::data::Rows;
 use crate::error::Result;
-use crate::for_data;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::memory::fits;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// Time of a fit by Newton's method with a factorised Hessian, in units of a pass of dual block descent over rows
-/// without zeros. Newton's method also reads zeros; passes skip them.
+/// Time of a fit by Newton's method with a factorised Hessian, in units of a pass of dual block descent: 5 to 17 on
+/// indicators of categories, 10 to 60 on words. Newton's method also reads zeros, but in long vectors.
 const FACTORS: f64 = 10.0;
 /// Time of a fit by Newton's method that reads only stored entries, in units of a pass. Without a factorised Hessian,
 /// the fit needs more conjugate gradient steps.
@@ -63,12 +61,7 @@ impl<'p, 'a: 'p> LogisticHandOver<'p, 'a> {
         if let Some(start) = start {
             descent.start_at(start, interrupt)?;
         }
-        let n_stored = for_data!(problem.rows(), rows => rows.n_stored());
-        let n_entries = problem.n_examples() as f64 * problem.n_features() as f64;
-        let most_passes = match keeps_zeros_out(problem) {
-            true => CONJUGATE,
-            false => FACTORS * n_entries / n_stored.max(1) as f64,
-        };
+        let most_passes = if keeps_zeros_out(problem) { CONJUGATE } else { FACTORS };
         let stage = Stage::Descent(descent);
         Ok(Self { problem, options, most_passes, n_passes: 0, is_due: false, stage })
     }
