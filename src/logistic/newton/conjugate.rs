@@ -18,6 +18,8 @@ const NEAR: [f64; 2] = [2.0, 5.0];
 /// Maximum number of weights for which the Hessian of a sample may be factorised. All blocks of the classes together may
 /// have as many entries as the largest such Hessian.
 pub(super) const FACTORISED: usize = 1500;
+/// Maximum number of columns for which the first Hessian of a single output is factorised, from all rows.
+const NARROW: usize = 64;
 /// Preconditioners are computed from a sample of at least half this number of rows, or of half of
 /// all rows if there are fewer rows than this.
 const SAMPLED: usize = 1000;
@@ -163,8 +165,10 @@ impl ConjugateGradients {
             return self.make(store, (HessianPart::Diagonal, sample), interrupt);
         }
         let Some(last) = self.kind() else {
-            // At W = 0, one block that all classes share is exact.
-            let shared = self.n_outputs == 1 || self.width <= 8 * self.n_outputs;
+            // At W = 0, one block that all classes share is exact. Over all rows it costs as much as `width / 5` products
+            // of one class with the Hessian.
+            let most = if self.n_outputs == 1 { NARROW } else { 8 * self.n_outputs };
+            let shared = self.width <= most;
             let kind = if shared { HessianPart::Shared } else { HessianPart::Diagonal };
             let rows = if shared { sample } else { self.preconditioned(store, sample) };
             return self.make(store, (kind, rows), interrupt);
@@ -188,13 +192,13 @@ impl ConjugateGradients {
     /// far and `n_steps` more, or `None` if the last preconditioner contains this part already.
     fn larger_part(&self, store: &dyn RowPasses, n_steps: usize) -> Option<HessianPart> {
         let last = self.kind()?;
-        if !store.has_factors() || self.n_outputs == 1 || last == HessianPart::Full {
+        if !store.has_factors() || last == HessianPart::Full {
             return None;
         }
         let work = self.work + n_steps as f64 * self.product_cost(store);
         let pays = |kind| self.uses_all_rows() || work >= self.cost(store, kind);
         let n = self.n_outputs * self.width;
-        if n <= FACTORISED && pays(HessianPart::Full) {
+        if self.n_outputs > 1 && n <= FACTORISED && pays(HessianPart::Full) {
             return Some(HessianPart::Full);
         }
         let fits = last != HessianPart::PerClass && n * self.width <= FACTORISED * FACTORISED;
