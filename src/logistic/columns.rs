@@ -20,10 +20,15 @@ pub(super) struct ColumnStats {
 impl ColumnStats {
     /// Reads rows once.
     pub fn of(rows: Data<'_>, digested: bool) -> Self {
+        Self::centred(rows, &vec![0.0; rows.n_cols()], digested)
+    }
+
+    /// Reads rows once, and subtracts a number from each column's values if the rows are dense.
+    pub fn centred(rows: Data<'_>, centres: &[f64], digested: bool) -> Self {
         match rows {
-            Data::Dense16(rows) => dense(&rows, digested),
-            Data::Dense32(rows) => dense(&rows, digested),
-            Data::Dense64(rows) => dense(&rows, digested),
+            Data::Dense16(rows) => dense(&rows, centres, digested),
+            Data::Dense32(rows) => dense(&rows, centres, digested),
+            Data::Dense64(rows) => dense(&rows, centres, digested),
             Data::Csr32(rows) => sparse(&rows),
             Data::Csr64(rows) => sparse(&rows),
         }
@@ -32,7 +37,7 @@ impl ColumnStats {
 
 /// Reads dense rows. The digest of each piece is computed first: it then detects later changes, and
 /// leaves the piece in the cache.
-fn dense<R: Real>(rows: &Dense<'_, R>, digested: bool) -> ColumnStats {
+fn dense<R: Real>(rows: &Dense<'_, R>, centres: &[f64], digested: bool) -> ColumnStats {
     let (n_rows, n_cols, piece) = (rows.n_rows(), rows.n_cols(), rows.piece());
     let part = n_rows.div_ceil(piece).div_ceil(PARTS).max(1) * piece;
     let n_parts = n_rows.div_ceil(part);
@@ -44,8 +49,9 @@ fn dense<R: Real>(rows: &Dense<'_, R>, digested: bool) -> ColumnStats {
             digests.extend(digested.then(|| rows.digest_of(first, last)));
             for row in first..last {
                 // Without bounds checks, the compiler vectorises over the columns.
-                let pairs = sizes.iter_mut().zip(rows.row(row));
-                pairs.for_each(|(size, x)| *size = larger_or_nan(*size, x.widen().abs()));
+                for ((size, x), centre) in sizes.iter_mut().zip(rows.row(row)).zip(centres) {
+                    *size = larger_or_nan(*size, (x.widen() - centre).abs());
+                }
             }
         }
         (sizes, digests)

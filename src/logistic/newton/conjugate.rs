@@ -7,8 +7,6 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::{long_axpy, long_dot};
 
-/// Conjugate gradients end once they have reduced the residual by this factor.
-const REDUCTION: f64 = 0.3;
 /// Maximum number of steps of conjugate gradients.
 const LONGEST: usize = 60;
 /// Once the expected gain is below this multiple of the gap to reach, conjugate gradients also require a small residual
@@ -31,7 +29,9 @@ const NEXT_STEPS: usize = 3;
 pub(super) struct Goal {
     /// The gap to reach, in units of the objective.
     pub gap: f64,
-    /// Whether the system is computed from all rows instead of a sample.
+    /// Conjugate gradients end once they have reduced the residual by this factor.
+    pub reduction: f64,
+    /// Whether the gradient is computed from all rows instead of a sample.
     pub exact: bool,
 }
 
@@ -249,7 +249,7 @@ impl ConjugateGradients {
         let near = NEAR[usize::from(self.kind() == Some(HessianPart::Full))] * goal.gap;
         let last = goal.exact && 0.5 * start < near;
         let careful = self.n_stalled > 0;
-        let reduction = if careful { 0.1 * REDUCTION } else { REDUCTION };
+        let reduction = if careful { 0.1 * goal.reduction } else { goal.reduction };
         let target = reduction * reduction * start;
         let target = if last && !careful { target.max(0.1 * goal.gap) } else { target };
         let small = !last || self.gap_of(residual) <= 0.3 * goal.gap || next <= 1e-6 * start;

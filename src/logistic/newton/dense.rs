@@ -39,6 +39,10 @@ impl RowPasses for BlockStore<'_> {
         &self.store.layout.units
     }
 
+    fn shift(&self, weights: &[f64]) -> f64 {
+        weights.iter().zip(&self.store.layout.centres).map(|(w, centre)| w * centre).sum()
+    }
+
     fn all(&self) -> BlockSample {
         self.store.all()
     }
@@ -49,6 +53,10 @@ impl RowPasses for BlockStore<'_> {
 
     fn n_rows(&self, sample: BlockSample) -> usize {
         self.store.n_rows(sample)
+    }
+
+    fn is_direct(&self) -> bool {
+        self.store.layout.is_direct()
     }
 
     fn has_factors(&self) -> bool {
@@ -68,7 +76,7 @@ impl RowPasses for BlockStore<'_> {
     fn certified_pass(
         &mut self,
         weights: &[f64],
-        model: &LogisticModel,
+        (model, tilted): (&LogisticModel, BlockSample),
         gradient: &mut Vec<f64>,
         interrupt: &Interrupt,
     ) -> Result<(f64, Option<Certificate>)> {
@@ -76,7 +84,8 @@ impl RowPasses for BlockStore<'_> {
         if !totals.loss.is_finite() {
             return Ok((totals.loss, None));
         }
-        let sums = CertifiedSums::new(&mut self.store, weights, (totals, gradient), interrupt)?;
+        let rows = (&mut self.store, tilted);
+        let sums = CertifiedSums::new(rows, weights, (totals, gradient), interrupt)?;
         let found = sums.certificate(&self.store, model);
         self.certified = Some(sums);
         Ok((totals.loss, Some(found)))
@@ -102,7 +111,8 @@ impl RowPasses for BlockStore<'_> {
         interrupt: &Interrupt,
     ) -> Result<Vec<f64>> {
         let intercept = self.problem().intercept();
-        if intercept { tilt::moments(&mut self.store, interrupt) } else { Ok(Vec::new()) }
+        let all = self.store.all();
+        if intercept { tilt::moments(&mut self.store, all, interrupt) } else { Ok(Vec::new()) }
     }
 
     fn preconditioner(
@@ -141,7 +151,8 @@ mod tests {
             model.intercepts[0] = if intercept { 0.01 } else { 0.0 };
             let pass = |store: &mut BlockStore<'_>| {
                 let weights = scaled(store, &model);
-                let found = store.certified_pass(&weights, &model, &mut Vec::new(), &interrupt);
+                let model = (&model, store.all());
+                let found = store.certified_pass(&weights, model, &mut Vec::new(), &interrupt);
                 found.unwrap().1.unwrap()
             };
             let mut store = BlockStore::new(&problem);

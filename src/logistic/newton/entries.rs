@@ -253,7 +253,7 @@ impl RowPasses for EntryStore<'_> {
     fn certified_pass(
         &mut self,
         weights: &[f64],
-        model: &LogisticModel,
+        (model, _): (&LogisticModel, BlockSample),
         gradient: &mut Vec<f64>,
         interrupt: &Interrupt,
     ) -> Result<(f64, Option<Certificate>)> {

@@ -8,6 +8,7 @@ use crate::data::{Data, Dense, Real, Rows};
 use crate::for_data;
 use crate::linalg::arch;
 use crate::logistic::LogisticProblem;
+use crate::logistic::columns::ColumnStats;
 
 /// Number of consecutive rows that are transposed together.
 pub(super) const GROUP: usize = 16;
@@ -16,6 +17,13 @@ pub(super) const GROUP: usize = 16;
 const VALUES_TOGETHER: usize = 2048;
 const MOST_TOGETHER: usize = 8 * GROUP;
 const SHARE_TOGETHER: usize = 1024;
+/// Minimum number of columns of rows that are read without a copy.
+const DIRECT: usize = 32;
+/// Number of rows from which the means of the columns are estimated.
+const AVERAGED: usize = 256;
+/// If a column's mean exceeds this fraction of its largest value, the largest centred values are computed, because |mean| +
+/// largest value would be too loose a bound.
+const FAR: f64 = 0.9;
 /// The largest absolute exponent of a column's unit, which is a power of two. Squares of the units
 /// stay finite.
 const RANGE: i32 = 500;
@@ -23,9 +31,15 @@ const RANGE: i32 = 500;
 /// The order of the rows, and the units of their columns.
 pub(super) struct RowBlocks<'a> {
     pub problem: LogisticProblem<'a>,
-    /// A power of two for each column, at least as large as the column's values; 1 for the constant column.
+    /// A power of two for each column, at least as large as the column's centred values; 1 for the constant
+    /// column.
     pub units: Vec<f64>,
-    inverse_units: Vec<f64>,
+    pub inverse_units: Vec<f64>,
+    /// An approximate mean of each column, which is subtracted from the column's values; 0 without an intercept, for CSR rows,
+    /// and for the constant column. An unregularised intercept makes up for it.
+    pub centres: Vec<f64>,
+    /// Bounds on the absolute values of each column after centring.
+    pub sizes: Vec<f64>,
     /// Number of rows of a block.
     pub block_rows: usize,
     /// Number of consecutive rows that stay together: [`GROUP`] times a power of two.
@@ -38,7 +52,15 @@ pub(super) struct RowBlocks<'a> {
 impl<'a> RowBlocks<'a> {
     /// Arranges a problem in blocks of `block_rows` rows.
     pub fn new(problem: &LogisticProblem<'a>, block_rows: usize) -> Self {
-        let mut units: Vec<f64> = problem.column_sizes().iter().map(|size| unit(*size)).collect();
+        let mut centres = estimated_means(problem);
+        let bounds = || problem.column_sizes().iter().zip(&centres);
+        let sizes = if bounds().any(|(size, centre)| centre.abs() > FAR * size) {
+            ColumnStats::centred(problem.rows(), &centres, false).sizes
+        } else {
+            bounds().map(|(size, centre)| size + centre.abs()).collect()
+        };
+        let mut units: Vec<f64> = sizes.iter().map(|size| unit(*size)).collect();
+        centres.resize(units.len() + usize::from(problem.intercept()), 0.0);
         units.extend(problem.intercept().then_some(1.0));
         let inverse_units = units.iter().map(|unit| 1.0 / unit).collect();
         let (n_rows, n_columns) = (problem.n_examples(), problem.n_features());
@@ -50,7 +72,7 @@ impl<'a> RowBlocks<'a> {
         }
         let stride = coprime(n_rows / together);
         let problem = problem.clone();
-        Self { problem, units, inverse_units, block_rows, together, stride }
+        Self { problem, units, inverse_units, centres, sizes, block_rows, together, stride }
     }
 
     /// Number of columns, including the constant column.
@@ -70,6 +92,13 @@ impl<'a> RowBlocks<'a> {
             first
         };
         first.min(n_rows)..(first + GROUP).min(n_rows)
+    }
+
+    /// Whether passes in double precision read the rows without a copy: the rows are dense and not narrow, and have one output.
+    /// For other rows, a transposed copy in the cache takes less time.
+    pub fn is_direct(&self) -> bool {
+        let dense = !matches!(self.problem.rows(), Data::Csr32(_) | Data::Csr64(_));
+        dense && self.problem.n_outputs() == 1 && self.problem.n_features() >= DIRECT
     }
 
     /// Writes a block, one line per column, padded with zeros after the last row.
@@ -126,8 +155,11 @@ impl<V: Real, T: Real> WithSimd for Fill<'_, '_, V, T> {
             let own = layout.rows_at(first + group);
             let rest = own.len() * n_columns;
             for (row, scaled) in own.zip(scaled.chunks_exact_mut(n_columns.max(1))) {
-                let values = scaled.iter_mut().zip(rows.row(row)).zip(&layout.inverse_units);
-                values.for_each(|((to, x), inverse)| *to = T::narrow(x.widen() * inverse));
+                let units = layout.inverse_units.iter().zip(&layout.centres);
+                for ((to, x), (inverse, centre)) in scaled.iter_mut().zip(rows.row(row)).zip(units)
+                {
+                    *to = T::narrow((x.widen() - centre) * inverse);
+                }
             }
             scaled[rest..].fill(T::zero());
             for column in 0..n_columns {
@@ -140,6 +172,21 @@ impl<V: Real, T: Real> WithSimd for Fill<'_, '_, V, T> {
             }
         }
     }
+}
+
+/// The means of the columns of dense rows over a few rows; zeros if there is no intercept, and for CSR rows.
+fn estimated_means(problem: &LogisticProblem<'_>) -> Vec<f64> {
+    let (n, mut means) = (problem.n_examples(), vec![0.0; problem.n_features()]);
+    if !problem.intercept() || matches!(problem.rows(), Data::Csr32(_) | Data::Csr64(_)) {
+        return means;
+    }
+    let n_averaged = n.min(AVERAGED);
+    for at in 0..n_averaged {
+        for_data!(problem.rows(), rows => rows.visit_row(at * n / n_averaged, |column, value| {
+            means[column] += value / n_averaged as f64;
+        }));
+    }
+    means
 }
 
 /// The smallest power of two that is not below a size, within the range.
@@ -190,17 +237,19 @@ mod tests {
             for block in 0..n_blocks {
                 dense.fill(block, &mut lines);
                 sparse.fill(block, &mut other);
-                assert_eq!(lines, other);
                 for place in 0..block_rows {
                     let value = |column: usize| lines[column * block_rows + place];
                     if value(d) == 0.0 {
                         assert!((0..d).all(|column| value(column) == 0.0));
                         continue;
                     }
-                    let row = (value(0) * dense.units[0]) as usize / d;
+                    let centred = |at: usize| value(at) * dense.units[at] + dense.centres[at];
+                    let row = centred(0).round() as usize / d;
                     assert!(!std::mem::replace(&mut seen[row], true));
                     let expected = |column: usize| f64::from(rows[[row, column]]);
-                    assert!((0..d).all(|at| value(at) * dense.units[at] == expected(at)));
+                    assert!((0..d).all(|at| (centred(at) - expected(at)).abs() < 1e-6));
+                    let other = |at: usize| other[at * block_rows + place] * sparse.units[at];
+                    assert!((0..d).all(|at| other(at) == expected(at)));
                 }
             }
             assert!(seen.into_iter().all(|seen| seen));

@@ -1,11 +1,12 @@
 //! Newton's method. Its linear systems are solved by conjugate gradients, with a preconditioner
 //! that is chosen by its cost.
 //!
-//! Columns are divided by units s_k, so that the largest value of each column is about 1; the weights are u_k = s_k
-//! w_k.
+//! Columns are centred if there is an intercept, and divided by units s_k, so that the largest value of each column is about
+//! 1; the weights are u_k = s_k w_k.
 
 mod conjugate;
 mod dense;
+mod direct;
 mod entries;
 mod layout;
 mod passes;
@@ -39,16 +40,22 @@ const GAIN: f64 = 1e-4;
 /// The fraction required when the length of the first step is chosen, measured over a sample. A
 /// full step on a quadratic function achieves ½.
 const EXPECTED: f64 = 0.3;
+/// Linear systems are solved until the residual is reduced by this factor, and to a tenth of that if the Hessian comes from
+/// a sample but the gradient from all rows: such a system costs little compared with the gradient.
+const REDUCTION: f64 = 0.3;
 /// A step is doubled while the slope at its end is at least this share of the slope at its start.
 const STEEP: f64 = 0.3;
-/// Minimum number of rows per weight for which the first steps use a sample of the rows.
-const SAMPLED: usize = 100;
+/// Minimum numbers of rows per weight for which the first steps use a sample of the rows, and for which later steps compute
+/// the Hessian from a sample if exact gradients need no copy of the rows.
+const SAMPLED: [usize; 2] = [100, 1000];
 /// The fraction of the rows in this sample.
 const SAMPLE: f64 = 0.1;
-/// The run stops using a sample when a step gains less than this fraction of the objective, or after [`MOST_SAMPLED`]
-/// steps.
+/// The first steps also compute objective and gradient from the sample, until a step gains less than this fraction of the
+/// objective, or for [`MOST_SAMPLED`] steps.
 const SETTLED: f64 = 3e-3;
 const MOST_SAMPLED: usize = 4;
+/// The Hessian is computed from all rows once the decrease expected of a step exceeds this fraction of the previous one.
+const KEPT: f64 = 0.1;
 /// The run ends if the gap has not fallen by a tenth in this number of exact steps.
 const PATIENCE: usize = 8;
 
@@ -76,6 +83,10 @@ pub(super) struct LogisticNewton<'a> {
     stopping: Stopping,
     system: ConjugateGradients,
     phase: Phase,
+    /// Whether the Hessian of exact steps is computed from a sample of the rows.
+    is_sampled: bool,
+    /// The decrease that the last exact step was expected to achieve.
+    expected: f64,
     started: bool,
     n_steps: usize,
     /// The scaled weights, one line per output, with the intercept last.
@@ -118,14 +129,21 @@ impl<'a> LogisticNewton<'a> {
         let weights = scaled(store.as_ref(), start);
         let system = ConjugateGradients::new(store.as_ref());
         let is_zero = weights.iter().all(|weight| *weight == 0.0);
-        let sampled = is_zero
-            && problem.n_examples() >= SAMPLED * store.len()
-            && store.sample(SAMPLE) != store.all();
+        let can_sample = store.sample(SAMPLE) != store.all();
+        let [first, later] =
+            SAMPLED.map(|ratio| can_sample && problem.n_examples() >= ratio * store.len());
+        let is_sampled = later && store.is_direct();
         Self {
             system,
             store,
             stopping,
-            phase: if sampled { Phase::Sample } else { Phase::Single },
+            phase: match (first && is_zero, is_sampled) {
+                (true, _) => Phase::Sample,
+                (_, true) => Phase::Exact,
+                _ => Phase::Single,
+            },
+            is_sampled,
+            expected: f64::INFINITY,
             started: false,
             n_steps: 0,
             weights,
@@ -153,7 +171,8 @@ impl<'a> LogisticNewton<'a> {
     pub fn restart(&mut self, factor: f64) -> Result<()> {
         self.store.set_factor(factor)?;
         self.system.restart();
-        self.phase = Phase::Single;
+        self.phase = if self.is_sampled { Phase::Exact } else { Phase::Single };
+        self.expected = f64::INFINITY;
         self.started = false;
         self.weights = scaled(self.store.as_ref(), &self.best.model);
         let known = if self.best.is_last { self.store.certificate(&self.best.model) } else { None };
@@ -177,9 +196,10 @@ impl<'a> LogisticNewton<'a> {
         self.store.intercept_curvature(&self.best.model, interrupt)
     }
 
-    /// The rows that the current phase uses.
+    /// The rows from which the Hessian is computed.
     fn sample(&self) -> BlockSample {
-        if self.phase == Phase::Sample { self.store.sample(SAMPLE) } else { self.store.all() }
+        let is_sampled = self.is_sampled || self.phase == Phase::Sample;
+        if is_sampled { self.store.sample(SAMPLE) } else { self.store.all() }
     }
 
     /// Computes objective and gradient at some weights and, in the exact phase, a certificate.
@@ -189,14 +209,15 @@ impl<'a> LogisticNewton<'a> {
         gradient: &mut Vec<f64>,
         interrupt: &Interrupt,
     ) -> Result<f64> {
-        let sample = self.sample();
         self.best.is_last = false;
         if self.phase != Phase::Exact {
+            let sample = if self.phase == Phase::Sample { self.sample() } else { self.store.all() };
             let loss = self.store.pass(weights, sample, gradient, interrupt)?;
             return Ok(loss + self.system.regularise(weights, gradient));
         }
         let model = self.model(weights);
-        let (loss, found) = self.store.certified_pass(weights, &model, gradient, interrupt)?;
+        let rows = (&model, self.sample());
+        let (loss, found) = self.store.certified_pass(weights, rows, gradient, interrupt)?;
         if let Some(found) = found {
             let best = &mut self.best;
             if found.primal < best.certificate.primal {
@@ -218,17 +239,24 @@ impl<'a> LogisticNewton<'a> {
             let own = model.weights[output * d..][..d].iter_mut();
             own.zip(line).zip(self.store.units()).for_each(|((w, u), unit)| *w = u / unit);
             if problem.intercept() {
-                model.intercepts[output] = line[d];
+                let shift = self.store.shift(&model.weights[output * d..][..d]);
+                model.intercepts[output] = line[d] - shift;
             }
         }
         model
     }
 
-    /// Switches to another phase, and recomputes objective and gradient.
+    /// Switches to another phase, and recomputes objective and gradient; at W = 0 if the objective is not finite.
     fn enter(&mut self, phase: Phase, interrupt: &Interrupt) -> Result<()> {
-        self.phase = phase;
         let (weights, mut gradient) = (self.weights.clone(), std::mem::take(&mut self.gradient));
+        self.phase = phase;
         self.objective = self.evaluate(&weights, &mut gradient, interrupt)?;
+        if !self.objective.is_finite() {
+            self.phase = Phase::Exact;
+            self.weights.fill(0.0);
+            let weights = self.weights.clone();
+            self.objective = self.evaluate(&weights, &mut gradient, interrupt)?;
+        }
         self.gradient = gradient;
         Ok(())
     }
@@ -236,8 +264,10 @@ impl<'a> LogisticNewton<'a> {
     /// Makes one Newton step; returns whether the weights changed.
     fn step(&mut self, interrupt: &Interrupt) -> Result<bool> {
         let scale = self.objective;
+        let is_cheap = self.is_sampled && self.phase == Phase::Exact;
         let goal = Goal {
             gap: self.stopping.allowed(scale / self.total()) * self.total(),
+            reduction: if is_cheap { 0.1 * REDUCTION } else { REDUCTION },
             exact: self.phase != Phase::Sample,
         };
         let sample = self.sample();
@@ -252,9 +282,14 @@ impl<'a> LogisticNewton<'a> {
             self.n_steps += 1;
             if self.n_steps >= MOST_SAMPLED || expected < SETTLED * scale {
                 self.weights.iter_mut().zip(&direction).for_each(|(w, d)| *w += d);
-                self.enter(Phase::Single, interrupt)?;
+                let next = if self.is_sampled { Phase::Exact } else { Phase::Single };
+                self.enter(next, interrupt)?;
                 return Ok(true);
             }
+        }
+        if self.phase == Phase::Exact {
+            self.is_sampled &= expected <= KEPT * self.expected;
+            self.expected = expected;
         }
         let before = self.phase;
         let exact = EXACT.max(0.3 * self.stopping.relative);
@@ -347,7 +382,7 @@ impl<'a> LogisticNewton<'a> {
     fn is_stuck(&mut self) -> bool {
         let gap = self.best.certificate.gap();
         self.progress.1 += 1;
-        if gap > 0.5 * self.progress.0 {
+        if !self.is_sampled && gap > 0.5 * self.progress.0 {
             self.system.take_care();
         }
         if gap < 0.9 * self.progress.0 {
@@ -364,7 +399,8 @@ fn scaled(store: &dyn RowPasses, model: &LogisticModel) -> Vec<f64> {
     for output in 0..problem.n_outputs() {
         let own = &model.weights[output * d..][..d];
         weights.extend(own.iter().zip(store.units()).map(|(w, unit)| w * unit));
-        weights.extend(problem.intercept().then(|| model.intercepts[output]));
+        let shifted = || model.intercepts[output] + store.shift(own);
+        weights.extend(problem.intercept().then(shifted));
     }
     weights
 }
@@ -373,17 +409,18 @@ impl Solver for LogisticNewton<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         let mut moved = true;
         if !self.started {
-            let known = self.best.certificate;
-            if known.primal.is_finite() && self.stopping.is_met(&known) {
-                // The last model is good enough after a change of the factor.
-                self.phase = Phase::Exact;
-                return Ok(Progress::Epoch(known));
+            let is_met = |own: &Self| {
+                let known = own.best.certificate;
+                known.primal.is_finite() && own.stopping.is_met(&known)
+            };
+            if !is_met(self) {
+                self.started = true;
+                self.enter(self.phase, interrupt)?;
             }
-            self.started = true;
-            self.enter(self.phase, interrupt)?;
-            if !self.objective.is_finite() {
-                self.weights.fill(0.0);
-                self.enter(Phase::Exact, interrupt)?;
+            if is_met(self) {
+                // A model to start from, or the last model after a change of the factor, is good enough.
+                self.phase = Phase::Exact;
+                return Ok(Progress::Epoch(self.best.certificate));
             }
         }
         if !self.seems_done() {
@@ -446,7 +483,8 @@ mod tests {
             let (start, interrupt) = (problem.zero_model(), Interrupt::default());
             let mut newton = LogisticNewton::new(&problem, &start, stopping);
             newton.enter(Phase::Single, &interrupt).unwrap();
-            let (rows, goal) = (newton.sample(), Goal { gap: 0.0, exact: true });
+            let (rows, goal) =
+                (newton.sample(), Goal { gap: 0.0, reduction: REDUCTION, exact: true });
             let (store, gradient) = (newton.store.as_mut(), &newton.gradient);
             let direction = newton.system.solve(store, gradient, (rows, goal), &interrupt).unwrap();
             let slope = long_dot(&newton.gradient, &direction);

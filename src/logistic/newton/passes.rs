@@ -8,7 +8,8 @@ use crate::logistic::certificate::intercept_curvature;
 use crate::logistic::{LogisticModel, LogisticProblem};
 use crate::run::Certificate;
 
-/// Passes over rows in units of their columns, in which the largest value of a column is about 1.
+/// Passes over rows in units of their columns, in which the largest value of a column is about 1. If there is an intercept,
+/// columns may be centred: W x + b = W (x − μ) + (b + W μ).
 ///
 /// Weights, gradients and directions have a line for each output, with the intercept last.
 pub(super) trait RowPasses {
@@ -17,14 +18,23 @@ pub(super) trait RowPasses {
 
     /// The problem.
     fn problem(&self) -> &LogisticProblem<'_>;
-    /// A power of two for each column, at least as large as the column's values; 1 for the constant column.
+    /// A power of two for each column, at least as large as the column's centred values; 1 for the constant
+    /// column.
     fn units(&self) -> &[f64];
+    /// W μ for one output of W and the centres μ of the columns.
+    fn shift(&self, _weights: &[f64]) -> f64 {
+        0.0
+    }
     /// All rows.
     fn all(&self) -> BlockSample;
     /// A sample of about this fraction of the rows.
     fn sample(&self, share: f64) -> BlockSample;
     /// Number of rows of a sample.
     fn n_rows(&self, sample: BlockSample) -> usize;
+    /// Whether exact passes cost about as much as passes in single precision, which need a copy of the rows.
+    fn is_direct(&self) -> bool {
+        false
+    }
     /// Whether preconditioners may be factorisations.
     fn has_factors(&self) -> bool;
 
@@ -38,11 +48,12 @@ pub(super) trait RowPasses {
     ) -> Result<f64>;
 
     /// [`Self::pass`] in double precision over all rows, with the certificate of the model with
-    /// these weights; no certificate if the losses are not finite.
+    /// these weights; no certificate if the losses are not finite. To meet the intercept's constraint, the certificate
+    /// changes the probabilities of the rows of a sample.
     fn certified_pass(
         &mut self,
         weights: &[f64],
-        model: &LogisticModel,
+        model_and_sample: (&LogisticModel, BlockSample),
         gradient: &mut Vec<f64>,
         interrupt: &Interrupt,
     ) -> Result<(f64, Option<Certificate>)>;

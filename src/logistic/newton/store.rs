@@ -34,12 +34,13 @@ pub(super) struct Store<'a> {
     doubles: Mutex<Vec<(Aligned<f64>, Aligned<f64>)>>,
 }
 
-/// A block of rows, one line per column.
+/// A block of rows.
 struct Block {
     /// Index among all blocks.
     place: usize,
     /// A sample of k blocks consists of the blocks with rank below k.
     rank: usize,
+    /// The values, one line per column; empty until a pass in single precision reads them.
     rows: Aligned<f32>,
     labels: Vec<u32>,
     weights: (Vec<f32>, Vec<f64>),
@@ -112,11 +113,9 @@ impl<'a> Store<'a> {
 
     /// The maximum number of successive additions in the computation of an entry of a gradient.
     pub fn depth(&self) -> usize {
-        // Within a block, each lane sums its own rows.
-        self.layout.block_rows / <f64 as Element>::lanes()
-            + <f64 as Element>::lanes()
-            + self.blocks_of_part
-            + self.parts.len()
+        // Within a block, each lane sums its own rows, except where rows are read directly.
+        let lanes = if self.layout.is_direct() { 1 } else { <f64 as Element>::lanes() };
+        self.layout.block_rows / lanes + lanes + self.blocks_of_part + self.parts.len()
     }
 
     /// All rows.
@@ -146,6 +145,7 @@ impl<'a> Store<'a> {
     ) -> Result<BlockSums> {
         let narrow: Vec<f32> = weights.iter().map(|weight| *weight as f32).collect();
         self.visit(sample, (self.len(), interrupt), |layout, block, part| {
+            block.pack(layout);
             let PassPart { singles, sums, totals, .. } = part;
             let targets = BlockTargets { labels: &block.labels, weights: &block.weights.0 };
             let work = (&mut singles[..], &mut block.shares[..], &mut sums[..]);
@@ -163,17 +163,24 @@ impl<'a> Store<'a> {
     ) -> Result<BlockSums> {
         let buffers = std::mem::take(&mut self.doubles);
         let held = || buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_direct = self.layout.is_direct();
         self.visit(self.all(), (self.len(), interrupt), |layout, block, part| {
             let PassPart { singles, sums, totals } = part;
             let known = held().pop();
             let (mut rows, mut scores) = known.unwrap_or_else(|| {
-                let n_values = layout.width() * layout.block_rows;
+                let n_values = if is_direct { 0 } else { layout.width() * layout.block_rows };
                 (Aligned::zeros(n_values), Aligned::zeros(singles.len()))
             });
-            layout.fill(block.place, &mut rows[..]);
             let targets = BlockTargets { labels: &block.labels, weights: &block.weights.1 };
-            let work = (&mut scores[..], &mut block.shares[..], &mut sums[..]);
-            totals.join(&add_losses(layout, (&rows[..], targets), weights, work));
+            if is_direct {
+                layout.scores(block.place, weights, &mut scores);
+                totals.join(&softmax(&mut scores, targets, &mut block.shares));
+                layout.add_products(block.place, &scores, sums);
+            } else {
+                layout.fill(block.place, &mut rows[..]);
+                let work = (&mut scores[..], &mut block.shares[..], &mut sums[..]);
+                totals.join(&add_losses(layout, (&rows[..], targets), weights, work));
+            }
             held().push((rows, scores));
         })?;
         self.doubles = buffers;
@@ -193,6 +200,7 @@ impl<'a> Store<'a> {
         let size = if largest > 0.0 { largest } else { 1.0 };
         let narrow: Vec<f32> = direction.iter().map(|value| (value / size) as f32).collect();
         self.visit(sample, (self.len(), interrupt), |layout, block, part| {
+            block.pack(layout);
             let (width, n_rows) = (layout.width(), layout.block_rows);
             let PassPart { singles, sums, .. } = part;
             scores((&block.rows[..], n_rows), (&narrow, width), singles);
@@ -206,6 +214,17 @@ impl<'a> Store<'a> {
 
     /// Sums `n_sums` values over the blocks of a sample; `add` adds the values of one block.
     pub fn sums(
+        &mut self,
+        sample: BlockSample,
+        (n_sums, interrupt): (usize, &Interrupt),
+        add: impl Fn(&RowBlocks<'_>, Lines<'_>, &mut [f64]) + Sync,
+    ) -> Result<Vec<f64>> {
+        self.visit(sample, (0, interrupt), |layout, block, _| block.pack(layout))?;
+        self.sums_of_shares(sample, (n_sums, interrupt), add)
+    }
+
+    /// [`Self::sums`] of values that do not depend on the rows' values, which may be missing.
+    pub fn sums_of_shares(
         &mut self,
         sample: BlockSample,
         (n_sums, interrupt): (usize, &Interrupt),
@@ -241,7 +260,7 @@ impl<'a> Store<'a> {
                 if interrupt.is_raised() {
                     break;
                 }
-                block.pack(layout, inverse);
+                block.set_targets(layout, inverse);
                 visit(layout, block, part);
             }
         });
@@ -307,15 +326,21 @@ impl Block {
         }
     }
 
-    /// Copies the rows, labels and weights, unless that has been done.
-    fn pack(&mut self, layout: &RowBlocks<'_>, inverse: f64) {
+    /// Copies the values of the rows, unless that has been done.
+    fn pack(&mut self, layout: &RowBlocks<'_>) {
+        if self.rows.is_empty() {
+            self.rows = Aligned::zeros(layout.width() * layout.block_rows);
+            layout.fill(self.place, &mut self.rows[..]);
+        }
+    }
+
+    /// Copies the labels and weights, unless that has been done.
+    fn set_targets(&mut self, layout: &RowBlocks<'_>, inverse: f64) {
         if !self.labels.is_empty() {
             return;
         }
         let (problem, n_rows) = (&layout.problem, layout.block_rows);
-        self.rows = Aligned::zeros(layout.width() * n_rows);
         self.shares = Aligned::zeros(problem.n_outputs() * n_rows);
-        layout.fill(self.place, &mut self.rows[..]);
         self.labels.reserve_exact(n_rows);
         self.weights.1.reserve_exact(n_rows);
         for place in (0..n_rows).step_by(GROUP) {

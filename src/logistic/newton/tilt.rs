@@ -5,16 +5,16 @@ use pulp::{Simd, WithSimd};
 
 use super::layout::RowBlocks;
 use super::softmax::BlockSums;
-use super::store::{Lines, Store};
+use super::store::{BlockSample, Lines, Store};
 use super::tiles::add_products;
 use crate::dual::rounding::{Bounded, Sum, TINY, gamma};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::arch;
-use crate::logistic::LogisticModel;
 use crate::logistic::certificate::{VIOLATED, tilt_of};
 use crate::logistic::certificate_pass::SOLVED;
 use crate::logistic::terms::{EXPONENTIAL, RESCALED, Terms};
+use crate::logistic::{LogisticModel, LogisticTotals};
 use crate::run::Certificate;
 
 /// Upper limit on twice the largest entry of a tilt, which bounds the relative changes of probabilities.
@@ -29,28 +29,37 @@ pub(super) struct CertifiedSums {
     tilt: Option<(Moved, f64)>,
     /// A bound on the error of each score.
     error: f64,
+    /// The intercepts for centred columns.
+    intercepts: Vec<f64>,
 }
 
 impl CertifiedSums {
-    /// Computes the sums after an exact pass at scaled weights; `gradient` is the gradient of the losses.
+    /// Computes the sums after an exact pass at scaled weights; `gradient` is the gradient of the losses. The tilt changes
+    /// the probabilities of the rows of `sample` only.
     pub fn new(
-        store: &mut Store<'_>,
+        (store, sample): (&mut Store<'_>, BlockSample),
         scaled: &[f64],
         (totals, gradient): (BlockSums, &[f64]),
         interrupt: &Interrupt,
     ) -> Result<Self> {
         let problem = store.problem().clone();
         let error = score_error(store, scaled);
-        let mut sums = Self { terms: terms(store, totals, gradient, error), tilt: None, error };
+        let constant = |line: &[f64]| line[problem.n_features()];
+        let intercepts = match problem.intercept() {
+            true => scaled.chunks_exact(store.layout.width()).map(constant).collect(),
+            false => Vec::new(),
+        };
+        let terms = terms(store, totals, gradient, error);
+        let mut sums = Self { terms, tilt: None, error, intercepts };
         let residual = &sums.terms.residual;
         let violation = residual.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
         if !problem.intercept() || violation <= VIOLATED * problem.total() {
             return Ok(sums);
         }
-        let tilt = tilt_of(problem.class_totals(), residual, moments(store, interrupt)?);
+        let tilt = tilt_of(problem.class_totals(), residual, moments(store, sample, interrupt)?);
         let size = |tilt: &Vec<f64>| tilt.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
         if let Some(tilt) = tilt.filter(|tilt| size(tilt) <= 0.5 * LARGEST) {
-            sums.tilt = Some((moved(store, &tilt, interrupt)?, 4.0 * size(&tilt)));
+            sums.tilt = Some((moved((store, sample), &tilt, interrupt)?, 4.0 * size(&tilt)));
         }
         Ok(sums)
     }
@@ -73,21 +82,30 @@ impl CertifiedSums {
 
     /// Returns objective and dual value of the model.
     pub fn certificate(&self, store: &Store<'_>, model: &LogisticModel) -> Certificate {
-        let totals = store.problem().totals();
-        let own = self.terms.certificate(totals, model);
+        // Centring does not change the image of distributions that meet the intercept's constraint.
+        let column_sizes = store.layout.sizes.clone();
+        let totals = LogisticTotals { column_sizes, ..store.problem().totals().clone() };
+        let own = self.terms.certificate(&totals, model);
         let Some((moved, relative)) = &self.tilt else { return own };
-        let tilted = tilted(store, (&self.terms, model), (moved, *relative, self.error));
-        let dual = tilted.certificate(totals, model).dual;
+        let model = LogisticModel { intercepts: self.intercepts.clone(), ..model.clone() };
+        let tilted = tilted(store, (&self.terms, &model), (moved, *relative, self.error));
+        let dual = tilted.certificate(&totals, &model).dual;
         Certificate { primal: own.primal, dual: own.dual.max(dual) }
     }
 }
 
-/// A bound on the error of each score; the scaled values of the rows are at most 1.
+/// A bound on the error of each score, including the error of the model's intercepts, which are b − W μ for the centres μ.
+/// The scaled values of the rows are at most 1.
 fn score_error(store: &Store<'_>, scaled: &[f64]) -> f64 {
+    let RowBlocks { centres, inverse_units, .. } = &store.layout;
+    let columns = || centres.iter().zip(inverse_units);
+    let size_of = |line: &[f64]| -> f64 {
+        let own = line.iter().zip(columns());
+        own.map(|(u, (centre, inverse))| u.abs() * (1.0 + (centre * inverse).abs())).sum()
+    };
     let width = store.layout.width();
-    let sizes = scaled.chunks_exact(width.max(1)).map(|line| line.iter().map(|u| u.abs()).sum());
-    let size: f64 = sizes.fold(0.0, f64::max);
-    gamma(width + 4) * size + (width + 2) as f64 * (1.0 + size) * TINY
+    let size = scaled.chunks_exact(width.max(1)).map(size_of).fold(0.0, f64::max);
+    2.0 * gamma(width + 6) * size + (width + 2) as f64 * (1.0 + size) * TINY
 }
 
 /// The sums of a certificate.
@@ -112,8 +130,12 @@ fn terms(store: &Store<'_>, totals: BlockSums, gradient: &[f64], error: f64) -> 
     terms
 }
 
-/// Σ c_i (diag p_i − p_i p_iᵀ) over the outputs; empty if there are too many outputs.
-pub(super) fn moments(store: &mut Store<'_>, interrupt: &Interrupt) -> Result<Vec<f64>> {
+/// Σ c_i (diag p_i − p_i p_iᵀ) over the outputs, for the rows of a sample; empty if there are too many outputs.
+pub(super) fn moments(
+    store: &mut Store<'_>,
+    sample: BlockSample,
+    interrupt: &Interrupt,
+) -> Result<Vec<f64>> {
     let n = store.problem().n_outputs();
     if n > SOLVED {
         return Ok(Vec::new());
@@ -133,10 +155,10 @@ pub(super) fn moments(store: &mut Store<'_>, interrupt: &Interrupt) -> Result<Ve
             add_products((&weighted[..], lines.shares, n_rows), (sums, n), false);
         }
     };
-    store.sums(store.all(), (n * n, interrupt), add)
+    store.sums_of_shares(BlockSample { factor: 1.0, ..sample }, (n * n, interrupt), add)
 }
 
-/// Sums over all rows of the changes c_i γ_i, γ_ik = p_ik (δ_k − ⟨p_i, δ⟩ / Σ p_i).
+/// Sums over the rows of a sample of the changes c_i γ_i, γ_ik = p_ik (δ_k − ⟨p_i, δ⟩ / Σ p_i).
 struct Moved {
     /// Σ c_i γ_i x_iᵀ in single precision, output after output, with columns in their units.
     image: Vec<f64>,
@@ -148,7 +170,11 @@ struct Moved {
     curved: f64,
 }
 
-fn moved(store: &mut Store<'_>, tilt: &[f64], interrupt: &Interrupt) -> Result<Moved> {
+fn moved(
+    (store, sample): (&mut Store<'_>, BlockSample),
+    tilt: &[f64],
+    interrupt: &Interrupt,
+) -> Result<Moved> {
     let (n, n_outputs) = (store.len(), store.problem().n_outputs());
     // With two classes, `lines.shares` has one line, which holds p (1 − p), the derivative of the second class's
     // probability p. Only the second entry of the tilt is needed, because the first is 0.
@@ -160,7 +186,8 @@ fn moved(store: &mut Store<'_>, tilt: &[f64], interrupt: &Interrupt) -> Result<M
         arch().dispatch(Move { lines, tilt: own, changes: &mut changes, totals });
         add_products((&changes[..], lines.rows, n_rows), (image, layout.width()), false);
     };
-    let mut sums = store.sums(store.all(), (n + n_outputs + 2, interrupt), add)?;
+    let sample = BlockSample { factor: 1.0, ..sample };
+    let mut sums = store.sums(sample, (n + n_outputs + 2, interrupt), add)?;
     let (size, curved) = (sums[n + n_outputs], sums[n + n_outputs + 1]);
     sums.truncate(n + n_outputs);
     let residual = sums.split_off(n);

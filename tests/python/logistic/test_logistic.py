@@ -115,6 +115,20 @@ def test_columns_of_very_different_scales_converge(n_classes, intercept):
     assert model.n_iter_ < 60
 
 
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("shift", [1e2, 1e4, 1e6])
+def test_columns_far_from_zero_converge(n_classes, shift):
+    X, y = make_rows(400, 6, n_classes)
+    far = X + shift * np.array([1, -1, 1, 0, 2, 1])
+    model = LogisticRegression(tol=1e-4).fit(far, y)
+    optimum = accurate_model().fit(X, y)
+    assert model.relative_gap_ <= 1e-4
+    assert model.dual_objective_ <= optimum.objective_
+    assert optimum.dual_objective_ <= model.objective_ <= (1 + 1e-4) * optimum.objective_
+    np.testing.assert_allclose(objective(model, far, y), model.objective_, rtol=1e-7)
+    np.testing.assert_allclose(model.predict_proba(far), optimum.predict_proba(X), atol=0.02)
+
+
 @pytest.mark.parametrize("n_kept", [1, 2, 3])
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
 def test_classes_without_weight_have_a_certificate(n_kept, kind):
