@@ -19,9 +19,10 @@ continues where it stopped; --again repeats it. A second run with another DUALGA
 tolerances of the other programs from the first run. cyanure takes part if it is installed.
 
 Data sets: those of block_descent.py, and the generated "binary" (100,000 x 50, two classes),
-"thousand" (12,811 x 384, 1000 classes), "pixels" (60,000 x 784, ten classes), "unscaled"
-(columns whose scales differ by powers of ten) and "shifted" (columns whose means differ by powers
-of ten).
+"wide" (4000 x 1000, two classes), "indicators" (30,000 sparse rows of ten categorical columns with
+30 values each, four classes), "thousand" (12,811 x 384, 1000 classes), "pixels" (60,000 x 784, ten
+classes), "unscaled" (columns whose scales differ by powers of ten) and "shifted" (columns whose
+means differ by powers of ten).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ except ImportError:
     Classifier = None
 
 REAL = ["letter", "satimage", "dna", "segment", "news20"]
-GENERATED = ["unscaled", "shifted", "binary", "thousand", "pixels"]
+GENERATED = ["unscaled", "shifted", "binary", "wide", "indicators", "thousand", "pixels"]
 CS = [0.1, 1.0, 10.0]
 # Pairs of a level (the relative excess over the lower bound) and whether fits have an intercept.
 CASES = [(1e-4, False), (1e-6, False), (1e-4, True)]
@@ -83,6 +84,16 @@ def generated(name: str) -> tuple[Any, Any]:
     if name == "binary":
         X = rng.standard_normal((100_000, 50))
         return X, rng.random(len(X)) < 1.0 / (1.0 + np.exp(-X @ rng.standard_normal(50) / 4.0))
+    if name == "wide":
+        X = rng.standard_normal((4000, 100)) @ rng.standard_normal((100, 1000)) / 10.0
+        X += rng.standard_normal(X.shape)
+        return X, X @ rng.standard_normal(1000) / 20.0 + rng.logistic(size=len(X)) > 0.0
+    if name == "indicators":
+        # Ten categorical columns with 30 values each, the first of which are frequent.
+        values = np.minimum(rng.geometric(0.15, (30_000, 10)) - 1, 29) + 30 * np.arange(10)
+        X = sp.csr_matrix((np.ones(values.size), values.ravel(), np.arange(0, values.size + 1, 10)))
+        scores = X @ rng.standard_normal((X.shape[1], 4)) + rng.gumbel(size=(len(values), 4))
+        return X, scores.argmax(axis=1)
     if name == "thousand":
         centres = rng.standard_normal((1000, 384))
         y = np.arange(12_811) % 1000
