@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import tracemalloc
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import scipy.sparse as sp
 
 from dualgap import FactorizationMachineRegressor, MulticlassSVC, _core
 from dualgap._core import THREADS_PER_CORE
-from dualgap._validation import resolve_threads
+from dualgap._validation import check_positive, resolve_threads, row_weights
 from dualgap.distributed import ConsensusSVC
 from dualgap.sequence import SequenceTagger
 from dualgap.structured import ChainModel, StructuredSVM
@@ -156,3 +157,18 @@ def test_a_million_jobs_start_only_a_few_threads_per_core(model: type) -> None:
     assert during
     # Each thread of consensus training waits for a thread of the core.
     assert max(during) <= before + 2 * THREADS_PER_CORE * CORES + 4
+
+
+def test_numbers_of_narrow_types_are_accepted_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_positive("C", np.float32(0.1))
+        check_positive("tol", np.float16(0.1))
+
+
+def test_class_weights_without_effect_are_refused() -> None:
+    classes, codes = np.arange(2), np.array([0, 1])
+    with pytest.raises(ValueError, match=r"^class_weight: 'balanced' .* class 0 has 0"):
+        row_weights("balanced", classes, codes, np.array([0.0, 1.0]))
+    with pytest.raises(ValueError, match=r"^class_weight: must be positive for at least one class"):
+        row_weights({0: 0, 1: 0}, classes, codes, None)

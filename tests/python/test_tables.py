@@ -225,3 +225,10 @@ def test_the_error_for_a_top_level_load_names_the_methods_of_classes() -> None:
 
     with pytest.raises(AttributeError, match=r"MulticlassSVC\.load\(path\)"):
         dualgap.load  # noqa: B018
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=name)
+def test_errors_name_a_category_beside_a_nullable_column(estimator: Any) -> None:
+    table = pd.DataFrame({"flag": [True, False, True], "city": pd.Categorical(["a", "b", "a"])})
+    with pytest.raises(ValueError, match=r"^X: .*, in column 'city'; .*OneHotEncoder"):
+        clone(estimator).fit(table, Y)

@@ -217,6 +217,14 @@ def row_weights(
         return weights
     if not isinstance(class_weight, str):
         check_class_weight(class_weight)
+    elif weights is not None:
+        totals = np.bincount(codes, weights=weights, minlength=len(classes))
+        if not totals.all():
+            msg = (
+                f"class_weight: {class_weight!r} needs a positive total sample_weight for each "
+                f"class, and class {classes[totals.argmin()]!s} has 0; leave out its rows"
+            )
+            raise ValueError(msg)
     factors = compute_class_weight(
         class_weight, classes=classes, y=classes[codes], sample_weight=weights
     )
@@ -225,6 +233,9 @@ def row_weights(
         msg = "class_weight: must be finite and not negative"
         raise ValueError(msg)
     own = factors[codes]
+    if len(own) and not own.any():
+        msg = "class_weight: must be positive for at least one class of y, but all are 0"
+        raise ValueError(msg)
     return own if weights is None else own * weights
 
 
@@ -335,7 +346,9 @@ def check_positive(
         kind = "non-negative" if zero else "positive"
         msg = f"{name}: must be a {kind} finite {noun}, got {value!r}"
         raise ValueError(msg)
-    if value > (most if integer else sys.float_info.max):
-        largest = most if integer else sys.float_info.max
+    # NumPy would cast the largest float to the type of a float32 and warn of an overflow.
+    value = value.item() if isinstance(value, np.generic) else value
+    largest = most if integer else sys.float_info.max
+    if value > largest:
         msg = f"{name}: must be at most {largest}, got about 2**{int(value).bit_length()}"
         raise ValueError(msg)

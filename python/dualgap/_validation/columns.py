@@ -93,7 +93,8 @@ def naming_columns(name: str, X: Any) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if not str(error).startswith("could not convert string to float"):
+        # pandas words the error in the second way for a category beside a nullable column.
+        if not str(error).startswith(("could not convert string to float", "Cannot cast str")):
             raise
         msg = (
             f"{name}: {error}{_place(X)}; convert strings to numbers, for example with "
