@@ -99,11 +99,14 @@ def test_the_reported_cause_describes_the_rows() -> None:
     X = rng.normal(size=(50, 2))
     assert scale_cause(X, 1.0) is None
     assert scale_cause(1e6 * X) is None
-    assert "column" in str(scale_cause(1e6 * X, 1.0))
+    large = str(scale_cause(1e6 * X, 1.0))
+    assert "constant feature of the intercept is 1:" in large
+    assert "differ" not in large
     shifted = str(scale_cause(X + np.array([0.0, 1e5])))
     assert "factor of" in shifted
-    far = str(scale_cause(X + 1e6))
-    assert "column 0 of X has a mean of 1e+06 and a standard deviation of only" in far
+    for constant in (0.0, 1.0):
+        far = str(scale_cause(X + 1e6, constant))
+        assert "column 0 of X has a mean of 1e+06 and a standard deviation of only" in far
     assert "MaxAbsScaler" in str(scale_cause(sp.csr_array(X * [1.0, 1e6])))
     for nothing in (None, X[:0], np.zeros((3, 2)), [["a"]], X.astype(str), "text", [X, X[:, :1]]):
         assert scale_cause(nothing, 1.0) is None

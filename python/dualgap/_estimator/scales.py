@@ -41,26 +41,33 @@ def scale_cause(X: Any, constant: float = 0.0, names: Any = None) -> str | None:
         return None
     largest = np.max([_largest(block) for block in blocks], axis=0)
     scaler = "MaxAbsScaler" if sp.issparse(blocks[0]) else "StandardScaler"
-    found = np.append(largest[largest > 0.0], abs(constant) or largest.max())
-    if found[0] > 0.0 and found.max() > _SPREAD * found.min():
-        top = int(largest.argmax())
+    found = largest[largest > 0.0]
+    if not found.size:
+        return None
+    top = int(largest.argmax())
+    if found.max() > _SPREAD * found.min():
         ratio = found.max() / found.min()
         return (
             f"the columns of X differ in scale by a factor of {ratio:.0e} "
             f"({_column(names, top)} reaches {largest[top]:.2g}): scale them with {scaler}"
         )
-    if sp.issparse(blocks[0]):
-        return None
-    means, deviations = _moments(blocks)
-    shifted = np.abs(means) > _SPREAD * deviations
-    shifted &= deviations > 0.0
-    if not shifted.any():
-        return None
-    column = int(np.flatnonzero(shifted)[0])
-    return (
-        f"{_column(names, column)} of X has a mean of {means[column]:.2g} and a standard deviation "
-        f"of only {deviations[column]:.2g}: scale the columns with {scaler}"
-    )
+    if not sp.issparse(blocks[0]):
+        means, deviations = _moments(blocks)
+        shifted = np.abs(means) > _SPREAD * deviations
+        shifted &= deviations > 0.0
+        if shifted.any():
+            column = int(np.flatnonzero(shifted)[0])
+            return (
+                f"{_column(names, column)} of X has a mean of {means[column]:.2g} and a standard "
+                f"deviation of only {deviations[column]:.2g}: scale the columns with {scaler}"
+            )
+    ends = np.append(found, abs(constant) or found.max())
+    if ends.max() > _SPREAD * ends.min():
+        return (
+            f"the columns of X reach {found.max():.2g} ({_column(names, top)}), and the constant "
+            f"feature of the intercept is {constant:.2g}: scale the columns with {scaler}"
+        )
+    return None
 
 
 def _column(names: Any, index: int) -> str:
