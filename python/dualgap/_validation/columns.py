@@ -93,7 +93,7 @@ def naming_columns(name: str, X: Any) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        # pandas words the error in the second way for a category beside a nullable column.
+        # pandas words the error in the second way for a category next to a nullable column.
         if not str(error).startswith(("could not convert string to float", "Cannot cast str")):
             raise
         msg = (

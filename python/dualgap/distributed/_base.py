@@ -117,7 +117,12 @@ class PartitionedClassifier(ScoringClassifier):
 
         The values have the types that a round trip through JSON gives them.
         """
-        entries: dict[str, Any] = {**problem, "classes": self.classes_}
+        classes = self.classes_
+        # JSON has no dates.
+        entries: dict[str, Any] = {
+            **problem,
+            "classes": classes.astype(str) if classes.dtype.kind in "mM" else classes,
+        }
         entries |= {"class_weight": factors, "n_features": self.n_features_in_}
         entries["n_rows"] = [summary.n_rows for summary in summaries]
         entries["rows, labels and weights"] = [summary.fingerprint for summary in summaries]

@@ -323,3 +323,13 @@ def test_a_resumed_fit_computes_the_null_objective_from_the_costs(data, tmp_path
     factors = row_weights(class_weight, np.arange(10), y, weights)
     expected = np.average(costs.max(axis=1)[y], weights=factors)
     assert model.null_objective_ == pytest.approx(expected)
+
+
+def test_dates_as_labels_are_compared_on_resuming(tmp_path):
+    X, days = np.eye(4), np.array(["2020-01-01", "2020-01-02"] * 2, "M8[D]")
+    settings = {"n_partitions": 2, "checkpoint_interval": 0.0, "random_state": 0}
+    ConsensusSVC(checkpoint=tmp_path, **settings).fit(X, days)
+    model = ConsensusSVC(resume=tmp_path, **settings).fit(X, days)
+    assert (model.predict(X) == days).all()
+    with pytest.raises(ValueError, match=r"not a checkpoint of this fit .*classes"):
+        ConsensusSVC(resume=tmp_path, **settings).fit(X, days + 1)
