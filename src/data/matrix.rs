@@ -3,7 +3,7 @@
 use ndarray::{Array2, ArrayView2};
 
 use super::{Csr, Dense, Real, Rows};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Rows stored as any of the five matrix types.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +41,7 @@ pub trait IntoRows<'a> {
     /// Borrows the rows of this matrix.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for arrays with another memory layout.
+    /// [`Error::InvalidArgument`] for arrays with another memory layout.
     fn into_rows(self) -> Result<Data<'a>>;
 }
 
@@ -85,6 +85,23 @@ macro_rules! for_data {
 pub(crate) use for_data;
 
 impl Data<'_> {
+    /// The error for the first number that is not finite, searched from a row on.
+    pub(crate) fn not_finite(&self, first: usize) -> Error {
+        let mut found = None;
+        for row in first..for_data!(self, rows => rows.n_rows()) {
+            for_data!(self, rows => rows.visit_row(row, |column, value| {
+                if !value.is_finite() && found.is_none() {
+                    found = Some((if value.is_nan() { "NaN" } else { "infinity" }, column));
+                }
+            }));
+            if let Some((what, column)) = found {
+                let message = format!("contains {what}, at row {row} and column {column}");
+                return Error::argument("X", message);
+            }
+        }
+        Error::argument("X", "must be finite")
+    }
+
     /// Number of rows.
     pub fn n_rows(&self) -> usize {
         for_data!(self, rows => rows.n_rows())

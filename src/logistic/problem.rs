@@ -116,9 +116,8 @@ impl<'a> LogisticProblem<'a> {
         }
         let (total, class_totals) = total_weights((labels, n_classes), weights.iter().copied())?;
         let ColumnStats { sizes: column_sizes, digest } = ColumnStats::of(rows, digested);
-        if let Some(column) = column_sizes.iter().position(|size| !size.is_finite()) {
-            let message = format!("contains NaN or infinity, in column {column}");
-            return Err(Error::argument("X", message));
+        if column_sizes.iter().any(|size| !size.is_finite()) {
+            return Err(rows.not_finite(0));
         }
         let square: f64 = column_sizes.iter().map(|size| size * size).sum();
         if !(square * n_rows as f64).is_finite() {

@@ -8,7 +8,7 @@ use super::map::{RowSize, ScoreMap};
 use super::row_stats::RowStats;
 use super::{Layout, Order};
 use crate::data::{Csr, Data, Dense, Real, Rows};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::for_data;
 use crate::linalg::{Element, Panels, SparseRows, TILE, Widened, scatter, sparse};
 use crate::parallel::{for_items, min_len};
@@ -125,16 +125,9 @@ impl<'a> Linear<'a> {
     /// Returns an error if the rows contain a number that is not finite.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming the first such number.
+    /// [`InvalidArgument`](crate::error::Error::InvalidArgument) naming the first such number.
     pub fn require_finite(&self) -> Result<()> {
-        let Some(row) = self.stats.broken else { return Ok(()) };
-        let mut place = (0, 0.0);
-        for_data!(self.data, rows => rows.visit_row(row, |column, value| {
-            place = if value.is_finite() || place.1 != 0.0 { place } else { (column, value) };
-        }));
-        let (column, value) = place;
-        let what = if value.is_nan() { "NaN" } else { "infinity" };
-        Err(Error::argument("X", format!("contains {what}, at row {row} and column {column}")))
+        self.stats.broken.map_or(Ok(()), |row| Err(self.data.not_finite(row)))
     }
 
     /// `Data::digest` of dense rows, computed just before the map read them; None unless the map

@@ -255,6 +255,8 @@ def refuse_unused(estimator: Any, names: Sequence[str], choice: str) -> None:
 
 _REASONS = {
     "exhausted": " (no further progress is possible in floating point)",
+    "full": " (the model has n_components basis vectors)",
+    "idle": " (the last basis vectors hardly lowered the objective)",
     "stalled": " (the last rounds made no progress)",
 }
 """Text for each outcome of a fit that ended before `max_iter`."""

@@ -384,7 +384,10 @@ class FittedPolynomial(PolynomialModel):
             linear = np.zeros((self.n_features_in_ + 1, self.output_.shape[1]))
         self.coef_ = np.ascontiguousarray(linear[:-1].T)
         self.intercept_ = linear[-1].copy()
-        self._store_run(certified(result, float(self.tol)), X)
+        run = certified(result, float(self.tol))
+        if run["outcome"] == "exhausted":
+            run["outcome"] = "full" if len(self.components_) >= self.n_components else "idle"
+        self._store_run(run, X)
         self.certificate_ = certificate(result)
 
 

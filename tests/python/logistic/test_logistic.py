@@ -268,7 +268,8 @@ def test_rows_that_are_not_finite_are_rejected(bad):
     X, y = make_rows(20, 2, 2)
     X[3, 1] = bad
     for given in (X, sp.csr_matrix(X)):
-        with pytest.raises(ValueError, match="X"):
+        what = "NaN" if np.isnan(bad) else "infinity"
+        with pytest.raises(ValueError, match=f"X: contains {what}, at row 3 and column 1;"):
             LogisticRegression().fit(given, y)
 
 

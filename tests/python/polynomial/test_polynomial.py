@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone, is_classifier
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -125,6 +125,17 @@ def test_the_objective_agrees_with_its_definition(estimator: Any) -> None:
     ridge = np.sum(model.coef_**2) + np.sum(model.intercept_**2)
     assert model.objective_ == pytest.approx(losses.sum() + alpha / 2 * ridge, rel=1e-10)
     assert model.duality_gap_ == model.history_["gap"][-1]
+
+
+def test_the_warning_says_why_the_fit_ended() -> None:
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    y = X[:, 0] * X[:, 1] + X[:, 2] * X[:, 3]
+    with pytest.warns(ConvergenceWarning, match="the model has n_components basis vectors"):
+        PolynomialNetworkRegressor(1, radius=10.0, random_state=0).fit(X, y)
+    X, y = load_wine(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    with pytest.warns(ConvergenceWarning, match="the last basis vectors hardly lowered"):
+        PolynomialNetworkClassifier(60, tol=0.9, random_state=0).fit(X, y)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
