@@ -12,6 +12,7 @@ from dualgap import _core
 from dualgap._estimator.settings import shares_record
 from dualgap._validation import FloatArray, resolve_threads
 from dualgap.sequence._fitting import train
+from dualgap.sequence._held_out import HeldOut, Validation
 from dualgap.sequence._training import Problem
 
 Codes = NDArray[np.uint32]
@@ -49,25 +50,38 @@ def fit_completed(
     problem: Problem,
     settings: _core._SequenceSettings,
     weights: FloatArray | None,
+    held: HeldOut | None = None,
+    start: FloatArray | None = None,
 ) -> None:
     """Fit the structured hinge loss: complete the labels, fit, and repeat until no label changes.
 
     Unknown labels are completed by the best labelling that agrees with the known labels, with the
-    weights of the previous fit (Yu and Joachims, ICML 2009). Errors at tokens with
-    unknown labels cost nothing. Each fit is a convex problem.
+    weights of the previous fit (Yu and Joachims, ICML 2009), first with `start` if it is given.
+    Errors at tokens with unknown labels cost nothing. Each fit is a convex problem. With held-out
+    sentences, a round that does not improve their score is the last one, and is left out.
     """
     threads = resolve_threads(tagger.n_jobs)
-    shares = shares_record("C", _FIRST_C, weights, len(problem))
-    first = {**settings, **shares, "max_iter": _FIRST_PASSES, "keep_point": False}
-    result: Any = _core.fit_sequences(problem.core, first)  # type: ignore[arg-type]
-    labels, point = None, None
+    if start is None:
+        shares = shares_record("C", _FIRST_C, weights, len(problem))
+        first = {**settings, **shares, "start": None, "max_iter": _FIRST_PASSES}
+        first["keep_point"] = False
+        start = _core.fit_sequences(problem.core, first)["weights"]  # type: ignore[arg-type]
+    labels, point, best, last = None, None, -np.inf, start
     for _ in range(_MAX_ROUNDS):
-        core, completed = problem.core.complete(result["weights"], threads)
+        core, completed = problem.core.complete(last, threads)
         if labels is not None and np.array_equal(completed, labels):
             break
-        labels = completed
+        labels, whole, kept = completed, replace(problem, core=core), dict(vars(tagger))
         settings["start"], settings["keep_point"] = point, True
-        result = train(tagger, replace(problem, core=core), settings, is_fit=False)
-        point = tagger._point
-    if not tagger.warm_start:
-        tagger._point = None
+        watcher = None if held is None else Validation(tagger, whole, held)
+        found = train(tagger, whole, settings, is_fit=False, watcher=watcher)
+        if watcher is not None:
+            score = float(np.nanmax(found["history"]["validation_score"]))
+            if not score > best:  # the score may be NaN
+                vars(tagger).clear()
+                vars(tagger).update(kept)
+                break
+            best = score
+        point, last = tagger._point, found["weights"]
+    # The dual variables belong to the completed labels, so a later fit starts from the weights.
+    tagger._point = _core.SequencePoint.of_weights(last) if tagger.warm_start else None

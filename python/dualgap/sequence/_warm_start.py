@@ -23,13 +23,10 @@ def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
     The dual variables of ``loss="hamming"`` are matched by sentences and label names, and the
     weights of ``loss="logistic"`` by feature and label names, because indices may have changed.
     """
-    point: _core.SequencePoint | None = tagger._point
-    if point is None:
-        return None
-    if tagger._loss != tagger.loss:
-        _warn(f'the previous fit had loss="{tagger._loss}"')
-        return None
     if tagger.loss == "hamming":
+        point: _core.SequencePoint | None = tagger._point
+        if point is None or _differs(tagger):
+            return None
         start = _dual_point(tagger, problem, point)
         if start is None:
             _warn(
@@ -37,11 +34,26 @@ def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
                 "transitions or lengths differ"
             )
         return start
+    weights = starting_weights(tagger, problem)
+    return None if weights is None else _core.SequencePoint.of_weights(weights)
+
+
+def starting_weights(tagger: Any, problem: Problem) -> FloatArray | None:
+    """Return the weights of the previous fit in the core's order; warn if they cannot be used."""
+    if tagger._point is None or _differs(tagger):
+        return None
     weights = _weights_by_name(tagger, problem)
     if weights is None:
         _warn("the kind or number of features differs from the previous fit")
-        return None
-    return _core.SequencePoint.of_weights(weights)
+    return weights
+
+
+def _differs(tagger: Any) -> bool:
+    """Warn if the previous fit had another loss; return whether it had."""
+    differs: bool = tagger._loss != tagger.loss
+    if differs:
+        _warn(f'the previous fit had loss="{tagger._loss}"')
+    return differs
 
 
 def _dual_point(

@@ -45,7 +45,7 @@ from dualgap.sequence._training import (
     Problem,
 )
 from dualgap.sequence._validation import as_lists, try_values
-from dualgap.sequence._warm_start import starting_point
+from dualgap.sequence._warm_start import starting_point, starting_weights
 from dualgap.sequence.features import expander
 from dualgap.sequence.path import TaggerPiece, tagger_pieces
 from dualgap.sequence.schemes import PREFIXES, Given, apply_rule
@@ -131,7 +131,8 @@ class SequenceTagger(TrainedChain):
         and labels. If no sentence matches, it reuses all dual variables, provided that the lengths
         of the sentences are the same in the same order. Sentences without reused variables start at
         zero; the certificate covers all sentences.
-        "logistic" reuses the weights of features and labels with the same names. A fit that cannot
+        "logistic" reuses the weights of features and labels with the same names, and so does
+        "hamming" with unknown labels, to complete them for the first time. A fit that cannot
         continue starts from zero, with a warning. Copies of the tagger contain the state of a warm
         start; pickles do not.
     n_jobs, random_state, verbose, callback
@@ -297,20 +298,21 @@ history_, null_objective_
             self.validation_curve_ = try_values(self, X, y, sample_weight, token_weight)
         problem = read_problem(self, X, y, token_weight, lengths, spill)
         weights = example_weights(sample_weight, len(problem))
-        warm = self.warm_start and not problem.is_partial
-        start = starting_point(self, problem) if warm else None
+        completes = problem.is_partial and self.loss == "hamming"
+        warm = self.warm_start
+        completion = starting_weights(self, problem) if warm and completes else None
+        start = starting_point(self, problem) if warm and not completes else None
         own = (X, y, sample_weight)
         # An iterator is consumed by now, so its sentences cannot be read again.
         again = all(each is None or hasattr(each, "__len__") for each in own)
         data = own if again else (None, None, None)
         settings = self._settings(weights, len(problem))
         settings["start"] = start
-        if held is not None:
-            train(self, problem, settings, data, watcher=Validation(self, problem, held))
-        elif problem.is_partial and self.loss == "hamming":
-            fit_completed(self, problem, settings, weights)
+        if completes:
+            fit_completed(self, problem, settings, weights, held, completion)
         else:
-            train(self, problem, settings, data)
+            watcher = None if held is None else Validation(self, problem, held)
+            train(self, problem, settings, data, watcher=watcher)
         return self
 
     def fits(
@@ -342,7 +344,10 @@ history_, null_objective_
             self.C = float(C)
             settings = self._settings(weights, len(problem))
             settings["start"], settings["keep_point"] = start, True
-            train(self, problem, settings, is_fit=False)
+            if problem.is_partial and self.loss == "hamming":
+                fit_completed(self, problem, settings, weights)
+            else:
+                train(self, problem, settings, is_fit=False)
             start, self._point = self._point, None
             yield self
 

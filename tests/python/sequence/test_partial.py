@@ -12,6 +12,7 @@ from sentences import score_label_sequences, sentences
 from sklearn.exceptions import ConvergenceWarning
 
 from dualgap.sequence import SequenceTagger
+from dualgap.sequence.metrics import label_score
 
 
 def tagger(loss: str = "logistic", **options: Any) -> SequenceTagger:
@@ -152,3 +153,48 @@ def test_log_probabilities_agree_with_enumeration() -> None:
     assert model.log_probability(X[:1], [["I-NP"] * len(X[0])]).tolist() == [-np.inf]
     with pytest.raises(ValueError, match="probabilities need"):
         tagger("hamming", tol=0.1).fit(X, y).log_probability(X, y)
+
+
+def test_unknown_labels_with_held_out_sentences_fit_the_given_loss() -> None:
+    X, y = sentences(200, noise=0.5)
+    held = (X[150:], y[150:])
+    partial = hide_labels(y[:150], 0.4)
+    model = SequenceTagger("hamming", random_state=0).fit(X[:150], partial, validation=held)
+    assert np.isfinite(model.dual_objective_)
+    scores = model.history_["validation_score"]
+    assert label_score(y[150:], model.predict(X[150:])) == np.nanmax(scores)
+    partly = SequenceTagger("hamming", random_state=0)
+    assert np.isfinite(partly.fit(X, [*partial, *y[150:]], validation=0.1).dual_objective_)
+
+
+def test_c_is_chosen_with_the_loss_that_is_fitted_to_unknown_labels() -> None:
+    X, y = sentences(100, noise=0.5)
+    partial = [*hide_labels(y[:50], 0.4), *y[50:]]
+    given = np.array([0.1, 1.0])
+    model = SequenceTagger("hamming", random_state=0)
+    for C, fitted in zip(given, model.fits(X, partial, given), strict=True):
+        alone = SequenceTagger("hamming", C=C, random_state=0).fit(X, partial)
+        assert fitted.objective_ == alone.objective_
+        assert np.isfinite(fitted.dual_objective_)
+
+
+@pytest.mark.parametrize("loss", ["hamming", "logistic"])
+def test_a_warm_start_with_unknown_labels_continues_or_warns(loss: str) -> None:
+    X, y = sentences(80)
+    partial = hide_labels(y, 0.4)
+    model = tagger(loss, tol=0.1, warm_start=True, max_iter=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        first = model.fit(X, partial).objective_
+        cold = tagger(loss, tol=0.1, max_iter=3).fit(X, partial)
+        assert first == cold.objective_
+        again = model.fit(X, partial).objective_
+        assert again != first if loss == "hamming" else again < first
+        # Dual variables of completed labels would give a wrong bound for the true labels.
+        if loss == "hamming":
+            with pytest.warns(UserWarning, match="^warm_start: "):
+                model.fit(X, y)
+            assert model.dual_objective_ <= model.objective_
+            model.fit(X, partial)
+        with pytest.warns(UserWarning, match="^warm_start: .* features differs"):
+            model.fit([np.eye(len(x), 8) for x in X], partial)
