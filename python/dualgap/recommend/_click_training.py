@@ -187,6 +187,8 @@ class _Clicks:
         chosen = np.zeros(self.shape[0], dtype=bool)
         chosen[rng.choice(able, n, replace=False)] = True
         rows = np.flatnonzero(liked & chosen[self.users])
+        # The draw must not depend on the order of the rows of the data.
+        rows = rows[np.lexsort((self.items[rows], self.users[rows]))]
         rows = rng.permutation(rows)
         rows = rows[np.argsort(self.users[rows], kind="stable")]
         owners = self.users[rows]

@@ -313,3 +313,11 @@ def test_errors_name_unknown_ids_of_restricted_lists(clicks: pd.DataFrame) -> No
         model.recommend(0, 2, items=[1, 2, 999])
     with pytest.warns(UserWarning, match=r"exclude: 2 of 3 ids were not in the ratings \(998"):
         model.recommend(0, 2, exclude=[1, 998, 999])
+
+
+def test_the_order_of_rows_does_not_change_the_model(clicks: pd.DataFrame) -> None:
+    one, two = fit(clicks), fit(clicks.sample(frac=1.0, random_state=1))
+    assert one._click_model is not None
+    assert two._click_model is not None
+    assert one._click_model.weights == two._click_model.weights
+    pd.testing.assert_frame_equal(one.recommend(n=3), two.recommend(n=3), rtol=1e-4)
