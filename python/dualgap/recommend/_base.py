@@ -105,7 +105,7 @@ class RecommenderParts(Estimator):
         return converted
 
     def _one_of_each_pair(self, table: RatingTable, name: str = "ratings") -> RatingTable:
-        return count_clicks(table, name) if self._counts else last_of_each_pair(table)
+        return count_clicks(table, name) if self._counts else last_of_each_pair(table, name)
 
     def _without_users(self, *, clicks: bool) -> Self:
         """Return a copy without any known users, and with the model of clicks only if asked."""

@@ -398,7 +398,7 @@ def has_repeats(table: RatingTable) -> bool:
     return n > FEW or len(set(zip(table.users.tolist(), table.items.tolist(), strict=True))) < n
 
 
-def last_of_each_pair(table: RatingTable) -> RatingTable:
+def last_of_each_pair(table: RatingTable, name: str = "ratings") -> RatingTable:
     """Keep the latest rating of each user and item: the last by time, or in the order given."""
     if not has_repeats(table):
         return table
@@ -413,7 +413,7 @@ def last_of_each_pair(table: RatingTable) -> RatingTable:
     again = pairs.duplicated(keep="last")
     which = "latest" if table.times is not None else "last"
     warn_input(
-        f"ratings: {n_again} of {len(pairs)} ratings repeat a pair of user and item; "
+        f"{name}: {n_again} of {len(pairs)} ratings repeat a pair of user and item; "
         f"the {which} rating of each pair is used"
     )
     return table.take(np.sort(pairs.index.to_numpy()[~again.to_numpy()]))

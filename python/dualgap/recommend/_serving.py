@@ -13,7 +13,6 @@ from dualgap._choices import Ranking, check_choice
 from dualgap._validation import FloatArray, check_positive, resolve_threads
 from dualgap.recommend._base import Ids, RecommenderParts
 from dualgap.recommend._click_training import fold_in_clicks
-from dualgap.recommend._counts import count_clicks
 from dualgap.recommend._features import FeaturesLike, FeatureTable, new_features
 from dualgap.recommend._ids import read_id_list
 from dualgap.recommend._ranking import (
@@ -412,7 +411,8 @@ class FittedRecommender(RecommenderParts):
         Parameters
         ----------
         test : as for `fit`
-            Ratings that were not used in the fit. A model with `time_features` uses their times.
+            Ratings that were not used in the fit. A model with `time_features` uses their times. Of
+            several ratings of a pair, the latest counts, as in `fit`, with a warning.
         timestamps : array-like of shape (n_ratings,), optional
             Times of the ratings, unless they are a column of `test`.
         k : int or sequence of int, default=(1, 5, 10)
@@ -442,8 +442,7 @@ class FittedRecommender(RecommenderParts):
         ranks = check_ranks(k)
         check_confidence(confidence)
         table = read_ratings(test, self._columns(), name="test", timestamps=timestamps)
-        if self._counts:
-            table = count_clicks(table, "test")
+        table = self._one_of_each_pair(table, "test")
         users = self._catalogue.find_users(table.users, unknown)
         items = self._catalogue.find_items(table.items, unknown)
         result = {}

@@ -82,6 +82,15 @@ def test_the_latest_rating_of_a_pair_counts(small: pd.DataFrame) -> None:
     assert len(fitted._seen.values) == len(small)
 
 
+def test_a_repeated_test_pair_counts_once(small: pd.DataFrame) -> None:
+    model, test = quick().fit(small.iloc[:700]), small.iloc[700:]
+    again = pd.concat([test, test.iloc[:40], test.iloc[:40]])
+    with pytest.warns(UserWarning, match="^test: 80 of 180 ratings repeat a pair"):
+        found = model.evaluate(again, catalogue=True, k=5, unknown="ignore")
+    once = model.evaluate(test, catalogue=True, k=5, unknown="ignore")
+    assert found == pytest.approx(once, rel=1e-12)
+
+
 # --- New users and items ---
 
 
