@@ -24,10 +24,10 @@ FeaturesLike: TypeAlias = "pd.DataFrame | sp.spmatrix | sp.sparray"
 class FeatureEncoder:
     """Converts feature tables to numbers, with the columns, means and deviations of the fit."""
 
-    # Names of the numeric columns, and one name for each value of the non-numeric columns; both are
-    # empty for a sparse matrix.
+    # Names of the numeric columns, and the column and the value of each indicator, for the
+    # non-numeric columns; both are empty for a sparse matrix.
     numbers: tuple[str, ...]
-    indicators: tuple[str, ...]
+    indicators: tuple[tuple[str, str], ...]
     # Number of features.
     width: int
     # Numeric columns are multiplied by `scales` (powers of two), then `means` is subtracted and the
@@ -45,7 +45,11 @@ class FeatureEncoder:
         numbers, others = _parts(features)
         scales = _near_one(numbers.abs().max().to_numpy(dtype=np.float64))
         scaled = numbers * scales
-        indicators = tuple(map(str, _indicators(others, name).columns)) if others.shape[1] else ()
+        values = _values(others, name)
+        # Values that are equal as text have one indicator.
+        indicators = tuple(
+            dict.fromkeys((column, text) for column, (_, texts) in values.items() for text in texts)
+        )
         return cls(
             numbers=tuple(map(str, numbers.columns)),
             indicators=indicators,
@@ -64,18 +68,24 @@ class FeatureEncoder:
             self._check_width(features.shape[1], name)
         numbers, others = _parts(features)
         numbers = numbers.set_axis(list(map(str, numbers.columns)), axis=1)
-        missing = [column for column in self.numbers if column not in numbers.columns]
-        if missing:
-            msg = f"{name}: no numeric column {missing[0]!r}, which the fit used"
-            raise ValueError(msg)
+        values = _values(others, name)
+        for kind, wanted, given in (
+            ("numeric", self.numbers, list(numbers.columns)),
+            ("non-numeric", tuple(dict(self.indicators)), list(values)),
+        ):
+            if missing := [column for column in wanted if column not in given]:
+                msg = f"{name}: no {kind} column {missing[0]!r}, which the fit used"
+                raise ValueError(msg)
         table = numbers[list(self.numbers)].to_numpy(dtype=np.float64) * self.scales
         table = (table - self.means) / self.deviations
-        if self.indicators:
-            found = _indicators(others, name)
-            found = found.set_axis(list(map(str, found.columns)), axis=1)
-            some = found.reindex(columns=list(self.indicators), fill_value=0.0)
-            table = np.hstack([table, some.to_numpy(dtype=np.float64)])
-        return sp.csr_array(table)
+        # The additional last column is for values that the fit did not have.
+        ones = np.zeros((len(table), len(self.indicators) + 1))
+        place = {indicator: at for at, indicator in enumerate(self.indicators)}
+        for column in dict(self.indicators):
+            codes, texts = values[column]
+            places = np.array([place.get((column, text), -1) for text in texts], dtype=np.intp)
+            ones[np.arange(len(table)), places[codes]] = 1.0
+        return sp.csr_array(np.hstack([table, ones[:, :-1]]))
 
     def _check_width(self, width: int, name: str) -> None:
         if width != self.width or self.numbers or self.indicators:
@@ -85,13 +95,14 @@ class FeatureEncoder:
 
     def state(self) -> dict[str, Any]:
         """Return the encoder as lists and arrays for a model file."""
-        lists = {"numbers": list(self.numbers), "indicators": list(self.indicators)}
+        lists = {"numbers": list(self.numbers), "indicators": list(map(list, self.indicators))}
         return {**vars(self), **lists}
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Self:
         """Return the encoder from the result of `state`."""
-        numbers, indicators = (tuple(map(str, state[name])) for name in ("numbers", "indicators"))
+        numbers = tuple(map(str, state["numbers"]))
+        indicators = tuple((str(column), str(text)) for column, text in state["indicators"])
         arrays = {name: state[name] for name in ("scales", "means", "deviations")}
         if any(array.shape != (len(numbers),) for array in arrays.values()):
             msg = "the arrays do not fit together"
@@ -138,6 +149,11 @@ def read_features(
         features = features.set_index(column)
     if isinstance(features, pd.DataFrame):
         _check_complete(features, name)
+        names = pd.Index(list(map(str, features.columns)))
+        if not names.is_unique:
+            same = [c for c in features.columns if str(c) == names[names.duplicated()][0]]
+            msg = f"{name}: the columns {same[0]!r} and {same[1]!r} have the same name; rename one"
+            raise ValueError(msg)
         if not features.index.is_unique:
             msg = f"{name}: an id occurs in more than one row of the index"
             raise ValueError(msg)
@@ -192,13 +208,21 @@ def _near_one(largest: FloatArray) -> FloatArray:
     return found
 
 
-def _indicators(columns: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return a column of zeros and ones for each value of each column."""
-    try:
-        return pd.get_dummies(columns.astype("category"), dtype=np.float64)
-    except TypeError as error:
-        msg = f"{name}: the values of a column must be numbers, or hashable ({error})"
-        raise TypeError(msg) from error
+def _values(columns: pd.DataFrame, name: str) -> dict[str, tuple[NDArray[np.intp], list[str]]]:
+    """Return the code of each row in each column, and the value of each code as text."""
+    found = {}
+    for column, values in columns.items():
+        try:
+            coded = pd.Categorical(values)
+        except TypeError as error:
+            msg = f"{name}: the values of a column must be numbers, or hashable ({error})"
+            raise TypeError(msg) from error
+        texts = [
+            str(int(value) if isinstance(value, float) and value.is_integer() else value)
+            for value in coded.categories.tolist()
+        ]
+        found[str(column)] = coded.codes.astype(np.intp), texts
+    return found
 
 
 def _check_complete(features: pd.DataFrame, name: str) -> None:

@@ -149,3 +149,42 @@ def test_fold_in_rejects_unusable_features(model: OrdinalRecommender, warm: pd.D
     ).fit(warm, item_features=numbers)
     with pytest.raises(ValueError, match="features: no numeric column 'size'"):
         sized.fold_in(side="items", features=KINDS.set_axis(range(N_ITEMS, 2 * N_ITEMS)))
+
+
+def test_columns_of_the_fit_must_be_given_for_new_ids(model: OrdinalRecommender) -> None:
+    misspelt = pd.DataFrame({"Kind": ["kind 1"]}, index=[N_ITEMS])
+    numeric = pd.DataFrame({"kind": [1]}, index=[N_ITEMS])
+    for table in (misspelt, numeric, misspelt[[]]):
+        with pytest.raises(ValueError, match=r"^features: no non-numeric column 'kind'"):
+            model.fold_in(side="items", features=table)
+
+
+def test_columns_and_values_with_ambiguous_names_stay_distinct(
+    warm: pd.DataFrame, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.choice(["b_c", "d"], N_ITEMS)})
+    table["a_b"] = rng.choice(["c", "d"], N_ITEMS)
+    model = fit(warm, item_features=table)
+    encoder = model._encoders[1]
+    assert encoder is not None
+    assert encoder.width == 4
+    new = pd.DataFrame({"a": ["b_c"], "a_b": ["d"]}, index=[N_ITEMS])
+    row = encoder.encode(new, "features").toarray()[0].tolist()
+    assert row == [pair in {("a", "b_c"), ("a_b", "d")} for pair in encoder.indicators]
+    model.save(tmp_path / "model.npz")
+    loaded = OrdinalRecommender.load(tmp_path / "model.npz")
+    for each in (model, loaded):
+        assert N_ITEMS in each.fold_in(side="items", features=new).item_ids_
+    for same in (pd.DataFrame({1: [1.0] * N_ITEMS, "1": 2.0}), pd.concat([table, table], axis=1)):
+        with pytest.raises(ValueError, match=r"^item_features: the columns .* same name; rename"):
+            fit(warm, item_features=same)
+
+
+def test_categories_may_be_integers_in_the_fit_and_floats_later(warm: pd.DataFrame) -> None:
+    codes = pd.DataFrame({"kind": pd.Categorical(np.arange(N_ITEMS) % N_KINDS)})
+    encoder = fit(warm, item_features=codes)._encoders[1]
+    assert encoder is not None
+    later = pd.DataFrame({"kind": pd.Categorical([1.0, 3.0, 99.0])})
+    rows = encoder.encode(later, "features").toarray()
+    np.testing.assert_array_equal(rows, [np.eye(N_KINDS)[1], np.eye(N_KINDS)[3], np.zeros(N_KINDS)])
