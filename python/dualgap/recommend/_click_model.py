@@ -139,12 +139,17 @@ class ClickModel(Cached):
 
     @cached_property
     def _packed_models(self) -> list[ListsRecord | _core.DenseItems]:
-        """The item-item models; those that take less memory as dense matrices are dense."""
+        """The item-item models, as dense matrices if most of their entries are stored."""
         n = len(self.items) - 1
 
         def packed(model: Lists) -> ListsRecord | _core.DenseItems:
             record = model.record()
-            return _core.DenseItems(record, n) if 2 * len(model.columns) > n * n else record
+            if 2 * len(model.columns) <= n * n:
+                return record
+            try:
+                return _core.DenseItems(record, n)
+            except MemoryError:
+                return record
 
         return [packed(model) for model in self.models]
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dualgap._records import ListsRecord
 from dualgap._validation import FloatArray
-from dualgap.recommend._ids import join_ids
+from dualgap.recommend._ids import join_ids, unrounded
 
 # Held while rows or ids are added.
 _LOCK = Lock()
@@ -191,6 +191,7 @@ class Places:
                 return np.array([self.table.get_loc(ids[0])])
             except KeyError:
                 return np.array([min(self.added.get(ids[0], self.n), self.n)])
+        ids = unrounded(ids, self.table)
         found = self.table.get_indexer(ids)
         missing = found < 0
         if not missing.any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import deque
 from collections.abc import Hashable, Iterable
@@ -86,11 +87,41 @@ def _refuse_merged(ids: pd.Index[Any], name: str) -> None:
 
 
 def join_ids(first: pd.Index[Any], second: pd.Index[Any]) -> pd.Index[Any]:
-    """Concatenate the ids of two tables without converting them."""
-    if {first.dtype.kind, second.dtype.kind} == {"i", "u"}:
+    """Concatenate the ids of two tables without rounding them.
+
+    Raises
+    ------
+    ValueError
+        If one table contains fractions, and the other integers that would be rounded.
+    """
+    first, second = unrounded(first, second), unrounded(second, first)
+    kinds = {first.dtype.kind, second.dtype.kind}
+    if kinds == {"i", "u"}:
         # pandas would convert both to floating point.
         first, second = first.astype(object), second.astype(object)
+    elif "f" in kinds and kinds & {"i", "u"}:
+        fractions, whole = (first, second) if first.dtype.kind == "f" else (second, first)
+        large = whole[(whole >= 2**53) | (whole <= -(2**53))]
+        if len(large):
+            strange = fractions[fractions % 1 != 0].tolist()[0]
+            msg = (
+                f"ids: {strange!r} is no whole number, but there are integers of 2**53 or more "
+                f"({large.tolist()[0]!r}, for example), which would be rounded; give all ids as "
+                "integers or strings"
+            )
+            raise ValueError(msg)
     return first.append(second)
+
+
+def unrounded(ids: pd.Index[Any], others: pd.Index[Any]) -> pd.Index[Any]:
+    """Return floating-point ids as integers if all are whole numbers and the others integers.
+
+    `read_ids` accepts only floating-point ids that are small enough to be exact.
+    """
+    if ids.dtype.kind == "f" and others.dtype.kind in "iu":
+        whole = ids.astype(np.int64)
+        return whole if (whole == ids).all() else ids
+    return ids
 
 
 def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
@@ -101,8 +132,13 @@ def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
     TypeError
         If the types differ; the message names the argument.
     """
-    known = _kinds(table)
+    if table.dtype == ids.dtype != object:
+        return
+    # Look at all known ids only if necessary, because there may be many.
+    known = _kinds(table[:1])
     for kind in _kinds(ids):
+        if known and kind not in known:
+            known = _kinds(table)
         if known and kind not in known:
             first, other = next(iter(known.items()))
             msg = (
@@ -110,6 +146,36 @@ def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
                 f"({other!r}, for example)"
             )
             raise TypeError(msg)
+
+
+def check_new(known: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
+    """Raise an error if new ids are strings like "7" while known ids are numbers, or vice versa.
+
+    Other new ids may differ in type from the known ids.
+
+    Raises
+    ------
+    TypeError
+        If there are such ids; the message names the argument.
+    """
+    if known.dtype == ids.dtype != object or not len(known):
+        return
+    example: Any = known[:1].tolist()[0]
+    if not isinstance(example, str | Number):
+        return
+    of_texts = isinstance(example, str)
+    if of_texts and not _NUMBER.fullmatch(str(example)):
+        return
+    for one in ids.tolist():
+        if isinstance(one, Number) if of_texts else isinstance(one, str) and _NUMBER.fullmatch(one):
+            msg = (
+                f"{name}: the id {one!r} is {'a number' if of_texts else 'a string'}, but the "
+                f"known ids are {'strings' if of_texts else 'numbers'} ({example!r}, for example)"
+            )
+            raise TypeError(msg)
+
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
 def read_id_list(ids: Hashable | Iterable[Hashable], name: str) -> pd.Index[Any]:
@@ -143,7 +209,8 @@ class GrowingIds:
             self._known = distinct
         else:
             check_kind(self._known, distinct, f"{name}: a later part ({self._side}s)")
-            places = self._known.get_indexer(distinct)
+            known, distinct = unrounded(self._known, distinct), unrounded(distinct, self._known)
+            places = known.get_indexer(distinct)
             new = places < 0
             places[new] = len(self._known) + np.arange(new.sum())
             self._known = join_ids(self._known, distinct[new])

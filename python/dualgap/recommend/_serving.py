@@ -14,7 +14,7 @@ from dualgap._validation import FloatArray, check_positive, resolve_threads
 from dualgap.recommend._base import Ids, RecommenderParts
 from dualgap.recommend._click_training import fold_in_clicks
 from dualgap.recommend._features import FeaturesLike, FeatureTable, new_features
-from dualgap.recommend._ids import read_id_list
+from dualgap.recommend._ids import check_new, read_id_list
 from dualgap.recommend._ranking import (
     Candidates,
     Neighbours,
@@ -185,6 +185,8 @@ class FittedRecommender(RecommenderParts):
         if ratings is not None:
             table = self._one_of_each_pair(read_ratings(ratings, self._columns()))
             rated = distinct(table.users)[1]
+            places = self._catalogue.places[0].find(rated)
+            check_new(self.user_ids_, rated[places == len(self.user_ids_)], "ratings (users)")
             names = rated if users is None else read_id_list(users, "users")
             # Without other users, avoid copies whose size grows with the number of all users.
             light = names is rated or (rated.get_indexer(names) >= 0).all()

@@ -20,7 +20,7 @@ from dualgap._estimator import Callback, History, RandomState, storable
 from dualgap._validation import FloatArray, check_positive, real_array
 from dualgap.recommend._features import FeatureTable, history_rows, unit_rows
 from dualgap.recommend._growing import Lists, append_rows
-from dualgap.recommend._ids import check_kind, join_ids, warn_input
+from dualgap.recommend._ids import check_kind, check_new, join_ids, warn_input
 from dualgap.recommend._ratings import FEW, Catalogue, IndexedRatings, Periods, RatingTable
 
 __all__ = ["TimeFeatures"]
@@ -258,6 +258,8 @@ class NewRatings:
         own_places, other_places = catalogue.places if of_users else catalogue.places[::-1]
         other = other_places.find(others)
         known = np.flatnonzero(other < len(other_ids))
+        if len(known) < len(other):
+            check_kind(other_ids, others, f"ratings ({'items' if of_users else 'users'})")
         if len(known) == 0 and table is not None:
             msg = f"ratings: no {'item' if of_users else 'user'} of these ratings was in the fit"
             raise ValueError(msg)
@@ -268,6 +270,7 @@ class NewRatings:
             )
             mine, other, values = mine[known], other[known], values[known]
         own, ids = distinct(mine)
+        check_new(own_ids, ids[own_places.find(ids) == len(own_ids)], f"ratings ({side})")
         if features.ids is not None:
             check_kind(own_ids, features.ids, "features")
             described = features.ids[~features.ids.isin(own_ids) & ~features.ids.isin(ids)]

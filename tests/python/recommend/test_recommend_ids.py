@@ -225,3 +225,42 @@ def test_exclusions_with_ids_of_another_type_are_rejected(exclude: Any) -> None:
         model.recommend([1], exclude=exclude)
     with pytest.raises(TypeError, match=r"^items: the ids are strings"):
         model.recommend([1], items=["n1"])
+
+
+def test_integers_that_meet_floats_are_not_rounded() -> None:
+    users = BIG + np.arange(N)
+    features = pd.DataFrame({"a": [0.0, 1.0]}, index=[0.0, 1.0])
+    model = quick().fit(ratings(users), user_features=features)
+    assert set(model.user_ids_.tolist()) == {*users.tolist(), 0, 1}
+    with pytest.raises(ValueError, match=r"^ids: 0\.5 is no .* would be rounded; give"):
+        quick().fit(ratings(users), user_features=features.set_axis([0.5, 1.5]))
+    small = pd.DataFrame({"a": [0.0, 1.0]}, index=[3.0, 99.0])
+    model = quick().fit(ratings(np.arange(N)), user_features=small)
+    assert model.user_ids_.tolist() == [*range(N), 99]
+    assert model.user_ids_.dtype == np.int64
+    large = quick().fit(ratings(users))
+    folded = large.fold_in(([3.0, 4.0], [1, 2], [5.0, 1.0]))
+    assert folded.user_ids_.tolist() == [*users.tolist(), 3, 4]
+    assert folded.recommend([3.0], 2)["item"].tolist() == folded.recommend(3, 2)["item"].tolist()
+    with pytest.raises(ValueError, match=r"^ids: 4\.5 is no .* would be rounded"):
+        large.fold_in(([3.0, 4.5], [1, 2], [5.0, 1.0]))
+    parts = [
+        pd.DataFrame(dict(zip(("user", "item", "rating"), ratings(ids), strict=True)))
+        for ids in (1.0 + np.arange(N), users)
+    ]
+    assert set(quick().fit(iter(parts)).user_ids_.tolist()) == {*range(1, N + 1), *users.tolist()}
+
+
+@pytest.mark.parametrize("known", [np.arange(N), np.arange(N).astype(str)])
+def test_new_ratings_with_numbers_as_strings_are_rejected(known: Any) -> None:
+    model = quick(interactions=True).fit(ratings(known, known[:10]))
+    other: Any = np.arange(N) if known.dtype.kind == "U" else np.arange(N).astype(str)
+    for users, items, name in (
+        (other[3:5], known[:2], "users"),
+        (known[3:5], other[:2], "items"),
+    ):
+        new = (users, items, [5.0, 1.0])
+        for call in (model.fold_in, lambda new: model.recommend(ratings=new)):
+            with pytest.raises(TypeError, match=rf"^ratings \({name}\): "):
+                call(new)
+    assert model.fold_in((["new"] * 2, known[:2], [5.0, 1.0])).user_ids_[-1] == "new"
