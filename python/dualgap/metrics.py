@@ -28,7 +28,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 _GAINS = ("exponential", "linear")
 _TIES = ("average", "random", "stable")
 # Sums of gains of up to 2 ** 1000 do not exceed the largest double, about 2 ** 1024.
-_LARGEST_EXPONENT = 1000.0
+LARGEST_EXPONENT = 1000.0
 
 
 def rmse(y_true: ArrayLike, y_pred: ArrayLike) -> float:
@@ -378,10 +378,10 @@ def _gains(relevance: _Floats, gain: str) -> _Floats:
         raise ValueError(f"y_true must be non-negative, got {relevance.min():g}")
     if gain == "linear":
         return relevance
-    if relevance.max() > _LARGEST_EXPONENT:
+    if relevance.max() > LARGEST_EXPONENT:
         raise ValueError(
             f"y_true contains {relevance.max():g}, but gain='exponential' supports at most "
-            f"{_LARGEST_EXPONENT:g}; use gain='linear'"
+            f"{LARGEST_EXPONENT:g}; use gain='linear'"
         )
     return np.exp2(relevance) - 1.0
 

@@ -18,6 +18,7 @@ from dualgap._records import ExclusionRecord
 from dualgap._validation import FloatArray, check_positive
 from dualgap._validation.arrays import as_numpy
 from dualgap.metrics import (
+    LARGEST_EXPONENT,
     average_precision_at_k,
     coverage_at_k,
     hit_ndcg_at_k,
@@ -334,13 +335,23 @@ def warn_of_seen(
         )
 
 
-def rating_metrics(table: RatingTable, predicted: FloatArray, k: Sequence[int]) -> dict[str, float]:
-    """Return RMSE and mean nDCG@k per user."""
-    result = {"rmse": rmse(table.values, predicted)}
+def rating_metrics(
+    table: RatingTable, predicted: FloatArray, k: Sequence[int], levels: FloatArray
+) -> dict[str, float]:
+    """Return RMSE and mean nDCG@k per user; `levels` has the ratings of the fit."""
+    values = table.values
+    result = {"rmse": rmse(values, predicted)}
     groups = pd.factorize(table.users)[0]
+    relevance, gain = rating_gains(values, levels)
     for depth in k:
-        result[f"ndcg@{depth}"] = ndcg_at_k(table.values, predicted, depth, groups=groups)
+        result[f"ndcg@{depth}"] = ndcg_at_k(relevance, predicted, depth, groups=groups, gain=gain)
     return result
+
+
+def rating_gains(values: FloatArray, levels: FloatArray) -> tuple[FloatArray, Any]:
+    """Return the relevance of ratings, which is not negative, and a gain that does not overflow."""
+    relevance = values - min(0.0, float(levels.min()), float(values.min()))
+    return relevance, "exponential" if relevance.max() <= LARGEST_EXPONENT else "linear"
 
 
 def evaluate_catalogue(

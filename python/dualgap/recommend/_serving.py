@@ -435,7 +435,8 @@ class FittedRecommender(RecommenderParts):
         -------
         dict
             ``{"rmse": ..., "ndcg@1": ..., ...}``: RMSE, and the mean nDCG@k per user among only the
-            test ratings (gain 2^rating - 1, ties averaged). With `catalogue` also "recall@k",
+            test ratings (gain 2^rating - 1, ties averaged; with negative ratings, relative to the
+            smallest; above 1000, the gain is the rating). With `catalogue` also "recall@k",
             "catalogue_ndcg@k", "map@k" and "coverage@k" (`dualgap.metrics`), "precision@k" (hits
             divided by k), "hit_rate@k" (share of users with a hit) and "mrr@k" (mean of 1 over the
             rank of the first hit, 0 without one).
@@ -451,7 +452,7 @@ class FittedRecommender(RecommenderParts):
         if self._rating_model is not None:
             times = table.times if self._rating_model.times is not None else None
             predicted = self._rating_model.predict(self._timed(users, items, times))
-            result = rating_metrics(table, predicted, ranks)
+            result = rating_metrics(table, predicted, ranks, self.levels_)
         if catalogue or self._rating_model is None:
             liked = np.flatnonzero(table.values >= self.like_threshold_)
             warn_of_seen(self._seen, users[liked], items[liked])

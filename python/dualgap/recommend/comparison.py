@@ -20,7 +20,7 @@ from dualgap.metrics import ndcg_at_k, rmse
 from dualgap.recommend._click_training import fit_clicks
 from dualgap.recommend._conditional_gradient import ConditionalGradient
 from dualgap.recommend._interactions import Interactions
-from dualgap.recommend._ranking import catalogue_metrics, top_columns
+from dualgap.recommend._ranking import catalogue_metrics, rating_gains, top_columns
 from dualgap.recommend._ratings import IndexedRatings
 from dualgap.recommend._training import RunOptions, Training
 from dualgap.recommend.recommender import OrdinalRecommender
@@ -217,7 +217,10 @@ class _Board:
         truth, groups = self.test["rating"].to_numpy(), self.test["user"].to_numpy()
         low, high = self.train["rating"].min(), self.train["rating"].max()
         predicted = np.clip(predicted, low, high)
-        found = {f"ndcg{k}": ndcg_at_k(truth, predicted, k, groups=groups) for k in (1, 5)}
+        relevance, gain = rating_gains(truth, np.array([low]))
+        found = {
+            f"ndcg{k}": ndcg_at_k(relevance, predicted, k, groups=groups, gain=gain) for k in (1, 5)
+        }
         return {"rmse": rmse(truth, predicted), **found}
 
     def _add(

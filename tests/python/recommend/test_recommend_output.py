@@ -19,7 +19,7 @@ from recommenders import (
 from scipy.special import logit
 
 from dualgap import OrdinalRecommender
-from dualgap.metrics import rmse
+from dualgap.metrics import ndcg_at_k, rmse
 from dualgap.recommend._training import expected_level, level_probabilities
 from dualgap.recommend.comparison import _biases, split_ratings
 
@@ -302,3 +302,18 @@ def test_evaluate_equals_metrics_computed_by_hand(ratings: pd.DataFrame) -> None
         assert result[f"ndcg@{k}"] == pytest.approx(np.mean(by_user), rel=1e-12)
     with pytest.raises(ValueError, match=r"^test: no column"):
         fitted.evaluate(test.drop(columns="rating"))
+
+
+@pytest.mark.parametrize("levels", [(-1.0, 1.0), (0.0, 5000.0)])
+def test_ratings_of_any_size_can_be_evaluated(levels: tuple[float, float]) -> None:
+    users, items = all_pairs()
+    values = np.array(levels)[(users + items) % 2]
+    held = np.random.default_rng(0).random(len(users)) < 0.3
+    model = quick(task="regression").fit((users[~held], items[~held], values[~held]))
+    test = users[held], items[held], values[held]
+    found = model.evaluate(test, k=3)
+    assert model.score(test) == -found["rmse"]
+    # The gain has two values, so shifts and scales of the ratings do not change nDCG.
+    plain = (test[2] > 0.0).astype(float)
+    predicted = model.predict(*test[:2])
+    assert found["ndcg@3"] == pytest.approx(ndcg_at_k(plain, predicted, 3, groups=test[0]))
