@@ -41,7 +41,7 @@ _KNOWN = {
 
 def read_ratings_file(path: Path, columns: FileColumns, *, likes: bool) -> Ratings:
     """Read users, items, ratings and, if present, times; likes without ratings get rating 1."""
-    table = _read(path, header=columns.header)
+    table = _read(path, columns)
     found: dict[str, Any] = {}
     for number, role in enumerate(_KNOWN):
         name = _find(table, role, number, columns)
@@ -73,16 +73,27 @@ def read_ratings_file(path: Path, columns: FileColumns, *, likes: bool) -> Ratin
     return Ratings(ratings, None, None, str(path), "path", path)
 
 
-def _read(path: Path, *, header: bool) -> pd.DataFrame:
+def _read(path: Path, columns: FileColumns) -> pd.DataFrame:
     if path.suffix == ".parquet":
         return pd.read_parquet(path)
+    separator = "\t" if path.suffix in (".tsv", ".tab", ".data") else ","
+    header = 0 if columns.header else None
+    # pandas would read the ids 07 and 7 as the same number.
+    names: set[Any] = {columns.user, columns.item, *_KNOWN["user"], *_KNOWN["item"]}
+    if not columns.header:
+        given = (columns.user or "1", columns.item or "2")
+        names = {int(each) - 1 for each in given if each.isdecimal()}
+    kinds: Any = dict.fromkeys(names - {None}, str)
     try:
-        if path.suffix in (".tsv", ".tab", ".data"):
-            return pd.read_csv(path, sep="\t", header=0 if header else None)
-        return pd.read_csv(path, header=0 if header else None)
+        table = pd.read_csv(path, sep=separator, header=header, dtype=kinds)
     except (UnicodeDecodeError, ValueError) as error:
         msg = f"{path}: {error}"
         raise ValueError(msg) from error
+    for name in names & {*table.columns}:
+        distinct = pd.Series(table[name].unique())
+        if distinct.str.fullmatch(r"0|-?[1-9]\d{0,17}").eq(True).all():
+            table[name] = table[name].astype(np.int64)
+    return table
 
 
 def _find(table: pd.DataFrame, role: str, number: int, columns: FileColumns) -> Any:

@@ -21,6 +21,7 @@ import dualgap
 import dualgap.cli.recommend
 from dualgap import OrdinalRecommender
 from dualgap.cli import main
+from dualgap.cli._ratings_file import FileColumns, read_ratings_file
 from dualgap.datasets import fetch_movielens, synthetic_ratings
 from dualgap.recommend.comparison import split_ratings
 
@@ -372,3 +373,18 @@ def test_time_features_reduce_the_error_if_tastes_drift(data: Path, tmp_path: Pa
     # MovieLens column names need no options, and times are optional.
     assert run_successfully("--data", timeless, "--quiet", "--user", "1", "--output", "csv").stdout
     assert run("--data", drifting, "--likes", "--time-features").exit_code == 2
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_ids_that_differ_in_leading_zeros_stay_distinct(
+    data: Path, tmp_path: Path, header: bool
+) -> None:
+    table = fetch_movielens(data).ratings.astype({"item": str})
+    item = table["item"].iloc[0]
+    table.loc[table.index[table["item"] == item][::2], "item"] = f"0{item}"
+    table.to_csv(tmp_path / "zeros.csv", index=False, header=header)
+    columns = FileColumns(header=header)
+    found = read_ratings_file(tmp_path / "zeros.csv", columns, likes=False).ratings
+    assert found["item"].tolist() == table["item"].tolist()
+    assert {item, f"0{item}"} <= set(found["item"])
+    assert found["user"].tolist() == table["user"].tolist()
