@@ -246,9 +246,8 @@ class NewRatings:
         is the parameter `history_features`. New ids with features need no ratings.
         """
         of_users = side == "users"
-        own_ids, other_ids = catalogue.users, catalogue.items
-        if not of_users:
-            own_ids, other_ids = other_ids, own_ids
+        both = catalogue.users, catalogue.items
+        own_ids, other_ids = both if of_users else both[::-1]
         mine = others = own_ids[:0]
         values = np.zeros(0)
         if table is not None:

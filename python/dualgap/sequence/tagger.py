@@ -60,8 +60,9 @@ class SequenceTagger(TrainedChain):
 
     The score of labels y of a sentence is ``sum_t <W[:, y_t], x_t> + sum_t T[y_{t-1}, y_t] +
     start[y_0] + end[y_last]``; decoding is exact. Training minimises ``1/2 ||w||^2 + C * sum_i
-    loss_i(w)``, divided by C times the number of sentences i, and reports a duality gap
-    (Lacoste-Julien et al., ICML 2013; Le Priol et al., UAI 2018).
+    loss_i(w)``, divided by C times the sum of the weights of the sentences i (their number without
+    weights), and reports a duality gap (Lacoste-Julien et al., ICML 2013; Le Priol et al., UAI
+    2018).
 
     Parameters
     ----------
