@@ -59,7 +59,8 @@ class FittedRecommender(RecommenderParts):
             Without them, predictions do not depend on time.
         unknown : {"warn", "ignore"}, default="warn"
             Treatment of ids that were not in the ratings. They are predicted like an average user
-            or item; "warn" reports their number and raises an error if all are unknown.
+            or item, except that an unknown item scores 0 for ``task="clicks"``; "warn" reports
+            their number and raises an error if all are unknown.
 
         Returns
         -------
