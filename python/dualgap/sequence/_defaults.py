@@ -16,6 +16,8 @@ _BY_LOSS: dict[str, dict[str, Any]] = {
 
 _PASSES = 5
 _LEAST_PROGRESS = 0.025
+# With unknown labels there is no gap; a fit that ends here is about .1 % above its limit.
+_LEAST_PARTIAL = 1e-3
 
 
 def with_defaults(tagger: Any) -> Any:
@@ -28,14 +30,16 @@ def with_defaults(tagger: Any) -> Any:
 
 
 class StallCheck:
-    """Ends a fit when `_PASSES` passes lower the objective by at most `_LEAST_PROGRESS` in total.
+    """Ends a fit when `_PASSES` passes lower the objective by at most a small share in total.
 
     Predicted labels hardly change from then on. With a large C, the gap of the logistic loss stays
-    large for many more passes.
+    large for many more passes. With unknown labels, the share is `tol` if it is given.
     """
 
-    def __init__(self, callback: Callback | None) -> None:
+    def __init__(self, callback: Callback | None, tol: float | None, *, is_partial: bool) -> None:
         self._callback = callback
+        default = _LEAST_PARTIAL if is_partial else _LEAST_PROGRESS
+        self._least = default if tol is None else tol
         self._wants_model = getattr(callback, "_wants_model", False) is True
         self._objectives: list[float] = []
 
@@ -46,4 +50,4 @@ class StallCheck:
         if len(self._objectives) <= _PASSES:
             return stops
         before, now = self._objectives[-1 - _PASSES], self._objectives[-1]
-        return stops or before - now <= _LEAST_PROGRESS * abs(now)
+        return stops or before - now <= self._least * abs(now)

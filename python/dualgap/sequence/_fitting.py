@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualgap import _core
-from dualgap._estimator import EpochModels, watch
+from dualgap._estimator import EpochModels, warn_user, watch
 from dualgap.sequence._defaults import StallCheck
 from dualgap.sequence._held_out import SMALL_TOL, Validation
 from dualgap.sequence._training import Problem
@@ -29,6 +29,9 @@ def train(
         model._point, model._digests = result.get("point"), problem.digests
         model._store(problem, result["weights"])
         if result["dual_objective"] is None:
+            if result["outcome"] == "epoch_limit" and not model._quiet:
+                passes = len(result["history"]["epoch"])
+                warn_user(f"stopped after {passes} passes, still improving; raise max_iter or tol")
             result = {**result, "dual_objective": np.nan, "outcome": "stopped"}
         model._store_run(result)
         if problem.is_partial:
@@ -46,7 +49,7 @@ def train(
         if watcher is not None:
             callback = watcher.watching(callback)
         elif tagger.loss == "logistic" and (tagger.tol is None or problem.is_partial):
-            callback = StallCheck(callback)
+            callback = StallCheck(callback, tagger.tol, is_partial=problem.is_partial)
         result = core({**settings, "callback": callback})
         if watcher is not None:
             result = watcher.result(settings, result)

@@ -121,9 +121,10 @@ class SequenceTagger(TrainedChain):
         proportion to their duality gaps. Only for "hamming".
     tol : float, optional
         Duality gap at which the fit ends, relative to the objective; 0.2 by default with "hamming".
-        By default, a fit with "logistic" ends at a gap of 0.1, or when five consecutive passes
-        lower the objective by less than 2.5 % in total, because later passes hardly improve
-        held-out scores. If `tol` is given, only the gap counts.
+        By default, a fit with "logistic" ends at a gap of 0.1, or when five passes lower the
+        objective by less than 2.5 % in total, because later passes hardly improve held-out scores;
+        if `tol` is given, only the gap counts. With unknown labels, "logistic" has no gap: the fit
+        ends when five passes lower the objective by a share of at most `tol` (by default 0.001).
     max_iter : int, default=1000
         Maximum number of passes over the sentences.
     warm_start : bool, default=False
@@ -300,9 +301,8 @@ history_, null_objective_
         problem = read_problem(self, X, y, token_weight, lengths, spill)
         weights = example_weights(sample_weight, len(problem))
         completes = problem.is_partial and self.loss == "hamming"
-        warm = self.warm_start
-        completion = starting_weights(self, problem) if warm and completes else None
-        start = starting_point(self, problem) if warm and not completes else None
+        completion = starting_weights(self, problem) if self.warm_start and completes else None
+        start = starting_point(self, problem) if self.warm_start and not completes else None
         own = (X, y, sample_weight)
         # An iterator is consumed by now, so its sentences cannot be read again.
         again = all(each is None or hasattr(each, "__len__") for each in own)

@@ -97,6 +97,29 @@ def test_the_objective_of_partial_labels_equals_an_enumeration() -> None:
     assert model.objective_ == pytest.approx(objective(model, X, partial, costs), rel=1e-9)
 
 
+def test_a_small_tol_leads_to_a_stationary_point_of_partial_labels() -> None:
+    X, y = sentences(60, noise=0.5)
+    partial = hide_labels(y, 0.4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = tagger(C=3.0, tol=1e-10).fit(X, partial)
+        default = tagger(C=3.0, tol=None).fit(X, partial)
+    assert default.n_iter_ < model.n_iter_
+    assert default.objective_ == pytest.approx(model.objective_, rel=2e-3)
+    # At a stationary point, each weight is C times the missing expected count of its feature.
+    free, given = model.predict_marginals(X), model.predict_marginals(X, known=partial)
+    expected = dict.fromkeys(model.state_features_, 0.0)
+    for x, p, q in zip(X, free, given, strict=True):
+        for token, row in zip(x, q - p, strict=True):
+            for key in expected.keys() & {(n, c) for n in token for c in model.classes_.tolist()}:
+                expected[key] += 3.0 * row[model.classes_.tolist().index(key[1])]
+    assert expected
+    for key, weight in model.state_features_.items():
+        assert weight == pytest.approx(expected[key], abs=1e-3)
+    with pytest.warns(ConvergenceWarning, match="stopped after 3 passes.*max_iter"):
+        tagger(tol=1e-10, max_iter=3).fit(X, partial)
+
+
 @pytest.mark.parametrize("loss", ["hamming", "logistic"])
 @pytest.mark.parametrize("options", [{}, {"pairs": "seen", "transitions": "bio"}])
 def test_partial_labels_reach_nearly_the_accuracy_of_all_labels(loss: str, options: Any) -> None:
