@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 # Libraries whose tables are read, besides pandas.
@@ -37,7 +38,30 @@ def as_pandas(table: Any, columns: Collection[str] | None = None) -> Any:
     if not isinstance(frame, nw.DataFrame):
         return table
     wanted = [name for name in frame.columns if columns is None or name in columns]
-    return pd.DataFrame({name: frame[name].to_numpy() for name in wanted}, copy=False)
+    return pd.DataFrame({name: _pandas_values(frame[name]) for name in wanted}, copy=False)
+
+
+def column_values(column: Any) -> Any:
+    """Convert a column of another library to an array or a Series of pandas."""
+    import narwhals as nw
+
+    if type(column).__module__ == "pyarrow.lib" and not hasattr(column, "chunks"):
+        import pyarrow as pa
+
+        column = pa.chunked_array([column])
+    series = nw.from_native(column, series_only=True, pass_through=True)
+    return _pandas_values(series) if isinstance(series, nw.Series) else np.asarray(column)
+
+
+def _pandas_values(column: Any) -> Any:
+    """Convert a column of narwhals; dates stay dates, and times keep their time zone."""
+    if str(column.dtype) == "Date":
+        return pd.Series(column.to_list(), dtype=object)
+    zone = getattr(column.dtype, "time_zone", None)
+    values = column.to_numpy()
+    if zone is None:
+        return values
+    return pd.Series(values).dt.tz_localize("UTC").dt.tz_convert(zone)
 
 
 def like_table(table: pd.DataFrame, kind: str) -> Any:
@@ -46,13 +70,24 @@ def like_table(table: pd.DataFrame, kind: str) -> Any:
         return table
     import narwhals as nw
 
-    # Convert strings to lists: a NumPy array of objects would become a column of objects instead.
-    columns = {
-        str(name): column.to_numpy() if column.dtype.kind in "biufM" else column.to_list()
-        for name, column in table.items()
-    }
+    columns, zones = {}, []
+    for name, column in table.items():
+        if column.dtype.kind == "M":
+            if column.dt.tz is not None:
+                # Text such as "UTC+01:00" is "+01:00" in Arrow.
+                zones.append((str(name), str(column.dt.tz).removeprefix("UTC") or "UTC"))
+                column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+            # polars has no times in seconds.
+            column = column.dt.as_unit("ms") if column.dt.unit == "s" else column
+        # Convert strings to lists: a NumPy array of objects would become a column of objects.
+        plain = column.dtype.kind in "biufM"
+        columns[str(name)] = column.to_numpy() if plain else column.to_list()
     backend: Any = kind
-    return nw.from_dict(columns, backend=backend).to_native()
+    frame = nw.from_dict(columns, backend=backend)
+    local = [
+        nw.col(name).dt.replace_time_zone("UTC").dt.convert_time_zone(zone) for name, zone in zones
+    ]
+    return frame.with_columns(*local).to_native()
 
 
 def parts_of(table: Any, columns: Collection[str], name: str) -> Iterator[Any] | None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dualgap._estimator import depth
 from dualgap._validation.arrays import as_numpy
-from dualgap.recommend._frames import table_kind
+from dualgap.recommend._frames import column_values, table_kind
 
 
 def warn_input(text: str) -> None:
@@ -31,7 +31,8 @@ def read_ids(ids: Any, name: str, first: int = 0) -> pd.Index[Any]:
     """
     if isinstance(ids, pd.MultiIndex):
         ids = ids.to_flat_index()
-    ids = np.asarray(ids) if table_kind(ids) not in (None, "pandas") else as_numpy(name, ids)
+    foreign = table_kind(ids) not in (None, "pandas")
+    ids = column_values(ids) if foreign else as_numpy(name, ids)
     values = ids if isinstance(ids, pd.Series | pd.Index | np.ndarray) else list(ids)
     if isinstance(values, np.ndarray) and values.ndim != 1:
         msg = f"{name}: the ids must be one-dimensional"

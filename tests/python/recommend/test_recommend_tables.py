@@ -230,3 +230,29 @@ def test_errors_of_ratings_in_parts_name_the_problem(tmp_path: Path) -> None:
     table.to_csv(text)
     with pytest.raises(ValueError, match=r"clicks\.csv is not a Parquet file"):
         fit(text)
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+@pytest.mark.parametrize("zone", [None, "Europe/Paris"])
+def test_dates_and_time_zones_of_ids_are_kept(library: str, zone: str | None) -> None:
+    table = clicks()
+    days = pd.to_datetime("2020-03-01") + pd.to_timedelta(table["what"].str[5:].astype(int), "D")
+    times = days.dt.tz_localize(zone) if zone else days.dt.date
+    module = pytest.importorskip(library)
+    dated = convert_table(table.assign(what=times), library)
+    if library == "polars" and zone:
+        dated = dated.with_columns(module.col("what").dt.convert_time_zone(zone))
+    model = fit(dated)
+    found = model.recommend([3, 5], 4)
+    kind = "dtype" if library == "polars" else "type"
+    column = dated["what"]
+    assert getattr(found["what"], kind) == getattr(column, kind)
+    plain = fit(table.assign(what=times)).recommend([3, 5], 4)
+    values = found["what"].to_list() if library == "polars" else found["what"].to_pylist()
+    assert values == plain["what"].tolist()
+    # A column and a list of the same ids are the same ids.
+    part = column[:40] if library == "polars" else column.slice(0, 40).combine_chunks()
+    for items in (part, times[:40].tolist()):
+        assert rows(model.recommend([3], 2, items=items)) == rows(
+            model.recommend([3], 2, items=column[:40])
+        )
