@@ -433,8 +433,14 @@ def _of_users(
     ).reshape(lists.shape)
     sizes = np.array([len(wanted) for wanted in sets])
     first = np.where(hits.any(axis=1), hits.argmax(axis=1) + 1.0, np.inf)
+    ranks = np.arange(1, k + 1)
+    discounts = 1.0 / np.log2(ranks + 1.0)
+    width, most = lists.shape[1], np.minimum(sizes, k)
+    precisions = hits.cumsum(axis=1) / ranks[:width]
     return {
-        "recall": hits.sum(axis=1) / np.minimum(sizes, k),
+        "recall": hits.sum(axis=1) / most,
+        "catalogue_ndcg": hits @ discounts[:width] / discounts.cumsum()[most - 1],
+        "map": (precisions * hits).sum(axis=1) / most,
         "precision": hits.sum(axis=1) / k,
         "hit_rate": hits.any(axis=1).astype(np.float64),
         "mrr": 1.0 / first,

@@ -96,7 +96,10 @@ def test_metrics_of_users_have_intervals(pairs: np.ndarray) -> None:
     assert found["hit_rate@5"] == pytest.approx(of_users.any(axis=1).mean())
     ranks = np.where(of_users.any(axis=1), 1.0 / (1 + of_users.argmax(axis=1)), 0.0)
     assert found["mrr@5"] == pytest.approx(ranks.mean())
-    assert found["recall@5_low"] < found["recall@5"] < found["recall@5_high"]
+    for name in ("recall", "catalogue_ndcg", "map", "precision", "hit_rate", "mrr"):
+        low, mean, high = (found[f"{name}@5{end}"] for end in ("_low", "", "_high"))
+        assert low < mean < high
+        assert (low + high) / 2 == pytest.approx(mean, rel=1e-12)
     wider = model.evaluate(pairs[held], k=5, confidence=0.99)
     assert wider["mrr@5_low"] < found["mrr@5_low"]
     for bad in (0.0, 1.0):
