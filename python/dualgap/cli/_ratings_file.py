@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dualgap.datasets import Ratings
+from dualgap.datasets._movielens_files import with_integer_ids
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,7 @@ def _read(path: Path, columns: FileColumns) -> pd.DataFrame:
     except (UnicodeDecodeError, ValueError) as error:
         msg = f"{path}: {error}"
         raise ValueError(msg) from error
-    for name in names & {*table.columns}:
-        distinct = pd.Series(table[name].unique())
-        if distinct.str.fullmatch(r"0|-?[1-9]\d{0,17}").eq(True).all():
-            table[name] = table[name].astype(np.int64)
-    return table
+    return with_integer_ids(table, names)
 
 
 def _find(table: pd.DataFrame, role: str, number: int, columns: FileColumns) -> Any:

@@ -2,16 +2,21 @@
 
 import csv
 import io
+import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 _RATINGS = ["user", "item", "rating", "timestamp"]
+_IDS = _RATINGS[:2]
+# A field that begins with a superfluous zero.
+_PADDED = re.compile(rb'(?m)(?:^|[\t,"])0\d')
 # The last columns of u.item, in order; their values are 0 or 1.
 _GENRES = ["unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime"]
 _GENRES += ["Documentary", "Drama", "Fantasy", "Film-Noir", "Horror", "Musical", "Mystery"]
@@ -99,16 +104,25 @@ def _texts(
     table = _table(file, separator, columns, dtype=str)
     # All titles or zip codes of a small file may look like numbers, but they are text.
     for name in table.columns.difference(["title", "genres", "zip_code"]):
+        if name in _IDS and table[name].str.match(r"0\d").eq(True).any():
+            continue
         with suppress(ValueError):
             table[name] = pd.to_numeric(table[name])
     return table
 
 
 def _table(
-    file: _File, separator: str, columns: list[str] | None = None, dtype: type[str] | None = None
+    file: _File, separator: str, columns: list[str] | None = None, dtype: Any = None
 ) -> pd.DataFrame:
     """Read a file; it has a header unless `columns` are given."""
     data = file.read_bytes()
+    is_padded = dtype is None and _PADDED.search(data) is not None
+    if is_padded:
+        # pandas would read the ids 07 and 7 as the same number.
+        raw = [*_IDS, *(raw for raw, name in _COLUMN_NAMES.items() if name in _IDS)]
+        dtype = dict.fromkeys([*raw, *(f"{name}:token" for name in raw)], str)
+        if columns:
+            dtype = {at: str for at, name in enumerate(columns) if name in _IDS}
     if separator == "::":  # pandas is slow on separators of two characters
         data, separator = data.replace(b"::", b"\t"), "\t"
     encoding = "utf-8"
@@ -133,6 +147,15 @@ def _table(
         raise ValueError(f"{file} has {table.shape[1]} columns, expected {columns}")
     names = columns or [str(column).partition(":")[0] for column in table.columns]
     table.columns = pd.Index([_COLUMN_NAMES.get(name, name) for name in names])
+    return with_integer_ids(table, _IDS) if is_padded else table
+
+
+def with_integer_ids(table: pd.DataFrame, names: Iterable[Any]) -> pd.DataFrame:
+    """Convert columns of text to integers if that keeps all values distinct ("07" stays text)."""
+    for name in table.columns.intersection(list(names)):
+        distinct = pd.Series(table[name].unique())
+        if distinct.str.fullmatch(r"0|-?[1-9]\d{0,17}").eq(True).all():
+            table[name] = table[name].astype(np.int64)
     return table
 
 

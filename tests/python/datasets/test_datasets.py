@@ -2,6 +2,7 @@ import functools
 import hashlib
 import http.server
 import logging
+import pathlib
 import re
 import socket
 import threading
@@ -369,3 +370,23 @@ def test_synthetic_ratings_can_include_every_pair():
 def test_errors_of_synthetic_ratings_name_the_argument(arguments, message):
     with pytest.raises(ValueError, match=message):
         synthetic_ratings(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ratings.csv", "userId,movieId,rating,timestamp\n{0},07,3.0,1\n{0},7,4.0,2\n"),
+        ("r.csv", "user,item,rating\n{0},07,3.0\n{0},7,4.0\n"),
+        ("u.data", "{0}\t07\t3\t1\n{0}\t7\t4\t2\n"),
+        ("r.inter", "user_id:token\titem_id:token\trating:float\n{0}\t07\t3\n{0}\t7\t4\n"),
+    ],
+)
+def test_ids_with_leading_zeros_stay_distinct(tmp_path: pathlib.Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text.format(12))
+    (tmp_path / "movies.csv").write_text("movieId,title,genres\n07,A,B\n7,C,B\n")
+    found = fetch_movielens(tmp_path / name)
+    assert found.ratings["item"].tolist() == ["07", "7"]
+    assert found.ratings["user"].tolist() == [12, 12]
+    if name.endswith(".csv"):
+        assert found.items is not None
+        assert found.items["item"].tolist() == ["07", "7"]
