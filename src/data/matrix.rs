@@ -84,6 +84,20 @@ macro_rules! for_data {
 
 pub(crate) use for_data;
 
+/// [`for_data!`] for dense rows; evaluates `$other` for CSR rows, which `$sparse` matches.
+macro_rules! for_dense {
+    ($data:expr, $rows:ident => $body:expr, $sparse:pat => $other:expr) => {
+        match $data {
+            crate::data::Data::Dense16($rows) => $body,
+            crate::data::Data::Dense32($rows) => $body,
+            crate::data::Data::Dense64($rows) => $body,
+            $sparse => $other,
+        }
+    };
+}
+
+pub(crate) use for_dense;
+
 impl Data<'_> {
     /// The error for the first number that is not finite, searched from a row on.
     pub(crate) fn not_finite(&self, first: usize) -> Error {

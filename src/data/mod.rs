@@ -20,7 +20,7 @@ pub use csr::Csr;
 pub use dense::Dense;
 pub(crate) use digest::in_order as join_digests;
 pub use libsvm::LibsvmRows;
-pub(crate) use matrix::for_data;
 pub use matrix::{Data, IntoRows};
+pub(crate) use matrix::{for_data, for_dense};
 pub(crate) use rows::in_precision;
 pub use rows::{Real, Rows};

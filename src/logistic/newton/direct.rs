@@ -3,7 +3,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::layout::{GROUP, RowBlocks};
-use crate::data::{Data, Dense, Real};
+use crate::data::{Dense, Real, for_dense};
 use crate::linalg::arch;
 
 /// Number of partial sums of a product; the compiler vectorises loops of this length.
@@ -13,35 +13,21 @@ impl RowBlocks<'_> {
     /// Writes the scores of a block's rows, and 0 for padding rows.
     pub fn scores(&self, block: usize, weights: &[f64], scores: &mut [f64]) {
         let first = block * self.block_rows;
-        match self.problem.rows() {
-            Data::Dense64(rows) => {
-                arch().dispatch(Scores { layout: self, rows, first, weights, scores })
-            }
-            Data::Dense32(rows) => {
-                arch().dispatch(Scores { layout: self, rows, first, weights, scores })
-            }
-            Data::Dense16(rows) => {
-                arch().dispatch(Scores { layout: self, rows, first, weights, scores })
-            }
-            Data::Csr32(_) | Data::Csr64(_) => unreachable!("sparse rows are copied"),
-        }
+        for_dense!(
+            self.problem.rows(),
+            rows => arch().dispatch(Scores { layout: self, rows, first, weights, scores }),
+            _ => unreachable!("sparse rows are copied")
+        );
     }
 
     /// Adds each of a block's rows, times its factor, to the sums.
     pub fn add_products(&self, block: usize, factors: &[f64], sums: &mut [f64]) {
         let first = block * self.block_rows;
-        match self.problem.rows() {
-            Data::Dense64(rows) => {
-                arch().dispatch(Products { layout: self, rows, first, factors, sums })
-            }
-            Data::Dense32(rows) => {
-                arch().dispatch(Products { layout: self, rows, first, factors, sums })
-            }
-            Data::Dense16(rows) => {
-                arch().dispatch(Products { layout: self, rows, first, factors, sums })
-            }
-            Data::Csr32(_) | Data::Csr64(_) => unreachable!("sparse rows are copied"),
-        }
+        for_dense!(
+            self.problem.rows(),
+            rows => arch().dispatch(Products { layout: self, rows, first, factors, sums }),
+            _ => unreachable!("sparse rows are copied")
+        );
     }
 }
 
@@ -131,6 +117,7 @@ mod tests {
 
     use super::super::LogisticNewton;
     use super::*;
+    use crate::data::Data;
     use crate::interrupt::Interrupt;
     use crate::logistic::LogisticProblem;
     use crate::run::{Outcome, Stopping, run};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use crate::data::{Data, Dense, Real, Rows};
+use crate::data::{Data, Dense, Real, Rows, for_dense};
 use crate::for_data;
 use crate::linalg::arch;
 use crate::logistic::LogisticProblem;
@@ -104,12 +104,11 @@ impl<'a> RowBlocks<'a> {
     /// Writes a block, one line per column, padded with zeros after the last row.
     pub fn fill<T: Real>(&self, block: usize, lines: &mut [T]) {
         let first = block * self.block_rows;
-        match self.problem.rows() {
-            Data::Dense64(rows) => arch().dispatch(Fill { layout: self, rows, first, lines }),
-            Data::Dense32(rows) => arch().dispatch(Fill { layout: self, rows, first, lines }),
-            Data::Dense16(rows) => arch().dispatch(Fill { layout: self, rows, first, lines }),
-            data => self.fill_entries(data, first, lines),
-        }
+        for_dense!(
+            self.problem.rows(),
+            rows => arch().dispatch(Fill { layout: self, rows, first, lines }),
+            data => self.fill_entries(data, first, lines)
+        );
         if self.problem.intercept() {
             let line = &mut lines[(self.width() - 1) * self.block_rows..];
             for place in (0..self.block_rows).step_by(GROUP) {

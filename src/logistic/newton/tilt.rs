@@ -87,9 +87,9 @@ impl CertifiedSums {
         let totals = LogisticTotals { column_sizes, ..store.problem().totals().clone() };
         let own = self.terms.certificate(&totals, model);
         let Some((moved, relative)) = &self.tilt else { return own };
-        let model = LogisticModel { intercepts: self.intercepts.clone(), ..model.clone() };
-        let tilted = tilted(store, (&self.terms, &model), (moved, *relative, self.error));
-        let dual = tilted.certificate(&totals, &model).dual;
+        let centred = (&model.weights[..], &self.intercepts[..]);
+        let tilted = tilted(store, (&self.terms, centred), (moved, *relative, self.error));
+        let dual = tilted.certificate(&totals, model).dual;
         Certificate { primal: own.primal, dual: own.dual.max(dual) }
     }
 }
@@ -262,7 +262,7 @@ impl WithSimd for Move<'_> {
 /// the image changes the dual value by ⟨v − W, e⟩ − ½‖e‖².
 fn tilted(
     store: &Store<'_>,
-    (terms, model): (&Terms, &LogisticModel),
+    (terms, (weights, intercepts)): (&Terms, (&[f64], &[f64])),
     (moved, relative, error): (&Moved, f64, f64),
 ) -> Terms {
     let (width, d) = (store.layout.width(), store.problem().n_features());
@@ -271,7 +271,7 @@ fn tilted(
     let single = (store.layout.block_rows + 16) as f64 * f64::from(f32::EPSILON) * moved.size;
     let (mut first, mut size, mut squares) = (0.0, 0.0, vec![0.0; d]);
     for (line, (image, weights)) in
-        lines.zip(terms.image.chunks_exact_mut(d.max(1)).zip(model.weights.chunks_exact(d.max(1))))
+        lines.zip(terms.image.chunks_exact_mut(d.max(1)).zip(weights.chunks_exact(d.max(1))))
     {
         for (column, (moved, (v, w))) in line.iter().zip(image.iter_mut().zip(weights)).enumerate()
         {
@@ -282,7 +282,7 @@ fn tilted(
             squares[column] += (*v - w) * (*v - w);
         }
     }
-    for (moved, b) in moved.residual.iter().zip(&model.intercepts) {
+    for (moved, b) in moved.residual.iter().zip(intercepts) {
         first += moved * b;
         size += (moved * b).abs();
     }
