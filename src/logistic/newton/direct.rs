@@ -31,6 +31,13 @@ impl RowBlocks<'_> {
     }
 }
 
+/// Splits a line of numbers into chunks. If its length is not a multiple of [`LANES`], the last chunk has the last numbers
+/// of the line, some of which are in the chunk before it, too.
+fn chunked(line: &[f64]) -> Vec<[f64; LANES]> {
+    let (whole, rest) = line.as_chunks();
+    whole.iter().chain(line.last_chunk().filter(|_| !rest.is_empty())).copied().collect()
+}
+
 /// Writes scores. `first` is the block's first position in the order of the blocks.
 struct Scores<'k, 'a, V> {
     layout: &'k RowBlocks<'a>,
@@ -48,28 +55,23 @@ impl<V: Real> WithSimd for Scores<'_, '_, V> {
         let Self { layout, rows, first, weights, scores } = self;
         let (weights, intercept) = weights.split_at(layout.problem.n_features());
         let intercept = intercept.first().copied().unwrap_or(0.0);
-        // Three lines of whole vectors: the weights, and the inverse unit and the centre of each column.
-        let mut padded =
-            [weights, &layout.inverse_units[..weights.len()], &layout.centres[..weights.len()]]
-                .map(<[f64]>::to_vec);
-        padded.iter_mut().for_each(|line| line.resize(weights.len().next_multiple_of(LANES), 0.0));
-        let [weights, units, centres] = padded.each_ref().map(|line| line.as_chunks::<LANES>().0);
+        let [mut factors, units, centres] = [weights, &layout.inverse_units, &layout.centres]
+            .map(|line| chunked(&line[..weights.len()]));
+        let n_repeated = factors.len() * LANES - weights.len();
+        factors.last_mut().into_iter().for_each(|last| last[..n_repeated].fill(0.0));
         for (group, scores) in (first..).step_by(GROUP).zip(scores.chunks_exact_mut(GROUP)) {
             scores.fill(0.0);
             for (row, score) in layout.rows_at(group).zip(scores) {
-                let (chunks, last) = rows.row(row).as_chunks::<LANES>();
-                let mut rest = [V::zero(); LANES];
-                rest[..last.len()].copy_from_slice(last);
+                let row = rows.row(row);
+                let columns = factors.iter().zip(&units).zip(&centres);
                 let mut sums = [0.0; LANES];
-                let mut add = |x: &[V; LANES], at: usize| {
-                    let (w, inverse, centre) = (&weights[at], &units[at], &centres[at]);
+                for (x, ((factor, inverse), centre)) in
+                    row.as_chunks::<LANES>().0.iter().chain(row.last_chunk()).zip(columns)
+                {
                     for lane in 0..LANES {
-                        sums[lane] += (x[lane].widen() - centre[lane]) * inverse[lane] * w[lane];
+                        let value = (x[lane].widen() - centre[lane]) * inverse[lane];
+                        sums[lane] += value * factor[lane];
                     }
-                };
-                chunks.iter().enumerate().for_each(|(at, x)| add(x, at));
-                if !last.is_empty() {
-                    add(&rest, chunks.len());
                 }
                 let (low, high) = sums.split_at(LANES / 2);
                 *score = intercept + low.iter().zip(high).map(|(a, b)| a + b).sum::<f64>();
