@@ -114,6 +114,8 @@ pub struct LogisticFit {
     pub model: LogisticModel,
     /// The method that was used.
     pub method: LogisticMethod,
+    /// Number of epochs of this method, after which Newton's method took over.
+    pub n_first: usize,
     /// The record of the run.
     pub trace: Trace,
     /// The objective of W = 0.
@@ -130,7 +132,8 @@ impl LogisticFit {
             }
             None => model,
         };
-        Self { model, method, trace, null_objective: null.upper() }
+        let n_first = trace.epochs.len();
+        Self { model, method, n_first, trace, null_objective: null.upper() }
     }
 }
 
@@ -156,7 +159,9 @@ pub fn fit_logistic(
             let options = HandOverOptions { seed, stopping, n_bytes: n_bytes(problem, true) };
             let mut both = LogisticHandOver::new(problem, options, start.as_ref(), interrupt)?;
             let trace = run(&mut both, stopping, interrupt, observe)?;
-            (trace, both.into_model())
+            let n_first = both.n_passes();
+            let fit = LogisticFit::new(both.into_model(), method, trace, null);
+            return Ok(LogisticFit { n_first, ..fit });
         }
         LogisticMethod::DualDescent(seed) => {
             let options = DualDescentOptions { seed, tolerance: stopping.relative };

@@ -7,12 +7,17 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::memory::fits;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// Time of a fit by Newton's method with a factorised Hessian, in units of a pass of dual block descent: 5 to 17 on
-/// indicators of categories, 10 to 60 on words. Newton's method also reads zeros, but in long vectors.
-const FACTORS: f64 = 10.0;
-/// Time of a fit by Newton's method that reads only stored entries, in units of a pass. Without a factorised Hessian,
-/// the fit needs more conjugate gradient steps.
-const CONJUGATE: f64 = 100.0;
+/// Time of a fit by Newton's method that also stores zeros, in units of a pass of dual block descent, and the number of
+/// passes from whose rate the number of further passes is estimated.
+const DENSE: (f64, usize) = (10.0, 5);
+/// The same for a fit that stores no zeros, with many rows per column: 4 to 12 passes on indicators of categories and on
+/// words.
+const TALL: (f64, usize) = (5.0, 1);
+/// The same with few rows per column: 7 to 800 passes on words. Conjugate gradients need many steps, the more the larger C
+/// is, and passes of descent remain effective.
+const WIDE: (f64, usize) = (100.0, 5);
+/// The least number of rows per column that counts as many.
+const ROWS: usize = 4;
 
 /// Options of a run.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +30,7 @@ pub(super) struct HandOverOptions {
     pub n_bytes: u128,
 }
 
-/// Dual block descent, followed by Newton's method, which starts from the model of the descent.
+/// Dual block descent, followed by Newton's method, which starts from the model of the descent or from W = 0, whichever is better.
 pub(super) struct LogisticHandOver<'p, 'a> {
     problem: &'p LogisticProblem<'a>,
     options: HandOverOptions,
@@ -33,6 +38,8 @@ pub(super) struct LogisticHandOver<'p, 'a> {
     /// to need more. The passes made so far count too, because the expectation varies from pass to
     /// pass.
     most_passes: f64,
+    /// Number of passes from which the rate is estimated.
+    n_rated: usize,
     /// Number of passes of descent so far.
     n_passes: usize,
     is_due: bool,
@@ -61,9 +68,18 @@ impl<'p, 'a: 'p> LogisticHandOver<'p, 'a> {
         if let Some(start) = start {
             descent.start_at(start, interrupt)?;
         }
-        let most_passes = if keeps_zeros_out(problem) { CONJUGATE } else { FACTORS };
+        let (most_passes, n_rated) = match keeps_zeros_out(problem) {
+            false => DENSE,
+            true if problem.n_examples() >= ROWS * problem.n_features() => TALL,
+            true => WIDE,
+        };
         let stage = Stage::Descent(descent);
-        Ok(Self { problem, options, most_passes, n_passes: 0, is_due: false, stage })
+        Ok(Self { problem, options, most_passes, n_rated, n_passes: 0, is_due: false, stage })
+    }
+
+    /// Number of passes of descent.
+    pub fn n_passes(&self) -> usize {
+        self.n_passes
     }
 
     /// Returns the final model.
@@ -75,10 +91,16 @@ impl<'p, 'a: 'p> LogisticHandOver<'p, 'a> {
     }
 }
 
+/// The model from which Newton's method starts. With a large C, early models of descent are worse than W = 0.
+fn newton_start(problem: &LogisticProblem<'_>, descent: &DualDescent<'_, '_>) -> LogisticModel {
+    if descent.is_worse_than_zero() { problem.zero_model() } else { descent.model() }
+}
+
 impl Solver for LogisticHandOver<'_, '_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         if let (true, Stage::Descent(descent)) = (self.is_due, &self.stage) {
-            let newton = LogisticNewton::new(self.problem, &descent.model(), self.options.stopping);
+            let start = newton_start(self.problem, descent);
+            let newton = LogisticNewton::new(self.problem, &start, self.options.stopping);
             self.stage = Stage::Newton(Box::new(newton));
         }
         let descent = match &mut self.stage {
@@ -88,7 +110,7 @@ impl Solver for LogisticHandOver<'_, '_> {
         let progress = descent.advance(interrupt)?;
         let exhausted = matches!(progress, Progress::Exhausted(_));
         self.n_passes += 1;
-        let most = descent.passes_left().max(self.n_passes as f64);
+        let most = descent.passes_left(self.n_rated).max(self.n_passes as f64);
         let stalls = exhausted || most > self.most_passes;
         self.is_due = stalls && fits(self.options.n_bytes);
         Ok(match progress {
@@ -126,6 +148,33 @@ mod tests {
     use super::*;
     use crate::data::{Csr, Data};
     use crate::run::{Outcome, run};
+
+    #[test]
+    fn newtons_method_starts_from_a_model_that_is_not_worse_than_zero() {
+        let (n, d) = (200, 10);
+        let offsets: Vec<i64> = (0..=n).map(|row| 2 * row).collect();
+        let columns: Vec<i32> =
+            (0..n).flat_map(|row| [row % 5, 5 + row % 3]).map(|k| k as i32).collect();
+        let values = vec![1.0; columns.len()];
+        let labels: Vec<u32> = (0..n).map(|row| (row * row % 7 % 3) as u32).collect();
+        let rows = Csr::new(&offsets, &columns, &values, d).unwrap();
+        let interrupt = Interrupt::default();
+        for (c, is_worse) in [(0.01, false), (1e4, true)] {
+            let weights = vec![c; n as usize];
+            let problem =
+                LogisticProblem::new(Data::Csr64(rows), &labels, 3, weights, false).unwrap();
+            let options = DualDescentOptions { seed: 0, tolerance: 1e-4 };
+            let mut descent = DualDescent::new(&problem, options).unwrap();
+            for _ in 0..3 {
+                descent.advance(&interrupt).unwrap();
+            }
+            let own = descent.certify(&interrupt).unwrap();
+            assert_eq!(own.primal > 3.0_f64.ln(), is_worse, "{own:?}");
+            let start = newton_start(&problem, &descent);
+            assert_eq!(start == problem.zero_model(), is_worse);
+            assert_eq!(start == descent.model(), !is_worse);
+        }
+    }
 
     #[test]
     fn columns_of_any_scale_converge_even_if_passes_stall() {

@@ -183,14 +183,14 @@ struct LogisticPathRecord<'py> {
 }
 
 fn fit_dict(py: Python<'_>, fitted: LogisticFit) -> PyResult<Bound<'_, PyDict>> {
-    let LogisticFit { model, method, trace, null_objective } = fitted;
+    let LogisticFit { model, method, n_first, trace, null_objective } = fitted;
     let n_outputs = model.intercepts.len();
     let result = trace_dict(py, &trace)?;
     result.set_item("null_objective", null_objective)?;
     let shape = [n_outputs, model.weights.len() / n_outputs];
     result.set_item("weights", PyArray1::from_vec(py, model.weights).reshape(shape)?)?;
     result.set_item("intercepts", PyArray1::from_vec(py, model.intercepts))?;
-    result.set_item("solver", method.name())?;
+    result.set_item("solver", (method.name(), n_first))?;
     Ok(result)
 }
 

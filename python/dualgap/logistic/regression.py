@@ -205,7 +205,7 @@ class LogisticRegression(LogisticClassifier):
             # The core passes the model of an earlier epoch as a single array.
             weights, intercepts = np.split(np.concatenate(arrays), [-n_outputs])
             found = {"weights": weights.reshape(n_outputs, -1), "intercepts": intercepts}
-            return {**found, "solver": self.solver}
+            return {**found, "solver": (self.solver, self.max_iter)}
 
         core = partial(_core.fit_logistic_regression, core_rows(problem.rows), problem.labels)
         models = EpochModels(core, settings, store, model_of_epoch)
@@ -344,6 +344,7 @@ class LogisticRegression(LogisticClassifier):
     def _store(self, result: Any, regularization: float, X: Any) -> None:
         self.coef_, self.intercept_ = result["weights"], result["intercepts"]
         history = result["history"]
-        history["solver"] = np.full(len(history["epoch"]), result["solver"], dtype=object)
+        (solver, n_first), n_epochs = result["solver"], len(history["epoch"])
+        history["solver"] = np.where(np.arange(n_epochs) < n_first, solver, "newton")
         self._store_run(result, X)
         self._lambda = regularization

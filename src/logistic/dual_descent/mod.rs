@@ -55,6 +55,8 @@ pub struct DualDescent<'p, 'a> {
     multiplier: Option<Multiplier>,
     /// The mean relative gap during each pass.
     gaps: Vec<f64>,
+    /// The objective during the last pass, relative to that of W = 0.
+    relative_objective: f64,
     /// Ratio of the last certified gap to its expected value, at least 1.
     surprise: f64,
 }
@@ -68,8 +70,16 @@ impl<'p, 'a: 'p> DualDescent<'p, 'a> {
         let is_single =
             largest_number(problem) <= SINGLE && smallest_number(problem) >= 1.0 / SINGLE;
         let state = state(problem, options.seed, is_single)?;
-        let (gaps, surprise, multiplier) = (Vec::new(), 1.0, None);
-        let mut descent = Self { problem, options, state, is_single, multiplier, gaps, surprise };
+        let mut descent = Self {
+            problem,
+            options,
+            state,
+            is_single,
+            multiplier: None,
+            gaps: Vec::new(),
+            relative_objective: 1.0,
+            surprise: 1.0,
+        };
         if problem.intercept() {
             descent.state.set_intercepts(at_zero(problem));
             descent.multiplier = Some(Multiplier::new(descent.state.as_mut()));
@@ -85,11 +95,21 @@ impl<'p, 'a: 'p> DualDescent<'p, 'a> {
         self.state.start_at(model, interrupt)
     }
 
-    /// Estimates the number of further passes until the gap reaches the tolerance, from the rate of the last five
-    /// passes. Returns 0 after fewer than six passes.
-    pub fn passes_left(&self) -> f64 {
-        let [.., before, _, _, _, _, now] = self.gaps[..] else { return 0.0 };
-        epochs_left((before, now), 5, self.options.tolerance.max(FINEST))
+    /// Estimates the number of further passes until the gap reaches the tolerance, from the rate of the last `n_passes`
+    /// passes. Returns 0 as long as there are too few passes.
+    pub fn passes_left(&self, n_passes: usize) -> f64 {
+        let mut gaps = self.gaps.iter().rev();
+        match (gaps.next(), gaps.nth(n_passes - 1)) {
+            (Some(now), Some(before)) => {
+                epochs_left((*before, *now), n_passes, self.options.tolerance.max(FINEST))
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// Whether the objective during the last pass was larger than that of W = 0.
+    pub fn is_worse_than_zero(&self) -> bool {
+        self.relative_objective > 1.0
     }
 
     /// The model.
@@ -133,6 +153,8 @@ impl Solver for DualDescent<'_, '_> {
             violation = multiplier.step(self.state.as_mut());
         }
         let objective = found.loss + self.state.penalty();
+        let null_objective = self.problem.total() * (self.problem.n_classes() as f64).ln();
+        self.relative_objective = objective / null_objective;
         let gap = (found.gap + violation) / objective;
         let rate =
             self.gaps.last().map_or(SLOWEST, |before| (gap / before).clamp(FASTEST, SLOWEST));

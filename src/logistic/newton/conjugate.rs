@@ -179,7 +179,7 @@ impl ConjugateGradients {
             _ => None,
         };
         let fixed = matches!(last, HessianPart::Shared | HessianPart::Diagonal);
-        let last_work = self.n_last as f64 * self.product_cost(store);
+        let last_work = self.n_last as f64 * store.product_cost();
         let worn = !fixed && (self.uses_all_rows() || last_work >= self.cost(store, last));
         if larger.is_some() || worn {
             let rows = self.preconditioned(store, sample);
@@ -195,7 +195,7 @@ impl ConjugateGradients {
         if !store.has_factors() || last == HessianPart::Full {
             return None;
         }
-        let work = self.work + n_steps as f64 * self.product_cost(store);
+        let work = self.work + n_steps as f64 * store.product_cost();
         let pays = |kind| self.uses_all_rows() || work >= self.cost(store, kind);
         let n = self.n_outputs * self.width;
         if self.n_outputs > 1 && n <= FACTORISED && pays(HessianPart::Full) {
@@ -226,21 +226,16 @@ impl ConjugateGradients {
         Ok(())
     }
 
-    /// Number of multiplications in a product with the Hessian.
-    fn product_cost(&self, store: &dyn RowPasses) -> f64 {
-        2.6 * store.problem().n_examples() as f64 * (self.width * self.n_outputs) as f64
-    }
-
-    /// Cost of a factorisation, in units of one multiplication in a product with the Hessian. The coefficients were
-    /// fitted to times on letter, satimage, dna and segment.
+    /// Cost of a factorisation, in units of a multiplication in a product of dense rows with the Hessian. The coefficients
+    /// were fitted to times on letter, satimage, dna and segment.
     fn cost(&self, store: &dyn RowPasses, kind: HessianPart) -> f64 {
-        let rows = store.n_rows(self.preconditioned(store, store.all())) as f64;
         let (width, n_outputs) = (self.width as f64, self.n_outputs as f64);
         let n = width * n_outputs;
-        match kind {
-            HessianPart::Full => n * n * (0.2 * rows + 2.6 * n),
-            _ => n_outputs * width * width * (rows + 150.0 + 7.0 * width),
-        }
+        let factor = match kind {
+            HessianPart::Full => 2.6 * n * n * n,
+            _ => n * width * (150.0 + 7.0 * width),
+        };
+        factor + store.sums_cost(kind, self.preconditioned(store, store.all()))
     }
 
     /// Returns the preconditioned squared residual norm at which conjugate gradients end, and whether the plain
@@ -311,7 +306,7 @@ impl ConjugateGradients {
             direction.iter_mut().zip(&steepest).for_each(|(d, s)| *d = keep * *d + s);
         }
         if goal.exact {
-            self.work += step as f64 * self.product_cost(store);
+            self.work += step as f64 * store.product_cost();
         }
         self.n_last = step;
         Ok(solution)

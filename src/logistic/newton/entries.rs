@@ -4,39 +4,40 @@
 //! The entries are stored by rows and by columns, so that each result is a single sum in a fixed
 //! order, for any number of threads.
 
-use pulp::Simd;
 use rayon::prelude::*;
 
+use super::conjugate::FACTORISED;
+use super::entry_lines::{ColumnSums, EntryLines, TILE, TileScores};
+use super::entry_products::{CurvedRows, n_factors};
 use super::layout::unit;
 use super::passes::RowPasses;
 use super::preconditioner::{HessianPart, Preconditioner};
 use super::softmax::{BlockSums, BlockTargets, curve, softmax};
 use super::store::BlockSample;
-use crate::data::{Csr, Real, Rows};
+use crate::data::{Csr, Real};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::{Aligned, CountingSort, Element, Kernel, Lane, transpose};
+use crate::linalg::{Aligned, Element, Kernel, transpose};
 use crate::logistic::certificate::certificate_and_terms;
-use crate::logistic::sparse_row::score;
 use crate::logistic::{LogisticModel, LogisticProblem};
 use crate::parallel::min_len;
 use crate::run::Certificate;
 
-/// Rows whose probabilities are computed together.
-const TILE: usize = 128;
 /// Columns whose gradients one thread computes at a time.
 const COLUMNS: usize = 128;
-/// Number of entries of a column that are summed in single precision before they are added to a sum
-/// in double precision.
-const SINGLE: usize = 512;
+
+/// Cost of an entry in a product, for each output, and of a pair of entries in the sums for a part of the Hessian, for each
+/// factor; in units of a multiplication of dense rows.
+const PRODUCT: f64 = 18.0;
+const SUMS: f64 = 30.0;
 
 /// Sparse rows and columns of a problem, with the probabilities from the last pass.
 pub(super) struct EntryStore<'a> {
     problem: LogisticProblem<'a>,
     units: Vec<f64>,
-    rows: Entries,
+    rows: EntryLines,
     /// The columns, including the constant column.
-    columns: Entries,
+    columns: EntryLines,
     labels: Vec<u32>,
     /// The c_i divided by `weight`, the largest c_i; 0 for rows that pad the last tile.
     weights: Vec<f32>,
@@ -53,65 +54,12 @@ pub(super) struct EntryStore<'a> {
     due: Option<Vec<f64>>,
 }
 
-/// The entries of all rows (or columns), stored row by row (or column by column).
-struct Entries {
-    offsets: Vec<usize>,
-    places: Vec<i32>,
-    values: Vec<f32>,
-}
-
-impl Entries {
-    fn line(&self, line: usize) -> (&[i32], &[f32]) {
-        let range = self.offsets[line]..self.offsets[line + 1];
-        (&self.places[range.clone()], &self.values[range])
-    }
-
-    /// Copies rows, with each value divided by the unit of its column.
-    fn of_rows<R: Real>(rows: Csr<'_, R>, inverse_units: &[f64]) -> Self {
-        let (mut offsets, mut places, mut values) = (vec![0], Vec::new(), Vec::new());
-        places.reserve_exact(rows.n_stored());
-        values.reserve_exact(rows.n_stored());
-        for row in 0..rows.n_rows() {
-            let (columns, entries) = rows.row(row);
-            places.extend_from_slice(columns);
-            let scaled = columns.iter().zip(entries);
-            values.extend(
-                scaled.map(|(column, x)| (x.widen() * inverse_units[*column as usize]) as f32),
-            );
-            offsets.push(places.len());
-        }
-        Self { offsets, places, values }
-    }
-
-    /// The columns of rows, and a constant one if there is an intercept.
-    fn columns(&self, n_columns: usize, intercept: bool) -> Self {
-        let n_rows = self.offsets.len() - 1;
-        let mut sort = CountingSort::new(n_columns);
-        self.places.iter().for_each(|column| sort.count(*column as usize));
-        let mut offsets = sort.starts();
-        let (mut places, mut values) = (vec![0; self.places.len()], vec![0.0; self.places.len()]);
-        for row in 0..n_rows {
-            let (columns, entries) = self.line(row);
-            for (column, x) in columns.iter().zip(entries) {
-                let place = sort.place(*column as usize);
-                (places[place], values[place]) = (row as i32, *x);
-            }
-        }
-        if intercept {
-            places.extend(0..n_rows as i32);
-            values.resize(places.len(), 1.0);
-            offsets.push(places.len());
-        }
-        Self { offsets, places, values }
-    }
-}
-
 impl<'a> EntryStore<'a> {
     /// Stores the rows of a problem.
     pub fn new<R: Real>(problem: &LogisticProblem<'a>, rows: Csr<'a, R>) -> Self {
         let mut units: Vec<f64> = problem.column_sizes().iter().map(|size| unit(*size)).collect();
         let inverse: Vec<f64> = units.iter().map(|unit| 1.0 / unit).collect();
-        let rows = Entries::of_rows(rows, &inverse);
+        let rows = EntryLines::of_rows(rows, &inverse);
         let columns = rows.columns(units.len(), problem.intercept());
         units.extend(problem.intercept().then_some(1.0));
         let (n, n_outputs) = (problem.n_examples(), problem.n_outputs());
@@ -197,6 +145,33 @@ impl<'a> EntryStore<'a> {
         sums.iter_mut().for_each(|sum| *sum *= factor);
     }
 
+    /// The diagonal of the Hessian.
+    fn diagonal(&mut self, penalties: &[f64], interrupt: &Interrupt) -> Result<Preconditioner> {
+        let (n_outputs, padded) = (self.problem.n_outputs(), self.padded);
+        let tiles = self.residuals.chunks_exact_mut(TILE * padded);
+        for ((residuals, shares), weights) in
+            tiles.zip(self.shares.chunks_exact(TILE * n_outputs)).zip(self.weights.chunks(TILE))
+        {
+            for (output, shares) in shares.chunks_exact(TILE).enumerate() {
+                let own = residuals[output..].iter_mut().step_by(padded);
+                for ((to, share), weight) in own.zip(shares).zip(weights) {
+                    // With two classes, the shares are already curvatures.
+                    *to = weight * share * if n_outputs == 1 { 1.0 } else { 1.0 - share };
+                }
+            }
+        }
+        let mut diagonal = Vec::new();
+        self.collect((1.0, true), &mut diagonal);
+        for line in diagonal.chunks_exact_mut(penalties.len().max(1)) {
+            for (value, penalty) in line.iter_mut().zip(penalties) {
+                *value += penalty;
+                *value = if *value > 0.0 { *value } else { 1.0 };
+            }
+        }
+        interrupt.check()?;
+        Ok(Preconditioner::diagonal(diagonal, self.units.len()))
+    }
+
     /// Computes the probabilities of the last certified weights, unless they are known.
     fn refresh(&mut self, interrupt: &Interrupt) -> Result<()> {
         if let Some(weights) = self.due.take() {
@@ -234,7 +209,17 @@ impl RowPasses for EntryStore<'_> {
     }
 
     fn has_factors(&self) -> bool {
-        false
+        self.len() <= FACTORISED
+    }
+
+    fn product_cost(&self) -> f64 {
+        PRODUCT * self.columns.values.len() as f64 * self.padded.max(f32::lanes()) as f64
+    }
+
+    fn sums_cost(&self, kind: HessianPart, _: BlockSample) -> f64 {
+        let squares =
+            self.rows.offsets.windows(2).map(|ends| (ends[1] - ends[0]).pow(2)).sum::<usize>();
+        SUMS * squares as f64 * n_factors(kind, self.problem.n_outputs()) as f64
     }
 
     fn pass(
@@ -292,126 +277,29 @@ impl RowPasses for EntryStore<'_> {
 
     fn preconditioner(
         &mut self,
-        _: HessianPart,
+        kind: HessianPart,
         _: BlockSample,
         penalties: &[f64],
         interrupt: &Interrupt,
     ) -> Result<Preconditioner> {
         self.refresh(interrupt)?;
-        let (n_outputs, padded) = (self.problem.n_outputs(), self.padded);
-        let tiles = self.residuals.chunks_exact_mut(TILE * padded);
-        for ((residuals, shares), weights) in
-            tiles.zip(self.shares.chunks_exact(TILE * n_outputs)).zip(self.weights.chunks(TILE))
-        {
-            for (output, shares) in shares.chunks_exact(TILE).enumerate() {
-                let own = residuals[output..].iter_mut().step_by(padded);
-                for ((to, share), weight) in own.zip(shares).zip(weights) {
-                    // With two classes, the shares are already curvatures.
-                    *to = weight * share * if n_outputs == 1 { 1.0 } else { 1.0 - share };
-                }
-            }
+        if kind == HessianPart::Diagonal {
+            return self.diagonal(penalties, interrupt);
         }
-        let mut diagonal = Vec::new();
-        self.collect((1.0, true), &mut diagonal);
-        for line in diagonal.chunks_exact_mut(penalties.len().max(1)) {
-            for (value, penalty) in line.iter_mut().zip(penalties) {
-                *value += penalty;
-                *value = if *value > 0.0 { *value } else { 1.0 };
-            }
-        }
-        interrupt.check()?;
-        Ok(Preconditioner::diagonal(diagonal, self.units.len()))
+        let own = CurvedRows {
+            rows: &self.rows,
+            columns: &self.columns,
+            has_intercept: self.problem.intercept(),
+            shares: &self.shares,
+            weights: &self.weights,
+            n_outputs: self.problem.n_outputs(),
+            kind,
+        };
+        let mut sums = own.sums(interrupt)?;
+
+        sums.iter_mut().for_each(|sum| *sum *= self.weight);
+        Preconditioner::from_pairs(kind, &sums, self.problem.n_outputs(), penalties, interrupt)
     }
-}
-
-/// Scores of a tile of rows, rows × padded outputs.
-struct TileScores<'k> {
-    rows: &'k Entries,
-    first: usize,
-    /// Columns × padded outputs, then the intercepts.
-    values: &'k [f32],
-    padded: usize,
-    out: &'k mut [f32],
-}
-
-impl Kernel<f32> for TileScores<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn compute<S: Simd>(self, simd: S)
-    where
-        f32: Lane<S>,
-    {
-        let Self { rows, first, values, padded, out } = self;
-        let (weights, intercepts) = values.split_at(values.len() - padded);
-        let n_rows = rows.offsets.len() - 1;
-        for (row, out) in (first..n_rows).zip(out.chunks_exact_mut(padded)) {
-            let row = rows.line(row);
-            if padded == 1 {
-                out[0] = intercepts[0] + dot(row, weights);
-                continue;
-            }
-            let out = f32::vectors_mut(out).0;
-            let weights = f32::vectors(weights).0;
-            score::<S, f32>(simd, weights, out.len(), row, f32::vectors(intercepts).0, out);
-        }
-    }
-}
-
-/// Sums of residuals over the entries of some columns.
-struct ColumnSums<'k> {
-    columns: &'k Entries,
-    first: usize,
-    residuals: &'k [f32],
-    padded: usize,
-    squared: bool,
-    sums: &'k mut [f64],
-}
-
-impl Kernel<f32> for ColumnSums<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn compute<S: Simd>(self, simd: S)
-    where
-        f32: Lane<S>,
-    {
-        let Self { columns, first, residuals, padded, squared, sums } = self;
-        let (zeros, mut part) = (Aligned::<f32>::zeros(padded), Aligned::<f32>::zeros(padded));
-        let mut squares = Vec::new();
-        for (column, sums) in (first..).zip(sums.chunks_exact_mut(padded)) {
-            let (rows, entries) = columns.line(column);
-            for (rows, mut entries) in rows.chunks(SINGLE).zip(entries.chunks(SINGLE)) {
-                if squared {
-                    squares.clear();
-                    squares.extend(entries.iter().map(|x| x * x));
-                    entries = &squares;
-                }
-                if padded == 1 {
-                    sums[0] += f64::from(dot((rows, entries), residuals));
-                    continue;
-                }
-                let out = f32::vectors_mut(&mut part).0;
-                let (zeros, residuals) = (f32::vectors(&zeros).0, f32::vectors(residuals).0);
-                score::<S, f32>(simd, residuals, out.len(), (rows, entries), zeros, out);
-                sums.iter_mut().zip(&part[..]).for_each(|(sum, value)| *sum += f64::from(*value));
-            }
-        }
-    }
-}
-
-/// ⟨x, w⟩ in four independent sums, which hides the latency of additions.
-#[inline(always)]
-fn dot((places, values): (&[i32], &[f32]), weights: &[f32]) -> f32 {
-    let ((places, last), (values, rest)) = (places.as_chunks::<4>(), values.as_chunks::<4>());
-    let mut sums = [0.0; 4];
-    for (places, values) in places.iter().zip(values) {
-        for ((sum, place), value) in sums.iter_mut().zip(places).zip(values) {
-            *sum += weights[*place as usize] * value;
-        }
-    }
-    let rest: f32 = last.iter().zip(rest).map(|(at, value)| weights[*at as usize] * value).sum();
-    (sums[0] + sums[1]) + (sums[2] + sums[3]) + rest
 }
 
 #[cfg(test)]
@@ -469,6 +357,38 @@ mod tests {
                 sparse.product(&direction, sparse.all(), &mut a, interrupt).unwrap();
                 dense.product(&direction, dense.all(), &mut b, interrupt).unwrap();
                 near(&a, &b);
+            });
+        }
+    }
+
+    #[test]
+    fn sparse_and_dense_preconditioners_agree() {
+        for (n_classes, intercept) in [(2, false), (2, true), (3, true), (6, false), (7, true)] {
+            with(n_classes, intercept, |problem, rows| {
+                let (mut sparse, mut dense) =
+                    (EntryStore::new(problem, rows), BlockStore::new(problem));
+                let interrupt = &Interrupt::default();
+                let weights: Vec<f64> =
+                    (0..sparse.len()).map(|at| (at % 13) as f64 / 13.0 - 0.5).collect();
+                let (all, unused) = (dense.all(), &mut Vec::new());
+                sparse.pass(&weights, all, unused, interrupt).unwrap();
+                dense.pass(&weights, all, unused, interrupt).unwrap();
+                let mut penalties = vec![0.5; sparse.width()];
+                penalties[problem.n_features()..].fill(0.0);
+                let kinds = [HessianPart::Shared, HessianPart::PerClass, HessianPart::Full];
+                for kind in kinds.into_iter().take(if n_classes == 2 { 2 } else { 3 }) {
+                    let stores: [&mut dyn RowPasses; 2] = [&mut sparse, &mut dense];
+                    let [found, expected] = stores.map(|store| {
+                        let own = store.preconditioner(kind, all, &penalties, interrupt);
+                        let mut values = weights.clone();
+                        own.unwrap().apply(&mut values);
+                        values
+                    });
+                    let size = expected.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+                    for (a, b) in found.iter().zip(&expected) {
+                        assert!((a - b).abs() < 1e-4 * size, "{kind:?} {n_classes} {a} {b}");
+                    }
+                }
             });
         }
     }

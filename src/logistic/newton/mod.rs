@@ -8,21 +8,23 @@ mod conjugate;
 mod dense;
 mod direct;
 mod entries;
+mod entry_lines;
+mod entry_products;
 mod layout;
 mod passes;
 mod preconditioner;
 mod softmax;
+mod storage;
 mod store;
 mod tiles;
 mod tilt;
 
-use self::conjugate::{ConjugateGradients, FACTORISED, Goal};
-use self::dense::BlockStore;
-use self::entries::EntryStore;
+use self::conjugate::{ConjugateGradients, Goal};
 use self::passes::RowPasses;
+pub(super) use self::storage::keeps_zeros_out;
+use self::storage::stored;
 use self::store::BlockSample;
-use super::{LogisticModel, LogisticProblem, is_sparse};
-use crate::data::Data;
+use super::{LogisticModel, LogisticProblem};
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::long_dot;
@@ -70,13 +72,6 @@ enum Phase {
     Exact,
 }
 
-/// Whether to store only the nonzero entries of the rows: for sparse rows whose Hessian is too
-/// large to factorise.
-pub(super) fn keeps_zeros_out(problem: &LogisticProblem<'_>) -> bool {
-    let width = problem.n_features() + usize::from(problem.intercept());
-    is_sparse(problem) && problem.n_outputs() * width > FACTORISED
-}
-
 /// Newton's method; an epoch is one step.
 pub(super) struct LogisticNewton<'a> {
     store: Box<dyn RowPasses + 'a>,
@@ -117,15 +112,7 @@ impl Best {
 impl<'a> LogisticNewton<'a> {
     /// Starts at a model.
     pub fn new(problem: &LogisticProblem<'a>, start: &LogisticModel, stopping: Stopping) -> Self {
-        let store: Box<dyn RowPasses + 'a> = match problem.rows() {
-            Data::Csr32(rows) if keeps_zeros_out(problem) => {
-                Box::new(EntryStore::new(problem, rows))
-            }
-            Data::Csr64(rows) if keeps_zeros_out(problem) => {
-                Box::new(EntryStore::new(problem, rows))
-            }
-            _ => Box::new(BlockStore::new(problem)),
-        };
+        let store = stored(problem);
         let weights = scaled(store.as_ref(), start);
         let system = ConjugateGradients::new(store.as_ref());
         let is_zero = weights.iter().all(|weight| *weight == 0.0);
@@ -460,7 +447,7 @@ mod tests {
     use ndarray::Array2;
 
     use super::*;
-    use crate::data::Dense;
+    use crate::data::{Data, Dense};
 
     #[test]
     fn a_step_that_overshoots_is_halved_before_a_pass_over_all_rows() {

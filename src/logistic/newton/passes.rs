@@ -37,6 +37,19 @@ pub(super) trait RowPasses {
     }
     /// Whether preconditioners may be factorisations.
     fn has_factors(&self) -> bool;
+    /// Cost of a product with the Hessian over all rows, in units of a multiplication of dense rows.
+    fn product_cost(&self) -> f64 {
+        2.6 * self.problem().n_examples() as f64 * self.len() as f64
+    }
+    /// Cost of the sums over a sample for a part of the Hessian, in the same units.
+    fn sums_cost(&self, kind: HessianPart, sample: BlockSample) -> f64 {
+        let (rows, width) = (self.n_rows(sample) as f64, self.width() as f64);
+        let n_outputs = self.problem().n_outputs() as f64;
+        rows * width
+            * width
+            * n_outputs
+            * if kind == HessianPart::Full { 0.2 * n_outputs } else { 1.0 }
+    }
 
     /// Returns Σ c_i loss_i over a sample and writes its gradient, both in single precision.
     fn pass(

@@ -48,8 +48,57 @@ impl Preconditioner {
         interrupt: &Interrupt,
     ) -> Result<Self> {
         let (width, n_outputs) = (store.layout.width(), store.problem().n_outputs());
-        let mut diagonal = Vec::new();
-        let factor = |sums: &[f64], n: usize| {
+        let blocks = match kind {
+            HessianPart::Diagonal => {
+                let flat = flat_curvature(n_outputs);
+                let sums = store.sums(sample, (width, interrupt), |layout, lines, sums| {
+                    add_squares(layout, lines, sums);
+                })?;
+                let diagonal = sums.iter().zip(penalties).map(|(sum, own)| flat * sum + own);
+                return Ok(Self::diagonal(diagonal.collect(), width));
+            }
+            HessianPart::Shared => store.sums(sample, (width * width, interrupt), add_shared)?,
+            HessianPart::PerClass => {
+                store.sums(sample, (n_outputs * width * width, interrupt), add_classes)?
+            }
+            HessianPart::Full => {
+                let n_sums = n_pairs(n_outputs) * n_pairs(width);
+                let sums = store.sums(sample, (n_sums, interrupt), add_all)?;
+                return Self::from_pairs(kind, &sums, n_outputs, penalties, interrupt);
+            }
+        };
+        Self::from_blocks(kind, &blocks, (width, penalties), interrupt)
+    }
+
+    /// Builds a preconditioner from sums over rows for each pair of columns, one line for each class or, for
+    /// [`HessianPart::Full`], for each pair of classes.
+    pub fn from_pairs(
+        kind: HessianPart,
+        sums: &[f64],
+        n_outputs: usize,
+        penalties: &[f64],
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        let width = penalties.len();
+        if kind == HessianPart::Full {
+            let mut matrix = spread(sums, n_outputs, width);
+            add_means(&mut matrix, n_outputs, width);
+            return Self::from_blocks(kind, &matrix, (n_outputs * width, penalties), interrupt);
+        }
+        let lines = sums.chunks_exact(n_pairs(width).max(1));
+        let blocks: Vec<f64> = lines.flat_map(|line| spread(line, 1, width)).collect();
+        Self::from_blocks(kind, &blocks, (width, penalties), interrupt)
+    }
+
+    /// Factorises square blocks, of n rows each, after adding the regulariser's Hessian.
+    fn from_blocks(
+        kind: HessianPart,
+        blocks: &[f64],
+        (n, penalties): (usize, &[f64]),
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        let width = penalties.len();
+        let factor = |sums: &[f64]| {
             let stride = Factor::stride(n);
             let mut matrix = vec![0.0; n * stride];
             for (row, (to, from)) in
@@ -62,35 +111,8 @@ impl Preconditioner {
             }
             Factor::new(matrix, n, interrupt)
         };
-        let factors = match kind {
-            HessianPart::Diagonal => {
-                let flat = flat_curvature(n_outputs);
-                let sums = store.sums(sample, (width, interrupt), |layout, lines, sums| {
-                    add_squares(layout, lines, sums);
-                })?;
-                diagonal = sums.iter().zip(penalties).map(|(sum, own)| flat * sum + own).collect();
-                Vec::new()
-            }
-            HessianPart::Shared => {
-                let n_sums = (width * width, interrupt);
-                let sums = store.sums(sample, n_sums, add_shared)?;
-                vec![factor(&sums, width)?]
-            }
-            HessianPart::PerClass => {
-                let n_sums = (n_outputs * width * width, interrupt);
-                let sums = store.sums(sample, n_sums, add_classes)?;
-                let classes = sums.chunks_exact(width * width);
-                classes.map(|sums| factor(sums, width)).collect::<Result<_>>()?
-            }
-            HessianPart::Full => {
-                let n_sums = n_pairs(n_outputs) * n_pairs(width);
-                let sums = store.sums(sample, (n_sums, interrupt), add_all)?;
-                let mut matrix = spread(&sums, n_outputs, width);
-                add_means(&mut matrix, n_outputs, width);
-                vec![factor(&matrix, n_outputs * width)?]
-            }
-        };
-        Ok(Self { kind, diagonal, factors, width })
+        let factors = blocks.chunks_exact(n * n).map(factor).collect::<Result<_>>()?;
+        Ok(Self { kind, diagonal: Vec::new(), factors, width })
     }
 
     /// A diagonal, one value for each weight.
@@ -124,7 +146,7 @@ impl Preconditioner {
 
 /// The curvature at equal probabilities p = 1/m: the eigenvalue p of diag(p) − p pᵀ or, for the single score of two
 /// classes, p (1 − p).
-fn flat_curvature(n_outputs: usize) -> f64 {
+pub(super) fn flat_curvature(n_outputs: usize) -> f64 {
     if n_outputs == 1 { 0.25 } else { 1.0 / n_outputs as f64 }
 }
 
@@ -165,7 +187,7 @@ fn small_shares(lines: Lines<'_>, n_rows: usize) -> Vec<f32> {
 
 /// 1 − p, computed so that rounding does not make it smaller than the sum of the other probabilities; otherwise the
 /// Hessian could have negative curvature.
-fn others(share: f32, small: &f32) -> f32 {
+pub(super) fn others(share: f32, small: &f32) -> f32 {
     if share <= 0.5 { 1.0 - share } else { *small }
 }
 
@@ -187,12 +209,12 @@ fn add_classes(layout: &RowBlocks<'_>, lines: Lines<'_>, sums: &mut [f64]) {
 }
 
 /// Number of unordered pairs of n items, including pairs of an item with itself.
-fn n_pairs(n: usize) -> usize {
+pub(super) fn n_pairs(n: usize) -> usize {
     n * (n + 1) / 2
 }
 
 /// The pairs (a, b), b ≤ a.
-fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(super) fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..n).flat_map(|a| (0..=a).map(move |b| (a, b)))
 }
 

@@ -273,5 +273,20 @@ def test_rows_that_are_not_finite_are_rejected(bad):
             LogisticRegression().fit(given, y)
 
 
+def test_history_names_the_solver_that_took_over():
+    rng = np.random.default_rng(0)
+    columns = rng.integers(8, size=(2000, 5)) + 8 * np.arange(5)
+    X = sp.csr_array((np.ones(columns.size), columns.ravel(), np.arange(0, columns.size + 1, 5)))
+    scores = X @ rng.normal(size=(40, 3)) + rng.gumbel(size=(2000, 3))
+    y = scores.argmax(axis=1)
+    for C, last in [(0.001, "dual-descent"), (10.0, "newton")]:
+        model = LogisticRegression(C=C, random_state=0).fit(X, y)
+        solvers = list(model.history_["solver"])
+        assert solvers[0] == "dual-descent"
+        assert solvers[-1] == last
+        assert len(solvers) == model.n_iter_
+        assert model.relative_gap_ <= model.tol
+
+
 def test_the_first_solver_of_the_core_is_auto():
     assert _core.LOGISTIC_SOLVERS[0] == "auto"
