@@ -5,6 +5,7 @@ use pulp::{Simd, WithSimd};
 use crate::data::{Data, Rows};
 use crate::dual::rounding::{gamma, norm_above};
 use crate::for_data;
+use crate::frank_wolfe::vertex::PIECE;
 use crate::linalg::vectors::{axpy, fused_dot};
 use crate::linalg::{CountingSort, Panels, arch};
 use crate::parallel::{for_items, min_len};
@@ -103,6 +104,17 @@ impl Columns {
         (size * (1.0 + gamma(n + 2)), n)
     }
 
+    /// Returns a bound on the rounding error of a product ⟨a_j, r⟩, relative to ‖a_j‖ ‖r‖.
+    pub fn rounding(&self) -> f64 {
+        gamma(match &self.places {
+            // A piece has at least four partial sums.
+            None => PIECE.min(self.n_rows) / 4 + self.n_rows / PIECE + 16,
+            Some((offsets, _)) => {
+                offsets.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0) + 4
+            }
+        })
+    }
+
     /// Number of vectors that can be multiplied by the matrix together at little more than the cost
     /// of one product.
     pub fn n_at_a_time(&self) -> usize {
@@ -177,7 +189,7 @@ impl RowEntries {
     }
 }
 
-/// The inner product ⟨a, b⟩, with the widest vector instructions of this machine.
+/// The inner product ⟨a, b⟩ in pieces, with the widest vector instructions of this machine.
 struct Dot<'a>(&'a [f64], &'a [f64]);
 
 impl WithSimd for Dot<'_> {
@@ -185,7 +197,8 @@ impl WithSimd for Dot<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
-        fused_dot(simd, self.0, self.1)
+        let pieces = self.0.chunks(PIECE).zip(self.1.chunks(PIECE));
+        pieces.map(|(a, b)| fused_dot(simd, a, b)).sum()
     }
 }
 

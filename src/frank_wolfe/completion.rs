@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::function::{FunctionRounding, SmoothFunction};
 use super::vertex::Vertex;
-use crate::dual::rounding::{gamma, norm_above};
+use crate::dual::rounding::gamma;
 use crate::error::{Error, Result};
 use crate::linalg::CountingSort;
 
@@ -159,13 +159,8 @@ impl SmoothFunction for MatrixCompletion {
         Ok(vectors.iter().map(product).collect())
     }
 
-    fn rounding(&self, x: &[f64]) -> FunctionRounding {
-        let largest = x.iter().chain(&self.values).map(|x| x.abs()).fold(0.0, f64::max);
-        let size = norm_above(x) + norm_above(&self.values);
-        let n = self.n_observed();
-        FunctionRounding {
-            value: gamma(n + 8) * n as f64 * (4.0 * largest * largest).min(size * size),
-            gradient: gamma(n.min(1 << 20) + 4) * 2.0 * largest,
-        }
+    fn rounding(&self, _: &[f64], value: f64) -> FunctionRounding {
+        // As for least squares, but a residual is one difference, and an entry of the gradient one residual.
+        FunctionRounding { value: gamma(self.n_observed() + 8) * value, gradient: 0.0 }
     }
 }

@@ -217,10 +217,10 @@ impl Problem for DensePoint<'_> {
     fn lower_bound(&mut self, vertex: &Vertex, _: f64, interrupt: &Interrupt) -> Result<f64> {
         let smallest = self.oracle.lower_bound(&self.gradient, vertex, interrupt)?;
         let here = bounded_dot(&self.gradient, &self.x);
-        // The error of ⟨gradient, x − v⟩ is at most the error of a gradient entry times ‖x‖₁ + ‖v‖₁.
-        let rounding = self.f.rounding(&self.x);
+        // The error of the value counts twice: for the bound, and for the objective, which may be above the value.
+        let rounding = self.f.rounding(&self.x, self.value);
         let sizes = self.oracle.radius().map_or(0.0, |radius| sum_of_sizes(&self.x) + radius);
-        let slack = (rounding.gradient * sizes + rounding.value) * (1.0 + gamma(8));
+        let slack = (rounding.gradient * sizes + 2.0 * rounding.value) * (1.0 + gamma(8));
         if smallest - slack > here.upper() {
             return Err(Error::argument(
                 "oracle",

@@ -14,8 +14,10 @@ use crate::solver::{StepKind, largest};
 /// from the point.
 const REFRESHED_EVERY: usize = 100;
 
-/// Number of iterations without a lower value after which no further progress is expected.
+/// No further progress is expected after this number of iterations in which neither the value nor the gap was a new
+/// minimum, or after a quarter of all iterations if that is more.
 const PATIENCE: usize = 50;
+const PATIENT_PART: usize = 4;
 
 /// The error of the lower bound (rounding and looseness) hides further progress when the gap is at most this fraction
 /// of the error. The run is then exhausted.
@@ -37,8 +39,9 @@ pub(super) struct Minimizer<P: Problem> {
     certified_gap: f64,
     best_bound: f64,
     iteration: usize,
-    /// The lowest value so far (`lowest`), and the number of iterations since then (`idle`).
+    /// The lowest value and the smallest gap so far, and the number of iterations since the last of them (`idle`).
     lowest: f64,
+    smallest_gap: f64,
     idle: usize,
     random: Pcg64Mcg,
 }
@@ -67,6 +70,7 @@ impl<P: Problem> Minimizer<P> {
             best_bound: f64::NEG_INFINITY,
             iteration: 0,
             lowest: f64::INFINITY,
+            smallest_gap: f64::INFINITY,
             idle: 0,
             random: Pcg64Mcg::new(u128::from(seed)),
         }
@@ -201,17 +205,28 @@ impl<P: Problem> Minimizer<P> {
             || is_cheap && self.iteration == 1
             || converges
             || self.iteration.is_multiple_of(REFRESHED_EVERY)
-            || self.idle >= PATIENCE * self.round()
+            || self.is_idle()
     }
 
-    /// Counts consecutive iterations without a new lowest value.
+    /// Counts consecutive iterations without a new lowest value or smallest gap. Where the function is quadratic, a gap
+    /// of the relative size ε belongs to a value that is only about ε² above the minimum. The value therefore stops
+    /// falling in floating point long before the gap does.
     fn count_idle(&mut self, moved: bool) {
-        let value = self.problem.value();
-        if value < self.lowest {
-            (self.lowest, self.idle) = (value, 0);
+        let (value, gap) = (self.problem.value(), self.gap);
+        let is_smaller = self.is_full() && gap < self.smallest_gap;
+        if is_smaller {
+            self.smallest_gap = gap;
+        }
+        if value < self.lowest || is_smaller {
+            (self.lowest, self.idle) = (value.min(self.lowest), 0);
         } else if !(self.is_open_loop && moved) {
             self.idle += 1;
         }
+    }
+
+    /// Whether no further progress is expected.
+    fn is_idle(&self) -> bool {
+        self.idle >= (PATIENCE * self.round()).max(self.iteration / PATIENT_PART)
     }
 
     /// Returns the certificate of the current point, which is recomputed first unless it `is_fresh`. Checks that the
@@ -250,7 +265,7 @@ impl<P: Problem> Minimizer<P> {
         self.best_bound = self.best_bound.max(bound);
         let certificate = Certificate { primal: value, dual: self.best_bound.min(value) };
         let hidden = (value - bound) - self.gap;
-        let is_exhausted = self.gap <= VISIBLE * hidden || self.idle >= PATIENCE * self.round();
+        let is_exhausted = self.gap <= VISIBLE * hidden || self.is_idle();
         Ok((certificate, is_exhausted))
     }
 }
@@ -265,12 +280,12 @@ impl<P: Problem> Solver for Minimizer<P> {
         let Some(to) = self.next.take() else { return Ok(Progress::Uncertified) };
         let moved = self.walk(to, interrupt)?;
         self.iteration += 1;
-        self.count_idle(moved);
         let is_fresh = self.tracks && self.iteration.is_multiple_of(REFRESHED_EVERY);
         if is_fresh {
             self.refresh(interrupt)?;
         }
         self.search(interrupt)?;
+        self.count_idle(moved);
         if !self.is_due() {
             return Ok(Progress::Uncertified);
         }

@@ -89,8 +89,8 @@ impl Vertex {
     }
 }
 
-/// Number of coordinates in each partial sum of [`bounded_dot`].
-const PIECE: usize = 512;
+/// Number of coordinates in each partial sum of a long inner product.
+pub(super) const PIECE: usize = 512;
 
 /// Returns ⟨a, b⟩ with a bound on its rounding error.
 pub(super) fn bounded_dot(a: &[f64], b: &[f64]) -> Bounded {
@@ -99,7 +99,8 @@ pub(super) fn bounded_dot(a: &[f64], b: &[f64]) -> Bounded {
         sum += dot(a, b);
         size += a.iter().zip(b).map(|(a, b)| (a * b).abs()).sum::<f64>();
     }
-    let depth = PIECE.min(a.len()) + a.len() / PIECE + 2;
+    // `dot` has eight partial sums.
+    let depth = PIECE.min(a.len()) / 8 + a.len() / PIECE + 18;
     Bounded::new(sum, gamma(depth) * size + a.len() as f64 * TINY)
 }
 

@@ -2,7 +2,7 @@
 
 use super::{FunctionRounding, SmoothFunction};
 use crate::data::Data;
-use crate::dual::rounding::{gamma, norm_above};
+use crate::dual::rounding::{TINY, gamma, norm_above, root_above};
 use crate::error::{Error, Result};
 use crate::frank_wolfe::columns::Columns;
 use crate::frank_wolfe::vertex::Vertex;
@@ -102,15 +102,19 @@ impl SmoothFunction for LeastSquares {
         self.columns.n_at_a_time()
     }
 
-    fn rounding(&self, x: &[f64]) -> FunctionRounding {
+    fn rounding(&self, x: &[f64], value: f64) -> FunctionRounding {
+        // Any vector r gives the lower bound f(y) >= ⟨r, A y − b⟩ − ½‖r‖², so the error of r enters only through
+        // ⟨r, A x − b⟩, and the gradient Aᵀr has only the error of this product.
         let (size, n_terms) = self.columns.product_size(x);
-        // Bounds on ‖r‖ and on the norm of the rounding error of r.
-        let size = size + self.target_norm;
-        let error = gamma(n_terms + 4) * size;
-        let sums = gamma(self.columns.n_rows() + 4);
+        let error = gamma(n_terms + 3) * size + gamma(1) * self.target_norm;
+        let sums = gamma(self.columns.n_rows() / 8 + 24);
+        let norm = root_above(2.0 * value * (1.0 + sums) + self.columns.n_rows() as f64 * TINY);
         FunctionRounding {
-            value: (size * error + error * error + sums * size * size) * (1.0 + gamma(8)),
-            gradient: self.columns.largest_norm() * (sums * size + error) * (1.0 + gamma(8)),
+            value: (norm * error + error * error + sums * value) * (1.0 + gamma(8)),
+            gradient: self.columns.largest_norm()
+                * self.columns.rounding()
+                * norm
+                * (1.0 + gamma(8)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::least_squares::{check_targets, checked_columns};
 use super::{FunctionRounding, SmoothFunction};
 use crate::data::Data;
-use crate::dual::rounding::gamma;
+use crate::dual::rounding::{gamma, root_above};
 use crate::error::{Error, Result};
 use crate::frank_wolfe::columns::Columns;
 
@@ -51,16 +51,18 @@ impl SmoothFunction for LogisticSum {
         Ok(value)
     }
 
-    fn rounding(&self, x: &[f64]) -> FunctionRounding {
-        // Losses have slope at most 1 and curvature at most 1/4; the library functions are correct
+    fn rounding(&self, x: &[f64], value: f64) -> FunctionRounding {
+        // The tangents at the computed scores bound f from below, so the errors of the scores enter only at x. Losses
+        // have curvature at most 1/4, and slopes of at most 1 and at most the loss. The library functions are correct
         // to a few units in the last place.
         let (size, n_terms) = self.columns.product_size(x);
-        let n = self.columns.n_rows() as f64;
         let scores = gamma(n_terms + 4) * size;
         let sums = gamma(self.columns.n_rows() + 16);
+        let slopes = root_above((value * (1.0 + sums)).min(self.columns.n_rows() as f64));
+        let products = self.columns.rounding() + gamma(16);
         FunctionRounding {
-            value: n.sqrt() * scores + sums * (n + n.sqrt() * size),
-            gradient: self.columns.largest_norm() * (scores + sums * n.sqrt()) * (1.0 + gamma(8)),
+            value: (slopes * scores + scores * scores + sums * value) * (1.0 + gamma(8)),
+            gradient: self.columns.largest_norm() * products * slopes * (1.0 + gamma(8)),
         }
     }
 }

@@ -9,12 +9,17 @@ pub use logistic::LogisticSum;
 use super::vertex::Vertex;
 use crate::error::Result;
 
-/// Bounds on the rounding errors of a function.
+/// Bounds on the rounding errors of the computed value and gradient at x.
+///
+/// The function is at most value + [`value`](Self::value) at x, and for every y it is at least value − [`value`](
+/// Self::value) + ⟨gradient, y − x⟩ − [`gradient`](Self::gradient) · (‖x‖₁ + ‖y‖₁). Bounds on the errors of value and
+/// gradient have these properties. For a gradient Aᵀr, it is enough to bound the error of the product with the
+/// computed r, if every r gives a lower bound.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FunctionRounding {
-    /// An upper bound on the error of the value.
+    /// The bound for the value.
     pub value: f64,
-    /// An upper bound on the error of each coordinate of the gradient.
+    /// The bound for each coordinate of the gradient.
     pub gradient: f64,
 }
 
@@ -61,8 +66,9 @@ pub trait SmoothFunction: Send + Sync {
         Ok(None)
     }
 
-    /// Returns bounds on the rounding errors at x. The default treats value and gradient as exact.
-    fn rounding(&self, _x: &[f64]) -> FunctionRounding {
+    /// Returns bounds on the rounding errors at x, where the computed value is `value`. The default treats value and
+    /// gradient as exact.
+    fn rounding(&self, _x: &[f64], _value: f64) -> FunctionRounding {
         FunctionRounding::default()
     }
 }

@@ -155,6 +155,64 @@ def test_bounds_hold_in_exact_arithmetic_when_rounding_ends_a_run(method: Any) -
             assert value - Fraction(found.lower_bound) < Fraction(1, 10**9)
 
 
+def small_gap_problems() -> dict[str, Any]:
+    """Least squares problems, each with a matrix, targets and a set."""
+    rng = np.random.default_rng(0)
+    A, dense = rng.normal(size=(200, 1000)), rng.normal(size=(300, 100))
+    B, C = rng.normal(size=(60, 30)), rng.normal(size=(50, 30))
+    noise = rng.normal(size=300)
+    return {
+        # The residuals are 20 times smaller than the targets.
+        "lasso": (A, A[:, :5].sum(axis=1) + 0.1 * noise[:200], L1Ball(1000, 4.5)),
+        # Many steps lower the value by less than its last digit.
+        "active-lasso": (dense, dense[:, :5].sum(axis=1) + noise, L1Ball(100, 20.0)),
+        "simplex": (np.eye(500), rng.random(500), Simplex(500)),
+        "product": (B, rng.normal(size=60), Product(Simplex(10), L1Ball(20, 1.5))),
+        "hull": (C, 3.0 * rng.normal(size=50), ConvexHull(rng.normal(size=(200, 30)))),
+    }
+
+
+@pytest.mark.parametrize("method", ["away", "pairwise"])
+@pytest.mark.parametrize("name", ["lasso", "active-lasso", "simplex", "product", "hull"])
+def test_gaps_of_1e_11_are_reached_and_are_bounds(name: str, method: Any) -> None:
+    A, b, oracle = small_gap_problems()[name]
+    for f in (LeastSquares(A, b), Squares(A, b)):
+        found = minimize(f, oracle, method=method, tol=1e-11, max_iter=30_000)
+        assert found.converged
+        assert found.gap <= 1e-11 * found.objective
+        # The objective and the gap in extended precision.
+        x, wide = np.asarray(found.x, np.longdouble), A.astype(np.longdouble)
+        residual = wide @ x - b
+        gradient = wide.T @ residual
+        objective = 0.5 * residual @ residual
+        vertex = np.asarray(oracle.vertex(gradient.astype(float)), np.longdouble)
+        assert abs(found.objective - objective) <= 1e-13 * objective
+        gap = gradient @ (x - vertex)
+        assert gap <= 1e-11 * objective
+        if isinstance(f, LeastSquares):
+            assert gap <= found.gap
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("method", ["away", "pairwise"])
+def test_bounds_hold_in_extended_precision_when_rounding_ends_a_run(method: Any) -> None:
+    rng = np.random.default_rng(1)
+    A, y = rng.normal(size=(700, 20)), np.where(rng.random(700) < 0.5, -1.0, 1.0)
+    wide = A.astype(np.longdouble)
+    problems = [
+        (LeastSquares(A, y), lambda x: 0.5 * ((wide @ x - y) ** 2).sum()),
+        (LeastSquares(sp.csr_array(A), y), lambda x: 0.5 * ((wide @ x - y) ** 2).sum()),
+        (Logistic(A, y), lambda x: np.log1p(np.exp(-y * (wide @ x))).sum()),
+    ]
+    for f, value in problems:
+        found = minimize(f, L1Ball(20, 0.2), method=method, tol=0.0, max_iter=2000)
+        x = found.x.astype(np.longdouble)
+        x *= min(1.0, 0.2 / abs(x).sum())
+        # The error of the value at the minimum is far below the error of the bound.
+        assert found.lower_bound <= value(x)
+        assert found.gap <= 1e-11 * found.objective
+
+
 @pytest.mark.parametrize("method", ["frank-wolfe", "away", "pairwise"])
 def test_the_nuclear_norm_finds_the_projection_of_a_matrix(method: Any) -> None:
     rng = np.random.default_rng(0)
