@@ -283,6 +283,12 @@ class LinearResult(TypedDict):
     history: dict[str, NDArray[Any]]
 
 
+class ClassFeatureResult(LinearResult):
+    """A fitted model of class features; the solver, and the number of iterations of its start."""
+
+    solver: tuple[str, int]
+
+
 class LogisticResult(LinearResult):
     """A fitted logistic regression."""
 

@@ -27,7 +27,7 @@ pub use block_descent::{Options as BlockDescentOptions, block_descent};
 pub use costs::Costs;
 pub use cross_validation::{Candidate, Fold, Measure, Scoring, Search};
 pub use dual::MarginDual;
-pub use joint::{JointMap, fit_joint};
+pub use joint::{JointMap, fit_joint, joint_method};
 pub use layout::{Layout, Order};
 pub use linear::Linear;
 pub use map::{RowSize, ScoreMap};

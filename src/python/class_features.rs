@@ -9,7 +9,7 @@ use super::own_loss::raised;
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
 use super::session::{Session, guarded, run_session, unchanged};
 use super::trace::trace_dict;
-use crate::multiclass::{JointMap, MulticlassMethod, fit_joint, require_joint_memory};
+use crate::multiclass::{JointMap, ScoreMap, fit_joint, joint_method, require_joint_memory};
 
 /// Fits a model on joint features. `settings` is a dictionary with the fields of the records in `records`.
 /// `class_features` has one row of features per class. If it is None, the rows are the joint features ψ(x, j)
@@ -31,7 +31,7 @@ pub(super) fn fit_class_features<'py>(
             .filter(|given| !given.is_none())
             .map(|given| given.extract())
             .transpose()?;
-        let method = MulticlassMethod::parse(&method.choices())?;
+        let method = joint_method(&method.choices())?;
         let (parts, labels, data) = (record.parts(), slice(&labels)?, rows.rows()?);
         let class_data = classes.as_ref().map(Matrix::rows).transpose()?;
         let borrowed: Vec<_> = [data].into_iter().chain(class_data).collect();
@@ -40,14 +40,16 @@ pub(super) fn fit_class_features<'py>(
             None => JointMap::rows(data, parts.n_classes, method.order())?,
         };
         require_joint_memory(&map, method, parts.smoothing > 0.0)?;
-        let layout = map.layout();
+        let (layout, n_weights) = (map.layout(), map.n_weights());
         let mut problem = parts.on(map, labels, shares.shares(labels.len())?)?;
         let (target, own) = (run.target(), record.own_loss());
         let kernel = |session: &Session<'_>| {
             own.iter().for_each(|own| own.stops(session.interrupt));
-            let observe = &mut |epoch: &_| {
-                session.observe_in_order(epoch, |weights| layout.by_class(&weights))
+            // The second array has an element per epoch of descent.
+            let by_class = |array: Vec<f64>| {
+                if array.len() == n_weights { layout.by_class(&array) } else { array }
             };
+            let observe = &mut |epoch: &_| session.observe_in_order(epoch, by_class);
             fit_joint(&mut problem, method, target, session.interrupt, observe)
         };
         let fitted = unchanged(py, &borrowed, || {
@@ -55,6 +57,7 @@ pub(super) fn fit_class_features<'py>(
         })?;
         let result = trace_dict(py, &fitted.trace)?;
         result.set_item("null_objective", fitted.null_objective)?;
+        result.set_item("solver", (method.name(), fitted.n_first))?;
         let weights = PyArray1::from_vec(py, layout.by_class(&fitted.weights));
         result.set_item("weights", weights.reshape([layout.n_classes, layout.n_features])?)?;
         Ok(result)

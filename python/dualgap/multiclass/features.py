@@ -26,6 +26,7 @@ from dualgap.losses import Loss, MarginLoss, core_loss
 from dualgap.multiclass._class_features import ClassFeatureClassifier
 from dualgap.multiclass._linear import MarginScores
 from dualgap.multiclass._own_loss import check_solver, core_loss_of, qualify_certificate
+from dualgap.multiclass._plan import solvers_of_epochs
 
 __all__ = ["ClassFeatureSVC"]
 
@@ -67,17 +68,19 @@ class ClassFeatureSVC(MarginScores, ClassFeatureClassifier):
     smoothing : float, default=0.0
         Parameter gamma of the Moreau envelope of the loss; 0 means the loss itself.
     fit_intercept : bool, default=True
-        Whether to append a constant feature to ``x``. Not with a callable.
+        Whether to append a constant feature to ``x``. Its weights are regularised like all other
+        weights. Not with a callable.
     intercept_scaling : float, default=1.0
-        Value of the constant feature.
+        Value of the constant feature: the larger, the less its weights are regularised.
     class_weight : dict or "balanced", optional
         Factor for each class, by which the weights of its rows are multiplied. "balanced" makes the
         total weights of all classes equal, as in scikit-learn.
     solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
 "projected-gradient", "subgradient"}, default="auto"
-        As in `MulticlassSVC`; "block-descent", the default, takes projected gradient steps on the
-        dual variables of one row at a time, because the features of different classes are not
-        orthogonal. It stores only nonzero dual variables.
+        "block-descent" takes projected gradient steps on the dual variables of one row at a time,
+        because the features of different classes are not orthogonal. It stores only nonzero dual
+        variables. "auto" does the same and hands over to Newton's method if that is faster, for at
+        most 200 weights and without smoothing. The other solvers are those of `MulticlassSVC`.
     step, sampling : str
         As in `MulticlassSVC`.
     tol, max_iter, n_jobs, random_state, verbose, callback
@@ -158,12 +161,18 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
 
         def store(model: Self, result: Any) -> None:
             model._store_weights(result["weights"], joint)
+            history, (solver, n_first) = result["history"], result["solver"]
+            history["solver"] = solvers_of_epochs(solver, n_first, len(history["epoch"]))
             model._store_run(result, X)
             qualify_certificate(model, settings, X, codes)
 
         def model_of_epoch(arrays: Any) -> dict[str, Any]:
             width = arrays[0].size if joint else self.n_features_in_ + int(self.fit_intercept)
-            return {"weights": arrays[0].reshape(-1, width)}
+            n_first = len(arrays[1]) if len(arrays) > 1 else self.max_iter
+            return {
+                "weights": arrays[0].reshape(-1, width),
+                "solver": (settings["solver"], n_first),
+            }
 
         core = partial(_core.fit_class_features, core_rows(rows), labels)
         # The model of an epoch may be found by repeating the fit. With a custom loss, which might

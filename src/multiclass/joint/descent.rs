@@ -1,4 +1,4 @@
-//! Block descent for features that are not orthogonal for different classes.
+//! Block descent for features that are not orthogonal for different classes. Newton's method finishes slow runs.
 
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
@@ -10,7 +10,8 @@ use crate::linalg::Sparse;
 use crate::linalg::sparse::{dot, squared_norm};
 use crate::multiclass::{MarginDual, ScoreMap};
 use crate::polytope::{Scratch, lifted};
-use crate::run::{Certificate, Progress, Solver};
+use crate::run::{Certificate, Progress, Solver, Stopping};
+use crate::solver::{Block, BlockOptions, NewtonEnd, Pace};
 
 /// Maximum number of steps per visit.
 const MAX_STEPS: usize = 8;
@@ -22,6 +23,14 @@ const MIN_GAP_SHARE: f64 = 0.01;
 
 /// Maximum number of passes over the examples that are due, between two certificates.
 const MAX_PASSES: usize = 8;
+
+/// Maximum number of weights with which Newton's method takes over. With 400 weights it takes longer than descent on some
+/// problems that descent solves, and with 650 weights longer than 1000 epochs of descent.
+const MAX_WEIGHTS: usize = 200;
+
+/// Number of epochs of descent, for each weight, that take as long as Newton's method: both take a time proportional to
+/// the number of examples, which grows with the number of weights for descent, and with its square for Newton's method.
+const EPOCHS_PER_WEIGHT: f64 = 0.75;
 
 /// Curvature below which a block counts as linear, because the slope divided by the curvature would
 /// overflow.
@@ -47,6 +56,11 @@ pub struct JointDescent<'d, 'p, 'a, M> {
     /// The examples to visit until the next certificate.
     due: Vec<u32>,
     work: VisitBuffers,
+    n_epochs: usize,
+    /// The rate at which the gap falls; None if Newton's method cannot take over.
+    pace: Option<Pace>,
+    /// Newton's method and its blocks, after it has taken over.
+    end: Option<(NewtonEnd, Vec<Block>)>,
 }
 
 /// Buffers for a visit, with a value for each class.
@@ -84,13 +98,36 @@ impl<'d, 'p, 'a, M: ScoreMap> JointDescent<'d, 'p, 'a, M> {
             weights: vec![0.0; dual.n_weights()],
             due: (0..n as u32).filter(has_share).collect(),
             work: VisitBuffers::new(m),
+            n_epochs: 0,
+            pace: None,
+            end: None,
             dual,
         }
     }
 
-    /// Returns the weights w(β).
-    pub fn into_weights(self) -> Vec<f64> {
-        self.weights
+    /// Lets Newton's method finish the run, if it can handle the dual and descent would be slow.
+    #[must_use]
+    pub fn stopping_at(mut self, stopping: Stopping) -> Self {
+        let n_weights = self.dual.n_weights();
+        let is_possible = NewtonEnd::is_possible(self.dual.shares(), n_weights);
+        if is_possible && n_weights <= MAX_WEIGHTS {
+            self.pace = Some(Pace::new(stopping).worth(EPOCHS_PER_WEIGHT * n_weights as f64));
+        }
+        self
+    }
+
+    /// Returns the weights w(β), and the number of epochs before Newton's method took over.
+    pub fn into_weights(self) -> (Vec<f64>, usize) {
+        (self.weights, self.n_epochs)
+    }
+
+    /// Starts Newton's method. Each example's β takes the place of the vertices that make up a point.
+    fn hand_over(&mut self, stopping: Stopping, certificate: Certificate) {
+        let options = BlockOptions { cache: true, ..BlockOptions::default() };
+        let points = self.points.iter().cloned();
+        let blocks: Vec<Block> = points.map(|point| Block::at(point, &options)).collect();
+        let newton = NewtonEnd::new(self.dual, options, (stopping, certificate), &blocks);
+        self.end = Some((newton, blocks));
     }
 
     /// Increases the dual by a few steps in one example's β; returns whether β changed.
@@ -192,6 +229,9 @@ fn step<M: ScoreMap>(
 
 impl<M: ScoreMap> Solver for JointDescent<'_, '_, '_, M> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        if let Some((newton, blocks)) = &mut self.end {
+            return newton.advance(self.dual, (&mut self.weights, blocks), interrupt);
+        }
         let mut moved = false;
         let n_passes = (self.points.len() / self.due.len().max(1)).clamp(1, MAX_PASSES);
         for _ in 0..n_passes {
@@ -202,10 +242,22 @@ impl<M: ScoreMap> Solver for JointDescent<'_, '_, '_, M> {
             }
         }
         let certificate = self.certify(interrupt)?;
+        self.n_epochs += 1;
+        if let Some(pace) = &mut self.pace
+            && (self.n_epochs.is_power_of_two() && pace.is_too_slow(self.n_epochs, certificate)
+                || !moved)
+        {
+            let stopping = pace.stopping();
+            self.hand_over(stopping, certificate);
+            return Ok(Progress::Epoch(certificate));
+        }
         Ok(if moved { Progress::Epoch(certificate) } else { Progress::Exhausted(certificate) })
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        if let Some((newton, _)) = &self.end {
+            return Ok(newton.certificate());
+        }
         let points = &self.points;
         let at = |block: usize| -> &[(u32, f64)] { &points[block] };
         let lambda = self.dual.shares().lambda();
@@ -219,8 +271,10 @@ impl<M: ScoreMap> Solver for JointDescent<'_, '_, '_, M> {
         Ok(Certificate { primal: objective(lambda, &self.weights, found.loss), dual })
     }
 
+    /// The weights. If Newton's method has taken over, also an array with one element per epoch of descent.
     fn model_arrays(&self) -> Option<ModelArrays> {
-        Some(vec![self.weights.clone()])
+        let first = self.end.as_ref().map(|_| vec![0.0; self.n_epochs]);
+        Some([self.weights.clone()].into_iter().chain(first).collect())
     }
 
     fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::multiclass::{MarginDual, MarginProblem, MulticlassMethod, ScoreMap};
 use crate::run::{Epoch, Trace, run};
-use crate::solver::{Target, minimize};
+use crate::solver::{Choices, Target, minimize};
 
 /// A fitted model of joint features.
 #[derive(Debug, Clone)]
@@ -18,6 +18,21 @@ pub struct JointFit {
     pub null_objective: f64,
     /// The weights, in the order of the map.
     pub weights: Vec<f64>,
+    /// Number of epochs before Newton's method took over; number of all epochs if it did not.
+    pub n_first: usize,
+}
+
+/// The solver named by the choices; "auto" is block descent with a hand-over to Newton's method.
+///
+/// # Errors
+/// As for [`MulticlassMethod::parse`].
+pub fn joint_method(choices: &Choices<'_>) -> Result<MulticlassMethod> {
+    Ok(match MulticlassMethod::parse(choices)? {
+        MulticlassMethod::BlockDescent(seed) if choices.solver == "auto" => {
+            MulticlassMethod::HandOver(seed)
+        }
+        method => method,
+    })
 }
 
 /// Minimises the problem; block descent is [`JointDescent`].
@@ -38,10 +53,13 @@ pub fn fit_joint<M: ScoreMap>(
             let stopping = target.stopping(null_objective);
             let null_objective = null_objective.upper();
             let mut solver = JointDescent::new(&mut dual, seed);
+            if matches!(method, MulticlassMethod::HandOver(_)) {
+                solver = solver.stopping_at(stopping);
+            }
             let mut trace = run(&mut solver, stopping, interrupt, observe)?;
-            let last = solver.into_weights();
+            let (last, n_first) = solver.into_weights();
             let weights = trace.take_other(last.len()).unwrap_or(last);
-            Ok(JointFit { trace, null_objective, weights })
+            Ok(JointFit { trace, null_objective, weights, n_first })
         }
         MulticlassMethod::Newton => Err(Error::argument(
             "solver",
@@ -50,7 +68,8 @@ pub fn fit_joint<M: ScoreMap>(
         MulticlassMethod::Vertices(method) => {
             let fit = minimize(&mut dual, method, target, None, interrupt, observe)?;
             let weights = fit.weights().to_vec();
-            Ok(JointFit { trace: fit.trace, null_objective: fit.null_objective, weights })
+            let n_first = fit.trace.epochs.len();
+            Ok(JointFit { trace: fit.trace, null_objective: fit.null_objective, weights, n_first })
         }
     }
 }

@@ -7,5 +7,5 @@ mod fit;
 mod map;
 
 pub use descent::JointDescent;
-pub use fit::fit_joint;
+pub use fit::{fit_joint, joint_method};
 pub use map::JointMap;

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "certificates"))
@@ -96,6 +97,30 @@ def test_indicators_give_each_class_separate_weights() -> None:
         model = fit(features, X, y, loss="weston-watkins", tol=1e-6)
         assert model.objective_ == pytest.approx(plain.objective_, rel=2e-6)
         assert model.coef_ == pytest.approx(plain.coef_, abs=0.01)
+
+
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_newton_finishes_fits_that_stall(C: float) -> None:
+    X, y = load_iris(return_X_y=True)
+    plain = MulticlassSVC("max-hinge", C=C, tol=1e-6, random_state=0).fit(X, y)
+
+    def extract(rows: Any, classes: Any) -> Any:
+        found = np.einsum("jp,nd->njpd", np.eye(3)[classes], np.c_[rows, np.ones(len(rows))])
+        return found.reshape(3 * len(rows), -1)
+
+    for features in (np.eye(3), extract):
+        model = ClassFeatureSVC(features, C=C, tol=1e-5, random_state=0, max_iter=60).fit(X, y)
+        assert model.converged_
+        assert plain.dual_objective_ <= model.objective_ <= plain.objective_ * (1 + 1e-5)
+        assert model.dual_objective_ <= plain.objective_
+        solvers = model.history_["solver"]
+        n_first = int((solvers == "block-descent").sum())
+        assert 0 < n_first < model.n_iter_
+        assert (solvers[n_first:] == "newton").all()
+    # Descent alone stays far from the optimum, so the test would fail without the hand-over.
+    descent = fit(np.eye(3), X, y, C=C, max_iter=60, solver="block-descent")
+    assert descent.relative_gap_ > 0.01
+    assert set(descent.history_["solver"]) == {"block-descent"}
 
 
 def test_a_structured_model_of_the_same_features_has_the_same_optimum() -> None:

@@ -3,7 +3,7 @@
 use crate::run::{Certificate, Stopping, epochs_left};
 
 /// Newton's method takes over if, at the current rate, reaching the tolerance would take more than
-/// this number of passes.
+/// this number of passes, unless the solver requires more.
 const MAX_EPOCHS_LEFT: f64 = 50.0;
 /// Number of passes before the rate is measured.
 const FIRST_PASSES: usize = 4;
@@ -11,6 +11,7 @@ const FIRST_PASSES: usize = 4;
 /// The rate at which the gap of a run falls.
 pub(crate) struct Pace {
     stopping: Stopping,
+    max_epochs_left: f64,
     /// Number of passes and gap at the last certificate.
     last: Option<(usize, f64)>,
 }
@@ -18,7 +19,13 @@ pub(crate) struct Pace {
 impl Pace {
     /// The rate of a run with this stopping rule.
     pub fn new(stopping: Stopping) -> Self {
-        Self { stopping, last: None }
+        Self { stopping, max_epochs_left: MAX_EPOCHS_LEFT, last: None }
+    }
+
+    /// Requires that more than this number of passes is left, because Newton's method takes as long.
+    #[must_use]
+    pub fn worth(self, n_passes: f64) -> Self {
+        Self { max_epochs_left: self.max_epochs_left.max(n_passes), ..self }
     }
 
     /// The stopping rule of the run.
@@ -35,7 +42,7 @@ impl Pace {
             return false;
         }
         let allowed = self.stopping.allowed(certificate.primal);
-        epochs_left((gap_before, gap), pass - before, allowed) > MAX_EPOCHS_LEFT
+        epochs_left((gap_before, gap), pass - before, allowed) > self.max_epochs_left
     }
 }
 
@@ -58,6 +65,19 @@ mod tests {
         // Reaching 1e-9 takes 30 halvings; reaching 1e-30 takes 100.
         assert!(!decisions(&halving, 1e-9).contains(&true));
         assert!(decisions(&halving, 1e-30)[3]);
+    }
+
+    #[test]
+    fn a_run_waits_until_newton_is_worth_its_time() {
+        let stopping =
+            Stopping { max_epochs: 1000, relative: 1e-9, floor: 0.0, null_objective: Some(1.0) };
+        let decision = |n_passes: f64| {
+            let mut pace = Pace::new(stopping).worth(n_passes);
+            let slow = |pass: i32| Certificate { primal: 1.0, dual: 1.0 - 0.8_f64.powi(pass) };
+            (1..=9).any(|pass| pace.is_too_slow(pass as usize, slow(pass)))
+        };
+        // After the fourth pass, about 89 passes are left.
+        assert!(decision(0.0) && decision(85.0) && !decision(95.0));
     }
 
     #[test]
