@@ -195,7 +195,9 @@ pub fn expand(
     if !(width > 0.0 && width.is_finite()) {
         return Err(Error::argument("width", "must be positive and finite"));
     }
-    if weights.len() != problem.map().n_weights() || !weights.iter().all(|w| w.is_finite()) {
+    // The layout of the map may pad the weights.
+    let n_weights = problem.n_classes() * problem.map().layout().n_features;
+    if weights.len() != n_weights || !weights.iter().all(|w| w.is_finite()) {
         return Err(Error::argument("weights", "must be one finite number per class and feature"));
     }
     problem.shares_mut().set_lambda(1.0)?;

@@ -152,7 +152,7 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
         if self.fit_intercept and not class_weights.all():
             label = self.classes_[np.flatnonzero(class_weights == 0.0)[0]]
             msg = (
-                f"sample_weight: the class {label!r} has no weight, so its intercept has no "
+                f"sample_weight: the class {label} has no weight, so its intercept has no "
                 "optimum; leave out its rows, or set fit_intercept=False"
             )
             raise ValueError(msg)

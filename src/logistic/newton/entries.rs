@@ -17,7 +17,7 @@ use super::store::BlockSample;
 use crate::data::{Csr, Real};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::{Aligned, Element, Kernel, transpose};
+use crate::linalg::{Aligned, Element, transpose};
 use crate::logistic::certificate::certificate_and_terms;
 use crate::logistic::{LogisticModel, LogisticProblem};
 use crate::parallel::min_len;

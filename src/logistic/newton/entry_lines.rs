@@ -3,7 +3,7 @@
 use pulp::Simd;
 
 use crate::data::{Csr, Real, Rows};
-use crate::linalg::{Aligned, CountingSort, Element, Kernel, Lane};
+use crate::linalg::{Aligned, CountingSort, Kernel, Lane};
 use crate::logistic::sparse_row::score;
 
 /// Rows whose probabilities are computed together.

@@ -59,6 +59,19 @@ def test_newton_rounds_converge_at_any_column_scale(
         assert losses.mean() + 0.5 * weights / len(y) == pytest.approx(model.objective_, rel=1e-7)
 
 
+@pytest.mark.parametrize(("m", "d"), [(10, 20), (20, 13)])
+def test_newton_rounds_support_many_classes(m: int, d: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, d))
+    y = (X @ rng.normal(size=(d, m)) + 3.0 * rng.normal(size=(800, m))).argmax(axis=1)
+    X *= np.logspace(-2.0, 2.0, d)
+    plain = MulticlassSVC(tol=1e-5).fit(X, y)
+    model = ConsensusSVC(n_partitions=2, random_state=0).fit(X, y)
+    assert model.converged_
+    assert plain.dual_objective_ <= model.objective_ <= 1.002 * plain.objective_
+    assert model.dual_objective_ <= plain.objective_
+
+
 def test_newton_rounds_depend_only_on_the_data(tmp_path: Any) -> None:
     X, y = make_scaled_columns(-3.0, 5.0)
     fit = ConsensusSVC(n_partitions=3, random_state=0)
