@@ -196,6 +196,9 @@ class Catalogue:
             return found
         check_kind(table, ids, f"{what}s")
         distinct = ids[strange].unique()
+        treated = f"treated as an average {what}"
+        if side == 1:
+            treated += ' (with task="clicks", it scores 0)'
         example = distinct.tolist()[0]
         if strange.all():
             msg = (
@@ -203,11 +206,11 @@ class Catalogue:
                 if len(distinct) == 1
                 else f"{what}s: none of the {len(distinct)} ids was in the ratings "
                 f"({example!r}, ...)"
-            ) + f'; with unknown="ignore", an unknown {what} is treated as an average {what}'
+            ) + f'; with unknown="ignore", an unknown {what} is {treated}'
             raise ValueError(msg)
         warn_input(
             f"{what}s: {int(strange.sum())} of {len(found)} ids were not in the ratings "
-            f"({example!r}, for example); each is treated as an average {what}"
+            f"({example!r}, for example); each is {treated}"
         )
         return found
 

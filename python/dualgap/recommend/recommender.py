@@ -160,7 +160,8 @@ class OrdinalRecommender(FittedRecommender):
     Notes
     -----
     An unknown user is treated as the average user (weighted by the numbers of ratings), and an
-    unknown item as the average item. A warning reports the number of unknown ids.
+    unknown item as the average item; with ``task="clicks"``, an unknown item scores 0. A warning
+    reports the number of unknown ids.
 
     If a user rated an item several times, the latest rating is used, with a warning.
 

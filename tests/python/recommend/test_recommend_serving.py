@@ -36,6 +36,16 @@ def test_warnings_count_unknown_ids(model: OrdinalRecommender) -> None:
         model.predict(0, 1, unknown="reject")
 
 
+def test_unknown_items_of_click_models_score_0() -> None:
+    rng = np.random.default_rng(0)
+    clicks = pd.DataFrame({"user": rng.integers(30, size=400), "item": rng.integers(40, size=400)})
+    model = OrdinalRecommender(task="clicks", random_state=0).fit(clicks.drop_duplicates())
+    with pytest.warns(UserWarning, match="^items: 1 of 2 ids .*it scores 0"):
+        scores = model.predict([1, 2], [3, 777])
+    assert scores[0] != 0.0
+    assert scores[1] == 0.0
+
+
 def test_ids_of_another_type_are_rejected(model: OrdinalRecommender, ratings: pd.DataFrame) -> None:
     with pytest.raises(TypeError, match=r"^users: the ids are strings, .* are numbers \(0, "):
         model.predict(["1", "2"], 1)
