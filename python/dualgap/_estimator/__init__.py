@@ -131,22 +131,25 @@ class CertifiedEstimator(Estimator):
         self.converged_ = result["outcome"] == "converged"
         if not (self.converged_ or self._quiet) and result["outcome"] != "stopped":
             gap = (self.duality_gap_, self.relative_gap_)
-            advice, reason = self._advice(X), result["outcome"]
+            reason = result["outcome"]
+            # More iterations do not help once no further progress is possible.
+            remedy = "tol" if reason == "exhausted" else self._remedy
+            advice = self._advice(X, remedy)
             warn_of_gap(self.n_iter_, gap, self._tolerance(), advice, reason=reason)
 
     def _tolerance(self) -> float:
         """Return the relative gap at which a fit ends."""
         return self.tol
 
-    def _advice(self, X: Any) -> str:
+    def _advice(self, X: Any, remedy: str) -> str:
         """Return the advice in the warning of a fit that did not converge."""
         parameters = type(self).__dataclass_fields__
         constant = getattr(self, "intercept_scaling", 1.0) if "fit_intercept" in parameters else 0.0
         constant = constant if getattr(self, "fit_intercept", False) else 0.0
         cause = scale_cause(X, constant, getattr(self, "feature_names_in_", None))
         if cause is not None:
-            return f"{cause}, or raise {self._remedy}"
-        return f"raise {self._remedy}{', or lower C' if 'C' in parameters else ''}"
+            return f"{cause}, or raise {remedy}"
+        return f"raise {remedy}{', or lower C' if 'C' in parameters else ''}"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -331,6 +331,9 @@ def predict(
             click.echo(_accuracy(best[:, 0], table.y), err=to_stdout)
             if top > 1:
                 click.echo(_accuracy(best, table.y, f"top-{top} accuracy"), err=to_stdout)
+            if not any(_matches(model.classes_, table.y)):
+                note = f"{test_file}: no label of the file is a class of the model"
+                errors.print(note, markup=False, soft_wrap=True)
 
 
 def _scores(model: LinearModel, table: Table, path: Path) -> NDArray[np.float64]:
@@ -344,10 +347,16 @@ def _scores(model: LinearModel, table: Table, path: Path) -> NDArray[np.float64]
 
 
 def _accuracy(predicted: NDArray[Any], y: NDArray[Any], name: str = "accuracy") -> str:
-    if (predicted.dtype.kind in "iufb") != (y.dtype.kind in "iufb"):
-        predicted, y = predicted.astype(np.str_), y.astype(np.str_)
-    right = int((predicted.reshape(len(y), -1) == y[:, None]).any(axis=1).sum())
+    right = int(_matches(predicted.reshape(len(y), -1), y).sum())
     return f"{name} = {100 * right / len(y):.4g}% ({right}/{len(y)})"
+
+
+def _matches(labels: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return whether each entry of y is among the labels (one row of them, or one per entry)."""
+    if (labels.dtype.kind in "iufb") != (y.dtype.kind in "iufb"):
+        labels, y = labels.astype(np.str_), y.astype(np.str_)
+    found: NDArray[np.bool_] = (labels == y[:, None]).any(axis=1)
+    return found
 
 
 @contextmanager

@@ -78,6 +78,17 @@ def test_the_fit_and_predict_commands_give_the_results_of_the_python_model() -> 
     assert run_successfully("predict", "-q", "iris", "iris.model").stderr == ""
 
 
+def test_predict_says_when_no_label_of_the_file_is_a_class() -> None:
+    write_libsvm()
+    run_successfully("fit", "-q", "iris")
+    note = "no label of the file is a class of the model"
+    assert note not in run_successfully("predict", "iris", "iris.model", "predicted").stderr
+    dump_svmlight_file(X, Y + 7, "other", zero_based=False)
+    result = run_successfully("predict", "other", "iris.model", "predicted")
+    assert result.stdout == "accuracy = 0% (0/150)\n"
+    assert f"other: {note}" in result.stderr
+
+
 def test_options_have_the_effect_of_the_estimators_parameters() -> None:
     write_libsvm()
     options = ["-s", "top-k", "-k", 2, "-c", 0.5, "-B", 2, "-e", 1e-4, "--smoothing", 0.1]

@@ -226,7 +226,9 @@ def test_single_precision_stops_at_its_rounding_errors() -> None:
     X = sp.csr_array((rng.random(n * length), columns.ravel(), indptr), shape=(n, d))
     X.sum_duplicates()
     model = MulticlassSVC("weston-watkins", tol=1e-7, max_iter=1000, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="possible in floating point"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"possible in floating point\).*; raise tol, or lower C$"
+    ):
         model.fit(X.astype(np.float32), y)
     assert model.n_iter_ < 20
     assert model.relative_gap_ < 1e-4
