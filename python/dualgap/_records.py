@@ -284,7 +284,7 @@ class LinearResult(TypedDict):
 
 
 class ClassFeatureResult(LinearResult):
-    """A fitted model of class features; the solver, and the number of iterations of its start."""
+    """A fitted model of class features; the solver, and the number of its iterations."""
 
     solver: tuple[str, int]
 
@@ -293,7 +293,7 @@ class LogisticResult(LinearResult):
     """A fitted logistic regression."""
 
     intercepts: NDArray[np.float64]
-    solver: str
+    solver: tuple[str, int]
 
 
 class LogisticPathResult(LogisticResult):

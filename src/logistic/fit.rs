@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::certificate::intercept_curvature;
 use super::hand_over::{HandOverOptions, LogisticHandOver};
-use super::newton::{LogisticNewton, keeps_zeros_out};
+use super::newton::{LogisticNewton, is_small, keeps_zeros_out};
 use super::{
     DualDescent, DualDescentOptions, LogisticModel, LogisticProblem, is_sparse, suits_dual_descent,
 };
@@ -84,7 +84,10 @@ fn n_bytes(problem: &LogisticProblem<'_>, newton: bool) -> u128 {
     let (rows, weights) = (n as u128, (d as u128 + 1) * m as u128);
     let n_stored = for_data!(problem.rows(), rows => rows.n_stored()) as u128;
     let own = match newton {
-        true if keeps_zeros_out(problem) => 16 * n_stored + rows * (m as u128 * 12 + 32),
+        true if keeps_zeros_out(problem) => {
+            let squares = if is_small(problem) { 5 * 8 * weights * weights } else { 0 };
+            16 * n_stored + rows * (m as u128 * 12 + 32) + squares
+        }
         true => rows * ((d + m) as u128 * 4 + 16),
         false => rows * m as u128 * 8,
     };
@@ -114,7 +117,7 @@ pub struct LogisticFit {
     pub model: LogisticModel,
     /// The method that was used.
     pub method: LogisticMethod,
-    /// Number of epochs of this method, after which Newton's method took over.
+    /// Number of epochs of this method: all epochs, unless Newton's method took over.
     pub n_first: usize,
     /// The record of the run.
     pub trace: Trace,

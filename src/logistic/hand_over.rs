@@ -10,11 +10,9 @@ use crate::run::{Certificate, Progress, Solver, Stopping};
 /// Time of a fit by Newton's method that also stores zeros, in units of a pass of dual block descent, and the number of
 /// passes from whose rate the number of further passes is estimated.
 const DENSE: (f64, usize) = (10.0, 5);
-/// The same for a fit that stores no zeros, with many rows per column: 4 to 12 passes on indicators of categories and on
-/// words.
+/// The same for a fit that stores no zeros, with many rows per column: 4 to 12 passes on indicators and on words.
 const TALL: (f64, usize) = (5.0, 1);
-/// The same with few rows per column: 7 to 800 passes on words. Conjugate gradients need many steps, the more the larger C
-/// is, and passes of descent remain effective.
+/// The same with few rows per column: 7 to 800 passes on words. Conjugate gradients need more steps for larger C.
 const WIDE: (f64, usize) = (100.0, 5);
 /// The least number of rows per column that counts as many.
 const ROWS: usize = 4;
@@ -30,7 +28,8 @@ pub(super) struct HandOverOptions {
     pub n_bytes: u128,
 }
 
-/// Dual block descent, followed by Newton's method, which starts from the model of the descent or from W = 0, whichever is better.
+/// Dual block descent, followed by Newton's method, which starts from the model of the descent or from W = 0, whichever
+/// is better.
 pub(super) struct LogisticHandOver<'p, 'a> {
     problem: &'p LogisticProblem<'a>,
     options: HandOverOptions,

@@ -93,10 +93,12 @@ class LogisticRegression(LogisticClassifier):
     solver : {"auto", "newton", "dual-descent"}, default="auto"
         In each iteration, "newton" solves a linear system for all weights by conjugate gradients.
         Their preconditioner depends on the cost of the previous systems. The first passes are in
-        float32, the last passes in float64. "newton" suits dense rows, and keeps a dense float32
-        copy of all rows. "dual-descent" maximises the dual exactly over the variables of one row at
-        a time, and suits CSR rows. "auto" is "dual-descent" for CSR rows with at most a quarter of
-        the entries stored, and otherwise "newton".
+        float32, the last passes in float64. "newton" keeps a float32 copy of the rows, without
+        zeros if at most an eighth of the entries of a CSR matrix are stored, or if the Hessian is
+        too large to factorise. "dual-descent" maximises the dual exactly over the variables of one
+        row at a time, and suits CSR rows. "auto" is "newton", except for CSR rows with at most a
+        quarter of the entries stored: for them, it begins with "dual-descent", and continues with
+        "newton" if that is expected to be faster.
     tol : float, default=1e-3
         Duality gap at which the fit has converged, relative to the objective. The objective is then
         at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger than rounding error

@@ -79,7 +79,7 @@ class ClassFeatureSVC(MarginScores, ClassFeatureClassifier):
 "projected-gradient", "subgradient"}, default="auto"
         "block-descent" takes projected gradient steps on the dual variables of one row at a time,
         because the features of different classes are not orthogonal. It stores only nonzero dual
-        variables. "auto" does the same and hands over to Newton's method if that is faster, for at
+        variables. "auto" does the same, and continues with Newton's method if it is slow, for at
         most 200 weights and without smoothing. The other solvers are those of `MulticlassSVC`.
     step, sampling : str
         As in `MulticlassSVC`.

@@ -13,8 +13,8 @@ const LONGEST: usize = 60;
 /// norm; earlier, this requirement would only cost steps. The first value is for preconditioners from a part of the
 /// Hessian, the second for those from the whole Hessian.
 const NEAR: [f64; 2] = [2.0, 5.0];
-/// Maximum number of weights for which the Hessian of a sample may be factorised. All blocks of the classes together may
-/// have as many entries as the largest such Hessian.
+/// Maximum number of weights for which the Hessian of a sample may be factorised. All blocks of the classes together
+/// may have as many entries as the largest such Hessian.
 pub(super) const FACTORISED: usize = 1500;
 /// Maximum number of columns for which the first Hessian of a single output is factorised, from all rows.
 const NARROW: usize = 64;
@@ -165,8 +165,8 @@ impl ConjugateGradients {
             return self.make(store, (HessianPart::Diagonal, sample), interrupt);
         }
         let Some(last) = self.kind() else {
-            // At W = 0, one block that all classes share is exact. Over all rows it costs as much as `width / 5` products
-            // of one class with the Hessian.
+            // At W = 0, one block that all classes share is exact. Over all rows it costs as much as `width / 5`
+            // products of one class with the Hessian.
             let most = if self.n_outputs == 1 { NARROW } else { 8 * self.n_outputs };
             let shared = self.width <= most;
             let kind = if shared { HessianPart::Shared } else { HessianPart::Diagonal };
@@ -226,8 +226,8 @@ impl ConjugateGradients {
         Ok(())
     }
 
-    /// Cost of a factorisation, in units of a multiplication in a product of dense rows with the Hessian. The coefficients
-    /// were fitted to times on letter, satimage, dna and segment.
+    /// Cost of a factorisation, in units of a multiplication in a product of dense rows with the Hessian. The
+    /// coefficients were fitted to times on letter, satimage, dna and segment.
     fn cost(&self, store: &dyn RowPasses, kind: HessianPart) -> f64 {
         let (width, n_outputs) = (self.width as f64, self.n_outputs as f64);
         let n = width * n_outputs;

@@ -31,8 +31,8 @@ impl RowBlocks<'_> {
     }
 }
 
-/// Splits a line of numbers into chunks. If its length is not a multiple of [`LANES`], the last chunk has the last numbers
-/// of the line, some of which are in the chunk before it, too.
+/// Splits a line of numbers into chunks. If its length is not a multiple of [`LANES`], the last chunk has the last
+/// numbers of the line, some of which are in the chunk before it, too.
 fn chunked(line: &[f64]) -> Vec<[f64; LANES]> {
     let (whole, rest) = line.as_chunks();
     whole.iter().chain(line.last_chunk().filter(|_| !rest.is_empty())).copied().collect()

@@ -12,6 +12,8 @@ use crate::parallel::map_items;
 /// Numbers of factors are multiples of this number, unless there is a single factor; the compiler vectorises loops of
 /// this length.
 const LANES: usize = 4;
+/// Number of entries of a column between two checks for an interrupt.
+const PIECE: usize = 4096;
 
 /// Number of factors of a row for a part of the Hessian: of classes, or of pairs of classes.
 pub(super) fn n_factors(kind: HessianPart, n_outputs: usize) -> usize {
@@ -42,11 +44,17 @@ impl CurvedRows<'_> {
         let stride = if n_factors == 1 { 1 } else { n_factors.next_multiple_of(LANES) };
         let lines = map_items(0..width, 1, |column| {
             let mut sums = vec![0.0; width * stride];
-            if !interrupt.is_raised() {
+            let (rows, values) = self.columns.line(column);
+            for piece in rows.chunks(PIECE).zip(values.chunks(PIECE)) {
+                if interrupt.is_raised() {
+                    break;
+                }
                 let factors = vec![0.0; stride];
-                arch().dispatch(ColumnProducts { own: self, column, factors, sums: &mut sums });
+                let sums = &mut sums[..];
+                arch().dispatch(ColumnProducts { own: self, column, piece, factors, sums });
             }
             sums.truncate((column + 1) * stride);
+            sums.shrink_to_fit();
             sums
         });
         interrupt.check()?;
@@ -91,6 +99,8 @@ impl CurvedRows<'_> {
 struct ColumnProducts<'k, 'r> {
     own: &'k CurvedRows<'r>,
     column: usize,
+    /// The rows and the values of some entries of this column.
+    piece: (&'k [i32], &'k [f32]),
     factors: Vec<f64>,
     /// The factors of a pair of columns are contiguous.
     sums: &'k mut [f64],
@@ -101,10 +111,9 @@ impl WithSimd for ColumnProducts<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Self { own, column, mut factors, sums } = self;
+        let Self { own, column, piece: (rows, values), mut factors, sums } = self;
         let stride = factors.len();
         let is_constant = own.has_intercept && column + 1 == own.columns.n_lines();
-        let (rows, values) = own.columns.line(column);
         for (row, value) in rows.iter().zip(values) {
             own.write_factors(*row as usize, &mut factors);
             let value = f64::from(*value);

@@ -1,8 +1,8 @@
 //! Newton's method. Its linear systems are solved by conjugate gradients, with a preconditioner
 //! that is chosen by its cost.
 //!
-//! Columns are centred if there is an intercept, and divided by units s_k, so that the largest value of each column is about
-//! 1; the weights are u_k = s_k w_k.
+//! Columns are centred if there is an intercept, and divided by units s_k, so that the largest value of each column is
+//! about 1; the weights are u_k = s_k w_k.
 
 mod conjugate;
 mod dense;
@@ -21,8 +21,8 @@ mod tilt;
 
 use self::conjugate::{ConjugateGradients, Goal};
 use self::passes::RowPasses;
-pub(super) use self::storage::keeps_zeros_out;
 use self::storage::stored;
+pub(super) use self::storage::{is_small, keeps_zeros_out};
 use self::store::BlockSample;
 use super::{LogisticModel, LogisticProblem};
 use crate::error::Result;
@@ -42,21 +42,22 @@ const GAIN: f64 = 1e-4;
 /// The fraction required when the length of the first step is chosen, measured over a sample. A
 /// full step on a quadratic function achieves ½.
 const EXPECTED: f64 = 0.3;
-/// Linear systems are solved until the residual is reduced by this factor, and to a tenth of that if the Hessian comes from
-/// a sample but the gradient from all rows: such a system costs little compared with the gradient.
+/// Linear systems are solved until the residual is reduced by this factor, and to a tenth of that if the Hessian comes
+/// from a sample but the gradient from all rows: such a system costs little compared with the gradient.
 const REDUCTION: f64 = 0.3;
 /// A step is doubled while the slope at its end is at least this share of the slope at its start.
 const STEEP: f64 = 0.3;
-/// Minimum numbers of rows per weight for which the first steps use a sample of the rows, and for which later steps compute
-/// the Hessian from a sample if exact gradients need no copy of the rows.
+/// Minimum numbers of rows per weight for which the first steps use a sample of the rows, and for which later steps
+/// compute the Hessian from a sample if exact gradients need no copy of the rows.
 const SAMPLED: [usize; 2] = [100, 1000];
 /// The fraction of the rows in this sample.
 const SAMPLE: f64 = 0.1;
-/// The first steps also compute objective and gradient from the sample, until a step gains less than this fraction of the
-/// objective, or for [`MOST_SAMPLED`] steps.
+/// The first steps also compute objective and gradient from the sample, until a step gains less than this fraction of
+/// the objective, or for [`MOST_SAMPLED`] steps.
 const SETTLED: f64 = 3e-3;
 const MOST_SAMPLED: usize = 4;
-/// The Hessian is computed from all rows once the decrease expected of a step exceeds this fraction of the previous one.
+/// The Hessian is computed from all rows once the decrease expected of a step exceeds this fraction of the previous
+/// one.
 const KEPT: f64 = 0.1;
 /// The run ends if the gap has not fallen by a tenth in this number of exact steps.
 const PATIENCE: usize = 8;

@@ -8,8 +8,8 @@ use crate::logistic::certificate::intercept_curvature;
 use crate::logistic::{LogisticModel, LogisticProblem};
 use crate::run::Certificate;
 
-/// Passes over rows in units of their columns, in which the largest value of a column is about 1. If there is an intercept,
-/// columns may be centred: W x + b = W (x − μ) + (b + W μ).
+/// Passes over rows in units of their columns, in which the largest value of a column is about 1. If there is an
+/// intercept, columns may be centred: W x + b = W (x − μ) + (b + W μ).
 ///
 /// Weights, gradients and directions have a line for each output, with the intercept last.
 pub(super) trait RowPasses {

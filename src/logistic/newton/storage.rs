@@ -12,12 +12,12 @@ use crate::logistic::{LogisticProblem, is_sparse};
 const THIN: usize = 8;
 
 /// Whether the Hessian has few enough rows to be factorised.
-fn is_small(problem: &LogisticProblem<'_>) -> bool {
+pub fn is_small(problem: &LogisticProblem<'_>) -> bool {
     problem.n_outputs() * width(problem) <= FACTORISED
 }
 
-/// Whether to store only the nonzero entries of the rows: for sparse rows that have few of them, or whose Hessian is too
-/// large to factorise.
+/// Whether to store only the nonzero entries of the rows: for sparse rows that have few of them, or whose Hessian is
+/// too large to factorise.
 pub fn keeps_zeros_out(problem: &LogisticProblem<'_>) -> bool {
     let n_stored = for_data!(problem.rows(), rows => rows.n_stored());
     let is_thin = THIN * n_stored <= problem.n_examples() * width(problem);

@@ -24,12 +24,12 @@ const MIN_GAP_SHARE: f64 = 0.01;
 /// Maximum number of passes over the examples that are due, between two certificates.
 const MAX_PASSES: usize = 8;
 
-/// Maximum number of weights with which Newton's method takes over. With 400 weights it takes longer than descent on some
-/// problems that descent solves, and with 650 weights longer than 1000 epochs of descent.
+/// Maximum number of weights with which Newton's method takes over. With 400 weights it takes longer than descent on
+/// some problems that descent solves, and with 650 weights longer than 1000 epochs of descent.
 const MAX_WEIGHTS: usize = 200;
 
-/// Number of epochs of descent, for each weight, that take as long as Newton's method: both take a time proportional to
-/// the number of examples, which grows with the number of weights for descent, and with its square for Newton's method.
+/// Newton's method takes about as long as this number of epochs of descent per weight: the time of an epoch is
+/// proportional to the number of weights, that of a Newton step to its square.
 const EPOCHS_PER_WEIGHT: f64 = 0.75;
 
 /// Curvature below which a block counts as linear, because the slope divided by the curvature would
@@ -244,6 +244,7 @@ impl<M: ScoreMap> Solver for JointDescent<'_, '_, '_, M> {
         let certificate = self.certify(interrupt)?;
         self.n_epochs += 1;
         if let Some(pace) = &mut self.pace
+            && !pace.stopping().is_met(&certificate)
             && (self.n_epochs.is_power_of_two() && pace.is_too_slow(self.n_epochs, certificate)
                 || !moved)
         {
