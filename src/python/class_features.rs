@@ -9,7 +9,7 @@ use super::own_loss::raised;
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
 use super::session::{Session, guarded, run_session, unchanged};
 use super::trace::trace_dict;
-use crate::multiclass::{JointMap, ScoreMap, fit_joint, joint_method, require_joint_memory};
+use crate::multiclass::{JointMap, fit_joint, joint_method, require_joint_memory};
 
 /// Fits a model on joint features. `settings` is a dictionary with the fields of the records in `records`.
 /// `class_features` has one row of features per class. If it is None, the rows are the joint features ψ(x, j)
@@ -40,16 +40,19 @@ pub(super) fn fit_class_features<'py>(
             None => JointMap::rows(data, parts.n_classes, method.order())?,
         };
         require_joint_memory(&map, method, parts.smoothing > 0.0)?;
-        let (layout, n_weights) = (map.layout(), map.n_weights());
+        let layout = map.layout();
         let mut problem = parts.on(map, labels, shares.shares(labels.len())?)?;
         let (target, own) = (run.target(), record.own_loss());
         let kernel = |session: &Session<'_>| {
             own.iter().for_each(|own| own.stops(session.interrupt));
-            // The second array has an element per epoch of descent.
-            let by_class = |array: Vec<f64>| {
-                if array.len() == n_weights { layout.by_class(&array) } else { array }
+            let observe = &mut |epoch: &_| {
+                // Only the first array has weights.
+                let mut places = 0..;
+                session.observe_in_order(epoch, |array| match places.next() {
+                    Some(0) => layout.by_class(&array),
+                    _ => array,
+                })
             };
-            let observe = &mut |epoch: &_| session.observe_in_order(epoch, by_class);
             fit_joint(&mut problem, method, target, session.interrupt, observe)
         };
         let fitted = unchanged(py, &borrowed, || {

@@ -331,7 +331,7 @@ def predict(
             click.echo(_accuracy(best[:, 0], table.y), err=to_stdout)
             if top > 1:
                 click.echo(_accuracy(best, table.y, f"top-{top} accuracy"), err=to_stdout)
-            if not any(_matches(model.classes_, table.y)):
+            if not _matches(model.classes_, table.y).any():
                 note = f"{test_file}: no label of the file is a class of the model"
                 errors.print(note, markup=False, soft_wrap=True)
 

@@ -36,6 +36,8 @@ pub(super) struct EntryStore<'a> {
     problem: LogisticProblem<'a>,
     units: Vec<f64>,
     rows: EntryLines,
+    /// Sum of the squared numbers of entries of the rows.
+    squares: f64,
     /// The columns, including the constant column.
     columns: EntryLines,
     labels: Vec<u32>,
@@ -60,6 +62,8 @@ impl<'a> EntryStore<'a> {
         let mut units: Vec<f64> = problem.column_sizes().iter().map(|size| unit(*size)).collect();
         let inverse: Vec<f64> = units.iter().map(|unit| 1.0 / unit).collect();
         let rows = EntryLines::of_rows(rows, &inverse);
+        let squares =
+            rows.offsets.windows(2).map(|ends| ((ends[1] - ends[0]) as f64).powi(2)).sum();
         let columns = rows.columns(units.len(), problem.intercept());
         units.extend(problem.intercept().then_some(1.0));
         let (n, n_outputs) = (problem.n_examples(), problem.n_outputs());
@@ -73,6 +77,7 @@ impl<'a> EntryStore<'a> {
         Self {
             problem: problem.clone(),
             rows,
+            squares,
             columns,
             labels,
             weights,
@@ -217,9 +222,7 @@ impl RowPasses for EntryStore<'_> {
     }
 
     fn sums_cost(&self, kind: HessianPart, _: BlockSample) -> f64 {
-        let squares =
-            self.rows.offsets.windows(2).map(|ends| (ends[1] - ends[0]).pow(2)).sum::<usize>();
-        SUMS * squares as f64 * n_factors(kind, self.problem.n_outputs()) as f64
+        SUMS * self.squares * n_factors(kind, self.problem.n_outputs()) as f64
     }
 
     fn pass(
@@ -296,7 +299,6 @@ impl RowPasses for EntryStore<'_> {
             kind,
         };
         let mut sums = own.sums(interrupt)?;
-
         sums.iter_mut().for_each(|sum| *sum *= self.weight);
         Preconditioner::from_pairs(kind, &sums, self.problem.n_outputs(), penalties, interrupt)
     }

@@ -43,7 +43,7 @@ impl CurvedRows<'_> {
         let n_factors = n_factors(self.kind, self.n_outputs);
         let stride = if n_factors == 1 { 1 } else { n_factors.next_multiple_of(LANES) };
         let lines = map_items(0..width, 1, |column| {
-            let mut sums = vec![0.0; width * stride];
+            let mut sums = vec![0.0; (column + 1) * stride];
             let (rows, values) = self.columns.line(column);
             for piece in rows.chunks(PIECE).zip(values.chunks(PIECE)) {
                 if interrupt.is_raised() {
@@ -53,8 +53,6 @@ impl CurvedRows<'_> {
                 let sums = &mut sums[..];
                 arch().dispatch(ColumnProducts { own: self, column, piece, factors, sums });
             }
-            sums.truncate((column + 1) * stride);
-            sums.shrink_to_fit();
             sums
         });
         interrupt.check()?;
@@ -95,7 +93,7 @@ impl CurvedRows<'_> {
     }
 }
 
-/// Adds, for each column, the products of its entries and those of `column`.
+/// Adds, for each column up to `column`, the products of its entries and those of `column`.
 struct ColumnProducts<'k, 'r> {
     own: &'k CurvedRows<'r>,
     column: usize,
@@ -119,7 +117,9 @@ impl WithSimd for ColumnProducts<'_, '_> {
             let value = f64::from(*value);
             factors.iter_mut().for_each(|factor| *factor *= value);
             let (columns, entries) = own.rows.line(*row as usize);
-            for (other, entry) in columns.iter().zip(entries) {
+            // The columns of a row are sorted.
+            let n_first = columns.partition_point(|other| *other as usize <= column);
+            for (other, entry) in columns[..n_first].iter().zip(entries) {
                 let (other, entry) = (*other as usize, f64::from(*entry));
                 if stride == 1 {
                     sums[other] += entry * factors[0];

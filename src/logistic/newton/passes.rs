@@ -45,10 +45,8 @@ pub(super) trait RowPasses {
     fn sums_cost(&self, kind: HessianPart, sample: BlockSample) -> f64 {
         let (rows, width) = (self.n_rows(sample) as f64, self.width() as f64);
         let n_outputs = self.problem().n_outputs() as f64;
-        rows * width
-            * width
-            * n_outputs
-            * if kind == HessianPart::Full { 0.2 * n_outputs } else { 1.0 }
+        let per_block = if kind == HessianPart::Full { 0.2 * n_outputs } else { 1.0 };
+        rows * width * width * n_outputs * per_block
     }
 
     /// Returns Σ c_i loss_i over a sample and writes its gradient, both in single precision.

@@ -85,7 +85,7 @@ impl Preconditioner {
             add_means(&mut matrix, n_outputs, width);
             return Self::from_blocks(kind, &matrix, (n_outputs * width, penalties), interrupt);
         }
-        let lines = sums.chunks_exact(n_pairs(width).max(1));
+        let lines = sums.chunks_exact(n_pairs(width));
         let blocks: Vec<f64> = lines.flat_map(|line| spread(line, 1, width)).collect();
         Self::from_blocks(kind, &blocks, (width, penalties), interrupt)
     }
