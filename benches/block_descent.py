@@ -13,9 +13,7 @@ mnist.whl).
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from typing import Any
@@ -26,6 +24,7 @@ from _data import path_of, split
 from _record import Table
 from multiclass import mnist
 from sklearn.preprocessing import normalize
+from support.textbook import INNER, textbook
 
 from dualgap import MulticlassSVC
 
@@ -135,31 +134,18 @@ def shark(names: list[str]) -> None:
     table = Table("block-descent-shark", "data", "C")
     for name in names:
         X, y = load(name)
-        with tempfile.TemporaryDirectory() as folder:
-            files = [f"{folder}/X.f64", f"{folder}/y.u32"]
-            codes = np.unique(y, return_inverse=True)[1]
-            X.tofile(files[0])
-            codes.astype("<u4").tofile(files[1])
+        with textbook(X, np.unique(y, return_inverse=True)[1]) as run:
             for C in [1.0] if name == "aloi" else [2.0**k for k in (-6, -3, 0, 3)]:
                 common: dict[str, Any] = {"loss": "weston-watkins", "C": C, "n_jobs": 1}
                 first = svm(max_iter=1, tol=0.0, **common).fit(X, y)
                 tol = 0.01 * first.duality_gap_ / first.null_objective_
                 ours, model = core_seconds(X, y, tol=tol, max_iter=20_000, **common)
                 row: dict[str, Any] = {"seconds": ours, "epochs": model.n_iter_}
-                for inner in ("walrus", "shark"):
-                    sizes = [str(X.shape[1]), str(codes.max() + 1), str(C), inner]
-                    command = ["cargo", "run", "--quiet", "--release", "--example", "shark", "--"]
-                    out = subprocess.run(
-                        [*command, *files, *sizes], capture_output=True, text=True, check=True
-                    ).stdout.splitlines()
-                    lines = {line.split()[0]: line.split()[1:] for line in out}
-                    reached = lines.get("0.01", [None, None])
-                    row[f"{inner}_seconds"], row[f"{inner}_epochs"] = map(_number, reached)
+                for inner in INNER:
+                    epochs = run(C, inner)
+                    reached = epochs.first(epochs.gaps <= 0.01 * epochs.gaps[0])
+                    row[f"{inner}_seconds"], row[f"{inner}_epochs"] = reached
                 table.add(data=name, C=C, **row)
-
-
-def _number(text: str | None) -> float | None:
-    return None if text is None else float(text)
 
 
 def frank_wolfe(names: list[str]) -> None:

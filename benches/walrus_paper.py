@@ -1,6 +1,6 @@
 """Tables and figures of Wang and Scott (2021).
 
-    python benches/walrus_paper.py figure [data sets]   # Figure 2: ten C, three delta
+    python benches/walrus_paper.py figure [data sets]   # Figure 2: ten C, three delta; accuracy
     python benches/walrus_paper.py early [data sets]    # Table 7: delta 0.01 and 0.001 in CV
     python benches/walrus_paper.py subproblem           # Tables 8 and 9: Clarabel on (4)
     python benches/walrus_paper.py whole                # Clarabel on whole problems
@@ -11,110 +11,143 @@ Clarabel comes from PyPI (pip install clarabel).
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import tempfile
 import time
 import warnings
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from _data import split
 from _record import Table, paired
 from block_descent import load
 from sklearn.model_selection import StratifiedKFold
+from support.textbook import INNER, Epochs, textbook
 
 from dualgap import MulticlassSVC
 from dualgap.losses import Loss
 
 CS = [2.0**k for k in range(-6, 4)]
-DELTAS = ("0.1", "0.01", "0.001")
-# Maximum number of rows, and maximum seconds of a run of the figure.
-ROWS, LIMIT = 4000, 4
+DELTAS = (0.1, 0.01, 0.001)
+SETS = ["vowel", "segment", "satimage", "dna", "letter", "news20", "mnist", "many"]
+# Maximum seconds of training in a run of the figure, and maximum number of its repetitions.
+LIMIT, REPEATS = 10.0, 5
+# Repetitions end after this number of seconds.
+ENOUGH = 1.0
+# Maximum number of rows of the cross-validations.
+ROWS = 10_000
+Goal = Callable[[Epochs], np.ndarray]
 
 
-def data(name: str) -> tuple[Any, Any]:
-    if name == "many":
-        rng = np.random.default_rng(0)
-        centres, y = rng.random((1000, 128)), np.arange(2000) % 1000
-        X = np.abs(centres[y] + 0.35 * rng.normal(size=(2000, 128)))
+def data(name: str) -> tuple[Any, Any, int]:
+    """Return rows, labels and the number of test rows, which come last.
+
+    A quarter of the training rows of MNIST and of the generated set "many" are the test rows.
+    """
+    if name in ("many", "mnist"):
+        X, y = many() if name == "many" else load(name)
+        order = np.random.default_rng(0).permutation(len(y))
+        X, y, n_test = X[order], y[order], len(y) // 4
     else:
-        X, y = load(name)
-        order = np.random.default_rng(0).permutation(len(y))[:ROWS]
-        X, y = X[order], y[order]
-    return X / np.abs(X).max(), np.unique(y, return_inverse=True)[1]
+        X_train, y_train, X_test, y_test = split(name)
+        stack = sp.vstack if sp.issparse(X_train) else np.concatenate
+        X, y = stack([X_train, X_test]), np.concatenate([y_train, y_test])
+        n_test = len(y_test)
+    X = sp.csr_matrix(X) if sp.issparse(X) else X
+    return X / np.abs(X).max(), np.unique(y, return_inverse=True)[1], n_test
+
+
+def many() -> tuple[Any, Any]:
+    """Generate 8000 rows of 1000 classes with 128 features."""
+    rng = np.random.default_rng(0)
+    centres, y = rng.random((1000, 128)), np.arange(8000) % 1000
+    return np.abs(centres[y] + 0.35 * rng.normal(size=(8000, 128))), y
 
 
 def figure(names: list[str]) -> None:
-    """Measure seconds until the gap is delta times the first gap, with Walrus and with Shark."""
-    table = Table("walrus-figure", "data", "C", "delta")
-    build = ["cargo", "build", "--quiet", "--release", "--example", "shark"]
-    subprocess.run(build, check=True)
-    for name in names or ["vowel", "segment", "satimage", "dna", "letter", "news20", "many"]:
-        X, y = data(name)
-        with tempfile.TemporaryDirectory() as folder:
-            files = _files(Path(folder), X, y)
+    """Measure seconds until the gap is delta times the first gap, with Walrus and with Shark.
+
+    Also measure seconds until the accuracy on the test rows is within a thousandth of the lower
+    one of the last accuracies of both.
+    """
+    table = Table("walrus-figure", "data", "C", "until")
+    for name in names or SETS:
+        X, y, n_test = data(name)
+        with textbook(X, y) as run:
             for C in CS:
-                sizes = [str(X.shape[1]), str(y.max() + 1), str(C)]
-                reached = {
-                    inner: _shark([*files, *sizes, inner, str(LIMIT)])
-                    for inner in ("walrus", "shark")
+                walrus, shark = (repeated(run, C, inner, n_test) for inner in INNER)
+                last = min(walrus[0].accuracies[-1], shark[0].accuracies[-1])
+                goals: dict[str, Goal] = {
+                    f"gap {delta:g}": lambda run, delta=delta: run.gaps <= delta * run.gaps[0]
+                    for delta in DELTAS
                 }
-                for delta in DELTAS:
-                    walrus, shark = (reached[inner].get(delta) for inner in ("walrus", "shark"))
-                    both = walrus is not None and shark is not None
-                    ratio = walrus / shark if walrus and shark else None
+                goals["accuracy"] = lambda run, last=last: run.accuracies >= last - 1e-3
+                for until, goal in goals.items():
+                    seconds, epochs = median_time(walrus, goal)
+                    shark_seconds, shark_epochs = median_time(shark, goal)
+                    both = seconds is not None and shark_seconds is not None
                     table.add(
                         data=name,
                         C=C,
-                        delta=delta,
-                        rows=len(y),
+                        until=until,
+                        rows=len(y) - n_test,
                         classes=int(y.max()) + 1,
-                        walrus=walrus,
-                        shark=shark,
-                        ratio=ratio if both else None,
+                        walrus=seconds,
+                        shark=shark_seconds,
+                        ratio=seconds / shark_seconds if both else None,
+                        walrus_epochs=epochs,
+                        shark_epochs=shark_epochs,
+                        first_gaps=walrus[0].gaps[0] / shark[0].gaps[0],
+                        walrus_accuracy=100 * walrus[0].accuracies[-1],
+                        shark_accuracy=100 * shark[0].accuracies[-1],
                     )
     figure_summary()
 
 
-def _files(folder: Path, X: Any, y: Any) -> list[str]:
-    """Write rows (one file, or three if sparse) and labels in the format of the Rust example."""
-    parts = {"X.f64": X.data, "columns.u32": X.indices, "bounds.u32": X.indptr}
-    parts = parts if sp.issparse(X) else {"X.f64": X}
-    for name, values in {**parts, "y.u32": y}.items():
-        values.astype("<f8" if name.endswith("f64") else "<u4").tofile(folder / name)
-    return [",".join(str(folder / name) for name in parts), str(folder / "y.u32")]
+def repeated(run: Any, C: float, inner: str, n_test: int) -> list[Epochs]:
+    """Repeat a short run. All repetitions have the same gaps and accuracies."""
+    runs: list[Epochs] = []
+    while len(runs) < REPEATS and sum(own.seconds[-1] for own in runs) < ENOUGH:
+        runs.append(run(C, inner, LIMIT, n_test))
+    return runs
+
+
+def median_time(runs: list[Epochs], goal: Goal) -> tuple[float | None, int | None]:
+    """Return the median seconds and the number of epochs until a goal is reached."""
+    found = [own.first(goal(own)) for own in runs]
+    seconds = [own for own, _ in found if own is not None]
+    return (float(np.median(seconds)) if seconds else None), found[0][1]
 
 
 def figure_summary() -> None:
     """Record the medians over C of the ratios of Walrus's time to Shark's."""
-    rows = Table("walrus-figure", "data", "C", "delta").read()
+    rows = Table("walrus-figure", "data", "C", "until").read()
     table = Table("walrus-figure-medians", "data")
     for name in dict.fromkeys(row["data"] for row in rows):
         own = [row for row in rows if row["data"] == name]
-        cells: dict[str, Any] = {}
-        for delta in DELTAS:
-            ratios = [float(r["ratio"]) for r in own if r["delta"] == delta and r["ratio"]]
-            key = delta.replace("0.", "at_")
+        first_gaps = [float(row["first_gaps"]) for row in own]
+        cells: dict[str, Any] = {
+            "first_gaps_min": min(first_gaps),
+            "first_gaps_max": max(first_gaps),
+        }
+        for until in dict.fromkeys(row["until"] for row in own):
+            ratios = [float(r["ratio"]) for r in own if r["until"] == until and r["ratio"]]
+            key = until.replace("gap 0.", "at_")
             cells[key] = float(np.median(ratios)) if ratios else None
             cells[f"{key}_reached"] = len(ratios)
         table.add(data=name, rows=own[0]["rows"], classes=own[0]["classes"], **cells)
 
 
-def _shark(arguments: list[str]) -> dict[str, float]:
-    command = ["target/release/examples/shark", *arguments]
-    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return {line.split()[0]: float(line.split()[1]) for line in out.splitlines()}
-
-
 def early(names: list[str]) -> None:
     """Record the accuracy, over C, of fits that stop at delta times their first gap."""
     table = Table("walrus-early", "data", "delta")
-    for name in names or ["vowel", "segment", "satimage", "dna"]:
-        X, y = data(name)
+    for name in names or SETS[:-1]:
+        X, y, n_test = data(name)
+        kept = np.random.default_rng(0).permutation(len(y) - n_test)[:ROWS]
+        X, y = X[kept], y[kept]
         folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
-        for delta in (0.01, 0.001):
+        for delta in DELTAS[1:]:
             start, means = time.perf_counter(), []
             for C in CS:
                 scores = [
@@ -152,7 +185,7 @@ def subproblem(_: list[str]) -> None:
     import clarabel
 
     table = Table("walrus-clarabel-subproblem", "k")
-    ours = {row["k"]: float(row["search"]) for row in Table("walrus", "k").read()}
+    ours = {row["k"]: row for row in Table("walrus", "k").read()}
     for k in (10, 100, 1000):
         m, times, worst = k - 1, [], 0.0
         for seed in range(5):
@@ -176,9 +209,15 @@ def subproblem(_: list[str]) -> None:
             value = -model.dual_objective_
             worst = max(worst, abs(found - value) / abs(value))
         clock = float(np.median(times))
-        own = ours.get(str(k))
+        search, sweep = (float(ours[str(k)][name]) for name in ("search", "sorted_sweep"))
         table.add(
-            k=k, clarabel=clock, ours=own, ratio=clock / own if own else None, difference=worst
+            k=k,
+            clarabel=clock,
+            ours=search,
+            ratio=clock / search,
+            sorted_sweep=sweep,
+            ratio_sweep=clock / sweep,
+            difference=worst,
         )
 
 

@@ -1,15 +1,17 @@
 //! Fits Weston-Watkins SVMs by textbook block descent, one example at a time. Compares two inner
 //! solvers of the Walrus paper (Figure 2): Shark's greedy solver and Walrus's sorted sweep.
 //!
-//! cargo run --release --example shark -- X.f64 y.u32 features classes C shark|walrus [seconds]
+//! cargo run --release --example shark -- X.f64 y.u32 features classes C shark|walrus \
+//!     [seconds [test rows]]
 //!
-//! Prints δ, and the seconds and epochs until the gap is δ times the gap after the first epoch, for
-//! δ = 0.1, 0.01 and 0.001. Gives up after the given seconds of training (60 by default).
+//! Prints a line per epoch: the epoch, the seconds of training so far, the duality gap, and the
+//! share of correctly classified test rows. Ends when the gap is a thousandth of the gap after the
+//! first epoch, or after the given seconds of training (60 by default). The last rows of the files
+//! are the test rows; by default, there are none.
 //!
-//! Rows and labels are raw little-endian numbers, which `benches/block_descent.py` and
-//! `benches/walrus_paper.py` write. Sparse rows come in three files,
-//! `X.f64,columns.u32,bounds.u32`. They contain the entries, the column of each entry, and the
-//! start offset of each row, followed by the end of the last row.
+//! Rows and labels are raw little-endian numbers, which `benches/support/textbook.py` writes. Sparse
+//! rows come in three files, `X.f64,columns.u32,bounds.u32`. They contain the entries, the column of
+//! each entry, and the start offset of each row, followed by the end of the last row.
 
 #[path = "../benches/support/shark.rs"]
 mod support;
@@ -96,6 +98,8 @@ fn class(j: usize, label: usize) -> usize {
 struct Problem {
     rows: Rows,
     labels: Vec<u32>,
+    /// Number of rows to train on; the other rows are test rows.
+    n_training: usize,
     n_features: usize,
     n_classes: usize,
     c: f64,
@@ -130,7 +134,7 @@ impl Descent {
         let others = problem.n_classes - 1;
         Self {
             weights: vec![0.0; problem.n_classes * problem.n_features],
-            betas: vec![0.0; problem.labels.len() * others],
+            betas: vec![0.0; problem.n_training * others],
             u: vec![0.0; others],
             old: vec![0.0; others],
             sorted: Vec::new(),
@@ -180,12 +184,24 @@ impl Descent {
     /// Returns the duality gap ‖W‖² + C Σ_i loss_i − Σ β.
     fn gap(&mut self, problem: &Problem) -> f64 {
         let mut loss = 0.0;
-        for example in 0..problem.labels.len() {
+        for example in 0..problem.n_training {
             let (row, label) = problem.row(example);
             self.margins(row, label, problem.n_features);
             loss += self.u.iter().map(|u| u.max(0.0)).sum::<f64>();
         }
         dot(&self.weights, &self.weights) + problem.c * loss - self.betas.iter().sum::<f64>()
+    }
+
+    /// Returns the share of test rows whose label has the largest score.
+    fn accuracy(&mut self, problem: &Problem) -> f64 {
+        let test_rows = problem.n_training..problem.labels.len();
+        let n_test = test_rows.len() as f64;
+        let is_correct = |example: &usize| {
+            let (row, label) = problem.row(*example);
+            self.margins(row, label, problem.n_features);
+            self.u.iter().all(|margin| *margin < 1.0)
+        };
+        test_rows.filter(is_correct).count() as f64 / n_test
     }
 }
 
@@ -199,33 +215,33 @@ fn walrus_step(u: &[f64], b: &mut [f64], c: f64, sorted: &mut Vec<f64>) {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let ([x, y, d, m, c, inner, rest @ ..], true) = (&arguments[..], arguments.len() <= 7) else {
-        panic!("usage: shark X.f64 y.u32 features classes C shark|walrus [seconds]")
+    let ([x, y, d, m, c, inner, rest @ ..], true) = (&arguments[..], arguments.len() <= 8) else {
+        panic!("usage: shark X.f64 y.u32 features classes C shark|walrus [seconds [test rows]]")
     };
     let limit: f64 = rest.first().map_or(60.0, |given| given.parse().expect("a number"));
+    let n_test: usize = rest.get(1).map_or(0, |given| given.parse().expect("a number"));
+    let labels: Vec<u32> = read(y, u32::from_le_bytes);
     let problem = Problem {
         rows: Rows::read(x),
-        labels: read(y, u32::from_le_bytes),
+        n_training: labels.len().checked_sub(n_test).expect("at most as many test rows as rows"),
+        labels,
         n_features: d.parse().expect("a number"),
         n_classes: m.parse().expect("a number"),
         c: c.parse().expect("a number"),
     };
     let mut descent = Descent::new(&problem, inner == "shark");
-    let mut order: Vec<usize> = (0..problem.labels.len()).collect();
+    let mut order: Vec<usize> = (0..problem.n_training).collect();
     let mut random = Pcg64::seed_from_u64(0);
     let (mut seconds, mut first_gap) = (0.0, f64::INFINITY);
-    let mut deltas = vec![0.001, 0.01, 0.1];
     for epoch in 1..=20_000 {
         let start = Instant::now();
         order.shuffle(&mut random);
         order.iter().for_each(|&example| descent.visit(&problem, example));
         seconds += start.elapsed().as_secs_f64();
         let gap = descent.gap(&problem);
+        println!("{epoch} {seconds:.7} {gap:e} {}", descent.accuracy(&problem));
         first_gap = if epoch == 1 { gap } else { first_gap };
-        while deltas.last().is_some_and(|delta| gap <= delta * first_gap) {
-            println!("{} {seconds:.4} {epoch}", deltas.pop().unwrap_or_default());
-        }
-        if deltas.is_empty() || seconds > limit {
+        if gap <= 1e-3 * first_gap || seconds > limit {
             return;
         }
     }

@@ -112,7 +112,7 @@ def test_the_documented_parameters_give_the_model_of_crfsuite(tmp_path: Path) ->
             pairs="all" if states else "seen",
             transitions="all" if transitions else "seen",
             boundaries=False,
-            tol=1e-7,
+            tol=1e-8,
         ).fit(X, Y)
         ours = {**model.state_features_, **model.transition_features_}
         found = {**theirs.state_features_, **theirs.transition_features_}
