@@ -3,9 +3,10 @@
 python benches/recommender_bases.py [METHOD]...          # MovieLens 100k
 python benches/recommender_bases.py ML-1M [METHOD]...    # movielens_1m.npz in DUALGAP_DATA
 
-Ratings are split 50/25/25 % with seed 0, and the test ratings are scored. For the conditional
-gradient methods, the radius is chosen on the validation part with eight bases, and used for all
-numbers of bases. They refit only the output layer after each new basis (convex).
+Ratings are split 50/25/25 % with the seeds 0, 1 and 2, and the test ratings are scored. For the
+conditional gradient methods, the radius is chosen on the validation part with eight bases, and used
+for all numbers of bases. They refit only the output layer after each new basis (convex). In the
+last row of each method, the validation part chooses the number of bases.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from dualgap.recommend.comparison import split_ratings
 
 BASES = (1, 2, 4, 8, 16)
 RADII = (200.0, 600.0, 2000.0)
+# Radii for the larger set.
+LARGE_RADII = (2000.0, 6000.0, 20000.0)
+SEEDS = (0, 1, 2)
 Fit = Callable[[int, float], tuple[Any, Callable[[pd.DataFrame], np.ndarray]]]
 
 
@@ -74,60 +78,85 @@ def network(train: pd.DataFrame) -> Fit:
     return fit
 
 
-def run(
-    table: Table, name: str, fit: Fit, radii: tuple[float, ...], held: list[pd.DataFrame]
-) -> None:
+def measured(
+    fit: Fit, radii: tuple[float, ...], held: list[pd.DataFrame]
+) -> list[dict[str, float]]:
+    """Return the figures of the fits with each number of bases."""
     validation, test = held
 
-    def error(radius: float) -> float:
-        return rmse(validation["rating"], np.clip(fit(8, radius)[1](validation), 1.0, 5.0))
+    def predicted(predict: Callable[[pd.DataFrame], np.ndarray], rows: pd.DataFrame) -> np.ndarray:
+        return np.clip(predict(rows), 1.0, 5.0)
 
-    radius = min(radii, key=error) if len(radii) > 1 else radii[0]
+    def error(predict: Callable[[pd.DataFrame], np.ndarray]) -> float:
+        return rmse(validation["rating"], predicted(predict, validation))
+
+    radius = min(radii, key=lambda radius: error(fit(8, radius)[1])) if radii else np.inf
     truth, users = test["rating"].to_numpy(), test["user"].to_numpy()
+    found = []
     for n_bases in BASES:
         start = time.perf_counter()
         model, predict = fit(n_bases, radius)
         seconds = time.perf_counter() - start
-        predicted = np.clip(predict(test), 1.0, 5.0)
+        scores = predicted(predict, test)
         ndcg1, ndcg5 = (
-            ndcg_at_k(truth, predicted, k, groups=users, ties="random", random_state=0)
-            for k in (1, 5)
+            ndcg_at_k(truth, scores, k, groups=users, ties="random", random_state=0) for k in (1, 5)
         )
         gap = model.duality_gap_
-        certified = gap is not None and np.isfinite(gap)
-        table.add(
-            method=name,
-            bases=n_bases,
-            radius=radius if np.isfinite(radius) else None,
-            rmse=rmse(truth, predicted),
-            ndcg1=ndcg1,
-            ndcg5=ndcg5,
-            objective=model.objective_,
-            relative_gap=gap / abs(model.objective_) if certified else None,
-            certificate="global optimum" if certified else "none",
-            seconds=seconds,
+        found.append(
+            {
+                "bases": n_bases,
+                "radius": radius,
+                "validation_rmse": error(predict),
+                "rmse": rmse(truth, scores),
+                "ndcg1": ndcg1,
+                "ndcg5": ndcg5,
+                "relative_gap": np.nan if gap is None else gap / abs(model.objective_),
+                "seconds": seconds,
+            }
         )
+        print(found[-1], flush=True)
+    return found
+
+
+def record(table: Table, name: str, runs: list[list[dict[str, float]]]) -> None:
+    """Record the means over the runs, and the standard errors of the RMSE and of nDCG@1."""
+    chosen = [min(run, key=lambda row: row["validation_rmse"]) for run in runs]
+    columns = [*zip(*runs, strict=True), chosen]
+    for number, rows in zip([*BASES, "chosen"], columns, strict=True):
+        means = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+        errors = {
+            f"{key}_error": np.std([row[key] for row in rows], ddof=1) / len(rows) ** 0.5
+            for key in ("rmse", "ndcg1")
+        }
+        certified = np.isfinite(means["relative_gap"])
+        radii = "/".join(dict.fromkeys(f"{row['radius']:g}" for row in rows))
+        cells: dict[str, Any] = means | errors | {"mean_bases": means["bases"], "bases": number}
+        cells["relative_gap"] = means["relative_gap"] if certified else None
+        cells["radius"] = radii if np.isfinite(means["radius"]) else None
+        certificate = "global optimum" if certified else "none"
+        table.add(method=name, splits=len(rows), certificate=certificate, **cells)
 
 
 def main(*only: str) -> None:
-    table = Table("recommender-bases", "method", "bases")
+    table, radii = Table("recommender-bases", "method", "bases"), RADII
     if only[:1] == ("ML-1M",):
         arrays = np.load(Path(os.environ.get("DUALGAP_DATA") or ".") / "movielens_1m.npz")
         ratings = pd.DataFrame({key: arrays[key] for key in ("user", "item", "rating")})
         table, only = Table("recommender-bases-1m", "method", "bases"), only[1:]
+        radii = LARGE_RADII
     else:
         ratings = fetch_movielens("100k").ratings
-    train, *held = split_ratings(ratings, 0)
-    single = "regression"
-    methods: dict[str, tuple[Fit, tuple[float, ...]]] = {
-        "variational": (recommender(train, greedy=False), (np.inf,)),
-        "fm-mcrank": (recommender(train), RADII),
-        "fm-single": (recommender(train, task=single), RADII),
-        "pn-single": (network(train), RADII),
+    methods: dict[str, tuple[Callable[[pd.DataFrame], Fit], tuple[float, ...]]] = {
+        "variational": (lambda train: recommender(train, greedy=False), ()),
+        "fm-mcrank": (recommender, radii),
+        "fm-single": (lambda train: recommender(train, task="regression"), radii),
+        "pn-single": (network, radii),
     }
-    for name, (fit, radii) in methods.items():
+    for name, (make, own_radii) in methods.items():
         if not only or name in only:
-            run(table, name, fit, radii, held)
+            splits = [split_ratings(ratings, seed) for seed in SEEDS]
+            runs = [measured(make(train), own_radii, held) for train, *held in splits]
+            record(table, name, runs)
 
 
 if __name__ == "__main__":
