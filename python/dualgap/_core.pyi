@@ -158,6 +158,7 @@ class _PolynomialRecord(_RunRecord):
     selection_tol: float
     seed: int
     sample_weight: NDArray[np.float64] | None
+    target_means: NDArray[np.float64] | None
     init: _PolynomialArrays | None
     validation: tuple[_Rows, _Targets] | None
 

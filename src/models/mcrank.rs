@@ -117,6 +117,7 @@ impl McRank {
             loss: &*loss,
             penalty: &*penalty,
             radius: self.radius,
+            target_means: &[],
         };
         let settings = ConditionalGradientSettings {
             n_components: self.n_components,

@@ -69,12 +69,20 @@ impl Rounding {
         let inner = product(&basis, &sums[..m])
             + product(&linear, &sums[m..2 * m])
             + product(&intercepts, &sums[2 * m..3 * m]);
+        // The caller adds the means of the targets to the intercepts, which rounds once more.
+        let mut shifted = 0.0;
+        for (c, mean) in problem.objective.target_means.iter().enumerate() {
+            let error = f64::EPSILON * (intercepts[c] + mean.abs());
+            shifted += error * (sums[2 * m + c] + ridge * intercepts[c])
+                + 0.5 * error * error * (total_weight(problem) + ridge);
+        }
         let weights = squared_norm_in_order(&linear) + squared_norm_in_order(&intercepts);
         let gradient = norm(&sums[m..2 * m]) + norm(&sums[2 * m..3 * m]) + ridge * weights.sqrt();
         Ok(Self {
             objective: higham_gamma(2 * (n + 64)) * objective
                 + of_outputs * (sums[3 * m] + inner)
                 + higham_gamma(model.basis_length() * m + 64) * ridge * weights
+                + shifted
                 + underflow(problem),
             inner: of_sums * inner,
             linear: of_sums * gradient,
@@ -85,9 +93,12 @@ impl Rounding {
 
 /// A bound on the error of an objective in which squares and products underflow.
 pub(super) fn underflow<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>) -> f64 {
-    let weights: f64 = (0..problem.rows.n_rows()).map(|row| problem.weight(row)).sum();
     let ridge = problem.objective.ridge.unwrap_or(0.0);
-    f64::MIN_POSITIVE * problem.objective.n_outputs as f64 * (1.0 + weights + ridge)
+    f64::MIN_POSITIVE * problem.objective.n_outputs as f64 * (1.0 + total_weight(problem) + ridge)
+}
+
+fn total_weight<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>) -> f64 {
+    (0..problem.rows.n_rows()).map(|row| problem.weight(row)).sum()
 }
 
 /// Norms of the layers, for each output.

@@ -90,6 +90,9 @@ pub struct Objective<'a> {
     pub penalty: &'a dyn Penalty,
     /// The radius τ.
     pub radius: f64,
+    /// The means that the caller subtracted from the targets and will add to the intercepts of the fitted model; empty
+    /// if there are none. The objective's bound on rounding errors covers this addition.
+    pub target_means: &'a [f64],
 }
 
 /// Number of bytes for a copy of the rows stored by columns plus one factor per row and output; 0 if a problem stores
@@ -141,6 +144,9 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
         }
         if objective.ridge.is_some_and(|ridge| !(ridge.is_finite() && ridge > 0.0)) {
             return Err(Error::argument("alpha", "must be a positive finite number"));
+        }
+        if !matches!(objective.target_means.len(), n if n == 0 || n == objective.n_outputs) {
+            return Err(Error::argument("target_means", "must have one mean for each output"));
         }
         if let Some(weights) = weights {
             if weights.len() != rows.n_rows() {

@@ -93,6 +93,7 @@ pub(super) struct PolynomialRecord<'py> {
     seed: u64,
     n_threads: usize,
     sample_weight: Option<Vector<'py, f64>>,
+    target_means: Option<Vector<'py, f64>>,
     init: Option<PolynomialArrays<'py>>,
     validation: Option<(Matrix<'py>, TargetArray<'py>)>,
     callback: Option<Py<PyAny>>,
@@ -132,6 +133,7 @@ pub(super) fn fit_polynomial<'py>(
         let rows = Chunked::new(&chunks)?;
         let (n_features, n_outputs) = (rows.n_cols(), settings.n_outputs);
         require_memory(&rows, n_outputs, settings.n_threads)?;
+        let means = settings.target_means.as_ref().map(slice).transpose()?;
         let objective = Objective {
             n_outputs,
             kernel: PolynomialKernel::parse(&settings.kernel)?,
@@ -140,6 +142,7 @@ pub(super) fn fit_polynomial<'py>(
             loss: &*loss,
             penalty: &*penalty,
             radius: settings.radius,
+            target_means: means.unwrap_or_default(),
         };
         let method = settings.method()?;
         let init = settings.init.as_ref();

@@ -266,7 +266,7 @@ def sequence_settings(estimator: Any, shares: _core._SharesRecord) -> _core._Seq
 def polynomial_settings(
     estimator: Any, kernel: str, loss: str, n_outputs: int
 ) -> _core._PolynomialRecord:
-    """Return the settings of a polynomial model; the caller adds weights and validation rows."""
+    """Return the settings of a polynomial model; the caller adds those of the data."""
     explicit = estimator.linear == "explicit"
     return {
         **run_record(estimator),
@@ -283,6 +283,7 @@ def polynomial_settings(
         "selection_tol": float(estimator.selection_tol),
         "seed": resolve_seed(estimator.random_state),
         "sample_weight": None,
+        "target_means": None,
         "init": None,
         "validation": None,
     }

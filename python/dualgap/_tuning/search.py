@@ -45,8 +45,10 @@ def folds_of(
         msg = f"cv: {error}"
         raise ValueError(msg) from error
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    # scikit-learn keeps an iterable of folds in this attribute, and unpacks its pairs unchecked.
-    for pair in getattr(splitter, "cv", ()):
+    # scikit-learn keeps the folds of an iterable in this list, and unpacks its pairs unchecked. Other
+    # splitters have an attribute of the same name that is not a list.
+    pairs = getattr(splitter, "cv", None)
+    for pair in pairs if isinstance(pairs, list) else []:
         if not isinstance(pair, tuple | list | np.ndarray) or len(pair) != 2:
             msg = f"cv: a fold must be a pair of arrays (training, held-out rows), got {pair!r:.80}"
             raise ValueError(msg)

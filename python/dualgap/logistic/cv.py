@@ -96,9 +96,9 @@ class LogisticRegressionCV(LogisticClassifier):
     cv : int, splitter or iterable, optional
         As in scikit-learn; None means five stratified folds.
     scoring : str or callable, optional
-        "accuracy", "neg_log_loss" (the mean logarithm of the probability of the true class, minus
-        infinity for a class without training rows), or another name or scorer of scikit-learn,
-        which is called with a fitted model and the held-out rows. None means accuracy.
+        "accuracy", "neg_log_loss" (the mean logarithm of the probability of the true class, which
+        must have training rows in each fold), or another name or scorer of scikit-learn, which is
+        called with a fitted model and the held-out rows. None means accuracy.
     rule : {"best", "one-standard-error"}, default="best"
         Whether to choose the C with the best mean score (the smallest in a tie), or the smallest C
         whose mean score is within one standard error of the best.
@@ -246,10 +246,22 @@ class LogisticRegressionCV(LogisticClassifier):
             if len(np.unique(codes[train])) < 2:
                 msg = f"cv: the training rows of fold {number} have one class only"
                 raise ValueError(msg)
+            if isinstance(self.scoring, str) and self.scoring == "neg_log_loss":
+                self._check_known(number, codes[train], codes[test])
             for C in (Cs[0], Cs[-1]):
                 regularization_of("Cs", C, own, len(train))
             folds.append(partial(_Fold.of, number, (rows, labels, codes), (train, test), own))
         return folds
+
+    def _check_known(self, number: int, train: NDArray[np.intp], test: NDArray[np.intp]) -> None:
+        unknown = self.classes_[np.setdiff1d(test, train)]
+        if len(unknown):
+            msg = (
+                f"cv: no training row of fold {number} has the class {unknown.tolist()[0]!r} of its "
+                f"held-out rows, whose log loss is therefore infinite; remove classes with few rows, "
+                'or set scoring="accuracy"'
+            )
+            raise ValueError(msg)
 
     def _search(
         self, folds: list[Callable[[], _Fold]], Cs: FloatArray, seed: int, callback: Callback | None

@@ -51,7 +51,8 @@ _PARAMETERS = """
         is a sum over rows, not a mean.
     alpha : float, default=1.0
         Ridge penalty on the explicit linear weights and intercepts: the objective includes
-        alpha/2 times their squared norm.
+        alpha/2 times their squared norm. A regressor subtracts the mean of each target before the
+        fit, so its penalty is on the difference of an intercept and that mean.
     linear : {"explicit", "augment", None}, default="explicit"
         Linear terms. "explicit": weights and intercepts with a ridge penalty, not bounded by
         `radius`. "augment": basis vectors have an entry for a constant feature 1. This gives a
@@ -114,7 +115,8 @@ default="refined"
     relative_gap_ : float
         ``duality_gap_ / objective_``, which the fit compares with ``tol``.
     null_objective_ : float
-        Objective of the model without basis vectors or linear terms.
+        Objective of the model without basis vectors or linear terms. With ``linear="explicit"``, a
+        regressor without them predicts the mean of each target.
     converged_ : bool
         Whether the gap reached ``tol``. If not, a ``ConvergenceWarning`` is issued, unless the
         callback or the validation rows ended the fit earlier.
@@ -244,6 +246,8 @@ class Training:
     loss: str
     validation: tuple[Any, NDArray[Any]] | None
     stratify: bool
+    means: FloatArray | None = None
+    """Means that were subtracted from the targets."""
 
     def split(self, share: float, seed: int) -> Training:
         """Hold out a fraction of the rows for validation."""
@@ -265,7 +269,16 @@ class Training:
             loss=self.loss,
             validation=(self.X[held_out], self.targets[held_out]),
             stratify=self.stratify,
+            means=self.means,
         )
+
+    def uncentred(self, model: dict[str, Any]) -> dict[str, Any]:
+        """Add the means of the targets to the intercepts of a model of the centred targets."""
+        if self.means is None:
+            return model
+        linear = model["linear"].copy()
+        linear[-1] += self.means
+        return {**model, "linear": linear}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -333,15 +346,19 @@ class FittedPolynomial(PolynomialModel):
         if data.validation is None and self.validation_fraction is not None:
             data = data.split(self.validation_fraction, settings["seed"])
         init = self._previous(data.X.shape[1], data.n_outputs)
+        if init is not None and data.means is not None:
+            init["linear"][-1] -= data.means
         columns = Columns.of(data.X, init, int(self.n_components) + data.n_outputs)
         X, init, validation = columns.narrow_fit(data.X, init, data.validation)
         if validation is not None:
             settings["validation"] = (core_rows(validation[0]), validation[1])
-        settings["sample_weight"], settings["init"] = data.weights, init
+        settings["sample_weight"], settings["target_means"] = data.weights, data.means
+        settings["init"] = init
         chunks = [core_rows(rows) for rows in (X.chunks if isinstance(X, Chunks) else [X])]
 
         def core(changed: Any) -> Any:
-            return columns.widen(_core.fit_polynomial(chunks, data.targets, changed))
+            found = _core.fit_polynomial(chunks, data.targets, changed)
+            return data.uncentred(columns.widen(found))
 
         width, m = X.shape[1] + (self.linear == "augment"), data.n_outputs
         sizes: list[int] = []
@@ -357,7 +374,7 @@ class FittedPolynomial(PolynomialModel):
                 "scale": np.nan,
                 "path": {"n_components": np.array(sizes)},
             }
-            return columns.widen(model)
+            return data.uncentred(columns.widen(model))
 
         models = EpochModels(core, settings, type(self)._store, model_of_epoch)
         stopping = (settings["max_iter"], settings["tol"])

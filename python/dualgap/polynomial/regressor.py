@@ -30,20 +30,28 @@ class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
 
     def _training(self, X: Any, y: Any, sample_weight: Any, validation_data: Any) -> Training:
         X, y = check_training(self, X, y, multi_output=True, y_numeric=True)
-        targets = self._targets(y)
+        targets, weights = self._targets(y), check_weights(sample_weight, X)
         self._one_output = np.ndim(y) == 1
         validation = None
         if validation_data is not None:
             X_held_out = check_rows(self, validation_data[0], reset=False)
             validation = (X_held_out, self._targets(validation_data[1]))
+        means = None
+        # A model without intercepts cannot add the means to its outputs.
+        if self.linear == "explicit":
+            means = weighted_means(targets, weights)
+            targets -= means
+            if validation is not None and validation[1].shape[1] == len(means):
+                validation[1][...] -= means
         return Training(
             X=X,
             targets=targets,
             n_outputs=targets.shape[1],
-            weights=check_weights(sample_weight, X),
+            weights=weights,
             loss="squared",
             validation=validation,
             stratify=False,
+            means=means,
         )
 
     @staticmethod
@@ -62,6 +70,16 @@ class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
         """
         outputs = self._outputs(X)
         return outputs[:, 0] if self._one_output else outputs
+
+
+def weighted_means(targets: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Return the mean of each target, or exactly its value if it is constant."""
+    if weights is not None:
+        targets, weights = targets[weights > 0.0], weights[weights > 0.0]
+    if not len(targets):
+        return np.zeros(targets.shape[1])
+    means = np.average(targets, axis=0, weights=weights)
+    return np.where((targets == targets[0]).all(axis=0), targets[0], means)
 
 
 @documented()

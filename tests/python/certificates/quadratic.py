@@ -8,7 +8,10 @@ from fractions import Fraction
 from math import isqrt
 from typing import Any
 
+import numpy as np
 from choices import Bounds, bounds, exact, log_sum
+
+from dualgap.polynomial.regressor import weighted_means
 
 Vector = list[Fraction]
 
@@ -47,7 +50,10 @@ def dot(a: Sequence[Fraction], b: Sequence[Fraction]) -> Fraction:
 
 @dataclass(frozen=True)
 class Quadratic:
-    """A problem: rows, targets (classes, or rows of values), and the objective."""
+    """A problem: rows, targets (classes, or rows of values), and the objective.
+
+    Explicit linear terms of a regressor refer to targets minus their means.
+    """
 
     X: Any
     y: Any
@@ -58,6 +64,15 @@ class Quadratic:
     alpha: float
     loss: str
     weights: Any = None
+
+    def centred(self) -> tuple[Any, list[Fraction]]:
+        """Return the targets of the fit, and what it subtracted from them."""
+        if self.loss != "squared":
+            return self.y, []
+        means = np.zeros(self.y.shape[1])
+        if self.linear == "explicit":
+            means = weighted_means(self.y, self.weights)
+        return self.y - means, exact(means)
 
     def norm(self, model: Any) -> Fraction:
         """Return Omega(U): exact for "l1" and "l1/linf", rounded up for "l1/l2"."""
@@ -80,10 +95,13 @@ class Quadratic:
     def objective(self, model: Any, factor: Fraction = Fraction(1)) -> Bounds:
         """Return bounds on the objective after the output layer is multiplied by `factor`."""
         basis, output = fractions(model.components_), fractions(model.output_)
+        targets, means = self.centred()
         coef, intercept = fractions(model.coef_), exact(model.intercept_)
+        if means:
+            intercept = [b - mean for b, mean in zip(intercept, means, strict=True)]
         total = Fraction(0)
         weights = exact([1.0] * len(self.X) if self.weights is None else self.weights)
-        for row, target, weight in zip(fractions(self.X), self.y, weights, strict=True):
+        for row, target, weight in zip(fractions(self.X), targets, weights, strict=True):
             x = [*row, Fraction(1)] if self.linear == "augment" else row
             activations = [factor * self._kernel(h, x) for h in basis]
             found = []

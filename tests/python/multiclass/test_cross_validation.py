@@ -14,7 +14,7 @@ from score_trials import trial
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
+from sklearn.model_selection import KFold, RepeatedStratifiedKFold, StratifiedKFold, cross_val_score
 
 from dualgap import MulticlassSVC, MulticlassSVCCV
 from dualgap.losses import TopK
@@ -159,6 +159,14 @@ def test_prediction_may_change_requires_a_certificate() -> None:
     model._lambda = None
     with pytest.raises(ValueError, match="prediction_may_change: the model has no certificate"):
         model.prediction_may_change(X)
+
+
+def test_repeated_folds_are_accepted(digits: Any) -> None:
+    """These splitters have an attribute `cv` that is a class."""
+    X, y = digits
+    cv = RepeatedStratifiedKFold(n_splits=2, n_repeats=2, random_state=0)
+    model = MulticlassSVCCV(Cs=[0.01], cv=cv, refit=False).fit(X, y)
+    assert model.scores_.shape == (4, 1)
 
 
 def test_splitters_may_give_masks_and_numbers_from_the_end(digits: Any) -> None:

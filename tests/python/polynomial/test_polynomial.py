@@ -118,11 +118,13 @@ def test_the_objective_agrees_with_its_definition(estimator: Any) -> None:
     alpha = 0.3
     model = make(estimator, alpha=alpha).fit(X, y)
     o = outputs(model, X)
+    intercept = model.intercept_
     if is_classifier(model):
         losses = np.log(np.exp(o).sum(axis=1)) - o[np.arange(len(y)), y]
     else:
         losses = 0.5 * ((o - y) ** 2).sum(axis=1)
-    ridge = np.sum(model.coef_**2) + np.sum(model.intercept_**2)
+        intercept = intercept - y.mean(axis=0)
+    ridge = np.sum(model.coef_**2) + np.sum(intercept**2)
     assert model.objective_ == pytest.approx(losses.sum() + alpha / 2 * ridge, rel=1e-10)
     assert model.duality_gap_ == model.history_["gap"][-1]
 
@@ -147,7 +149,7 @@ def test_fitted_attributes_of_all_estimators_are_set(estimator: Any) -> None:
     assert not model.converged_
     assert model.dual_objective_ == model.history_["dual_objective"][-1]
     assert model.duality_gap_ == model.objective_ - model.dual_objective_
-    loss = len(y) * np.log(3) if is_classifier(model) else 0.5 * (y**2).sum()
+    loss = len(y) * np.log(3) if is_classifier(model) else 0.5 * ((y - y.mean(axis=0)) ** 2).sum()
     assert model.null_objective_ == pytest.approx(loss)
     assert {len(column) for column in model.history_.values()} == {model.n_iter_}
     with warnings.catch_warnings():
@@ -156,6 +158,32 @@ def test_fitted_attributes_of_all_estimators_are_set(estimator: Any) -> None:
         make(estimator, n_components=2).fit(X, y, validation_data=(X, y))
         make(estimator, n_components=2, callback=lambda *_: True).fit(X, y)
         assert make(estimator, tol=0.5, radius=0.1).fit(X, y).converged_
+
+
+@pytest.mark.parametrize("estimator", [PolynomialNetworkRegressor, FactorizationMachineRegressor])
+def test_regressors_do_not_depend_on_the_mean_of_the_targets(estimator: Any) -> None:
+    X, y = problem(estimator)
+    held_out = X[:20], y[:20]
+    weights = np.random.default_rng(0).uniform(0.1, 3.0, len(y))
+    shift = np.array([1e6, -3e6, 0.0])[: y.shape[1]]
+    common = {"tol": 0.01, "n_components": 8}
+    for own in ({}, {"sample_weight": weights}, {"validation_data": held_out}):
+        near = make(estimator, **common).fit(X, y, **own)
+        if "validation_data" in own:
+            own = {"validation_data": (X[:20], y[:20] + shift)}
+        far = make(estimator, **common).fit(X, y + shift, **own)
+        np.testing.assert_allclose(far.predict(X) - shift, near.predict(X), atol=0.02)
+        assert far.objective_ == pytest.approx(near.objective_, rel=1e-2)
+        assert far.null_objective_ == pytest.approx(near.null_objective_, rel=1e-5)
+        again = far.set_params(warm_start=True).fit(X, y + shift, **own)
+        assert again.n_iter_ <= near.n_iter_
+        assert again.objective_ == pytest.approx(near.objective_, rel=1e-2)
+
+
+def test_a_constant_target_is_predicted_exactly() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    model = PolynomialNetworkRegressor(random_state=0).fit(X, np.full(50, 0.1))
+    assert model.predict(X).tolist() == [0.1] * 50
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

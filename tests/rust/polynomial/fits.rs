@@ -225,6 +225,7 @@ fn check_global_optima(name: &str) {
             loss: &*loss,
             penalty: &*penalty,
             radius: entry["tau"].as_f64().unwrap(),
+            target_means: &[],
         };
         let problem = PolynomialProblem::new(rows, y.targets(), None, objective).unwrap();
         // Only exact selection closes the gap, which ends the fit.
@@ -277,6 +278,7 @@ fn linear_terms_and_full_refits_are_certified_too() {
             loss: &*loss,
             penalty: &*penalty,
             radius: 0.7,
+            target_means: &[],
         };
         let problem = PolynomialProblem::new(rows, y.targets(), None, objective).unwrap();
         let (trace, model) = fit(problem.clone(), Refit::Output, 400);
