@@ -69,13 +69,7 @@ impl Rounding {
         let inner = product(&basis, &sums[..m])
             + product(&linear, &sums[m..2 * m])
             + product(&intercepts, &sums[2 * m..3 * m]);
-        // The caller adds the means of the targets to the intercepts, which rounds once more.
-        let mut shifted = 0.0;
-        for (c, mean) in problem.objective.target_means.iter().enumerate() {
-            let error = f64::EPSILON * (intercepts[c] + mean.abs());
-            shifted += error * (sums[2 * m + c] + ridge * intercepts[c])
-                + 0.5 * error * error * (total_weight(problem) + ridge);
-        }
+        let shifted = shift_error(problem, &intercepts, &sums[2 * m..3 * m]);
         let weights = squared_norm_in_order(&linear) + squared_norm_in_order(&intercepts);
         let gradient = norm(&sums[m..2 * m]) + norm(&sums[2 * m..3 * m]) + ridge * weights.sqrt();
         Ok(Self {
@@ -95,6 +89,27 @@ impl Rounding {
 pub(super) fn underflow<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>) -> f64 {
     let ridge = problem.objective.ridge.unwrap_or(0.0);
     f64::MIN_POSITIVE * problem.objective.n_outputs as f64 * (1.0 + total_weight(problem) + ridge)
+}
+
+/// A bound on the change of the objective because the caller rounds the sums of intercepts and means of the targets;
+/// `residuals` are the sums of the absolute residuals of each output.
+fn shift_error<R: Rows + Copy>(
+    problem: &PolynomialProblem<'_, R>,
+    intercepts: &[f64],
+    residuals: &[f64],
+) -> f64 {
+    let means = problem.objective.target_means;
+    if means.is_empty() {
+        return 0.0;
+    }
+    let ridge = problem.objective.ridge.unwrap_or(0.0);
+    let curvature = total_weight(problem) + ridge;
+    let terms =
+        means.iter().zip(intercepts).zip(residuals).map(|((mean, intercept), residuals)| {
+            let error = f64::EPSILON * (intercept + mean.abs());
+            error * (residuals + ridge * intercept) + 0.5 * error * error * curvature
+        });
+    terms.sum()
 }
 
 fn total_weight<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>) -> f64 {

@@ -132,9 +132,7 @@ class CertifiedEstimator(Estimator):
         if not (self.converged_ or self._quiet) and result["outcome"] != "stopped":
             gap = (self.duality_gap_, self.relative_gap_)
             reason = result["outcome"]
-            # More iterations do not help once no further progress is possible.
-            remedy = "tol" if reason == "exhausted" else self._remedy
-            advice = self._advice(X, remedy)
+            advice = self._advice(X, _REMEDIES.get(reason, self._remedy))
             warn_of_gap(self.n_iter_, gap, self._tolerance(), advice, reason=reason)
 
     def _tolerance(self) -> float:
@@ -149,7 +147,8 @@ class CertifiedEstimator(Estimator):
         cause = scale_cause(X, constant, getattr(self, "feature_names_in_", None))
         if cause is not None:
             return f"{cause}, or raise {remedy}"
-        return f"raise {remedy}{', or lower C' if 'C' in parameters else ''}"
+        lower = [f", or lower {name}" for name in ("C", "radius") if name in parameters]
+        return f"raise {remedy}{''.join(lower)}"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -263,6 +262,9 @@ _REASONS = {
     "stalled": " (the last rounds made no progress)",
 }
 """Text for each outcome of a fit that ended before `max_iter`."""
+
+_REMEDIES = {"exhausted": "tol", "idle": "tol", "full": "n_components or tol"}
+"""Parameters that can help after an outcome in which more iterations would not."""
 
 
 def warn_of_gap(

@@ -257,9 +257,9 @@ class LogisticRegressionCV(LogisticClassifier):
         unknown = self.classes_[np.setdiff1d(test, train)]
         if len(unknown):
             msg = (
-                f"cv: no training row of fold {number} has the class {unknown.tolist()[0]!r} of its "
-                f"held-out rows, whose log loss is therefore infinite; remove classes with few rows, "
-                'or set scoring="accuracy"'
+                f"cv: no training row of fold {number} has the class {unknown.tolist()[0]!r} of a "
+                "held-out row, so its log loss is infinite; remove classes with few rows, or set "
+                'scoring="accuracy"'
             )
             raise ValueError(msg)
 

@@ -281,6 +281,30 @@ class Training:
         return {**model, "linear": linear}
 
 
+Validation = tuple[Any, NDArray[Any]]
+
+
+def centred(
+    targets: FloatArray, weights: FloatArray | None, validation: Validation | None
+) -> tuple[FloatArray, Validation | None, FloatArray]:
+    """Subtract the means of the targets, also from those of the validation rows."""
+    means = weighted_means(targets, weights)
+    # The core rejects validation rows with another number of targets.
+    if validation is not None and validation[1].shape[1] == len(means):
+        validation = (validation[0], validation[1] - means)
+    return targets - means, validation, means
+
+
+def weighted_means(targets: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Return the mean of each target, or exactly its value if it is constant."""
+    if weights is not None:
+        targets, weights = targets[weights > 0.0], weights[weights > 0.0]
+    if not len(targets):
+        return np.zeros(targets.shape[1])
+    means = np.average(targets, axis=0, weights=weights)
+    return np.where((targets == targets[0]).all(axis=0), targets[0], means)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class FittedPolynomial(PolynomialModel):
     """A polynomial model fitted with a single radius."""

@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 from dualgap._estimator import ordered
 from dualgap._validation import FloatArray, MatrixLike, check_rows, check_weights, real_array
 from dualgap._validation.magnitudes import check_magnitude
-from dualgap.polynomial._base import FittedPolynomial, Training, check_training, documented
+from dualgap.polynomial._base import FittedPolynomial, Training, centred, check_training, documented
 
 __all__ = ["FactorizationMachineRegressor", "PolynomialNetworkRegressor"]
 
@@ -39,10 +39,7 @@ class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
         means = None
         # A model without intercepts cannot add the means to its outputs.
         if self.linear == "explicit":
-            means = weighted_means(targets, weights)
-            targets -= means
-            if validation is not None and validation[1].shape[1] == len(means):
-                validation[1][...] -= means
+            targets, validation, means = centred(targets, weights, validation)
         return Training(
             X=X,
             targets=targets,
@@ -72,16 +69,6 @@ class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
         return outputs[:, 0] if self._one_output else outputs
 
 
-def weighted_means(targets: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """Return the mean of each target, or exactly its value if it is constant."""
-    if weights is not None:
-        targets, weights = targets[weights > 0.0], weights[weights > 0.0]
-    if not len(targets):
-        return np.zeros(targets.shape[1])
-    means = np.average(targets, axis=0, weights=weights)
-    return np.where((targets == targets[0]).all(axis=0), targets[0], means)
-
-
 @documented()
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -92,11 +79,12 @@ class PolynomialNetworkRegressor(FittedRegressor):
 
     Examples
     --------
+    >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> y = X[:, 0] * X[:, 1] + X[:, 2]
-    >>> model = PolynomialNetworkRegressor(3, radius=2.0, tol=0.01, random_state=0).fit(X, y)
+    >>> model = PolynomialNetworkRegressor(5, radius=2.0, tol=0.01, random_state=0).fit(X, y)
     >>> round(model.score(X, y), 3), model.n_nonzero_bases_
-    (1.0, 3)
+    (1.0, 4)
     """
 
     _kernel = "square"
@@ -112,11 +100,12 @@ class FactorizationMachineRegressor(FittedRegressor):
 
     Examples
     --------
+    >>> import numpy as np
     >>> X = np.eye(6)[[0, 0, 1, 1, 2, 2]] + np.eye(6)[[3, 4, 3, 5, 4, 5]]  # one-hot pairs
     >>> y = [5.0, 1.0, 4.0, 2.0, 1.0, 5.0]
     >>> model = FactorizationMachineRegressor(2, radius=10.0, tol=0.1, random_state=0).fit(X, y)
     >>> model.predict(X).round(1)
-    array([4.5, 1.1, 3.7, 2. , 1.1, 4.4])
+    array([4.9, 1.1, 3.9, 2.1, 1.1, 4.9])
     """
 
     _kernel = "anova"

@@ -72,10 +72,11 @@ class ConditionalGradient(Method):
         fit = partial(self._fit_radius, scale=scale, n_components=n_components, options=options)
         if self.radius is not None:
             return fit(training, self.radius)
+        radii = np.array(_RADII) * scale.unit(training.ratings.values)
         if training.held_out is not None:
-            radius, fitted = _best_radius(fit, training)
+            radius, fitted = _best_radius(fit, training, radii)
             return fit(training, radius) if fitted is None else fitted
-        radius, _ = _best_radius(fit, _hold_out(training, options))
+        radius, _ = _best_radius(fit, _hold_out(training, options), radii)
         return fit(training, radius)
 
     def _fit_radius(
@@ -104,10 +105,11 @@ class ConditionalGradient(Method):
         )
         machine._quiet = quiet
         ratings, held_out = training.ratings, training.held_out
-        targets = _targets(scale, ratings.values)
-        validation = None
+        targets, validation, means = _targets(scale, ratings.values), None, None
         if held_out is not None:
             validation = (_rows(held_out, training), _targets(scale, held_out.values))
+        if not scale.ordinal:
+            targets, validation, means = _base.centred(targets, ratings.weights, validation)
         data = _base.Training(
             X=_rows(ratings, training),
             targets=targets,
@@ -116,6 +118,7 @@ class ConditionalGradient(Method):
             loss="binary-logistic" if scale.ordinal else "squared",
             validation=validation,
             stratify=False,
+            means=means,
         )
         machine._fit(data, (None, None, None))
         model = RatingModel(
@@ -151,15 +154,15 @@ def _hold_out(training: Training, options: RunOptions) -> Training:
 
 
 def _best_radius(
-    fit: Any, training: Training
+    fit: Any, training: Training, radii: FloatArray
 ) -> tuple[float, tuple[RatingModel, FitRecord] | None]:
     """Return the radius with the smallest validation loss, and its fit."""
     assert training.held_out is not None
     if len(training.held_out.values) == 0:
-        return _RADII[0], None
-    best: tuple[float, float, Any] = (np.inf, _RADII[0], None)
+        return float(radii[0]), None
+    best: tuple[float, float, Any] = (np.inf, float(radii[0]), None)
     worse = 0
-    for radius in _RADII:
+    for radius in radii.tolist():
         # Fits along the path need not converge, so they do not warn.
         fitted = fit(training, radius, quiet=True)
         loss = float(fitted[1].history["validation_loss"].min())

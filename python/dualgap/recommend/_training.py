@@ -82,6 +82,13 @@ class RatingScale:
         """Number of outputs of a factorization machine."""
         return len(self.levels) - 1 if self.ordinal else 1
 
+    def unit(self, values: FloatArray) -> float:
+        """Return the unit of the outputs: for a regression, the standard deviation of ratings."""
+        if self.ordinal:
+            return 1.0
+        lowest, spread = self.levels[0], self.levels[-1] - self.levels[0]
+        return float(spread * np.std((values - lowest) / spread))
+
     def expected(self, outputs: FloatArray) -> FloatArray:
         """Return the expected ratings."""
         if self.ordinal:

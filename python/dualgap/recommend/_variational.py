@@ -31,6 +31,7 @@ from dualgap.recommend._rating_model import (
     TimeEffects,
 )
 from dualgap.recommend._training import FitRecord, RatingScale, RunOptions, Training
+from dualgap.recommend._units import machine_in_units, prior_in_units
 
 __all__ = ["Variational"]
 
@@ -128,9 +129,12 @@ class Variational(Method):
             "seed": 0,
             "callback": None,
         }
-        targets = ratings.values
+        # The priors of the core suit outputs whose standard deviation is about 1.
+        unit = scale.unit(ratings.values)
+        settings["radius"] /= unit
+        targets = ratings.values / unit
         if scale.ordinal:
-            targets = np.searchsorted(scale.levels, targets).astype(np.float64)
+            targets = np.searchsorted(scale.levels, ratings.values).astype(np.float64)
         generator = np.random.default_rng(resolve_seed(options.random_state))
         machines, priors, histories = [], [], []
         done: tuple[int, float] = (0, 0.0)
@@ -139,19 +143,15 @@ class Variational(Method):
             settings["callback"] = _continued(options.callback, *done)
             result: Any = _core.fit_variational(users.ids, items.ids, targets, settings)
             of_users, of_items = (SidePrior.read(result[f"{side}_prior"]) for side in _SIDES)
-            machines.append(
-                Machine(
-                    users.extend(result["users"], of_users),
-                    items.extend(result["items"], of_items),
-                    result["output"],
-                    result["intercept"],
-                )
-            )
-            precision = np.array([result["precision"]])
+            known = users.extend(result["users"], of_users), items.extend(result["items"], of_items)
+            machine = Machine(*known, result["output"], result["intercept"])
+            machines.append(machine_in_units(machine, unit))
+            of_users, of_items = (prior_in_units(p, machine, unit) for p in (of_users, of_items))
+            precision = np.array([result["precision"] / unit**2])
             tempering = np.array(settings["tempering"] or [])
             priors.append(Priors(of_users, of_items, precision, tempering))
             for own, side in zip(periods, _SIDES, strict=False):
-                own.tables.append(result[f"{side}_effects"])
+                own.tables.append(unit * result[f"{side}_effects"])
             histories.append(_numbered(result["history"], number, *done))
             done = (int(histories[-1]["epoch"][-1]), float(histories[-1]["seconds"][-1]))
             if result["outcome"] == "stopped":

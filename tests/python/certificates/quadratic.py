@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from choices import Bounds, bounds, exact, log_sum
 
-from dualgap.polynomial.regressor import weighted_means
+from dualgap.polynomial._base import weighted_means
 
 Vector = list[Fraction]
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from recommenders import quick
 
 from dualgap.datasets import synthetic_ratings
-from dualgap.recommend import Interactions, Variational
+from dualgap.recommend import ConditionalGradient, Interactions, Variational
 
 RATINGS = synthetic_ratings(400, 30, 20)
 USERS, ITEMS, VALUES = (RATINGS[name].to_numpy() for name in ("user", "item", "rating"))
@@ -118,3 +118,31 @@ def test_switches_of_methods_must_be_booleans(value: Any) -> None:
     for name, model in models.items():
         with pytest.raises(ValueError, match=f"^{name}: must be True or False, got {value!r}"):
             model.fit((USERS, ITEMS, VALUES))
+
+
+@pytest.mark.parametrize("exponent", [-300, -7, 10, 300])
+@pytest.mark.parametrize("with_times", [False, True])
+def test_units_of_ratings_do_not_change_a_regression(exponent: int, with_times: bool) -> None:
+    times: dict[str, Any] = {}
+    if with_times:
+        times["timestamps"] = 1e9 + 86400.0 * np.arange(len(VALUES))
+
+    def predictions_of(values: Any) -> tuple[Any, Any]:
+        model = quick(task="regression", time_features=with_times, interactions=False)
+        model.fit((USERS, ITEMS, values), user_features=pd.DataFrame(TABLES["users"]), **times)
+        wider = model.fold_in((["new"] * 3, ITEMS[:3], values[:3]))
+        return model.predict(USERS, ITEMS, **times), wider.predict(["new"] * 9, ITEMS[:9])
+
+    for found, expected in zip(
+        predictions_of(np.ldexp(VALUES, exponent)), predictions_of(VALUES), strict=True
+    ):
+        np.testing.assert_allclose(np.ldexp(found, -exponent), expected, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_units_of_ratings_do_not_change_the_chosen_radius() -> None:
+    for exponent in (-20, 20):
+        values = np.ldexp(VALUES, exponent) + np.ldexp(1.0, exponent)
+        model = quick(task="regression", method=ConditionalGradient(reoptimize="output", tol=0.01))
+        error = model.fit((USERS, ITEMS, values)).predict(USERS, ITEMS) - values
+        assert np.ldexp(error, -exponent).std() < 0.8 * VALUES.std()
