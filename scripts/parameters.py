@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "parameters.md"
 
 # Reasons for defaults that differ from the default of most estimators.
 REASONS = {
-    ("C", "None"): "Depends on the loss; see the class.",
+    ("C", "None"): "Depends on the loss and the features; see the class.",
     ("alpha", "3.0"): "Tuned on ratings: most users and items have few of them.",
     ("cv_tol", "None"): "The `tol` of the estimator whose C is chosen.",
     ("loss", "'hamming'"): "The loss of a sequence of labels.",

@@ -191,6 +191,17 @@ impl SequenceProblem {
         })
     }
 
+    /// The mean number of features of a token; see [`Chain::features_per_row`].
+    fn features_per_token(&self, weights: Option<Vector<'_, f64>>) -> PyResult<f64> {
+        guarded(|| {
+            let weights = weights.as_ref().map(slice).transpose()?;
+            if weights.is_some_and(|weights| weights.len() != self.chain.n_examples()) {
+                return Err(PyValueError::new_err("must have a weight for each sentence"));
+            }
+            Ok(self.chain.features_per_row(weights))
+        })
+    }
+
     /// The (column, label) pairs that have a weight, as one list of labels per column. None if all pairs have a weight.
     fn pairs<'py>(&self, py: Python<'py>) -> Option<PairArrays<'py>> {
         let pairs = self.chain.pairs()?;

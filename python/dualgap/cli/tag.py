@@ -70,7 +70,8 @@ def tag() -> None:
     "-c",
     "--cost",
     type=click.FloatRange(min=0, min_open=True),
-    help="Weight of the loss; by default 0.3 with hamming and 3 with logistic.",
+    help="Weight of the loss; by default 0.3 with hamming and 3 with logistic, or more if tokens "
+    "have few features.",
 )
 @click.option("-f", "--min-count", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(

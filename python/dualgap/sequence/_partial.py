@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dualgap import _core
 from dualgap._estimator.settings import shares_record
 from dualgap._validation import FloatArray, resolve_threads
+from dualgap.sequence._defaults import default_c
 from dualgap.sequence._fitting import train
 from dualgap.sequence._held_out import HeldOut, Validation
 from dualgap.sequence._training import Problem
@@ -19,8 +20,8 @@ Codes = NDArray[np.uint32]
 Offsets = NDArray[np.int64]
 Known = NDArray[np.bool_]
 
-# Unknown labels are first completed by a conditional random field with this C and number of passes.
-_FIRST_C = 3.0
+# Unknown labels are first completed by a conditional random field with its default C and this
+# number of passes.
 _FIRST_PASSES = 10
 # Maximum number of fits with completed labels; few labels change after three fits.
 _MAX_ROUNDS = 5
@@ -62,7 +63,8 @@ def fit_completed(
     """
     threads = resolve_threads(tagger.n_jobs)
     if start is None:
-        shares = shares_record("C", _FIRST_C, weights, len(problem))
+        C = default_c("logistic", problem, weights)
+        shares = shares_record("C", C, weights, len(problem))
         first = {**settings, **shares, "start": None, "max_iter": _FIRST_PASSES}
         first["keep_point"] = False
         start = _core.fit_sequences(problem.core, first)["weights"]  # type: ignore[arg-type]

@@ -14,7 +14,8 @@ from dualgap._validation.copies import listed
 from dualgap.sequence._sentences import read_lengths
 from dualgap.sequence.metrics import label_score
 
-_CS = {"hamming": (0.03, 0.1, 0.3, 1.0, 3.0), "logistic": (0.3, 1.0, 3.0, 10.0, 30.0)}
+# The values of C that are tried, as multiples of the default C.
+_MULTIPLES = np.array([0.1, 1 / 3, 1.0, 10 / 3, 10.0])
 _HELD_OUT = 0.15
 # The search ends after this number of values of C that do not improve on the best score.
 _PATIENCE = 2
@@ -57,8 +58,8 @@ def try_values(
     Cs: list[float] = []
     scores: list[float] = []
     own = None if weights is None else weights[train]
-    grid = np.array(_CS[tagger.loss])
-    for fitted in model.fits(part(X), part(y), grid, own, token_weight=part(token_weight)):
+    given = part(X), part(y), own, part(token_weight), None
+    for fitted in model._fits(given, _MULTIPLES, are_multiples=True):
         Cs.append(fitted.C_)
         scores.append(label_score([y[i] for i in held], fitted.predict([X[i] for i in held])))
         if len(scores) - 1 - int(np.argmax(scores)) >= _PATIENCE:

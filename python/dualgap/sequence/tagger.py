@@ -15,13 +15,7 @@ from sklearn.base import clone
 
 from dualgap import _core
 from dualgap._choices import Sampling, check_choice
-from dualgap._estimator import (
-    ordered,
-    refuse_unused,
-    require,
-    restores_on_error,
-    watch,
-)
+from dualgap._estimator import ordered, refuse_unused, require, restores_on_error, watch
 from dualgap._estimator.settings import check_numbers, sequence_settings, shares_record
 from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
@@ -32,18 +26,14 @@ from dualgap._validation import (
 )
 from dualgap._validation.columns import set_feature_names
 from dualgap.sequence._chain import TrainedChain
-from dualgap.sequence._defaults import with_defaults
+from dualgap.sequence._defaults import default_c, with_defaults
 from dualgap.sequence._file import packed_weights, unpacked_weights
 from dualgap.sequence._fitting import train
 from dualgap.sequence._held_out import Validation, hold_out
 from dualgap.sequence._partial import fit_completed
 from dualgap.sequence._problem import read_problem
-from dualgap.sequence._sentences import (
-    Sentences,
-)
-from dualgap.sequence._training import (
-    Problem,
-)
+from dualgap.sequence._sentences import Sentences
+from dualgap.sequence._training import Problem
 from dualgap.sequence._validation import as_lists, try_values
 from dualgap.sequence._warm_start import starting_point, starting_weights
 from dualgap.sequence.features import expander
@@ -70,11 +60,13 @@ class SequenceTagger(TrainedChain):
         "hamming": the structured hinge loss for the number of wrong labels. "logistic": the loss of
         a conditional random field, which gives probabilities.
     C : float or "validation", optional
-        Weight of the losses; by default 0.3 with "hamming" and 3 with "logistic". CRFsuite's ``c2``
-        is ``1 / (2 * C)`` for ``loss="logistic"``. "validation" holds out 15 % of the sentences,
-        tries increasing values of C on the remaining sentences, and fits all sentences with the C
-        that scores best: by chunk F1 if the labels follow a scheme such as BIO, else by the
-        fraction of labels that are correct.
+        Weight of the losses. By default ``max(0.3, 3 / k)`` with "hamming" and ``max(3, 20 / k)``
+        with "logistic", where k is the mean number of features of a token, but at least 1 (a value
+        x between -1 and 1 counts as x**2). CRFsuite's ``c2`` is ``1 / (2 * C)`` for
+        ``loss="logistic"``. "validation" holds out 15 % of the sentences, tries increasing
+        multiples of the default on the remaining sentences, and fits all sentences with the C that
+        scores best: by chunk F1 if the labels follow a scheme such as BIO, else by the fraction of
+        labels that are correct.
     penalty : {"l2", "l1", "elastic-net"}, default="l2"
         The regulariser: ``1/2 ||w||^2``; ``||w||_1``, which makes most weights 0 and the model
         small; or ``l1_ratio * ||w||_1 + (1 - l1_ratio)/2 * ||w||^2``. CRFsuite's ``c1`` is
@@ -122,9 +114,10 @@ class SequenceTagger(TrainedChain):
     tol : float, optional
         Duality gap at which the fit ends, relative to the objective; 0.2 by default with "hamming".
         By default, a fit with "logistic" ends at a gap of 0.1, or when five passes lower the
-        objective by less than 2.5 % in total, because later passes hardly improve held-out scores;
-        if `tol` is given, only the gap counts. With unknown labels, "logistic" has no gap: the fit
-        ends when five passes lower the objective by a share of at most `tol` (by default 0.001).
+        objective by less than 2.5 % in total, because later passes hardly improve held-out scores
+        (fewer than 200 sentences: not before 30 passes); if `tol` is given, only the gap counts.
+        With unknown labels, "logistic" has no gap: the fit ends when five passes lower the
+        objective by a share of at most `tol` (by default 0.001).
     max_iter : int, default=1000
         Maximum number of passes over the sentences.
     warm_start : bool, default=False
@@ -307,7 +300,7 @@ history_, null_objective_
         # An iterator is consumed by now, so its sentences cannot be read again.
         again = all(each is None or hasattr(each, "__len__") for each in own)
         data = own if again else (None, None, None)
-        settings = self._settings(weights, len(problem))
+        settings = self._settings(problem, weights)
         settings["start"] = start
         if completes:
             fit_completed(self, problem, settings, weights, held, completion)
@@ -335,15 +328,19 @@ history_, null_objective_
             Fitted with each C in turn.
         """
         self._check_parameters()
-        X, y, sample_weight, token_weight, _ = self._valid(
-            (X, y, sample_weight, token_weight, None)
-        )
+        given = self._valid((X, y, sample_weight, token_weight, None))
+        yield from self._fits(given, Cs)
+
+    def _fits(self, given: Given, Cs: FloatArray, *, are_multiples: bool = False) -> Iterator[Self]:
+        X, y, sample_weight, token_weight, _ = given
         problem = read_problem(self, X, y, token_weight, None)
         weights = example_weights(sample_weight, len(problem))
+        if are_multiples:
+            Cs = Cs * default_c(self.loss, problem, weights)
         start = None
         for C in Cs:
             self.C = float(C)
-            settings = self._settings(weights, len(problem))
+            settings = self._settings(problem, weights)
             settings["start"], settings["keep_point"] = start, True
             if problem.is_partial and self.loss == "hamming":
                 fit_completed(self, problem, settings, weights)
@@ -352,14 +349,16 @@ history_, null_objective_
             start, self._point = self._point, None
             yield self
 
-    def _settings(self, weights: FloatArray | None, n_sentences: int) -> _core._SequenceSettings:
+    def _settings(self, problem: Problem, weights: FloatArray | None) -> _core._SequenceSettings:
         chosen = with_defaults(self)
+        if self.C is None:
+            chosen.C = default_c(self.loss, problem, weights)
         if self.C == "validation":
             assert self.validation_curve_ is not None
             curve = self.validation_curve_
             chosen.C = curve["C"][np.argmax(curve["score"])]
         self.C_ = float(chosen.C)
-        return sequence_settings(chosen, shares_record("C", chosen.C, weights, n_sentences))
+        return sequence_settings(chosen, shares_record("C", chosen.C, weights, len(problem)))
 
     def _tolerance(self) -> float:
         return float(with_defaults(self).tol)
@@ -471,10 +470,10 @@ history_, null_objective_
             raise ValueError(msg)
         check_choice("loss", self.loss, "hamming", "logistic")
         checked = with_defaults(self)
-        if isinstance(self.C, str):
-            if self.C != "validation":
-                msg = f'C: must be a positive number, None or "validation", got {self.C!r}'
-                raise ValueError(msg)
+        if isinstance(self.C, str) and self.C != "validation":
+            msg = f'C: must be a positive number, None or "validation", got {self.C!r}'
+            raise ValueError(msg)
+        if self.C is None or isinstance(self.C, str):
             checked.C = 1.0
         check_numbers(checked)
         check_choice("pairs", checked.pairs, "all", "seen")

@@ -12,8 +12,11 @@ use crate::linalg::arch;
 use crate::parallel::for_items;
 use crate::structured::model::{CompactRows, Model, Work};
 
-/// Number of passes over the sequences.
+/// Minimum number of passes over the sequences.
 const PASSES: usize = 6;
+
+/// Minimum number of visits. Fewer than `VISITS` / `PASSES` sequences are passed over more often.
+const VISITS: usize = 3000;
 
 /// Length of the first step of a weight, in units of 1 / (root mean square of its feature).
 const RATE: f64 = 0.25;
@@ -61,13 +64,14 @@ pub fn first_weights(field: &Field<'_>, interrupt: &Interrupt) -> Result<Option<
     if order.len() < MIN_SEQUENCES {
         return Ok(None);
     }
+    let n_passes = VISITS.div_ceil(order.len()).max(PASSES);
     let mut descent = Descent::new(field);
     let buffers = || FieldBuffers { work: Work::of(interrupt), ..FieldBuffers::default() };
     let mut slots: Vec<FieldBuffers> = (0..BATCH).map(|_| buffers()).collect();
     // Every fit uses the same order, so it does not need a random state.
     let mut random = Pcg64Mcg::new(0);
-    let (mut n_visits, n_all) = (0, (PASSES * order.len()) as f64);
-    for _ in 0..PASSES {
+    let (mut n_visits, n_all) = (0, (n_passes * order.len()) as f64);
+    for _ in 0..n_passes {
         order.shuffle(&mut random);
         for batch in order.chunks(BATCH) {
             let looks = slots.iter_mut().zip(batch);

@@ -15,13 +15,18 @@ from dualgap.sequence.metrics import label_score
 
 
 @pytest.mark.parametrize(
-    ("loss", "C", "pairs"), [("hamming", 0.3, "all"), ("logistic", 3.0, "seen")]
+    ("loss", "scaled", "pairs"), [("hamming", 3.0, "all"), ("logistic", 20.0, "seen")]
 )
-def test_defaults_depend_on_the_loss(loss: Any, C: float, pairs: Any, tmp_path: Path) -> None:
+def test_defaults_depend_on_the_loss_and_on_the_features(
+    loss: Any, scaled: float, pairs: Any, tmp_path: Path
+) -> None:
     X, y = sentences(60)
+    C = scaled / float(np.mean([len(token) for x in X for token in x]))
     default = SequenceTagger(loss, random_state=0).fit(X, y)
     assert (default.C, default.C_, default.validation_curve_) == (None, C, None)
-    same = SequenceTagger(loss, C=C, pairs=pairs, random_state=0, tol=0.0, max_iter=default.n_iter_)
+    # With "logistic", the default rule can end a fit before the gap does.
+    stop = {"tol": 0.2} if loss == "hamming" else {"tol": 0.0, "max_iter": default.n_iter_}
+    same = SequenceTagger(loss, C=C, pairs=pairs, random_state=0, **stop)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         same.fit(X, y)
@@ -29,6 +34,55 @@ def test_defaults_depend_on_the_loss(loss: Any, C: float, pairs: Any, tmp_path: 
     assert same.objective_ == pytest.approx(default.objective_, rel=1e-5)
     default.save(tmp_path / "model.npz")
     assert SequenceTagger.load(tmp_path / "model.npz").C_ == C
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("pairs", ["all", "seen"])
+def test_default_c_counts_features_and_sample_weights(pairs: Any) -> None:
+    rows = np.array([[1.0, -1.0], [0.0, 1.0], [0.5, 0.0], [0.0, 0.0], [7.0, 1.0]])
+    labels, lengths = ["a", "b", "a", "b", "a"], [2, 2, 1]
+
+    def default(rows: Any, weights: Any = None) -> float:
+        model = SequenceTagger(pairs=pairs, random_state=0)
+        return model.fit(rows, labels, weights, lengths=lengths).C_
+
+    assert default(rows) == pytest.approx(3.0 / (5.25 / 5), rel=1e-12)
+    assert default(np.tile(rows, 10)) == 0.3
+    assert default(1e20 * rows) == pytest.approx(3.0 / (6 / 5), rel=1e-12)
+    assert default(2.0 * rows, [3.0, 1.0, 0.0]) == pytest.approx(3.0 / (10 / 8), rel=1e-12)
+    assert default(0.0 * rows) == default(1e-170 * rows) == default(1e-3 * rows) == 3.0
+
+
+@pytest.mark.parametrize("loss", ["hamming", "logistic"])
+def test_default_c_suits_words_as_the_only_features(loss: Any) -> None:
+    # Sentences of a hidden Markov model with 10 labels and many rare words.
+    rng = np.random.default_rng(1)
+    moves = rng.dirichlet(np.full(10, 0.3), 10).cumsum(axis=1)
+    words = rng.dirichlet(np.full(2000, 0.02), 10).cumsum(axis=1)
+    X, y = [], []
+    for _ in range(900):
+        label, labels, sentence = int(rng.integers(10)), [], []
+        for move, word in rng.random((15, 2)):
+            label = min(int(np.searchsorted(moves[label], move)), 9)
+            labels.append(str(label))
+            sentence.append([f"w={np.searchsorted(words[label], word)}"])
+        X.append(sentence)
+        y.append(labels)
+
+    def score(C: Any) -> float:
+        model = SequenceTagger(loss, C=C, random_state=0).fit(X[:500], y[:500])
+        return model.score(X[500:], y[500:])
+
+    # With the fixed C of a past version, the weights of rare words were too small.
+    assert score(None) > score({"hamming": 0.3, "logistic": 3.0}[loss]) + 0.005
+
+
+def test_logistic_fits_of_few_sentences_make_many_passes() -> None:
+    X, y = sentences(490, noise=0.2)
+    model = SequenceTagger("logistic", C=1e3, random_state=0).fit(X[:190], y[:190])
+    # L-BFGS from 0 makes little progress in its first passes, so a past version stopped there.
+    assert model.n_iter_ >= 30 or model.converged_
+    assert model.score(X[190:], y[190:]) > 0.8
 
 
 def test_logistic_fits_end_when_the_objective_stops_falling() -> None:

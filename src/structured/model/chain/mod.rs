@@ -213,6 +213,22 @@ impl Chain {
         self.offsets[example + 1] - self.offsets[example]
     }
 
+    /// Returns the mean number of features of a row, where a value x with |x| < 1 counts as x². Without weights, all
+    /// sequences have the weight 1.
+    pub fn features_per_row(&self, weights: Option<&[f64]>) -> f64 {
+        let (mut total, mut n_rows) = (0.0, 0.0);
+        for example in 0..self.n_examples() {
+            let weight = weights.map_or(1.0, |weights| weights[example]);
+            let mut sum = 0.0;
+            for row in self.rows_of(example) {
+                self.emissions.rows().visit(row, |_, value| sum += (value * value).min(1.0));
+            }
+            total += weight * sum;
+            n_rows += weight * self.sequence_len(example) as f64;
+        }
+        total / n_rows
+    }
+
     /// Number of labels K.
     pub fn n_states(&self) -> usize {
         self.links.n_states()
