@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray, check_matrix
@@ -249,3 +249,14 @@ def true_pairs(label: Any, index: int) -> NDArray[np.uint32]:
         msg = f"y: label {index} must be an array of (row, column) pairs of integers >= 0"
         raise ValueError(msg)
     return pairs.astype(np.uint32)
+
+
+def signs_array(signs: ArrayLike | None) -> NDArray[np.int8] | None:
+    """Return the signs of weights as an array, after a check."""
+    if signs is None:
+        return None
+    found = np.asarray(signs)
+    if found.ndim != 1 or not np.isin(found, (-1, 0, 1)).all():
+        msg = "signs: must be one of -1, 0 and 1 for each weight"
+        raise ValueError(msg)
+    return np.ascontiguousarray(found, dtype=np.int8)

@@ -40,7 +40,7 @@ from dualgap._validation import (
     regularization_of,
 )
 from dualgap._validation.columns import check_columns, feature_names, set_feature_names
-from dualgap.structured._arrays import Examples, count_examples, numpy_examples
+from dualgap.structured._arrays import Examples, count_examples, numpy_examples, signs_array
 from dualgap.structured._oracle import PythonOracle
 from dualgap.structured._predictor import Predictor
 from dualgap.structured.models import BuiltinModel, Coding, Model
@@ -77,7 +77,8 @@ class StructuredSVM(CertifiedEstimator):
         Signs that the weights must have, in the order of `coef_`: 1 for weights that must not be
         negative, -1 for weights that must not be positive, 0 for all other weights. The certificate
         then compares only with models that satisfy the signs. For "auto" and "block-frank-wolfe"
-        without `averaging`.
+        without `averaging`. Fits with signs do not continue with Newton's method, so scale features
+        of different sizes first.
     solver : {"auto", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
 "projected-gradient", "subgradient", "extragradient"}, default="auto"
         "auto" begins with "block-frank-wolfe". If it would need more than 50 further passes at the
@@ -257,7 +258,7 @@ class StructuredSVM(CertifiedEstimator):
         if self.warm_start:
             data = (X, y, weights, self.signs)
             identity = self._series or problem_hash("model", self.model, *data)
-        settings = structured_settings(self, shares, _signs(self.signs))
+        settings = structured_settings(self, shares, signs_array(self.signs))
         settings["start"] = self._previous(identity, regularization)
 
         def store(model: Self, result: Any) -> None:
@@ -402,7 +403,7 @@ class StructuredSVM(CertifiedEstimator):
         weights = example_weights(sample_weight, n_examples)
         shares = shares_record("C_min", C_min, weights, n_examples)
         smallest = regularization_of("C_max", C_max, weights, n_examples)
-        settings = structured_settings(self, shares, _signs(self.signs))
+        settings = structured_settings(self, shares, signs_array(self.signs))
         settings["keep_dual"] = False
         with watch(self, is_fit=False) as callback:
             settings["callback"] = callback
@@ -439,6 +440,12 @@ class StructuredSVM(CertifiedEstimator):
         """
         self._check_examples(X)
         return self._predictor().score(X, y, self.coef_, sample_weight)
+
+    def _advice(self, X: Any, remedy: str) -> str:
+        advice = super()._advice(X, remedy)
+        if self.signs is None:
+            return advice
+        return f"{advice}; with signs, solver='auto' does not continue with Newton's method"
 
     def _check_examples(self, X: Any) -> None:
         """Raise an error if the model is not fitted or the columns differ from training."""
@@ -488,13 +495,3 @@ class StructuredSVM(CertifiedEstimator):
         if known != identity or kept is None:
             return None
         return {**kept, "weights": kept["weights"] * (before / regularization)}
-
-
-def _signs(signs: ArrayLike | None) -> NDArray[np.int8] | None:
-    if signs is None:
-        return None
-    found = np.asarray(signs)
-    if found.ndim != 1 or not np.isin(found, (-1, 0, 1)).all():
-        msg = "signs: must be one of -1, 0 and 1 for each weight"
-        raise ValueError(msg)
-    return np.ascontiguousarray(found, dtype=np.int8)

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy.optimize import LinearConstraint, milp, minimize
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from dualgap.structured import MatchingModel, MulticlassModel, StructuredSVM
@@ -267,3 +268,12 @@ def test_the_extragradient_method_supports_only_one_link():
     svm = StructuredSVM(MatchingModel(max_links=2), solver="extragradient")
     with pytest.raises(ValueError, match="max_links: "):
         svm.fit(*make_linked_pairs(3))
+
+
+def test_the_warning_of_slow_fits_with_signs_names_them():
+    fit = StructuredSVM(MulticlassModel(), C=100.0, max_iter=2)
+    with pytest.warns(ConvergenceWarning) as free:
+        fit.fit(ROWS, CLASSES)
+    assert "Newton" not in str(free[0].message)
+    with pytest.warns(ConvergenceWarning, match="with signs, solver='auto' does not continue"):
+        clone(fit).set_params(signs=[0] * len(fit.coef_)).fit(ROWS, CLASSES)
