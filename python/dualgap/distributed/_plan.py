@@ -61,6 +61,10 @@ class Plan:
             return weights
         return weights / np.tile(self.scales, len(self.classes))
 
+    def scaled(self, weights: FloatArray) -> FloatArray:
+        """Convert the weights of all columns to weights for scaled rows."""
+        return weights if self.scales is None else weights * np.tile(self.scales, len(self.classes))
+
     def penalty(self, rho: float, columns: NDArray[Any] | None = None) -> Any:
         """Return the penalty of the weights of these columns."""
         scales = self.scales_of(columns)
@@ -72,8 +76,8 @@ class NewtonOrder:
     """Parameters of a Newton round."""
 
     width: float
-    moves: bool
-    """Whether the dual points of the previous round become the centre."""
+    scale: float | None
+    """If given, the dual points of the previous round times this factor become the centre."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,12 @@ class Solution:
     restarted: int
     sums: FloatArray | None = None
     """In a Newton round, the sums that form the Hessian."""
+    moved: float = 0.0
+    """In a Newton round, the squared distance of the dual points from the centre.
+
+    `square` is their squared norm.
+    """
     unit: float = 0.0
-    """In a Newton round, the unit of the widths."""
+    """In a Newton round, the unit of the widths for dual points of the size of the vertices."""
     unkept: str | None = None
     """Error that prevented the checkpoint of this round, if any."""

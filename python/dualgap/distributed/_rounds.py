@@ -20,7 +20,7 @@ from dualgap._estimator.settings import round_settings
 from dualgap._npz import read_meta, refused_as
 from dualgap._validation import FloatArray
 from dualgap.distributed._engine import Engine
-from dualgap.distributed._newton import MAX_WEIGHTS, Newton
+from dualgap.distributed._newton import MAX_WEIGHTS, Newton, dual_scale, rounds_left
 from dualgap.distributed._plan import NewtonOrder, Order, Plan, Solution
 from dualgap.distributed._storage import (
     absolute,
@@ -50,29 +50,25 @@ COLUMNS = (
 _BALANCE_ROUNDS = 100
 """Rounds after which the penalty is constant, because a changing penalty can make ADMM diverge."""
 
-
 _INNER = 0.1
 """Gap of the subproblems, relative to the gap of the whole problem."""
-
 
 _BALANCED = (0.05, 0.5)
 """Range of the ratio of relative primal to dual residual in which the penalty does not change."""
 
-
 _SPAN = 2.0**13
 """Largest factor by which the penalty may differ from its first value without loss of digits."""
-
 
 _STALLED = 100
 """The run has stalled if the gap does not fall by the fraction `_GAIN` in this many rounds."""
 
-
 _GAIN = 0.01
 
-
 _NEWTON_AFTER = 20
-"""Rounds after which Newton rounds may take over, if the columns have very different scales."""
+"""Rounds after which Newton rounds may take over."""
 
+_AHEAD = 50.0
+"""Newton rounds take over if more than this number of further rounds is expected."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -213,11 +209,15 @@ def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, ru
 
 
 def _newton_is_due(run: Run, plan: Plan, settings: Settings) -> bool:
-    """Whether Newton rounds take over, because columns of different scales keep the gap open."""
+    """Whether Newton rounds take over: columns have different scales, or the gap hardly falls."""
     n_weights = plan.n_columns * len(plan.classes)
-    possible = plan.scales is not None and run.absent is None and run.best is not None
+    possible = run.best is not None and n_weights <= MAX_WEIGHTS
     chosen = plan.solver == "block-descent" and settings.n_partitions > 1
-    return possible and chosen and n_weights <= MAX_WEIGHTS and run.round >= _NEWTON_AFTER
+    if not possible or not chosen or run.round < _NEWTON_AFTER:
+        return False
+    gaps = [row[COLUMNS.index("gap")] for row in run.rows]
+    left = rounds_left(gaps, _allowed(run, settings.tol), run.primal)
+    return plan.scales is not None or left > _AHEAD
 
 
 class _EndedError(Exception):
@@ -231,17 +231,17 @@ def _newton_rounds(
 
     Newton rounds are not written to checkpoints: a resumed run repeats them.
     """
-    started = time.monotonic() - run.seconds
+    started, run.mark = time.monotonic() - run.seconds, (run.round, run.gap)
 
-    def evaluate(weights: FloatArray, width: float, moves: bool) -> Solution:
+    def evaluate(weights: FloatArray, width: float, scale: float | None) -> Solution:
         if run.round >= settings.max_rounds:
             raise _EndedError("epoch_limit")
         run.round += 1
-        order = Order(run.round, run.rho, 0.0, 0.0, 0.0, None, NewtonOrder(width, moves))
+        order = Order(run.round, run.rho, 0.0, 0.0, 0.0, None, NewtonOrder(width, scale))
         solution = engine.solve(numbers, plan, order, weights)
         primal, dual = _certificate(run, plan, weights, solution, settings.n_partitions)
-        if primal == run.primal and plan.scales is not None:
-            run.best = weights * np.tile(plan.scales, len(plan.classes))
+        if primal == run.primal:
+            run.best = plan.scaled(weights)
         run.seconds = time.monotonic() - started
         row = [run.round, run.seconds, primal, dual, run.gap, np.nan, np.nan, np.nan]
         run.rows.append([*row, solution.passes, solution.seconds])
@@ -256,7 +256,7 @@ def _newton_rounds(
     newton = Newton(
         plan=plan,
         evaluate=evaluate,
-        gap=lambda: max(run.gap, _allowed(run, settings.tol)),
+        values=lambda: (run.primal, run.gap, _allowed(run, settings.tol)),
         null_objective=run.null_objective,
     )
     try:
@@ -372,8 +372,11 @@ def _dual_value(solution: Solution, lam: float, n_partitions: int) -> float:
     rounding = _EPSILON * (n_partitions + 16)
     norm = np.sqrt(inner(image, image)) * (1.0 + _EPSILON * (len(image) + 16))
     norm += solution.image_error + rounding * solution.image_norm + np.sqrt(5e-324)
-    force = 0.5 * norm * norm / lam
-    dual = solution.dual_term - force - rounding * (abs(solution.dual_term) + force)
+    term, force = solution.dual_term, 0.5 * norm * norm / lam
+    # In other rounds, a larger first bound changes the accuracy of subproblems without a gain.
+    scale = dual_scale(term, force) if solution.sums is not None else 1.0
+    term, force = scale * term, scale * scale * force
+    dual = term - force - rounding * (abs(term) + force)
     return float(np.nextafter(dual, -np.inf))
 
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from dualgap._validation import FloatArray
 from dualgap.distributed._partition import Summary
 
-__all__ = ["column_scales", "divided", "penalty"]
+__all__ = ["column_scales", "divided", "penalty", "widened"]
 
 _LARGEST = 32.0
 """Rows are not scaled if the scales of all columns are at most this."""
@@ -61,3 +62,9 @@ def divided(rows: Any, scales: FloatArray) -> Any:
         return rows.astype(np.float64) / scales
     values = rows.data.astype(np.float64) / scales[rows.indices]
     return sp.csr_matrix((values, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def widened(rows: sp.csr_matrix, columns: NDArray[Any], n_features: int) -> sp.csr_matrix:
+    """Return sparse rows with all columns of the problem, given the column of each stored one."""
+    indices = columns[rows.indices].astype(rows.indices.dtype)
+    return sp.csr_matrix((rows.data, indices, rows.indptr), shape=(rows.shape[0], n_features))

@@ -25,7 +25,7 @@ from dualgap._validation.labels import class_codes
 from dualgap.distributed._logistic import evaluate
 from dualgap.distributed._partition import Part
 from dualgap.distributed._plan import VERSION, Order, Plan, Solution
-from dualgap.distributed._scales import divided
+from dualgap.distributed._scales import divided, widened
 from dualgap.distributed._storage import exists, join, read_arrays, write_arrays
 
 
@@ -192,7 +192,8 @@ def _expand(
         _STATES[plan.run, number] = state
     beta = _unpacked(arrays)
     beta = np.zeros(len(state.labels) * len(plan.classes)) if beta is None else beta
-    centre = beta if order.newton.moves else arrays.get("centre", beta)
+    scale = order.newton.scale
+    centre = arrays.get("centre", beta) if scale is None else scale * beta
     shares: _core._SharesRecord = {
         "regularization": plan.regularization,
         "sample_weight": state.weights,
@@ -204,7 +205,8 @@ def _expand(
         "width": order.newton.width,
         "callback": Stopper(lambda: plan.run in _CANCELLED),
     }
-    result = _core.newton_round(_aligned_rows(core_rows(part.X)), state.labels, settings)
+    rows = part.X if part.columns is None else widened(part.X, part.columns, plan.n_features)
+    result = _core.newton_round(_aligned_rows(core_rows(rows)), state.labels, settings)
     arrays = {"multiplier": arrays["multiplier"], "centre": centre, "beta": result["beta"]}
     with _LOCK:
         if state.attempt == attempt:
@@ -219,14 +221,23 @@ def _expand(
         dual_term=share * result["dual_term"],
         image_error=share * result["image_error"],
         image_norm=share * np.sqrt(inner(image, image)),
-        square=0.0,
+        square=share * _square(result["beta"], state, len(plan.classes)),
         multiplier_square=0.0,
         passes=1,
         seconds=time.perf_counter() - started,
         restarted=0,
         sums=share * result["sums"],
+        moved=share * _square(result["beta"] - centre, state, len(plan.classes)),
         unit=share * result["unit"],
     )
+
+
+def _square(beta: FloatArray, state: _State, n_classes: int) -> float:
+    """Return the mean of ||alpha||^2, where alpha is beta off the label and minus its sum there."""
+    rows = beta.reshape(-1, n_classes)
+    squares = np.einsum("ij,ij->i", rows, rows) + np.einsum("ij->i", rows) ** 2
+    weights = np.ones(len(rows)) if state.weights is None else state.weights
+    return inner(weights, squares) / float(weights.sum())
 
 
 def _subproblem(
@@ -352,6 +363,7 @@ _ADDED = (
     "square",
     "multiplier_square",
     "restarted",
+    "moved",
     "unit",
 )
 """Numeric fields that `add` sums."""

@@ -93,22 +93,31 @@ def test_newton_rounds_depend_only_on_the_data(tmp_path: Any) -> None:
     assert resumed.objective_ == pytest.approx(plain.objective_, rel=2e-3)
 
 
-def test_other_consensus_fits_run_no_newton_rounds() -> None:
+def test_fits_with_the_sequential_dual_method_run_no_newton_rounds() -> None:
     X, y = make_scaled_columns(-3.0, 5.0)
     sequential = ConsensusSVC(n_partitions=3, solver="sequential-dual", max_iter=30)
     with pytest.warns(ConvergenceWarning):
         assert np.isfinite(sequential.fit(X, y).history_["rho"]).all()
-    X[:, 0] = 0.0
-    X[0, 0] = 1.0
-    sparse = ConsensusSVC(n_partitions=3, max_iter=30, random_state=0)
-    with pytest.warns(ConvergenceWarning):
-        assert np.isfinite(sparse.fit(sp.csr_matrix(X), y).history_["rho"]).all()
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_newton_rounds_support_partitions_without_some_columns(intercept: bool) -> None:
+    X, y = make_scaled_columns(-3.0, 5.0)
+    X[:, [0, 4]] = 0.0
+    X[0, 0] = X[-1, 4] = 1.0
+    fit = ConsensusSVC(n_partitions=3, fit_intercept=intercept, random_state=0)
+    dense, sparse = clone(fit).fit(X, y), clone(fit).fit(sp.csr_matrix(X), y)
+    assert dense.converged_
+    assert sparse.converged_
+    assert np.isnan(sparse.history_["rho"]).any()
+    assert sparse.objective_ == pytest.approx(dense.objective_, rel=1e-3)
+    assert max(sparse.dual_objective_, dense.dual_objective_) <= sparse.objective_
 
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_columns_without_entries_do_not_change_the_model(intercept: bool, monkeypatch: Any) -> None:
     monkeypatch.setattr(_rounds, "_INNER", 1e-8)  # subproblems solved almost exactly
-    monkeypatch.setattr(_rounds, "_NEWTON_AFTER", 100)  # sparse partitions have no Newton rounds
+    monkeypatch.setattr(_rounds, "_NEWTON_AFTER", 100)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(120, 30)) * np.logspace(-1, 3, 30), rng.integers(3, size=120)
     X[rng.random(X.shape) < 0.96] = 0.0

@@ -155,6 +155,7 @@ def test_sparse_and_single_precision_rows_with_weights_and_costs_converge(data):
 @pytest.mark.parametrize("intercept", [True, False])
 def test_columns_without_entries_do_not_change_the_model(intercept, monkeypatch):
     monkeypatch.setattr(_rounds, "_INNER", 1e-8)  # subproblems solved almost exactly
+    monkeypatch.setattr(_rounds, "_NEWTON_AFTER", 100)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(120, 30)), rng.integers(3, size=120)
     X[rng.random(X.shape) < 0.96] = 0.0
