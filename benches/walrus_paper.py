@@ -59,10 +59,10 @@ def data(name: str) -> tuple[Any, Any, int]:
 
 
 def many() -> tuple[Any, Any]:
-    """Generate 8000 rows of 1000 classes with 128 features."""
+    """Generate 2668 rows of 1000 classes with 128 features."""
     rng = np.random.default_rng(0)
-    centres, y = rng.random((1000, 128)), np.arange(8000) % 1000
-    return np.abs(centres[y] + 0.35 * rng.normal(size=(8000, 128))), y
+    centres, y = rng.random((1000, 128)), np.arange(2668) % 1000
+    return np.abs(centres[y] + 0.35 * rng.normal(size=(2668, 128))), y
 
 
 def figure(names: list[str]) -> None:
