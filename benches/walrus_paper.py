@@ -98,7 +98,7 @@ def figure(names: list[str]) -> None:
                         ratio=seconds / shark_seconds if both else None,
                         walrus_epochs=epochs,
                         shark_epochs=shark_epochs,
-                        first_gaps=walrus[0].gaps[0] / shark[0].gaps[0],
+                        first_gap_ratio=walrus[0].gaps[0] / shark[0].gaps[0],
                         walrus_accuracy=100 * walrus[0].accuracies[-1],
                         shark_accuracy=100 * shark[0].accuracies[-1],
                     )
@@ -126,10 +126,10 @@ def figure_summary() -> None:
     table = Table("walrus-figure-medians", "data")
     for name in dict.fromkeys(row["data"] for row in rows):
         own = [row for row in rows if row["data"] == name]
-        first_gaps = [float(row["first_gaps"]) for row in own]
+        ratios_of_gaps = [float(row["first_gap_ratio"]) for row in own]
         cells: dict[str, Any] = {
-            "first_gaps_min": min(first_gaps),
-            "first_gaps_max": max(first_gaps),
+            "first_gap_ratio_min": min(ratios_of_gaps),
+            "first_gap_ratio_max": max(ratios_of_gaps),
         }
         for until in dict.fromkeys(row["until"] for row in own):
             ratios = [float(r["ratio"]) for r in own if r["until"] == until and r["ratio"]]

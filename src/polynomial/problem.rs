@@ -145,8 +145,11 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
         if objective.ridge.is_some_and(|ridge| !(ridge.is_finite() && ridge > 0.0)) {
             return Err(Error::argument("alpha", "must be a positive finite number"));
         }
-        if !matches!(objective.target_means.len(), n if n == 0 || n == objective.n_outputs) {
-            return Err(Error::argument("target_means", "must have one mean for each output"));
+        let means = objective.target_means;
+        if !means.is_empty() && means.len() != objective.n_outputs
+            || means.iter().any(|mean| !mean.is_finite())
+        {
+            return Err(Error::argument("target_means", "must be one finite number per output"));
         }
         if let Some(weights) = weights {
             if weights.len() != rows.n_rows() {

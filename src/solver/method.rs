@@ -79,7 +79,9 @@ impl<'a> Choices<'a> {
     /// [`Error::InvalidArgument`] naming the parameter.
     pub fn refuse_all_but(&self, used: &[&str]) -> Result<()> {
         find("sampling", self.sampling, Sampling::NAMES)?;
-        if let Some(step) = self.step {
+        if let Some(step) = self.step
+            && !used.contains(&"step")
+        {
             check("step", step, STEPS)?;
         }
         let default = Self::of(self.solver);

@@ -133,6 +133,7 @@ class Newton:
             width = high[0] - low[0]
             secant = low[0] - low[1] * width / (high[1] - low[1])
             step = float(np.clip(secant, low[0] + 0.1 * width, high[0] - 0.1 * width))
+        self.exhausted = self.exhausted or best is at
         return best
 
 

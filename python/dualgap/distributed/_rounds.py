@@ -215,9 +215,11 @@ def _newton_is_due(run: Run, plan: Plan, settings: Settings) -> bool:
     chosen = plan.solver == "block-descent" and settings.n_partitions > 1
     if not possible or not chosen or run.round < _NEWTON_AFTER:
         return False
+    if plan.scales is not None:
+        return True
     gaps = [row[COLUMNS.index("gap")] for row in run.rows]
     left = rounds_left(gaps, _allowed(run, settings.tol), run.primal)
-    return plan.scales is not None or left > _AHEAD
+    return left > _AHEAD
 
 
 class _EndedError(Exception):

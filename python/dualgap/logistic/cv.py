@@ -96,9 +96,10 @@ class LogisticRegressionCV(LogisticClassifier):
     cv : int, splitter or iterable, optional
         As in scikit-learn; None means five stratified folds.
     scoring : str or callable, optional
-        "accuracy", "neg_log_loss" (the mean logarithm of the probability of the true class, which
-        must have training rows in each fold), or another name or scorer of scikit-learn, which is
-        called with a fitted model and the held-out rows. None means accuracy.
+        "accuracy", "neg_log_loss" (the mean logarithm of the probability of the true class; the
+        classes of held-out rows must have training rows in the same fold), or another name or
+        scorer of scikit-learn, which is called with a fitted model and the held-out rows. None
+        means accuracy.
     rule : {"best", "one-standard-error"}, default="best"
         Whether to choose the C with the best mean score (the smallest in a tie), or the smallest C
         whose mean score is within one standard error of the best.
@@ -258,8 +259,8 @@ class LogisticRegressionCV(LogisticClassifier):
         if len(unknown):
             msg = (
                 f"cv: no training row of fold {number} has the class {unknown.tolist()[0]!r} of a "
-                "held-out row, so its log loss is infinite; remove classes with few rows, or set "
-                'scoring="accuracy"'
+                "held-out row, so its log loss is infinite; use stratified folds, remove classes "
+                'with few rows, or set scoring="accuracy"'
             )
             raise ValueError(msg)
 

@@ -299,7 +299,8 @@ class MulticlassSVC(LinearClassifier):
         proportion to C, has a gap that is convex in C. The next fit takes place at the largest C up
         to which this gap is at most `tol`, and so on. The solvers that need projections are chosen
         as for ``solver="auto"``; all other solvers are replaced by block Frank-Wolfe with pairwise
-        steps.
+        steps. Wide intervals with a small `tol` have many pieces: ten decades at ``tol=1e-3`` can
+        have tens of thousands.
         The estimator does not change; `C`, `step` and `warm_start` are not used.
 
         Parameters

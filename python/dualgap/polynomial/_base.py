@@ -299,6 +299,7 @@ def weighted_means(targets: FloatArray, weights: FloatArray | None) -> FloatArra
     """Return the mean of each target, or exactly its value if it is constant."""
     if weights is not None:
         targets, weights = targets[weights > 0.0], weights[weights > 0.0]
+        weights = weights / weights.max(initial=0.0)
     if not len(targets):
         return np.zeros(targets.shape[1])
     means = np.average(targets, axis=0, weights=weights)

@@ -87,7 +87,11 @@ class RatingScale:
         if self.ordinal:
             return 1.0
         lowest, spread = self.levels[0], self.levels[-1] - self.levels[0]
-        return float(spread * np.std((values - lowest) / spread))
+        unit = float(spread * np.std((values - lowest) / spread))
+        if not 1e-100 <= unit <= 1e100:
+            msg = f"ratings: their standard deviation is {unit:.3g}; multiply them by a constant"
+            raise ValueError(msg)
+        return unit
 
     def expected(self, outputs: FloatArray) -> FloatArray:
         """Return the expected ratings."""

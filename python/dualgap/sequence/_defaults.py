@@ -19,8 +19,8 @@ _C_OF_MANY = {"hamming": 0.3, "logistic": 3.0}
 _C_OF_ONE = {"hamming": 3.0, "logistic": 20.0}
 
 _PASSES = 5
-# Fits of few sentences start from zero weights. Their objective hardly falls in the first passes if
-# C is large, so they make at least this number of passes.
+# Fits of few sentences (`MIN_SEQUENCES` of the core) start from zero weights. If C is large, their
+# objective hardly falls in the first passes, so they make at least this number of passes.
 _FEW = 200
 _PASSES_OF_FEW = 30
 _LEAST_PROGRESS = 0.025

@@ -443,7 +443,7 @@ class StructuredSVM(CertifiedEstimator):
 
     def _advice(self, X: Any, remedy: str) -> str:
         advice = super()._advice(X, remedy)
-        if self.signs is None:
+        if self.signs is None or self.solver != "auto":
             return advice
         return f"{advice}; with signs, solver='auto' does not continue with Newton's method"
 

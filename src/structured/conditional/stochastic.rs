@@ -15,7 +15,7 @@ use crate::structured::model::{CompactRows, Model, Work};
 /// Minimum number of passes over the sequences.
 const PASSES: usize = 6;
 
-/// Minimum number of visits. Fewer than `VISITS` / `PASSES` sequences are passed over more often.
+/// Minimum number of visits of sequences. With fewer than `VISITS` / `PASSES` sequences, there are more passes.
 const VISITS: usize = 3000;
 
 /// Length of the first step of a weight, in units of 1 / (root mean square of its feature).

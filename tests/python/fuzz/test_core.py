@@ -200,6 +200,7 @@ def fit_polynomial(a):
         "seed": a.seed(),
         "n_threads": a.choice([0, 1, 2]),
         "sample_weight": a.weights(n),
+        "target_means": None if a.rarely(0.7) else a.array(a.near(m)),
         "init": None if a.rarely(0.7) else a.network(d, m),
         "validation": None if a.rarely(0.8) else (a.rows(a.size(), d), a.targets(a.size(), m)),
         "callback": a.callback(),

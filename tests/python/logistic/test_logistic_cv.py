@@ -164,7 +164,9 @@ def test_a_class_without_training_rows_is_never_predicted() -> None:
     weights = {0: 1.0, 1: 2.0, 2: 3.0}
     model = LogisticRegressionCV(Cs=[1.0], cv=folds, class_weight=weights, refit=False)
     assert model.fit(X, y).scores_[0, 0] == 0.5
-    with pytest.raises(ValueError, match=r"^cv: no training row of fold 0 has the class 2 of its"):
+    with pytest.raises(
+        ValueError, match=r"^cv: no training row of fold 0 has the class 2 of a held"
+    ):
         model.set_params(scoring="neg_log_loss").fit(X, y)
 
 

@@ -139,6 +139,12 @@ def test_units_of_ratings_do_not_change_a_regression(exponent: int, with_times: 
         np.testing.assert_allclose(np.ldexp(found, -exponent), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("factor", [1e-200, 1e200, 1e307])
+def test_ratings_of_extreme_spread_are_rejected(factor: float) -> None:
+    with pytest.raises(ValueError, match=r"^ratings: their standard deviation is "):
+        quick(task="regression").fit((USERS, ITEMS, factor * VALUES))
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_units_of_ratings_do_not_change_the_chosen_radius() -> None:
     for exponent in (-20, 20):

@@ -410,7 +410,7 @@ CHAIN = chains(4)
         (ChainModel(), [np.zeros((0, 2))], [[]], {}, "no position in any sequence"),
         (ChainModel(loss="round"), *CHAIN, {}, "loss: unknown"),
         (ChainModel(), *CHAIN, {"solver": "magic"}, "solver: unknown name"),
-        (ChainModel(), *CHAIN, {"step": "long"}, "step: unknown name"),
+        (ChainModel(), *CHAIN, {"step": "long"}, 'step: solver .* has no step "long"; use '),
         (ChainModel(), *CHAIN, {"sampling": "none"}, "sampling: unknown name"),
         (
             ChainModel(),
