@@ -132,9 +132,10 @@ class Variational(Method):
         # The priors of the core suit outputs whose standard deviation is about 1.
         unit = scale.unit(ratings.values)
         settings["radius"] /= unit
-        targets = ratings.values / unit
         if scale.ordinal:
             targets = np.searchsorted(scale.levels, ratings.values).astype(np.float64)
+        else:
+            targets = ratings.values / unit
         generator = np.random.default_rng(resolve_seed(options.random_state))
         machines, priors, histories = [], [], []
         done: tuple[int, float] = (0, 0.0)
