@@ -41,7 +41,8 @@ MATURIN := env -u CONDA_PREFIX PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN
 # The interpreter whose configuration PyO3 uses.
 PYO3 := PYO3_PYTHON="$(CURDIR)/$(BIN)/python"
 # Rust tests that depend on the instruction set.
-NUMERICAL := linalg:: multiclass:: logistic:: structured:: polytope:: polynomial:: recommend:: frank_wolfe::
+NUMERICAL := linalg:: solver:: dual:: penalty:: multiclass:: logistic:: structured:: sequence:: polytope:: \
+	polynomial:: recommend:: frank_wolfe:: models::
 say = @printf '\033[1m==> %s\033[0m\n'
 
 .PHONY: help demo test bench bench-simd bench-quick papers docs results fmt clean venv build lint lint-rust \

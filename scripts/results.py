@@ -40,8 +40,8 @@ figures, `{= ... :.1f}` contains an expression.
 
 The column `simd` of a file names the instruction set of a row; it is empty if a row applies to all
 instruction sets. If the rows of a table have several instruction sets, the table gets a column that
-shows them, unless the option `simd=widest` keeps only the rows of the widest set. A figure is taken
-from the row of the widest instruction set, unless the brackets name another set.
+shows them. A figure is taken from the row of the widest instruction set, unless the brackets name
+another set.
 
 With --check nothing is written, and the exit status is 1 if a page does not match the files, if a
 page of docs/benchmarks has a table without a file, or if a measured number is typed into a page
@@ -143,10 +143,7 @@ def fields(form: str) -> list[str]:
 def select(rows: list[dict[str, str]], options: dict[str, str]) -> list[dict[str, str]]:
     """Select the rows whose columns have the values that the options give."""
     wanted = {name: value for name, value in options.items() if name != "pivot"}
-    only = wanted.get("simd") == "widest" and wanted.pop("simd")
-    kept = [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
-    named = [row for row in kept if row["simd"]]
-    return [row for row in kept if not row["simd"] or row in widest(named)] if only else kept
+    return [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
 
 
 def for_each_instruction_set(rows: list[dict[str, str]]) -> list[dict[str, str]]:
