@@ -81,14 +81,16 @@ bench: build ## Run all benchmarks (DATA=folder adds those on real data); result
 	done
 
 # Speed benchmarks to run under each instruction set, without slow programs from other projects.
-SPEED := "liblinear.py" "block_descent.py weston-watkins letter satimage dna news20 aloi" \
+SPEED := "liblinear.py" "block_descent.py weston-watkins letter satimage dna news20 aloi mnist" \
 	"block_descent.py shark letter satimage dna" "block_descent.py frank-wolfe letter" "block_descent.py curve" \
-	"many_classes.py probe" "many_classes.py epochs" "many_classes.py wide" "multiclass.py steps" \
-	"multiclass.py product" "multiclass.py threads" "cross_validation.py compare --programs dualgap" \
-	"structured.py ocr" "structured.py scale" "structured.py threads" "structured.py away" "alignment.py" \
-	"sequence.py" "polynomial.py speed letter satimage" "polynomial.py refits" "polynomial.py predict" \
-	"recommender_speed.py fit" "recommender_speed.py grid" "recommender_speed.py growth" "solvers.py" \
-	"consensus.py optimum" "as_they_come.py" "scales.py" "logistic.py"
+	"block_descent.py curve random" "many_classes.py probe" "many_classes.py epochs" "many_classes.py wide" \
+	"multiclass.py steps" "multiclass.py product" "multiclass.py threads" \
+	"cross_validation.py compare --programs dualgap" "structured.py ocr" "structured.py scale" \
+	"structured.py threads" "structured.py away" "alignment.py" "sequence.py" "taggers.py" \
+	"polynomial.py speed letter satimage" "polynomial.py refits" "polynomial.py predict" \
+	"recommender_speed.py fit" "recommender_speed.py grid" "recommender_speed.py growth" \
+	"recommender_requests.py" "frank_wolfe_everyone.py" "solvers.py" "consensus.py optimum" "consensus.py pays" \
+	"as_they_come.py" "as_they_come.py --digits" "scales.py" "logistic.py"
 # Instruction sets; by default all except "scalar". Example: make bench-simd SIMD="avx2 scalar".
 SIMD ?=
 bench-simd: build ## Run speed benchmarks under each instruction set (needs DATA=folder); results go to benches/results

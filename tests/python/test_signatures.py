@@ -94,5 +94,13 @@ def test_the_notebook_display_shows_the_certificate(name: str) -> None:
         assert ("unknown" in record) == (model.duality_gap_ is None)
 
 
+def test_the_notebook_display_of_a_search_shows_the_model_with_the_chosen_c() -> None:
+    estimator, X, y = FITS["tagger"]
+    search = StructuredCV(clone(estimator), Cs=[0.1, 1.0], cv=2)
+    assert "dualgap-record" not in search._repr_html_()
+    shown = search.fit(X, y)._repr_html_()
+    assert f"{search.best_estimator_.objective_:.6g}" in shown[shown.index("dualgap-record") :]
+
+
 def test_interactions_is_not_an_estimator() -> None:
     assert not hasattr(Interactions(), "fit")

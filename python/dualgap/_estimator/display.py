@@ -208,21 +208,23 @@ def relative_gap(gap: float, objective: float) -> float:
 def record_html(estimator: Any) -> str:
     """Return the record of a fit as an HTML table: objective, gap and certificate.
 
-    If the estimator is not fitted, return an empty string.
+    The record of a search is that of its `best_estimator_`. If the estimator is not fitted, return
+    an empty string.
     """
-    objective = getattr(estimator, "objective_", None)
+    model = getattr(estimator, "best_estimator_", estimator)
+    objective = getattr(model, "objective_", None)
     if objective is None:
         return ""
-    gap, relative = (getattr(estimator, f"{name}_gap_", None) for name in ("duality", "relative"))
+    gap, relative = (getattr(model, f"{name}_gap_", None) for name in ("duality", "relative"))
     shown = "unknown" if gap is None else f"{gap:.3g}"
     if gap is not None and relative is not None:
         shown += f" ({relative:.2g} of the objective"
-        tol = getattr(estimator, "tol", None)
+        tol = getattr(model, "tol", None)
         shown += ")" if tol is None else f"; tol={tol:.2g})"
     rows = {
         "objective": f"{objective:.6g}",
         "duality gap": shown,
-        "certificate": str(getattr(estimator, "certificate_", "none")),
+        "certificate": str(getattr(model, "certificate_", "none")),
     }
     cells = "".join(
         f'<tr><th style="text-align:left">{name}</th>'

@@ -9,12 +9,12 @@ from typing import Any, Protocol, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import check_choice
-from dualgap._estimator import Callback, RandomState, SavedEstimator, ordered, require
+from dualgap._estimator import Callback, Estimator, ordered, require
 from dualgap._estimator.watch import watch
 from dualgap._sparse import check_sparse
 from dualgap._tuning.search import Rule, check_scores, choose, folds_of, grid
@@ -52,7 +52,7 @@ _COLUMNS = ("objective", "dual_objective", "relative_gap", "n_iter", "converged"
 
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
-class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class StructuredCV(MetaEstimatorMixin, Estimator):  # type: ignore[misc]
     """Choose C of a `StructuredSVM` or a `SequenceTagger` by cross-validation.
 
     In each fold, C increases from fit to fit. Each fit starts at the result of the previous fit and
@@ -123,10 +123,6 @@ class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: 
     rule: Rule = "best"
     cv_tol: float | None = None
     refit: bool = True
-    n_jobs: int | None = None
-    random_state: RandomState = None
-    verbose: int | bool | None = None
-    callback: Callback | None = None
 
     C_: float = field(init=False)
     Cs_: FloatArray = field(init=False)
