@@ -32,7 +32,10 @@ fn every_method_accepts_only_its_own_steps() {
             let chosen = Choices { step: Some(first), ..Choices::of(solver) };
             assert_eq!(Method::parse(&chosen).unwrap(), plain);
             let unknown = Choices { step: Some("line-search"), ..Choices::of(solver) };
-            assert!(error_message(&unknown).starts_with("step: unknown name \"line-search\""));
+            let known = steps.join(", ");
+            let expected =
+                format!("step: solver {solver:?} has no step \"line-search\"; use {known}");
+            assert_eq!(error_message(&unknown), expected);
         }
     }
     let wrong = Choices { step: Some("pairwise"), ..Choices::of("frank-wolfe") };
