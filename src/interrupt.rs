@@ -21,36 +21,36 @@ pub struct Interrupt {
     /// The number of memory shortages in this process before the run.
     shortages: usize,
     /// The model after the last epoch, if an observer wants it.
-    shown: Option<Arc<Mutex<Option<ModelArrays>>>>,
+    epoch_model: Option<Arc<Mutex<Option<ModelArrays>>>>,
 }
 
 impl Default for Interrupt {
     fn default() -> Self {
-        Self { raised: Arc::default(), shortages: shortages(), shown: None }
+        Self { raised: Arc::default(), shortages: shortages(), epoch_model: None }
     }
 }
 
 impl Interrupt {
     /// Creates a flag whose run keeps its model after each epoch.
     pub fn showing() -> Self {
-        Self { shown: Some(Arc::default()), ..Self::default() }
+        Self { epoch_model: Some(Arc::default()), ..Self::default() }
     }
 
     /// Whether the run keeps its model after each epoch.
     pub fn shows(&self) -> bool {
-        self.shown.is_some()
+        self.epoch_model.is_some()
     }
 
     /// Keeps the model of an epoch for the observer that is called next, if that observer wants it.
     pub(crate) fn show(&self, model: impl FnOnce() -> Option<ModelArrays>) {
-        if let Some(shown) = &self.shown {
-            *shown.lock().unwrap_or_else(PoisonError::into_inner) = model();
+        if let Some(epoch_model) = &self.epoch_model {
+            *epoch_model.lock().unwrap_or_else(PoisonError::into_inner) = model();
         }
     }
 
     /// Returns the model of the observed epoch, if it was kept.
     pub fn take_model(&self) -> Option<ModelArrays> {
-        self.shown.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.epoch_model.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Stops the run.

@@ -23,7 +23,7 @@ use crate::multiclass::ScoreMap;
 use crate::polytope::CappedBox;
 
 /// A step is the last one if it gains less than this share of the total gain so far.
-const SPENT: f64 = 0.02;
+const LAST_SHARE: f64 = 0.02;
 /// Maximum number of step lengths that are tried.
 const TRIALS: usize = 4;
 /// Factor from one step length to the next.
@@ -157,7 +157,7 @@ impl<M: WeightStore> State<'_, M> {
             axpy(&mut total, length, &direction);
             let gain = 0.5 * product * length;
             gained += gain;
-            if step > 1 && gain < SPENT * gained {
+            if step > 1 && gain < LAST_SHARE * gained {
                 break;
             }
             axpy(&mut residual, length, &slopes);

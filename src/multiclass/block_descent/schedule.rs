@@ -15,10 +15,9 @@ impl Tuning {
     /// Maximum number of passes between two certificates.
     pub const MAX_PASSES: usize = 200;
     /// An epoch ends once a pass gains less than this share of what its first pass gained (LIBLINEAR, C = 1).
-    pub const SPENT: f64 = 0.03;
-    /// The share that replaces `SPENT` in epochs without conjugate gradients, in which most passes skip most examples
-    /// (LIBLINEAR, news20).
-    pub const SPENT_VISITS: f64 = 0.005;
+    pub const LAST_SHARE: f64 = 0.03;
+    /// Likewise in epochs without conjugate gradients, in which most passes skip most examples (LIBLINEAR, news20).
+    pub const LAST_SHARE_OF_VISITS: f64 = 0.005;
     /// An epoch also ends once the estimate of the gap is below this share of the tolerance (Weston-Watkins).
     pub const SAFE: f64 = 0.8;
     /// Passes stall if one gains more than this share of the gain `WINDOW` passes earlier (LIBLINEAR, C = 10).
@@ -127,7 +126,7 @@ pub(super) struct Schedule {
     /// Whether conjugate gradients cost more than they gain, because a pass over the face reads few numbers per weight.
     too_costly: bool,
     /// Whether the last epoch ran until passes gained little.
-    spent: bool,
+    gains_little: bool,
     /// The relative gap of the last certificate.
     gap: f64,
     /// The relative gap of the certificate before the last working-set epoch.
@@ -162,7 +161,7 @@ impl Schedule {
             visits_only: false,
             stalled: false,
             too_costly: false,
-            spent: false,
+            gains_little: false,
             gap: f64::INFINITY,
             gap_before: f64::INFINITY,
             wanted: 0.0,
@@ -234,7 +233,7 @@ impl Schedule {
     /// Begins an epoch over the working set; `has_faces` says whether conjugate gradients can handle the set.
     pub fn begin_working_set(&mut self, n_weights: usize, has_faces: bool) {
         let before = std::mem::replace(&mut self.gap_before, self.gap);
-        self.stalled |= self.visits_only && self.spent && self.gap > Tuning::QUICK * before;
+        self.stalled |= self.visits_only && self.gains_little && self.gap > Tuning::QUICK * before;
         let suffice = !self.stalled && n_weights > Tuning::FEW_WEIGHTS;
         self.visits_only = !has_faces || self.too_costly || suffice;
         self.n_passes = 0;
@@ -275,13 +274,14 @@ impl Schedule {
     pub fn ends_epoch(&mut self, n_active: usize) -> bool {
         self.n_active = n_active;
         let Some(last) = self.passes.last() else { return true };
-        let share = if self.visits_only { Tuning::SPENT_VISITS } else { Tuning::SPENT };
+        let share =
+            if self.visits_only { Tuning::LAST_SHARE_OF_VISITS } else { Tuning::LAST_SHARE };
         // Further passes would only add rounding errors to the weights.
-        self.spent = last.gain <= share * self.first.gain
+        self.gains_little = last.gain <= share * self.first.gain
             || last.gain < last.rounding
             || self.n_passes >= Tuning::MAX_PASSES;
         let is_near = self.factor * self.gap_unit(n_active) <= Tuning::SAFE * self.wanted;
-        n_active == 0 || self.n_passes > 1 && (self.spent || is_near)
+        n_active == 0 || self.n_passes > 1 && (self.gains_little || is_near)
     }
 
     /// Unit of the gap: √(n g) for n blocks with a total gain of g. If the slopes of a block are off by δ, its gap is
