@@ -2,10 +2,11 @@
 
 Usage: python scripts/check_words.py [PATH ...]
 
-Reads prose only: Markdown and reStructuredText without code, comments and strings of Python, and
-comments and strings of Rust. Prints `file:line: phrase: what to write instead` for each finding and
-exits with status 1 if there is any. Without a path, every tracked file is checked. A line that must
-quote a phrase ends with "words: allow".
+Reads prose only: Markdown and reStructuredText without code, comments and strings of Python, Rust
+and C, and comments of Makefile, TOML, YAML and shell scripts. Prints
+`file:line: phrase: what to write instead` for each finding and exits with status 1 if there is any.
+Without a path, every tracked file is checked. A line that must quote a phrase ends with
+"words: allow".
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SUFFIXES = {".md", ".rst", ".py", ".pyi", ".rs"}
 ALLOW = "words: allow"
 
 # Pairs of a phrase and the advice on it.
@@ -147,13 +147,34 @@ def prose_of_rust(text: str) -> Iterator[tuple[int, str, bool]]:
             block.append(body)
 
 
+def prose_of_comments(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Yield the blocks of comments, and the comments at the ends of lines, that begin with "#"."""
+    block: list[str] = []
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        whole, trailing = re.match(r"\s*#(?!!)(.*)$", line), re.search(r"\s##? (.*)$", line)
+        if whole:
+            block.append(whole[1].strip())
+            continue
+        if block:
+            yield number - len(block), CODE.sub(blank, "\n".join(block)), True
+            block = []
+        if trailing:
+            yield number, CODE.sub(blank, trailing[1]), False
+
+
 PROSE = {
-    ".md": prose_of_markdown,
-    ".rst": prose_of_markdown,
-    ".py": prose_of_python,
-    ".pyi": prose_of_python,
-    ".rs": prose_of_rust,
+    **dict.fromkeys((".md", ".rst"), prose_of_markdown),
+    **dict.fromkeys((".py", ".pyi"), prose_of_python),
+    **dict.fromkeys((".rs", ".c"), prose_of_rust),
+    **dict.fromkeys((".toml", ".yml", ".yaml", ".cff", "Makefile", "#!"), prose_of_comments),
 }
+
+
+def kind(path: Path) -> str:
+    """Return the key of a file in `PROSE`: its suffix, its name, or "#!" for scripts."""
+    if path.suffix or not path.is_file():
+        return path.suffix
+    return "#!" if path.read_bytes()[:2] == b"#!" else path.name
 
 
 def findings(path: Path) -> Iterator[str]:
@@ -166,7 +187,7 @@ def findings(path: Path) -> Iterator[str]:
             if re.search(r"\\text\{[^}]*$", line):
                 yield f"{path}:{number}: MathJax drops a line break in '\\text': break it elsewhere"
     allowed = {number for number, line in enumerate(text.split("\n"), 1) if ALLOW in line}
-    for start, body, opens in PROSE[path.suffix](text):
+    for start, body, opens in PROSE[kind(path)](text):
         # Blank the markers at the start of continued lines, because a phrase may span two lines.
         flat = re.sub(r"\n[ \t>#*/!]+", lambda m: "\n" + " " * (len(m[0]) - 1), body)
         bare = flat.lstrip(" #-*|:!.\n")
@@ -193,7 +214,7 @@ def tracked(paths: Iterable[str]) -> list[Path]:
     return [
         Path(name)
         for name in names
-        if Path(name).suffix in SUFFIXES
+        if kind(Path(name)) in PROSE
         and Path(name).name != Path(__file__).name
         and Path(name).is_file()
     ]

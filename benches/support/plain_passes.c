@@ -1,5 +1,5 @@
 // Plain passes of exact block steps for the Crammer-Singer machine, in single precision: no working set, no second
-// order, no certificate. benches/plain_passes.py compiles it for the processor at hand.
+// order, no certificate. benches/plain_passes.py compiles it for the processor of the machine.
 //
 // Rows are CSR. Weights are d x m, with m padded to a multiple of 8 and a score of -1e30 for the padding. The dual
 // variables of a row are a point of the simplex, at first the vertex of its label. A visit moves them to the optimum of

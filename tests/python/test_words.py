@@ -36,6 +36,11 @@ def check(folder: Path, name: str, text: str) -> subprocess.CompletedProcess[str
         ("a.rs", f'fn f() {{\n    panic!("begin {AGAIN}");\n}}\n', 2),
         ("a.rs", f"fn f() {{\n    g(); // begin {AGAIN}\n}}\n", 2),
         ("a.rs", "/// Two threads, by\n/// turns.\nfn f() {}\n", 1),
+        ("a.c", f"int f(void);\n// begin {AGAIN}\n", 2),
+        ("a.toml", f"# {CLAUSE}\n[a]\n", 1),
+        ("a.yml", f"a: 1 # begin {AGAIN}\n", 1),
+        ("Makefile", f"all: ## Begin {AGAIN}\n", 1),
+        ("script", f"#!/bin/sh\n# begin\n# {AGAIN}\n", 3),
     ],
 )
 def test_avoided_phrases_are_reported_in_prose(
@@ -52,6 +57,7 @@ def test_avoided_phrases_are_reported_in_prose(
         ("a.md", f"```py\n{AGAIN} = 1\n```\n\nThe flag `{AGAIN}`. What is a gap?\n"),
         ("a.py", f'"""Doubles.\n\n>>> {AGAIN} = 2\n"""\n\n{AGAIN} = 1\n'),
         ("a.rs", f"/// Doubles.\n///\n/// ```\n/// let {AGAIN} = 1;\n/// ```\nfn {AGAIN}() {{}}\n"),
+        ("a.toml", f'{AGAIN} = "{AGAIN}"\n'),
         ("a.md", f"The word {AGAIN} is quoted. <!-- words: allow -->\n"),
     ],
 )
