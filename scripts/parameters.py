@@ -31,7 +31,6 @@ REASONS = {
     ("max_iter", "40"): "A sweep fits all users and items exactly.",
     ("n_components", "None"): "Grows with the number of ratings, users or items.",
     ("penalty", "'l2'"): "Its dual is that of the other models; there are no groups of weights.",
-    ("radius", "None"): "No bound, or one that follows from the data; see each estimator.",
     ("solver", "'block-descent'"): "Subproblems of a consensus fit have two solvers only.",
     ("tol", "0.01"): "An epoch decodes all examples, which costs more than an epoch over rows.",
     ("tol", "0.0001"): "The radius is chosen among fits, whose differences are small.",

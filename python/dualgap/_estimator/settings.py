@@ -276,7 +276,7 @@ def polynomial_settings(
         "alpha": float(estimator.alpha) if explicit else None,
         "loss": loss,
         "penalty": estimator.penalty,
-        "radius": float(estimator.radius),
+        "radius": 0.0,
         "n_components": int(estimator.n_components),
         "reoptimize": estimator.reoptimize,
         "selection": estimator.selection,

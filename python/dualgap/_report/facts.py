@@ -100,7 +100,7 @@ def search(estimator: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return header and rows of the table of a search's scores; no rows without a search."""
     if hasattr(estimator, "cv_scores_"):
         means = estimator.cv_scores_.mean(axis=2).max(axis=1)
-        values, chosen, columns = np.asarray(estimator.radii), estimator.radius_, [means]
+        values, chosen, columns = estimator.radii_, estimator.radius_, [means]
         head: tuple[str, ...] = ("radius", "best mean score over the numbers of basis vectors")
     elif hasattr(estimator, "mean_score_"):
         values, chosen = estimator.Cs_, estimator.C_

@@ -36,6 +36,7 @@ from dualgap._validation import (
 )
 from dualgap.chunks import Chunks
 from dualgap.polynomial._columns import Columns
+from dualgap.polynomial._radius import default_radius
 
 _PARAMETERS = """
     Parameters
@@ -46,9 +47,11 @@ _PARAMETERS = """
     penalty : {"l1/l2", "l1/linf", "l1"}, default="l1/l2"
         Norm of the output layer that `radius` bounds: a norm over the outputs of each basis vector,
         summed over basis vectors (paper, Table 1).
-    radius : float, default=100.0
+    radius : float, optional
         Bound on the norm, in units of the outputs (basis vectors have unit length). The objective
-        is a sum over rows, not a mean.
+        is a sum over rows, not a mean. None: 3 n / d^2 for n rows of d features, but at least 1
+        and at most 100, divided by the mean square of the features; for a regressor, this value
+        times a twentieth of the standard deviation of the targets.
     alpha : float, default=1.0
         Ridge penalty on the explicit linear weights and intercepts: the objective includes
         alpha/2 times their squared norm. A regressor subtracts the mean of each target before the
@@ -103,12 +106,14 @@ default="refined"
     output_ : ndarray of shape (n_bases, n_outputs)
         Output layer U. With H = ``components_``, the outputs are
         ``K(X, H) U + X coef_.T + intercept_``.
+    radius_ : float
+        The bound of the fit.
     n_nonzero_bases_ : int
         Number of basis vectors with a non-zero weight for at least one output.
     coef_, intercept_ : ndarray of shape (n_outputs, n_features) and (n_outputs,)
         Linear terms; zero unless ``linear="explicit"``.
     objective_, dual_objective_, duality_gap_ : float
-        Objective of the model, a lower bound on the objective of any model within ``radius``, and
+        Objective of the model, a lower bound on the objective of any model within ``radius_``, and
         their difference. For "l1" the bound is tight up to the tolerance of the eigenvalue solver.
         For the other penalties the gap is larger, because it allows for a better basis vector that
         selection may have missed.
@@ -272,6 +277,14 @@ class Training:
             means=self.means,
         )
 
+    def deviation(self) -> float | None:
+        """Return the root of the sum of the variances of numeric targets, or None for classes."""
+        if self.loss != "squared":
+            return None
+        unit = float(np.abs(self.targets).max(initial=0.0)) or 1.0
+        squares = ((self.targets / unit) ** 2).sum(axis=1)
+        return unit * float(np.sqrt(np.average(squares, weights=self.weights)))
+
     def uncentred(self, model: dict[str, Any]) -> dict[str, Any]:
         """Add the means of the targets to the intercepts of a model of the centred targets."""
         if self.means is None:
@@ -310,9 +323,11 @@ def weighted_means(targets: FloatArray, weights: FloatArray | None) -> FloatArra
 class FittedPolynomial(PolynomialModel):
     """A polynomial model fitted with a single radius."""
 
-    radius: float = 100.0
+    radius: float | None = None
     validation_fraction: float | None = None
     warm_start: bool = False
+
+    radius_: float = field(init=False)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -379,6 +394,11 @@ class FittedPolynomial(PolynomialModel):
             settings["validation"] = (core_rows(validation[0]), validation[1])
         settings["sample_weight"], settings["target_means"] = data.weights, data.means
         settings["init"] = init
+        self.radius_ = settings["radius"] = (
+            default_radius(X, data.weights, data.deviation())
+            if self.radius is None
+            else float(self.radius)
+        )
         chunks = [core_rows(rows) for rows in (X.chunks if isinstance(X, Chunks) else [X])]
 
         def core(changed: Any) -> Any:

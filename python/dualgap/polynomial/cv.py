@@ -29,17 +29,21 @@ from dualgap._validation import (
     resolve_seed,
     resolve_threads,
 )
+from dualgap.polynomial._radius import default_radius
 from dualgap.polynomial.classifier import PolynomialClassifier, PolynomialNetworkClassifier
 
 __all__ = ["PolynomialNetworkClassifierCV"]
 
 _OWN = ("radii", "cv", "scoring", "refit", "n_jobs", "random_state")
 
+# The default radii, in units of the default radius.
+_MULTIPLES = (0.1, 1.0, 10.0)
+
 # The attributes that only the final fit sets.
 _FINAL = [
     each.name
     for each in fields(PolynomialNetworkClassifier)
-    if not each.init and each.name not in ("classes_", "n_features_in_")
+    if not each.init and each.name not in ("classes_", "n_features_in_", "radius_")
 ]
 
 
@@ -54,8 +58,9 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
 
     Parameters
     ----------
-    radii : array-like of float, default=(10.0, 100.0, 1000.0)
-        Radii to choose from.
+    radii : array-like of float, optional
+        Radii to choose from. None: a tenth, once and ten times the default radius of
+        :class:`PolynomialNetworkClassifier`.
     n_components : int, default=30
         Maximum number of basis vectors.
     loss : str, default="logistic"
@@ -83,6 +88,8 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
 
     Attributes
     ----------
+    radii_ : ndarray of shape (n_radii,)
+        The radii of the search.
     radius_, n_components_ : float and int
         The chosen radius and number of basis vectors: the pair with the best mean score. Ties go to
         the smallest number of basis vectors, then to the first radius.
@@ -105,12 +112,13 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
     (1.0, 5)
     """
 
-    radii: ArrayLike = field(default=(10.0, 100.0, 1000.0), kw_only=False)
+    radii: ArrayLike | None = field(default=None, kw_only=False)
     n_components: int = 30
     cv: Any = None
     scoring: Any = None
     refit: bool = True
 
+    radii_: FloatArray = field(init=False)
     radius_: float = field(init=False)
     n_components_: int = field(init=False)
     cv_scores_: FloatArray = field(init=False)
@@ -148,10 +156,11 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         ValueError
             If data or parameters are invalid; the message names the argument.
         """
-        radii = self._check()
+        self._check_parameters()
         rows, labels = check_rows_and_targets(self, X, y)
         self.classes_, _ = encode_classes(labels)
         weights = check_weights(sample_weight, rows)
+        radii = self._radii(rows, weights)
         folds = folds_of(self.cv, rows, labels, groups, classifier=True)
         for train, held_out in folds:
             if not np.isin(labels[held_out], labels[train]).all():
@@ -181,6 +190,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
                 curves = _in_parallel(score, tasks, threads, callback, len(folds))
             scores = np.full((len(tasks), len(curves[0])), np.nan)
             scores[: len(curves)] = curves
+            self.radii_ = radii
             self._choose(radii, scores.reshape(len(radii), len(folds), -1))
             for name in _FINAL:
                 self.__dict__.pop(name, None)
@@ -224,15 +234,21 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         first = np.searchsorted(np.maximum.accumulate(sizes), range(1, self.n_components + 1))
         return np.asarray(scores[np.minimum(first, len(scores) - 1)])
 
-    def _check(self) -> FloatArray:
-        self._check_parameters()
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.radii is None:
+            return
         radii = np.atleast_1d(np.asarray(self.radii))
         if radii.ndim != 1 or not len(radii):
             msg = f"radii: must be a non-empty list of positive numbers, got {self.radii!r}"
             raise ValueError(msg)
         for radius in radii:
             check_positive("radii", radius)
-        return radii.astype(np.float64)
+
+    def _radii(self, rows: Any, weights: FloatArray | None) -> FloatArray:
+        if self.radii is None:
+            return default_radius(rows, weights, None) * np.array(_MULTIPLES)
+        return np.atleast_1d(np.asarray(self.radii)).astype(np.float64)
 
 
 @contextmanager

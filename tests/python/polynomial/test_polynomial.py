@@ -137,7 +137,7 @@ def test_the_warning_says_why_the_fit_ended() -> None:
     X, y = load_wine(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     with pytest.warns(ConvergenceWarning, match="the last basis vectors hardly lowered"):
-        PolynomialNetworkClassifier(60, tol=0.9, random_state=0).fit(X, y)
+        PolynomialNetworkClassifier(60, radius=100.0, tol=0.9, random_state=0).fit(X, y)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
