@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import runpy
@@ -10,7 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from sklearn.datasets import load_iris
+
+from dualgap import MulticlassSVC
+from dualgap.losses import WeightedUsunier
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,3 +70,34 @@ def test_a_benchmark_without_data_runs_on_a_generated_set(command: str, file: st
     assert f"{name}: a generated set replaces {file} (DUALGAP_DATA is not set)" in run.stderr
     assert re.search("^(data|penalty|training|method) ", run.stdout, re.MULTILINE)
     assert {path.name: path.read_bytes() for path in results.iterdir()} == before
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("smoothing", [0.0, 0.01])
+@pytest.mark.parametrize("method", ["LSFW", "StdFW", "PG"])
+def test_the_loop_with_every_iterate_takes_the_steps_of_a_fit(
+    method: str, smoothing: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benches"))
+    tajima = importlib.import_module("support.tajima")
+    X, y = load_iris(return_X_y=True)
+    X = X - X.mean(axis=0)
+    options: dict[str, Any] = {
+        "LSFW": {"solver": "frank-wolfe"},
+        "StdFW": {"solver": "frank-wolfe", "step": "scheduled"},
+        "PG": {"solver": "projected-gradient"},
+    }[method]
+    weights = [2 / 3, 1 / 3, 0.0]
+    model = MulticlassSVC(
+        WeightedUsunier(weights), C=0.01, smoothing=smoothing, tol=0.0, max_iter=16,
+        fit_intercept=False, **options,
+    ).fit(X, y)  # fmt: skip
+    problem = tajima.Problem(X, y, weights, smoothing, 0.01)
+    if method == "PG":
+        found = tajima.projected_gradient(problem, 16)
+    else:
+        found = tajima.frank_wolfe(problem, 16, method == "LSFW")
+    best = min(problem.null_objective(), *found[~np.isnan(model.history_["gap"])])
+    assert model.null_objective_ == pytest.approx(problem.null_objective(), rel=1e-12)
+    assert model.objective_ == pytest.approx(best, rel=1e-9)
+    assert best < model.null_objective_
