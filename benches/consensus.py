@@ -101,7 +101,7 @@ def solvers():
                 solver=solver,
                 random_state=0,
                 n_jobs=2,
-                max_iter=60,
+                max_iter=500,
             )
             seconds = fit(model, X.astype(np.float32), y)
             history = model.history_

@@ -6,11 +6,13 @@
     python benches/walrus_paper.py whole                # Clarabel on whole problems
 
 Data sets are .npz files in the folder DUALGAP_DATA; "many" is generated (1000 classes).
-Clarabel comes from PyPI (pip install clarabel).
+"subproblem" and "whole" need Clarabel from PyPI (pip install clarabel), and "subproblem" the
+results of cargo bench --bench walrus and criterion.py.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import time
 import warnings
@@ -287,6 +289,8 @@ def main() -> None:
     commands = {"figure": figure, "early": early, "subproblem": subproblem, "whole": whole}
     wanted = sys.argv[1:2] or list(commands)
     for name in wanted:
+        if name in ("subproblem", "whole") and importlib.util.find_spec("clarabel") is None:
+            sys.exit(f"walrus_paper.py {name} needs Clarabel: pip install clarabel")
         commands[name](sys.argv[2:])
 
 
