@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -205,6 +206,14 @@ def test_numbers_typed_into_a_page_are_reported(tmp_path: Path, text: str, typed
     assert done.returncode == bool(typed)
     assert done.stdout == (
         f"{PAGE}:3: {typed!r} is typed: fill it from benches/results\n" if typed else ""
+    )
+
+
+def test_a_commit_that_looks_like_a_number_is_not_a_typed_number() -> None:
+    typed_numbers = runpy.run_path(str(ROOT / "scripts/typed_numbers.py"))["typed_numbers"]
+    assert list(typed_numbers("docs/papers.md", "It is 68e7599.")) == [(1, "68e7599")]
+    assert not list(
+        typed_numbers("docs/papers.md", "It is <!--when-->68e7599, 2026-11-28<!--/-->.")
     )
 
 
