@@ -48,12 +48,12 @@ class Table:
         with self.path.open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
 
-    def add(self, **row: Any) -> None:
-        """Print a row and store it."""
+    def add(self, *, packages: tuple[str, ...] = (), **row: Any) -> None:
+        """Print a row and store it, with the versions of these packages."""
         cells = {name: formatted(value) for name, value in row.items()}
         print("  ".join(f"{name} {cell}" for name, cell in cells.items()), flush=True)
         with lock_results():
-            self.store(origin() | cells)
+            self.store(origin(packages) | cells)
 
     def store(self, cells: dict[str, str]) -> None:
         """Write a row to the file, in place of the row that it replaces."""
@@ -98,11 +98,11 @@ def formatted(value: Any) -> str:
 
 
 @functools.cache
-def origin() -> dict[str, str]:
+def origin(packages: tuple[str, ...] = ()) -> dict[str, str]:
     """Return the columns of ORIGIN; the commit ends with + if the code was modified."""
     from dualgap import _core
 
-    versions = [f"{name} {version(name)}" for name in PACKAGES]
+    versions = [f"{name} {version(name)}" for name in (*PACKAGES, *packages)]
     rust = output("rustc", "--version").split(" (")[0]
     versions = [f"python {platform.python_version()}", *versions, *([rust] if rust else [])]
     changed = output("git", "status", "--porcelain", "--", "src", "python", "Cargo.lock")

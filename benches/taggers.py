@@ -82,7 +82,8 @@ def dualgap(loss: str, **options: Any) -> Callable[..., Any]:
 
         warnings.simplefilter("ignore")
         tagger = SequenceTagger(loss, random_state=0, **options).fit(X, y)
-        return tagger.predict, lambda: tagger.save(path)
+        facts = {"passes": tagger.n_iter_, "dual_objective": tagger.dual_objective_}
+        return tagger.predict, lambda: tagger.save(path), facts
 
     return run
 
@@ -97,7 +98,8 @@ def crfsuite(algorithm: str, **options: Any) -> Callable[..., Any]:
         trainer.train(str(path))
         tagger = pycrfsuite.Tagger()
         tagger.open(str(path))
-        return lambda test: [tagger.tag(tokens) for tokens in test], None
+        facts = {"passes": len(trainer.logparser.iterations)}
+        return lambda test: [tagger.tag(tokens) for tokens in test], None, facts
 
     return run
 
@@ -106,7 +108,7 @@ def sklearn_crfsuite(algorithm: str, **options: Any) -> Callable[..., Any]:
     def run(X: Sentences, y: Labels, path: Path) -> Any:
         from sklearn_crfsuite import CRF
 
-        return CRF(algorithm, model_filename=str(path), **options).fit(X, y).predict, None
+        return CRF(algorithm, model_filename=str(path), **options).fit(X, y).predict, None, {}
 
     return run
 
@@ -120,7 +122,7 @@ def chaine(algorithm: str, **options: Any) -> Callable[..., Any]:
 
         settings = {"algorithm": algorithm, "verbose": 0, **options}
         model = package.train(mappings(X), y, model_filepath=str(path), **settings)
-        return lambda test: model.predict(mappings(test)), None
+        return lambda test: model.predict(mappings(test)), None, {}
 
     return run
 
@@ -131,7 +133,7 @@ def underthesea(X: Sentences, y: Labels, path: Path) -> Any:
     model = CRFTrainer(verbose=0).train(X, y)
     model.save(str(path))
     tagger = CRFTagger.from_model(model)
-    return lambda test: [tagger.tag(tokens) for tokens in test], None
+    return lambda test: [tagger.tag(tokens) for tokens in test], None, {}
 
 
 def crfs(data: Data, folder: Path) -> dict[str, Any]:
@@ -188,7 +190,7 @@ def child(system: str, task: str) -> None:
         if system == CRFS:
             found = crfs(data, Path(temporary))
         else:
-            found = trained(system, data, Path(temporary) / "model.npz")
+            found = trained(SYSTEMS[system][1], data, Path(temporary) / "model.npz")
     test, right = data[2:]
     predicted = found.pop("predicted")
     found["tokens_per_second"] = sum(map(len, test)) / found.pop("tag_seconds")
@@ -200,13 +202,13 @@ def child(system: str, task: str) -> None:
     print(json.dumps(found))
 
 
-def trained(system: str, data: Data, path: Path) -> dict[str, Any]:
+def trained(run: Callable[..., Any], data: Data, path: Path) -> dict[str, Any]:
     """Train with one of the Python packages; return its numbers and the predicted labels."""
     X, y, test, _ = data
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     start, cpu = time.perf_counter(), time.process_time()
-    predict, save = SYSTEMS[system][1](X, y, path)
-    found: dict[str, Any] = {"seconds": time.perf_counter() - start}
+    predict, save, facts = run(X, y, path)
+    found: dict[str, Any] = {"seconds": time.perf_counter() - start, **facts}
     found["cpu_seconds"] = time.process_time() - cpu
     found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
     found |= timed(lambda: predict(test))
