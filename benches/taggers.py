@@ -9,6 +9,7 @@ of `dualgap.sequence.word_features`, or the black pixels of a letter. Each syste
 defaults in a separate process, except that CRFsuite's online algorithms, chaine and crfs are
 limited to 20 passes, as their names in the table state. "C chosen" is `C="validation"`. `--table
 taggers-chosen` records its rows, together with rows of other programs measured at the same time.
+"L1" is an L1 penalty of the same strength for both programs. `--table taggers-l1` has these rows.
 Seconds are the time from strings to a trained model; CPU seconds are summed over threads. The score
 is F1 of chunks, or the fraction of correct tokens. Missing packages, and fits of more than
 `--limit` seconds, are skipped (pip install python-crfsuite sklearn-crfsuite chaine
@@ -23,6 +24,7 @@ import argparse
 import importlib.util
 import io
 import json
+import re
 import resource
 import shutil
 import subprocess
@@ -36,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _record import Table, data_folder
+from _record import Table, data_folder, installed
 from sequence import Labels, Sentences, f1, timed
 
 Data = tuple[Sentences, Labels, Sentences, Labels]
@@ -44,6 +46,7 @@ Data = tuple[Sentences, Labels, Sentences, Labels]
 TEXTS = {"chunks": "conll2000", "names": "conll2002_es", "parts of speech": "ud_ewt_pos"}
 TASKS = [*TEXTS, "letters"]
 CRFS = "crfs, pa, 20 passes"
+CRFS_FOLDER = Path(__file__).parent / "crfs"
 TARGET = Path(__file__).parents[1] / "target" / "crfs"
 
 
@@ -152,9 +155,18 @@ def crfs(data: Data, folder: Path) -> dict[str, Any]:
     return {**found, "cpu_seconds": found["seconds"], "model_mb": paths[2].stat().st_size / 1e6}
 
 
+def programs(module: str) -> tuple[str, ...]:
+    """Return name and version of a package, or of the crate crfs."""
+    if module:
+        return installed(module)
+    found = re.search(r"(crfs) = \"=(.*)\"", (CRFS_FOLDER / "Cargo.toml").read_text("utf-8"))
+    assert found is not None
+    return (" ".join(found.groups()),)
+
+
 def build_crfs() -> bool:
     """Build the program that uses crfs; return whether that worked."""
-    package = str(Path(__file__).parent / "crfs" / "Cargo.toml")
+    package = str(CRFS_FOLDER / "Cargo.toml")
     command = ["cargo", "build", "--release", "--quiet", "--manifest-path", package]
     done = shutil.which("cargo") and subprocess.run([*command, "--target-dir", str(TARGET)])
     return bool(done) and done.returncode == 0
@@ -164,12 +176,14 @@ SYSTEMS: dict[str, tuple[str, Callable[..., Any]]] = {
     "dualgap, hamming": ("dualgap", dualgap("hamming")),
     "dualgap, logistic": ("dualgap", dualgap("logistic")),
     "dualgap, logistic, all pairs": ("dualgap", dualgap("logistic", pairs="all")),
+    "dualgap, logistic, L1": ("dualgap", dualgap("logistic", penalty="l1", C=2.0)),
     "dualgap, hamming, C chosen": ("dualgap", dualgap("hamming", C="validation")),
     "dualgap, logistic, C chosen": ("dualgap", dualgap("logistic", C="validation")),
     "python-crfsuite, pa, 20 passes": ("pycrfsuite", crfsuite("pa", max_iterations=20)),
     "python-crfsuite, ap, 20 passes": ("pycrfsuite", crfsuite("ap", max_iterations=20)),
     "python-crfsuite, arow, 20 passes": ("pycrfsuite", crfsuite("arow", max_iterations=20)),
     "python-crfsuite, lbfgs": ("pycrfsuite", crfsuite("lbfgs")),
+    "python-crfsuite, lbfgs, L1": ("pycrfsuite", crfsuite("lbfgs", c1=0.5, c2=0.0)),
     "sklearn-crfsuite, pa, 20 passes": (
         "sklearn_crfsuite",
         sklearn_crfsuite("pa", max_iterations=20),
@@ -262,7 +276,7 @@ def main() -> None:
             if not runs:
                 continue
             clocks = {key: float(np.median([run[key] for run in runs])) for key in CLOCKS}
-            own = {} if package == "dualgap" else {"simd": ""}
+            own = {} if package == "dualgap" else {"simd": "", "programs": programs(package)}
             table.add(task=task, system=system, runs=len(runs), **{**runs[0], **clocks}, **own)
 
 

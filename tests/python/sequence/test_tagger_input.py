@@ -266,7 +266,7 @@ def test_sentences_that_end_early_leave_the_model_unchanged() -> None:
 def test_empty_sentences_and_tokens_are_allowed() -> None:
     model = tagger().fit([[], [[], ["w=cat"]], *X], [[], ["D", "N"], *Y])
     assert model.predict([[], X[0], [[]]])[:2] == [[], Y[0]]
-    with pytest.raises(ValueError, match="^y: at least one sentence must have a token"):
+    with pytest.raises(ValueError, match=r"^y: at least one sentence must have a token"):
         model.fit([[]], [[]])
 
 
