@@ -213,10 +213,10 @@ def test_errors_of_invalid_input_name_the_argument(
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("loss", ["hamming", "logistic"])
-@pytest.mark.parametrize("C", [0.1, 3.0, 100.0])
+@pytest.mark.parametrize("C", [0.3, 30.0])
 def test_the_objective_never_rises_by_more_than_a_tenth(loss: Any, C: float) -> None:
-    X, y = with_rare_features(300, 400)
-    model = SequenceTagger(loss, C=C, tol=0.0, random_state=0)
-    found = [model.set_params(max_iter=n).fit(X, y).objective_ for n in range(1, 14)]
+    X, y = with_rare_features(220, 300)
+    model = SequenceTagger(loss, C=C, tol=0.0, n_jobs=1, random_state=0)
+    found = [model.set_params(max_iter=n).fit(X, y).objective_ for n in range(1, 9)]
     assert (np.diff(found) <= 0.1 * np.array(found[:-1])).all()
     assert found[-1] < found[0]
