@@ -9,7 +9,6 @@ of `dualgap.sequence.word_features`, or the black pixels of a letter. Each syste
 defaults in a separate process, except that CRFsuite's online algorithms, chaine and crfs are
 limited to 20 passes, as their names in the table state. "C chosen" is `C="validation"`. `--table
 taggers-chosen` records its rows, together with rows of other programs measured at the same time.
-"L1" is an L1 penalty of the same strength for both programs. `--table taggers-l1` has these rows.
 Seconds are the time from strings to a trained model; CPU seconds are summed over threads. The score
 is F1 of chunks, or the fraction of correct tokens. Missing packages, and fits of more than
 `--limit` seconds, are skipped (pip install python-crfsuite sklearn-crfsuite chaine
@@ -176,14 +175,12 @@ SYSTEMS: dict[str, tuple[str, Callable[..., Any]]] = {
     "dualgap, hamming": ("dualgap", dualgap("hamming")),
     "dualgap, logistic": ("dualgap", dualgap("logistic")),
     "dualgap, logistic, all pairs": ("dualgap", dualgap("logistic", pairs="all")),
-    "dualgap, logistic, L1": ("dualgap", dualgap("logistic", penalty="l1", C=2.0)),
     "dualgap, hamming, C chosen": ("dualgap", dualgap("hamming", C="validation")),
     "dualgap, logistic, C chosen": ("dualgap", dualgap("logistic", C="validation")),
     "python-crfsuite, pa, 20 passes": ("pycrfsuite", crfsuite("pa", max_iterations=20)),
     "python-crfsuite, ap, 20 passes": ("pycrfsuite", crfsuite("ap", max_iterations=20)),
     "python-crfsuite, arow, 20 passes": ("pycrfsuite", crfsuite("arow", max_iterations=20)),
     "python-crfsuite, lbfgs": ("pycrfsuite", crfsuite("lbfgs")),
-    "python-crfsuite, lbfgs, L1": ("pycrfsuite", crfsuite("lbfgs", c1=0.5, c2=0.0)),
     "sklearn-crfsuite, pa, 20 passes": (
         "sklearn_crfsuite",
         sklearn_crfsuite("pa", max_iterations=20),
