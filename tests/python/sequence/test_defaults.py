@@ -83,6 +83,9 @@ def test_logistic_fits_of_few_sentences_make_many_passes() -> None:
     # L-BFGS from 0 makes little progress in its first passes, so a past version stopped there.
     assert model.n_iter_ >= 30 or model.converged_
     assert model.score(X[190:], y[190:]) > 0.8
+    # Sentences with zero weight do not count.
+    weights = np.repeat([1.0, 0.0], [190, 300])
+    assert model.fit(X, y, weights).n_iter_ >= 30 or model.converged_
 
 
 def test_logistic_fits_end_when_the_objective_stops_falling() -> None:
