@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import SubproblemSolver, check_choice
 from dualgap._estimator import Callback, ordered
+from dualgap._estimator.probabilities import no_probabilities
 from dualgap._estimator.settings import margin_record
 from dualgap._validation import FloatArray, regularization_of
 from dualgap.distributed._base import PartitionedClassifier
@@ -147,7 +148,7 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
     max_passes: int = 20
     solver: SubproblemSolver = "block-descent"
 
-    _with_probabilities: ClassVar[str] = "dualgap.ConsensusLogisticRegression"
+    _probabilities = no_probabilities("dualgap.ConsensusLogisticRegression")
 
     def _fit(
         self, engine: Engine, run_id: str, seed: int, given: tuple[Any, Callback | None]
