@@ -174,6 +174,8 @@ def test_tables_have_separate_rows_for_instruction_sets(tmp_path: Path) -> None:
         ("fits[data=a;solver=exact].seconds / fits[data=b].seconds :.1e", "6.2e9"),
         ("max(fits[].gap) / min(fits[solver=exact].gap) :.0f", "23529"),
         ("fits[data=a;solver=other].seconds", "> 10"),
+        ("max(fits[data=a|b;solver!=other].seconds) :.1f", "1234.5"),
+        ("count(fits[data!=a|c].gap) :.0f", "1"),
     ],
 )
 def test_figures_are_filled_into_sentences(tmp_path: Path, expression: str, shown: str) -> None:
