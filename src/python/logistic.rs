@@ -114,8 +114,8 @@ pub(super) fn fit_logistic_regression<'py>(
 
 /// Fits a model for each value of C, in order. Each fit starts from the previous model. `settings`
 /// is as for `fit_logistic_regression`, except that the list `Cs` replaces `C` and `start`. After
-/// each fit, `ended` is called with the dictionary that `fit_logistic_regression` returns. If it returns True, no further
-/// model is fitted.
+/// each fit, `ended` is called with the dictionary that `fit_logistic_regression` returns. If it returns True, no
+/// further model is fitted.
 #[pyfunction]
 pub(super) fn fit_logistic_regressions<'py>(
     py: Python<'py>,
