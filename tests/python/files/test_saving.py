@@ -20,6 +20,7 @@ import dualgap
 from dualgap import (
     ClassFeatureLogisticRegression,
     ClassFeatureSVC,
+    ConsensusCV,
     ConsensusLogisticRegression,
     LogisticRegressionCV,
     MulticlassSVC,
@@ -39,6 +40,10 @@ SAVED: dict[str, tuple[Any, Any, Any]] = {
         StructuredCV(SequenceTagger(random_state=0), [0.1, 1.0], cv=2),
         SENTENCES,
         TAGS,
+    ),
+    "consensus-cv": (
+        ConsensusCV(ConsensusLogisticRegression(n_partitions=2), [0.1, 1.0], cv=2),
+        *CLASSES,
     ),
     "string classes": (MulticlassSVC(random_state=0), ROWS, np.array(["a", "b", "c"])[LABELS]),
     "object classes": (
