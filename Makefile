@@ -3,7 +3,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-LOCK := requirements-dev.lock
+LOCK := requirements-dev.txt
 DATA ?= $(DUALGAP_DATA)
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find src -name '*.rs')
@@ -219,7 +219,7 @@ wheel: $(WHEEL) ## Build a wheel into dist/ and test it in an empty environment
 
 stranger: $(STRANGER) ## Build and test a wheel, then run every example of README, docs and tutorials with it
 
-lock: ## Pin the newest development dependencies in requirements-dev.lock
+lock: ## Pin the newest development dependencies in requirements-dev.txt
 	$(say) "Resolving the development dependencies"
 	@python=$$(scripts/toolchain python) && scripts/lock "$$python" $(LOCK)
 

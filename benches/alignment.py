@@ -2,11 +2,11 @@
 
     python benches/alignment.py [--max-iter N] [--plot FILE] [--links]
 
-Reads hansards/enfr.src-tgt and hansards/enfr.gold from a folder: --data DIR, or the environment
-variable DUALGAP_DATA. Dice coefficients and frequent pairs are computed from all sentence pairs,
-since they need no labels; gold links are used only for training pairs. Training treats the sure
-links as the truth. The alignment error rate, by its definition, also takes possible links into
-account.
+Reads the folder hansards from a folder: --data DIR, or the environment variable DUALGAP_DATA.
+Without it, 160 generated pairs replace the sentences. Dice coefficients and frequent pairs are
+computed from all sentence pairs, since they need no labels; gold links are used only for training
+pairs. Training treats the sure links as the truth. The alignment error rate, by its definition,
+also takes possible links into account.
 
 --links compares limits on the number of links per word, for sure links and for all links.
 """
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _data import generated_pairs, path_of
 from _record import Table, data_folder
 from scipy.optimize import linear_sum_assignment
 from structured import draw
@@ -37,11 +38,15 @@ CS = (0.01, 0.1, 1.0, 10.0, 100.0)
 LINKS = ((1, 1), (1, 2), (2, 1), (2, 2), (3, 3), (5, 5))
 
 
-def read(folder: Path) -> tuple[list[Any], list[Any], list[Any]]:
+def read(folder: Path | None) -> tuple[list[Any], list[Any], list[Any]]:
     """Read sentence pairs without repetitions, their sure links, and all links."""
     pairs, sure, possible = [], [], []
-    texts = (folder / "hansards/enfr.src-tgt").read_text("utf-8").splitlines()
-    golds = (folder / "hansards/enfr.gold").read_text("utf-8").splitlines()
+    path = path_of("hansards", folder)
+    if path is None:
+        texts, golds = generated_pairs()
+    else:
+        files = (path / f"enfr.{kind}" for kind in ("src-tgt", "gold"))
+        texts, golds = (file.read_text("utf-8").splitlines() for file in files)
     for text, gold in dict(zip(texts, golds, strict=True)).items():
         source, target = (side.lower().split() for side in text.split("|||"))
         links = [[*link.replace("p", "-").split("-"), "p" in link] for link in gold.split()]
@@ -260,21 +265,18 @@ def main() -> None:
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--links", action="store_true")
     arguments = parser.parse_args()
-    if not arguments.data:
-        print("alignment.py: skipped; set --data or DUALGAP_DATA to the folder of data sets")
-        return
     pairs, sure, possible = read(arguments.data)
     Y = [np.array(sorted(links), dtype=np.int64).reshape(-1, 2) for links in sure]
     data = features(pairs), Y, sure, possible
     order = np.random.default_rng(0).permutation(len(Y))
-    test, rest = order[:100], order[100:]
+    test, rest = np.split(order, [min(100, len(Y) // 3)])
     print(f"{len(Y)} different pairs, {len(test)} of them for testing")
     if arguments.links:
         compare_links(data, rest, test)
         return
     panels = {
         name: compare(data, train, test, arguments.max_iter)
-        for name, train in (("100 pairs", rest[:100]), (f"{len(rest)} pairs", rest))
+        for name, train in {f"{len(own)} pairs": own for own in (rest[:100], rest)}.items()
     }
     draw(panels, "loss", arguments.plot)
 

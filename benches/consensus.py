@@ -1,7 +1,7 @@
 """Consensus training compared with one machine: optimum, rounds, processes, lost workers.
 
     python benches/consensus.py optimum [letter news20 aloi mnist] [--plot FILE]
-    python benches/consensus.py {penalty,processes,memory,killed,model,pays}
+    python benches/consensus.py {penalty,processes,memory,killed,model,pays,logistic}
     python benches/consensus.py {solvers,speedup,accuracy}
 
 "optimum", "penalty" and the last three commands need the data sets of benches/block_descent.py.
@@ -25,8 +25,8 @@ from block_descent import load
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
-from dualgap import MulticlassSVC
-from dualgap.distributed import ConsensusSVC
+from dualgap import LogisticRegression, MulticlassSVC
+from dualgap.distributed import ConsensusLogisticRegression, ConsensusSVC
 
 
 def generated(n, d, m, seed=0, noise=0.7):
@@ -101,7 +101,7 @@ def solvers():
                 solver=solver,
                 random_state=0,
                 n_jobs=2,
-                max_iter=60,
+                max_iter=500,
             )
             seconds = fit(model, X.astype(np.float32), y)
             history = model.history_
@@ -139,14 +139,25 @@ def speedup():
 
 def pays():
     """Compare the processor time of consensus training with that of the plain solver."""
-    table = Table("consensus-pays", "rows", "features", "classes", "partitions")
     sizes = [(5_000, 50, 5), (100_000, 50, 5), (20_000, 300, 30), (20_000, 100, 100)]
+    compare("consensus-pays", sizes, MulticlassSVC, ConsensusSVC)
+
+
+def logistic():
+    """Compare the processor time of both logistic regressions."""
+    sizes = [(5_000, 50, 5), (100_000, 50, 5), (20_000, 100, 30)]
+    compare("consensus-logistic", sizes, LogisticRegression, ConsensusLogisticRegression)
+
+
+def compare(name, sizes, plain_kind, consensus_kind):
+    """Fit generated data to the same gap on one thread, plainly and on partitions."""
+    table = Table(name, "rows", "features", "classes", "partitions")
     for (n, d, m), n_partitions in itertools.product(sizes, (2, 8)):
         X, y = generated(n, d, m)
         shared = {"C": 0.1, "tol": 1e-3, "random_state": 0, "n_jobs": 1}
-        consensus = ConsensusSVC(n_partitions=n_partitions, **shared)
+        consensus = consensus_kind(n_partitions=n_partitions, **shared)
         seconds = []
-        for model in (MulticlassSVC(**shared), consensus):
+        for model in (plain_kind(**shared), consensus):
             times = []
             for _ in range(3):
                 started = time.process_time()

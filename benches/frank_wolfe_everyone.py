@@ -2,12 +2,17 @@
 
     python benches/frank_wolfe_everyone.py [--data FOLDER]
 
-Lasso problems (dense and sparse) by batch and pairwise steps, and matrix completion by batch steps,
-with exact line searches. Both programs use one thread and end at the same gap. The NumPy loop for
-the lasso updates the residuals, so that a step costs one product with A.T. The loop for matrix
-completion updates the observed entries and calls `svds` on a sparse matrix. Ratings are those of
-MovieLens 1M (`movielens_1m.npz` in the folder of `--data` or DUALGAP_DATA); without the file, a
-generated matrix of 1,000 rows is used instead.
+Lasso problems (dense and sparse) by batch and pairwise steps, matrix completion by batch steps, and
+distances ||x - p||^2 to a random p by pairwise steps, with exact line searches. The distances are
+those of the examples of FrankWolfe.jl: away_step_cg.jl (k-sparse with k = 40, or the simplex, n =
+100; also n = 10,000 as in lazy_away_step_cg.jl) and birkhoff_polytope.jl (n = 100, divided by n^2).
+"randomized-away" searches a tenth of the atoms in each step, and has no NumPy loop.
+
+Both programs use one thread and end at the same gap. The NumPy loop for the lasso updates the
+residuals, so that a step costs one product with A.T. The loop for matrix completion updates the
+observed entries and calls `svds` on a sparse matrix. Ratings are those of MovieLens 1M
+(`movielens_1m.npz` in the folder of `--data` or DUALGAP_DATA); without the file, a generated matrix
+of 1,000 rows is used instead.
 """
 
 from __future__ import annotations
@@ -22,18 +27,104 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from _record import Table, data_folder
+from scipy.optimize import linear_sum_assignment
 from scipy.sparse.linalg import svds
 from threadpoolctl import threadpool_limits
 
 from dualgap.frank_wolfe import (
+    Birkhoff,
+    KSparse,
     L1Ball,
     LeastSquares,
     MatrixCompletion,
     NuclearNormBall,
+    Simplex,
     minimize,
 )
 
 MAX_ITER = 20_000
+
+
+class Distance:
+    """The function scale ||x - p||^2, as a user of `minimize` would write it."""
+
+    def __init__(self, p: Any, scale: float = 1.0) -> None:
+        self.p, self.scale = p, scale
+
+    def value(self, x: Any) -> float:
+        return self.scale * float(((x - self.p) ** 2).sum())
+
+    def gradient(self, x: Any) -> Any:
+        return 2.0 * self.scale * (x - self.p)
+
+    def line_search(self, x: Any, direction: Any, longest: float) -> float:
+        slope = -float(((x - self.p) * direction).sum())
+        return min(longest, max(0.0, slope / float((direction * direction).sum())))
+
+
+def numpy_pairwise(f: Distance, vertex: Callable[[Any], Any], tol: float) -> tuple[float, int]:
+    """Run pairwise Frank-Wolfe with stored vertices; return the gap and the number of steps."""
+    x = vertex(np.zeros(f.p.shape))
+    atoms, weights = {x.tobytes(): x}, {x.tobytes(): 1.0}
+    for iteration in range(MAX_ITER):
+        gradient = f.gradient(x)
+        to = vertex(gradient)
+        gap = float((gradient * (x - to)).sum())
+        if gap <= tol * max(1.0, f.value(x)):
+            return gap, iteration
+        away = max(atoms, key=lambda key: float((gradient * atoms[key]).sum()))
+        direction, name = to - atoms[away], to.tobytes()
+        step = f.line_search(x, direction, weights[away])
+        x = x + step * direction
+        atoms[name], weights[name] = to, weights.get(name, 0.0) + step
+        weights[away] -= step
+        if weights[away] <= 0.0:
+            del atoms[away], weights[away]
+    return gap, MAX_ITER
+
+
+def simplex_vertex(gradient: Any) -> Any:
+    x = np.zeros(len(gradient))
+    x[gradient.argmin()] = 1.0
+    return x
+
+
+def sparse_vertex(gradient: Any, k: int = 40) -> Any:
+    x, chosen = np.zeros(len(gradient)), np.argpartition(-np.abs(gradient), k)[:k]
+    x[chosen] = np.where(gradient[chosen] > 0.0, -1.0, 1.0)
+    return x
+
+
+def permutation_vertex(gradient: Any) -> Any:
+    x = np.zeros(gradient.shape)
+    x[linear_sum_assignment(gradient)] = 1.0
+    return x
+
+
+def distances(table: Table) -> None:
+    rng = np.random.default_rng(0)
+    for n in (100, 10_000):
+        f = Distance(rng.random(n))
+        for name, oracle, vertex in (
+            ("simplex", Simplex(n), simplex_vertex),
+            ("k-sparse", KSparse(n, 40), sparse_vertex),
+        ):
+            distance(table, f"{name}, n = {n}", f, oracle, vertex)
+    n = 100
+    distance(
+        table,
+        f"Birkhoff, {n} x {n}",
+        Distance(rng.random((n, n)), 1.0 / n**2),
+        Birkhoff(n),
+        permutation_vertex,
+    )
+
+
+def distance(table: Table, name: str, f: Distance, oracle: Any, vertex: Any) -> None:
+    tol = 1e-5
+    cells = {"problem": "distance", "data": name, "method": "pairwise", "tol": tol}
+    ours = partial(minimize, f, oracle, method="pairwise", tol=tol, max_iter=MAX_ITER, n_jobs=1)
+    compare(table, cells, ours, partial(numpy_pairwise, f, vertex, tol))
 
 
 def numpy_lasso(A: Any, b: Any, radius: float, method: str, tol: float) -> tuple[float, int]:
@@ -103,11 +194,15 @@ def numpy_completion(
 
 
 def compare(
-    table: Table, cells: dict[str, Any], ours: Callable[[], Any], loop: Callable[[], Any]
+    table: Table,
+    cells: dict[str, Any],
+    ours: Callable[[], Any],
+    loop: Callable[[], Any] = lambda: (None, None),
 ) -> None:
     """Measure the processor times of both programs alternately, and store the medians.
 
-    There are three measurements, or fewer if the first ones take more than ten seconds.
+    There are three measurements, or fewer if the first ones take more than ten seconds. Without a
+    loop, only the times of dualgap are stored.
     """
     times: list[tuple[float, float]] = []
     found = []
@@ -124,10 +219,10 @@ def compare(
         seconds=seconds,
         steps=steps,
         gap=gap,
-        numpy_seconds=plain,
+        numpy_seconds=None if other_steps is None else plain,
         numpy_steps=other_steps,
         numpy_gap=other_gap,
-        ratio=plain / seconds,
+        ratio=None if other_steps is None else plain / seconds,
     )
 
 
@@ -157,6 +252,8 @@ def lasso(table: Table) -> None:
                 partial(minimize, f, ball, **options),
                 partial(numpy_lasso, A, b, radius, method, tol),
             )
+        cells["method"] = options["method"] = "randomized-away"
+        compare(table, cells, partial(minimize, f, ball, random_state=0, **options))
 
 
 def completion(table: Table, folder: Path | None) -> None:
@@ -192,14 +289,16 @@ def completion(table: Table, folder: Path | None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=data_folder())
-    parser.add_argument("--problem", choices=("lasso", "completion"))
+    parser.add_argument("--problem", choices=("lasso", "completion", "distance"))
     arguments = parser.parse_args()
     table = Table("frank-wolfe-everyone", "problem", "data", "method", "tol")
     with threadpool_limits(1):
-        if arguments.problem != "completion":
+        if arguments.problem in (None, "lasso"):
             lasso(table)
-        if arguments.problem != "lasso":
+        if arguments.problem in (None, "completion"):
             completion(table, arguments.data)
+        if arguments.problem in (None, "distance"):
+            distances(table)
 
 
 if __name__ == "__main__":

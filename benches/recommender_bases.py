@@ -3,6 +3,8 @@
 python benches/recommender_bases.py [METHOD]...          # MovieLens 100k
 python benches/recommender_bases.py ML-1M [METHOD]...    # movielens_1m.npz in DUALGAP_DATA
 
+Generated ratings replace a set that is missing.
+
 Ratings are split 50/25/25 % with the seeds 0, 1 and 2, and the test ratings are scored. For the
 conditional gradient methods, the radius is chosen on the validation part with eight bases, and used
 for all numbers of bases. They refit only the output layer after each new basis (convex). In the
@@ -12,21 +14,20 @@ last row of each method, the validation part chooses the number of bases.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from _record import Table
+from _data import path_of
+from _record import GENERATED, Table
 
 from dualgap import PolynomialNetworkRegressor
-from dualgap.datasets import fetch_movielens
+from dualgap.datasets import fetch_movielens, synthetic_ratings
 from dualgap.metrics import ndcg_at_k, rmse
 from dualgap.recommend import ConditionalGradient, OrdinalRecommender
 from dualgap.recommend.comparison import split_ratings
@@ -137,15 +138,28 @@ def record(table: Table, name: str, runs: list[list[dict[str, float]]]) -> None:
         table.add(method=name, splits=len(rows), certificate=certificate, **cells)
 
 
+def ratings_of(name: str) -> pd.DataFrame:
+    """Return the ratings of a set, or generated ratings if it is missing."""
+    if name == "ML-1M":
+        path = path_of("movielens_1m")
+        if path is not None:
+            with np.load(path) as arrays:
+                return pd.DataFrame({key: arrays[key] for key in ("user", "item", "rating")})
+    else:
+        try:
+            return fetch_movielens("100k").ratings
+        except OSError as error:
+            GENERATED.add("movielens_100k")
+            print(f"Generated ratings replace MovieLens 100k ({error})", file=sys.stderr)
+    return synthetic_ratings(4000, 200, 150)
+
+
 def main(*only: str) -> None:
     table, radii = Table("recommender-bases", "method", "bases"), RADII
+    ratings = ratings_of(only[0] if only else "")
     if only[:1] == ("ML-1M",):
-        arrays = np.load(Path(os.environ.get("DUALGAP_DATA") or ".") / "movielens_1m.npz")
-        ratings = pd.DataFrame({key: arrays[key] for key in ("user", "item", "rating")})
         table, only = Table("recommender-bases-1m", "method", "bases"), only[1:]
         radii = LARGE_RADII
-    else:
-        ratings = fetch_movielens("100k").ratings
     methods: dict[str, tuple[Callable[[pd.DataFrame], Fit], tuple[float, ...]]] = {
         "variational": (lambda train: recommender(train, greedy=False), ()),
         "fm-mcrank": (recommender, radii),

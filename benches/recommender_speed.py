@@ -1,6 +1,7 @@
 """Time and memory of the recommender: threads, phases, growth with the number of ratings.
 
 python benches/recommender_speed.py fit       # chosen settings, 50,000 ratings, 1 and 2 threads
+python benches/recommender_speed.py times     # with time_features and without, alternating
 python benches/recommender_speed.py grid      # a whole validation grid on one split
 python benches/recommender_speed.py growth    # 100k, 1M and 10M synthetic ratings
 python benches/recommender_speed.py memory    # increase of the peak memory during a fit
@@ -48,6 +49,17 @@ def fit() -> None:
         table.add(settings=name, seconds_1=one, seconds_2=two, ratio=ratio)
 
 
+def times() -> None:
+    train = split_ratings(fetch_movielens("100k").ratings)[0]
+    table = Table("recommender-times", "settings")
+    for name, history in (("ids", False), ("history", True)):
+        without, timed, ratio = paired(
+            lambda history=history: seconds(train, history_features=history),
+            lambda history=history: seconds(train, history_features=history, time_features=True),
+        )
+        table.add(settings=name, seconds_without=without, seconds_with=timed, ratio=ratio)
+
+
 def grid() -> None:
     train, validation, _ = split_ratings(fetch_movielens("100k").ratings)
     start = time.perf_counter()
@@ -92,7 +104,7 @@ def memory() -> None:
 
 if __name__ == "__main__":
     logging.getLogger("dualgap").setLevel(logging.ERROR)
-    actions = {"fit": fit, "grid": grid, "growth": growth, "memory": memory}
+    actions = {"fit": fit, "times": times, "grid": grid, "growth": growth, "memory": memory}
     chosen = [name for name in sys.argv[1:] if name in actions]
     for action in chosen or actions:
         actions[action]()

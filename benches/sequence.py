@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _record import Table, data_folder
+from _record import Table, data_folder, installed
 
 Sentences = list[list[list[str]]]
 Labels = list[list[str]]
@@ -241,6 +241,7 @@ def child(name: str) -> None:
     print(json.dumps(found))
 
 
+PACKAGES = {"C": "pycrfsuite", "s": "sklearn_crfsuite"}
 CLOCKS = ("seconds", "tokens_per_second", "peak_mb", "strings_mb")
 
 
@@ -267,7 +268,7 @@ def main() -> None:
     table = Table("sequence", "system")
     names, others = [], []
     for name in arguments.systems:
-        package = {"C": "pycrfsuite", "s": "sklearn_crfsuite"}.get(name[0], "dualgap")
+        package = PACKAGES.get(name[0], "dualgap")
         if importlib.util.find_spec(package) is None:
             print(f"{name}: {package} is not installed; skipped")
             continue
@@ -277,7 +278,8 @@ def main() -> None:
     rounds = [[measured(name) for name in names] for _ in range(arguments.repeats)]
     for name, *runs in zip(names, *rounds, strict=True):
         clocks = {key: float(np.median([run[key] for run in runs])) for key in CLOCKS}
-        row = {**runs[0], **clocks, **({"simd": ""} if name in others else {})}
+        own = {"simd": "", "programs": installed(PACKAGES[name[0]])} if name in others else {}
+        row = {**runs[0], **clocks, **own}
         table.add(system=name, runs=len(runs), **row)
 
 

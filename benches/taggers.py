@@ -23,6 +23,7 @@ import argparse
 import importlib.util
 import io
 import json
+import re
 import resource
 import shutil
 import subprocess
@@ -36,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _record import Table, data_folder
+from _record import Table, data_folder, installed
 from sequence import Labels, Sentences, f1, timed
 
 Data = tuple[Sentences, Labels, Sentences, Labels]
@@ -44,6 +45,7 @@ Data = tuple[Sentences, Labels, Sentences, Labels]
 TEXTS = {"chunks": "conll2000", "names": "conll2002_es", "parts of speech": "ud_ewt_pos"}
 TASKS = [*TEXTS, "letters"]
 CRFS = "crfs, pa, 20 passes"
+CRFS_FOLDER = Path(__file__).parent / "crfs"
 TARGET = Path(__file__).parents[1] / "target" / "crfs"
 
 
@@ -82,7 +84,8 @@ def dualgap(loss: str, **options: Any) -> Callable[..., Any]:
 
         warnings.simplefilter("ignore")
         tagger = SequenceTagger(loss, random_state=0, **options).fit(X, y)
-        return tagger.predict, lambda: tagger.save(path)
+        facts = {"passes": tagger.n_iter_, "dual_objective": tagger.dual_objective_}
+        return tagger.predict, lambda: tagger.save(path), facts
 
     return run
 
@@ -97,7 +100,8 @@ def crfsuite(algorithm: str, **options: Any) -> Callable[..., Any]:
         trainer.train(str(path))
         tagger = pycrfsuite.Tagger()
         tagger.open(str(path))
-        return lambda test: [tagger.tag(tokens) for tokens in test], None
+        facts = {"passes": len(trainer.logparser.iterations)}
+        return lambda test: [tagger.tag(tokens) for tokens in test], None, facts
 
     return run
 
@@ -106,7 +110,7 @@ def sklearn_crfsuite(algorithm: str, **options: Any) -> Callable[..., Any]:
     def run(X: Sentences, y: Labels, path: Path) -> Any:
         from sklearn_crfsuite import CRF
 
-        return CRF(algorithm, model_filename=str(path), **options).fit(X, y).predict, None
+        return CRF(algorithm, model_filename=str(path), **options).fit(X, y).predict, None, {}
 
     return run
 
@@ -120,7 +124,7 @@ def chaine(algorithm: str, **options: Any) -> Callable[..., Any]:
 
         settings = {"algorithm": algorithm, "verbose": 0, **options}
         model = package.train(mappings(X), y, model_filepath=str(path), **settings)
-        return lambda test: model.predict(mappings(test)), None
+        return lambda test: model.predict(mappings(test)), None, {}
 
     return run
 
@@ -131,7 +135,7 @@ def underthesea(X: Sentences, y: Labels, path: Path) -> Any:
     model = CRFTrainer(verbose=0).train(X, y)
     model.save(str(path))
     tagger = CRFTagger.from_model(model)
-    return lambda test: [tagger.tag(tokens) for tokens in test], None
+    return lambda test: [tagger.tag(tokens) for tokens in test], None, {}
 
 
 def crfs(data: Data, folder: Path) -> dict[str, Any]:
@@ -150,9 +154,18 @@ def crfs(data: Data, folder: Path) -> dict[str, Any]:
     return {**found, "cpu_seconds": found["seconds"], "model_mb": paths[2].stat().st_size / 1e6}
 
 
+def programs(module: str) -> tuple[str, ...]:
+    """Return name and version of a package, or of the crate crfs."""
+    if module:
+        return installed(module)
+    found = re.search(r"(crfs) = \"=(.*)\"", (CRFS_FOLDER / "Cargo.toml").read_text("utf-8"))
+    assert found is not None
+    return (" ".join(found.groups()),)
+
+
 def build_crfs() -> bool:
     """Build the program that uses crfs; return whether that worked."""
-    package = str(Path(__file__).parent / "crfs" / "Cargo.toml")
+    package = str(CRFS_FOLDER / "Cargo.toml")
     command = ["cargo", "build", "--release", "--quiet", "--manifest-path", package]
     done = shutil.which("cargo") and subprocess.run([*command, "--target-dir", str(TARGET)])
     return bool(done) and done.returncode == 0
@@ -188,7 +201,7 @@ def child(system: str, task: str) -> None:
         if system == CRFS:
             found = crfs(data, Path(temporary))
         else:
-            found = trained(system, data, Path(temporary) / "model.npz")
+            found = trained(SYSTEMS[system][1], data, Path(temporary) / "model.npz")
     test, right = data[2:]
     predicted = found.pop("predicted")
     found["tokens_per_second"] = sum(map(len, test)) / found.pop("tag_seconds")
@@ -200,13 +213,13 @@ def child(system: str, task: str) -> None:
     print(json.dumps(found))
 
 
-def trained(system: str, data: Data, path: Path) -> dict[str, Any]:
+def trained(run: Callable[..., Any], data: Data, path: Path) -> dict[str, Any]:
     """Train with one of the Python packages; return its numbers and the predicted labels."""
     X, y, test, _ = data
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     start, cpu = time.perf_counter(), time.process_time()
-    predict, save = SYSTEMS[system][1](X, y, path)
-    found: dict[str, Any] = {"seconds": time.perf_counter() - start}
+    predict, save, facts = run(X, y, path)
+    found: dict[str, Any] = {"seconds": time.perf_counter() - start, **facts}
     found["cpu_seconds"] = time.process_time() - cpu
     found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
     found |= timed(lambda: predict(test))
@@ -260,7 +273,7 @@ def main() -> None:
             if not runs:
                 continue
             clocks = {key: float(np.median([run[key] for run in runs])) for key in CLOCKS}
-            own = {} if package == "dualgap" else {"simd": ""}
+            own = {} if package == "dualgap" else {"simd": "", "programs": programs(package)}
             table.add(task=task, system=system, runs=len(runs), **{**runs[0], **clocks}, **own)
 
 

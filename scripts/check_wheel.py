@@ -59,7 +59,8 @@ def main() -> None:
         subprocess.run([*install, str(wheel)], check=True)
         run(SMOKE)
         if "--examples" in sys.argv[4:]:
-            subprocess.run([*install, f"{wheel}[{EXTRAS}]", "skops", "onnxruntime"], check=True)
+            extras = [f"{wheel}[{EXTRAS}]", "skops", "onnxruntime", "mapie"]
+            subprocess.run([*install, *extras], check=True)
             run(EXAMPLES)
 
 

@@ -12,9 +12,10 @@ of a row, with the columns of `results/<name>.csv` in braces:
     ... replaced ...
     <!-- end -->
 
-`column=value` keeps the rows with that value. `pivot=column` merges rows that agree in the plain
-fields; `{value/field}` is then a field of the row with `value` in the pivot column (`{a/b/field}`
-with `pivot=first,second`). The format `3` keeps three digits. The format `time` shows a number of
+`column=value` keeps the rows with that value, `column=a|b` those with one of the values, and
+`column!=a|b` those with another value. `pivot=column` merges rows that agree in the plain fields;
+`{value/field}` is then a field of the row with `value` in the pivot column (`{a/b/field}` with
+`pivot=first,second`). The format `3` keeps three digits. The format `time` shows a number of
 seconds in a suitable unit. A field that is empty or missing becomes a dash.
 
 If the rows of a table come from several files, the marker names file, row and column of each
@@ -35,8 +36,8 @@ A line of a page may name the commit and the date of the rows of all its figures
 
     <!--when-->replaced<!--/-->
 
-`min`, `max`, `sum`, `median` and `geomean` combine all rows that the brackets select. In a table of
-figures, `{= ... :.1f}` contains an expression.
+`min`, `max`, `sum`, `median`, `geomean` and `count` combine all rows that the brackets select. In a
+table of figures, `{= ... :.1f}` contains an expression.
 
 The column `simd` of a file names the instruction set of a row; it is empty if a row applies to all
 instruction sets. If the rows of a table have several instruction sets, the table gets a column that
@@ -82,6 +83,7 @@ FUNCTIONS = {
     "sum": sum,
     "median": statistics.median,
     "geomean": statistics.geometric_mean,
+    "count": len,
 }
 UNITS = [(1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s")]
 DASH = "\u2013"
@@ -143,7 +145,13 @@ def fields(form: str) -> list[str]:
 def select(rows: list[dict[str, str]], options: dict[str, str]) -> list[dict[str, str]]:
     """Select the rows whose columns have the values that the options give."""
     wanted = {name: value for name, value in options.items() if name != "pivot"}
-    return [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
+    return [row for row in rows if all(agrees(row, k, v) for k, v in wanted.items())]
+
+
+def agrees(row: dict[str, str], name: str, values: str) -> bool:
+    """Whether a row has one of the values, or none of them if the name ends with "!"."""
+    found = row.get(name.removesuffix("!")) in values.split("|")
+    return found != name.endswith("!")
 
 
 def for_each_instruction_set(rows: list[dict[str, str]]) -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ from dualgap._core import __version__
 if TYPE_CHECKING:
     from dualgap._report import report
     from dualgap.chunks import Chunks
-    from dualgap.distributed import ConsensusLogisticRegression, ConsensusSVC
+    from dualgap.distributed import ConsensusCV, ConsensusLogisticRegression, ConsensusSVC
     from dualgap.logistic import (
         ClassFeatureLogisticRegression,
         LogisticRegression,
@@ -31,6 +31,7 @@ __all__ = [
     "Chunks",
     "ClassFeatureLogisticRegression",
     "ClassFeatureSVC",
+    "ConsensusCV",
     "ConsensusLogisticRegression",
     "ConsensusSVC",
     "FactorizationMachineClassifier",
@@ -57,6 +58,7 @@ _HOME = {
     "Chunks": "chunks",
     "ClassFeatureLogisticRegression": "logistic",
     "ClassFeatureSVC": "multiclass",
+    "ConsensusCV": "distributed",
     "ConsensusLogisticRegression": "distributed",
     "ConsensusSVC": "distributed",
     "FactorizationMachineClassifier": "polynomial",

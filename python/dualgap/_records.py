@@ -289,20 +289,25 @@ class ClassFeatureResult(LinearResult):
     solver: tuple[str, int]
 
 
+class InterceptCurvature(TypedDict):
+    """The curvature of the mean loss in the intercepts, and the distances of rows from a centre."""
+
+    matrix: NDArray[np.float64]
+    """Matrix of shape (n_outputs, n_outputs), or (0, 0) if it is not known."""
+    centre: NDArray[np.float64]
+    mean_square: float
+    largest_square: float
+
+
 class LogisticResult(LinearResult):
     """A fitted logistic regression."""
 
     intercepts: NDArray[np.float64]
     solver: tuple[str, int]
+    curvature: InterceptCurvature | None
 
 
-class LogisticPathResult(LogisticResult):
-    """A logistic regression of a path."""
-
-    curvature: NDArray[np.float64] | None
-
-
-Ended: TypeAlias = Callable[[LogisticPathResult], bool]
+Ended: TypeAlias = Callable[[LogisticResult], bool]
 """Called after each fit of a path; returns whether to end the path."""
 
 ReadRows: TypeAlias = tuple[

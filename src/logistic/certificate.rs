@@ -1,7 +1,7 @@
 //! The certificate of a model: its objective, and a dual value, computed from one distribution over the classes per
 //! example.
 
-use super::certificate_pass::{Given, RowPass, given_moments};
+use super::certificate_pass::{Given, RowPass, SOLVED, given_moments};
 use super::terms::Terms;
 use super::{LogisticModel, LogisticProblem};
 use crate::error::Result;
@@ -63,7 +63,7 @@ pub(super) fn certificate_and_terms(
     Ok((best, terms))
 }
 
-/// Returns Σ c_i (diag p_i − p_i p_iᵀ) over the outputs; empty for many outputs.
+/// Returns Σ c_i (diag p_i − p_i p_iᵀ) over the outputs; empty without an intercept and for many outputs.
 ///
 /// # Errors
 /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -72,7 +72,10 @@ pub(super) fn intercept_curvature(
     model: &LogisticModel,
     interrupt: &Interrupt,
 ) -> Result<Vec<f64>> {
-    Ok(RowPass::new(problem, model, None).run(None, interrupt)?.1)
+    if !problem.intercept() || problem.n_outputs() > SOLVED {
+        return Ok(Vec::new());
+    }
+    RowPass::new(problem, model, None).curvature(interrupt)
 }
 
 /// Solves (diag(Σ c_i α_i) − Σ c_i α_i α_iᵀ) δ = Σ c_i (e_y − α_i) for δ; None if a distribution could become negative.

@@ -83,8 +83,13 @@ impl<'p, 'a> RowPass<'p, 'a> {
         Ok(self.pass(RowSums::Product(along), interrupt)?.0)
     }
 
+    /// Returns the matrix of the tilt's system.
+    pub fn curvature(&self, interrupt: &Interrupt) -> Result<Vec<f64>> {
+        Ok(self.pass(RowSums::Curvature, interrupt)?.1)
+    }
+
     fn pass(&self, kind: RowSums<'_>, interrupt: &Interrupt) -> Result<(Terms, Vec<f64>)> {
-        let with_moments = matches!(kind, RowSums::Terms);
+        let with_moments = matches!(kind, RowSums::Terms | RowSums::Curvature);
         let (n, m) = (self.problem.n_examples(), self.problem.n_outputs());
         let (padded, d) = (self.padded, self.problem.n_features());
         let Sums { mut terms, mut moments, .. } = Sums::new(self.problem, with_moments);
@@ -105,7 +110,9 @@ impl<'p, 'a> RowPass<'p, 'a> {
                 terms.join(&sums.terms);
                 axpy(&mut moments, 1.0, &sums.moments);
             }
-            self.add_image(first, residuals, &mut image);
+            if !matches!(kind, RowSums::Curvature) {
+                self.add_image(first, residuals, &mut image);
+            }
         }
         // Each entry of the image is one sum over all rows.
         terms.depth += n;
@@ -287,6 +294,8 @@ enum RowSums<'k> {
     Terms,
     /// The sums of a certificate of tilted distributions.
     Tilted(&'k [f64]),
+    /// The matrix of the linear system for the tilt, without the image.
+    Curvature,
     /// A product of the Hessian with a direction.
     Product(&'k RowPass<'k, 'k>),
 }
@@ -307,7 +316,9 @@ impl Kernel<f64> for Piece<'_, '_, '_> {
             if pass.problem.weight(row) > 0.0 {
                 let error = pass.score(simd, row, scores, &mut sums.copied);
                 match kind {
-                    RowSums::Terms => pass.add(row, error, scores, None, sums),
+                    RowSums::Terms | RowSums::Curvature => {
+                        pass.add(row, error, scores, None, sums);
+                    }
                     RowSums::Tilted(tilt) => pass.add(row, error, scores, Some(tilt), sums),
                     RowSums::Product(along) => pass.multiply(simd, (row, along), scores, sums),
                 }

@@ -6,7 +6,8 @@ use super::certificate::intercept_curvature;
 use super::hand_over::{HandOverOptions, LogisticHandOver};
 use super::newton::{LogisticNewton, is_small, keeps_zeros_out};
 use super::{
-    DualDescent, DualDescentOptions, LogisticModel, LogisticProblem, is_sparse, suits_dual_descent,
+    DualDescent, DualDescentOptions, LogisticModel, LogisticProblem, RowSpread, is_sparse,
+    suits_dual_descent,
 };
 use crate::data::{Data, Rows};
 use crate::dual::rounding::Bounded;
@@ -123,6 +124,22 @@ pub struct LogisticFit {
     pub trace: Trace,
     /// The objective of W = 0.
     pub null_objective: f64,
+    /// The curvature of the losses in the intercepts; None without an intercept.
+    pub curvature: Option<InterceptCurvature>,
+}
+
+/// The curvature of the mean loss in the intercepts at the model of a fit, and the distances of the rows from a point.
+/// They bound the distance of the intercepts from the optimum (`docs/mathematics/logistic.md`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct InterceptCurvature {
+    /// Σ c_i (diag p_i − p_i p_iᵀ) / Σ c_i over the outputs; empty for many outputs.
+    pub matrix: Vec<f64>,
+    /// The point μ.
+    pub centre: Vec<f64>,
+    /// Σ c_i ‖x_i − μ‖² / Σ c_i.
+    pub mean_square: f64,
+    /// The largest ‖x_i − μ‖².
+    pub largest_square: f64,
 }
 
 impl LogisticFit {
@@ -136,7 +153,31 @@ impl LogisticFit {
             None => model,
         };
         let n_first = trace.epochs.len();
-        Self { model, method, n_first, trace, null_objective: null.upper() }
+        Self { model, method, n_first, trace, null_objective: null.upper(), curvature: None }
+    }
+
+    /// Adds the curvature: from Newton's method if it has just evaluated this model, and otherwise from a pass over the
+    /// rows.
+    fn with_curvature(
+        mut self,
+        problem: &LogisticProblem<'_>,
+        newton: Option<&mut LogisticNewton<'_>>,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        if !problem.intercept() {
+            return Ok(self);
+        }
+        let mut matrix = match newton {
+            Some(newton) if *newton.best_model() == self.model => {
+                newton.intercept_curvature(interrupt)?
+            }
+            _ => intercept_curvature(problem, &self.model, interrupt)?,
+        };
+        matrix.iter_mut().for_each(|sum| *sum /= problem.total());
+        let RowSpread { centre, squares } = problem.spread().clone();
+        let (mean_square, largest_square) = (problem.mean_square(), squares.largest);
+        self.curvature = Some(InterceptCurvature { matrix, centre, mean_square, largest_square });
+        Ok(self)
     }
 }
 
@@ -164,7 +205,8 @@ pub fn fit_logistic(
             let trace = run(&mut both, stopping, interrupt, observe)?;
             let n_first = both.n_passes();
             let fit = LogisticFit::new(both.into_model(), method, trace, null);
-            return Ok(LogisticFit { n_first, ..fit });
+            let fit = LogisticFit { n_first, ..fit };
+            return fit.with_curvature(problem, None, interrupt);
         }
         LogisticMethod::DualDescent(seed) => {
             let options = DualDescentOptions { seed, tolerance: stopping.relative };
@@ -179,16 +221,15 @@ pub fn fit_logistic(
             let start = start.unwrap_or_else(|| problem.zero_model());
             let mut newton = LogisticNewton::new(problem, &start, stopping);
             let trace = run(&mut newton, stopping, interrupt, observe)?;
-            (trace, newton.into_model())
+            let fit = LogisticFit::new(newton.best_model().clone(), method, trace, null);
+            return fit.with_curvature(problem, Some(&mut newton), interrupt);
         }
     };
-    Ok(LogisticFit::new(model, method, trace, null))
+    LogisticFit::new(model, method, trace, null).with_curvature(problem, None, interrupt)
 }
 
 /// Fits a model for each factor in turn, with the c_i of [`LogisticProblem::with_factor`]; each fit
-/// starts from the last model. `ended` receives each fit, and the curvature of its mean loss in the
-/// intercepts: Σ c_i (diag p_i − p_i p_iᵀ) / Σ c_i over the outputs, which is empty without an
-/// intercept and for many outputs. If `ended` returns a break, no further model is fitted.
+/// starts from the last model. `ended` receives each fit; if it returns a break, no further model is fitted.
 ///
 /// # Errors
 /// As for [`fit_logistic`] and [`LogisticProblem::with_factor`].
@@ -198,13 +239,13 @@ pub fn fit_logistic_path(
     factors: &[f64],
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
-    ended: &mut dyn FnMut(LogisticFit, Vec<f64>) -> ControlFlow<()>,
+    ended: &mut dyn FnMut(LogisticFit) -> ControlFlow<()>,
 ) -> Result<()> {
     let (mut newton, mut last): (Option<LogisticNewton<'_>>, Option<LogisticModel>) = (None, None);
     for factor in factors {
         let problem = problem.with_factor(*factor)?;
         let resolved = method.resolve(&problem)?;
-        let (fit, curvature) = if resolved == LogisticMethod::Newton {
+        let fit = if resolved == LogisticMethod::Newton {
             let null = null_objective(&problem);
             let stopping = target.stopping(null);
             match &mut newton {
@@ -215,19 +256,13 @@ pub fn fit_logistic_path(
             let newton = newton.get_or_insert_with(start);
             let trace = run(newton, stopping, interrupt, observe)?;
             let fit = LogisticFit::new(newton.best_model().clone(), resolved, trace, null);
-            let is_best = fit.model == *newton.best_model();
-            (fit, if is_best { Some(newton.intercept_curvature(interrupt)?) } else { None })
+            fit.with_curvature(&problem, Some(newton), interrupt)?
         } else {
             let fit = fit_logistic(&problem, method, target, last.take(), interrupt, observe)?;
             last = Some(fit.model.clone());
-            (fit, None)
+            fit
         };
-        let mut curvature = match curvature {
-            Some(known) => known,
-            None => intercept_curvature(&problem, &fit.model, interrupt)?,
-        };
-        curvature.iter_mut().for_each(|sum| *sum /= problem.total());
-        if ended(fit, curvature).is_break() {
+        if ended(fit).is_break() {
             break;
         }
     }

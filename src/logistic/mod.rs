@@ -18,7 +18,7 @@ mod terms;
 
 pub use certificate::certificate;
 pub use dual_descent::{DualDescent, DualDescentOptions, suits_dual_descent};
-pub use fit::{LogisticFit, LogisticMethod, fit_logistic, fit_logistic_path};
+pub use fit::{InterceptCurvature, LogisticFit, LogisticMethod, fit_logistic, fit_logistic_path};
 pub(crate) use partition::{PartialSums, hessian_product};
-use problem::is_sparse;
 pub use problem::{LogisticModel, LogisticProblem, LogisticTotals};
+use problem::{RowSpread, is_sparse};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::columns::ColumnStats;
+use super::columns::{ColumnStats, Squares, estimated_means};
 use crate::data::{Data, Rows};
 use crate::dual::Shares;
 use crate::dual::rounding::{Bounded, Sum};
@@ -25,7 +25,17 @@ pub struct LogisticProblem<'a> {
     weights: Arc<[f64]>,
     factor: f64,
     totals: LogisticTotals,
+    spread: Arc<RowSpread>,
     digest: Option<u64>,
+}
+
+/// The distances of the rows from a point, in problems with an intercept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RowSpread {
+    /// The point μ: an approximate mean of dense rows, 0 for CSR rows and without an intercept.
+    pub centre: Vec<f64>,
+    /// Σ w_i ‖x_i − μ‖² and the largest ‖x_i − μ‖², with the weights that were given; 0 without an intercept.
+    pub squares: Squares,
 }
 
 /// The quantities of a problem that a certificate needs in addition to sums over the examples.
@@ -115,7 +125,10 @@ impl<'a> LogisticProblem<'a> {
             return Err(Error::argument("sample_weight", "must be finite and not negative"));
         }
         let (total, class_totals) = total_weights((labels, n_classes), weights.iter().copied())?;
-        let ColumnStats { sizes: column_sizes, digest } = ColumnStats::of(rows, digested);
+        let centre = if intercept { estimated_means(rows) } else { vec![0.0; rows.n_cols()] };
+        let measured = intercept.then_some((&centre[..], &weights[..]));
+        let ColumnStats { sizes: column_sizes, squares, digest } =
+            ColumnStats::of(rows, measured, digested);
         if column_sizes.iter().any(|size| !size.is_finite()) {
             return Err(rows.not_finite(0));
         }
@@ -127,8 +140,8 @@ impl<'a> LogisticProblem<'a> {
         Shares::new(n_rows, 1.0 / total)?.with_features(std::iter::once(norm))?;
         let totals =
             LogisticTotals { n_examples: n_rows, intercept, total, class_totals, column_sizes };
-        let weights = weights.into();
-        Ok(Self { rows, labels, n_classes, weights, factor: 1.0, totals, digest })
+        let (weights, spread) = (weights.into(), Arc::new(RowSpread { centre, squares }));
+        Ok(Self { rows, labels, n_classes, weights, factor: 1.0, totals, spread, digest })
     }
 
     /// The same problem, in which c_i is the weight that was given for example i times a factor.
@@ -211,6 +224,16 @@ impl<'a> LogisticProblem<'a> {
     /// The quantities that a certificate needs.
     pub fn totals(&self) -> &LogisticTotals {
         &self.totals
+    }
+
+    /// The distances of the rows from a point.
+    pub(super) fn spread(&self) -> &RowSpread {
+        &self.spread
+    }
+
+    /// Σ c_i ‖x_i − μ‖² / Σ c_i, for the point μ of [`Self::spread`].
+    pub(super) fn mean_square(&self) -> f64 {
+        self.factor * self.spread.squares.sum / self.total()
     }
 
     /// The digest of dense rows, computed just before the problem read them; None unless requested.

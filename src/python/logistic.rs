@@ -15,8 +15,8 @@ use super::trace::trace_dict;
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::logistic::{
-    LogisticFit, LogisticMethod, LogisticModel, LogisticProblem, LogisticTotals, PartialSums,
-    fit_logistic, fit_logistic_path, hessian_product,
+    InterceptCurvature, LogisticFit, LogisticMethod, LogisticModel, LogisticProblem,
+    LogisticTotals, PartialSums, fit_logistic, fit_logistic_path, hessian_product,
 };
 
 /// The settings of a problem, and the model from which its fit starts.
@@ -114,9 +114,8 @@ pub(super) fn fit_logistic_regression<'py>(
 
 /// Fits a model for each value of C, in order. Each fit starts from the previous model. `settings`
 /// is as for `fit_logistic_regression`, except that the list `Cs` replaces `C` and `start`. After
-/// each fit, `ended` is called with the dictionary that `fit_logistic_regression` returns, plus the
-/// entry "curvature": the curvature of the mean loss in the intercepts. It is None if there are no
-/// intercepts or many classes. If `ended` returns True, no further model is fitted.
+/// each fit, `ended` is called with the dictionary that `fit_logistic_regression` returns. If it returns True, no
+/// further model is fitted.
 #[pyfunction]
 pub(super) fn fit_logistic_regressions<'py>(
     py: Python<'py>,
@@ -137,8 +136,8 @@ pub(super) fn fit_logistic_regressions<'py>(
             run_session(py, run.n_threads, run.callback.as_ref(), |session: &Session<'_>| {
                 let problem = LogisticProblem::new(data, labels, n_classes, weights, intercept)?;
                 let observe = &mut |epoch: &_| session.observe(epoch);
-                let report = &mut |fit, curvature| {
-                    let go_on = Python::attach(|py| report_fit(py, &ended, fit, curvature));
+                let report = &mut |fit| {
+                    let go_on = Python::attach(|py| report_fit(py, &ended, fit));
                     go_on.unwrap_or_else(|error| {
                         raised = Some(error);
                         ControlFlow::Break(())
@@ -152,19 +151,9 @@ pub(super) fn fit_logistic_regressions<'py>(
     })
 }
 
-/// Calls `ended` with a fit and its curvature. Returns whether to fit the next model.
-fn report_fit(
-    py: Python<'_>,
-    ended: &Py<PyAny>,
-    fit: LogisticFit,
-    curvature: Vec<f64>,
-) -> PyResult<ControlFlow<()>> {
-    let n_outputs = fit.model.intercepts.len();
+/// Calls `ended` with a fit. Returns whether to fit the next model.
+fn report_fit(py: Python<'_>, ended: &Py<PyAny>, fit: LogisticFit) -> PyResult<ControlFlow<()>> {
     let fit = fit_dict(py, fit)?;
-    let known = !curvature.is_empty();
-    let curvature = PyArray1::from_vec(py, curvature);
-    let square = known.then(|| curvature.reshape([n_outputs, n_outputs])).transpose()?;
-    fit.set_item("curvature", square)?;
     let stops: bool = ended.call1(py, (fit,))?.extract(py)?;
     Ok(if stops { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
 }
@@ -182,8 +171,9 @@ struct LogisticPathRecord<'py> {
     seed: u64,
 }
 
+/// The result of a fit; "curvature" is None if there are no intercepts.
 fn fit_dict(py: Python<'_>, fitted: LogisticFit) -> PyResult<Bound<'_, PyDict>> {
-    let LogisticFit { model, method, n_first, trace, null_objective } = fitted;
+    let LogisticFit { model, method, n_first, trace, null_objective, curvature } = fitted;
     let n_outputs = model.intercepts.len();
     let result = trace_dict(py, &trace)?;
     result.set_item("null_objective", null_objective)?;
@@ -191,6 +181,23 @@ fn fit_dict(py: Python<'_>, fitted: LogisticFit) -> PyResult<Bound<'_, PyDict>> 
     result.set_item("weights", PyArray1::from_vec(py, model.weights).reshape(shape)?)?;
     result.set_item("intercepts", PyArray1::from_vec(py, model.intercepts))?;
     result.set_item("solver", (method.name(), n_first))?;
+    let curvature = curvature.map(|found| curvature_dict(py, found, n_outputs)).transpose()?;
+    result.set_item("curvature", curvature)?;
+    Ok(result)
+}
+
+/// A curvature; the matrix has shape (0, 0) if there are many outputs.
+fn curvature_dict(
+    py: Python<'_>,
+    curvature: InterceptCurvature,
+    n_outputs: usize,
+) -> PyResult<Bound<'_, PyDict>> {
+    let InterceptCurvature { matrix, centre, mean_square, largest_square } = curvature;
+    let (result, n) = (PyDict::new(py), if matrix.is_empty() { 0 } else { n_outputs });
+    result.set_item("matrix", PyArray1::from_vec(py, matrix).reshape([n, n])?)?;
+    result.set_item("centre", PyArray1::from_vec(py, centre))?;
+    result.set_item("mean_square", mean_square)?;
+    result.set_item("largest_square", largest_square)?;
     Ok(result)
 }
 

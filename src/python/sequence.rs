@@ -196,7 +196,9 @@ impl SequenceProblem {
         guarded(|| {
             let weights = weights.as_ref().map(slice).transpose()?;
             if weights.is_some_and(|weights| weights.len() != self.chain.n_examples()) {
-                return Err(PyValueError::new_err("must have a weight for each sentence"));
+                return Err(PyValueError::new_err(
+                    "sample_weight: must have one entry per sentence",
+                ));
             }
             Ok(self.chain.features_per_row(weights))
         })

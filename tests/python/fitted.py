@@ -38,9 +38,9 @@ SOLVERS = [
     "subgradient",
 ]
 FITS: dict[str, tuple[Any, Any, Any]] = {
-    "logistic": (dualgap.LogisticRegression(fit_intercept=False), *CLASSES),
+    "logistic": (dualgap.LogisticRegression(), *CLASSES),
     "logistic-cv": (
-        dualgap.LogisticRegressionCV(Cs=[0.1, 1.0], cv=2, fit_intercept=False),
+        dualgap.LogisticRegressionCV(Cs=[0.1, 1.0], cv=2),
         *CLASSES,
     ),
     "svc": (dualgap.MulticlassSVC(random_state=0), *CLASSES),

@@ -1,8 +1,8 @@
 """Run every example of the README, the pages and the tutorials on the installed package.
 
 Usage: python -W error tests/python/stranger.py, outside the clone, in an environment with only the
-installed wheel, its extras, skops and onnxruntime. Exits with status 1 if an example fails, warns,
-does not print the documented output, or connects to another machine.
+installed wheel, its extras, skops, onnxruntime and MAPIE. Exits with status 1 if an example fails,
+warns, does not print the documented output, or connects to another machine.
 """
 
 from __future__ import annotations

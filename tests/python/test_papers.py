@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from sklearn.datasets import load_iris
+
+from dualgap import MulticlassSVC
+from dualgap.losses import WeightedUsunier
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,11 +45,18 @@ def test_commands_of_the_documented_page_are_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["walrus_paper.py early vowel", "polynomial_theory.py rate", "multiclass.py paper --sets vowel"
-     " --halves 1 --max-iter 20"],
-)  # fmt: skip
-def test_a_benchmark_without_data_runs_on_a_generated_set(command: str) -> None:
+    ("command", "file"),
+    [
+        ("walrus_paper.py early vowel", "vowel.npz"),
+        ("polynomial_theory.py rate", "vowel.npz"),
+        ("multiclass.py paper --sets vowel --halves 1 --max-iter 20", "vowel.npz"),
+        ("multiclass.py paper --sets mnist --halves 1 --max-iter 10", "mnist.whl"),
+        ("recognition.py ocr --halves 1", "ocr_letters.npz"),
+        ("alignment.py --max-iter 5", "hansards"),
+        ("recommender_bases.py ML-1M fm-single", "movielens_1m.npz"),
+    ],
+)
+def test_a_benchmark_without_data_runs_on_a_generated_set(command: str, file: str) -> None:
     results = ROOT / "benches/results"
     before = {path.name: path.read_bytes() for path in results.iterdir()}
     environment: dict[str, Any] = {**os.environ}
@@ -52,6 +66,38 @@ def test_a_benchmark_without_data_runs_on_a_generated_set(command: str) -> None:
         [sys.executable, str(ROOT / "benches" / script), *words],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert "vowel: a generated set replaces vowel.npz (DUALGAP_DATA is not set)" in run.stderr
-    assert "data vowel" in run.stdout or "penalty" in run.stdout
+    name = file.partition(".")[0]
+    assert f"{name}: a generated set replaces {file} (DUALGAP_DATA is not set)" in run.stderr
+    assert re.search("^(data|penalty|training|method) ", run.stdout, re.MULTILINE)
     assert {path.name: path.read_bytes() for path in results.iterdir()} == before
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("smoothing", [0.0, 0.01])
+@pytest.mark.parametrize("method", ["LSFW", "StdFW", "PG"])
+def test_the_loop_with_every_iterate_takes_the_steps_of_a_fit(
+    method: str, smoothing: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benches"))
+    tajima = importlib.import_module("support.tajima")
+    X, y = load_iris(return_X_y=True)
+    X = X - X.mean(axis=0)
+    options: dict[str, Any] = {
+        "LSFW": {"solver": "frank-wolfe"},
+        "StdFW": {"solver": "frank-wolfe", "step": "scheduled"},
+        "PG": {"solver": "projected-gradient"},
+    }[method]
+    weights = [2 / 3, 1 / 3, 0.0]
+    model = MulticlassSVC(
+        WeightedUsunier(weights), C=0.01, smoothing=smoothing, tol=0.0, max_iter=16,
+        fit_intercept=False, **options,
+    ).fit(X, y)  # fmt: skip
+    problem = tajima.Problem(X, y, weights, smoothing, 0.01)
+    if method == "PG":
+        found = tajima.projected_gradient(problem, 16)
+    else:
+        found = tajima.frank_wolfe(problem, 16, method == "LSFW")
+    best = min(problem.null_objective(), *found[~np.isnan(model.history_["gap"])])
+    assert model.null_objective_ == pytest.approx(problem.null_objective(), rel=1e-12)
+    assert model.objective_ == pytest.approx(best, rel=1e-9)
+    assert best < model.null_objective_

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -169,6 +170,8 @@ def test_tables_have_separate_rows_for_instruction_sets(tmp_path: Path) -> None:
         ("fits[data=a;solver=exact].seconds / fits[data=b].seconds :.1e", "6.2e9"),
         ("max(fits[].gap) / min(fits[solver=exact].gap) :.0f", "23529"),
         ("fits[data=a;solver=other].seconds", "> 10"),
+        ("max(fits[data=a|b;solver!=other].seconds) :.1f", "1234.5"),
+        ("count(fits[data!=a|c].gap) :.0f", "1"),
     ],
 )
 def test_figures_are_filled_into_sentences(tmp_path: Path, expression: str, shown: str) -> None:
@@ -200,6 +203,14 @@ def test_numbers_typed_into_a_page_are_reported(tmp_path: Path, text: str, typed
     assert done.returncode == bool(typed)
     assert done.stdout == (
         f"{PAGE}:3: {typed!r} is typed: fill it from benches/results\n" if typed else ""
+    )
+
+
+def test_a_commit_that_looks_like_a_number_is_not_a_typed_number() -> None:
+    typed_numbers = runpy.run_path(str(ROOT / "scripts/typed_numbers.py"))["typed_numbers"]
+    assert list(typed_numbers("docs/papers.md", "It is 68e7599.")) == [(1, "68e7599")]
+    assert not list(
+        typed_numbers("docs/papers.md", "It is <!--when-->68e7599, 2026-11-28<!--/-->.")
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import click
@@ -16,6 +17,17 @@ from dualgap.losses import LOSSES
 
 # Name of the loss of logistic regression.
 LOGISTIC = "logistic"
+
+
+class Choice(click.Choice[str]):
+    """Choices, some of which have other names."""
+
+    def __init__(self, choices: Sequence[str], others: Mapping[str, str]) -> None:
+        super().__init__(choices)
+        self._others = others
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(self._others.get(value, value), param, ctx)
 
 
 class _Finite(click.FloatRange):
@@ -121,10 +133,10 @@ _MODEL = [
     click.option(
         "-s",
         "--loss",
-        type=click.Choice([*LOSSES, LOGISTIC]),
+        type=Choice([*LOSSES, LOGISTIC], {"log": LOGISTIC}),
         default="crammer-singer",
         show_default=True,
-        help="Loss (LIBLINEAR's -s 4 is crammer-singer, its -s 0 and -s 7 are logistic).",
+        help="Loss (LIBLINEAR's -s 4 is crammer-singer, its -s 0 and -s 7 are logistic, or log).",
     ),
     click.option("-k", "--k", type=COUNT, help=f"Number of largest margins{_losses_with('k')}."),
     click.option(

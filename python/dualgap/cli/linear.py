@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
+from dualgap._estimator.probabilities import no_probabilities
 from dualgap._files import check_writable
 from dualgap.cli._integers import COUNT, Integer
 from dualgap.cli._liblinear import Command
@@ -310,10 +311,8 @@ def predict(
             msg = f"--top: {top} exceeds the number of classes, {len(model.classes_)}"
             raise ValueError(msg)
         if probabilities and not isinstance(model, LogisticRegression):
-            msg = (
-                f"--probabilities: {model_file} has no probabilities; fit with --loss logistic, "
-                "or use --scores"
-            )
+            reason = no_probabilities("--loss logistic, or --scores")
+            msg = f"--probabilities: {model_file}: {reason}"
             raise ValueError(msg)
         table = read_table(_source(test_file, options), training, need_labels=False)
         if not quiet:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from dualgap._files import check_writable, replacing
 from dualgap.cli._integers import SEED
-from dualgap.cli._options import separator_of
+from dualgap.cli._options import Choice, separator_of
 from dualgap.cli._paths import IN, OUT, FileCommand, Input, Output
 from dualgap.cli._terminal import exit_codes
 from dualgap.sequence import SequenceTagger, read_conll
@@ -36,13 +36,6 @@ _SEPARATOR = click.option(
 )
 
 
-class _Loss(click.Choice[str]):
-    """The losses; "crf" is another name of "logistic"."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return super().convert("logistic" if value == "crf" else value, param, ctx)
-
-
 @click.group()
 def tag() -> None:
     """Label sequences in files with one token per line, as in CRF++ and CoNLL."""
@@ -61,7 +54,7 @@ def tag() -> None:
 )
 @click.option(
     "--loss",
-    type=_Loss(["hamming", "logistic"]),
+    type=Choice(["hamming", "logistic"], {"crf": "logistic"}),
     default="hamming",
     show_default=True,
     help="hamming: structured SVM; logistic, or crf: conditional random field (CRF).",

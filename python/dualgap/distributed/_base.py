@@ -94,16 +94,20 @@ class PartitionedClassifier(ScoringClassifier):
             stopping = (int(self.max_iter) if self.resume is None else None, float(self.tol))
             data = (X, y, sample_weight) if isinstance(y, np.ndarray) else (None, None, None)
             with watch(self, stopping, data=data) as callback:
-                self._fit(engine, run_id, seed, (X, callback))
+                self._fit(engine, run_id, seed, (X, callback, None))
             cancel = False
         finally:
             engine.close(run_id, cancel=cancel)
         return self
 
     def _fit(
-        self, engine: Engine, run_id: str, seed: int, given: tuple[Any, Callback | None]
-    ) -> None:
-        """Fit on the partitions of an engine; `given` has the rows and the callback."""
+        self, engine: Engine, run_id: str, seed: int, given: tuple[Any, Callback | None, Any]
+    ) -> Any:
+        """Fit on the partitions of an engine, and return the end of the run.
+
+        `given` has the rows, the callback, and None or the end of a run with another C, the same
+        `run_id` and the same partitions, where this run starts.
+        """
         raise NotImplementedError
 
     def _predictor(self) -> Any:

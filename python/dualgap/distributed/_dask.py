@@ -81,12 +81,35 @@ class Cluster:
         self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
     ) -> Solution:
         """Run one round; repeat it if workers are lost during the round."""
+        total: Solution = self._repeat(numbers, lambda: self._try(numbers, plan, order, consensus))
+        return total
+
+    def each(self, numbers: list[int], work: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Run `work` on the workers that hold the partitions; repeat it if workers are lost."""
+
+        def attempt() -> list[Any] | None:
+            parts = [self._parts[number] for number in numbers]
+            homes = self._homes(numbers, parts)
+            if homes is None:
+                return None
+            tasks = [
+                self._client.submit(work, part, *arguments, pure=False, workers=[homes[number]])
+                for number, part in zip(numbers, parts, strict=True)
+            ]
+            self._open += tasks
+            return self._results(tasks, parts, set(homes.values()))
+
+        results: list[Any] = self._repeat(numbers, attempt)
+        return results
+
+    def _repeat(self, numbers: list[int], attempt: Callable[[], Any]) -> Any:
+        """Return the first result of `attempt` that is not None; reload lost partitions."""
         lost = _lost()
         last: BaseException | None = None
         for _ in range(self._ATTEMPTS):
             self._attempt += 1
             try:
-                result = self._try(numbers, plan, order, consensus)
+                result = attempt()
             except lost as error:
                 _reraise_other_errors(error)
                 last = error
@@ -133,15 +156,19 @@ class Cluster:
             return self._open[-1]
 
         total = tree(tasks, combine)
-        while not total.done():
-            self._wait([total])
-            if total.done():
+        results = self._results([total], parts, addresses)
+        return None if results is None else results[0]
+
+    def _results(self, tasks: list[Any], parts: list[Any], addresses: set[str]) -> list[Any] | None:
+        """Wait for the results of tasks; return None if a worker was lost."""
+        while not all(task.done() for task in tasks):
+            self._wait(tasks)
+            if all(task.done() for task in tasks):
                 break
             there = addresses <= set(self._client.nthreads())
             if _gone([*parts, *self._open]) or not there:
                 return None
-        result: Solution = total.result()
-        return result
+        return [task.result() for task in tasks]
 
     def _homes(self, numbers: list[int], parts: list[Any]) -> dict[int, str] | None:
         """Wait until all partitions are read, and return the worker that holds each partition."""

@@ -27,6 +27,9 @@ class Engine(Protocol):
     ) -> Solution:
         """Run one round on these partitions; return the results, added up in a fixed order."""
 
+    def each(self, numbers: list[int], work: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Return ``work(part, *arguments)`` for each of these partitions, computed where it is."""
+
     def close(self, run: str, *, cancel: bool) -> None:
         """Drop the state of a run; `cancel` also stops tasks in progress."""
 

@@ -45,6 +45,10 @@ class Holder:
         """Run one round on a partition."""
         return solve(self._part(number, source), number, *arguments)
 
+    def apply(self, number: int, source: list[Any], work: Any, *arguments: Any) -> Any:
+        """Run a function on a partition."""
+        return work(self._part(number, source), *arguments)
+
     def add(self, n_columns: int, *solutions: Solution) -> Solution:
         """Add up results in the given order."""
         return add(n_columns, *solutions)
@@ -109,6 +113,18 @@ class Actors:
 
         total: Solution = self._answer(ask)
         return total
+
+    def each(self, numbers: list[int], work: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Run `work` in the actors; repeat it if actors are lost."""
+
+        def ask() -> list[Any]:
+            return [
+                self._actor(number).apply.remote(number, [self._sources[number]], work, *arguments)
+                for number in numbers
+            ]
+
+        results: list[Any] = self._answer(ask)
+        return results
 
     def close(self, run: str, *, cancel: bool) -> None:
         """End the actors, which also drops the state of the run and ends its subproblems."""

@@ -124,6 +124,7 @@ class Run:
 
     consensus: FloatArray
     rho: float
+    regularization: float
     absent: Absent | None = None
     round: int = 0
     best: FloatArray | None = None
@@ -338,7 +339,7 @@ def _process(run: Run, solution: Solution, plan: Plan, settings: Settings) -> No
         square, multiplier_square = square + terms[0], multiplier_square + terms[1]
     known = run.primal
     primal, dual = _certificate(run, plan, plan.unscaled(old), solution, settings.n_partitions)
-    if run.round == 1:
+    if np.isnan(run.null_objective):
         run.null_objective = primal
     if primal < known:
         run.best = old

@@ -32,6 +32,7 @@ class Executors:
         self._session = session
         self._folder = None if folder is None else absolute(folder)
         self._step = 0
+        self._run_id = ""
 
         def read(frames: Iterator[Any]) -> Iterator[Any]:
             return _answers(frames, "id", lambda row: sources[row.id]())
@@ -47,6 +48,9 @@ class Executors:
         self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
     ) -> Solution:
         """Run one round."""
+        if plan.run != self._run_id:
+            self._remove_files()
+            self._run_id, self._step = plan.run, 0
         step, folder = self._step, self._folder
         if order.logistic is None:
             if folder is None:
@@ -75,11 +79,21 @@ class Executors:
         total: Solution = tree(solutions, lambda group: add(plan.n_columns, *group))
         return total
 
+    def each(self, numbers: list[int], work: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Run `work` in the executors."""
+        chosen = set(numbers)
+        found = self._run(lambda n, part: work(part, *arguments) if n in chosen else None)
+        return [found[number] for number in numbers]
+
     def close(self, run: str, *, cancel: bool) -> None:
         """Drop the partitions and the files of the run."""
         self._parts.unpersist()
-        if self._folder is not None:
-            remove_all(self._folder, _name(run))
+        self._remove_files()
+
+    def _remove_files(self) -> None:
+        """Remove the dual variables of the last run."""
+        if self._folder is not None and self._run_id:
+            remove_all(self._folder, _name(self._run_id))
 
     def _run(self, work: Callable[[int, Any], Any]) -> list[Any]:
         """Return the result of `work` for each partition, in order."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Any
 
 from dualgap._tuning.parallel import result_of
 from dualgap._validation import FloatArray
@@ -46,6 +47,11 @@ class Threads:
         width = plan.n_columns
         total: Solution = tree([task.result() for task in tasks], lambda group: add(width, *group))
         return total
+
+    def each(self, numbers: list[int], work: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Run `work` on the threads."""
+        parts = [self._parts[number] for number in numbers]
+        return [result_of(task) for task in [self._pool.submit(work, p, *arguments) for p in parts]]
 
     def close(self, run: str, *, cancel: bool) -> None:
         """End the threads; a subproblem in progress ends after its current pass."""

@@ -101,9 +101,9 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
     """
 
     def _fit(
-        self, engine: Engine, run_id: str, seed: int, given: tuple[Any, Callback | None]
-    ) -> None:
-        X, callback = given
+        self, engine: Engine, run_id: str, seed: int, given: tuple[Any, Callback | None, Any]
+    ) -> NewtonRounds:
+        X, callback, start = given
         summaries = engine.describe(self.checkpoint is not None or self.resume is not None)
         self._merge(summaries)
         table, factors = self._count(summaries)
@@ -136,6 +136,8 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
         entries = {"loss": "logistic", "lambda": self._lambda, "intercept": self.fit_intercept}
         identity = self._identity(entries, summaries, factors)
         weights = np.zeros((problem.n_outputs, self.n_features_in_ + 1))
+        if start is not None:
+            weights = start.best
         if source is not None:
             weights = resume_logistic(source, identity, run)
         if folder is not None:
@@ -143,6 +145,7 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
             run.save = Checkpoints(folder, identity, interval)
         run.run(weights)
         self._store(run, X)
+        return run
 
     def _check_weights(self, class_weights: FloatArray) -> None:
         """Raise a ValueError if the problem has no optimum."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import SubproblemSolver, check_choice
 from dualgap._estimator import Callback, ordered
+from dualgap._estimator.probabilities import no_probabilities
 from dualgap._estimator.settings import margin_record
 from dualgap._validation import FloatArray, regularization_of
 from dualgap.distributed._base import PartitionedClassifier
@@ -147,12 +148,12 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
     max_passes: int = 20
     solver: SubproblemSolver = "block-descent"
 
-    _with_probabilities: ClassVar[str] = "dualgap.ConsensusLogisticRegression"
+    _probabilities = no_probabilities("dualgap.ConsensusLogisticRegression")
 
     def _fit(
-        self, engine: Engine, run_id: str, seed: int, given: tuple[Any, Callback | None]
-    ) -> None:
-        X, callback = given
+        self, engine: Engine, run_id: str, seed: int, given: tuple[Any, Callback | None, Any]
+    ) -> Run:
+        X, callback, start = given
         summaries = engine.describe(self.checkpoint is not None or self.resume is not None)
         self._merge(summaries)
         table, factors = self._count(summaries)
@@ -169,9 +170,11 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
         problem = margin_record(self, core_loss(self.loss))
         n_weights = len(self.classes_) * (self.n_features_in_ + bool(problem["bias"]))
         identity = self._identity({**problem, "lambda": lam}, summaries, factors)
-        run = Run(np.zeros(n_weights), rho)
+        run = Run(np.zeros(n_weights), rho, lam)
         if rho > 0.0:
             run.absent = self._absent([summaries[n] for n in numbers], counts[numbers] / total)
+        if start is not None:
+            _start(run, start, null_objective(problem, table.sum(axis=0)))
         kept = run_id
         if self.resume is not None:
             kept = resume(os.fspath(self.resume), identity, run)
@@ -206,6 +209,7 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
         )
         train(engine, numbers, plan, settings, run)
         self._store(run, plan, X)
+        return run
 
     def _store(self, run: Run, plan: Plan, X: Any) -> None:
         columns = np.array(run.rows).reshape(-1, len(COLUMNS)).T
@@ -251,3 +255,15 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
             if hasattr(self, name):
                 setattr(model, name, getattr(self, name))
         return model
+
+
+def _start(run: Run, end: Run, null_objective: float) -> None:
+    """Start a run at the dual point that partitions keep from the end of a run with another C.
+
+    The multipliers remain valid. The weights of this dual point are proportional to C.
+    """
+    assert end.best is not None
+    ratio = run.regularization / end.regularization
+    run.consensus, run.rho, run.null_objective = end.best / ratio, end.rho * ratio, null_objective
+    if run.absent is not None and end.absent is not None:
+        run.absent.multiplier = end.absent.multiplier

@@ -12,8 +12,10 @@ from scipy.special import log_softmax, softmax
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._estimator import ScoringClassifier, require
+from dualgap._records import InterceptCurvature
 from dualgap._validation import FloatArray, MatrixLike, check_rows
-from dualgap.multiclass._rows import linear_scores, optimum_radius, undecided
+from dualgap.logistic._bounds import OptimumBall
+from dualgap.multiclass._rows import linear_scores
 
 __all__ = ["LogisticClassifier"]
 
@@ -30,7 +32,9 @@ class LogisticClassifier(ScoringClassifier):
 
     # Weight of the regulariser; None without a certificate.
     _lambda: float | None = field(init=False, default=None)
-    _saved: ClassVar[tuple[str, ...]] = ("_lambda",)
+    # None without an intercept, and if the fit did not compute it.
+    _curvature: InterceptCurvature | None = field(init=False, default=None)
+    _saved: ClassVar[tuple[str, ...]] = ("_lambda", "_curvature")
 
     def _check_restored(self) -> None:
         if not hasattr(self, "coef_"):
@@ -41,6 +45,8 @@ class LogisticClassifier(ScoringClassifier):
         require(self.coef_.dtype == self.intercept_.dtype == np.float64)
         finite = np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()
         require(finite, "a weight is not finite")
+        if self._curvature is not None:
+            _check_curvature(self._curvature, self.coef_.shape)
 
     def _scores(self, X: Any) -> FloatArray:
         check_is_fitted(self, "coef_")
@@ -86,10 +92,11 @@ class LogisticClassifier(ScoringClassifier):
     def prediction_may_change(self, X: MatrixLike) -> NDArray[np.bool_]:
         """Return a mask of the predictions that further training might change.
 
-        The duality gap bounds the distance of the weights from the exactly optimal weights, and
-        therefore the change of each score. A row is decided if its best score leads by more than
-        this change: the optimum then predicts the same class. The bound accounts for rounding
-        errors.
+        The duality gap bounds the distance of the model from the exact optimum, and therefore the
+        change of each score. A row is decided if its best score leads by more than this change: the
+        optimum then predicts the same class. The bound accounts for rounding errors. With
+        intercepts, no bound is known if the gap is not small enough, for more than 256 classes, and
+        for classes without weight: all rows are then undecided.
 
         Parameters
         ----------
@@ -104,21 +111,35 @@ class LogisticClassifier(ScoringClassifier):
         Raises
         ------
         ValueError
-            If the model has no certificate, or has an intercept: the gap does not bound the
-            distance of an intercept from the optimum.
+            If the model has no certificate; or if it has intercepts, and their curvature was not
+            stored: in files of earlier versions or of the Rust interface, and in models of
+            `ConsensusLogisticRegression`.
         """
         check_is_fitted(self, "coef_")
         X = check_rows(self, X, reset=False, half=True)
-        if self.fit_intercept:
-            msg = (
-                "prediction_may_change: the duality gap does not bound how far an intercept "
-                "without regularisation is from the optimum; fit with fit_intercept=False"
-            )
-            raise ValueError(msg)
         if self._lambda is None or not np.isfinite(self.dual_objective_):
             msg = "prediction_may_change: the model has no certificate; fit it here"
             raise ValueError(msg)
-        scores = self._scores(X)
-        radius = optimum_radius(self.duality_gap_, self._lambda)
-        linear = (*self._both(), 0.0)
-        return undecided(X, linear, radius, scores.argmax(axis=1))
+        if self.fit_intercept and self._curvature is None:
+            msg = (
+                "prediction_may_change: the model does not have the curvature of the loss in the "
+                "intercepts; fit it with this version of LogisticRegression"
+            )
+            raise ValueError(msg)
+        predicted = self._scores(X).argmax(axis=1)
+        return OptimumBall.of(self).prediction_may_change(self, X, predicted)
+
+
+def _check_curvature(curvature: Any, shape: tuple[int, int]) -> None:
+    """Check the curvature from a file."""
+    n_outputs, n_features = shape
+    require(
+        isinstance(curvature, dict) and set(curvature) == set(InterceptCurvature.__annotations__)
+    )
+    matrix, centre = curvature["matrix"], curvature["centre"]
+    require(all(isinstance(each, np.ndarray) for each in (matrix, centre)))
+    require(matrix.shape in ((0, 0), (n_outputs, n_outputs)) and centre.shape == (n_features,))
+    require(matrix.dtype == centre.dtype == np.float64)
+    numbers = [curvature["mean_square"], curvature["largest_square"]]
+    require(all(isinstance(number, float) and number >= 0.0 for number in numbers))
+    require(np.isfinite(matrix).all() and np.isfinite(centre).all())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import partial
 from threading import Event
 from typing import Any, Self, get_args
@@ -30,7 +30,7 @@ from dualgap._validation import (
     resolve_threads,
     row_weights,
 )
-from dualgap.logistic._bounds import NO_BOUNDS, OptimumBall, TrainingRows
+from dualgap.logistic._bounds import NO_BOUNDS, OptimumBall
 from dualgap.logistic._model import LogisticClassifier
 from dualgap.logistic.regression import LogisticRegression
 
@@ -41,9 +41,6 @@ _OWN = ("Cs", "cv", "scoring", "rule", "cv_tol", "refit")
 # Attributes that only the final fit sets.
 _LEARNT = ("classes_", "n_features_in_")
 _FINAL = [f.name for f in fields(LogisticRegression) if not f.init and f.name not in _LEARNT]
-
-# Scores with bounds.
-_BOUNDED = ("accuracy", "neg_log_loss")
 
 _KINDS = {"n_undecided": np.int64, "n_iter": np.int64, "converged": np.bool_}
 
@@ -65,21 +62,13 @@ class _Fold:
         held_out = (rows[test], codes[test], labels[test])
         return cls(number, (rows[train], labels[train], weights), held_out)
 
-    def training_rows(self, class_weight: Any) -> TrainingRows:
-        """Return the training rows, as needed for bounds."""
-        rows, labels, weights = self.train
-        if class_weight == "balanced":
-            classes, codes = encode_classes(labels)
-            weights = row_weights(class_weight, classes, codes, weights)
-        return TrainingRows.of(rows, weights)
-
 
 # The number of a fold, the position of C, and the results of a fit.
 _End = tuple[int, int, dict[str, Any]]
 
-# Scores a model on the held-out rows of its fold, given the training rows for bounds; returns the
-# score, its bounds and the number of undecided rows.
-_Measure = Callable[[LogisticRegression, _Fold, TrainingRows | None], dict[str, float]]
+# Scores a model on the held-out rows of its fold; returns the score, its bounds and the number of
+# undecided rows.
+_Measure = Callable[[LogisticRegression, _Fold], dict[str, float]]
 
 
 @ordered
@@ -273,7 +262,7 @@ class LogisticRegressionCV(LogisticClassifier):
         parameters = {name: getattr(self, name) for name in ("fit_intercept", "solver", "max_iter")}
         parameters |= {"tol": self.cv_tol, "random_state": seed}
         parameters["class_weight"] = "balanced" if self.class_weight == "balanced" else None
-        measure, with_bounds = self._measure(), self.scoring in (None, *_BOUNDED)
+        measure = self._measure()
 
         def fits(fold_of: Callable[[], _Fold], stop: Event, emit: Callable[[_End], None]) -> None:
             # Only the folds that are being fitted have copies of their rows.
@@ -285,14 +274,12 @@ class LogisticRegressionCV(LogisticClassifier):
                 callback=Stopper(stop.is_set),
             )
             model._quiet = True
-            training = fold.training_rows(self.class_weight) if with_bounds else None
             places = iter(range(len(Cs)))
 
-            def ended(curvature: FloatArray | None) -> bool:
+            def ended() -> bool:
                 if stop.is_set():
                     return True
-                known = training and replace(training, curvature=curvature)
-                found = measure(model, fold, known)
+                found = measure(model, fold)
                 seconds = float(model.history_["seconds"][-1])
                 emit((fold.number, next(places), {**found, "seconds": seconds, **_record(model)}))
                 return False
@@ -319,22 +306,18 @@ class LogisticRegressionCV(LogisticClassifier):
             return self._neg_log_loss
         scorer = check_scoring(LogisticRegression(), self.scoring)
 
-        def measure(
-            model: LogisticRegression, fold: _Fold, training: TrainingRows | None
-        ) -> dict[str, float]:
+        def measure(model: LogisticRegression, fold: _Fold) -> dict[str, float]:
             rows, _, labels = fold.held_out
             score = float(scorer(model, rows, labels))
             return {"score": score, **NO_BOUNDS, "n_undecided": len(labels)}
 
         return measure
 
-    def _accuracy(
-        self, model: LogisticRegression, fold: _Fold, training: TrainingRows | None
-    ) -> dict[str, float]:
+    def _accuracy(self, model: LogisticRegression, fold: _Fold) -> dict[str, float]:
         rows, _, labels = fold.held_out
         predicted = model._scores(rows).argmax(axis=1)
         right = model.classes_[predicted] == labels
-        open_rows = _undecided(model, rows, predicted, training)
+        open_rows = _undecided(model, rows, predicted)
         return {
             "score": float(right.mean()),
             "lower": float((right & ~open_rows).mean()),
@@ -342,14 +325,12 @@ class LogisticRegressionCV(LogisticClassifier):
             "n_undecided": int(open_rows.sum()),
         }
 
-    def _neg_log_loss(
-        self, model: LogisticRegression, fold: _Fold, training: TrainingRows | None
-    ) -> dict[str, float]:
+    def _neg_log_loss(self, model: LogisticRegression, fold: _Fold) -> dict[str, float]:
         rows, codes, _ = fold.held_out
         score = self._mean_log_probability(model, rows, codes)
         found = {"score": score, **NO_BOUNDS, "n_undecided": len(codes)}
-        if training is not None and np.isfinite(score) and np.isfinite(model.dual_objective_):
-            ball = OptimumBall.of(model, training)
+        if np.isfinite(score) and np.isfinite(model.dual_objective_):
+            ball = OptimumBall.of(model)
             own = np.searchsorted(model.classes_, self.classes_[codes])
             lower, upper = ball.log_losses(model, rows, own)
             found |= {"lower": -upper, "upper": -lower}
@@ -383,15 +364,12 @@ class LogisticRegressionCV(LogisticClassifier):
 
 
 def _undecided(
-    model: LogisticRegression,
-    rows: Any,
-    predicted: NDArray[np.intp],
-    training: TrainingRows | None,
+    model: LogisticRegression, rows: Any, predicted: NDArray[np.intp]
 ) -> NDArray[np.bool_]:
     """Return a mask of the rows whose class may differ at the optimum."""
-    if training is None or not np.isfinite(model.dual_objective_):
+    if not np.isfinite(model.dual_objective_):
         return np.ones(rows.shape[0], dtype=bool)
-    return OptimumBall.of(model, training).prediction_may_change(model, rows, predicted)
+    return OptimumBall.of(model).prediction_may_change(model, rows, predicted)
 
 
 def _record(model: LogisticRegression) -> dict[str, Any]:

@@ -64,7 +64,11 @@ class _Problem:
         if self.present is None:
             return result
         weights, intercepts = self.present.expand(result["weights"], result["intercepts"])
-        found = {"weights": weights, "intercepts": intercepts, "curvature": None}
+        # The intercepts of the other classes have no optimum, so the curvature gives no bound.
+        # Models of earlier epochs have no curvature.
+        known = result.get("curvature")
+        curvature = known and {**known, "matrix": np.zeros((0, 0))}
+        found = {"weights": weights, "intercepts": intercepts, "curvature": curvature}
         return {**result, **found, "null_objective": float(np.log(n_classes))}
 
 
@@ -237,7 +241,7 @@ class LogisticRegression(LogisticClassifier):
         self,
         data: tuple[Any, Any, Any],
         Cs: list[float],
-        ended: Callable[[FloatArray | None], bool],
+        ended: Callable[[], bool],
     ) -> None:
         """Fit all `Cs` in order, each from the previous model.
 
@@ -248,9 +252,8 @@ class LogisticRegression(LogisticClassifier):
         Cs : list of float
             Values of C.
         ended : callable
-            Called after each fit, when this estimator has the attributes of the fit, with the
-            curvature of the mean loss in the intercepts (None if there are no intercepts, or if
-            there are many classes). If it returns True, no further model is fitted.
+            Called after each fit, when this estimator has the attributes of the fit. If it returns
+            True, no further model is fitted.
         """
         problem = self._problem(*data)
         scaled = [problem.scale * C for C in Cs]
@@ -263,7 +266,7 @@ class LogisticRegression(LogisticClassifier):
             regularization = problem.regularization(self.C)
             result = problem.expand(result, len(self.classes_))
             self._store(result, regularization, problem.rows)
-            return ended(result["curvature"])
+            return ended()
 
         settings |= {"Cs": scaled, "callback": self.callback}
         rows = core_rows(problem.rows)
@@ -349,4 +352,4 @@ class LogisticRegression(LogisticClassifier):
         (solver, n_first), n_epochs = result["solver"], len(history["epoch"])
         history["solver"] = np.where(np.arange(n_epochs) < n_first, solver, "newton")
         self._store_run(result, X)
-        self._lambda = regularization
+        self._lambda, self._curvature = regularization, result.get("curvature")

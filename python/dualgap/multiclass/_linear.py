@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,28 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import LossName
 from dualgap._estimator import ScoringClassifier, refuse_unused, require
+from dualgap._estimator.probabilities import MarginScores
 from dualgap._validation import FloatArray, MatrixLike, check_rows
 from dualgap.losses import Loss, MarginLoss, core_loss
 from dualgap.multiclass._rows import linear_scores, optimum_radius, undecided
 
 __all__ = ["LinearClassifier"]
-
-
-class MarginScores:
-    """Mixin for models without probabilities: explains why `predict_proba` is missing."""
-
-    _with_probabilities: ClassVar[str] = "dualgap.LogisticRegression"
-
-    if not TYPE_CHECKING:  # A type checker that sees this method accepts misspelt attributes.
-
-        def __getattr__(self, name: str) -> Any:
-            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in ("predict_proba", "predict_log_proba"):
-                msg += (
-                    f"; margin losses do not model probabilities: use {self._with_probabilities}, "
-                    "or calibrate the scores with sklearn.calibration.CalibratedClassifierCV"
-                )
-            raise AttributeError(msg, name=name, obj=self)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -52,6 +52,21 @@ def squared_row_norms(rows: Any) -> FloatArray:
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
+def distances(rows: Any, centre: FloatArray) -> FloatArray:
+    """Return the distance of each row of a float64 matrix from a point.
+
+    The relative rounding errors are as large as those of norms; for CSR rows, which are not moved
+    to the point, the result is rounded up.
+    """
+    if not sp.issparse(rows):
+        return np.asarray(np.sqrt(squared_row_norms(rows - centre)))
+    squares, square = squared_row_norms(rows), float(centre @ centre)
+    if square > 0.0:
+        error = (4.0 * len(centre) + 32.0) * float(np.finfo(np.float64).eps)
+        squares = squares - 2.0 * np.asarray(rows @ centre) + square + error * (squares + square)
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+
+
 def optimum_radius(gap: float, lambda_: float) -> float:
     """Return a bound on the distance of weights from the optimum.
 
@@ -67,12 +82,13 @@ def undecided(
     model: tuple[FloatArray, FloatArray, float],
     radius: float,
     predicted: NDArray[np.intp],
-    offset: float = 0.0,
+    around: tuple[FloatArray, FloatArray] | None = None,
 ) -> NDArray[np.bool_]:
     """Return a mask of the rows whose class may differ in a model within `radius` of this model.
 
-    The difference of two scores changes by at most ``sqrt(2) * norm(x) * radius + offset``
-    (docs/mathematics/cross-validation.md).
+    The difference of two scores changes by at most ``sqrt(2) * norm(x) * radius``, or by at most
+    ``sqrt(2) * norm(x - centre) * radius + offset`` (docs/mathematics/cross-validation.md and
+    logistic.md).
 
     Parameters
     ----------
@@ -84,8 +100,9 @@ def undecided(
         Largest distance in the Frobenius norm, including the weights of the constant feature.
     predicted : ndarray of shape (n_samples,)
         Index of the predicted class of each row, computed in any precision.
-    offset : float, default=0
-        Largest change of the difference of two intercepts, if they are not part of the radius.
+    around : tuple, optional
+        For intercepts that are not part of the radius: the centre, and for each pair of classes the
+        largest change of the difference of their scores at the centre.
 
     Returns
     -------
@@ -103,7 +120,8 @@ def undecided(
         norm = np.sqrt(square) * (1.0 + coef.size * epsilon)
         # A score is a sum of one product per feature. The bound is twice the largest rounding error
         # of a score.
-        change = radius * (1.0 + 16 * epsilon) + 2.0 * n_terms * epsilon * norm
+        rounded = 2.0 * n_terms * epsilon * norm
+        moved = radius * (1.0 + 16 * epsilon)
         for start in range(0, len(predicted), _BLOCK):
             block = slice(start, start + _BLOCK)
             rows = X[block].astype(np.float64, copy=False)
@@ -112,9 +130,14 @@ def undecided(
             others = scores.copy()
             np.put_along_axis(others, predicted[block, None], -np.inf, axis=1)
             norms = np.sqrt(squared_row_norms(rows) + bias**2 + n_terms * _SMALLEST)
-            reach = np.sqrt(2.0) * norms * (1.0 + n_terms * epsilon) * change
+            change = norms * (moved + rounded)
+            if around is not None:
+                centre, offsets = around
+                away = distances(rows, centre) + np.sqrt(n_terms * _SMALLEST)
+                change = away * moved + norms * rounded + 4.0 * epsilon * np.abs(intercept).max()
+                others += offsets[predicted[block]]
+            reach = np.sqrt(2.0) * change * (1.0 + n_terms * epsilon) + 2.0 * n_terms * _SMALLEST
             lead = chosen[:, 0] - others.max(axis=1)
-            reach += offset + 2.0 * n_terms * _SMALLEST
             decided = np.isfinite(lead) & (lead > reach)
             found[block] = ~decided
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step
 from dualgap._estimator import EpochModels, ordered, restores_on_error, watch
+from dualgap._estimator.probabilities import MarginScores, no_probabilities
 from dualgap._estimator.settings import class_feature_settings, shares_record
 from dualgap._validation import (
     MatrixLike,
@@ -24,7 +25,6 @@ from dualgap._validation import (
 from dualgap._validation.copies import own_copy
 from dualgap.losses import Loss, MarginLoss, core_loss
 from dualgap.multiclass._class_features import ClassFeatureClassifier
-from dualgap.multiclass._linear import MarginScores
 from dualgap.multiclass._own_loss import check_solver, core_loss_of, qualify_certificate
 from dualgap.multiclass._plan import solvers_of_epochs
 
@@ -117,7 +117,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
     step: Step | None = None
     sampling: Sampling = "permutation"
 
-    _with_probabilities: ClassVar[str] = "dualgap.ClassFeatureLogisticRegression"
+    _probabilities = no_probabilities("dualgap.ClassFeatureLogisticRegression")
 
     @restores_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

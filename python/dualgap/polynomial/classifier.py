@@ -12,6 +12,7 @@ from scipy.special import log_expit, log_softmax, softmax
 from dualgap import _core
 from dualgap._choices import ClassifierLoss
 from dualgap._estimator import ScoringClassifier, ordered, require
+from dualgap._estimator.probabilities import no_probabilities
 from dualgap._validation import (
     ClassWeight,
     FloatArray,
@@ -110,7 +111,7 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
     def _logits(self, method: str, X: Any) -> FloatArray:
         """Return scores whose softmax is the vector of class probabilities."""
         if self.loss not in ("logistic", "binary-logistic"):
-            msg = f'{method}: loss={self.loss!r} does not model probabilities; use loss="logistic"'
+            msg = f"{method}: loss={self.loss!r}: " + no_probabilities('loss="logistic"')
             raise AttributeError(msg)
         outputs = self._outputs(X)
         return outputs if self.loss == "logistic" else np.asarray(log_expit(outputs))

@@ -92,7 +92,7 @@ class RecommenderParts(Estimator):
 
     def _columns(self) -> Columns:
         names = self.user_column, self.item_column, self.rating_column, self.timestamp_column
-        return Columns(*names, clicks=self.task == "clicks")
+        return Columns(*names, clicks=self.task == "clicks", counts=self._counts)
 
     @property
     def _counts(self) -> bool:

@@ -13,25 +13,7 @@ from dualgap.recommend._ratings import IndexedRatings, RatingTable, has_repeats
 
 
 def count_clicks(table: RatingTable, name: str = "ratings") -> RatingTable:
-    """Add up the counts of each pair of user and item; leave out counts of 0, with a warning.
-
-    Raises
-    ------
-    ValueError
-        For negative values.
-    """
-    negative = np.flatnonzero(table.values < 0.0)
-    if len(negative):
-        first = negative[:1]
-        (user,), (item,) = table.users[first].tolist(), table.items[first].tolist()
-        msg = (
-            f"{name}: the value of user {user!r} and item {item!r} is "
-            f"{table.values[negative[0]]:g}, but with "
-            'task="clicks" values count clicks; '
-            "leave out such pairs, or, if the values are ratings, set the smallest rating of a "
-            "like with interactions=Interactions(like_threshold=...)"
-        )
-        raise ValueError(msg)
+    """Add up the counts of each pair of user and item; leave out counts of 0, with a warning."""
     clicked = np.flatnonzero(table.values > 0.0)
     if len(clicked) < len(table.values):
         if not len(clicked):

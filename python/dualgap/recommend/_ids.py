@@ -149,6 +149,22 @@ def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
             raise TypeError(msg)
 
 
+def check_common(known: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
+    """Raise an error if no id is known, because the features would then describe nothing.
+
+    Raises
+    ------
+    ValueError
+        If there are ids but none is known; the message names the argument.
+    """
+    if len(ids) and not ids.isin(known).any():
+        msg = (
+            f"{name}: none of the {len(ids)} ids ({ids.tolist()[0]!r}, for example) occurs in the "
+            f"ratings, whose ids are different ({known[:1].tolist()[0]!r}, for example)"
+        )
+        raise ValueError(msg)
+
+
 def check_new(known: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
     """Raise an error if new ids are strings like "7" while known ids are numbers, or vice versa.
 

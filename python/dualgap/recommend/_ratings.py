@@ -15,12 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from dualgap._choices import check_choice
 from dualgap._sparse import check_sparse
-from dualgap._validation import FloatArray, example_weights, real_array
+from dualgap._validation import FloatArray, example_weights
 from dualgap._validation.arrays import as_numpy
 from dualgap.recommend._frames import as_pandas, parts_of
 from dualgap.recommend._growing import Places, append_ids
 from dualgap.recommend._ids import (
     GrowingIds,
+    check_common,
     check_kind,
     distinct_ids,
     exact,
@@ -29,6 +30,7 @@ from dualgap.recommend._ids import (
     read_ids,
     warn_input,
 )
+from dualgap.recommend._values import read_values, warn_of_fractions
 
 _Columns: TypeAlias = "tuple[ArrayLike, ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike]"
 _Rows: TypeAlias = "Sequence[tuple[Any, ...]]"
@@ -57,6 +59,8 @@ class Columns:
     timestamp: str
     # Whether the rating column may be missing; each row is then a click.
     clicks: bool = False
+    # Whether values are counts of clicks.
+    counts: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,7 +152,9 @@ class Catalogue:
             known = distinct_ids(ids) if table.shape is None else pd.RangeIndex(table.shape[at])
             if described is not None:
                 check_kind(known, described, f"{side}_features")
-                known = join_ids(known, described).unique()
+                joined = join_ids(known, described).unique()
+                check_common(known, described, f"{side}_features")
+                known = joined
             with suppress(TypeError):
                 known = known.sort_values()
             sides.append(known)
@@ -240,6 +246,8 @@ def read_ratings(
     times = times if timestamps is None else np.asarray(timestamps)
     if values is None:
         values = np.broadcast_to(1.0, len(users))
+    elif columns.counts:
+        warn_of_fractions(values, name)
     if not len(users) == len(items) == len(values) or values.ndim != 1:
         msg = f"{name}: users, items and values must be one-dimensional and equally long"
         raise ValueError(msg)
@@ -269,14 +277,7 @@ def _read(ratings: Any, columns: Columns, name: str, first: int = 0) -> tuple[An
         read_ids(ids, place, first) for ids, place in zip((users, items), places, strict=False)
     )
     if values is not None:
-        values = _values(values, places[2])
-        strange = np.flatnonzero(~np.isfinite(values).reshape(-1))
-        if len(strange):
-            msg = (
-                f"{places[2]} must not contain NaN or infinity, found in row {strange[0] + first} "
-                "(counted from 0)"
-            )
-            raise ValueError(msg)
+        values = read_values(values, places[2], first, counts=columns.counts)
     return users, items, values, times
 
 
@@ -302,15 +303,6 @@ def _joined(parts: Iterator[Any], columns: Columns, name: str) -> tuple[Any, ...
             raise ValueError(msg)
         found.append(np.concatenate(column) if all(given) else None)
     return sides[0].index(), sides[1].index(), *found
-
-
-def _values(values: Any, name: str) -> FloatArray:
-    """Read the values of ratings."""
-    try:
-        return real_array("values", values)
-    except (TypeError, ValueError) as error:
-        msg = f"{name} must be real numbers ({error})"
-        raise ValueError(msg) from error
 
 
 def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, Any]:

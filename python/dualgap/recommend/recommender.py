@@ -166,7 +166,8 @@ class OrdinalRecommender(FittedRecommender):
     If a user rated an item several times, the latest rating is used, with a warning.
 
     With ``task="clicks"``, values are counts of clicks. Counts of the same user and item add up,
-    and a count has the weight 1 + log10(count). `evaluate` treats all test pairs as relevant. With
+    and a count has the weight 1 + log10(count), at least 1. A warning reports values that are not
+    whole numbers. `evaluate` treats all test pairs as relevant. With
     ``interactions=Interactions(like_threshold=...)``, values are ratings instead, and ratings of
     at least `like_threshold` are likes.
 

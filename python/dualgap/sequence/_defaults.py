@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
+
 from dualgap._estimator.watch import Callback
 from dualgap._validation import FloatArray
 from dualgap.sequence._training import Problem
@@ -19,8 +21,9 @@ _C_OF_MANY = {"hamming": 0.3, "logistic": 3.0}
 _C_OF_ONE = {"hamming": 3.0, "logistic": 20.0}
 
 _PASSES = 5
-# Fits of few sentences (`MIN_SEQUENCES` of the core) start from zero weights. If C is large, their
-# objective hardly falls in the first passes, so they make at least this number of passes.
+# Fits of few sentences with positive weight (`MIN_SEQUENCES` of the core) start from zero weights.
+# If C is large, their objective hardly falls in the first passes, so they make at least this number
+# of passes.
 _FEW = 200
 _PASSES_OF_FEW = 30
 _LEAST_PROGRESS = 0.025
@@ -55,9 +58,16 @@ class StallCheck:
     large for many more passes. With unknown labels, the share is `tol` if it is given.
     """
 
-    def __init__(self, callback: Callback | None, tol: float | None, problem: Problem) -> None:
+    def __init__(
+        self,
+        callback: Callback | None,
+        tol: float | None,
+        problem: Problem,
+        weights: FloatArray | None,
+    ) -> None:
         self._callback, is_partial = callback, problem.is_partial
-        is_short = len(problem) < _FEW and not is_partial
+        n_sentences = len(problem) if weights is None else np.count_nonzero(weights)
+        is_short = n_sentences < _FEW and not is_partial
         self._passes = _PASSES_OF_FEW if is_short else _PASSES + 1
         default = _LEAST_PARTIAL if is_partial else _LEAST_PROGRESS
         self._least = default if tol is None else tol

@@ -49,7 +49,7 @@ def train(
         if watcher is not None:
             callback = watcher.watching(callback)
         elif tagger.loss == "logistic" and (tagger.tol is None or problem.is_partial):
-            callback = StallCheck(callback, tagger.tol, problem)
+            callback = StallCheck(callback, tagger.tol, problem, settings["sample_weight"])
         result = core({**settings, "callback": callback})
         if watcher is not None:
             result = watcher.result(settings, result)

@@ -85,7 +85,7 @@ def read_problem(
     core = _core.SequenceProblem(rows, data.offsets, codes, settings)
     named = vocabulary, tagger.hash_bits
     digests = None
-    if tagger.warm_start and isinstance(data, Rowed):
+    if tagger.warm_start and tagger.loss == "hamming" and isinstance(data, Rowed):
         digests = sentence_digests(data, vocabulary, classes[codes])
     sizes = data.n_features, len(data)
     columns = feature_names(X) if vocabulary is None else None

@@ -166,9 +166,11 @@ def _emission_weights(emission: sp.coo_array, problem: Problem) -> FloatArray:
         return flat
     ends, labels = pairs
     columns = np.repeat(np.arange(n_columns), np.diff(ends, prepend=0))
-    known = dict(zip(keys.tolist(), emission.data.tolist(), strict=True))
-    wanted = (columns * n_states + labels).tolist()
-    return np.array([known.get(key, 0.0) for key in wanted], dtype=np.float64)
+    wanted = columns * n_states + labels
+    weights = np.zeros(len(wanted))
+    _, new, old = np.intersect1d(wanted, keys, assume_unique=True, return_indices=True)
+    weights[new] = emission.data[old]
+    return weights
 
 
 def _link_weights(

@@ -94,7 +94,7 @@ class SequenceTagger(TrainedChain):
     pairs : {"all", "seen"}, optional
         Which pairs of a feature and a label have a weight: all, or those that occur together in
         training, as in CRFsuite. "all", the default with "hamming", scores a little better; "seen",
-        the default with "logistic", gives smaller models and needs less time and memory.
+        the default with "logistic", gives smaller models and needs less memory.
     transition_features : sequence of str or of int, optional
         Features of transitions, with a weight for each pair of adjacent labels: the features whose
         names begin with one of these strings, or the given columns of a matrix. They have no

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import check_choice
 from dualgap._estimator import Callback, Estimator, ordered, require
+from dualgap._estimator.probabilities import PartScores
 from dualgap._estimator.watch import watch
 from dualgap._sparse import check_sparse
 from dualgap._tuning.search import Rule, check_scores, choose, folds_of, grid
@@ -52,7 +53,7 @@ _COLUMNS = ("objective", "dual_objective", "relative_gap", "n_iter", "converged"
 
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
-class StructuredCV(MetaEstimatorMixin, Estimator):  # type: ignore[misc]
+class StructuredCV(PartScores, MetaEstimatorMixin, Estimator):  # type: ignore[misc]
     """Choose C of a `StructuredSVM` or a `SequenceTagger` by cross-validation.
 
     In each fold, C increases from fit to fit. Each fit starts at the result of the previous fit and

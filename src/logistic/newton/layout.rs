@@ -19,8 +19,6 @@ const MOST_TOGETHER: usize = 8 * GROUP;
 const SHARE_TOGETHER: usize = 1024;
 /// Minimum number of columns of rows that are read without a copy.
 const DIRECT: usize = 32;
-/// Number of rows from which the means of the columns are estimated.
-const AVERAGED: usize = 256;
 /// If a column's mean exceeds this fraction of its largest value, the largest centred values are computed, because |mean| +
 /// largest value would be too loose a bound.
 const FAR: f64 = 0.9;
@@ -52,10 +50,10 @@ pub(super) struct RowBlocks<'a> {
 impl<'a> RowBlocks<'a> {
     /// Arranges a problem in blocks of `block_rows` rows.
     pub fn new(problem: &LogisticProblem<'a>, block_rows: usize) -> Self {
-        let mut centres = estimated_means(problem);
+        let mut centres = problem.spread().centre.clone();
         let bounds = || problem.column_sizes().iter().zip(&centres);
         let sizes = if bounds().any(|(size, centre)| centre.abs() > FAR * size) {
-            ColumnStats::centred(problem.rows(), &centres, false).sizes
+            ColumnStats::centred(problem.rows(), &centres)
         } else {
             bounds().map(|(size, centre)| size + centre.abs()).collect()
         };
@@ -171,21 +169,6 @@ impl<V: Real, T: Real> WithSimd for Fill<'_, '_, V, T> {
             }
         }
     }
-}
-
-/// The means of the columns of dense rows over a few rows; zeros if there is no intercept, and for CSR rows.
-fn estimated_means(problem: &LogisticProblem<'_>) -> Vec<f64> {
-    let (n, mut means) = (problem.n_examples(), vec![0.0; problem.n_features()]);
-    if !problem.intercept() || matches!(problem.rows(), Data::Csr32(_) | Data::Csr64(_)) {
-        return means;
-    }
-    let n_averaged = n.min(AVERAGED);
-    for at in 0..n_averaged {
-        for_data!(problem.rows(), rows => rows.visit_row(at * n / n_averaged, |column, value| {
-            means[column] += value / n_averaged as f64;
-        }));
-    }
-    means
 }
 
 /// The smallest power of two that is not below a size, within the range.

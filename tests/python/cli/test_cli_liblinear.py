@@ -61,6 +61,11 @@ def test_solver_numbers_select_the_loss() -> None:
     assert run("predict", "iris", "model").stdout.split() != []
 
 
+def test_log_is_another_name_for_the_logistic_loss() -> None:
+    objectives = [fit_and_read_objective("--loss", name) for name in ("log", "logistic")]
+    assert objectives[0] == objectives[1]
+
+
 @pytest.mark.parametrize("number", [0, 7])
 def test_logistic_regression_of_two_classes_gives_the_probabilities_of_scikit_learn(
     number: int,
@@ -120,7 +125,9 @@ def test_options_that_do_not_apply_to_probabilities_are_rejected() -> None:
     fit_and_read_objective("-s", 4)
     result = run("predict", "-b", 1, "iris", "model")
     assert result.exit_code == 1
-    assert "model has no probabilities; fit with --loss logistic" in " ".join(result.stderr.split())
+    message = " ".join(result.stderr.split())
+    assert "model: this loss does not model probabilities: use --loss logistic" in message
+    assert "temperature" in message
     assert run("predict", "-b", 1, "--scores", "iris", "model").exit_code == 2
     Path("names").write_text("".join(f"kind {label}\n" for label in Y))
     assert run("fit", "-q", "-s0", "--labels", "names", "iris", "model").exit_code == 0

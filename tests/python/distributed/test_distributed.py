@@ -15,7 +15,7 @@ from sklearn.datasets import dump_svmlight_file, load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 from dualgap import MulticlassSVC
-from dualgap.distributed import ConsensusSVC, _rounds, _worker
+from dualgap.distributed import ConsensusLogisticRegression, ConsensusSVC, _rounds, _worker
 from dualgap.distributed._sources import split
 from dualgap.losses import StructuredHinge, TopK, Usunier
 
@@ -272,6 +272,13 @@ def test_a_fit_converges_after_workers_are_killed(data, plain, new_cluster):
         check_certificate(model, plain)
         # Rounds in which a partition restarts have a dual value, too.
         assert np.isfinite(model.history_["dual_objective"]).all()
+        # Workers of logistic fits keep only rows, so lost workers do not change the model.
+        settings = {"n_partitions": 4, "tol": 1e-7}
+        logistic = ConsensusLogisticRegression(client=client, callback=kill, **settings).fit(*data)
+        assert len(killed) == 4
+        threads = ConsensusLogisticRegression(**settings).fit(*data)
+        assert np.array_equal(logistic.coef_, threads.coef_)
+        assert logistic.dual_objective_ == threads.dual_objective_
 
 
 @pytest.mark.parametrize("as_rows", [np.asarray, sp.csr_matrix])

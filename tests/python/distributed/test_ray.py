@@ -1,11 +1,11 @@
-"""`ConsensusSVC` on two real processes of a Ray cluster."""
+"""Consensus estimators on two real processes of a Ray cluster."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
-from dualgap.distributed import ConsensusSVC
+from dualgap.distributed import ConsensusCV, ConsensusLogisticRegression, ConsensusSVC
 from dualgap.distributed import _ray as engine
 
 ray = pytest.importorskip("ray", reason="Ray is not installed")
@@ -57,15 +57,37 @@ def test_the_error_without_a_cluster_says_how_to_start_one(data):
             ConsensusSVC(client="ray", **SETTINGS).fit(*data)
 
 
-def test_two_actors_give_the_model_of_threads(data, uninterrupted, engines):
+@pytest.mark.parametrize("kind", [ConsensusSVC, ConsensusLogisticRegression])
+def test_two_actors_give_the_model_of_threads(data, engines, kind):
     counts = []
-    model = ConsensusSVC(
+    model = kind(
         client="ray", callback=lambda *_: counts.append(len(engines[0]._actors)), **SETTINGS
     )
     model.fit(*data)
-    assert np.array_equal(model.coef_, uninterrupted.coef_)
-    assert model.dual_objective_ == uninterrupted.dual_objective_
+    threads = kind(**SETTINGS).fit(*data)
+    assert np.array_equal(model.coef_, threads.coef_)
+    assert model.dual_objective_ == threads.dual_objective_
     assert set(counts) == {2}
+
+
+@pytest.mark.parametrize("kind", [ConsensusSVC, ConsensusLogisticRegression])
+def test_a_search_in_actors_gives_the_scores_of_threads(data, cluster, kind):
+    searches = [
+        ConsensusCV(kind(client=client, **SETTINGS), [0.001, 0.05], cv=3).fit(*data)
+        for client in ("ray", None)
+    ]
+    assert np.array_equal(searches[0].scores_, searches[1].scores_)
+    assert np.array_equal(searches[0].best_estimator_.coef_, searches[1].best_estimator_.coef_)
+
+
+def test_a_logistic_fit_gives_the_same_model_after_an_actor_is_killed(data, engines):
+    def kill(iteration, *_):
+        if iteration == 2:
+            ray.kill(engines[0]._actors[1])
+
+    # Actors keep only rows, so the loss of one does not change the model.
+    model = ConsensusLogisticRegression(client="ray", callback=kill, **SETTINGS).fit(*data)
+    assert np.array_equal(model.coef_, ConsensusLogisticRegression(**SETTINGS).fit(*data).coef_)
 
 
 @pytest.mark.parametrize("kept", [False, True])

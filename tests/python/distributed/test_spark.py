@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
-from dualgap import ConsensusLogisticRegression, ConsensusSVC
+from dualgap import ConsensusCV, ConsensusLogisticRegression, ConsensusSVC
 
 sql = pytest.importorskip("pyspark.sql", reason="PySpark is not installed")
 
@@ -63,6 +63,18 @@ def test_executors_give_the_model_of_threads(session, files, tmp_path, kind):
     threads = kind(**SETTINGS).fit(files, "label")
     assert np.array_equal(model.coef_, threads.coef_)
     assert model.dual_objective_ == threads.dual_objective_
+    assert not list(tmp_path.glob("spark-*"))
+
+
+@pytest.mark.parametrize("kind", [ConsensusSVC, ConsensusLogisticRegression])
+def test_a_search_in_executors_gives_the_scores_of_threads(session, files, tmp_path, kind):
+    on_spark = kind(client=session, checkpoint=tmp_path, **SETTINGS)
+    searches = [
+        ConsensusCV(model, [0.001, 0.05], cv=3).fit(files, "label")
+        for model in (on_spark, kind(**SETTINGS))
+    ]
+    assert np.array_equal(searches[0].scores_, searches[1].scores_)
+    assert np.array_equal(searches[0].best_estimator_.coef_, searches[1].best_estimator_.coef_)
     assert not list(tmp_path.glob("spark-*"))
 
 

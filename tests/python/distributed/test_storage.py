@@ -12,12 +12,13 @@ import pandas as pd
 import pytest
 from sklearn.datasets import dump_svmlight_file, load_digits
 
-from dualgap.distributed import ConsensusSVC
+from dualgap.distributed import ConsensusLogisticRegression, ConsensusSVC
 
 fsspec = pytest.importorskip("fsspec", reason="the extra 'distributed' is not installed")
 
 SETTINGS = {"C": 0.05, "tol": 5e-3, "random_state": 0}
 BUCKET = "dualgap-test"
+KINDS = [ConsensusSVC, ConsensusLogisticRegression]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,8 @@ def put(store, name, content):
     return f"{store}/{name}"
 
 
-def test_parquet_files_in_a_store_give_the_model_of_local_files(data, store, tmp_path):
+@pytest.mark.parametrize("kind", KINDS)
+def test_parquet_files_in_a_store_give_the_model_of_local_files(data, store, tmp_path, kind):
     X, y = data
     local, remote = [], []
     for number in range(2):
@@ -88,40 +90,49 @@ def test_parquet_files_in_a_store_give_the_model_of_local_files(data, store, tmp
         table.assign(label=y[number::2]).to_parquet(path)
         local.append(path)
         remote.append(put(store, f"rows/{path.name}", path.read_bytes()))
-    near, far = (ConsensusSVC(**SETTINGS).fit(paths, "label") for paths in (local, remote))
+    near, far = (kind(**SETTINGS).fit(paths, "label") for paths in (local, remote))
     assert np.array_equal(near.coef_, far.coef_)
     assert far.n_partitions_ == 2
 
 
-def test_libsvm_files_in_a_store_give_the_model_of_local_files(data, store, tmp_path):
+@pytest.mark.parametrize("kind", KINDS)
+def test_libsvm_files_in_a_store_give_the_model_of_local_files(data, store, tmp_path, kind):
     X, y = data
     path = tmp_path / "rows"
     dump_svmlight_file(X, y, str(path), zero_based=False)
     remote = put(store, "rows/libsvm", path.read_bytes())
-    near, far = (ConsensusSVC(**SETTINGS).fit(rows) for rows in (path, remote))
+    near, far = (kind(**SETTINGS).fit(rows) for rows in (path, remote))
     assert np.array_equal(near.coef_, far.coef_)
 
 
-def test_a_fit_resumed_from_a_store_gives_the_same_model(data, store):
-    settings = {**SETTINGS, "n_partitions": 3}
-    whole = ConsensusSVC(**settings).fit(*data)
-    run = f"{store}/run/"
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fit_resumed_from_a_store_gives_the_same_model(data, store, kind):
+    settings = {**SETTINGS, "tol": 5e-3 if kind is ConsensusSVC else 1e-7, "n_partitions": 3}
+    whole = kind(**settings).fit(*data)
+    run = f"{store}/{kind.__name__}/"
     kept = {**settings, "checkpoint_interval": 0.0}
-    ConsensusSVC(checkpoint=run, callback=lambda n, *_: n == 4, **kept).fit(*data)
+    kind(checkpoint=run, callback=lambda n, *_: n == 4, **kept).fit(*data)
     with pytest.raises(ValueError, match="has files of another fit"):
-        ConsensusSVC(checkpoint=run, **kept).fit(*data)
-    resumed = ConsensusSVC(resume=run, **kept).fit(*data)
-    assert np.array_equal(resumed.coef_, whole.coef_)
-    assert resumed.n_iter_ == whole.n_iter_
+        kind(checkpoint=run, **kept).fit(*data)
+    resumed = kind(resume=run, **kept).fit(*data)
+    if kind is ConsensusSVC:
+        assert np.array_equal(resumed.coef_, whole.coef_)
+        assert resumed.n_iter_ == whole.n_iter_
+    else:
+        # A resumed logistic fit evaluates the last model again, and Newton's method restarts there.
+        assert resumed.converged_
+        assert 4 < resumed.n_iter_ <= whole.n_iter_ + 1
+        np.testing.assert_allclose(resumed.coef_, whole.coef_, atol=1e-4)
 
 
-def test_a_damaged_checkpoint_in_a_store_is_rejected(data, store):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_checkpoint_in_a_store_is_rejected(data, store, kind):
     settings = {**SETTINGS, "n_partitions": 3, "checkpoint_interval": 0.0}
-    run = f"{store}/damaged"
-    ConsensusSVC(checkpoint=run, callback=lambda n, *_: n == 2, **settings).fit(*data)
-    put(store, "damaged/consensus.npz", b"no archive")
+    run = f"{store}/damaged-{kind.__name__}"
+    kind(checkpoint=run, callback=lambda n, *_: n == 2, **settings).fit(*data)
+    put(store, f"damaged-{kind.__name__}/consensus.npz", b"no archive")
     with pytest.raises(ValueError, match=r"consensus\.npz: not a checkpoint of this fit"):
-        ConsensusSVC(resume=run, **settings).fit(*data)
+        kind(resume=run, **settings).fit(*data)
 
 
 def test_errors_name_missing_files_and_unknown_stores(data, memory):

@@ -20,7 +20,9 @@ import dualgap
 from dualgap import (
     ClassFeatureLogisticRegression,
     ClassFeatureSVC,
+    ConsensusCV,
     ConsensusLogisticRegression,
+    LogisticRegression,
     LogisticRegressionCV,
     MulticlassSVC,
     MulticlassSVCCV,
@@ -39,6 +41,10 @@ SAVED: dict[str, tuple[Any, Any, Any]] = {
         StructuredCV(SequenceTagger(random_state=0), [0.1, 1.0], cv=2),
         SENTENCES,
         TAGS,
+    ),
+    "consensus-cv": (
+        ConsensusCV(ConsensusLogisticRegression(n_partitions=2), [0.1, 1.0], cv=2),
+        *CLASSES,
     ),
     "string classes": (MulticlassSVC(random_state=0), ROWS, np.array(["a", "b", "c"])[LABELS]),
     "object classes": (
@@ -270,3 +276,35 @@ def test_a_loaded_model_reports_the_same_uncertain_predictions(tmp_path: Path) -
         loaded.prediction_may_change(ROWS), model.prediction_may_change(ROWS)
     )
     assert not model.prediction_may_change(ROWS).all()
+
+
+def test_a_loaded_logistic_regression_reports_the_same_uncertain_predictions(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "model.npz"
+    model = LogisticRegression(tol=1e-8).fit(*CLASSES)
+    model.save(path)
+    expected = model.prediction_may_change(ROWS)
+    assert not expected.all()
+    loaded = LogisticRegression.load(path)
+    np.testing.assert_array_equal(loaded.prediction_may_change(ROWS), expected)
+    # A file of an earlier version.
+    change_file(path, lambda arrays, meta: meta["fitted"].pop("_curvature"))
+    loaded = LogisticRegression.load(path)
+    with pytest.raises(
+        ValueError, match=r"^prediction_may_change: the model does not have the cur"
+    ):
+        loaded.prediction_may_change(ROWS)
+
+
+@pytest.mark.parametrize("part", ["matrix", "centre"])
+def test_curvatures_that_do_not_fit_the_model_are_rejected(part: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    LogisticRegression().fit(*CLASSES).save(path)
+    name = f"_curvature.{part}"
+    for change in (lambda array: array[:1], lambda array: np.nan * array):
+        changed = tmp_path / "changed.npz"
+        changed.write_bytes(path.read_bytes())
+        change_file(changed, lambda arrays, meta, f=change: arrays.update({name: f(arrays[name])}))
+        with pytest.raises(ValueError, match="not a saved LogisticRegression"):
+            LogisticRegression.load(changed)

@@ -57,14 +57,17 @@ def test_weights_agree_with_scikit_learn(n_classes, intercept, C):
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("class_weight", [None, "balanced", {0: 3.0, 1: 0.5}])
-def test_sample_and_class_weights_act_as_in_scikit_learn(n_classes, class_weight):
+def test_sample_and_class_weights_act_as_in_scikit_learn(n_classes, intercept, class_weight):
     X, y = make_rows(200, 4, n_classes)
     weights = np.random.default_rng(1).integers(0, 4, size=len(y)).astype(float)
-    model = accurate_model(class_weight=class_weight).fit(X, y, weights)
-    other = Reference(class_weight=class_weight, solver="newton-cg", tol=1e-11, max_iter=1000)
+    common = {"class_weight": class_weight, "fit_intercept": intercept}
+    model = accurate_model(**common).fit(X, y, weights)
+    other = Reference(solver="newton-cg", tol=1e-11, max_iter=1000, **common)
     other.fit(X, y, weights)
     np.testing.assert_allclose(model.coef_, other.coef_, atol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(X), other.predict_proba(X), atol=1e-6)
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])
@@ -220,17 +223,6 @@ def test_probabilities_sum_to_one_and_logs_are_finite():
     assert np.allclose(model.predict_proba(X).sum(axis=1), 1.0)
     far = model.predict_log_proba(1e6 * X)
     assert np.isfinite(far).all()
-
-
-def test_rows_whose_prediction_differs_at_the_optimum_are_undecided():
-    X, y = make_rows(300, 4, 3)
-    rough = LogisticRegression(fit_intercept=False, tol=1e-2).fit(X, y)
-    best = accurate_model(fit_intercept=False).fit(X, y)
-    decided = ~rough.prediction_may_change(X)
-    assert (rough.predict(X)[decided] == best.predict(X)[decided]).all()
-    assert not best.prediction_may_change(X).any()
-    with pytest.raises(ValueError, match="fit_intercept=False"):
-        LogisticRegression().fit(X, y).prediction_may_change(X)
 
 
 def test_a_callback_stops_the_fit_and_sees_its_objectives():

@@ -250,12 +250,13 @@ def test_fits_in_a_series_agree_with_single_fits(n_classes: int, sparse: bool) -
     found = []
     model = LogisticRegression(tol=1e-5, random_state=0)
 
-    def record_fit(curvature: Any) -> bool:
+    def record_fit() -> bool:
         p = model.predict_proba(X)
         p = p[:, 1:] if n_classes == 2 else p
         shares = weights / weights.sum()
         expected = np.diag(shares @ p) - np.einsum("i,ij,ik->jk", shares, p, p)
-        np.testing.assert_allclose(curvature, expected, rtol=1e-3, atol=1e-9)
+        assert model._curvature is not None
+        np.testing.assert_allclose(model._curvature["matrix"], expected, rtol=1e-3, atol=1e-9)
         assert model.converged_
         found.append((model.C, model.objective_, model.dual_objective_))
         return len(found) == 3

@@ -76,3 +76,34 @@ def test_the_error_is_within_the_rate_of_the_theorem(penalty: Any, factor: float
     smoothness = 0.5 * (np.linalg.norm(X, axis=1) ** 4).sum() * (3 if penalty == "l1/linf" else 1)
     bounds = 8.0 * smoothness * radius**2 / (np.arange(len(errors)) + 2)
     assert np.all(errors <= bounds)
+
+
+def onto_nuclear_ball(forms: Any, radius: float) -> Any:
+    """Project symmetric matrices onto the ball of the sum of their nuclear norms."""
+    values, vectors = np.linalg.eigh(forms)
+    ordered = -np.sort(-np.abs(values).ravel())
+    shifts = (np.cumsum(ordered) - radius) / np.arange(1, len(ordered) + 1)
+    shift = max(0.0, float(shifts[np.count_nonzero(ordered > shifts) - 1]))
+    values = np.sign(values) * np.maximum(np.abs(values) - shift, 0.0)
+    return (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
+
+
+def test_l1_is_the_nuclear_norm_of_the_forms() -> None:
+    X, Y = rows(60, 4, 2)
+    Y, radius = Y - Y.mean(axis=0), 1.0
+    model = PolynomialNetworkRegressor(
+        40, penalty="l1", radius=radius, linear=None, tol=1e-7, random_state=0, max_iter=400
+    ).fit(X, Y)
+    products = np.einsum("ni,nj->nij", X, X)
+    forms, length = np.zeros((2, 4, 4)), 1.0 / np.linalg.norm(products.reshape(60, 16), 2) ** 2
+    for _ in range(5000):
+        residuals = np.einsum("nij,cij->nc", products, forms) - Y
+        gradient = np.einsum("nc,nij->cij", residuals, products)
+        forms = onto_nuclear_ball(forms - length * gradient, radius)
+    outputs = np.einsum("nij,cij->nc", products, forms)
+    # The radius is small enough to matter.
+    assert np.abs(np.linalg.eigvalsh(forms)).sum() == pytest.approx(radius)
+    np.testing.assert_allclose(model.predict(X), outputs, atol=2e-3)
+    loss = 0.5 * ((outputs - Y) ** 2).sum()
+    assert 0.5 * ((model.predict(X) - Y) ** 2).sum() == pytest.approx(loss, rel=1e-6)
+    assert model.dual_objective_ <= loss * (1 + 1e-9)

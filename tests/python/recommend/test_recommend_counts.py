@@ -76,12 +76,32 @@ def test_zero_counts_warn_and_negative_counts_are_rejected(pairs: np.ndarray) ->
         model = fit((users, items, values))
     assert (users[4], items[4]) not in set(zip(*model._seen.matrix.nonzero(), strict=True))
     values[4] = -1.0
-    with pytest.raises(ValueError, match=rf"user {users[4]} and item {items[4]} is -1, but"):
+    with pytest.raises(ValueError, match=r"values must not be negative, found -1 in row 4 "):
         fit((users, items, values))
+    parts = pd.DataFrame({"user": users, "item": items, "rating": values})
+    with pytest.raises(ValueError, match=r"^ratings: column 'rating' must not .* -1 in row 4 "):
+        fit(part for part in (parts[:3], parts[3:]))
     with pytest.raises(ValueError, match=r"^ratings: all values are 0"):
         fit((users, items, np.zeros(len(users))))
     with pytest.raises(ValueError, match=r"^levels: with task=\"clicks\""):
         fit((users, items, np.ones(len(users))), levels=[1.0, 2.0])
+
+
+def test_fractional_counts_warn_once(pairs: np.ndarray) -> None:
+    users, items = pairs.T
+    table = pd.DataFrame({"user": users, "item": items, "rating": 0.5 + users % 10 / 2})
+    for clicks in (table, (part for part in (table[:50], table[50:]))):
+        text = r"^ratings: \d+ of \d+ values .* \(0\.5, .*counts of clicks.*like_threshold"
+        with pytest.warns(UserWarning, match=text) as found:
+            model = fit(clicks)
+        assert len(found) == 1
+    fit(table, interactions=Interactions(like_threshold=4.0))
+    small, ones = (table.assign(rating=value) for value in (0.5, 1.0))
+    with pytest.warns(UserWarning, match="not whole numbers"):
+        less = fit(small)
+    pd.testing.assert_frame_equal(less.recommend(n=5), fit(ones).recommend(n=5))
+    with pytest.warns(UserWarning, match="not whole numbers"):
+        model.fold_in(([0], [1], [2.5]))
 
 
 def test_metrics_of_users_have_intervals(pairs: np.ndarray) -> None:

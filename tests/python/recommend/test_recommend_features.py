@@ -188,3 +188,21 @@ def test_categories_may_be_integers_in_the_fit_and_floats_later(warm: pd.DataFra
     later = pd.DataFrame({"kind": pd.Categorical([1.0, 3.0, 99.0])})
     rows = encoder.encode(later, "features").toarray()
     np.testing.assert_array_equal(rows, [np.eye(N_KINDS)[1], np.eye(N_KINDS)[3], np.zeros(N_KINDS)])
+
+
+@pytest.mark.parametrize("task", ["clicks", "ordinal"])
+@pytest.mark.parametrize("side", ["user", "item"])
+def test_features_of_other_ids_are_refused(task: str, side: str, clicks: pd.DataFrame) -> None:
+    model = OrdinalRecommender(task=task)
+    numbers = clicks.assign(rating=1.0 + clicks["item"] % 3)
+    for table, kinds, examples in (
+        (numbers, KINDS.set_index(KINDS.index + 1000), (r"1000", r"0")),
+        (
+            numbers.astype({side: str}),
+            KINDS.set_index("x" + KINDS.index.astype(str)),
+            ("'x0'", "'0'"),
+        ),
+    ):
+        message = rf"^{side}_features: none of the 90 ids \({examples[0]}, .*\({examples[1]}, "
+        with pytest.raises(ValueError, match=message):
+            model.fit(table, **{f"{side}_features": kinds})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -385,3 +386,17 @@ def test_fitted_blocks_predict_like_the_machine_of_the_core(
     np.testing.assert_allclose(
         machines(fitted)[0].pairs(users, items), expected.reshape(len(rows), -1), atol=1e-10
     )
+
+
+@pytest.mark.parametrize("bad", ["bad", 1j, {}])
+def test_a_value_that_is_no_number_is_named_with_its_column_and_row(bad: object) -> None:
+    values = pd.Series([1.0, 2.0, None, bad, 3.0, bad], dtype=object)
+    table = pd.DataFrame({"user": range(6), "item": range(6), "stars": values})
+    model = OrdinalRecommender(rating_column="stars")
+    found = re.escape(f"must be real numbers (found {bad!r} in row 3 (counted from 0))")
+    with pytest.raises(ValueError, match=f"^ratings: column 'stars' {found}"):
+        model.fit(table)
+    with pytest.raises(ValueError, match=f"^ratings: the rating values {found}"):
+        model.fit((range(6), range(6), values.tolist()))
+    with pytest.raises(ValueError, match=f"^ratings: column 'stars' {found}"):
+        model.fit(part for part in (table[:2], table[2:]))

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from dualgap import OrdinalRecommender
+from dualgap.datasets import synthetic_ratings
 from dualgap.recommend import Interactions
 
 PAGE = Path(__file__).parents[3] / "docs" / "serving.md"
@@ -90,3 +91,14 @@ def test_an_index_of_the_guide_ranks_by_the_factors(shop: OrdinalRecommender, li
     if library == "hnswlib":
         chosen = shop.recommend(user, 10, items=wanted)
         pd.testing.assert_frame_equal(names["best"], chosen)
+
+
+def test_scores_of_the_factors_are_inner_products_over_their_deviation() -> None:
+    clicks = synthetic_ratings(4000, 100, 80)[["user", "item"]]
+    factors = OrdinalRecommender(
+        task="clicks", interactions=Interactions(blend=False), random_state=0
+    ).fit(clicks)
+    for row, user in enumerate(factors.user_ids_[:5]):
+        products = factors.item_vectors_ @ factors.user_vectors_[row]
+        scores = factors.predict(user, factors.item_ids_)
+        np.testing.assert_allclose(scores, products / products.std(), rtol=1e-5, atol=1e-5)

@@ -83,6 +83,9 @@ def test_logistic_fits_of_few_sentences_make_many_passes() -> None:
     # L-BFGS from 0 makes little progress in its first passes, so a past version stopped there.
     assert model.n_iter_ >= 30 or model.converged_
     assert model.score(X[190:], y[190:]) > 0.8
+    # Sentences with zero weight do not count.
+    weights = np.repeat([1.0, 0.0], [190, 300])
+    assert model.fit(X, y, weights).n_iter_ >= 30 or model.converged_
 
 
 def test_logistic_fits_end_when_the_objective_stops_falling() -> None:
@@ -125,14 +128,18 @@ def test_validation_supports_matrices() -> None:
     assert model.predict(rows, lengths=[4] * 30).tolist() == labels
 
 
+def with_rare_features(n: int, n_features: int) -> tuple[Any, Any]:
+    """Return sentences in which a step on one sentence hardly helps on the next sentence."""
+    X, y = sentences(n, noise=0.5)
+    return [
+        [[*token, f"rare{(7 * i + t * t) % n_features}"] for t, token in enumerate(x)]
+        for i, x in enumerate(X)
+    ], y
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_three_passes_at_current_weights_close_much_of_the_gap() -> None:
-    X, y = sentences(2200, noise=0.5)
-    # Each token has a rare feature, so a step on one sentence hardly helps on the next sentence.
-    X = [
-        [[*token, f"rare{(7 * i + t * t) % 3000}"] for t, token in enumerate(x)]
-        for i, x in enumerate(X)
-    ]
+    X, y = with_rare_features(2200, 3000)
     model = SequenceTagger("hamming", C=1.0, tol=0.0, max_iter=3, random_state=0).fit(X, y)
     # A past version returned its last iterate and updated the weights after every 32 sentences. Its
     # dual objective was 0.34 and its objective was 1.69.
@@ -205,3 +212,14 @@ def test_errors_of_invalid_input_name_the_argument(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         SequenceTagger(**options).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("loss", ["hamming", "logistic"])
+@pytest.mark.parametrize("C", [0.3, 30.0])
+def test_the_objective_never_rises_by_more_than_a_tenth(loss: Any, C: float) -> None:
+    X, y = with_rare_features(220, 300)
+    model = SequenceTagger(loss, C=C, tol=0.0, n_jobs=1, random_state=0)
+    found = [model.set_params(max_iter=n).fit(X, y).objective_ for n in range(1, 9)]
+    assert (np.diff(found) <= 0.1 * np.array(found[:-1])).all()
+    assert found[-1] < found[0]

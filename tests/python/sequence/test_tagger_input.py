@@ -237,3 +237,48 @@ def test_transition_features_must_be_a_list(features: Any) -> None:
 def test_the_error_for_pairs_suggests_zip() -> None:
     with pytest.raises(ValueError, match=r"^y: must be the labels .*zip"):
         SequenceTagger().fit([([["a"]], ["x"]), ([["b"]], ["y"])])
+
+
+def test_features_that_repeat_count_as_often_as_they_occur() -> None:
+    def weights(token: Any) -> Any:
+        return tagger().fit([[token, ["b"]]], [["D", "N"]]).state_features_
+
+    assert weights(["a", "a"]) == weights({"a": 2.0}) != weights(["a"])
+
+
+def test_sentences_that_end_early_leave_the_model_unchanged() -> None:
+    model = tagger().fit(X, Y)
+
+    def broken() -> Iterator[Any]:
+        yield X[0]
+        raise OSError
+
+    for sentences, labels, error in [
+        (iter(X[:3]), iter(Y), ValueError),
+        (iter(X), iter(Y[:3]), ValueError),
+        (broken(), Y, OSError),
+    ]:
+        with pytest.raises(error, match=r"^y: must have labels for|^$"):
+            model.fit(sentences, labels)
+        assert model.predict(X) == Y
+
+
+def test_empty_sentences_and_tokens_are_allowed() -> None:
+    model = tagger().fit([[], [[], ["w=cat"]], *X], [[], ["D", "N"], *Y])
+    assert model.predict([[], X[0], [[]]])[:2] == [[], Y[0]]
+    with pytest.raises(ValueError, match=r"^y: at least one sentence must have a token"):
+        model.fit([[]], [[]])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+def test_weights_must_be_finite_and_not_negative(value: float) -> None:
+    costs = [[1.0] * len(labels) for labels in Y]
+    costs[3][0] = value
+    for options, argument in [
+        ({"sample_weight": [value, *[1.0] * 9]}, "sample_weight"),
+        ({"token_weight": costs}, "token_weight, class_weight"),
+    ]:
+        with pytest.raises(ValueError, match=f"^{argument}: must be finite"):
+            tagger().fit(X, Y, **options)
+    with pytest.raises(ValueError, match=r"class_weight: must be"):
+        tagger(class_weight={"D": value}).fit(X, Y)
