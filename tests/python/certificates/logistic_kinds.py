@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal, DivisionByZero, localcontext
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from claims import Claim, Claims
+from sklearn.exceptions import ConvergenceWarning
 
 from dualgap import LogisticRegression
 
@@ -176,7 +178,9 @@ def claims_of_seed(seed: int) -> Claims:
     for solver in ("auto", "newton", "dual-descent") if sp.issparse(X) else ("auto", "newton"):
         model = LogisticRegression(**{**parameters, "solver": solver})
         try:
-            model.fit(X, y, weights)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                model.fit(X, y, weights)
         except ValueError as error:
             if '"dual-descent" does not support such large values' not in str(error):
                 raise

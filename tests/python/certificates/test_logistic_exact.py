@@ -9,8 +9,6 @@ import scipy.sparse as sp
 from claims import check_claims
 from logistic_kinds import claims_of_seed, draw_problem
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-
 COUNT = int(os.environ.get("DUALGAP_TRIALS", "60"))
 
 

@@ -92,7 +92,7 @@ def test_the_bound_holds_for_the_change_of_intercepts(n_classes: int, sparse: bo
         (W, b), (W_best, b_best) = model._both(), best._both()
         moved = b_best - b + (W_best - W) @ ball.centre
         changes = np.abs(np.subtract.outer(moved, moved))
-        assert np.isfinite(ball.offsets).all() == (tol < 1e-2)
+        assert np.isfinite(ball.offsets).all()
         assert (changes <= ball.offsets).all()
         assert np.linalg.norm(best.coef_ - model.coef_) <= ball.radius
 
@@ -112,7 +112,7 @@ def test_the_curvature_of_a_fit_is_that_of_its_model(
     model = LogisticRegression(tol=1e-3, class_weight={0: 2.0}).fit(given, y, weights)
     shares = weights * np.where(y == 0, 2.0, 1.0)
     shares /= shares.sum()
-    exact = X.astype(np.float64)
+    exact = (given.toarray() if sparse else given).astype(np.float64)
     p = softmax(model._scores(exact), axis=1)[:, 1 if n_classes == 2 else 0 :]
     found = model._curvature
     assert found is not None
