@@ -18,8 +18,8 @@ pub(super) const VIOLATED: f64 = 1e-12;
 ///
 /// The distributions are the softmax of the model's scores, or are proportional to `given`. With an intercept, they
 /// are first tilted to α_k (1 + δ_k − ⟨α, δ⟩), which meets the constraint Σ c_i (e_y − α_i) = 0 up to rounding errors
-/// (for more than [`SOLVED`](super::certificate_pass::SOLVED) classes, δ is an approximation). Each is then mixed with
-/// one distribution that all examples share. The mixtures meet the constraint exactly.
+/// (for more than [`SOLVED`] classes, δ is an approximation). Each is then mixed with one distribution that all examples
+/// share. The mixtures meet the constraint exactly.
 ///
 /// # Errors
 /// [`Interrupted`](crate::error::Error::Interrupted).
