@@ -13,8 +13,6 @@ from fitted import FITS, LABELS, RATINGS, ROWS, TARGETS
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.metrics import log_loss
-from snippets import ROOT, blocks
-from snippets import run as run_examples
 
 import dualgap
 from dualgap.export import to_onnx
@@ -40,16 +38,6 @@ def all_predictions(model: Any, X: Any) -> list[Any]:
     if isinstance(model, OrdinalRecommender):
         return list(model.predict(RATINGS["user"], RATINGS["item"]))
     return list(model.predict(X))
-
-
-def test_the_documented_example_of_prediction_sets_runs() -> None:
-    pytest.importorskip("mapie")
-    page = (ROOT / "docs" / "scikit-learn.md").read_text("utf-8")
-    data = next(block for block in blocks(page) if "load_digits" in block)
-    (example,) = (block for block in blocks(page, "py") if "mapie" in block)
-    compared, wrong = run_examples([data, example])
-    assert compared == 2
-    assert wrong == []
 
 
 @pytest.mark.parametrize("name", FITS)

@@ -115,7 +115,7 @@ def test_rows_of_each_instruction_set_are_kept(
     (tmp_path / "fits.csv").write_text(f"{header}\na,9,c,2026-01-31,m,v\n", "utf-8")
     table = record.Table("fits", "data")
     for simd, seconds in (("avx512", 1), ("avx2", 2), ("avx512", 3)):
-        monkeypatch.setattr(record, "origin", lambda simd=simd: {"simd": simd, "commit": "c"})
+        monkeypatch.setattr(record, "origin", lambda _, simd=simd: {"simd": simd, "commit": "c"})
         table.add(data="a", seconds=seconds)
     # The first row with an instruction set has replaced the old row without instruction set.
     table.add(data="a", seconds=4, simd="")

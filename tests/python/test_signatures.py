@@ -19,6 +19,7 @@ from dualgap import (
     StructuredCV,
 )
 from dualgap._estimator.signature import ordered, rank
+from dualgap.distributed import ConsensusCV
 from dualgap.recommend import Interactions
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -32,7 +33,9 @@ def test_signatures_list_parameters_in_one_order(estimator: Any) -> None:
     parameters = inspect.signature(estimator).parameters.values()
     keywords = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
     assert keywords == sorted(keywords, key=rank)
-    assert keywords[-4:] == ["n_jobs", "random_state", "verbose", "callback"]
+    # The estimator inside ConsensusCV has the number of threads.
+    shared = ["n_jobs", "random_state", "verbose", "callback"][estimator is ConsensusCV :]
+    assert keywords[-len(shared) :] == shared
     assert {p.name for p in parameters} == set(estimator._get_param_names())
 
 
