@@ -88,16 +88,24 @@ def check_scores(scores: FloatArray, scoring: Any) -> None:
         raise ValueError(msg)
 
 
-def store_scores(model: Any, Cs: FloatArray, found: dict[str, Any]) -> None:
+def store_choice(model: Any, Cs: FloatArray, found: dict[str, Any]) -> None:
     """Choose C, and set the attributes of the search.
 
     Raises a ValueError for scores that cannot be compared.
     """
-    model.Cs_, model.cv_results_, model.scores_ = Cs, found, found["score"]
+    scores = found["score"]
+    check_scores(scores, model.scoring)
+    model.Cs_, model.cv_results_, model.scores_ = Cs, found, scores
+    model.mean_score_, model.std_score_ = scores.mean(axis=0), scores.std(axis=0)
+    chosen = choose(scores, model.rule)
+    model.C_, model.best_score_ = float(Cs[chosen]), float(model.mean_score_[chosen])
+
+
+def store_scores(model: Any, Cs: FloatArray, found: dict[str, Any]) -> None:
+    """Choose C, and set the attributes of a search with bounds on scores.
+
+    Raises a ValueError for scores that cannot be compared.
+    """
+    store_choice(model, Cs, found)
     model.score_bounds_ = np.stack([found["lower"], found["upper"]], axis=2)
     model.mean_score_bounds_ = model.score_bounds_.mean(axis=0)
-    check_scores(model.scores_, model.scoring)
-    model.mean_score_ = model.scores_.mean(axis=0)
-    model.std_score_ = model.scores_.std(axis=0)
-    chosen = choose(model.scores_, model.rule)
-    model.C_, model.best_score_ = float(Cs[chosen]), float(model.mean_score_[chosen])

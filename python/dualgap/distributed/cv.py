@@ -11,14 +11,14 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import check_scoring
-from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import check_choice
-from dualgap._estimator import Callback, RandomState, SavedEstimator, ordered, require, warn_user
+from dualgap._estimator import Callback, RandomState, SavedEstimator, ordered, warn_user
 from dualgap._estimator.watch import watch
-from dualgap._tuning.search import Rule, check_scores, choose, folds_of, grid
+from dualgap._tuning.search import Rule, folds_of, grid, store_choice
+from dualgap._tuning.wrapper import FIT_COLUMNS, EstimatorSearch
 from dualgap._validation import FloatArray, check_positive, check_verbose, resolve_seed
 from dualgap._validation.labels import class_codes, read_sequences, sorted_classes
 from dualgap.distributed._base import PartitionedClassifier
@@ -32,15 +32,13 @@ from dualgap.distributed._worker import forget
 
 __all__ = ["ConsensusCV"]
 
-_COLUMNS = ("objective", "dual_objective", "relative_gap", "n_iter", "converged")
-
 _Fold = tuple[list[int], list[int]]
 """Numbers of the training partitions and of the held-out partitions."""
 
 
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
-class ConsensusCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class ConsensusCV(EstimatorSearch, SavedEstimator, BaseEstimator):  # type: ignore[misc]
     """Choose C of a `ConsensusSVC` or a `ConsensusLogisticRegression` by cross-validation.
 
     The partitions are read once. Each fold holds out whole partitions: all workers fit the other
@@ -237,7 +235,7 @@ class ConsensusCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: i
     ) -> dict[str, NDArray[Any]]:
         """Fit and score each fold and C; return arrays of shape (n_folds, n_Cs)."""
         final, seed, runs, callback = given
-        results: dict[str, list[list[Any]]] = {name: [] for name in ("score", *_COLUMNS)}
+        results: dict[str, list[list[Any]]] = {name: [] for name in ("score", *FIT_COLUMNS)}
         n_fits, start = 0, time.monotonic()
         for train, held_out in folds:
             row: dict[str, list[Any]] = {name: [] for name in results}
@@ -252,7 +250,7 @@ class ConsensusCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: i
                 scored = (model._predictor(), final.n_features_in_, self.scoring)
                 scores = engine.each(held_out, _score, *scored)
                 row["score"].append(float(np.average(scores, weights=sizes)))
-                for name in _COLUMNS:
+                for name in FIT_COLUMNS:
                     row[name].append(getattr(model, f"{name}_"))
                 n_fits += 1
                 if callback is not None:
@@ -264,32 +262,13 @@ class ConsensusCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: i
         return {name: np.array(values) for name, values in results.items()}
 
     def _store(self, Cs: FloatArray, results: dict[str, NDArray[Any]]) -> None:
-        scores = results["score"]
-        check_scores(scores, self.scoring)
-        self.Cs_, self.cv_results_, self.scores_ = Cs, results, scores
-        self.mean_score_, self.std_score_ = scores.mean(axis=0), scores.std(axis=0)
-        chosen = choose(scores, self.rule)
-        self.C_, self.best_score_ = float(Cs[chosen]), float(self.mean_score_[chosen])
+        store_choice(self, Cs, results)
         short = ~results["converged"]
         if short.any():
             warn_user(
                 f"{short.sum()} of {short.size} fits of the folds stopped above cv_tol="
                 f"{self.cv_tol:.2g}; raise the estimator's max_iter or cv_tol, or lower Cs"
             )
-
-    def _check_restored(self) -> None:
-        best = getattr(self, "best_estimator_", None)
-        require(best is None or type(best) is type(self.estimator))
-
-    def predict(self, X: Any) -> Any:
-        """Return the classes that the model with the chosen C predicts."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.predict(X)
-
-    def score(self, X: Any, y: Any) -> float:
-        """Return the score of the model with the chosen C."""
-        check_is_fitted(self, "best_estimator_")
-        return float(check_scoring(self.best_estimator_, self.scoring)(self.best_estimator_, X, y))
 
 
 @dataclass(frozen=True)

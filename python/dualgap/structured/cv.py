@@ -9,16 +9,16 @@ from typing import Any, Protocol, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.base import clone
 from sklearn.metrics import check_scoring
-from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import check_choice
-from dualgap._estimator import Callback, Estimator, ordered, require
+from dualgap._estimator import Callback, Estimator, ordered
 from dualgap._estimator.probabilities import PartScores
 from dualgap._estimator.watch import watch
 from dualgap._sparse import check_sparse
-from dualgap._tuning.search import Rule, check_scores, choose, folds_of, grid
+from dualgap._tuning.search import Rule, folds_of, grid, store_choice
+from dualgap._tuning.wrapper import FIT_COLUMNS, EstimatorSearch
 from dualgap._validation import (
     FloatArray,
     check_positive,
@@ -48,12 +48,9 @@ class Certified(Protocol):
         """Return the predicted labels."""
 
 
-_COLUMNS = ("objective", "dual_objective", "relative_gap", "n_iter", "converged")
-
-
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
-class StructuredCV(PartScores, MetaEstimatorMixin, Estimator):  # type: ignore[misc]
+class StructuredCV(PartScores, EstimatorSearch, Estimator):
     """Choose C of a `StructuredSVM` or a `SequenceTagger` by cross-validation.
 
     In each fold, C increases from fit to fit. Each fit starts at the result of the previous fit and
@@ -165,7 +162,7 @@ class StructuredCV(PartScores, MetaEstimatorMixin, Estimator):  # type: ignore[m
         stopping = (len(folds) * len(Cs), None)
         with watch(self, stopping, unit="fit", is_fit=False) as callback:
             results = self._search((X, y, weights), folds, Cs, scorer, changed, callback)
-            self._store(Cs, {name: np.array(values) for name, values in results.items()})
+            store_choice(self, Cs, {name: np.array(column) for name, column in results.items()})
         self.__dict__.pop("best_estimator_", None)
         if self.refit:
             model = self._clone().set_params(C=self.C_, **changed)
@@ -203,7 +200,7 @@ class StructuredCV(PartScores, MetaEstimatorMixin, Estimator):  # type: ignore[m
     ) -> dict[str, list[list[Any]]]:
         """Fit and score each fold and C; return a dict of columns, each with one list per fold."""
         X, y, weights = data
-        results: dict[str, list[list[Any]]] = {name: [] for name in ("score", *_COLUMNS)}
+        results: dict[str, list[list[Any]]] = {name: [] for name in ("score", *FIT_COLUMNS)}
         n_fits, start = 0, time.monotonic()
         for train, test in folds:
             row: dict[str, list[Any]] = {name: [] for name in results}
@@ -217,7 +214,7 @@ class StructuredCV(PartScores, MetaEstimatorMixin, Estimator):  # type: ignore[m
                 model.set_params(verbose=0)
             for fitted in model.fits([X[i] for i in train], [y[i] for i in train], Cs, own):
                 row["score"].append(float(scorer(fitted, *held_out)))
-                for name in _COLUMNS:
+                for name in FIT_COLUMNS:
                     row[name].append(getattr(fitted, f"{name}_"))
                 n_fits += 1
                 if callback is not None:
@@ -245,28 +242,6 @@ class StructuredCV(PartScores, MetaEstimatorMixin, Estimator):  # type: ignore[m
             own = type(getattr(self.estimator, "model", self.estimator)).__name__
             msg = f"estimator: {own} cannot be copied for each fold ({error}); give it __deepcopy__"
             raise ValueError(msg) from error
-
-    def _store(self, Cs: FloatArray, results: dict[str, NDArray[Any]]) -> None:
-        scores = results["score"]
-        check_scores(scores, self.scoring)
-        self.Cs_, self.cv_results_, self.scores_ = Cs, results, scores
-        self.mean_score_, self.std_score_ = scores.mean(axis=0), scores.std(axis=0)
-        chosen = choose(scores, self.rule)
-        self.C_, self.best_score_ = float(Cs[chosen]), float(self.mean_score_[chosen])
-
-    def _check_restored(self) -> None:
-        best = getattr(self, "best_estimator_", None)
-        require(best is None or type(best) is type(self.estimator))
-
-    def predict(self, X: Any) -> Any:
-        """Return the labels that the model with the chosen C predicts."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.predict(X)
-
-    def score(self, X: Any, y: Any) -> float:
-        """Return the score of the model with the chosen C."""
-        check_is_fitted(self, "best_estimator_")
-        return float(check_scoring(self.best_estimator_, self.scoring)(self.best_estimator_, X, y))
 
 
 def _both(first: Callback, second: Callback) -> Callback:
