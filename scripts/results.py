@@ -32,6 +32,9 @@ A figure within a sentence is an expression of figures, followed by a space, a c
 
     <!--= fits[data=a].seconds / fits[data=b].seconds :.1f -->replaced<!--/-->
 
+No line may begin with this marker, because Markdown would end the paragraph there. The expression
+may begin on the next line.
+
 A line of a page may name the commit and the date of the rows of all its figures:
 
     <!--when-->replaced<!--/-->
@@ -72,7 +75,7 @@ MARKER = re.compile(
 FIGURES = re.compile(r"(<!-- figures\n(?P<form>.*?)-->\n).*?(?P<end><!-- end -->)", re.S)
 FIGURE = re.compile(r"\{(?P<name>[\w-]+)\[(?P<where>[^\]]*)\]\.(?P<field>\w+):?(?P<spec>[^}]*)\}")
 SENTENCE = re.compile(
-    r"(<!--= (?P<expression>.*?)(?: :(?P<spec>\S+))? -->)[^<]*(?P<end><!--/-->)", re.S
+    r"(<!--=\s+(?P<expression>.*?)(?: :(?P<spec>\S+))? -->)[^<]*(?P<end><!--/-->)", re.S
 )
 WHEN = re.compile(r"(<!--when-->)[^<]*(?P<end><!--/-->)")
 EXPRESSION = re.compile(r"\{= (?P<expression>[^}]*?)(?: :(?P<spec>[^}\s]+))?\}")
@@ -333,6 +336,9 @@ def faults(root: Path, path: Path, text: str) -> Iterator[str]:
     if name.parts[:2] == ("docs", "benchmarks"):
         for line in loose_tables(text):
             yield f"{name}:{line}: a table without a file"
+    for found in re.finditer(r"^ *<!--(?:=|when|/)", text, re.M):
+        line = text[: found.start()].count("\n") + 1
+        yield f"{name}:{line}: a figure begins the line, which ends the paragraph: move the marker"
     for line, number in typed_numbers(str(name), text):
         yield f"{name}:{line}: {number!r} is typed: fill it from benches/results"
 

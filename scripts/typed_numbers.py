@@ -20,7 +20,7 @@ LABEL = r"\(?(?:\d+|[A-Z]\b)(?:\.\d+)*\)?"
 IGNORED = [
     re.compile(r"^(```+|~~~+).*?^\1", re.S | re.M),
     re.compile(r"<!-- (?:table: |figures\n).*?<!-- end -->", re.S),
-    re.compile(r"<!--(?:= |when).*?<!--/-->", re.S),
+    re.compile(r"<!--(?:=\s|when).*?<!--/-->", re.S),
     re.compile(r"<!--.*?-->", re.S),
     re.compile(r"(`+).*?\1", re.S),
     re.compile(r"\$\$.*?\$\$|\$[^$\n]+\$", re.S),

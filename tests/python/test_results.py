@@ -206,6 +206,14 @@ def test_numbers_typed_into_a_page_are_reported(tmp_path: Path, text: str, typed
     )
 
 
+def test_a_figure_that_begins_a_line_is_reported(tmp_path: Path) -> None:
+    marker = "<!--= fits[data=a;solver=exact].seconds -->1234.5<!--/-->"
+    write(tmp_path, f"# Title\n\nA fit takes\n{marker} s.\n", ROWS)
+    done = results(tmp_path, "--check")
+    assert done.returncode == 1
+    assert f"{PAGE}:4: a figure begins the line" in done.stdout
+
+
 def test_a_commit_that_looks_like_a_number_is_not_a_typed_number() -> None:
     typed_numbers = runpy.run_path(str(ROOT / "scripts/typed_numbers.py"))["typed_numbers"]
     assert list(typed_numbers("docs/papers.md", "It is 68e7599.")) == [(1, "68e7599")]
