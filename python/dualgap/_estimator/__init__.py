@@ -10,11 +10,11 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from dualgap._estimator.display import record_html, relative_gap
-from dualgap._estimator.saving import SavedEstimator, require, storable
+from dualgap._estimator.display import relative_gap
+from dualgap._estimator.saving import Estimator, require, storable
 from dualgap._estimator.scales import scale_cause
 from dualgap._estimator.settings import check_numbers
 from dualgap._estimator.signature import ordered
@@ -37,7 +37,6 @@ __all__ = [
     "Estimator",
     "History",
     "RandomState",
-    "SavedEstimator",
     "ScoringClassifier",
     "Stopper",
     "announce",
@@ -60,40 +59,19 @@ RandomState: TypeAlias = int | np.random.RandomState | None
 # Estimators are dataclasses, so that the name, type and default of each parameter are given in one
 # place. scikit-learn reads them from the signature of the generated `__init__`.
 @dataclass(kw_only=True, eq=False, repr=False)
-class Estimator(SavedEstimator, CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
-    """Parameters, attributes and model files of every estimator."""
+class CertifiedEstimator(CallbackSupportMixin, Estimator):  # type: ignore[misc]
+    """An estimator whose fit ends at a given duality gap."""
 
     random_state: RandomState = None
     n_jobs: int | None = None
     verbose: int | bool | None = None
     callback: Callback | None = None
+    tol: float = 1e-3
+    max_iter: int = 1000
 
     n_iter_: int = field(init=False)
     objective_: float = field(init=False)
     history_: History = field(init=False)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def _repr_html_inner(self) -> str:
-        return str(super()._repr_html_inner()) + record_html(self)
-
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
-        if "text/html" in bundle:
-            bundle["text/html"] += record_html(self)
-        return bundle
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class CertifiedEstimator(Estimator):
-    """An estimator whose fit ends at a given duality gap."""
-
-    tol: float = 1e-3
-    max_iter: int = 1000
-
     dual_objective_: float = field(init=False)
     duality_gap_: float = field(init=False)
     relative_gap_: float = field(init=False)

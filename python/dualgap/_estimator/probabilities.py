@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-__all__ = ["MarginScores", "PartScores", "no_probabilities"]
+__all__ = ["MARGIN_ADVICE", "STRUCTURED_ADVICE", "no_probabilities", "without_probabilities"]
+
+_Class = TypeVar("_Class", bound=type)
 
 
 def no_probabilities(instead: str) -> str:
@@ -21,30 +24,25 @@ def no_probabilities(instead: str) -> str:
     )
 
 
-class _WithoutProbabilities:
-    """Mixin for models without `predict_proba`: its error says what to use."""
-
-    _probabilities: ClassVar[str]
-
-    if not TYPE_CHECKING:  # A type checker that sees this method accepts misspelt attributes.
-
-        def __getattr__(self, name: str) -> Any:
-            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in ("predict_proba", "predict_log_proba"):
-                msg += f"; {self._probabilities}"
-            raise AttributeError(msg, name=name, obj=self)
+MARGIN_ADVICE = no_probabilities("dualgap.LogisticRegression")
+STRUCTURED_ADVICE = (
+    "a structured hinge loss does not model probabilities; for sequences, use "
+    'dualgap.SequenceTagger(loss="logistic") and its method predict_marginals'
+)
 
 
-class MarginScores(_WithoutProbabilities):
-    """Mixin for classifiers with a margin loss."""
+def without_probabilities(advice: str) -> Callable[[_Class], _Class]:
+    """Return a class decorator: the error of a missing `predict_proba` then includes the advice."""
 
-    _probabilities = no_probabilities("dualgap.LogisticRegression")
+    def missing(self: Any, name: str) -> Any:
+        msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name in ("predict_proba", "predict_log_proba"):
+            msg += f"; {advice}"
+        raise AttributeError(msg, name=name, obj=self)
 
+    def decorate(cls: _Class) -> _Class:
+        # A type checker that sees this method in the class accepts misspelt attributes.
+        cls.__getattr__ = missing  # type: ignore[attr-defined]
+        return cls
 
-class PartScores(_WithoutProbabilities):
-    """Mixin for models whose labels are made of parts."""
-
-    _probabilities = (
-        "a structured hinge loss does not model probabilities; for sequences, use "
-        'dualgap.SequenceTagger(loss="logistic") and its method predict_marginals'
-    )
+    return decorate

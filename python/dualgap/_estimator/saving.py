@@ -18,13 +18,15 @@ from typing import IO, Any, ClassVar, Self, TypeVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from dualgap._estimator.display import record_html
 from dualgap._npz import dump_npz, read_meta, read_npz, refused_as, write_npz
 from dualgap._sparse import checked_csr
 
-__all__ = ["SavedEstimator", "require", "storable"]
+__all__ = ["Estimator", "require", "storable"]
 
 FORMAT = "dualgap model 1"
 
@@ -51,11 +53,25 @@ def require(condition: object, text: str = "the arrays are inconsistent") -> Non
         raise ValueError(text)
 
 
-class SavedEstimator:
-    """Base class with the methods `save` and `load`."""
+class Estimator(BaseEstimator):  # type: ignore[misc]
+    """Tags, model files and HTML of every estimator."""
 
     # Attributes to save in addition to those whose names end with an underscore.
     _saved: ClassVar[tuple[str, ...]] = ()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + record_html(self)
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
+        if "text/html" in bundle:
+            bundle["text/html"] += record_html(self)
+        return bundle
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a model file.
@@ -137,7 +153,7 @@ def pack(
 
     Parameters
     ----------
-    estimator : SavedEstimator
+    estimator : Estimator
         A fitted estimator.
     notes : mapping, optional
         Further entries of the description.
@@ -303,7 +319,7 @@ _ENCODERS: list[tuple[Any, Callable[[Any, str, Arrays], Any]]] = [
     ),
     (Mapping, lambda value, path, arrays: {"$dict": _encode_items(value, path, arrays)}),
     (
-        SavedEstimator,
+        Estimator,
         lambda value, path, arrays: {"$estimator": _describe(value, f"{path}.", arrays)},
     ),
 ]
@@ -344,7 +360,7 @@ def _decode_estimator(content: Any, arrays: Arrays) -> Any:
     # The root package contains all estimators. It is already imported; importing it here would be
     # circular.
     cls = getattr(sys.modules[__name__.partition(".")[0]], content["kind"])
-    require(isinstance(cls, type) and issubclass(cls, SavedEstimator), "not an estimator")
+    require(isinstance(cls, type) and issubclass(cls, Estimator), "not an estimator")
     return _build(cls, content, arrays)
 
 

@@ -12,7 +12,7 @@ from typing import Any, overload
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
-from dualgap._estimator import SavedEstimator
+from dualgap._estimator import Estimator
 from dualgap._files import replacing
 from dualgap._report.curves import charts
 from dualgap._report.digest import digest
@@ -101,7 +101,7 @@ def report(
     >>> page.startswith("<!DOCTYPE html>")
     True
     """
-    if not isinstance(estimator, SavedEstimator) or isinstance(estimator, type):
+    if not isinstance(estimator, Estimator) or isinstance(estimator, type):
         name = getattr(estimator, "__name__", type(estimator).__name__)
         msg = (
             f"estimator: must be a fitted estimator of dualgap, got {name}; for a pipeline or a "

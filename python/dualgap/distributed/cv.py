@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import log_softmax
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.metrics import check_scoring
 
 from dualgap._choices import check_choice
-from dualgap._estimator import Callback, RandomState, SavedEstimator, ordered, warn_user
+from dualgap._estimator import Callback, ordered, warn_user
 from dualgap._estimator.watch import watch
 from dualgap._tuning.search import Rule, folds_of, grid, store_choice
 from dualgap._tuning.wrapper import FIT_COLUMNS, EstimatorSearch
@@ -38,7 +37,7 @@ _Fold = tuple[list[int], list[int]]
 
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
-class ConsensusCV(EstimatorSearch, SavedEstimator, BaseEstimator):  # type: ignore[misc]
+class ConsensusCV(EstimatorSearch):
     """Choose C of a `ConsensusSVC` or a `ConsensusLogisticRegression` by cross-validation.
 
     The partitions are read once. Each fold holds out whole partitions: all workers fit the other
@@ -104,25 +103,7 @@ class ConsensusCV(EstimatorSearch, SavedEstimator, BaseEstimator):  # type: igno
     (1.0, array([0, 0]))
     """
 
-    estimator: Any = field(kw_only=False)
-    Cs: int | ArrayLike = field(default=13, kw_only=False)
-    cv: Any = None
-    scoring: str | Callable[..., float] | None = None
-    rule: Rule = "best"
     cv_tol: float = 2e-3
-    refit: bool = True
-    random_state: RandomState = None
-    verbose: int | bool | None = None
-    callback: Callback | None = None
-
-    C_: float = field(init=False)
-    Cs_: FloatArray = field(init=False)
-    best_score_: float = field(init=False)
-    scores_: FloatArray = field(init=False)
-    mean_score_: FloatArray = field(init=False)
-    std_score_: FloatArray = field(init=False)
-    cv_results_: dict[str, NDArray[Any]] = field(init=False)
-    best_estimator_: Any = field(init=False)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose C, and fit on all partitions.

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import SubproblemSolver, check_choice
 from dualgap._estimator import Callback, ordered
-from dualgap._estimator.probabilities import no_probabilities
+from dualgap._estimator.probabilities import no_probabilities, without_probabilities
 from dualgap._estimator.settings import margin_record
 from dualgap._validation import FloatArray, regularization_of
 from dualgap.distributed._base import PartitionedClassifier
@@ -47,6 +47,7 @@ _PENALTY = 10.0
 
 
 @ordered
+@without_probabilities(no_probabilities("dualgap.ConsensusLogisticRegression"))
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConsensusSVC(PartitionedClassifier, LinearClassifier):
     """`MulticlassSVC` trained on partitions, on the workers of a cluster or on threads.
@@ -147,8 +148,6 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
     relaxation: float = 1.6
     max_passes: int = 20
     solver: SubproblemSolver = "block-descent"
-
-    _probabilities = no_probabilities("dualgap.ConsensusLogisticRegression")
 
     def _fit(
         self, engine: Engine, run_id: str, seed: int, given: tuple[Any, Callback | None, Any]

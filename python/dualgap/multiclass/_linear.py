@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import LossName
 from dualgap._estimator import ScoringClassifier, refuse_unused, require
-from dualgap._estimator.probabilities import MarginScores
+from dualgap._estimator.probabilities import MARGIN_ADVICE, without_probabilities
 from dualgap._validation import FloatArray, MatrixLike, check_rows
 from dualgap.losses import Loss, MarginLoss, core_loss
 from dualgap.multiclass._rows import linear_scores, optimum_radius, undecided
@@ -20,8 +20,9 @@ from dualgap.multiclass._rows import linear_scores, optimum_radius, undecided
 __all__ = ["LinearClassifier"]
 
 
+@without_probabilities(MARGIN_ADVICE)
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearClassifier(MarginScores, ScoringClassifier):
+class LinearClassifier(ScoringClassifier):
     """A classifier with a margin loss and a weight for each class and feature."""
 
     loss: LossName | Loss | MarginLoss = field(default="max-hinge", kw_only=False)

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step
 from dualgap._estimator import EpochModels, ordered, restores_on_error, watch
-from dualgap._estimator.probabilities import MarginScores, no_probabilities
+from dualgap._estimator.probabilities import no_probabilities, without_probabilities
 from dualgap._estimator.settings import class_feature_settings, shares_record
 from dualgap._validation import (
     MatrixLike,
@@ -32,8 +32,9 @@ __all__ = ["ClassFeatureSVC"]
 
 
 @ordered
+@without_probabilities(no_probabilities("dualgap.ClassFeatureLogisticRegression"))
 @dataclass(kw_only=True, eq=False, repr=False)
-class ClassFeatureSVC(MarginScores, ClassFeatureClassifier):
+class ClassFeatureSVC(ClassFeatureClassifier):
     """Multi-category SVM on joint features of rows and classes.
 
     The score of class j for a row x is ``w @ psi(x, j)``. With features ``z_j`` of the classes
@@ -116,8 +117,6 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
     solver: LinearSolver = "auto"
     step: Step | None = None
     sampling: Sampling = "permutation"
-
-    _probabilities = no_probabilities("dualgap.ClassFeatureLogisticRegression")
 
     @restores_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

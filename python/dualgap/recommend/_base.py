@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import Ranking, Task, check_choice
 from dualgap._estimator import Estimator
+from dualgap._estimator.watch import CallbackSupportMixin
 from dualgap._validation import FloatArray
 from dualgap.recommend._click_model import ClickModel
 from dualgap.recommend._counts import count_clicks
@@ -37,7 +38,7 @@ from dualgap.recommend._training import Side, TimeFeatures
 Ids = Hashable | Iterable[Hashable]
 
 
-class RecommenderParts(Estimator):
+class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
     """The parameters and models of a recommender.
 
     Subclasses have a `fit` that sets the attributes.

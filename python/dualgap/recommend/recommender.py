@@ -11,7 +11,17 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from dualgap._choices import MethodName, Task, check_choice
-from dualgap._estimator import announce, ordered, relative_gap, require, restores_on_error, watch
+from dualgap._estimator import (
+    Callback,
+    History,
+    RandomState,
+    announce,
+    ordered,
+    relative_gap,
+    require,
+    restores_on_error,
+    watch,
+)
 from dualgap._validation import FloatArray, check_positive
 from dualgap.recommend._click_model import ClickModel
 from dualgap.recommend._click_training import fit_clicks
@@ -193,12 +203,19 @@ class OrdinalRecommender(FittedRecommender):
     item_column: str = "item"
     rating_column: str = "rating"
     timestamp_column: str = "timestamp"
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int | bool | None = None
+    callback: Callback | None = None
 
     user_ids_: pd.Index[Any] = field(init=False)
     item_ids_: pd.Index[Any] = field(init=False)
     levels_: FloatArray = field(init=False)
     like_threshold_: float = field(init=False)
     n_components_: int = field(init=False)
+    n_iter_: int = field(init=False)
+    objective_: float = field(init=False)
+    history_: History = field(init=False)
     dual_objective_: float | None = field(init=False)
     duality_gap_: float | None = field(init=False)
     relative_gap_: float | None = field(init=False)

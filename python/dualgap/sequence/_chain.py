@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._estimator import CertifiedEstimator
-from dualgap._estimator.probabilities import PartScores
+from dualgap._estimator.probabilities import without_probabilities
 from dualgap._validation import FloatArray, check_positive, example_weights, resolve_threads
 from dualgap._validation.columns import check_columns
 from dualgap._validation.labels import class_codes
@@ -32,18 +32,20 @@ from dualgap.sequence._transitions import FORBIDDEN
 from dualgap.sequence._weights import Weights
 from dualgap.sequence.features import featured
 
+_PROBABILITIES = (
+    'tokens have probabilities with loss="logistic": use the method predict_marginals or '
+    "log_probability"
+)
 
+
+@without_probabilities(_PROBABILITIES)
 @dataclass(kw_only=True, eq=False, repr=False)
-class TrainedChain(PartScores, CertifiedEstimator):
+class TrainedChain(CertifiedEstimator):
     """The weights of a chain, with methods for prediction and inspection."""
 
     classes_: NDArray[Any] = field(init=False)
     n_features_in_: int = field(init=False)
 
-    _probabilities = (
-        'tokens have probabilities with loss="logistic": use the method predict_marginals or '
-        "log_probability"
-    )
     _loss: str = field(init=False)
     _features: Any = field(init=False, default=None)
     _weights: Weights = field(init=False)
@@ -182,7 +184,7 @@ class TrainedChain(PartScores, CertifiedEstimator):
         """
         check_is_fitted(self)
         if self._loss != "logistic":
-            msg = f"loss: {self._probabilities}"
+            msg = f"loss: {_PROBABILITIES}"
             raise ValueError(msg)
         data = self._read(X, lengths)
         classes, codes = read_labels(y, data.offsets, flat=lengths is not None)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 
 from dualgap._choices import check_choice
-from dualgap._estimator import Callback, Estimator, ordered
-from dualgap._estimator.probabilities import PartScores
-from dualgap._estimator.watch import watch
+from dualgap._estimator import Callback, ordered
+from dualgap._estimator.probabilities import STRUCTURED_ADVICE, without_probabilities
+from dualgap._estimator.watch import CallbackSupportMixin, watch
 from dualgap._sparse import check_sparse
 from dualgap._tuning.search import Rule, folds_of, grid, store_choice
 from dualgap._tuning.wrapper import FIT_COLUMNS, EstimatorSearch
@@ -49,8 +49,9 @@ class Certified(Protocol):
 
 
 @ordered
+@without_probabilities(STRUCTURED_ADVICE)
 @dataclass(kw_only=True, eq=False, repr=False)
-class StructuredCV(PartScores, EstimatorSearch, Estimator):
+class StructuredCV(CallbackSupportMixin, EstimatorSearch):  # type: ignore[misc]
     """Choose C of a `StructuredSVM` or a `SequenceTagger` by cross-validation.
 
     In each fold, C increases from fit to fit. Each fit starts at the result of the previous fit and
@@ -114,22 +115,8 @@ class StructuredCV(PartScores, EstimatorSearch, Estimator):
     (0.01, [['D', 'N']])
     """
 
-    estimator: Any = field(kw_only=False)
-    Cs: int | ArrayLike = field(default=13, kw_only=False)
-    cv: Any = None
-    scoring: str | Callable[..., float] | None = None
-    rule: Rule = "best"
     cv_tol: float | None = None
-    refit: bool = True
-
-    C_: float = field(init=False)
-    Cs_: FloatArray = field(init=False)
-    best_score_: float = field(init=False)
-    scores_: FloatArray = field(init=False)
-    mean_score_: FloatArray = field(init=False)
-    std_score_: FloatArray = field(init=False)
-    cv_results_: dict[str, NDArray[Any]] = field(init=False)
-    best_estimator_: Any = field(init=False)
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Choose C, and fit on all examples.

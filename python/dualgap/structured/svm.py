@@ -30,7 +30,7 @@ from dualgap._estimator import (
     warn_user,
     watch,
 )
-from dualgap._estimator.probabilities import PartScores
+from dualgap._estimator.probabilities import STRUCTURED_ADVICE, without_probabilities
 from dualgap._estimator.settings import shares_record, structured_settings
 from dualgap._estimator.warm import problem_hash
 from dualgap._tuning.path import check_interval, warn_of_pieces
@@ -54,8 +54,9 @@ BLOCKWISE = ("auto", "block-frank-wolfe")
 
 
 @ordered
+@without_probabilities(STRUCTURED_ADVICE)
 @dataclass(kw_only=True, eq=False, repr=False)
-class StructuredSVM(PartScores, CertifiedEstimator):
+class StructuredSVM(CertifiedEstimator):
     """Max-margin training of a structured model, with a certificate of optimality.
 
     Minimises ``1/2 ||w||^2 + C sum_i weight_i H_i(w)`` with the structured hinge loss

@@ -29,7 +29,7 @@ from dualgap import (
     SequenceTagger,
     StructuredCV,
 )
-from dualgap._estimator import SavedEstimator
+from dualgap._estimator import Estimator
 from dualgap.losses import TopK
 from dualgap.structured import ChainModel, StructuredSVM
 
@@ -148,7 +148,7 @@ def test_every_public_estimator_has_a_test_of_saving() -> None:
     public = {getattr(dualgap, name) for name in dualgap.__all__}
     estimators = {each for each in public if inspect.isclass(each) and hasattr(each, "fit")}
     assert len(estimators) >= 13
-    assert all(issubclass(each, SavedEstimator) for each in estimators)
+    assert all(issubclass(each, Estimator) for each in estimators)
     assert {type(estimator) for estimator, *_ in SAVED.values()} == estimators
 
 
