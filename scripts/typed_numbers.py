@@ -1,7 +1,9 @@
 """Find measured numbers typed into a page instead of filled in from benches/results.
 
 A measured number is a decimal, a power of ten, a percentage, or a number with a unit. Code,
-formulas, links, dates, versions, and references to equations and tables of a paper are not.
+formulas, links, dates, versions, and references to equations and tables of a paper are not. A
+comparison of speed, size or accuracy in number words ("twice as fast", "a tenth of the time") is a
+measured number too.
 """
 
 from __future__ import annotations
@@ -38,6 +40,20 @@ IGNORED = [
 UNIT = r"(?:%|percent|[mµn]?s|[KMG]i?B|(?:milli|micro|nano)?seconds?|minutes?|hours?|points?|times)"
 NUMBER = re.compile(rf"(?<![\w.§/-])(?:\d*\.\d+(?:e-?\d+)?|\d+e-?\d+|\d[\d,]*\s?{UNIT})(?![\w/])")
 
+FACTOR = (
+    r"(?:(?:two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|fifty|several|many"
+    r"|(?:a|one) (?:hundred|thousand)|hundreds of|thousands of)\s+times|twice|half"
+    r"|(?:a|one|two|three)\s+(?:half|third|quarter|fifth|tenth|hundredth|thousandth)s?)"
+)
+QUANTITY = r"(?:time|seconds|memory|speed|size|error|passes|epochs)"
+MORE = "faster|slower|quicker|larger|smaller|longer|shorter|less|more|fewer|higher|lower"
+EQUAL = rf"fast|slow|quick|long|large|small|big|accurate|precise|(?:much|many)\s+{QUANTITY}"
+COMPARISON = re.compile(
+    rf"\b{FACTOR}\s+(?:(?:{MORE})\b|as\s+(?:{EQUAL})\b|(?:of\s+)?the\s+{QUANTITY}\b)"
+    rf"|\borders?\s+of\s+magnitude\s+(?:{MORE})\b",
+    re.I,
+)
+
 
 def blank(match: re.Match[str]) -> str:
     """Replace ignored text by the same number of line breaks."""
@@ -50,5 +66,6 @@ def typed_numbers(name: str, text: str) -> Iterator[tuple[int, str]]:
         return
     for ignored in IGNORED:
         text = ignored.sub(blank, text)
-    for match in NUMBER.finditer(text):
-        yield text[: match.start()].count("\n") + 1, match[0]
+    for pattern in (NUMBER, COMPARISON):
+        for match in pattern.finditer(text):
+            yield text[: match.start()].count("\n") + 1, " ".join(match[0].split())

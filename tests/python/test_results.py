@@ -194,6 +194,12 @@ def test_figures_are_filled_into_sentences(tmp_path: Path, expression: str, show
         ("It needs 40 MB.", "40 MB"),
         ("A gap of `1e-3` or $0.5$, at C = 0.1.", ""),
         ("Theorem 3.4, Table 2, Corollary 3.3, (2.24) and Python 3.11 of 2021-02-03.", ""),
+        ("It is three times as fast.", "three times as fast"),
+        ("It needs half the memory.", "half the memory"),
+        ("It takes a tenth of the time.", "a tenth of the time"),
+        ("It is ten times slower.", "ten times slower"),
+        ("It is orders of magnitude faster.", "orders of magnitude faster"),
+        ("Half of the rows, twice the radius, a tenth of the atoms, called two times.", ""),
         ("Letter has 26 classes and 20,000 rows.", ""),
     ],
 )
