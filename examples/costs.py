@@ -32,8 +32,8 @@ costs = np.where(difference < 0, -4.0 * difference, difference)
 print(costs)
 
 # %%
-# `C` weighs the losses against the regulariser. Larger costs mean larger losses, so the model with
-# costs uses a smaller `C`.
+# `C` is the weight of the losses. Larger costs mean larger losses, so the model with costs uses a
+# smaller `C`.
 
 plain = MulticlassSVC(C=10.0, tol=1e-2, random_state=0).fit(X_train, y_train)
 careful = MulticlassSVC(StructuredHinge(costs), C=2.5, tol=1e-2, random_state=0)

@@ -51,7 +51,7 @@ class ClassFeatureLogisticRegression(ClassFeatureClassifier):
     combine, classes
         As in `ClassFeatureSVC`.
     C : float, default=1.0
-        Weight of the losses against the regulariser.
+        Weight of the losses relative to the regulariser.
     fit_intercept : bool, default=True
         Whether to append a constant feature to ``x``. Its weights are regularised.
     intercept_scaling : float, default=1.0

@@ -88,7 +88,7 @@ class LogisticRegression(LogisticClassifier):
     Parameters
     ----------
     C : float, default=1.0
-        Weight of the losses against the regulariser.
+        Weight of the losses relative to the regulariser.
     fit_intercept : bool, default=True
         Whether scores have an intercept, which is not regularised.
     class_weight : dict or "balanced", optional

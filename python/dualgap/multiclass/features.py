@@ -65,7 +65,7 @@ class ClassFeatureSVC(ClassFeatureClassifier):
     loss : str, Loss or MarginLoss, default="max-hinge"
         As in `MulticlassSVC`.
     C : float, default=1.0
-        Weight of the losses against the regulariser.
+        Weight of the losses relative to the regulariser.
     smoothing : float, default=0.0
         Parameter gamma of the Moreau envelope of the loss; 0 means the loss itself.
     fit_intercept : bool, default=True

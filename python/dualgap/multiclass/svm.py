@@ -54,10 +54,10 @@ _SINGLE = ("auto", "block-descent")
 class MulticlassSVC(LinearClassifier):
     """Linear classifier for multi-category losses, with a certificate of optimality.
 
-    Minimises ``1/2 ||W||^2 + C sum_i weight_i loss_i(W)``. The objective is reported as
-    ``P = lambda/2 ||W||^2 + mean loss`` with ``lambda = 1 / (C * total weight)``, where the total
-    weight is the number of rows unless there are sample or class weights; that is ``1 / (C * total
-    weight)`` times the expression above. ``C`` has the same meaning as in LIBLINEAR (``-s 4``,
+    Minimises ``1/2 ||W||^2 + C sum_i weight_i loss_i(W)``. The reported objective is this value
+    divided by ``C * total weight``: ``P = lambda/2 ||W||^2 + mean loss`` with
+    ``lambda = 1 / (C * total weight)``. The total weight is the number of rows, unless there are
+    sample or class weights. ``C`` has the same meaning as in LIBLINEAR (``-s 4``,
     `LinearSVC`) and in Wang and Scott's solver Walrus; ``lambda = 1/n`` corresponds to ``C = 1``.
 
     Parameters
@@ -67,7 +67,7 @@ class MulticlassSVC(LinearClassifier):
         `dualgap.losses.LOSSES` that takes no parameter, an object from `dualgap.losses`, or a loss
         of your own: any object with the methods of the protocol `dualgap.losses.MarginLoss`.
     C : float, default=1.0
-        Weight of the losses against the regulariser.
+        Weight of the losses relative to the regulariser.
     smoothing : float, default=0.0
         Parameter gamma of the Moreau envelope of the loss; 0 means the loss itself.
     fit_intercept : bool, default=True

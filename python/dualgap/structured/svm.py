@@ -71,7 +71,7 @@ class StructuredSVM(CertifiedEstimator):
         methods of that protocol. Parameters of a built-in model can be tuned by names such as
         ``model__boundaries``.
     C : float, default=1.0
-        Weight of the losses against the regulariser.
+        Weight of the losses relative to the regulariser.
     radius : float, optional
         Bound on ``||w||`` for "extragradient", whose objective is the mean loss alone; by default
         ``sqrt(P(0) / lambda)``, which the optimum of the regularised problem does not exceed.
