@@ -112,15 +112,15 @@ def tutorials(app: Any, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"\((?:\.\./)+examples/(\w+)\.py\)", rf"({up}tutorials/\1.rst)", source[0])
 
 
-def short_cells(app: Any, doctree: nodes.document) -> None:
-    """Mark the short cells of tables: a narrow screen does not break their numbers."""
+def cell_lengths(app: Any, doctree: nodes.document) -> None:
+    """Mark short and long cells of tables, whose widths on narrow screens site.css sets."""
     for cell in doctree.findall(nodes.entry):
-        if len(cell.astext()) <= 24:
-            cell["classes"].append("short")
+        length = len(cell.astext())
+        cell["classes"] += ["short"] * (length <= 24) + ["long"] * (length > 150)
 
 
 def setup(app: Any) -> None:
     """Connect the functions above to Sphinx's events."""
     app.connect("source-read", tutorials)
-    app.connect("doctree-read", short_cells)
+    app.connect("doctree-read", cell_lengths)
     app.connect("autodoc-skip-member", of_others)
