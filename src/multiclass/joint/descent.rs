@@ -28,10 +28,6 @@ const MAX_PASSES: usize = 8;
 /// some problems that descent solves, and with 650 weights longer than 1000 epochs of descent.
 const MAX_WEIGHTS: usize = 200;
 
-/// Newton's method takes about as long as this number of epochs of descent per weight: the time of an epoch is
-/// proportional to the number of weights, that of a Newton step to its square.
-const EPOCHS_PER_WEIGHT: f64 = 0.75;
-
 /// Curvature below which a block counts as linear, because the slope divided by the curvature would
 /// overflow.
 const MIN_CURVATURE: f64 = 1e-250;
@@ -111,7 +107,7 @@ impl<'d, 'p, 'a, M: ScoreMap> JointDescent<'d, 'p, 'a, M> {
         let n_weights = self.dual.n_weights();
         let is_possible = NewtonEnd::is_possible(self.dual.shares(), n_weights);
         if is_possible && n_weights <= MAX_WEIGHTS {
-            self.pace = Some(Pace::new(stopping).worth(EPOCHS_PER_WEIGHT * n_weights as f64));
+            self.pace = Some(Pace::new(stopping, (self.points.len(), n_weights), n_weights as f64));
         }
         self
     }

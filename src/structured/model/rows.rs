@@ -98,6 +98,12 @@ impl CompactRows {
         Ok(Self { n_rows, n_features, sparse, values, has_only_ones, largest })
     }
 
+    /// Number of stored values.
+    pub fn n_stored(&self) -> usize {
+        let features = self.sparse.as_ref().map(|(_, features)| features.len());
+        features.unwrap_or(self.n_rows * self.n_features)
+    }
+
     /// Uses stored rows without copying them.
     pub fn stored(rows: StoredRows) -> Self {
         let (n_rows, n_features, largest) = (rows.len(), rows.n_features, rows.largest());
