@@ -145,14 +145,14 @@ def generated_words() -> dict[str, NDArray[Any]]:
 
 
 def generated_pairs() -> tuple[list[str], list[str]]:
-    """Generate 160 sentence pairs of 3 to 8 words, and their links.
+    """Generate 60 sentence pairs of 3 to 8 words, and their links.
 
     The second sentence has the translations of the words of the first, in almost the same order. A
     link is possible instead of sure with a probability of a fifth.
     """
     rng = np.random.default_rng(0)
     texts, links = [], []
-    for _ in range(160):
+    for _ in range(60):
         words = rng.integers(60, size=int(rng.integers(3, 9)))
         order = np.argsort(np.arange(len(words)) + rng.uniform(0.0, 2.0, size=len(words)))
         source, target = (

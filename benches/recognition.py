@@ -1,6 +1,6 @@
 """Test errors of Frank-Wolfe and projected gradient (Tajima et al. 2020, Table 1).
 
-    python benches/recognition.py [data sets] [--halves 20]
+    python benches/recognition.py [data sets] [--halves 20] [--max-iter N]
 
 The script follows the paper's protocol. It trains on a random half of the rows and tests on the
 other half, 20 times. Each method makes 1000 iterations with the weighted Usunier loss. For each
@@ -133,7 +133,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--halves", type=int, default=20)
+    parser.add_argument("--max-iter", type=int, help="number of iterations, for trials")
     arguments = parser.parse_args()
+    if arguments.max_iter:
+        METHODS.update({name: options | {"max_iter": arguments.max_iter}
+                        for name, options in METHODS.items()})  # fmt: skip
     warnings.simplefilter("ignore", ConvergenceWarning)
     for name in arguments.names:
         recognition(name, arguments.halves)

@@ -51,7 +51,7 @@ def test_commands_of_the_documented_page_are_found() -> None:
         ("polynomial_theory.py rate", "vowel.npz"),
         ("multiclass.py paper --sets vowel --halves 1 --max-iter 20", "vowel.npz"),
         ("multiclass.py paper --sets mnist --halves 1 --max-iter 10", "mnist.whl"),
-        ("recognition.py ocr --halves 1", "ocr_letters.npz"),
+        ("recognition.py ocr --halves 1 --max-iter 20", "ocr_letters.npz"),
         ("alignment.py --max-iter 5", "hansards"),
         ("recommender_bases.py ML-1M fm-single", "movielens_1m.npz"),
     ],

@@ -18,7 +18,7 @@ from dualgap import LogisticRegression
 
 # The loss of a separated row is log(1 + e), where e can be as small as 1e-40, or 1e-300 if the row
 # has values near 1e150.
-DIGITS, MORE_DIGITS = (Context(prec=prec, Emin=-(10**9), Emax=10**9) for prec in (120, 700))
+DIGITS, MORE_DIGITS = (Context(prec=prec, Emin=-(10**9), Emax=10**9) for prec in (120, 400))
 Vector = list[Decimal]
 
 
@@ -106,7 +106,7 @@ def solve(matrix: list[Vector], right: Vector) -> Vector:
 
 
 def optimum(problem: Problem) -> Decimal:
-    """Return the minimum of the objective, computed with 700 digits if 120 do not suffice."""
+    """Return the minimum of the objective, computed with 400 digits if 120 do not suffice."""
     found = minimum(problem, 300)
     if found is None:
         with localcontext(MORE_DIGITS):
@@ -135,8 +135,10 @@ def minimum(problem: Problem, n_steps: int) -> Decimal | None:
         while True:
             moved = [w - size * s for w, s in zip(point, step, strict=True)]
             found = problem.value(moved)
-            if found <= value - size * decrease / 4 or size < Decimal("1e-30"):
+            if found <= value - size * decrease / 4:
                 break
+            if size < Decimal("1e-30"):
+                return None
             size /= 2
         point, value = moved, found
     return None
