@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,6 +16,24 @@ Rule: TypeAlias = Literal["best", "one-standard-error"]
 
 # Mean scores whose relative difference is smaller than this count as equal.
 ROUNDING = 1e-12
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SearchForC:
+    """Parameters and attributes of every search for C."""
+
+    cv: Any = None
+    scoring: str | Callable[..., float] | None = None
+    rule: Rule = "best"
+    refit: bool = True
+
+    C_: float = field(init=False)
+    Cs_: FloatArray = field(init=False)
+    best_score_: float = field(init=False)
+    scores_: FloatArray = field(init=False)
+    mean_score_: FloatArray = field(init=False)
+    std_score_: FloatArray = field(init=False)
+    cv_results_: dict[str, NDArray[Any]] = field(init=False)
 
 
 def grid(Cs: int | ArrayLike) -> FloatArray:

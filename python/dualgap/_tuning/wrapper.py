@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import MetaEstimatorMixin
 from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._estimator import Callback, Estimator, RandomState, require
-from dualgap._tuning.search import Rule
-from dualgap._validation import FloatArray
+from dualgap._tuning.search import SearchForC
 
 __all__ = ["FIT_COLUMNS", "EstimatorSearch"]
 
@@ -22,26 +20,15 @@ FIT_COLUMNS = ("objective", "dual_objective", "relative_gap", "n_iter", "converg
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class EstimatorSearch(MetaEstimatorMixin, Estimator):  # type: ignore[misc]
-    """The parameters of a search, its attributes, and predictions by the model that it chose."""
+class EstimatorSearch(SearchForC, MetaEstimatorMixin, Estimator):  # type: ignore[misc]
+    """A search for the C of an estimator, with predictions by the model that it chose."""
 
     estimator: Any = field(kw_only=False)
     Cs: int | ArrayLike = field(default=13, kw_only=False)
-    cv: Any = None
-    scoring: str | Callable[..., float] | None = None
-    rule: Rule = "best"
-    refit: bool = True
     random_state: RandomState = None
     verbose: int | bool | None = None
     callback: Callback | None = None
 
-    C_: float = field(init=False)
-    Cs_: FloatArray = field(init=False)
-    best_score_: float = field(init=False)
-    scores_: FloatArray = field(init=False)
-    mean_score_: FloatArray = field(init=False)
-    std_score_: FloatArray = field(init=False)
-    cv_results_: dict[str, NDArray[Any]] = field(init=False)
     best_estimator_: Any = field(init=False)
 
     def _check_restored(self) -> None:

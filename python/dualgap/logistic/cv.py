@@ -18,7 +18,7 @@ from sklearn.metrics import check_scoring
 from dualgap._choices import LogisticSolver, check_choice
 from dualgap._estimator import Callback, Stopper, ordered, restores_on_error, warn_user, watch
 from dualgap._tuning.parallel import in_threads
-from dualgap._tuning.search import Rule, folds_of, grid, store_scores
+from dualgap._tuning.search import Rule, SearchForC, folds_of, grid, store_scores
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -73,7 +73,7 @@ _Measure = Callable[[LogisticRegression, _Fold], dict[str, float]]
 
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
-class LogisticRegressionCV(LogisticClassifier):
+class LogisticRegressionCV(SearchForC, LogisticClassifier):
     """Logistic regression with cross-validated C.
 
     Fits the folds in parallel, each from small to large C; every fit starts from the previous fit.
@@ -149,22 +149,11 @@ class LogisticRegressionCV(LogisticClassifier):
     """
 
     Cs: int | ArrayLike = field(default=13)
-    cv: Any = None
-    scoring: str | Callable[..., float] | None = None
-    rule: Rule = "best"
     cv_tol: float = 2e-3
-    refit: bool = True
     solver: LogisticSolver = "auto"
 
-    C_: float = field(init=False)
-    Cs_: FloatArray = field(init=False)
-    best_score_: float = field(init=False)
-    scores_: FloatArray = field(init=False)
     score_bounds_: FloatArray = field(init=False)
-    mean_score_: FloatArray = field(init=False)
-    std_score_: FloatArray = field(init=False)
     mean_score_bounds_: FloatArray = field(init=False)
-    cv_results_: dict[str, NDArray[Any]] = field(init=False)
 
     @restores_on_error
     def fit(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import Any, Self, get_args
@@ -17,7 +16,7 @@ from dualgap._choices import check_choice
 from dualgap._estimator import ordered, restores_on_error, warn_user, watch
 from dualgap._estimator.scales import scale_cause
 from dualgap._estimator.settings import search_settings
-from dualgap._tuning.search import ROUNDING, Rule, folds_of, grid, store_scores
+from dualgap._tuning.search import ROUNDING, Rule, SearchForC, folds_of, grid, store_scores
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -50,7 +49,7 @@ _FINAL = [f.name for f in fields(MulticlassSVC) if not f.init and f.name not in 
 
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
-class MulticlassSVCCV(LinearClassifier):
+class MulticlassSVCCV(SearchForC, LinearClassifier):
     """Linear multi-category SVM with cross-validated C.
 
     Fits all folds in parallel, each from small to large C; every fit starts from the previous fit.
@@ -130,22 +129,11 @@ class MulticlassSVCCV(LinearClassifier):
     """
 
     Cs: int | ArrayLike = field(default=13)
-    cv: Any = None
-    scoring: str | Callable[..., float] | None = None
-    rule: Rule = "best"
     bounds: float | None = None
     cv_tol: float = 2e-3
-    refit: bool = True
 
-    C_: float = field(init=False)
-    Cs_: FloatArray = field(init=False)
-    best_score_: float = field(init=False)
-    scores_: FloatArray = field(init=False)
     score_bounds_: FloatArray = field(init=False)
-    mean_score_: FloatArray = field(init=False)
-    std_score_: FloatArray = field(init=False)
     mean_score_bounds_: FloatArray = field(init=False)
-    cv_results_: dict[str, NDArray[Any]] = field(init=False)
 
     @restores_on_error
     def fit(
