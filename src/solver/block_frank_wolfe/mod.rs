@@ -163,9 +163,9 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
     #[must_use]
     pub fn stopping_at(mut self, stopping: Stopping) -> Self {
         let possible = self.options.newton && !self.options.averaging;
-        let size = (self.blocks.len(), self.dual.n_weights());
-        if possible && NewtonEnd::is_possible(self.dual.shares(), self.dual.n_weights()) {
-            self.pace = Some(Pace::new(stopping, size, size.1 as f64));
+        let n_weights = self.dual.n_weights();
+        if possible && NewtonEnd::is_possible(self.dual.shares(), n_weights) {
+            self.pace = Some(Pace::new(stopping, (self.blocks.len(), n_weights), n_weights as f64));
         }
         self
     }

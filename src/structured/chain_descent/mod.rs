@@ -89,12 +89,12 @@ pub fn fit_chain(
     }
     solver.relative = target.tol;
     let stopping = target.stopping(null_objective);
-    let size = (chain.n_examples(), chain.n_weights());
-    // A vertex differs from the true label in two entries for each feature and each transition of a token.
-    let rows = chain.emissions().rows();
-    let n_entries = 2.0 * (rows.n_stored() + rows.len()) as f64 / size.0 as f64;
-    if NewtonEnd::is_possible(&solver.shares, chain.n_weights()) {
-        solver.pace = Some(Pace::new(stopping, size, n_entries));
+    let (n_examples, n_weights) = (chain.n_examples(), chain.n_weights());
+    if NewtonEnd::is_possible(&solver.shares, n_weights) {
+        // A vertex differs from the true label in two entries for each feature and each transition of a token.
+        let rows = chain.emissions().rows();
+        let n_entries = 2.0 * (rows.n_stored() + rows.len()) as f64 / n_examples as f64;
+        solver.pace = Some(Pace::new(stopping, (n_examples, n_weights), n_entries));
     }
     let mut trace = run(&mut solver, stopping, interrupt, observe)?;
     let null_objective = null_objective.upper();
