@@ -6,7 +6,7 @@ use pulp::{Simd, WithSimd};
 use super::sum_product::log_marginals;
 use crate::interrupt::Interrupt;
 use crate::linalg::{arch, exp_minus};
-use crate::structured::model::{ChainScores, Work};
+use crate::structured::model::{CACHED_ENTRIES, ChainScores, Work};
 
 /// Marginals below this fraction of their row's sum are negligible compared with rounding errors.
 const NEGLIGIBLE: f64 = 1e-20;
@@ -20,6 +20,10 @@ const LANES: usize = 8;
 
 /// Number of vectors that are summed in registers at a time.
 const VECTORS: usize = 4;
+
+/// Number of positions whose expected transitions are added to a large table of sums at a time, because reading the
+/// table takes longer than the additions.
+const BATCH: usize = 8;
 
 /// Writes the marginals of p(y) ∝ exp(score of y), nodes then transitions in the order of the
 /// scores, and returns ln Σ_y exp(score of y) (Rabiner 1989, with scaling).
@@ -40,14 +44,16 @@ pub fn chain_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut
     let (n_nodes, n_edges) = (len * width, n_states * width);
     let n_tables = scores.edges.len() / n_states * width;
     let Work { values, interrupt, .. } = &mut *work;
-    values.resize(2 * n_nodes + n_tables + 2 * n_edges + 2 * width, 0.0);
+    values.resize(2 * n_nodes + n_tables + 2 * n_edges + (2 * BATCH + 2) * width, 0.0);
     let (factors, rest) = values.split_at_mut(n_nodes);
     let (forward, rest) = rest.split_at_mut(n_nodes);
     let (edges, rest) = rest.split_at_mut(n_tables);
     let (transposed, rest) = rest.split_at_mut(n_edges);
     let (sums, rest) = rest.split_at_mut(n_edges);
+    let (shares, rest) = rest.split_at_mut(BATCH * width);
+    let (aheads, rest) = rest.split_at_mut(BATCH * width);
     let (ahead, back) = rest.split_at_mut(width);
-    let rows = Padded { factors, forward, edges, transposed, sums, ahead, back };
+    let rows = Padded { factors, forward, edges, transposed, sums, shares, aheads, ahead, back };
     match arch().dispatch(Passes { scores, width, rows, marginals, interrupt }) {
         Some(log_sum) => log_sum,
         None if work.interrupt.is_raised() => 0.0,
@@ -65,6 +71,10 @@ struct Padded<'a> {
     transposed: &'a mut [f64],
     /// The scaled sum Σ_t forward_t ahead_{t+1}ᵀ.
     sums: &'a mut [f64],
+    /// Scaled forward sums of a batch of positions that `sums` does not contain yet; 0 if negligible.
+    shares: &'a mut [f64],
+    /// The rows `ahead` of the positions after those of the batch.
+    aheads: &'a mut [f64],
     /// Factors of the next position times its backward sums, scaled like the forward sums.
     ahead: &'a mut [f64],
     back: &'a mut [f64],
@@ -156,7 +166,9 @@ impl Passes<'_> {
     fn backward<S: Simd>(&mut self, simd: S) -> bool {
         let (n_states, width, stride) = (self.scores.n_states, self.width, self.stride());
         let (nodes, counts) = self.marginals.split_at_mut(self.scores.nodes.len());
-        let Padded { factors, forward, edges, transposed, sums, ahead, back } = &mut self.rows;
+        let Padded { factors, forward, edges, transposed, sums, shares, aheads, ahead, back } =
+            &mut self.rows;
+        let is_batched = stride == 0 && self.scores.edges.len() > CACHED_ENTRIES;
         let (last, n_edges) = (self.scores.len() - 1, n_states * width);
         sums.fill(0.0);
         ahead.copy_from_slice(&factors[last * width..]);
@@ -175,10 +187,20 @@ impl Passes<'_> {
             product(simd, &ahead[..n_states], transposed, back);
             // The scale at which the marginals sum to 1.
             let inverse = 1.0 / dot(simd, back, forward);
-            for (from, forth) in forward[..n_states].iter().enumerate() {
-                let share = forth * inverse;
-                if share * back[from] > NEGLIGIBLE {
-                    add_row(simd, share, ahead, &mut sums[from * width..][..width]);
+            if is_batched {
+                let place = (last - 1 - t) % BATCH;
+                let own = &mut shares[place * width..][..width];
+                scale_significant(forward, back, inverse, own);
+                aheads[place * width..][..width].copy_from_slice(ahead);
+                if place + 1 == BATCH || t == 0 {
+                    add_batch(simd, &shares[..(place + 1) * width], aheads, sums, width);
+                }
+            } else {
+                for (from, forth) in forward[..n_states].iter().enumerate() {
+                    let share = forth * inverse;
+                    if share * back[from] > NEGLIGIBLE {
+                        add_row(simd, share, ahead, &mut sums[from * width..][..width]);
+                    }
                 }
             }
             if stride > 0 {
@@ -294,7 +316,11 @@ fn powers<S: Simd>(simd: S, values: &mut [f64]) -> f64 {
 /// Writes Σ_i x_i row_i to `out`, for rows as long as `out`.
 #[inline(always)]
 fn product<S: Simd>(simd: S, x: &[f64], rows: &[f64], out: &mut [f64]) {
+    let is_large = x.len() * out.len() > CACHED_ENTRIES;
     let (rows, out) = (S::as_simd_f64s(rows).0, S::as_mut_simd_f64s(out).0);
+    if is_large {
+        return streamed(simd, x, rows, out);
+    }
     let n_vectors = out.len();
     for first in (0..n_vectors).step_by(VECTORS) {
         let own = (first, n_vectors);
@@ -303,6 +329,27 @@ fn product<S: Simd>(simd: S, x: &[f64], rows: &[f64], out: &mut [f64]) {
             2 => columns::<S, 2>(simd, x, rows, own, out),
             3 => columns::<S, 3>(simd, x, rows, own, out),
             _ => columns::<S, VECTORS>(simd, x, rows, own, out),
+        }
+    }
+}
+
+/// Computes [`product`] of a table that does not fit into the cache, in the order of its memory.
+#[inline(always)]
+fn streamed<S: Simd>(simd: S, x: &[f64], rows: &[S::f64s], out: &mut [S::f64s]) {
+    out.fill(simd.splat_f64s(0.0));
+    let n_vectors = out.len();
+    for (x, rows) in x.chunks(4).zip(rows.chunks(4 * n_vectors)) {
+        let mut all = [simd.splat_f64s(0.0); 4];
+        all.iter_mut().zip(x).for_each(
+            #[inline(always)]
+            |(all, x)| *all = simd.splat_f64s(*x),
+        );
+        let row = |k: usize| &rows[k.min(x.len() - 1) * n_vectors..][..n_vectors];
+        let rows = row(0).iter().zip(row(1)).zip(row(2)).zip(row(3));
+        for (out, (((a, b), c), d)) in out.iter_mut().zip(rows) {
+            let low = simd.mul_add_e_f64s(all[0], *a, *out);
+            let high = simd.mul_add_e_f64s(all[1], *b, simd.mul_f64s(all[2], *c));
+            *out = simd.add_f64s(low, simd.mul_add_e_f64s(all[3], *d, high));
         }
     }
 }
@@ -341,6 +388,27 @@ fn add_vectors<S: Simd, const N: usize>(simd: S, x: f64, row: &[S::f64s], sums: 
     }
 }
 
+/// Writes the scaled forward sums to `shares`, or 0 for negligible marginals.
+#[inline(always)]
+fn scale_significant(forward: &[f64], back: &[f64], scale: f64, shares: &mut [f64]) {
+    for ((share, forth), back) in shares.iter_mut().zip(forward).zip(back) {
+        let scaled = forth * scale;
+        *share = if scaled * back > NEGLIGIBLE { scaled } else { 0.0 };
+    }
+}
+
+/// Adds Σ_k shares_k aheads_kᵀ to the table `sums`.
+#[inline(always)]
+fn add_batch<S: Simd>(simd: S, shares: &[f64], aheads: &[f64], sums: &mut [f64], width: usize) {
+    for (from, sums) in sums.chunks_exact_mut(width).enumerate() {
+        for (shares, ahead) in shares.chunks_exact(width).zip(aheads.chunks_exact(width)) {
+            if shares[from] > 0.0 {
+                add_row(simd, shares[from], ahead, sums);
+            }
+        }
+    }
+}
+
 /// Adds x · row to `sums`.
 #[inline(always)]
 fn add_row<S: Simd>(simd: S, x: f64, row: &[f64], sums: &mut [f64]) {
@@ -372,6 +440,30 @@ fn products(a: &[f64], b: &[f64], n_states: usize, width: usize, out: &mut [f64]
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_tables_have_the_marginals_of_the_recursion_in_logarithms() {
+        let n_states = 401;
+        assert!(n_states * n_states > CACHED_ENTRIES);
+        // One table for all positions, and one for each position.
+        compare_with_logarithms(n_states, 11, 0);
+        compare_with_logarithms(n_states, 3, n_states * n_states);
+    }
+
+    fn compare_with_logarithms(n_states: usize, len: usize, stride: usize) {
+        let noise = |i: usize| (i * 2654435761 % 1000) as f64 / 50.0;
+        let nodes: Vec<f64> = (0..len * n_states).map(noise).collect();
+        let n_tables = if stride > 0 { len - 1 } else { 1 };
+        let edges: Vec<f64> = (0..n_tables * n_states * n_states).map(|i| noise(i + 7)).collect();
+        let scores = ChainScores { nodes: &nodes, edges: &edges, stride, n_states };
+        let mut found = vec![0.0; nodes.len() + edges.len()];
+        let (mut work, mut expected) = (Work::default(), found.clone());
+        let sum = chain_marginals(scores, &mut work, &mut found);
+        assert!((sum - log_marginals(scores, &mut work, &mut expected)).abs() < 1e-10);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!((found - expected).abs() <= 1e-10 * expected + 1e-15, "{found} {expected}");
+        }
+    }
 
     #[test]
     fn an_interrupt_ends_both_recursions() {

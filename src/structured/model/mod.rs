@@ -78,6 +78,9 @@ impl PartSize {
     }
 }
 
+/// Number of entries of a table of transitions that fit into the second-level cache of most processors (1 MB).
+pub(super) const CACHED_ENTRIES: usize = 1 << 17;
+
 /// The interface of a structured model to the solvers. A model holds the examples of one data set, with their labels.
 pub trait Model: Send + Sync {
     /// Number of examples.

@@ -5,11 +5,7 @@ use pulp::{Simd, WithSimd};
 use crate::interrupt::Interrupt;
 use crate::linalg::arch;
 use crate::structured::fold::{Max, fold};
-use crate::structured::model::Work;
-
-/// Number of table entries that fit into the second-level cache of most processors (1 MB). Of
-/// larger tables, only the rows that may contain a maximum are read.
-const CACHED_ENTRIES: usize = 1 << 17;
+use crate::structured::model::{CACHED_ENTRIES, Work};
 
 /// Number of additions between two interrupt checks; together they take well below 100 ms.
 const ADDITIONS_PER_CHECK: usize = 1 << 24;
@@ -128,6 +124,7 @@ impl WithSimd for Forward<'_> {
     fn with_simd<S: Simd>(self, simd: S) -> Option<usize> {
         let Self { scores, best, incoming, mut rows, interrupt } = self;
         let n_states = scores.n_states;
+        // Only the rows of a large table that may contain a maximum are read.
         let is_large = scores.stride == 0 && n_states * n_states > CACHED_ENTRIES;
         if is_large {
             rows.prepare(scores.edges);
