@@ -21,9 +21,8 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use super::block_descent::{Options, block_descent};
-use super::bounds::Bounds;
-use super::newton::{MarginBlocks, betas_of, points_of};
+use super::problem::Bounds;
+use super::solvers::{BlockDescentOptions, MarginBlocks, betas_of, block_descent, points_of};
 use super::{MarginProblem, ScoreMap};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -57,12 +56,15 @@ impl SubproblemSolver {
         find("solver", name, Self::NAMES)
     }
 
-    fn options(self, seed: u64) -> Options {
+    fn options(self, seed: u64) -> BlockDescentOptions {
         match self {
-            Self::BlockDescent => Options { seed, ..Options::default() },
-            Self::SequentialDual => {
-                Options { seed, shrink: false, block_size: Some(1), ..Options::default() }
-            }
+            Self::BlockDescent => BlockDescentOptions { seed, ..BlockDescentOptions::default() },
+            Self::SequentialDual => BlockDescentOptions {
+                seed,
+                shrink: false,
+                block_size: Some(1),
+                ..BlockDescentOptions::default()
+            },
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Estimates of the memory that linear fits need, and the choice of a solver that fits into memory.
 
-use super::column_scales::largest;
+use super::problem::largest_of_columns;
 use super::{JointMap, MulticlassMethod, ScoreMap};
 use crate::data::Data;
 use crate::error::Result;
@@ -237,7 +237,7 @@ impl Size {
 
 /// The spread of the columns (see [`Size::spread`]) in a sample of the rows. Columns of zeros are ignored.
 fn spread(data: Data<'_>, bias: f64, lambda: f64) -> f64 {
-    let mut largest = largest(data, data.n_rows().div_ceil(SAMPLED_ROWS).max(1));
+    let mut largest = largest_of_columns(data, data.n_rows().div_ceil(SAMPLED_ROWS).max(1));
     largest.push(bias.abs());
     let found = || largest.iter().copied().filter(|value| *value > 0.0);
     let size = |largest: f64| largest.hypot(lambda.sqrt());

@@ -9,11 +9,9 @@ use super::search::{Candidate, Entry, Scoring, Search};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::multiclass::MarginProblem;
-use crate::multiclass::block_descent::{BlockDescent, Options, block_descent};
-use crate::multiclass::hand_over::HandOver;
-use crate::multiclass::lambda_path::LambdaPath;
-use crate::multiclass::method::Stages;
-use crate::multiclass::newton::MarginBlocks;
+use crate::multiclass::solvers::{
+    BlockDescent, BlockDescentOptions, HandOver, LambdaPath, MarginBlocks, Stages, block_descent,
+};
 use crate::run::{Certificate, Outcome, Stopping, run};
 use crate::solver::{Newton, Target};
 
@@ -44,7 +42,7 @@ struct Model {
 
 /// Block descent at the dual point 0. Its tolerance is 0, so that no estimate of the gap ends its epochs early.
 fn descent<'c>(problem: &'c MarginProblem<'c>, seed: u64) -> Box<dyn BlockDescent + 'c> {
-    block_descent(problem, Options { seed, ..Options::default() })
+    block_descent(problem, BlockDescentOptions { seed, ..BlockDescentOptions::default() })
 }
 
 impl<'c, 'a> FoldPath<'c, 'a> {

@@ -350,7 +350,8 @@ mod tests {
     use super::*;
     use crate::data::{Csr, Data, Dense};
     use crate::dual::Shares;
-    use crate::multiclass::{BlockDescentOptions, Costs, Linear, Order, block_descent};
+    use crate::multiclass::solvers::{BlockDescentOptions, block_descent};
+    use crate::multiclass::{Costs, Linear, Order};
     use crate::polytope::{Cube, MaxHinge, Polytope, Usunier};
     use crate::run::{Certificate, Stopping, run};
 

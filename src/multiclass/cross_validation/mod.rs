@@ -13,7 +13,7 @@ pub use search::{Candidate, Fold, Scoring, Search};
 use self::chain::FoldPath;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::multiclass::newton::MarginBlocks;
+use crate::multiclass::solvers::MarginBlocks;
 use crate::parallel::run_tasks;
 
 impl Search<'_> {

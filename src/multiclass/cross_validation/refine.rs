@@ -4,7 +4,7 @@ use super::chain::FoldPath;
 use super::search::{Candidate, Search};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::multiclass::newton::MarginBlocks;
+use crate::multiclass::solvers::MarginBlocks;
 use crate::parallel::run_tasks;
 use crate::run::Outcome;
 use crate::solver::Target;

@@ -2,7 +2,7 @@
 
 use super::scoring::{Bracket, Measure};
 use crate::error::{Error, Result};
-use crate::multiclass::method::Stages;
+use crate::multiclass::solvers::Stages;
 use crate::multiclass::{MarginProblem, MulticlassMethod};
 use crate::run::{Certificate, Outcome};
 use crate::solver::Target;

@@ -10,8 +10,7 @@ use crate::dual::rounding::gamma;
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::linalg::SparseRows;
-use crate::multiclass::map::{RowSize, ScoreMap};
-use crate::multiclass::{Layout, Linear, Order};
+use crate::multiclass::{Layout, Linear, Order, RowSize, ScoreMap};
 
 /// The map to the scores ⟨w, ψ(x_i, j)⟩ of joint features.
 ///

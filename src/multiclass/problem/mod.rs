@@ -4,8 +4,24 @@
 //! γ/2 Σ_i p_i ‖α_i‖², where w(α) = (1/λ) Σ_i p_i A_iᵀ α_i and α_i = −β_i off the label, 1ᵀβ_i at the label
 //! (`docs/mathematics/duality.md`).
 
-use super::map::{RowSize, ScoreMap};
-use super::{Costs, Linear};
+mod batch;
+mod bounds;
+mod column_scales;
+mod costs;
+mod dual;
+mod layout;
+mod linear;
+mod map;
+mod row_stats;
+
+pub(super) use bounds::Bounds;
+pub(super) use column_scales::{ColumnScales, largest_of_columns};
+pub use costs::Costs;
+pub use dual::MarginDual;
+pub use layout::{Layout, Order};
+pub use linear::Linear;
+pub use map::{RowSize, ScoreMap};
+
 use crate::dual::rounding::{Sum, TINY, gamma, norm_above};
 use crate::dual::{Bounded, Scales, Shares};
 use crate::error::{Error, Result};
@@ -16,7 +32,7 @@ use crate::polytope::moreau::envelope;
 use crate::polytope::{Polytope, Scratch};
 
 /// Number of examples whose scores are computed together.
-pub(super) const BLOCK_EXAMPLES: usize = 64;
+const BLOCK_EXAMPLES: usize = 64;
 
 /// A training problem, independent of the solver. The features are given by a [`ScoreMap`].
 pub struct MarginProblem<'a, M = Linear<'a>> {
@@ -29,7 +45,7 @@ pub struct MarginProblem<'a, M = Linear<'a>> {
 
 /// Sums over examples, weighted by their shares p_i. They bound the rounding error of the sum of the losses.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct LossSizes {
+struct LossSizes {
     /// The sum of the shares, Σ p_i.
     pub share: f64,
     /// Σ p_i cost_i.
@@ -100,7 +116,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         &self.map
     }
 
-    pub(super) fn map_mut(&mut self) -> &mut M {
+    fn map_mut(&mut self) -> &mut M {
         &mut self.map
     }
 
@@ -200,13 +216,13 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
 
     /// The sizes of an example's linear functions of β, given the size of its row. The feature size has a factor of √2
     /// because A_iᵀ acts on the entries of β and their sum.
-    pub(super) fn scales(&self, example: usize, size: RowSize) -> Scales {
+    pub(in crate::multiclass) fn scales(&self, example: usize, size: RowSize) -> Scales {
         let feature = std::f64::consts::SQRT_2 * size.norm * (1.0 + gamma(2));
         Scales { cost: self.largest_cost(example), feature, n_features: size.n_products }
     }
 
     /// The largest cost of an example, max_j Δ_ij.
-    pub(super) fn largest_cost(&self, example: usize) -> f64 {
+    fn largest_cost(&self, example: usize) -> f64 {
         let costs = self.cost_row(example);
         costs.map_or(1.0, |row| row.iter().copied().fold(0.0, f64::max))
     }
@@ -215,7 +231,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     /// `epsilon`/2 from weights with a norm of at most `norm`: Φ changes by at most 1ᵀβ times the largest change of a
     /// margin.
     #[inline]
-    pub(super) fn loss_error(&self, example: usize, size: RowSize, norm: f64, epsilon: f64) -> f64 {
+    fn loss_error(&self, example: usize, size: RowSize, norm: f64, epsilon: f64) -> f64 {
         let Scales { cost, feature, n_features: n_products } = self.scales(example, size);
         let rounded = (size.n_values + 8) as f64 * feature;
         let sizes = LossSizes { share: 1.0, cost, feature, rounded, n_products };
@@ -223,7 +239,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     }
 
     /// A bound on the error of Σ_i p_i Φ_i over some examples. The bound is linear in the sizes of the examples.
-    pub(super) fn losses_error(&self, sizes: &LossSizes, norm: f64, epsilon: f64) -> f64 {
+    fn losses_error(&self, sizes: &LossSizes, norm: f64, epsilon: f64) -> f64 {
         let LossSizes { share, cost, feature, rounded, n_products } = *sizes;
         let (radius, m) = (self.polytope.radius(self.n_classes()), self.n_classes());
         let margin = cost + feature * norm + 4.0 * self.shares.smoothing() * radius * share;
@@ -257,7 +273,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
 
     /// Φ at margins from exact scores, with a bound on its rounding error; the weights have a norm of at most `norm`.
     #[inline]
-    pub(super) fn bounded_loss(
+    fn bounded_loss(
         &self,
         example: usize,
         margins: &[f64],

@@ -1,8 +1,7 @@
 //! The contributions of examples to a certificate, with bounds on the rounding errors.
 
 use super::column_scales::ColumnScales;
-use super::problem::LossSizes;
-use super::{MarginProblem, RowSize, ScoreMap};
+use super::{LossSizes, MarginProblem, RowSize, ScoreMap};
 use crate::data::Real;
 use crate::dual::rounding::{Sum, TINY, gamma, norm_above, root_above};
 use crate::dual::{BlockTerms, Bounded, Scales, Shares, Totals, objective};

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use super::block_descent::{Options, block_descent};
 use super::hand_over::{End, HandOver};
 use super::lambda_path::LambdaPath;
-use super::newton::{MarginBlocks, points_of};
-use super::{Layout, MarginDual, MarginProblem, Order};
+use super::margin_blocks::{MarginBlocks, points_of};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::multiclass::{Layout, MarginDual, MarginProblem, Order};
 use crate::names::{check, names};
 use crate::run::{Epoch, Stopping, Trace, run};
 use crate::solver::{
@@ -190,7 +190,7 @@ fn check_start(
 }
 
 /// The stages of a fit that projects onto the polytope.
-pub(super) struct Stages {
+pub(in crate::multiclass) struct Stages {
     /// The seed of block descent if the fit begins with it; None if the fit begins with Newton's method.
     pub descent: Option<u64>,
     /// Whether the fit may finish with Newton's method.

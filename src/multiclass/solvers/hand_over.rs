@@ -2,7 +2,7 @@
 
 use super::block_descent::BlockDescent;
 use super::lambda_path::LambdaPath;
-use super::newton::{MarginBlocks, betas_of, points_of};
+use super::margin_blocks::{MarginBlocks, betas_of, points_of};
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver, Stopping, epochs_left};
@@ -44,7 +44,7 @@ impl Pace {
 
 /// A run of block descent, of Newton's method, or of both. If both run, Newton's method continues from the dual point
 /// of block descent.
-pub(super) struct HandOver<'p> {
+pub(in crate::multiclass) struct HandOver<'p> {
     blocks: &'p MarginBlocks<'p>,
     stopping: Stopping,
     /// Whether Newton's method may take over.
@@ -65,7 +65,7 @@ enum Stage<'p> {
 }
 
 /// The final state of a run.
-pub(super) struct End {
+pub(in crate::multiclass) struct End {
     /// The weights, class by class.
     pub weights: Vec<f64>,
     /// β of the examples if the caller requests them; otherwise empty.

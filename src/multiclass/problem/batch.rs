@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::problem::BLOCK_EXAMPLES;
-use super::{MarginProblem, ScoreMap, Workspace};
+use super::{BLOCK_EXAMPLES, MarginProblem, ScoreMap, Workspace};
 use crate::dual::rounding::{Sum, norm_above};
 use crate::dual::{Bounded, Sums};
 use crate::error::Result;

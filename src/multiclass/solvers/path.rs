@@ -3,14 +3,15 @@
 
 use std::ops::ControlFlow;
 
+use super::MulticlassMethod;
 use super::hand_over::{End, HandOver};
+use super::margin_blocks::{MarginBlocks, points_of};
 use super::method::{Stages, descent_path};
-use super::newton::{MarginBlocks, points_of};
-use super::{MarginDual, MarginProblem, MulticlassMethod};
 use crate::dual::{DualValue, Shares, dual_value};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
+use crate::multiclass::{MarginDual, MarginProblem};
 use crate::run::{Certificate, Epoch, Stopping, run};
 use crate::solver::{
     BestPoints, BlockPath, Newton, PathSettings, PathSolver, Piece, objective_at, path,

@@ -17,7 +17,7 @@ const RANGE: i32 = 300;
 /// The product of x_ij/s_j and s_j w_j is rounded exactly like the product of x_ij and w_j, so
 /// bounds on rounding errors also hold in units of the columns. In these units the norms of rows
 /// are about √d, for any scales of the columns.
-pub(super) struct ColumnScales {
+pub(in crate::multiclass) struct ColumnScales {
     columns: Vec<f64>,
     largest: f64,
     sizes: Vec<RowSize>,
@@ -27,7 +27,7 @@ impl ColumnScales {
     /// Computes the scales of a problem's rows. The constant feature, unless it is 0, comes last.
     pub fn of(problem: &MarginProblem<'_>) -> Self {
         let (data, bias) = (problem.map().data(), problem.map().bias());
-        let mut columns = largest(data, 1);
+        let mut columns = largest_of_columns(data, 1);
         if bias != 0.0 {
             columns.push(bias.abs());
         }
@@ -80,7 +80,7 @@ impl ColumnScales {
 }
 
 /// The largest absolute value of each column in every `step`-th row.
-pub(super) fn largest(data: Data<'_>, step: usize) -> Vec<f64> {
+pub(in crate::multiclass) fn largest_of_columns(data: Data<'_>, step: usize) -> Vec<f64> {
     let mut largest = vec![0.0_f64; data.n_cols()];
     for row in (0..data.n_rows()).step_by(step) {
         for_data!(data, rows => rows.visit_row(row, |column, value| {

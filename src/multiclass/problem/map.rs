@@ -73,7 +73,7 @@ impl RowSize {
     pub(super) const UNDERFLOWN: f64 = 1e-280;
 
     /// The size of a row, given its sum of squares, its largest absolute value and its number of values.
-    pub(super) fn of(square: f64, largest: f64, n_values: usize) -> Self {
+    pub(in crate::multiclass) fn of(square: f64, largest: f64, n_values: usize) -> Self {
         let norm = if square > Self::UNDERFLOWN {
             square.sqrt()
         } else {

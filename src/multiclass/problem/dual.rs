@@ -15,7 +15,7 @@ use crate::polytope::lifted;
 /// The dual of a multi-category problem. The dual variable μ_i of an example is β_i, its coordinates off the label
 /// (`docs/mathematics/duality.md`).
 pub struct MarginDual<'p, 'a, M = Linear<'a>> {
-    pub(super) problem: &'p mut MarginProblem<'a, M>,
+    pub(in crate::multiclass) problem: &'p mut MarginProblem<'a, M>,
     /// State of the passes over all examples; None before the first pass.
     batch: Option<Batch>,
     margins: Vec<f64>,

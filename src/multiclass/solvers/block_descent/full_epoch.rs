@@ -168,9 +168,9 @@ mod tests {
     use super::*;
     use crate::data::{Data, Dense};
     use crate::dual::Shares;
-    use crate::multiclass::block_descent::Options;
-    use crate::multiclass::block_descent::candidates::MAX_NEW;
-    use crate::multiclass::block_descent::rows::DenseStore;
+    use crate::multiclass::solvers::block_descent::Options;
+    use crate::multiclass::solvers::block_descent::candidates::MAX_NEW;
+    use crate::multiclass::solvers::block_descent::rows::DenseStore;
     use crate::multiclass::{Linear, MarginProblem, Order};
     use crate::polytope::MaxHinge;
 

@@ -12,7 +12,7 @@ use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Element, Kernel, Lane, Sparse};
-use crate::multiclass::bounds::Bounds;
+use crate::multiclass::problem::Bounds;
 use crate::multiclass::{MarginProblem, ScoreMap, Workspace};
 use crate::parallel::min_len;
 use crate::polytope::lifted;

@@ -2,10 +2,10 @@
 //! (`docs/mathematics/block-descent.md`).
 
 use super::block_descent::BlockDescent;
-use super::{MarginProblem, ScoreMap};
 use crate::data::Data;
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
+use crate::multiclass::{MarginProblem, ScoreMap};
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
 /// Curvature per weight, summed over the examples, above which the path inserts a larger λ before
@@ -35,7 +35,7 @@ const EXAMPLES: usize = 32;
 
 /// Block descent along a path of decreasing λ that ends at the problem's λ. Epochs at larger λ count as uncertified,
 /// because their certificates belong to other problems.
-pub(super) struct LambdaPath<'p> {
+pub(in crate::multiclass) struct LambdaPath<'p> {
     solver: Box<dyn BlockDescent + 'p>,
     /// The first λ of the path. None after the first epoch, or if no larger λ may be inserted
     /// before it.
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use crate::data::Dense;
     use crate::dual::Shares;
-    use crate::multiclass::block_descent::{Options, block_descent};
+    use crate::multiclass::solvers::block_descent::{Options, block_descent};
     use crate::multiclass::{Linear, Order};
     use crate::polytope::{Cube, MaxHinge};
     use crate::run::{Outcome, run};

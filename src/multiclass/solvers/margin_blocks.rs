@@ -3,18 +3,17 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::bounds::Bounds;
-use super::column_scales::ColumnScales;
-use super::{MarginProblem, Workspace};
 use crate::dual::{Curvatures, Shares};
 use crate::error::Result;
 use crate::linalg::Sparse;
+use crate::multiclass::problem::{Bounds, ColumnScales};
+use crate::multiclass::{MarginProblem, Workspace};
 use crate::polytope::lifted;
 use crate::run::Certificate;
 use crate::solver::{Blocks, Design, Proximal, Summed};
 
 /// A multi-category problem in the form that Newton's method needs.
-pub(super) struct MarginBlocks<'p> {
+pub(in crate::multiclass) struct MarginBlocks<'p> {
     /// The problem.
     pub problem: &'p MarginProblem<'p>,
     /// The shares of the problem, possibly with another λ.
@@ -165,7 +164,10 @@ pub struct BlockWork {
 }
 
 /// Converts β (examples × classes, 0 at each example's label) to u.
-pub(super) fn points_of(problem: &MarginProblem<'_>, mut betas: Vec<f64>) -> Vec<f64> {
+pub(in crate::multiclass) fn points_of(
+    problem: &MarginProblem<'_>,
+    mut betas: Vec<f64>,
+) -> Vec<f64> {
     for (example, beta) in betas.chunks_exact_mut(problem.n_classes()).enumerate() {
         beta[problem.label(example)] = -beta.iter().sum::<f64>();
     }
@@ -173,7 +175,10 @@ pub(super) fn points_of(problem: &MarginProblem<'_>, mut betas: Vec<f64>) -> Vec
 }
 
 /// Converts u to β.
-pub(super) fn betas_of(problem: &MarginProblem<'_>, mut points: Vec<f64>) -> Vec<f64> {
+pub(in crate::multiclass) fn betas_of(
+    problem: &MarginProblem<'_>,
+    mut points: Vec<f64>,
+) -> Vec<f64> {
     for (example, point) in points.chunks_exact_mut(problem.n_classes()).enumerate() {
         point[problem.label(example)] = 0.0;
     }
