@@ -2,8 +2,9 @@
 
     python benches/benchopt/record.py [data set ...]
 
-By default, the data sets are "digits" and the dense and sparse "simulated" rows. The optimum is the
-smallest objective that any solver found. Needs benchopt and cyanure.
+By default, the data sets are "digits" and all kinds of "simulated" rows with eight and with two
+classes. The optimum is the smallest objective that any solver found. Needs benchopt, cyanure and
+skglm.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ NAMES = {
     "scikit-learn[solver=newton-cg]": "Newton-CG",
     "scikit-learn[solver=saga]": "SAGA",
     "scikit-learn[solver=liblinear]": "LIBLINEAR",
+    "skglm[solver=lbfgs]": "skglm, L-BFGS",
     "cyanure[solver=auto]": "cyanure",
     "cyanure[solver=qning-miso]": "QNING-MISO",
 }
@@ -37,14 +39,15 @@ NAMES = {
 def run(names: list[str]) -> Any:
     """Return one row for each point of a curve, with the suboptimality relative to the optimum."""
     command = [sys.executable, "-m", "benchopt", "run", str(HERE), "--no-plot", "--no-display"]
-    command += ["-o", "Linear multi-class classification[C=1.0]"]
+    command += ["-o", "Linear classification[C=1.0]"]
     command += ["--max-runs", "25", "--n-repetitions", "3", "--timeout", "5"]
     command += ["--output", "recorded"]
     subprocess.run([*command, *(part for name in names for part in ("-d", name))], check=True)
     points = pd.read_parquet(HERE / "outputs" / "recorded.parquet")
     points["solver"] = points["solver_name"].replace(NAMES)
     kind = points["dataset_name"].str.extract(r"kind=(\w+)")[0]
-    points["data"] = points["dataset_name"].str.split("[").str[0] + (" " + kind).fillna("")
+    two = points["dataset_name"].str.contains("n_classes=2").map({True: ", two classes", False: ""})
+    points["data"] = points["dataset_name"].str.split("[").str[0] + (" " + kind).fillna("") + two
     points["loss"], points["C"] = points["p_obj_loss"], points["p_obj_C"]
     best = points.groupby(["data", "loss", "C"])["objective_value"].transform("min")
     points["excess"] = points["objective_value"] / best - 1.0
@@ -70,6 +73,7 @@ def draw(points: Any) -> None:
     for row, loss in zip(axes, sorted(points["loss"].unique()), strict=True):
         for axis, name in zip(row, data, strict=True):
             own = points[(points["data"] == name) & (points["loss"] == loss)]
+            axis.set_visible(not own.empty)
             for solver, curve in own.groupby("solver"):
                 medians = curve.groupby("stop_val")[["time", "excess"]].median().sort_values("time")
                 excess = medians["excess"].clip(lower=1e-9)
@@ -83,6 +87,6 @@ def draw(points: Any) -> None:
 
 
 if __name__ == "__main__":
-    points = run(sys.argv[1:] or ["digits", "simulated[kind=[dense,sparse]]"])
+    points = run(sys.argv[1:] or ["digits", "simulated"])
     record(points)
     draw(points)

@@ -22,6 +22,26 @@ def load(path: str) -> Any:
     return module
 
 
+@pytest.mark.parametrize("program", ["dualgap", "scikit_learn", "cyanure", "skglm"])
+def test_solvers_agree_for_two_classes(program: str) -> None:
+    if program in ("cyanure", "skglm"):
+        pytest.importorskip(program)
+    objective = load("objective.py").Objective.get_instance(loss="logistic", C=1.0)
+    data = load("datasets/digits.py").Dataset.get_instance().get_data()
+    two = data["y"] < 2
+    objective.set_data(X=data["X"][two], y=data["y"][two])
+    given = objective.get_objective()
+    values = []
+    for name, tolerance in (("dualgap", 1e-10), (program, 1e-4)):
+        kind = load(f"solvers/{name}.py").Solver
+        solver = kind.get_instance(solver=kind.parameters["solver"][0])
+        assert not solver.skip(**given)[0]
+        solver.set_objective(**given)
+        solver.run(tolerance)
+        values.append(objective.evaluate_result(**solver.get_result())["value"])
+    assert values[0] * (1.0 - 1e-8) <= values[1] <= values[0] * 1.01
+
+
 @pytest.mark.parametrize("C", [0.01, 1.0])
 @pytest.mark.parametrize("loss", ["logistic", "max-hinge"])
 @pytest.mark.parametrize("program", ["dualgap", "scikit_learn", "cyanure"])

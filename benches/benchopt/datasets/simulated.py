@@ -12,7 +12,7 @@ from benchopt import BaseDataset
 class Dataset(BaseDataset):
     name = "simulated"
     requirements = ["scipy"]
-    parameters = {"kind": ["dense", "sparse", "scales"], "n_samples": [2000], "n_classes": [8]}
+    parameters = {"kind": ["dense", "sparse", "scales"], "n_samples": [2000], "n_classes": [8, 2]}
 
     def get_data(self) -> dict[str, Any]:
         rng = np.random.default_rng(0)

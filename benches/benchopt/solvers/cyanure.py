@@ -26,7 +26,8 @@ class Solver(BaseSolver):
         self.X, self.y = X, y.astype(np.int64)
         # The objective of cyanure is the mean loss plus lambda_1 / 2 ‖W‖².
         self.model = Classifier(
-            loss="multiclass-logistic", penalty="l2", lambda_1=1.0 / (C * len(y)),
+            loss="multiclass-logistic" if y.max() > 1 else "logistic",
+            penalty="l2", lambda_1=1.0 / (C * len(y)),
             solver=self.solver, fit_intercept=False, max_iter=10**5, n_threads=1,
             verbose=False, random_state=0,
         )  # fmt: skip
@@ -35,6 +36,6 @@ class Solver(BaseSolver):
         self.model.set_params(tol=tolerance).fit(self.X, self.y)
 
     def get_result(self) -> dict[str, Any]:
-        coef = np.asarray(self.model.coef_)
+        coef = np.atleast_2d(self.model.coef_)
         # The weights of cyanure have a column for each class.
         return {"coef": coef if coef.shape[1] == self.X.shape[1] else coef.T}
