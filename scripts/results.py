@@ -157,13 +157,20 @@ def agrees(row: dict[str, str], name: str, values: str) -> bool:
     return found != name.endswith("!")
 
 
-def for_each_instruction_set(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Copy each row without an instruction set to every instruction set of the table."""
-    sets = dict.fromkeys(row["simd"] for row in rows if row["simd"])
+def for_each_instruction_set(rows: list[dict[str, str]], plain: list[str]) -> list[dict[str, str]]:
+    """Copy rows without an instruction set to all sets of rows with the same plain fields."""
+
+    def key(row: dict[str, str]) -> tuple[str, ...]:
+        return tuple(row[name] for name in plain if name != "simd")
+
+    sets: dict[tuple[str, ...], dict[str, None]] = {}
+    for row in rows:
+        if row["simd"]:
+            sets.setdefault(key(row), {})[row["simd"]] = None
     return [
         {**row, "simd": name}
         for row in rows
-        for name in ([row["simd"]] if row["simd"] else sets or [""])
+        for name in ([row["simd"]] if row["simd"] else sets.get(key(row), [""]))
     ]
 
 
@@ -171,7 +178,7 @@ def gather(rows: list[dict[str, str]], form: str, pivot: list[str]) -> Iterator[
     """Yield a mapping from field names to cells for each row of the table."""
     plain = [name for name in fields(form) if "/" not in name] if pivot else []
     groups: dict[tuple[str, ...], dict[str, Cell]] = {}
-    for number, row in enumerate(for_each_instruction_set(rows) if pivot else rows):
+    for number, row in enumerate(for_each_instruction_set(rows, plain) if pivot else rows):
         group = tuple(row[name] for name in plain) if pivot else (str(number),)
         prefix = "".join(f"{row[name]}/" for name in pivot)
         cells = {prefix + name: Cell(value) for name, value in row.items()}
