@@ -1,14 +1,12 @@
 """SequenceTagger and other packages for conditional random fields on four tasks.
 
     python benches/taggers.py [SYSTEM ...] [--tasks NAME ...] [--repeats 1] [--limit 300]
-        [--table taggers]
 
 Tasks: chunks (CoNLL-2000), names in Spanish newswire (CoNLL-2002), parts of speech of English web
 text, and letters of handwritten words. All systems read the same features as Python strings: those
 of `dualgap.sequence.word_features`, or the black pixels of a letter. Each system runs with its
 defaults in a separate process, except that CRFsuite's online algorithms, chaine and crfs are
-limited to 20 passes, as their names in the table state. "C chosen" is `C="validation"`. `--table
-taggers-chosen` records its rows, together with rows of other programs measured at the same time.
+limited to 20 passes, as their names in the table state. "C chosen" is `C="validation"`.
 Seconds are the time from strings to a trained model; CPU seconds are summed over threads. The score
 is F1 of chunks, or the fraction of correct tokens. Missing packages, and fits of more than
 `--limit` seconds, are skipped (pip install python-crfsuite sklearn-crfsuite chaine
@@ -252,7 +250,6 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--limit", type=float, default=300.0)
-    parser.add_argument("--table", default="taggers")
     parser.add_argument("--child", action="store_true")
     arguments = parser.parse_args()
     if arguments.child:
@@ -261,7 +258,7 @@ def main() -> None:
     if data_folder() is None:
         print("taggers.py: skipped; set DUALGAP_DATA to the folder of data sets")
         return
-    table = Table(arguments.table, "task", "system")
+    table = Table("taggers", "task", "system")
     for task in arguments.tasks:
         for system in arguments.systems:
             package = SYSTEMS[system][0]
