@@ -78,7 +78,7 @@ def draw(points: Any) -> None:
                 medians = curve.groupby("stop_val")[["time", "excess"]].median().sort_values("time")
                 excess = medians["excess"].clip(lower=1e-9)
                 axis.loglog(medians["time"], excess, ".-", color=colours[solver], label=solver)
-            axis.set(title=f"{name}, {loss}", xlabel="seconds")
+            axis.set(title=f"{name}\n{loss}", xlabel="seconds")
         row[0].set_ylabel("objective / optimum - 1")
     lines = {line.get_label(): line for axis in axes.flat for line in axis.get_lines()}
     figure.legend(lines.values(), lines.keys(), loc="lower center", ncols=len(lines), frameon=False)
