@@ -11,6 +11,7 @@ import os
 import platform
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import packages_distributions, version
@@ -86,6 +87,31 @@ def lock_results() -> Iterator[None]:
     with (Path(tempfile.gettempdir()) / "dualgap-results.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def anonymous_memory() -> int:
+    """Return the kilobytes of anonymous memory of this process (Linux only)."""
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if "RssAnon" in line)
+
+
+@contextlib.contextmanager
+def sampled_memory() -> Iterator[list[int]]:
+    """Sample `anonymous_memory` every 10 ms; yield a list that holds the samples at the end."""
+    samples: list[int] = []
+    done = threading.Event()
+
+    def sample() -> None:
+        while not done.wait(0.01):
+            samples.append(anonymous_memory())
+
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    try:
+        yield samples
+    finally:
+        done.set()
+        sampler.join()
 
 
 def formatted(value: Any) -> str:

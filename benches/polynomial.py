@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import functools
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -31,7 +30,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from _data import split
-from _record import Table
+from _record import Table, anonymous_memory, sampled_memory
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -386,16 +385,6 @@ def speed_models(bases: int, d: int, m: int) -> dict[str, Callable[[float], Any]
 def memory(n: int = 2_000_000) -> None:
     """Measure the peak anonymous memory of a fit on rows in temporary files."""
     rng = np.random.default_rng(0)
-    most = 0
-
-    def resident() -> int:
-        status = Path("/proc/self/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if "RssAnon" in line)
-
-    def watch(done: threading.Event) -> None:
-        nonlocal most
-        while not done.wait(0.02):
-            most = max(most, resident())
 
     def chunks() -> Iterator[tuple[Any, Any]]:
         for _ in range(20):
@@ -406,17 +395,13 @@ def memory(n: int = 2_000_000) -> None:
         network().fit(
             rng.normal(size=(100, 50)), np.arange(100) % 3
         )  # warm-up: threads and imports
-        before = resident()
+        before = anonymous_memory()
         rows, y = Chunks.from_pairs(chunks(), spill=folder)
-        done = threading.Event()
-        watcher = threading.Thread(target=watch, args=[done])
-        watcher.start()
-        network(n_components=5, reoptimize="output", max_iter=6).fit(rows, y)
-        done.set()
-        watcher.join()
+        with sampled_memory() as samples:
+            network(n_components=5, reoptimize="output", max_iter=6).fit(rows, y)
         size = sum(chunk.nbytes for chunk in rows.chunks)
         Table("polynomial-memory").add(
-            rows_mb=size / 1e6, peak_mb=(most - before) / 1e3, doubles_mb=8 * 3 * n / 1e6
+            rows_mb=size / 1e6, peak_mb=(max(samples) - before) / 1e3, doubles_mb=8 * 3 * n / 1e6
         )
 
 

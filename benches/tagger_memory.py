@@ -14,7 +14,6 @@ import argparse
 import json
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -23,10 +22,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from _record import Table
+from _record import Table, anonymous_memory, sampled_memory
 
 LENGTH, N_WORDS, N_LABELS = 20, 20_000, 10
-STATUS = Path("/proc/self/status")
 
 
 def sentences(n: int) -> Iterator[tuple[list[tuple[str, str]], list[str]]]:
@@ -43,12 +41,6 @@ def words_and_labels(n: int) -> tuple[Iterator[Any], Iterator[Any]]:
     return (words for words, _ in sentences(n)), (labels for _, labels in sentences(n))
 
 
-def anonymous_mb() -> float:
-    """Return the megabytes of anonymous memory of this process."""
-    (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith("RssAnon"))
-    return int(line.split()[1]) / 1024
-
-
 def child(n: int, loss: Any, passes: int, on_disk: bool) -> None:
     """Fit one tagger and print its numbers."""
     from dualgap import SequenceTagger
@@ -58,22 +50,13 @@ def child(n: int, loss: Any, passes: int, on_disk: bool) -> None:
         loss, features="words", hash_bits=18, max_iter=passes, tol=0.0, random_state=0
     )
     tagger.fit(*words_and_labels(10))  # this loads libraries
-    before, peak, done = anonymous_mb(), 0.0, threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not done.wait(0.01):
-            peak = max(peak, anonymous_mb())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    with TemporaryDirectory() as folder:
+    before = anonymous_memory()
+    with TemporaryDirectory() as folder, sampled_memory() as samples:
         start = time.perf_counter()
         tagger.fit(*words_and_labels(n), spill=folder if on_disk else None)
         seconds = time.perf_counter() - start
-    done.set()
-    watcher.join()
-    print(json.dumps({"memory_mb": peak - before, "seconds": seconds, "passes": tagger.n_iter_}))
+    memory_mb = (max(samples) - before) / 1024
+    print(json.dumps({"memory_mb": memory_mb, "seconds": seconds, "passes": tagger.n_iter_}))
 
 
 def main() -> None:
@@ -86,7 +69,7 @@ def main() -> None:
         n, loss, place = arguments.child
         child(int(n), loss, arguments.passes, place == "disk")
         return
-    if not STATUS.exists():
+    if not Path("/proc/self/status").exists():
         print("tagger_memory.py: skipped; it needs /proc")
         return
     table = Table("tagger-memory", "loss", "sentences", "features")
