@@ -58,12 +58,12 @@ impl SubproblemSolver {
 
     fn options(self, seed: u64) -> BlockDescentOptions {
         match self {
-            Self::BlockDescent => BlockDescentOptions { seed, ..BlockDescentOptions::default() },
+            Self::BlockDescent => BlockDescentOptions { seed, ..Default::default() },
             Self::SequentialDual => BlockDescentOptions {
                 seed,
                 shrink: false,
                 block_size: Some(1),
-                ..BlockDescentOptions::default()
+                ..Default::default()
             },
         }
     }

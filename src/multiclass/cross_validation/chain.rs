@@ -42,7 +42,7 @@ struct Model {
 
 /// Block descent at the dual point 0. Its tolerance is 0, so that no estimate of the gap ends its epochs early.
 fn descent<'c>(problem: &'c MarginProblem<'c>, seed: u64) -> Box<dyn BlockDescent + 'c> {
-    block_descent(problem, BlockDescentOptions { seed, ..BlockDescentOptions::default() })
+    block_descent(problem, BlockDescentOptions { seed, ..Default::default() })
 }
 
 impl<'c, 'a> FoldPath<'c, 'a> {
