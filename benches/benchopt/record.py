@@ -46,7 +46,8 @@ def run(names: list[str]) -> Any:
     points = pd.read_parquet(HERE / "outputs" / "recorded.parquet")
     points["solver"] = points["solver_name"].replace(NAMES)
     kind = points["dataset_name"].str.extract(r"kind=(\w+)")[0]
-    two = points["dataset_name"].str.contains("n_classes=2").map({True: ", two classes", False: ""})
+    has_two = points["dataset_name"].str.contains(r"n_classes=2\b")
+    two = has_two.map({True: ", two classes", False: ""})
     points["data"] = points["dataset_name"].str.split("[").str[0] + (" " + kind).fillna("") + two
     points["loss"], points["C"] = points["p_obj_loss"], points["p_obj_C"]
     best = points.groupby(["data", "loss", "C"])["objective_value"].transform("min")
