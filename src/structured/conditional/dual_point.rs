@@ -114,12 +114,12 @@ impl<I: Iterator<Item = f64>, F: Fn(usize, usize) -> I + Sync> View<F> {
         norm_above(&(self.entries)(0, self.len).map(f).collect::<Vec<f64>>())
     }
 
-    /// The dual value at λ/`factor`, rounded down.
+    /// The dual value of s α + (1 − s) (true labels) at λ/`factor`, rounded down, for the best s in [0, 1].
     fn value_at(&self, lambda: f64, factor: f64) -> f64 {
         let norm = self.norm(|weight| weight) + self.error;
-        let value =
-            DualValue::of(lambda, Bounded::exact(self.linear), norm * (1.0 + gamma(4)), 0.0);
-        value.bound_at(factor)
+        let lambda = lambda * factor * (1.0 + gamma(2)) + TINY;
+        let linear = Bounded::exact(self.linear);
+        DualValue::of(lambda, linear, norm * (1.0 + gamma(4)), 0.0).bound_along().0
     }
 
     /// A lower bound on the optimum; see [`DualMixture::bound`].
@@ -186,15 +186,14 @@ struct Products {
 }
 
 impl<T: Real> DualMixture<T> {
-    /// Returns the dual value D of these distributions at λ/`factor`, rounded down.
+    /// Returns the lower bound on the optimum at λ/`factor` without an L1 term; see [`DualMixture::bound`].
     pub fn value_at(&self, lambda: f64, factor: f64) -> f64 {
         let entries = |start, len| wide(&self.weights, start, len);
         self.view(entries).value_at(lambda, factor)
     }
 
-    /// Returns a lower bound on the optimum. Without an L1 term, this is the dual value of α. With an L1 term, it is
-    /// the dual value of the mixture s α + (1 − s) (true labels) for the best s in [0, 1]. The entropy of this mixture
-    /// is at least s H(α), and its weights are s w(α).
+    /// Returns a lower bound on the optimum: the dual value of the mixture s α + (1 − s) (true labels) for the best s in
+    /// [0, 1]. The entropy of this mixture is at least s H(α), and its weights are s w(α).
     pub fn bound(&self, lambda: f64, penalty: ElasticNet) -> f64 {
         let entries = |start, len| wide(&self.weights, start, len);
         self.view(entries).bound(lambda, penalty)
@@ -212,7 +211,7 @@ impl<T: Real> DualMixture<T> {
     /// distributions is at least the mixture of their entropies.
     pub fn improve(&mut self, other: &ModelDual<'_, T>, lambda: f64, penalty: ElasticNet) {
         let products = self.products(other);
-        let exact = [self.best_step(&products, other.linear, lambda)];
+        let exact = [products.best_step([self.linear, other.linear].map(|sum| sum / lambda))];
         let steps: &[f64] = if penalty.has_l1() { &STEPS } else { &exact };
         let (mut value, mut best) = (self.bound(lambda, penalty), None);
         for step in steps {
@@ -252,16 +251,6 @@ impl<T: Real> DualMixture<T> {
         Products { own: sum(0), cross: sum(1), other: sum(2) }
     }
 
-    /// Returns the step towards another point that maximises the dual value with an L2 penalty.
-    fn best_step(&self, products: &Products, linear: f64, lambda: f64) -> f64 {
-        let Products { own, cross, other } = products;
-        let length = own - 2.0 * cross + other;
-        let slope = linear - self.linear + lambda * (own - cross);
-        // If rounding makes the difference of the points vanish, chooses the better point.
-        let step = if length > 0.0 { slope / (lambda * length) } else { f64::from(slope > 0.0) };
-        if step.is_nan() { 0.0 } else { step.clamp(0.0, 1.0) }
-    }
-
     /// The entropy, rounded down, and the error of the mixture after a step towards another point.
     fn mixed(&self, other: &ModelDual<'_, T>, step: f64, products: &Products) -> (f64, f64) {
         let size = self.linear.abs() + other.linear.abs();
@@ -271,6 +260,40 @@ impl<T: Real> DualMixture<T> {
         let storage = storage_error::<T>(mix(step, own, others), len);
         let rounding = gamma(4) * (own + others) + storage;
         (linear, (mix(step, self.error, other.error) + rounding) * (1.0 + gamma(8)))
+    }
+}
+
+impl Products {
+    /// The step from one point, with entropy `own`, towards another one, with entropy `other`, that maximises the bound
+    /// with an L2 penalty. The entropies are in units of λ.
+    ///
+    /// The bound of a mixture with shares a and b of the two points is the maximum of a h + b h' − ½ ‖a v + b u‖² over
+    /// a, b ≥ 0 with a + b ≤ 1, so the step is b / (a + b).
+    fn best_step(&self, [own, other]: [f64; 2]) -> f64 {
+        let share = own * self.other - other * self.cross;
+        let share_of_other = other * self.own - own * self.cross;
+        let total = share + share_of_other;
+        let determinant = self.own * self.other - self.cross * self.cross;
+        if share >= 0.0 && share_of_other >= 0.0 && total > 0.0 && total <= determinant {
+            return share_of_other / total;
+        }
+        // Either the labels have no share, or only one of the points has one.
+        let value = |step: f64| {
+            let (sum, square) = (
+                mix(step, own, other),
+                mix(step, mix(step, self.own, self.cross), mix(step, self.cross, self.other)),
+            );
+            let scale = (sum / square).clamp(0.0, 1.0);
+            scale * (sum - 0.5 * scale * square)
+        };
+        let length = self.own - 2.0 * self.cross + self.other;
+        let slope = other - own + self.own - self.cross;
+        // If rounding makes the difference of the points vanish, chooses the better point.
+        let step = if length > 0.0 { slope / length } else { f64::from(slope > 0.0) };
+        let step = if step.is_nan() { 0.0 } else { step.clamp(0.0, 1.0) };
+        [step, 1.0]
+            .into_iter()
+            .fold(0.0, |best, step| if value(step) > value(best) { step } else { best })
     }
 }
 
@@ -311,6 +334,28 @@ mod tests {
                 let best = (0..=100_000).map(|i| value(f64::from(i) / 1e5)).fold(0.0, f64::max);
                 let bound = point(linear, &[0.5, -4.0, 1.0]).bound(lambda, net);
                 assert!((bound - best).abs() < 1e-6, "{bound} {best}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_best_step_allows_for_a_share_of_the_labels() {
+        let vectors: [[f64; 2]; 5] = [[1.0, 0.0], [0.8, 0.7], [-0.5, 2.0], [1.0, 0.01], [0.0, 0.0]];
+        for (v, u) in vectors.iter().flat_map(|v| vectors.map(|u| (*v, u))) {
+            for (own, other) in [(0.1, 0.2), (3.0, 0.4), (0.5, 4.0), (2.0, 2.0), (-1.0, 0.3)] {
+                let bound = |step: f64| {
+                    let weights = [0, 1].map(|at| mix(step, v[at], u[at]));
+                    let scales = (0..=1000).map(|scale| f64::from(scale) / 1e3);
+                    let norm = weights[0].powi(2) + weights[1].powi(2);
+                    let value = |s: f64| s * mix(step, own, other) - 0.5 * s * s * norm;
+                    scales.map(value).fold(0.0, f64::max)
+                };
+                let dot = |v: [f64; 2], u: [f64; 2]| v[0] * u[0] + v[1] * u[1];
+                let products = Products { own: dot(v, v), cross: dot(v, u), other: dot(u, u) };
+                let step = products.best_step([own, other]);
+                let best = (0..=1000).map(|step| bound(f64::from(step) / 1e3)).fold(0.0, f64::max);
+                assert!((0.0..=1.0).contains(&step));
+                assert!(bound(step) >= best - 1e-5, "{v:?} {u:?} {own} {other}: {step}");
             }
         }
     }
