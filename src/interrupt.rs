@@ -1,5 +1,4 @@
-//! A flag with which one thread stops a solver on another thread, or reads the solver's current
-//! model.
+//! Lets one thread stop a solver on another thread, or read the solver's current model.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

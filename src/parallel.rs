@@ -195,7 +195,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Calls `job` for disjoint ranges that cover `0..n`, at least `min_len` long. Rayon adds much code to a loop, so the
 /// loop is compiled once for all closures.
 fn share_range(n: usize, min_len: usize, job: &(dyn Fn(Range<usize>) + Sync)) {
-    // Rayon splits a loop if both halves have the minimum length. Otherwise, no pool is needed.
+    // Rayon splits a loop only if both halves have at least the minimum length. Otherwise, no pool is needed.
     if n < 2 * min_len.max(1) {
         return job(0..n);
     }

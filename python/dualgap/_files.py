@@ -44,7 +44,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     The draft is flushed to the disk (fsync) before it is renamed; the folder is flushed afterwards.
     Symbolic links are kept; their target is replaced. The new file has the permissions of the old
-    file. A pipe or a device is written directly.
+    file. Pipes and devices are written to directly, without a draft.
 
     Raises
     ------

@@ -213,7 +213,7 @@ impl Problem for LowRankPoint<'_> {
         if self.slope(&vertex) < here {
             return Ok(vertex);
         }
-        // The search may have found another singular vector than the leading one.
+        // The search may have found a singular vector other than the leading one.
         self.last.clear();
         self.search(LEAST, interrupt)
     }

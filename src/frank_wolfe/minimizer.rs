@@ -14,8 +14,8 @@ use crate::solver::{StepKind, largest};
 /// from the point.
 const REFRESHED_EVERY: usize = 100;
 
-/// No further progress is expected after this number of iterations in which neither the value nor the gap was a new
-/// minimum, or after a quarter of all iterations if that is more.
+/// A run stalls after this number of iterations without a new minimum of the value or the gap, or after a quarter of
+/// all iterations if that is more.
 const PATIENCE: usize = 50;
 const PATIENT_PART: usize = 4;
 

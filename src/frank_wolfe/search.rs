@@ -38,7 +38,7 @@ pub(super) struct Along {
     pub derivative: f64,
 }
 
-/// Maximum number of evaluations of a line search.
+/// Maximum number of evaluations in a line search.
 const MAX_TRIALS: usize = 40;
 
 /// The secant method accepts a step if the absolute derivative is at most this fraction of the initial derivative.

@@ -1,10 +1,10 @@
 //! Consensus training: one partition's part of a round of the alternating direction method.
 //!
-//! The problem P(w) = λ/2 ‖w‖² + Σ_i p_i Φ_i(w) is split into partitions k with shares S_k = Σ_{i
-//! in k} p_i, Σ_k S_k = 1. Partition k has weights w_k, which are constrained to equal w̄ (Boyd et
-//! al. 2011, 7.1). The regulariser and the penalty ρ are divided by the same shares, λ_k = S_k λ
-//! and ρ_k = S_k ρ, and the multiplier is S_k a_k. After division by S_k, a partition's subproblem
-//! is (`docs/mathematics/consensus.md`)
+//! The problem P(w) = λ/2 ‖w‖² + Σ_i p_i Φ_i(w) is split into partitions k with the shares
+//! S_k = Σ_{i in k} p_i, which sum to 1. Partition k has weights w_k, which are constrained to equal w̄ (Boyd et al.
+//! 2011, 7.1). The regulariser and the penalty ρ are split in the proportions of the shares, λ_k = S_k λ and
+//! ρ_k = S_k ρ, and the multiplier is S_k a_k. After division by S_k, a partition's subproblem is
+//! (`docs/mathematics/consensus.md`)
 //!
 //! > minimise λ/2 ‖w‖² + ⟨a, w − w̄⟩ + ρ/2 ‖w − w̄‖² + Σ_{i in k} (p_i/S_k) Φ_i(w).
 //!

@@ -122,8 +122,8 @@ struct LayerSizes {
     basis: Vec<f64>,
     /// For each output, the norm of the linear weights.
     linear: Vec<f64>,
-    /// |b_c|, stored separately from the weights: the bound multiplies weights by the norms of
-    /// rows, which may reach 1e20.
+    /// |b_c|, stored separately from the weights: the bound multiplies only weights by the norms of rows, which may
+    /// reach 1e20.
     intercepts: Vec<f64>,
 }
 

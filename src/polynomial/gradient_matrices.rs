@@ -49,7 +49,7 @@ struct Formed {
 }
 
 /// Maximum number of features for which the matrices are formed. Forming them costs as much as a few products with the
-/// rows. Selection then computes tens of products with the small matrices instead.
+/// rows. Selection then computes tens of products with these small matrices instead of the rows.
 const MAX_FORMED: usize = 64;
 
 impl<'a, R: Rows> GradientMatrices<'a, R> {

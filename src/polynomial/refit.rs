@@ -52,8 +52,8 @@ pub struct Effort {
     /// Maximum number of quasi-Newton steps on all layers after passes in batches, and also of the convex steps that
     /// follow.
     pub polish: usize,
-    /// Maximum number of quasi-Newton steps on all layers without passes in batches, and also of steps of the convex
-    /// refit without a metric.
+    /// Maximum number of quasi-Newton steps on all layers if passes have no batches. Also the maximum number of steps
+    /// of the convex refit without a metric.
     pub max_steps: usize,
     /// Maximum number of steps of the convex refit with a metric.
     pub in_metric: usize,

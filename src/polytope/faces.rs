@@ -143,8 +143,8 @@ impl SortedSums<'_> {
                 start = end;
             }
         }
-        // A lower bound is active if the coordinates after `rank` add up to no more than size · (R_m − R_{rank + 1}),
-        // because the label's coordinate may be one of the rank + 1 largest coordinates.
+        // A lower bound is active if the coordinates after `rank` add up to no more than size · (R_m − R_{rank + 1}).
+        // The index is rank + 1 because the label's coordinate may be one of the rank + 1 largest coordinates.
         let is_met = |rank: usize| sums[n] - sums[rank] <= size * (all - bounds[rank + 1]) + near;
         let met: Vec<usize> = (start..=n).filter(|rank| is_met(*rank)).collect();
         let middle = (start, met.first().copied().unwrap_or(n));

@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 32;
 /// Number of tokens between two checks for signals.
 const TOKENS_PER_CHECK: i64 = 1 << 14;
 
-/// Number of tokens that are read as a group, before the names of their features are looked up together.
+/// Number of tokens whose feature names are looked up together.
 const CHUNK_TOKENS: usize = 1 << 10;
 
 /// Reads tokens into rows of feature names.

@@ -80,7 +80,7 @@ pub fn fold_in(
         return Err(Error::argument("model", "the shapes of its arrays do not match"));
     }
     check_ratings(&ratings, &output.likelihood)?;
-    // Only the rated items have blocks here, renumbered in the same order.
+    // Only the rated items have blocks here. They are renumbered in the same order.
     let mut rated: BTreeMap<u32, u32> = ratings.items.iter().map(|&item| (item, 0)).collect();
     let mut others = vec![0.0; rated.len() * layout.stride()];
     for (number, ((item, at), block)) in

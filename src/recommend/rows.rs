@@ -179,7 +179,7 @@ impl Update<'_, '_> {
         }
     }
 
-    /// Computes the terms that the groups of both sides add to the outputs of a row's ratings.
+    /// Computes the terms that the groups of both sides add to the model's outputs for a row's ratings.
     fn shift(&self, row: usize, own: Option<&OwnEffects<'_>>, shifts: &mut Shifts) {
         let range = self.ratings(row);
         shifts.clear(range.len(), self.side.layout.m);

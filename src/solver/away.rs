@@ -19,7 +19,7 @@ use crate::run::{Certificate, Progress, Solver};
 /// A vertex of the whole domain, which consists of one vertex per block.
 struct Atom {
     vertices: Vec<Rc<Sparse>>,
-    /// Weights w of the vertex.
+    /// The weights w that correspond to the vertex.
     image: Vec<f64>,
     /// Linear term Σ p_i l_i of the vertex.
     linear: f64,

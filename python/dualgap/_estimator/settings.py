@@ -142,7 +142,7 @@ def linear_settings(
 def multiclass_settings(
     estimator: Any, loss: _core._Loss, shares: _core._SharesRecord
 ) -> _core._MulticlassSettings:
-    """Return the settings of a linear model without a warm start."""
+    """Return the settings of a linear model, except for its starting point."""
     settings = linear_settings(estimator, loss, shares)
     return {**settings, "keep_dual": bool(estimator.warm_start), "start": None}
 
@@ -150,7 +150,7 @@ def multiclass_settings(
 def class_feature_settings(
     estimator: Any, loss: _core._Loss, shares: _core._SharesRecord, features: Rows | None
 ) -> _core._ClassFeatureSettings:
-    """Return the settings of a model of row and class features."""
+    """Return the settings of a model with features of rows and classes."""
     return {**linear_settings(estimator, loss, shares), "class_features": features}
 
 

@@ -123,8 +123,8 @@ class EpochModels:
 class Stopper:
     """A callback that ends a run on another thread as soon as a condition holds.
 
-    An epoch may take long. The core therefore also calls `_is_stopped` within an epoch, and raises
-    a RuntimeError if it returns True.
+    An epoch may take a long time. The core therefore also calls `_is_stopped` within an epoch, and
+    raises a RuntimeError if it returns True.
     """
 
     def __init__(self, condition: Callable[[], bool]) -> None:

@@ -39,7 +39,7 @@ class Digest(NamedTuple):
 
 
 def digest(name: str, data: Any) -> Digest:
-    """Describe rows, labels, a table or a sequence of examples.
+    """Return shape, type and digest of rows, labels, a table or a sequence of examples.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ def folds_of(
 
 
 def rows_of_fold(chosen: Any, n_rows: int) -> NDArray[np.intp]:
-    """Convert a splitter's row numbers, which may be negative, or its mask to row numbers."""
+    """Convert a splitter's result (a mask, or row numbers that may be negative) to row numbers."""
     try:
         return np.asarray(np.arange(n_rows)[chosen])
     except IndexError as error:

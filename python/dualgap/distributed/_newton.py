@@ -66,7 +66,7 @@ class Newton:
     exhausted: bool = False
 
     def run(self, weights: FloatArray) -> None:
-        """Make Newton steps until `evaluate` raises an exception, which ends the fit."""
+        """Take Newton steps until `evaluate` raises an exception, which ends the fit."""
         lam = self.plan.regularization
         self.width = _START_WIDTH * self.null_objective
         start = self._at(weights).solution

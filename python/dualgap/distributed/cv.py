@@ -280,7 +280,7 @@ def _labels(summaries: list[Summary], numbers: list[int]) -> list[Any]:
 
 
 def _forget(part: Part, run: str) -> None:
-    """Drop the states of a run on the worker of this partition."""
+    """On the worker that holds this partition, drop the states of a run."""
     forget(run)
 
 

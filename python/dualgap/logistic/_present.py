@@ -62,7 +62,7 @@ class PresentClasses:
 
     @property
     def scale(self) -> float:
-        """Factor of C: with two classes, the core's only vector is the difference of two vectors.
+        """The factor of C. With two classes, the core fits only the difference of the two vectors.
 
         Its squared norm is twice the sum of the squared norms of these two vectors.
         """

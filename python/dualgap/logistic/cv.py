@@ -57,7 +57,7 @@ class _Fold:
     def of(
         cls, number: int, data: Any, places: tuple[Any, Any], weights: FloatArray | None
     ) -> _Fold:
-        """Copy the rows of a fold from the rows, labels and codes of all folds."""
+        """Copy a fold's rows, labels and codes from those of all rows."""
         (rows, labels, codes), (train, test) = data, places
         held_out = (rows[test], codes[test], labels[test])
         return cls(number, (rows[train], labels[train], weights), held_out)

@@ -125,7 +125,7 @@ class _Reach:
         return gap, np.inf if gap > 0.0 else 0.0
 
     def end(self, limit: float, allowed: float) -> float:
-        """Return the C nearest to `limit` up to which the relative gap is at most `allowed`.
+        """Return the last C towards `limit` at which the relative gap is at most `allowed`.
 
         The values of C with such a gap form an interval (docs/mathematics/logistic.md).
         """

@@ -78,10 +78,10 @@ class LogisticRegression(LogisticClassifier):
     """Linear classifier with class probabilities and a certificate of optimality.
 
     Minimises ``1/2 ||W||^2 + C sum_i weight_i loss_i(W, b)`` over weights W and intercepts b. The
-    loss is the negative log-likelihood of the label under ``softmax(W x + b)``. This is the problem
-    of scikit-learn's `LogisticRegression`, with the same `C` and unregularised intercepts. Two
-    classes have one weight vector; the sigmoid of its score is the probability of the second class.
-    The objective is reported as ``P = lambda/2 ||W||^2 + mean loss`` with
+    loss is the negative log-likelihood of the label under ``softmax(W x + b)``. scikit-learn's
+    `LogisticRegression` solves the same problem, with the same `C` and unregularised intercepts.
+    Two classes have one weight vector; the sigmoid of its score is the probability of the second
+    class. The objective is reported as ``P = lambda/2 ||W||^2 + mean loss`` with
     ``lambda = 1 / (C * total weight)``, where the total weight is the number of rows unless there
     are sample or class weights.
 

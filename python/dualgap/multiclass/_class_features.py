@@ -1,4 +1,4 @@
-"""Linear scores of joint features of rows and classes: parameters, features and predictions.
+"""Models with scores that are linear in joint features of rows and classes.
 
 Tajima, Hirohashi, Zara, Kato: Frank-Wolfe algorithm for learning SVM-type multi-category
 classifiers, arXiv:2008.08894 (the feature extractor of section 2.1).

@@ -122,7 +122,7 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         return light
 
     def _rating_counts(self, side: Side) -> NDArray[np.intp]:
-        """Return the number of ratings of each item (for new users) or user (for new items)."""
+        """Return the number of ratings of each item if `side` is "users", else of each user."""
         if side == "items":
             lengths: NDArray[np.intp] = np.diff(self._seen.offsets).astype(np.intp)
             return lengths
@@ -173,7 +173,7 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         return "like" if self.task == "clicks" else "rating"
 
     def _similarity(self) -> Ranking:
-        """Return the ranking whose model provides the item vectors for similarities."""
+        """Return which ranking's model provides the item vectors for similarities."""
         return self._default_ranking() if self._click_model is None else "like"
 
     def _ranking(self, rank_by: Ranking | None) -> Ranking:

@@ -183,7 +183,7 @@ def new_features(
 ) -> FeatureTable:
     """Read features of new users or items with the encoders of a fit.
 
-    `side` is a pair: "users" or "items", and the name of the column of ids.
+    `side` is a pair: the kind ("users" or "items"), and the name of the column of ids.
     """
     what, column = side
     encoder = encoders[what == "items"]

@@ -153,7 +153,7 @@ class SidePrior:
         features: sp.csr_array | None,
         histories: sp.csr_array | None,
     ) -> FloatArray:
-        """Return prior means of ids with these numbers of ratings, features and histories."""
+        """Return the prior means of ids, given their numbers of ratings, features and histories."""
         means = np.repeat(self.base[:1], len(counts), axis=0)
         if len(self.base) > 1:
             # As in the fit, an id without ratings is treated like an id with an average number of
@@ -483,7 +483,7 @@ class Method(BaseEstimator):  # type: ignore[misc]
         """Raise an error for invalid parameters."""
 
     def n_epochs(self) -> int | None:
-        """Return the maximum number of epochs for the callback, if known."""
+        """Return the maximum number of epochs that the callback receives, if known."""
         return None
 
     @abstractmethod

@@ -440,7 +440,7 @@ def refuse_missing(times: NDArray[Any], name: str) -> None:
 
 
 def read_times(times: Any, n: int, name: str = "timestamps") -> FloatArray:
-    """Convert times to seconds since 1970: numbers (seconds already), dates, or ISO 8601 text."""
+    """Convert times (numbers of seconds, dates, or ISO 8601 text) to seconds since 1970."""
     values = np.asarray(times)
     if values.shape != (n,):
         msg = f"{name}: must be {n} times, one for each pair, got shape {values.shape}"

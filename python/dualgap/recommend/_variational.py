@@ -270,7 +270,7 @@ def _continued(report: Callback | None, epochs: int, before: float) -> Callback 
 
 
 def _numbered(history: History, number: int, epochs: int, before: float) -> History:
-    """Return the history of a machine, with epochs and seconds continuing from earlier machines."""
+    """Return the history of a factorization machine, continuing the counts of earlier ones."""
     return {
         **history,
         "epoch": history["epoch"] + epochs,

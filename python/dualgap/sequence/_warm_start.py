@@ -156,7 +156,7 @@ def _pick(places: NDArray[np.intp], n_old: int) -> sp.csr_array:
 
 
 def _emission_weights(emission: sp.coo_array, problem: Problem) -> FloatArray:
-    """Return the weights of the (column, label) pairs that have a weight in this problem."""
+    """Return the earlier weights of the (column, label) pairs that this problem uses."""
     n_columns, n_states = emission.shape
     keys = emission.row.astype(np.int64) * n_states + emission.col
     pairs = problem.core.pairs()

@@ -193,7 +193,7 @@ def _templates(lines: Sequence[Any]) -> Templates:
 
 
 def featured(sentences: Any, features: Any, lengths: Any = None) -> Any:
-    """Return sentences of features, computed as the parameter `features` specifies.
+    """Return the features of each token, computed as the parameter `features` specifies.
 
     Raises
     ------

@@ -57,8 +57,8 @@ pub trait SmoothFunction: Send + Sync {
         1
     }
 
-    /// Returns the step in [0, longest] that minimises f(x + step · direction), or None if the function has no such
-    /// method.
+    /// Returns the step in [0, longest] that minimises f(x + step · direction), or None if the function has no exact
+    /// line search.
     ///
     /// # Errors
     /// As for [`SmoothFunction::value_and_gradient`].

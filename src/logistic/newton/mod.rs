@@ -47,8 +47,8 @@ const EXPECTED: f64 = 0.3;
 const REDUCTION: f64 = 0.3;
 /// A step is doubled while the slope at its end is at least this share of the slope at its start.
 const STEEP: f64 = 0.3;
-/// Minimum numbers of rows per weight for which the first steps use a sample of the rows, and for which later steps
-/// compute the Hessian from a sample if exact gradients need no copy of the rows.
+/// Minimum numbers of rows per weight. From the first one on, the first steps use a sample of the rows. From the second
+/// one on, later steps also compute the Hessian from a sample, if exact gradients need no copy of the rows.
 const SAMPLED: [usize; 2] = [100, 1000];
 /// The fraction of the rows in this sample.
 const SAMPLE: f64 = 0.1;
@@ -85,7 +85,7 @@ pub(super) struct LogisticNewton<'a> {
     expected: f64,
     started: bool,
     n_steps: usize,
-    /// The scaled weights, one line per output, with the intercept last.
+    /// The scaled weights, output by output, with the intercept last.
     weights: Vec<f64>,
     /// Objective and gradient at these weights, over the rows of the phase.
     objective: f64,

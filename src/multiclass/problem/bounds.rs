@@ -23,7 +23,7 @@ pub struct Bounds {
 #[derive(Debug, Clone, Copy, Default)]
 struct Losses {
     sum: Sum,
-    /// Σ |p_i Φ_i|, to which the rounding errors of the products p_i Φ_i are relative.
+    /// Σ |p_i Φ_i|, from which the bound on the rounding errors of the products p_i Φ_i follows.
     size: f64,
     sizes: LossSizes,
     n_losses: usize,

@@ -24,7 +24,7 @@ pub(in crate::multiclass) struct ColumnScales {
 }
 
 impl ColumnScales {
-    /// Computes the scales of a problem's rows. The constant feature, unless it is 0, comes last.
+    /// Computes the scale of each column of a problem. The constant feature, unless it is 0, comes last.
     pub fn of(problem: &MarginProblem<'_>) -> Self {
         let (data, bias) = (problem.map().data(), problem.map().bias());
         let mut columns = largest_of_columns(data, 1);

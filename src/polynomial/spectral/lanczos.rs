@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_spectrum_symmetric_about_zero_is_handled() {
-        // [[0, B], [Bᵀ, 0]] has the eigenvalues ± the singular values of B.
+        // The non-zero eigenvalues of [[0, B], [Bᵀ, 0]] are plus and minus the non-zero singular values of B.
         let n = 60;
         let b = |i: usize, j: usize| ((i * 7 + j * 13) % 11) as f64 - 5.0;
         let matrix: Vec<Vec<f64>> = (0..n)

@@ -35,7 +35,7 @@ pub struct Block {
     /// Whether vertices of weight 0 stay in the cache.
     cached: bool,
     visits: u32,
-    /// Without an active set: a bound on the rounding errors of the point in ‖·‖₁.
+    /// Without an active set: a bound on the L1 norm of the point's rounding errors.
     drift: f64,
 }
 

@@ -445,7 +445,7 @@ mod tests {
     fn large_tables_have_the_marginals_of_the_recursion_in_logarithms() {
         let n_states = 401;
         assert!(n_states * n_states > CACHED_ENTRIES);
-        // One table for all positions, and one for each position.
+        // First one table for all transitions, then one for each transition.
         compare_with_logarithms(n_states, 11, 0);
         compare_with_logarithms(n_states, 3, n_states * n_states);
     }

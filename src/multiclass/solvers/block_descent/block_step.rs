@@ -130,11 +130,10 @@ impl BlockSet {
     }
 }
 
-/// Buffers of a step, with one number per class that the step reads.
+/// Buffers of a step, with one number for each of its classes.
 ///
-/// The vectors always have room for all classes, and a visit uses the first few elements. Resizing
-/// them at each visit would be slower: the processor stalls when it reads a length right after
-/// writing it with an access of another size.
+/// The vectors always have room for all classes, and a visit uses the first few elements. Resizing them at each visit
+/// would be slower: the processor stalls when it reads a length that was just written as a part of a wider value.
 #[derive(Debug)]
 pub(super) struct BlockStep<T> {
     /// The candidates, the label last.
