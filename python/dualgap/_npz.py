@@ -13,6 +13,7 @@ import os
 import re
 import stat
 import struct
+import threading
 import tokenize
 import zipfile
 import zlib
@@ -30,6 +31,9 @@ _MAGIC = b"\x93NUMPY"
 _MAX_HEADER = 10_000
 # Byte order, kind (booleans, integers, floating-point numbers, strings or bytes) and item size.
 _KIND = re.compile("[<>|=][biufUS][1-9][0-9]{0,4}")
+# Python before 3.11.8 and 3.12.2 may raise a SystemError if two threads parse headers at the same
+# time (CPython issue 106905).
+_PARSING = threading.RLock()
 # Largest compression ratio of deflate, reached by zeros (RFC 1951: 258 bytes in two bits).
 _MAX_RATIO = 1032
 
@@ -126,7 +130,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[A
     with archive.open(member) as file:
         check_header(file, member.file_size)
     # Reopened, since zipfile does not verify the checksum of a member after a seek.
-    with archive.open(member) as file:
+    with archive.open(member) as file, _PARSING:
         array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
         return array
 
@@ -146,7 +150,9 @@ def check_header(file: IO[bytes], size: int) -> None:
     if length > _MAX_HEADER:
         msg = f"the header has {length} bytes, more than {_MAX_HEADER}"
         raise ValueError(msg)
-    header = ast.literal_eval(file.read(length).decode("latin-1"))
+    text = file.read(length).decode("latin-1")
+    with _PARSING:
+        header = ast.literal_eval(text)
     kind, shape = header["descr"], header["shape"]
     is_shape = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
     if not is_shape or _KIND.fullmatch(kind) is None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import io
+import time
 import tracemalloc
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -120,6 +123,28 @@ def test_members_that_overlap_or_have_the_same_name_are_rejected() -> None:
         read_npz(io.BytesIO(spoilt))
     with pytest.raises(UNREADABLE):
         read_npz(io.BytesIO(raw.replace(b"b.npy", b"a.npy")))
+
+
+def test_one_thread_at_a_time_parses_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Some versions of Python raise a SystemError otherwise.
+    parse = ast.literal_eval
+    inside: list[str] = []
+    most: list[int] = []
+
+    def slow(text: str) -> Any:
+        inside.append(text)
+        most.append(len(inside))
+        time.sleep(0.001)
+        inside.pop()
+        return parse(text)
+
+    monkeypatch.setattr(ast, "literal_eval", slow)
+    file = io.BytesIO()
+    dump_npz(file, {}, {"x": np.zeros((3, 4))})
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: read_npz(io.BytesIO(file.getvalue())), range(8)))
+    assert len(most) >= 16
+    assert max(most) == 1
 
 
 def test_a_missing_file_keeps_its_own_error() -> None:
