@@ -1,9 +1,10 @@
 """Tasks for sequence taggers: texts, letters and generated sentences, with different features.
 
-`TASKS` maps the name of a task to a function and to its score: F1 of chunks ("f1") or the fraction
-of correct tokens ("tokens"). The function returns training sentences and either test sentences or,
-to choose settings, other sentences ("held"): the last training sentences of a text, and sentences
-of another hidden Markov model. The tasks in `GENERATED` need no files.
+`TASKS` maps the name of a task to a function and to a score: F1 of chunks ("f1") or the fraction of
+correct tokens ("tokens"). The function returns training sentences and either test sentences or, for
+the choice of settings, held-out sentences ("held"). Held-out sentences are the last training
+sentences of a text, or sentences of another hidden Markov model. The tasks in `GENERATED` need no
+files.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     python benches/alignment.py [--max-iter N] [--plot FILE] [--links]
 
-Reads the folder hansards from a folder: --data DIR, or the environment variable DUALGAP_DATA.
-Without it, 60 generated pairs replace the sentences. Dice coefficients and frequent pairs are
-computed from all sentence pairs, since they need no labels; gold links are used only for training
-pairs. Training treats the sure links as the truth. The alignment error rate, by its definition,
-also takes possible links into account.
+Reads the subfolder hansards of a folder: --data DIR, or the environment variable DUALGAP_DATA.
+Without this subfolder, 60 generated pairs replace the sentences. Dice coefficients and frequent
+pairs are computed from all sentence pairs, since they need no labels; gold links are used only for
+training pairs. Training treats the sure links as the truth. The alignment error rate, by its
+definition, also takes possible links into account.
 
 --links compares limits on the number of links per word, for sure links and for all links.
 """

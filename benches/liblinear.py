@@ -4,10 +4,10 @@
 
 Tolerances of different programs are not comparable. Each program therefore gets the loosest
 tolerance, on a fine grid, for which its weights are good enough: their primal objective, computed
-by the same function for all programs, is at most 1 + level times a certified lower bound on the
+by the same function for all programs, is at most (1 + level) times a certified lower bound on the
 optimum. Timed fits alternate between programs and include the conversion of the rows. Seconds are
-medians; ratios are medians of the ratios of neighbouring fits. The rows "float64" and "float32"
-give the faster of one and two threads. Data sets: those of block_descent.py.
+medians; ratios are medians of the ratios of neighbouring fits. The rows "float64" and "float32" are
+for the faster of one and two threads. Data sets: those of block_descent.py.
 """
 
 from __future__ import annotations

@@ -6,14 +6,14 @@
     python benches/logistic.py {search,bounds} [data sets] [--again]
 
 Each other program gets the loosest tolerance, on a grid, for which its weights are good enough:
-their primal objective, computed by the same function for all programs, is at most 1 + level times a
-certified lower bound on the optimum. `other` is the fastest of the other programs. "certified" is a
-fit of dualgap to a certified gap of `level`, "loosest" a fit of dualgap with the loosest tolerance
-that is good enough. "defaults" compares fits with default settings. "busy" measures a fit again
-while one other process per core keeps the machine busy. "search" chooses C among 13 values in five
-folds, by accuracy and on all cores, with `LogisticRegressionCV` of both packages. "bounds" measures
-the bounds on the scores of this search for several `cv_tol`. Seconds are medians of alternating
-fits on all cores. Ratios are medians of the ratios of neighbouring fits.
+their primal objective, computed by the same function for all programs, is at most (1 + level) times
+a certified lower bound on the optimum. `other` is the fastest of the other programs. "certified" is
+a fit of dualgap to a certified gap of `level`, "loosest" a fit of dualgap with the loosest
+tolerance that is good enough. "defaults" compares fits with default settings. "busy" measures a fit
+again while one other process per core keeps the machine busy. "search" chooses C among 13 values by
+the accuracy in five folds, with the `LogisticRegressionCV` of both packages, on all cores. "bounds"
+measures the bounds on the scores of this search for several `cv_tol`. Seconds are medians of
+alternating fits on all cores. Ratios are medians of the ratios of neighbouring fits.
 
 A measurement whose row exists for this commit and instruction set is skipped, so an interrupted run
 continues where it stopped; --again repeats it. A second run with another DUALGAP_SIMD takes the

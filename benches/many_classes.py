@@ -4,10 +4,10 @@
     python benches/many_classes.py epochs
     python benches/many_classes.py wide
 
-`probe` fits a linear probe of image features: 384 features, 1000 classes, rows = class centre + .35
-normal noise, scaled to unit length. A Crammer-Singer model is fitted to a relative gap of 1e-3 in a
-separate process. Memory is the increase of the peak resident size during the fit; the row also has
-the estimate that `verbose=1` prints before the fit.
+`probe` fits a linear probe of image features: 384 features and 1000 classes. A row is the centre of
+its class plus .35 times normal noise, scaled to unit length. A Crammer-Singer model is fitted to a
+relative gap of 1e-3 in a separate process. Memory is the increase of the peak resident size during
+the fit; the row also has the estimate that `verbose=1` prints before the fit.
 
 `epochs` fits Weston-Watkins and the top-5 hinge to 1000 classes (the generated data set "aloi" of
 block_descent.py). It measures the seconds per epoch, and the seconds until the relative gap falls

@@ -1,4 +1,4 @@
-"""MulticlassSVC with Frank-Wolfe: iterations, threads, memory, certificates, runs of the paper.
+"""MulticlassSVC with Frank-Wolfe: iterations, threads, memory, certificates, the paper's runs.
 
     python benches/multiclass.py steps         # seconds of PG, scheduled steps, line search
     python benches/multiclass.py product       # an iteration compared with its matrix product

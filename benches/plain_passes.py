@@ -4,8 +4,9 @@
 
 The loop (`support/plain_passes.c`, compiled with `cc -O3 -march=native`) makes a given number of
 passes and certifies nothing. Each program runs at its loosest setting whose weights have a primal
-objective of at most 1 + level times a certified lower bound on the optimum: a number of passes for
-the loop, a relative gap for dualgap. Timed fits alternate and include the conversion of the rows.
+objective of at most (1 + level) times a certified lower bound on the optimum. The setting is a
+number of passes for the loop, and a relative gap for dualgap. Timed fits alternate and include the
+conversion of the rows.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ Generated ratings replace a set that is missing.
 
 Ratings are split 50/25/25 % with the seeds 0, 1 and 2, and the test ratings are scored. For the
 conditional gradient methods, the radius is chosen on the validation part with eight bases, and used
-for all numbers of bases. They refit only the output layer after each new basis (convex). In the
-last row of each method, the validation part chooses the number of bases.
+for all numbers of bases. After each new basis, they refit only the output layer, which is a convex
+problem. In the last row of each method, the validation part chooses the number of bases.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ validation clicks, a fifth of the clicks of the fit; its seconds include this ch
 use the best of four ridges on the test clicks, which favours them. Recall@20 is the share of a
 user's held-out items among 20 recommended items, averaged over at most 6,000 users.
 
-With `unobserved`, only the factors are fitted, with a grid of weights of pairs without a click, and
-the recall is that of the validation clicks.
+With `unobserved`, only the factors are fitted, for a grid of weights of the pairs without a click,
+and recall is measured on the validation clicks.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ Ratings of MovieLens 100k of at least 4 count as clicks. 30 % of the items (cold
 training; a fifth of the clicks on all other items (warm) is also held out. Recall@20 is the share
 of a user's held-out clicks among 20 recommended items, for lists of cold items and for lists of
 warm items. The method "profile" ranks items by their similarity to the mean genres of a user's
-items. LightFM (if installed: pip install rectools-lightfm) has WARP loss and 30 epochs. In each
-column, its number of factors is the best of three on the test clicks, which favours it. Its seconds
-are those of the slowest of the three fits.
+items. LightFM (if installed: pip install rectools-lightfm) uses the WARP loss and 30 epochs. In
+each column, its number of factors is the best of three on the test clicks, which favours it. Its
+seconds are those of the slowest of the three fits.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ python benches/recommender_requests.py
 
 Fits one model to the ratings of MovieLens 1M, and another model to its ratings of at least 4, as
 clicks. The file is movielens_1m.npz in the folder DUALGAP_DATA; generated ratings replace a missing
-file. A request is for one user: a known
-user, a new user with 20 ratings, or a new user whom fold_in adds to the model (implicit:
-partial_fit_users). Requests of all models alternate.
+file. A request is for one user: a known user, a new user with 20 ratings, or a new user whom
+fold_in adds to the model (implicit: partial_fit_users). Requests of all models alternate.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ The clicks are drawn from a power law of items and from 50 topics. There are 138
 27,000 items, as in MovieLens 20M. A fifth of the clicks of 2,000 users is held out. Each fit runs
 in a separate process, on all cores, with 15 sweeps at most. Memory is the peak memory minus the
 memory before the fit, divided by the number of clicks. It does not include the data, which another
-process draws: a table for dualgap, a CSR matrix for the other programs.
-Recall@20 is the fraction of a user's held-out items that are among 20 recommended items. Methods
-that are not installed are left out: pip install implicit irspack
+process draws. The data are a table for dualgap and a CSR matrix for the other programs. Recall@20
+is the fraction of a user's held-out items that are among 20 recommended items. Methods that are not
+installed are left out: pip install implicit irspack
 """
 
 from __future__ import annotations

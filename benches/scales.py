@@ -3,10 +3,10 @@
     python benches/scales.py [estimators] [--repeats 3]
 
 Rows are standard normal; every second column is multiplied by a factor from 1e-6 to 1e6. The labels
-of three classes come from noisy scores that are linear in the columns before this multiplication.
-Chains have three rows; label sets contain the two classes with the highest scores. Seconds are the
-median of `--repeats` fits on one thread; a fit is stopped after 10 s. `over_null` is the objective
-divided by the objective at W = 0.
+of three classes come from noisy scores that are linear in the unscaled columns. Chains have three
+rows; label sets contain the two classes with the highest scores. Seconds are the median of
+`--repeats` fits on one thread; a fit is stopped after 10 s. `over_null` is the objective divided by
+the objective at W = 0.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@
 
 A tagger with `warm_start=True` fits 10/11 of the training sentences of a task of `taggers.py`, and
 then all of them. A second tagger fits all of them from zero. All fits end as soon as the gap is at
-most `tol`.
-CPU seconds are the time from strings to a model. Part of it is "reading", the conversion of
-strings, which a warm start cannot save. The share is the ratio of the CPU seconds of the continued
-fit and of the new fit.
+most `tol`. CPU seconds are the time from strings to a model. Part of it is "reading", the
+conversion of strings, which a warm start cannot save. The share is the ratio of the CPU seconds of
+the continued fit and of the new fit.
 
 The data sets come from a folder: the environment variable DUALGAP_DATA.
 """

@@ -4,8 +4,8 @@
 
 The sentences have 20 words from a vocabulary of 20,000 and ten labels. They are generated one at a
 time. The features are those of `features="words"`, hashed to 2^18 numbers. Each fit runs in a
-separate process. Memory is the growth of anonymous memory during the fit, at its peak, without the
-pages of files that the system can drop; it is sampled every 10 ms, on Linux only.
+separate process. Memory is the peak growth of anonymous memory during the fit, without the pages of
+files that the system can drop; it is sampled every 10 ms, on Linux only.
 """
 
 from __future__ import annotations

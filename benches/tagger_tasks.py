@@ -9,7 +9,7 @@ strings to a trained model, without imports. Memory is the growth of peak memory
 are loaded. The score is F1 of chunks, or the fraction of correct tokens, on the test sentences.
 Fits of more than `--limit` CPU seconds have no score.
 
-`--held` measures on other sentences than the test sentences, and stores nothing. Settings are
+`--held` scores held-out sentences instead of the test sentences, and stores nothing. Settings are
 chosen by these scores only.
 
 The data sets come from a folder: the environment variable DUALGAP_DATA. Without it, only the

@@ -4,7 +4,7 @@
 
 The targets are those of tests/python/files/test_fuzz.py and tests/python/fuzz. Each runs in a
 separate process, and fails if a signal ends the process or a test fails. The corpus in
-tests/fixtures/corpus gains each file for which a reader gives a result or an error message that no
+tests/fixtures/corpus gains each input for which a reader gives a result or an error message that no
 file of the corpus gives.
 """
 

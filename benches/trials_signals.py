@@ -5,8 +5,8 @@
 SIGINT must end a fit with KeyboardInterrupt within a second, and leave the estimator unfitted and
 the process able to fit again. SIGTERM and SIGHUP must end the process within a second. A command
 must also end within a second. After SIGINT, its status must be 130, unless it had already ended or
-had not yet begun. It must leave the model file unchanged or complete, and no other files. After a
-signal, including SIGKILL, ends a consensus fit, a resumed fit must converge to the same model, bit
+had not yet begun. It must leave the model file unchanged or complete, and no other files. If a
+signal (including SIGKILL) ends a consensus fit, a resumed fit must converge to the same model, bit
 for bit, as an uninterrupted fit, or raise the error "resume: no checkpoint".
 """
 

@@ -1,8 +1,7 @@
 //! Classifiers, structured models and optimisers that report how close to optimal they are.
 //!
-//! A fit ends with a certificate: an upper bound, valid in exact arithmetic, on the difference
-//! between its objective and the objective of the best model. A fit stops as soon as this duality gap is
-//! small enough.
+//! A fit ends with a certificate: an upper bound, valid in exact arithmetic, on the difference between the model's
+//! objective and the objective of the best model. A fit stops as soon as this duality gap is small enough.
 //!
 //! ```
 //! use dualgap::prelude::*;

@@ -1,4 +1,4 @@
-//! Row loops split so that no result depends on the number of threads.
+//! Loops over rows, split so that no result depends on the number of threads.
 //!
 //! The split into pieces depends only on the data, and partial results are combined in order.
 

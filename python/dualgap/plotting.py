@@ -87,18 +87,18 @@ class ConvergenceDisplay:
         against: Literal["seconds", "epoch"] = "seconds",
         axes: Any = None,
     ) -> Self:
-        """Draw the curves, and set ``figure_`` and ``axes_``.
+        """Plot the curves, and set ``figure_`` and ``axes_``.
 
         Parameters
         ----------
         quantities : sequence of {"gap", "objective", "dual_objective"}, optional
-            Quantities to draw; by default all quantities with a value in at least one history (a
+            Quantities to plot; by default all quantities with a value in at least one history (a
             fit without a certificate has only an objective). The gap gets its own panel with a
             logarithmic axis; the other two share a panel.
         against : {"seconds", "epoch"}, default="seconds"
             Quantity on the horizontal axis.
         axes : sequence of matplotlib axes, optional
-            Axes to draw into, in this order: the gap, then the objectives, if they are drawn.
+            Axes to plot on, in this order: the gap, then the objectives, if they are plotted.
 
         Returns
         -------
@@ -212,7 +212,7 @@ class CrossValidationDisplay:
         ).plot(**options)
 
     def plot(self, *, axis: Any = None) -> Self:
-        """Draw scores, bounds and the chosen C, and set ``figure_`` and ``axis_``.
+        """Plot scores, bounds and the chosen C, and set ``figure_`` and ``axis_``.
 
         Error bars show one standard deviation over the folds on either side. The band shows the
         bounds, clipped to the range of the error bars.
@@ -220,7 +220,7 @@ class CrossValidationDisplay:
         Parameters
         ----------
         axis : matplotlib axis, optional
-            Axis to draw into; by default a new figure.
+            Axis to plot on; by default a new figure.
 
         Returns
         -------

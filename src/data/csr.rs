@@ -67,7 +67,7 @@ impl<'a, T: Real> Csr<'a, T> {
         self.values
     }
 
-    /// Returns a matrix with the same sparsity pattern and other values, which are in the same order.
+    /// Returns a matrix with the same sparsity pattern and the given values, which are in the same order.
     pub(crate) fn with_values<'b, U>(&self, values: &'b [U]) -> Csr<'b, U>
     where
         'a: 'b,

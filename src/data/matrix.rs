@@ -99,7 +99,7 @@ macro_rules! for_dense {
 pub(crate) use for_dense;
 
 impl Data<'_> {
-    /// The error for the first number that is not finite, searched from a row on.
+    /// The error for the first number that is not finite. The search starts at a given row.
     pub(crate) fn not_finite(&self, first: usize) -> Error {
         let mut found = None;
         for row in first..for_data!(self, rows => rows.n_rows()) {

@@ -113,8 +113,8 @@ impl Curvatures {
         vector.copy_from_slice(product);
     }
 
-    /// Writes the block's matrix, restricted to the parts that have entries, row by row. `place` is
-    /// scratch memory with one value per part.
+    /// Writes, row by row, the block's matrix restricted to the parts that have entries. `place` is scratch memory with
+    /// one value per part.
     pub fn dense(
         &self,
         block: usize,

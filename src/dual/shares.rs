@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::SignCone;
 use crate::error::{Error, Result};
 
-/// Maximum of 1/λ times the squared norm of an example's features. After a step, λ‖w‖² can be this
+/// Maximum accepted value of 1/λ times the squared norm of an example's features. After a step, λ‖w‖² can be this
 /// large, and sums over the examples must not overflow.
 const MAX_SQUARE: f64 = 1e280;
 /// A problem is also accepted if 1/λ times the norm (not squared) is at most this, because that product bounds the
@@ -84,7 +84,7 @@ impl Shares {
         Ok(self)
     }
 
-    /// Checks that λ is so large, compared with the features, that no number overflows during a fit.
+    /// Checks that λ is large enough, compared with the features, for no number to overflow during a fit.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming C, because callers derive λ as 1 / (C × the total weight).

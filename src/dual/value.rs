@@ -9,7 +9,7 @@ use crate::linalg::{Sparse, sparse};
 
 /// The terms of a dual value, each rounded so that the result is a lower bound. The result bounds the dual value at a
 /// point that is feasible in exact arithmetic: the stored point or, if the stored point is infeasible, a feasible point
-/// within its defects.
+/// close to it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DualValue {
     lambda: f64,

@@ -160,7 +160,7 @@ impl SmoothFunction for MatrixCompletion {
     }
 
     fn rounding(&self, _: &[f64], value: f64) -> FunctionRounding {
-        // As for least squares, but a residual is one difference, and an entry of the gradient one residual.
+        // As for least squares, but a residual is one difference, and an entry of the gradient is one residual.
         FunctionRounding { value: gamma(self.n_observed() + 8) * value, gradient: 0.0 }
     }
 }

@@ -116,8 +116,8 @@ impl<'a> LowRankPoint<'a> {
         Ok(self.value())
     }
 
-    /// Returns the vertex that the leading singular vectors define, with a residual of at most `tol`. The search starts
-    /// near the last singular vectors.
+    /// Returns the vertex defined by the leading singular vectors, which are computed to a residual of at most `tol`.
+    /// The search starts near the last singular vectors.
     fn search(&mut self, tol: f64, interrupt: &Interrupt) -> Result<Arc<RankOne>> {
         let (n_rows, n_cols) = self.f.shape();
         let mut start = random_unit(n_rows.min(n_cols), self.seed);

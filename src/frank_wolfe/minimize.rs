@@ -78,7 +78,7 @@ pub struct LowRankMinimum {
     pub certificate: Certificate,
     /// The record of the iterations.
     pub trace: Trace,
-    /// The weights of the vertices of the ball whose combination is the matrix.
+    /// The weights of the ball's vertices in the combination that forms the matrix.
     pub weights: Vec<f64>,
 }
 

@@ -208,9 +208,9 @@ impl<P: Problem> Minimizer<P> {
             || self.is_idle()
     }
 
-    /// Counts consecutive iterations without a new lowest value or smallest gap. Where the function is quadratic, a gap
-    /// of the relative size ε belongs to a value that is only about ε² above the minimum. The value therefore stops
-    /// falling in floating point long before the gap does.
+    /// Counts consecutive iterations without a new lowest value or smallest gap. For a quadratic function, a relative
+    /// gap of ε corresponds to a value only about ε² above the minimum. The value therefore stops falling in floating
+    /// point long before the gap does.
     fn count_idle(&mut self, moved: bool) {
         let (value, gap) = (self.problem.value(), self.gap);
         let is_smaller = self.is_full() && gap < self.smallest_gap;

@@ -58,7 +58,7 @@ pub(super) fn leading_pair(
 }
 
 /// Probability that a bound on the norm of a matrix is too small, if the matrix has more than [`MAX_FACTORISED`] rows
-/// and more than that many columns.
+/// and more than [`MAX_FACTORISED`] columns.
 const FAILURE: f64 = 1e-9;
 
 /// Returns an upper bound on ‖M‖₂, given an estimate `guess` of this norm. The bound is certain if M has at most

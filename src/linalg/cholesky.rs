@@ -53,8 +53,8 @@ pub(crate) fn invert_in_place(a: &mut [f64], n: usize) -> Option<f64> {
     Some(log_det)
 }
 
-/// Gauss-Jordan elimination on rows that are padded with zeros. This is a type with a method `with_simd`, because `pulp`
-/// compiles only code that is inlined into this method for this processor's vectors.
+/// Gauss-Jordan elimination on rows that are padded with zeros. This is a type with a method `with_simd`, because
+/// `pulp` compiles only code that is inlined into this method for this processor's vectors.
 struct Inversion<'a> {
     rows: &'a mut [f64],
     stride: usize,
@@ -251,8 +251,8 @@ fn solve_block(block: &mut [f64], factor: &[f64], stride: usize, rows: std::ops:
     }
 }
 
-/// Multiplies the given columns of some rows by the inverse of the transpose of the block above them. Also writes the
-/// results to the panel, column by column, followed by their negatives.
+/// Multiplies the given columns of some rows by the transposed inverse of the block above them. Also writes the results
+/// to the panel, column by column, followed by their negatives.
 fn divide_rows(
     block: &[f64],
     rest: &mut [f64],

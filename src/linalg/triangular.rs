@@ -12,9 +12,9 @@ pub(super) fn factorise_block(block: &mut [f64], stride: usize, start: usize, sm
     f64::dispatch(Block { block, stride, start, smallest });
 }
 
-/// Multiplies rows by the inverse of the transpose of a factorised block on the diagonal. The rows are stored by
-/// columns: `lines` has a line of `width` values, one per row, for each column of the block. `width` is a multiple of
-/// the lanes of any vector.
+/// Multiplies rows by the transposed inverse of a factorised block on the diagonal. The rows are stored by columns:
+/// `lines` has a line of `width` values, one per row, for each column of the block. `width` is a multiple of the lanes
+/// of any vector.
 pub(super) fn divide_panel(
     (block, stride, start): (&[f64], usize, usize),
     lines: &mut [f64],

@@ -16,9 +16,9 @@ pub(super) const VIOLATED: f64 = 1e-12;
 /// Returns the objective of a model, rounded up, and the dual value of distributions, rounded down, both divided by Σ
 /// c_i.
 ///
-/// The distributions are the softmax of the model's scores, or are proportional to `given`. With an intercept, they
-/// are first tilted to α_k (1 + δ_k − ⟨α, δ⟩), which meets the constraint Σ c_i (e_y − α_i) = 0 up to rounding errors
-/// (for more than [`SOLVED`] classes, δ is an approximation). Each is then mixed with one distribution that all examples
+/// The distributions are the softmax of the model's scores, or are proportional to `given`. With an intercept, they are
+/// first tilted to α_k (1 + δ_k − ⟨α, δ⟩), which meets the constraint Σ c_i (e_y − α_i) = 0 up to rounding errors (for
+/// more than [`SOLVED`] classes, δ is an approximation). Each is then mixed with one distribution that all examples
 /// share. The mixtures meet the constraint exactly.
 ///
 /// # Errors

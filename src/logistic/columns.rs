@@ -44,7 +44,8 @@ impl Squares {
 }
 
 impl ColumnStats {
-    /// Reads rows once. If `measured` holds a centre and a weight for each row, measures the distances of the rows.
+    /// Reads rows once. If `measured` holds a centre and the weights of the rows, also measures the rows' distances
+    /// from the centre.
     pub fn of(rows: Data<'_>, measured: Option<(&[f64], &[f64])>, digested: bool) -> Self {
         Self::read(rows, (&vec![0.0; rows.n_cols()], measured), digested)
     }
@@ -65,7 +66,8 @@ impl ColumnStats {
     }
 }
 
-/// The centres of columns for their sizes; centre and weights for the distances of rows.
+/// The numbers that are subtracted from the columns before their sizes are computed; the centre and the weights for the
+/// distances of the rows.
 type Centred<'c> = (&'c [f64], Option<(&'c [f64], &'c [f64])>);
 
 /// The means of the columns of dense rows over a few rows; zeros for CSR rows.
@@ -97,8 +99,8 @@ fn squared_distance<R: Real>(row: &[R], centre: &[f64]) -> f64 {
     sums.into_iter().sum::<f64>() + rest.sum::<f64>()
 }
 
-/// Reads dense rows. The digest of each piece is computed first: it then detects later changes, and
-/// leaves the piece in the cache.
+/// Reads dense rows. The digest of each piece is computed first, so that it detects later changes. Its computation also
+/// loads the piece into the cache.
 fn dense<R: Real>(
     rows: &Dense<'_, R>,
     (centres, measured): Centred<'_>,

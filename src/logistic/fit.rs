@@ -160,8 +160,8 @@ impl LogisticFit {
         Self { model, method, n_first, trace, null_objective: null.upper(), curvature: None }
     }
 
-    /// Adds the curvature: from Newton's method if it has just evaluated this model, and otherwise, if the gap is small,
-    /// from a pass over the rows.
+    /// Adds the curvature: from Newton's method if it has just evaluated this model, and otherwise, if the gap is
+    /// small, from a pass over the rows.
     fn with_curvature(
         mut self,
         problem: &LogisticProblem<'_>,

@@ -7,12 +7,14 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::memory::fits;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// Time of a fit by Newton's method that also stores zeros, in units of a pass of dual block descent, and the number of
-/// passes from whose rate the number of further passes is estimated.
+/// If Newton's method also stores zeros: the time of its fit, in units of a pass of dual block descent, and the number
+/// of recent passes whose rate predicts the number of further passes.
 const DENSE: (f64, usize) = (10.0, 5);
-/// The same for a fit that stores no zeros, with many rows per column: 4 to 12 passes on indicators and on words.
+/// The same if it stores no zeros and there are many rows per column. Measured times are 4 to 12 passes on indicators
+/// and on words.
 const TALL: (f64, usize) = (5.0, 1);
-/// The same with few rows per column: 7 to 800 passes on words. Conjugate gradients need more steps for larger C.
+/// The same if it stores no zeros and there are few rows per column. Measured times are 7 to 800 passes on words.
+/// Conjugate gradients need more steps for larger C.
 const WIDE: (f64, usize) = (100.0, 5);
 /// The least number of rows per column that counts as many.
 const ROWS: usize = 4;

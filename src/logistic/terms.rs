@@ -11,8 +11,8 @@ pub(super) const EXPONENTIAL: f64 = 4e-14;
 /// The largest argument for which [`exp_minus`] is accurate.
 const FARTHEST: f64 = 700.0;
 
-/// Number of roundings, with some to spare, by which a changed c_i and a sum of such c_i differ from products of the old
-/// values with one factor.
+/// Number of roundings, with some to spare, by which changed c_i and their sums differ from the old values times a
+/// factor.
 pub(super) const RESCALED: usize = 8;
 
 /// Sums over some examples.

@@ -90,7 +90,7 @@ impl<L: Label> LinearClassifier<L> {
     /// Scores of all classes for each row, row by row.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the rows have another number of columns, or if a score is not finite.
+    /// [`Error::InvalidArgument`] if the rows do not have the model's number of columns, or if a score is not finite.
     pub fn scores<'a>(&self, rows: impl IntoRows<'a>) -> Result<Vec<f64>> {
         let data = rows.into_rows()?;
         if data.n_cols() != self.n_features {

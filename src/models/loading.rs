@@ -175,8 +175,8 @@ impl<L: Label> LinearClassifier<L> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::File`] for files that cannot be read, are damaged, or hold another model or labels
-    /// of another type.
+    /// [`Error::File`] for files that cannot be read, are damaged, or contain a different kind of model or labels of a
+    /// different type.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         from_file(path.as_ref(), Self::from_bytes)
     }

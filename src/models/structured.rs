@@ -21,8 +21,8 @@ pub trait StructuredExamples: Sync {
     /// Number of weights: the length of φ.
     fn n_weights(&self) -> usize;
 
-    /// Finds a label y of an example that maximises L(y) + ⟨weights, φ(x, y)⟩ exactly. Writes
-    /// φ(x, y) − φ(x, true label) to `difference`, which contains zeros at the start, and returns L(y).
+    /// Finds a label y of an example that maximises L(y) + ⟨weights, φ(x, y)⟩ exactly. Writes φ(x, y) − φ(x, true
+    /// label) to `difference`, which is all zeros before the call, and returns L(y).
     ///
     /// # Errors
     /// Errors of the implementation. An error ends the fit.

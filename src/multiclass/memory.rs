@@ -12,13 +12,13 @@ const CANDIDATES: (usize, usize) = (5, 16);
 /// Assumed maximum number of nonzero dual variables of an example in block Frank-Wolfe, which adds at most one per
 /// pass.
 const FRANK_WOLFE_DUALS: usize = 64;
-/// [Spread](Size::spread) of the columns above which Newton's method is faster than block descent, whose
-/// time grows with the spread. On raw tables with spreads of 50 to 300 (`benches/as_they_come.py`: Catsup,
-/// Yogurt, VietNamI, fgl, Pima, tips) block descent took 4 to 14 times as long; at a spread of 30, on
-/// random rows, 1.6 to 2 times.
+/// [Spread](Size::spread) of the columns above which Newton's method is faster than block descent, whose time grows
+/// with the spread. On raw tables with spreads of 50 to 300 (`benches/as_they_come.py`: Catsup, Yogurt, VietNamI, fgl,
+/// Pima, tips) block descent took 4 to 14 times as long as Newton's method. On random rows with a spread of 30, it took
+/// 1.6 to 2 times as long.
 const MAX_SPREAD: f64 = 40.0;
 /// A step of Newton's method takes longer with more weights, so the spread must also exceed the number of weights
-/// divided by this constant: with 1000 weights, both methods take the same time at a spread of about 100 to 200.
+/// divided by this constant. With 1000 weights, both methods take the same time at a spread of about 100 to 200.
 const WEIGHTS_PER_SPREAD: f64 = 5.0;
 /// Number of rows sampled to estimate the spread.
 const SAMPLED_ROWS: usize = 1000;
@@ -245,9 +245,9 @@ fn spread(data: Data<'_>, bias: f64, lambda: f64) -> f64 {
     if ratio.is_finite() { ratio } else { 1.0 }
 }
 
-/// Returns an error if memory does not suffice for a fit on joint features: five copies of the weights (solver,
-/// kernels, certificate, best model and caller) and, for Frank-Wolfe with smoothing, n m dual variables. The dual
-/// variables of block descent are not counted, because they are few and grow during the run.
+/// Returns an error if memory does not suffice for a fit on joint features. The fit keeps five copies of the weights
+/// (solver, kernels, certificate, best model and caller) and, for Frank-Wolfe with smoothing, n m dual variables. The
+/// dual variables of block descent are not counted, because they are few and grow during the run.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::error::Error::Memory) if memory is insufficient.

@@ -344,8 +344,8 @@ struct Ascent<'a, 'r, R> {
 }
 
 impl<R: Rows> Ascent<'_, '_, R> {
-    /// Makes a step towards the point of the unit ball that is furthest along the gradient. Returns
-    /// false if no further gain is expected.
+    /// Takes a step towards the point of the unit ball that is furthest along the gradient. Returns false if no further
+    /// gain is expected.
     fn step(&mut self) -> Result<bool> {
         let gamma = self.gamma;
         let value = self.penalty.smoothed_dual(&self.g, self.smoothing, &mut self.w);

@@ -14,7 +14,7 @@ impl LinearPiece {
     /// to `noise`.
     #[inline(always)]
     pub fn linear(point: f64, value: f64, slope: f64, noise: f64) -> Self {
-        // If the slope is 0, the sign of the value tells on which side the root is.
+        // If the slope is 0, the sign of the value shows on which side of the point the root is.
         let met = value.abs() <= 4.0 * f64::EPSILON * noise;
         Self { root: if met { point } else { point + value / slope.abs() }, scale: point.abs() }
     }

@@ -5,8 +5,7 @@ use pulp::Simd;
 use super::Scratch;
 use crate::linalg::{Element, Kernel};
 
-/// Number of wanted entries up to which insertion into a sorted list is faster than selection on a
-/// copy.
+/// Number of requested entries up to which insertion into a sorted list is faster than selection on a copy.
 const MAX_INSERTED: usize = 24;
 /// Number of entries compared at a time.
 const LANES: usize = 16;

@@ -57,7 +57,7 @@ impl TopK {
 
     /// −d/dζ of the minimum over the coordinates off the label, as a linear piece of a function of ζ.
     ///
-    /// With μ = τ − bias·1ᵀb, its value is κ = μ + (Σ_j max(0, v_j − τ − ζ/k) + max(0, −μ)) / k: raising ζ moves the
+    /// With μ = τ − bias·1ᵀb, its value is κ = μ + (Σ_j max(0, v_j − τ − ζ/k) + max(0, −μ)) / k. Raising ζ moves the
     /// bounds ζ/k of all coordinates, and also the bound on their sum if it is active (μ ≠ 0).
     fn pull(&self, size: f64, bias: f64, v: &[f64], tau: f64) -> LinearPiece {
         let set = self.scaled(size, bias);

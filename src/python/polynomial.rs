@@ -178,8 +178,8 @@ const COPIES: usize = 10;
 /// Returns an error if the outputs or first layers of a fit do not fit into memory. The estimate
 /// includes:
 /// - the outputs of all rows and their residuals;
-/// - the linear weights in all copies that quasi-Newton steps without a metric make: pairs of steps
-///   and gradient changes, points, gradients and a direction;
+/// - the linear weights in all copies that quasi-Newton steps without a metric keep: pairs of steps and gradient
+///   changes, points, gradients and a direction;
 /// - the vectors that bound the eigenvalues of gradient matrices;
 /// - wide rows stored by columns, with their factors.
 ///

@@ -188,13 +188,12 @@ impl Drop for Nesting {
 /// Runs `kernel` on a pool of `n_threads` threads, while this thread polls for signals and runs
 /// callbacks.
 ///
-/// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the
-/// computation waits. Values that were not evaluated are NaN. If the callback returns a true value,
-/// the run stops. Exceptions of the callback and `KeyboardInterrupt` end the computation, and are
-/// raised unchanged. Signals reach only the main thread: if a callback has a method `_is_stopped`, the
-/// run also ends, with [`Error::Interrupted`], soon after this method returns true, in the middle of an
-/// epoch. A callback with a true attribute `_wants_model` gets a further argument: a
-/// list of the model's arrays, or None if there is no current model.
+/// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the computation waits.
+/// Values that were not evaluated are NaN. If the callback returns a true value, the run stops. Exceptions of the
+/// callback and `KeyboardInterrupt` end the computation, and are raised unchanged. Signals reach only the main thread.
+/// If a callback has a method `_is_stopped`, the run therefore also ends, with [`Error::Interrupted`], soon after this
+/// method returns true, even in the middle of an epoch. A callback with a true attribute `_wants_model` gets a further
+/// argument: a list of the model's arrays, or None if there is no current model.
 pub(super) fn run_session<T: Send>(
     py: Python<'_>,
     n_threads: usize,

@@ -28,7 +28,7 @@ pub enum ItemModel<'a> {
 #[derive(Debug)]
 pub struct DenseWeights {
     values: Vec<f32>,
-    /// Whether each row of the sparse matrix had entries.
+    /// For each row of the sparse matrix, whether it had entries.
     used: Vec<bool>,
 }
 

@@ -11,7 +11,7 @@
 //!
 //! where w_u and w_i are the total weights of a user's and an item's observed pairs. (Rendle et al. tune the exponent;
 //! with ½, the same λ works for data of different sizes.) With features x of users or items, the ridge penalises the
-//! distance of the factors from x B (`click_features`). Each half sweep makes a few conjugate gradient steps in every
+//! distance of the factors from x B (`click_features`). Each half sweep takes a few conjugate gradient steps in every
 //! row of one side, which decreases the objective. New rows are solved exactly.
 
 use ndarray::{Array2, ArrayView2};

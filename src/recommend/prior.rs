@@ -329,7 +329,7 @@ fn shaped(shape: (usize, usize), values: Vec<f64>) -> Result<Array2<f64>> {
     Array2::from_shape_vec(shape, values).map_err(|error| Error::Numerical(error.to_string()))
 }
 
-/// Makes a few conjugate gradient steps towards the solution of (F Fᵀ + ridge I) A = B, starting at 0, in all columns
+/// Takes a few conjugate gradient steps towards the solution of (F Fᵀ + ridge I) A = B, starting at 0, in all columns
 /// at once.
 ///
 /// With the inner product of F Fᵀ, each step is optimal for the function to be minimised, ½‖B − F Fᵀ A‖² + ½ ridge ⟨A,

@@ -8,7 +8,7 @@ use crate::error::Result;
 #[derive(Debug, Clone, Default)]
 pub struct NamedRows {
     text: Vec<u8>,
-    /// The index in the text after each name.
+    /// The end of each name in the text.
     ends: Vec<usize>,
     values: Vec<f64>,
     /// Total number of names up to the end of each row.

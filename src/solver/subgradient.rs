@@ -145,8 +145,8 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
 }
 
 impl<D: BlockDual> Subgradient<'_, D> {
-    /// Adds the rounding errors that a step towards the last subgradient makes in w and in the
-    /// linear term. Only a share `pushed` of the subgradient enters the sums.
+    /// Adds the rounding errors that a step towards the last subgradient causes in w and in the linear term. Only a
+    /// share `pushed` of the subgradient enters the sums.
     fn follow(&mut self, block: usize, rate: f64, pushed: f64) {
         let direction = &self.direction;
         let (scales, lambda) = (self.dual.scales(block), self.dual.shares().lambda());

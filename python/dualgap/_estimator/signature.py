@@ -95,7 +95,8 @@ _Class = TypeVar("_Class", bound=type)
 def rank(name: str) -> float:
     """Return the position of a parameter.
 
-    A parameter that `ORDER` does not list belongs to the problem: it precedes the solver's.
+    A parameter that `ORDER` does not list belongs to the problem: it precedes the solver's
+    parameters.
     """
     return ORDER.index(name) if name in ORDER else ORDER.index("solver") - 0.5
 

@@ -105,8 +105,8 @@ class PartitionedClassifier(ScoringClassifier):
     ) -> Any:
         """Fit on the partitions of an engine, and return the end of the run.
 
-        `given` has the rows, the callback, and None or the end of a run with another C, the same
-        `run_id` and the same partitions, where this run starts.
+        `given` has the rows, the callback, and the starting point: the end of a run with another C
+        but the same `run_id` and partitions, or None.
         """
         raise NotImplementedError
 

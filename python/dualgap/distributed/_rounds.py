@@ -376,7 +376,7 @@ def _dual_value(solution: Solution, lam: float, n_partitions: int) -> float:
     norm = np.sqrt(inner(image, image)) * (1.0 + _EPSILON * (len(image) + 16))
     norm += solution.image_error + rounding * solution.image_norm + np.sqrt(5e-324)
     term, force = solution.dual_term, 0.5 * norm * norm / lam
-    # In other rounds, a larger first bound changes the accuracy of subproblems without a gain.
+    # Except in Newton rounds, a larger first bound changes subproblem accuracy without a gain.
     scale = dual_scale(term, force) if solution.sums is not None else 1.0
     term, force = scale * term, scale * scale * force
     dual = term - force - rounding * (abs(term) + force)

@@ -1,8 +1,8 @@
 """Column scales, which make one penalty suit the weights of all columns.
 
-With columns of very different scales, no single penalty suits all weights. The rows are therefore
-divided by powers of two s, which is exact, and the weights multiplied by them. The penalty
-compensates for the change of the regularizer: with the weights v = s w, the sum of lambda/2
+With columns of very different scales, no single penalty suits all weights. The columns are
+therefore divided by powers of two s, which is exact, and their weights are multiplied by s. The
+penalty compensates for the change of the regulariser: with the weights v = s w, the sum of lambda/2
 ||v/s||^2 and penalty_j/2 (v_j - v_bar_j)^2 has the curvature lambda + rho in every coordinate, as
 in a plain subproblem.
 """
@@ -30,7 +30,7 @@ def column_scales(
     """Return a power of two, at least 1, for each column; None if the rows need no scaling.
 
     The scale is near the root mean square of the column. Columns with a root mean square below 1
-    are not scaled, because the regularizer dominates there. If there is a constant feature, its
+    are not scaled, because the regulariser dominates there. If there is a constant feature, its
     scale comes last. A single partition has no penalty and needs no scaling.
     """
     squares = np.zeros(n_features)
@@ -65,6 +65,6 @@ def divided(rows: Any, scales: FloatArray) -> Any:
 
 
 def widened(rows: sp.csr_matrix, columns: NDArray[Any], n_features: int) -> sp.csr_matrix:
-    """Return sparse rows with all columns of the problem, given the column of each stored one."""
+    """Return sparse rows with all columns of the problem, given the index of each stored column."""
     indices = columns[rows.indices].astype(rows.indices.dtype)
     return sp.csr_matrix((rows.data, indices, rows.indptr), shape=(rows.shape[0], n_features))

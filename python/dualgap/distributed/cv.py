@@ -54,7 +54,7 @@ class ConsensusCV(EstimatorSearch):
         Values of C, or the number of values from 1e-3 to 1e3, evenly spaced on a logarithmic scale.
     cv : int, splitter or iterable, optional
         As in scikit-learn, but for partitions instead of rows: an iterable contains pairs of lists
-        of numbers of partitions. None means five folds.
+        of partition indices. None means five folds.
     scoring : str or callable, optional
         "accuracy", "neg_log_loss", or another name or scorer of scikit-learn, which is called on
         the workers with a fitted model and the rows of one held-out partition. The score of a fold

@@ -2,8 +2,8 @@
 
 `ConsensusSVC` uses the alternating direction method of multipliers (Boyd et al. 2011, section 7.1).
 Each partition solves a subproblem, warm-started from the previous round, and has a multiplier that
-drives its weights to the consensus. Dask needs the extra ``distributed``, Ray
-the extra ``ray``, Spark the extra ``spark``.
+drives its weights to the consensus. Dask needs the extra ``distributed``, Ray the extra ``ray``,
+Spark the extra ``spark``.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def _resistances(matrix: FloatArray) -> tuple[FloatArray, float] | None:
     """Return (e_j - e_k)' B^-1 (e_j - e_k) for each pair of classes, and the trace of B.
 
     B is the curvature of the mean loss in the intercepts. Both results are rounded up. Returns None
-    if B is not known, or has an eigenvalue on vectors that sum to 0 that may be 0.
+    if B is not known, or may be singular on the vectors that sum to 0.
     """
     if matrix.size == 0:
         return None
@@ -125,8 +125,8 @@ def _resistances(matrix: FloatArray) -> tuple[FloatArray, float] | None:
 def _offsets(gap: float, spread: float, curvature: InterceptCurvature) -> FloatArray | None:
     """Return the largest changes of the differences of two scores at the centre.
 
-    They are proportional to the largest change in the norm of the curvature: the zero of an
-    increasing function. Returns None if that function stays negative.
+    They are proportional to the largest change in the norm of the curvature, which is the zero of
+    an increasing function. Returns None if that function stays negative.
     """
     found = _resistances(curvature["matrix"])
     if found is None:

@@ -62,7 +62,7 @@ class LogisticClassifier(ScoringClassifier):
         return np.pad(self.coef_, ((1, 0), (0, 0))), np.pad(self.intercept_, (1, 0))
 
     def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """Probability of each class: the softmax of the scores.
+        """Return the probability of each class: the softmax of the scores.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class LogisticClassifier(ScoringClassifier):
         return np.asarray(softmax(self._scores(X), axis=1))
 
     def predict_log_proba(self, X: MatrixLike) -> FloatArray:
-        """Logarithms of the probabilities, finite where `predict_proba` rounds to 0.
+        """Return the logarithms of the probabilities, finite where `predict_proba` rounds to 0.
 
         Parameters
         ----------
@@ -95,8 +95,8 @@ class LogisticClassifier(ScoringClassifier):
         The duality gap bounds the distance of the model from the exact optimum, and therefore the
         change of each score. A row is decided if its best score leads by more than this change: the
         optimum then predicts the same class. The bound accounts for rounding errors. With
-        intercepts, no bound is known if the gap is not small enough, for more than 256 classes, and
-        for classes without weight: all rows are then undecided.
+        intercepts, no bound is known if the gap is too large, if there are more than 256 classes,
+        or if a class has no weight. All rows are then undecided.
 
         Parameters
         ----------
@@ -111,8 +111,8 @@ class LogisticClassifier(ScoringClassifier):
         Raises
         ------
         ValueError
-            If the model has no certificate; or if it has intercepts, and their curvature was not
-            stored: in files of earlier versions or of the Rust interface, and in models of
+            If the model has no certificate; or if it has intercepts whose curvature was not stored,
+            as in files of earlier versions or of the Rust interface, and in models of
             `ConsensusLogisticRegression`.
         """
         check_is_fitted(self, "coef_")

@@ -18,7 +18,7 @@ _NEVER = 800.0
 
 @dataclass(frozen=True)
 class PresentClasses:
-    """The classes of a problem with intercepts that have weight.
+    """The classes with weight in a problem with intercepts.
 
     The intercept of a class without weight has no optimum: the objective decreases as it goes to
     minus infinity. Such a class is left out, and the problem of the other classes has the same
@@ -64,7 +64,8 @@ class PresentClasses:
     def scale(self) -> float:
         """The factor of C. With two classes, the core fits only the difference of the two vectors.
 
-        Its squared norm is twice the sum of the squared norms of these two vectors.
+        The squared norm of the difference is twice the sum of the squared norms of these two
+        vectors.
         """
         return 2.0 if len(self.places) == 2 else 1.0
 

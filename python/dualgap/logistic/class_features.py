@@ -177,7 +177,7 @@ class ClassFeatureLogisticRegression(ClassFeatureClassifier):
         self._store_run(result, X)
 
     def predict_proba(self, X: MatrixLike, class_features: MatrixLike | None = None) -> FloatArray:
-        """Probability of each class: the softmax of the scores.
+        """Return the probability of each class: the softmax of the scores.
 
         Parameters
         ----------
@@ -196,7 +196,7 @@ class ClassFeatureLogisticRegression(ClassFeatureClassifier):
     def predict_log_proba(
         self, X: MatrixLike, class_features: MatrixLike | None = None
     ) -> FloatArray:
-        """Logarithms of the probabilities, finite where `predict_proba` rounds to 0.
+        """Return the logarithms of the probabilities, finite where `predict_proba` rounds to 0.
 
         Parameters
         ----------

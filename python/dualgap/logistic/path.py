@@ -56,7 +56,7 @@ class LogisticPiece:
     _model: LogisticClassifier = field(repr=False)
 
     def predict(self, X: MatrixLike) -> NDArray[Any]:
-        """Class with the largest probability.
+        """Return the class with the largest probability.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class LogisticPiece:
         return self._model.predict(X)
 
     def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """Probability of each class.
+        """Return the probability of each class.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class LogisticPiece:
         return self._model.predict_proba(X)
 
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Accuracy."""
+        """Return the accuracy."""
         return float(self._model.score(X, y, sample_weight))
 
 

@@ -97,11 +97,11 @@ class LogisticRegression(LogisticClassifier):
     solver : {"auto", "newton", "dual-descent"}, default="auto"
         In each iteration, "newton" solves a linear system for all weights by conjugate gradients.
         Their preconditioner depends on the cost of the previous systems. The first passes are in
-        float32, the last passes in float64. "newton" keeps a float32 copy of the rows, without
-        zeros if at most an eighth of the entries of a CSR matrix are stored, or if the Hessian is
-        too large to factorise. "dual-descent" maximises the dual exactly over the variables of one
-        row at a time, and suits CSR rows. "auto" is "newton", except for CSR rows with at most a
-        quarter of the entries stored: for them, it begins with "dual-descent", and continues with
+        float32, the last passes in float64. "newton" keeps a float32 copy of the rows. The copy of
+        a CSR matrix omits zeros if at most an eighth of the entries are stored, or if the Hessian
+        is too large to factorise. "dual-descent" maximises the dual exactly over the variables of
+        one row at a time, and suits CSR rows. "auto" is "newton", except for CSR rows with at most
+        a quarter of the entries stored: for them, it begins with "dual-descent", and continues with
         "newton" if that is expected to be faster.
     tol : float, default=1e-3
         Duality gap at which the fit has converged, relative to the objective. The objective is then
@@ -339,7 +339,7 @@ class LogisticRegression(LogisticClassifier):
         return found
 
     def _start(self) -> tuple[FloatArray, FloatArray] | None:
-        """Weights and intercepts of the previous fit, if the number of features is the same."""
+        """Return the previous weights and intercepts if the number of features is the same."""
         coef: FloatArray | None = vars(self).get("coef_")
         if coef is None or coef.shape[1] != self.n_features_in_:
             return None

@@ -81,23 +81,23 @@ class MulticlassSVC(LinearClassifier):
             "away-frank-wolfe", "projected-gradient", "subgradient"}, default="auto"
         "block-descent" maximises the dual exactly over the variables of one row at a time (Walrus
         for "weston-watkins", Crammer and Singer's step for "max-hinge") in the precision of ``X``;
-        it is the fastest by far and keeps n_samples x n_classes dual variables. "newton" solves a
-        linear system for all weights per iteration. It suits up to 2000 weights and columns of very
-        different scales, and typically takes tens of iterations; nearly unregularised separable
-        data can take more than a hundred. "block-frank-wolfe" takes one Frank-Wolfe step per row
-        and keeps only nonzero dual variables. "frank-wolfe" passes over all rows per iteration and
-        keeps no dual variables (unless there is smoothing); "away-frank-wolfe" does the same with
-        an active set of weight matrices, without smoothing. "subgradient" is Pegasos, and
-        "projected-gradient" its batch form, with one step per pass. These solvers are for
+        it is the fastest by far and keeps n_samples x n_classes dual variables. In each iteration,
+        "newton" solves a linear system for all weights. It suits up to 2000 weights and columns of
+        very different scales, and typically takes tens of iterations; nearly unregularised
+        separable data can take more than a hundred. "block-frank-wolfe" takes one Frank-Wolfe step
+        per row and keeps only nonzero dual variables. "frank-wolfe" passes over all rows in each
+        iteration and keeps no dual variables (unless there is smoothing); "away-frank-wolfe" does
+        the same with an active set of weight matrices, without smoothing. "subgradient" is Pegasos,
+        and "projected-gradient" its batch form, with one step per pass. These solvers are for
         comparison, or for little memory. "auto" is "newton" if there are at most 2000 weights and
         the largest absolute values of two columns, including the constant feature, differ by a
-        factor above 40 and above a fifth of the number of weights, because "block-descent" is slow
-        on such data. Otherwise it is "block-descent". With up to 5000 weights, "newton" continues
-        from the dual point of "block-descent" as soon as its iterations gain little. For custom
-        losses "auto" is only "block-descent", or "block-frank-wolfe" without ``project``. If memory
-        is too small for "block-descent" by the estimate that `verbose` prints, "auto" is
-        "block-frank-wolfe", or else "frank-wolfe". If memory is too small for any of them, the fit
-        raises a MemoryError before it starts.
+        factor that exceeds both 40 and a fifth of the number of weights, because "block-descent" is
+        slow on such data. Otherwise it is "block-descent". With up to 5000 weights, "newton"
+        continues from the dual point of "block-descent" as soon as its iterations gain little. For
+        custom losses, "auto" is always "block-descent", or "block-frank-wolfe" if the loss has no
+        ``project``. If memory is too small for "block-descent" according to the estimate that
+        `verbose` prints, "auto" is "block-frank-wolfe", or else "frank-wolfe". If memory is too
+        small for any of them, the fit raises a MemoryError before it starts.
     step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
         For "frank-wolfe", one of "frank-wolfe" (default), the best step in closed form, and
         "scheduled", ``2 / (t + 2)``. For "block-frank-wolfe", one of "frank-wolfe" (default),
@@ -156,9 +156,9 @@ class MulticlassSVC(LinearClassifier):
     converged_ : bool
         Whether the gap reached `tol`.
     certificate_ : str
-        Scope of the bound. "convex optimum": it holds for every model. For a custom loss "exact if
-        the loss's vertex is", or "none: " and the reason, if its results were found to contradict
-        each other at the fitted model.
+        Scope of the bound. "convex optimum": it holds for every model. For a custom loss, "exact if
+        the loss's vertex is", or "none: " and the reason, if results of the loss contradict each
+        other at the fitted model.
     history_ : dict of ndarray
         Per iteration: epoch, seconds, objective, dual_objective, gap (NaN where not evaluated), and
         solver (its name, which can change during a fit with "auto"). Each row describes the best
@@ -297,11 +297,10 @@ class MulticlassSVC(LinearClassifier):
 
         The first fit solves the problem at `C_min` to half of `tol`. Its solution, scaled in
         proportion to C, has a gap that is convex in C. The next fit takes place at the largest C up
-        to which this gap is at most `tol`, and so on. The solvers that need projections are chosen
-        as for ``solver="auto"``; all other solvers are replaced by block Frank-Wolfe with pairwise
-        steps. Wide intervals with a small `tol` have many pieces: ten decades at ``tol=1e-3`` can
-        have tens of thousands.
-        The estimator does not change; `C`, `step` and `warm_start` are not used.
+        to which this gap is at most `tol`, and so on. A path treats "block-descent" and "newton"
+        like "auto", and replaces all other solvers by block Frank-Wolfe with pairwise steps. Wide
+        intervals with a small `tol` have many pieces: ten decades at ``tol=1e-3`` can have tens of
+        thousands. The estimator does not change; `C`, `step` and `warm_start` are not used.
 
         Parameters
         ----------

@@ -58,9 +58,9 @@ _PARAMETERS = """
         fit, so its penalty is on the difference of an intercept and that mean.
     linear : {"explicit", "augment", None}, default="explicit"
         Linear terms. "explicit": weights and intercepts with a ridge penalty, not bounded by
-        `radius`. "augment": basis vectors have an entry for a constant feature 1. This gives a
-        factorization machine no intercept, because it leaves out the square of that feature. None:
-        no linear terms.
+        `radius`. "augment": basis vectors have an entry for a constant feature 1. A factorization
+        machine then has no intercept, because it leaves out the square of that feature. None: no
+        linear terms.
     reoptimize : {"full", "output"}, default="full"
         Layers that are optimised again after each new basis vector. "full": the basis and the
         output layer (not convex). "output": only the output layer (convex).
@@ -76,7 +76,7 @@ default="refined"
         Relative tolerance of the eigenvalue solver that selects basis vectors.
     validation_fraction : float, optional
         Fraction of the rows held out (stratified by class). The fit keeps the number of basis
-        vectors that scores best on them; ``history_`` has the scores of all.
+        vectors that scores best on them; ``history_`` has all scores.
     tol : float, default=1e-3
         Duality gap at which the fit has converged, relative to the objective. The objective is
         then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger than rounding
@@ -126,8 +126,8 @@ default="refined"
         Whether the gap reached ``tol``. If not, a ``ConvergenceWarning`` is issued, unless the
         callback or the validation rows ended the fit earlier.
     certificate_ : str
-        Scope of the bound: the convex problem that it refers to, and the probability with which it
-        holds, for models of more than 1024 features.
+        Scope of the bound: the convex problem that it refers to and, for models of more than 1024
+        features, the probability with which it holds.
     n_iter_ : int
         Number of iterations.
     history_ : dict of ndarray

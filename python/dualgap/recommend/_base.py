@@ -81,7 +81,7 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         return Catalogue(self.user_ids_, self.item_ids_, self._places)
 
     def _check_fitted(self) -> None:
-        """Raise an error before the fit; after it, return sooner than scikit-learn's check."""
+        """Raise an error if not fitted; otherwise, faster than scikit-learn's check."""
         if "user_ids_" not in vars(self):
             check_is_fitted(self)
 
@@ -173,7 +173,7 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         return "like" if self.task == "clicks" else "rating"
 
     def _similarity(self) -> Ranking:
-        """Return which ranking's model provides the item vectors for similarities."""
+        """Return the ranking whose model provides the item vectors for similarities."""
         return self._default_ranking() if self._click_model is None else "like"
 
     def _ranking(self, rank_by: Ranking | None) -> Ranking:

@@ -184,7 +184,7 @@ class ClickModel(Cached):
         changed: Any = {new.side: new.insert_rows(getattr(self, new.side), vectors)}
         clicks = new.lists(targets.astype(np.float32))
         if not clicks.values.all():
-            matrix = clicks.matrix.copy()  # it shares arrays with other lists of the new ratings
+            matrix = clicks.matrix.copy()  # other lists of `new` share its arrays
             matrix.eliminate_zeros()
             clicks = Lists.of(matrix)
         if new.side == "users":

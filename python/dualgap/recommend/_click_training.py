@@ -35,15 +35,15 @@ _DROPOUT = 0.33
 # Ridge on the feature weights, relative to the mean ridge of a row.
 _FEATURE_RIDGE = 10.0
 
-# Number of sweeps of each trial fit of the factors; held-out clicks compare the trial fits.
+# Number of sweeps of each trial fit of the factors. Trial fits are compared on held-out clicks.
 _TRIAL_SWEEPS = 6
 
 # Settings are chosen on a sample of about this number of clicks.
 _TRIAL_CLICKS = 3e6
 
 # Each row of an item-item model keeps its `_ENTRIES / n_items` largest entries, but at least
-# `_KEPT`. On sparse clicks, 500 entries per row rank as well as all entries, and 200 rank up to 4 %
-# worse than all. On dense clicks with 6,000 items, 500 rank 8 % worse than 1,500.
+# `_KEPT`. On sparse clicks, 500 entries per row rank as well as all entries; 200 entries rank up to
+# 4 % worse. On dense clicks with 6,000 items, 500 entries rank 8 % worse than 1,500 entries.
 _ENTRIES = 12_000_000
 _KEPT = 500
 
@@ -381,7 +381,7 @@ class _Trainer:
         counts = np.maximum(counts, 1).astype(np.float32)
         record = self._record(clicks)
         # The core divides by both square roots and keeps the largest entries of each row. Scaling
-        # the values before and the result after it gives the requested exponents.
+        # its input values and its result gives the requested exponents.
         record["values"] *= counts[clicks.items] ** np.float32(0.5 - of_scored)
         graph = _lists(_core.item_graph(record), clicks.shape[1])
         scale = counts ** np.float32(of_scored - of_own)

@@ -78,7 +78,7 @@ class FeatureEncoder:
                 raise ValueError(msg)
         table = numbers[list(self.numbers)].to_numpy(dtype=np.float64) * self.scales
         table = (table - self.means) / self.deviations
-        # The additional last column is for values that the fit did not have.
+        # The additional last column is for values that did not occur in the fit.
         ones = np.zeros((len(table), len(self.indicators) + 1))
         place = {indicator: at for at, indicator in enumerate(self.indicators)}
         for column in dict(self.indicators):

@@ -228,7 +228,7 @@ _ENTRIES = 1 << 22
 def diversified(
     best: tuple[NDArray[np.int64], FloatArray], vectors: FloatArray, n: int, diversity: float
 ) -> tuple[NDArray[np.int64], FloatArray]:
-    """Choose `n` of each user's best items by score and dissimilarity to the items before."""
+    """Choose `n` of each user's best items by score and dissimilarity to the earlier choices."""
     positions, scores = best
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors = vectors / np.where(lengths > 0.0, lengths, 1.0)

@@ -134,7 +134,7 @@ class FittedRecommender(RecommenderParts):
         n : int, default=10
             Items per user.
         ratings : as for `fit`, optional
-            Ratings of new users, or of users who have rated more since the fit. They are used as by
+            Ratings of new users, or of users who have rated more since the fit. They are used as in
             `fold_in`, for this call only.
         rank_by : {"like", "rating"}, optional
             "like" ranks by how likely the user is to choose and like an item (see `Interactions`).
@@ -252,7 +252,7 @@ class FittedRecommender(RecommenderParts):
     def similar_users(
         self, users: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
     ) -> pd.DataFrame:
-        """Return users who like the same items, like `similar_items`; requires ``interactions``."""
+        """Return users who like the same items; see `similar_items`. Requires ``interactions``."""
         allowed = allowed_items(self.user_ids_, among, name="among")
         counts = np.diff(self._seen.offsets)
         side = Neighbours(self.user_ids_, self.user_vectors_, counts, allowed)
@@ -435,12 +435,13 @@ class FittedRecommender(RecommenderParts):
         Returns
         -------
         dict
-            ``{"rmse": ..., "ndcg@1": ..., ...}``: RMSE, and the mean nDCG@k per user among only the
-            test ratings (gain 2^rating - 1, ties averaged; with negative ratings, relative to the
-            smallest; above 1000, the gain is the rating). With `catalogue` also "recall@k",
-            "catalogue_ndcg@k", "map@k" and "coverage@k" (`dualgap.metrics`), "precision@k" (hits
-            divided by k), "hit_rate@k" (share of users with a hit) and "mrr@k" (mean of 1 over the
-            rank of the first hit, 0 without one).
+            ``{"rmse": ..., "ndcg@1": ..., ...}``: RMSE, and the mean over users of nDCG@k, which
+            ranks only the test ratings and averages ties. The gain is 2^rating - 1, or the rating
+            itself if ratings exceed 1000. If ratings are negative, all are shifted so that the
+            smallest counts as 0. With `catalogue` also "recall@k", "catalogue_ndcg@k", "map@k" and
+            "coverage@k" (`dualgap.metrics`), "precision@k" (hits divided by k), "hit_rate@k" (share
+            of users with a hit) and "mrr@k" (mean of 1 over the rank of the first hit, 0 without
+            one).
         """
         self._check_fitted()
         ranks = check_ranks(k)

@@ -172,8 +172,8 @@ def level_probabilities(outputs: FloatArray, levels: FloatArray) -> FloatArray:
 class TimeFeatures(BaseEstimator):  # type: ignore[misc]
     """Settings for the effect of a rating's time in `OrdinalRecommender`.
 
-    Every output gets a weight for the user's ratings of one sitting (or day) and a weight for the
-    item's ratings of one month [1]_, with Gaussian priors whose covariances are learned:
+    Every output gets a weight for each user and sitting (or day), and a weight for each item and
+    month [1]_, with Gaussian priors whose covariances are learned:
 
     ``o_c = b_c + l_uc + l_ic + d_c(u, day) + s_c(i, month) + sum_r U_rc p_ur q_ir``.
 
@@ -328,7 +328,7 @@ class NewRatings:
 
     @cached_property
     def order(self) -> Lists:
-        """The number of each rating, in a matrix with a row for each of these ids."""
+        """The index of each rating, in a matrix with a row for each of these ids."""
         numbers = np.arange(len(self.own))
         return Lists.of_pairs((self.own, self.other), numbers, (len(self.ids), len(self.counts)))
 

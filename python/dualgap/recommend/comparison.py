@@ -307,7 +307,7 @@ class Likes:
         )
 
     def metrics(self, scores: FloatArray, truth: sp.csr_array) -> dict[str, float]:
-        """Return metrics at rank 10 for users with likes in `truth`; rank no items of training."""
+        """Return metrics at rank 10 for users with likes in `truth`; omit training items."""
         scores = scores.copy()
         scores[self.seen.nonzero()] = -np.inf
         chosen = np.flatnonzero(np.diff(truth.indptr))

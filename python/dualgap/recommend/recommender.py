@@ -87,11 +87,11 @@ class OrdinalRecommender(FittedRecommender):
     ----------
     n_components : int, optional
         Maximum number of basis vectors; superfluous ones shrink to zero. A variational fit starts
-        with no more basis vectors than ratings, and no more than the number of outputs times
-        the number of rated users or of rated items, whichever is smaller. The default grows
-        with the number n of ratings: 8 for up to 50,000 ratings, then ``8 * (n / 50000) ** 0.4``.
-        With `history_features`, which keep more basis vectors useful, the exponent is 0.55, up to a
-        maximum of 64. With ``task="clicks"``, it is the length of the user and item vectors, unless
+        with at most one basis vector per rating, and at most one per output and rated user or rated
+        item (whichever are fewer). The default grows with the number n of ratings: 8 for up to
+        50,000 ratings, then ``8 * (n / 50000) ** 0.4``. With `history_features`, which keep more
+        basis vectors useful, the exponent is 0.55 and the maximum is 64 basis vectors. With
+        ``task="clicks"``, `n_components` is the length of the user and item vectors, unless
         `interactions` sets a different `n_components`.
     task : {"ordinal", "regression", "clicks"}, default="ordinal"
         "ordinal": one output per threshold. "regression": a single output with squared loss (for
@@ -103,17 +103,17 @@ class OrdinalRecommender(FittedRecommender):
         `Variational` gives the best predictions but has no certificate; `ConditionalGradient` grows
         the basis one vector at a time, with a duality gap.
     history_features : {False, True, "users"}, default=False
-        Whether to use the set of items that a user has rated as features of the user, and the set
-        of users who rated an item as features of the item; "users" means only the features of
+        Whether the features of a user include the set of items that the user has rated, and the
+        features of an item the set of users who have rated it; "users" means only the features of
         users.
     time_features : bool or TimeFeatures, default=False
-        Whether every output gets weights for the user's ratings of a quarter of an hour and the
-        item's ratings of a month, as in timeSVD++ (a `TimeFeatures` object sets other lengths).
-        The fit then needs the times of ratings; predictions do not. Recommendations do not
-        depend on times. Only for ``method="variational"``.
+        Whether every output gets a weight for each user and quarter of an hour, and for each item
+        and month, as in timeSVD++ (a `TimeFeatures` object sets other lengths). The fit then needs
+        the times of ratings; predictions do not. Recommendations do not depend on times. Only for
+        ``method="variational"``.
     interactions : bool or Interactions, default=True
-        Whether to learn not only ratings but also which items of the catalogue a user chooses and
-        likes, which ``recommend(rank_by="like")`` requires. Use an `Interactions` object to set its
+        Whether to also learn which items of the catalogue a user chooses and likes.
+        ``recommend(rank_by="like")`` requires this. Use an `Interactions` object to set its
         parameters.
     levels : sequence of float, optional
         All possible ratings; by default the ratings that occur.
@@ -283,7 +283,7 @@ class OrdinalRecommender(FittedRecommender):
         clicks = self._interaction_settings()
         clicks_only = self.task == "clicks"
         n_epochs = clicks.max_iter if clicks_only else method.n_epochs()
-        # Ratings are also passed as targets, because `score` takes ratings alone.
+        # Ratings also serve as targets, because `score` takes no separate targets.
         again = None if isinstance(ratings, Iterator) else ratings
         with watch(self, (n_epochs, None), data=(again, again, None)) as callback:
             announce(callback, "reading ratings")

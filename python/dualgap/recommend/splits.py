@@ -95,7 +95,8 @@ def leave_last_out(
     ratings : table
         Ratings or clicks. Without a column of times, rows are taken to be in order of time.
     n : int, default=1
-        Number of rows to hold out per user. Nothing is held out of users with at most `n` rows.
+        Number of rows to hold out per user. Users with at most `n` rows keep all of them for
+        training.
     user_column, timestamp_column : str
         Names of the columns.
 

@@ -27,7 +27,7 @@ _PASSES = 5
 _FEW = 200
 _PASSES_OF_FEW = 30
 _LEAST_PROGRESS = 0.025
-# With unknown labels there is no gap; a fit that ends here is about .1 % above its limit.
+# Without a gap (with unknown labels), a fit that ends here is about 0.1 % above its limit.
 _LEAST_PARTIAL = 1e-3
 
 

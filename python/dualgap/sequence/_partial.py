@@ -37,7 +37,7 @@ def whole_sentences(codes: Codes, offsets: Offsets, known: Known) -> tuple[Codes
 
 
 def known_pieces(codes: Codes, offsets: Offsets, known: Known) -> tuple[Codes, Offsets]:
-    """Return labels and offsets of the longest runs of known labels in sentences."""
+    """Return labels and offsets of the maximal runs of known labels in sentences."""
     cuts = np.zeros(len(codes) + 1, dtype=bool)
     cuts[offsets] = True
     cuts[:-1] |= ~known
@@ -56,10 +56,11 @@ def fit_completed(
 ) -> None:
     """Fit the structured hinge loss: complete the labels, fit, and repeat until no label changes.
 
-    Unknown labels are completed by the best labelling that agrees with the known labels, with the
-    weights of the previous fit (Yu and Joachims, ICML 2009), first with `start` if it is given.
-    Errors at tokens with unknown labels cost nothing. Each fit is a convex problem. With held-out
-    sentences, a round that does not improve their score is the last one, and is left out.
+    Unknown labels are completed by the best labelling that agrees with the known labels, according
+    to the weights of the previous fit (Yu and Joachims, ICML 2009), or at first of `start` if it is
+    given. Errors at tokens with unknown labels cost nothing. Each fit is a convex problem. With
+    held-out sentences, a round that does not improve their score is the last one, and its fit is
+    discarded.
     """
     threads = resolve_threads(tagger.n_jobs)
     if start is None:

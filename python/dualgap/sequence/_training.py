@@ -18,7 +18,7 @@ from dualgap.sequence._weights import Names, Weights, drop_unused, weights_of
 from dualgap.structured._arrays import flatten
 
 # With at most `_FEW` sentences of a mean length of at least `_LONG` tokens, a pass has too few
-# steps. Ten sentences of 2,000 tokens need 86 passes; in sentences of 20 tokens they need 11.
+# steps. Ten sentences of 2,000 tokens need 86 passes; the same tokens in sentences of 20 need 11.
 _FEW = 100
 _LONG = 500
 

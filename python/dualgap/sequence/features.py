@@ -1,4 +1,4 @@
-"""Functions that compute features of raw sentences. A model file stores only their parameter."""
+"""Functions that compute features of raw sentences. Model files store only which to use."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def word_features(sentence: Sequence[str | Sequence[str]]) -> list[list[str]]:
     """Return the features of each token of a sentence, as used by ``features="words"``.
 
     A token's features are its word in lower case, its shape, prefixes and suffixes of up to four
-    characters, the words up to two tokens away, the shapes next to it, and pairs of neighbouring
-    words. Further columns, such as parts of speech, give features of the tokens up to two positions
-    away, and of pairs of neighbouring tokens.
+    characters, the words up to two tokens away, the shapes of adjacent words, and pairs of
+    neighbouring words. Further columns, such as parts of speech, give features of the tokens up to
+    two positions away, and of pairs of neighbouring tokens.
 
     Parameters
     ----------

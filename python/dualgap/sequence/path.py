@@ -18,7 +18,7 @@ __all__ = ["TaggerPiece"]
 
 @dataclass(frozen=True, eq=False)
 class TaggerPiece:
-    """An interval of C in which one tagger, its weights scaled in proportion to C, is certified.
+    """An interval of C in which one tagger, with weights proportional to C, is certified.
 
     Attributes
     ----------

@@ -50,7 +50,7 @@ class SequenceTagger(TrainedChain):
 
     The score of labels y of a sentence is ``sum_t <W[:, y_t], x_t> + sum_t T[y_{t-1}, y_t] +
     start[y_0] + end[y_last]``; decoding is exact. Training minimises ``1/2 ||w||^2 + C * sum_i
-    loss_i(w)``, divided by C times the sum of the weights of the sentences i (their number without
+    loss_i(w)``, divided by C times the total weight of the sentences (their number if there are no
     weights), and reports a duality gap (Lacoste-Julien et al., ICML 2013; Le Priol et al., UAI
     2018).
 
@@ -61,9 +61,9 @@ class SequenceTagger(TrainedChain):
         a conditional random field, which gives probabilities.
     C : float or "validation", optional
         Weight of the losses. By default ``max(0.3, 3 / k)`` with "hamming" and ``max(3, 20 / k)``
-        with "logistic", where k is the mean number of features of a token, but at least 1 (a value
-        x between -1 and 1 counts as x**2). CRFsuite's ``c2`` is ``1 / (2 * C)`` for
-        ``loss="logistic"``. "validation" holds out 15 % of the sentences, tries increasing
+        with "logistic", where k is the mean number of features of a token, but at least 1 (a
+        feature with value x between -1 and 1 counts as x**2). CRFsuite's ``c2`` is ``1 / (2 * C)``
+        for ``loss="logistic"``. "validation" holds out 15 % of the sentences, tries increasing
         multiples of the default on the remaining sentences, and fits all sentences with the C that
         scores best: by chunk F1 if the labels follow a scheme such as BIO, else by the fraction of
         labels that are correct.
@@ -77,8 +77,8 @@ class SequenceTagger(TrainedChain):
         How features are computed from raw sentences, in training and prediction. By default,
         sentences already consist of features. "words": sentences are lists of words, or of tuples
         of a word and further columns (see `word_features`). A list: templates in CRF++'s notation,
-        such as "U01:%x[-1,0]", for the same sentences. "crfsuite": dictionaries of features, read
-        as python-crfsuite reads them ("name:value").
+        such as "U01:%x[-1,0]", for sentences of the same form. "crfsuite": dictionaries of
+        features, read as python-crfsuite reads them ("name:value").
     transitions : str, mask or pairs of labels, default="all"
         Which labels may follow each other. "all": any label may follow any other. "seen": like
         "all", but only transitions seen in training get a weight (CRFsuite's default). "bio" or
@@ -105,7 +105,7 @@ class SequenceTagger(TrainedChain):
         Number of bits, at most 30, of a hash of the feature name. The hash is the index of the
         feature's column (the hashing trick). The model then stores no names.
     class_weight : dict, optional
-        Cost of an error at a token with each true label; 1 for labels that are not listed. With
+        Cost of an error at a token, by its true label; 1 for labels that are not listed. With
         ``loss="logistic"``, the loss multiplies the probability of a wrong label by this cost
         (softmax-margin; Gimpel and Smith, NAACL 2010).
     sampling : {"permutation", "uniform", "gap"}, default="permutation"
@@ -114,8 +114,8 @@ class SequenceTagger(TrainedChain):
     tol : float, optional
         Duality gap at which the fit ends, relative to the objective; 0.2 by default with "hamming".
         By default, a fit with "logistic" ends at a gap of 0.1, or when five passes lower the
-        objective by less than 2.5 % in total, because later passes hardly improve held-out scores
-        (fewer than 200 sentences: not before 30 passes); if `tol` is given, only the gap counts.
+        objective by less than 2.5 % in total (with fewer than 200 sentences, not before 30 passes),
+        because later passes hardly improve held-out scores. If `tol` is given, only the gap counts.
         With unknown labels, "logistic" has no gap: the fit ends when five passes lower the
         objective by a share of at most `tol` (by default 0.001).
     max_iter : int, default=1000
@@ -126,10 +126,10 @@ class SequenceTagger(TrainedChain):
         and labels. If no sentence matches, it reuses all dual variables, provided that the lengths
         of the sentences are the same in the same order. Sentences without reused variables start at
         zero; the certificate covers all sentences.
-        "logistic" reuses the weights of features and labels with the same names, and so does
-        "hamming" with unknown labels, to complete them for the first time. A fit that cannot
-        continue starts from zero, with a warning. Copies of the tagger contain the state of a warm
-        start; pickles do not.
+        "logistic" reuses the weights of features and labels with the same names. With unknown
+        labels, "hamming" uses these weights to complete the labels for the first time. A fit that
+        cannot continue starts from zero, with a warning. Copies of the tagger contain the state of
+        a warm start; pickles do not.
     n_jobs, random_state, verbose, callback
         As in `MulticlassSVC`: threads (all cores by default), seed, progress on stderr, and
         ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
@@ -256,9 +256,9 @@ history_, null_objective_
         spill : path, optional
             A folder on a disk, for sentences that do not fit in memory. `X` and `y` are read once,
             in order; `y` may be None if `X` yields pairs of a sentence and its labels. The features
-            are written to anonymous temporary files, which the fit reads and which are deleted
-            after it. `hash_bits` saves the memory of feature names, and ``pairs="seen"`` saves the
-            memory of unused weights. With `lengths`, `X` may also be `Chunks` of one matrix.
+            are written to anonymous temporary files, which are deleted after the fit. `hash_bits`
+            saves the memory of feature names, and ``pairs="seen"`` saves the memory of unused
+            weights. With `lengths`, `X` may also be `Chunks` of one matrix.
 
         Returns
         -------

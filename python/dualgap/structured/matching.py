@@ -113,7 +113,7 @@ class MatchingCoding(Coding):
         return {"weight": coef}
 
     def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
-        """Return a bound on the loss: no correct pair, and the largest number of wrong pairs."""
+        """Return the loss without correct pairs and with the most wrong pairs, an upper bound."""
         found = []
         for (n_rows, n_columns), label in zip(X.sizes or [], y, strict=True):
             missed = len(label) * self.model.false_negative_cost

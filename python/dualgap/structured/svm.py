@@ -74,24 +74,24 @@ class StructuredSVM(CertifiedEstimator):
         Weight of the losses relative to the regulariser.
     radius : float, optional
         Bound on ``||w||`` for "extragradient", whose objective is the mean loss alone; by default
-        ``sqrt(P(0) / lambda)``, which the optimum of the regularised problem does not exceed.
+        ``sqrt(P(0) / lambda)``, which bounds the norm of the optimum of the regularised problem.
     signs : array-like of shape (n_weights,), optional
         Signs that the weights must have, in the order of `coef_`: 1 for weights that must not be
         negative, -1 for weights that must not be positive, 0 for all other weights. The certificate
-        then compares only with models that satisfy the signs. For "auto" and "block-frank-wolfe"
-        without `averaging`. Fits with signs do not continue with Newton's method, so scale features
-        of different sizes first.
+        then covers only models that satisfy the signs. For "auto" and "block-frank-wolfe" without
+        `averaging`. Fits with signs do not continue with Newton's method, so scale features of
+        different sizes first.
     solver : {"auto", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
 "projected-gradient", "subgradient", "extragradient"}, default="auto"
         "auto" begins with "block-frank-wolfe". If it would need more than 50 further passes at the
-        current rate (features of different scales, a small `tol`), and there are at most 2000
-        weights, the fit continues with Newton's method on the labellings found so far. An epoch is
-        then one decoding of all examples and one solution of the problem restricted to these
-        labellings. "block-frank-wolfe" takes one step per example. For each step, "frank-wolfe" and
-        "away-frank-wolfe" pass over all examples, on all threads. "subgradient" is Pegasos, and
-        "projected-gradient" is its batch form, with one step per pass. "extragradient" is the dual
-        extragradient method, which solves the problem with ``||w|| <= radius`` in place of the
-        regulariser.
+        current rate (for example with features of different scales or a small `tol`), and there are
+        at most 2000 weights, the fit continues with Newton's method on the labellings found so far.
+        An epoch is then one decoding of all examples and one solution of the problem restricted to
+        these labellings. "block-frank-wolfe" takes one step per example. For each step,
+        "frank-wolfe" and "away-frank-wolfe" pass over all examples, on all threads. "subgradient"
+        is Pegasos, and "projected-gradient" is its batch form, with one step per pass.
+        "extragradient" is the dual extragradient method, which solves the problem with
+        ``||w|| <= radius`` in place of the regulariser.
     step : str, optional
         For "auto" and "block-frank-wolfe" one of "frank-wolfe" (default), "pairwise" and "away";
         for "frank-wolfe" one of "frank-wolfe" (default) and "scheduled"; for "away-frank-wolfe" one
@@ -118,7 +118,8 @@ class StructuredSVM(CertifiedEstimator):
         after the fit. Set to False if the two choose among different labels, as in ranking.
     exact_decoder : bool, default=True
         Whether ``loss_augmented_decode`` of a `Model` of your own returns maximisers. If not (local
-        search, graph cuts), there is no certificate; for "auto" and "block-frank-wolfe".
+        search, graph cuts), there is no certificate, and `solver` must be "auto" or
+        "block-frank-wolfe".
     tol : float, default=1e-2
         Duality gap at which the fit has converged, relative to the objective. The objective is then
         at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger than rounding error
@@ -181,10 +182,10 @@ class StructuredSVM(CertifiedEstimator):
     the parts of each example (for a chain, at most the labels and transitions of its active
     labellings); with `cache` or away and pairwise steps it also keeps these labellings.
     "subgradient" keeps two weight vectors (three with `averaging`), "frank-wolfe" 18,
-    "extragradient" 20, and "away-frank-wolfe" one vector plus the labellings of all examples for
-    each active vertex. The parts of a custom `Model` are its weights: one feature vector per
-    example, sparse if most of its values are 0. Pickles contain the weights once, without the state
-    for ``warm_start``.
+    "extragradient" 20, and "away-frank-wolfe" one vector plus, for each active vertex, the
+    labellings of all examples. For a custom `Model`, the parts are the weights: the fit keeps a
+    feature vector per example, sparse if most of its values are 0. Pickles contain the weights
+    once, without the state for ``warm_start``.
 
     The certificate of a custom `Model` holds if its ``loss_augmented_decode`` is exact. If it
     returns a label that scores less than an earlier label, the fit raises an error. If ``decode``

@@ -20,7 +20,7 @@ impl Birkhoff {
     /// Creates the polytope of doubly stochastic n × n matrices.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless `n` is at least 1 and n² at most 2³² − 1.
+    /// [`Error::InvalidArgument`] unless `n` is at least 1 and n² is at most 2³² − 1.
     pub fn new(n: usize) -> Result<Self> {
         check_size("n", n.saturating_mul(n))?;
         Ok(Self { n, interrupt: Interrupt::default() })

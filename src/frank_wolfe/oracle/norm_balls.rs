@@ -17,7 +17,7 @@ impl Simplex {
     /// Creates the simplex with `n` vertices.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless `n` is at least 1 and the radius positive and finite.
+    /// [`Error::InvalidArgument`] unless `n` is at least 1 and the radius is positive and finite.
     pub fn new(n: usize, radius: f64) -> Result<Self> {
         Ok(Self { n: check_size("n", n)?, radius: check_radius(radius)? })
     }
@@ -68,12 +68,12 @@ impl L1Ball {
     /// Creates the ball in `n` dimensions.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless `n` is at least 1 and the radius positive and finite.
+    /// [`Error::InvalidArgument`] unless `n` is at least 1 and the radius is positive and finite.
     pub fn new(n: usize, radius: f64) -> Result<Self> {
         Ok(Self { n: check_size("n", n)?, radius: check_radius(radius)? })
     }
 
-    /// Returns the vertex with the smaller slope of radius e_j and − radius e_j.
+    /// Returns radius e_j or − radius e_j, whichever has the smaller slope.
     fn corner(&self, gradient: &[f64], j: usize) -> Vertex {
         let value = if gradient[j] > 0.0 { -self.radius } else { self.radius };
         Vertex::Sparse(vec![(j as u32, value)])

@@ -92,7 +92,7 @@ fn discrimination<S: Simd, T: Lane<S>>(simd: S, shares: &[T::Vector], present: &
     T::total(simd, sum)
 }
 
-/// Makes the step after [`visit`]: replaces α⁰ by α and returns the entropy of α. If Newton's method did not converge,
+/// Takes the step after [`visit`]: replaces α⁰ by α and returns the entropy of α. If Newton's method did not converge,
 /// keeps α⁰ and returns None.
 #[inline(always)]
 pub(super) fn step<S: Simd, T: Lane<S>>(

@@ -46,8 +46,8 @@ pub(super) struct ConjugateGradients {
     work: f64,
     /// Number of steps for the last system.
     n_last: usize,
-    /// The number of steps after which progress had stalled. Systems are solved more accurately from 1 on, and
-    /// preconditioners are computed from all rows from 2 on, because they cost more.
+    /// Number of times that progress has stalled. After the first time, systems are solved more accurately. After the
+    /// second time, preconditioners are also computed from all rows, which costs more.
     n_stalled: usize,
 }
 

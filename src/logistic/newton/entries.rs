@@ -26,8 +26,8 @@ use crate::run::Certificate;
 /// Columns whose gradients one thread computes at a time.
 const COLUMNS: usize = 128;
 
-/// Cost of an entry in a product, for each output, and of a pair of entries in the sums for a part of the Hessian, for
-/// each factor; in units of a multiplication of dense rows.
+/// Cost of an entry in a product (per output), and cost of a pair of entries in the sums for a part of the Hessian (per
+/// factor). Both are in units of a multiplication of dense rows.
 const PRODUCT: f64 = 18.0;
 const SUMS: f64 = 30.0;
 

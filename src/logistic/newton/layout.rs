@@ -12,15 +12,16 @@ use crate::logistic::columns::ColumnStats;
 
 /// Number of consecutive rows that are transposed together.
 pub(super) const GROUP: usize = 16;
-/// Consecutive rows stay together up to this number of values, so that jumps between them cost little time; but at most
-/// [`MOST_TOGETHER`] rows, and at most this fraction of all rows, so that samples stay nearly random.
+/// Consecutive rows stay together up to this number of values, so that jumps between them cost little time. At most
+/// [`MOST_TOGETHER`] rows stay together, and at most one in [`SHARE_TOGETHER`] of all rows, so that samples stay nearly
+/// random.
 const VALUES_TOGETHER: usize = 2048;
 const MOST_TOGETHER: usize = 8 * GROUP;
 const SHARE_TOGETHER: usize = 1024;
 /// Minimum number of columns of rows that are read without a copy.
 const DIRECT: usize = 32;
-/// If a column's mean exceeds this fraction of its largest value, the largest centred values are computed, because |mean| +
-/// largest value would be too loose a bound.
+/// If a column's mean exceeds this fraction of its largest value, the largest centred values are computed, because
+/// |mean| + largest value would be too loose a bound.
 const FAR: f64 = 0.9;
 /// The largest absolute exponent of a column's unit, which is a power of two. Squares of the units
 /// stay finite.
@@ -33,8 +34,8 @@ pub(super) struct RowBlocks<'a> {
     /// column.
     pub units: Vec<f64>,
     pub inverse_units: Vec<f64>,
-    /// An approximate mean of each column, which is subtracted from the column's values; 0 without an intercept, for CSR rows,
-    /// and for the constant column. An unregularised intercept makes up for it.
+    /// An approximate mean of each column, which is subtracted from the column's values; 0 without an intercept, for
+    /// CSR rows, and for the constant column. An unregularised intercept compensates for the subtraction.
     pub centres: Vec<f64>,
     /// Bounds on the absolute values of each column after centring.
     pub sizes: Vec<f64>,
@@ -78,8 +79,8 @@ impl<'a> RowBlocks<'a> {
         self.units.len()
     }
 
-    /// The rows at [`GROUP`] consecutive positions in the order of the blocks, starting at a multiple of this number;
-    /// fewer rows, or none, after the last row.
+    /// The rows at [`GROUP`] consecutive positions in the order of the blocks, starting at a multiple of [`GROUP`];
+    /// fewer rows, or none, at the end.
     pub fn rows_at(&self, first: usize) -> Range<usize> {
         let n_rows = self.problem.n_examples();
         let (together, n_together) = (first / self.together, n_rows / self.together);
@@ -92,8 +93,8 @@ impl<'a> RowBlocks<'a> {
         first.min(n_rows)..(first + GROUP).min(n_rows)
     }
 
-    /// Whether passes in double precision read the rows without a copy: the rows are dense and not narrow, and have one output.
-    /// For other rows, a transposed copy in the cache takes less time.
+    /// Whether passes in double precision read the rows without a copy: the rows are dense and not narrow, and have one
+    /// output. For other rows, a transposed copy in the cache takes less time.
     pub fn is_direct(&self) -> bool {
         let dense = !matches!(self.problem.rows(), Data::Csr32(_) | Data::Csr64(_));
         dense && self.problem.n_outputs() == 1 && self.problem.n_features() >= DIRECT
@@ -130,8 +131,8 @@ impl<'a> RowBlocks<'a> {
     }
 }
 
-/// Writes the columns of a block of dense rows, except the constant column. `first` is the block's first position in the
-/// order of the blocks.
+/// Writes the columns of a block of dense rows, except the constant column. `first` is the block's first position in
+/// the order of the blocks.
 struct Fill<'k, 'a, V, T> {
     layout: &'k RowBlocks<'a>,
     rows: Dense<'k, V>,

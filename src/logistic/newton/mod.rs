@@ -43,7 +43,7 @@ const GAIN: f64 = 1e-4;
 /// full step on a quadratic function achieves ½.
 const EXPECTED: f64 = 0.3;
 /// Linear systems are solved until the residual is reduced by this factor, and to a tenth of that if the Hessian comes
-/// from a sample but the gradient from all rows: such a system costs little compared with the gradient.
+/// from a sample but the gradient from all rows. Such a system costs little compared with the gradient.
 const REDUCTION: f64 = 0.3;
 /// A step is doubled while the slope at its end is at least this share of the slope at its start.
 const STEEP: f64 = 0.3;
@@ -53,11 +53,11 @@ const SAMPLED: [usize; 2] = [100, 1000];
 /// The fraction of the rows in this sample.
 const SAMPLE: f64 = 0.1;
 /// The first steps also compute objective and gradient from the sample, until a step gains less than this fraction of
-/// the objective, or for [`MOST_SAMPLED`] steps.
+/// the objective, but for at most [`MOST_SAMPLED`] steps.
 const SETTLED: f64 = 3e-3;
 const MOST_SAMPLED: usize = 4;
-/// The Hessian is computed from all rows once the decrease expected of a step exceeds this fraction of the previous
-/// one.
+/// The Hessian is computed from all rows once the decrease expected of a step exceeds this fraction of the decrease
+/// expected of the previous step.
 const KEPT: f64 = 0.1;
 /// The run ends if the gap has not fallen by a tenth in this number of exact steps.
 const PATIENCE: usize = 8;
@@ -249,7 +249,7 @@ impl<'a> LogisticNewton<'a> {
         Ok(())
     }
 
-    /// Makes one Newton step; returns whether the weights changed.
+    /// Takes one Newton step; returns whether the weights changed.
     fn step(&mut self, interrupt: &Interrupt) -> Result<bool> {
         let scale = self.objective;
         let is_cheap = self.is_sampled && self.phase == Phase::Exact;

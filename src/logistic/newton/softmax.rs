@@ -224,7 +224,7 @@ fn many<T: Precision>(
             *most = if *score > *most { *score } else { *most };
         }
     }
-    // The largest exponential is 1; it is left out of the sum so that a small rest keeps its digits.
+    // The largest exponential is 1; it is left out of the sum so that a small sum of the others keeps its digits.
     let (mut rest, mut ties, mut entropy) =
         ([T::zero(); LANES], [-T::one(); LANES], [T::zero(); LANES]);
     for line in scores.chunks_exact_mut(n_rows) {

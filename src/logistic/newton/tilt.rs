@@ -34,8 +34,8 @@ pub(super) struct CertifiedSums {
 }
 
 impl CertifiedSums {
-    /// Computes the sums after an exact pass at scaled weights; `gradient` is the gradient of the losses. The tilt changes
-    /// the probabilities of the rows of `sample` only.
+    /// Computes the sums after an exact pass at scaled weights; `gradient` is the gradient of the losses. The tilt
+    /// changes the probabilities of the rows of `sample` only.
     pub fn new(
         (store, sample): (&mut Store<'_>, BlockSample),
         scaled: &[f64],
@@ -94,8 +94,8 @@ impl CertifiedSums {
     }
 }
 
-/// A bound on the error of each score, including the error of the model's intercepts, which are b − W μ for the centres μ.
-/// The scaled values of the rows are at most 1.
+/// A bound on the error of each score, including the error of the model's intercepts, which are b − W μ for the centres
+/// μ. The scaled values of the rows are at most 1.
 fn score_error(store: &Store<'_>, scaled: &[f64]) -> f64 {
     let RowBlocks { centres, inverse_units, .. } = &store.layout;
     let columns = || centres.iter().zip(inverse_units);

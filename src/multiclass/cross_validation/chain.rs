@@ -35,8 +35,8 @@ struct Model {
     certificate: Certificate,
     /// The weights, class by class.
     weights: Vec<f64>,
-    /// The distance of the weights from the weights of the certificate's dual point, and the β of
-    /// this point; None unless the solver still has this distance and β.
+    /// The distance of the weights from the weights of the certificate's dual point, and the β of this point; None if
+    /// the solver no longer has them.
     dual: Option<(f64, Vec<f64>)>,
 }
 
@@ -118,8 +118,8 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         Ok(Candidate { bracket, certificate, outcome, n_epochs, seconds, point })
     }
 
-    /// Moves to another C and returns the certificate at which its fit starts; returns None if this is already the
-    /// current C.
+    /// Moves to another C and returns the certificate from which the fit for this C starts; returns None if this is
+    /// already the current C.
     fn move_to(
         &mut self,
         c_index: usize,

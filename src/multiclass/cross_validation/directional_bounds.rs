@@ -9,8 +9,7 @@ use crate::linalg::vectors::{axpy, dot};
 use crate::multiclass::{MarginProblem, ScoreMap};
 use crate::polytope::CappedBox;
 
-/// Maximum number of moves. It is limited because the interrupt is not checked while their matrix
-/// is inverted.
+/// Maximum number of moves. It is limited because the interrupt is not checked while the moves' matrix is inverted.
 const MAX_MOVES: usize = 512;
 /// Maximum total number of values (including zeros) in the rows of all examples that have a move. Also the maximum
 /// number of weights.
@@ -81,7 +80,7 @@ struct Room {
 pub(super) struct RowProducts {
     row: Vec<f64>,
     norm: f64,
-    /// Inner product with the row of each example that has a move.
+    /// Inner products of the row with the rows of all examples that have a move.
     products: Vec<f64>,
 }
 
@@ -197,7 +196,7 @@ impl DirectionalBounds {
         &self.rows[member * self.n_features..][..self.n_features]
     }
 
-    /// The inner products of an example's row with the row of each example that has a move.
+    /// The inner products of an example's row with the rows of all examples that have a move.
     pub fn row_products(&self, problem: &MarginProblem<'_>, example: usize) -> RowProducts {
         let mut row = Vec::with_capacity(self.n_features);
         problem.map().append_row(example, &mut row);

@@ -15,7 +15,7 @@ use crate::run::Certificate;
 pub enum Measure {
     /// The share of rows that are classified correctly.
     Accuracy,
-    /// The mean, over the classes, of the share of rows that are classified correctly.
+    /// The share of a class's rows that are classified correctly, averaged over the classes.
     BalancedAccuracy,
     /// The share of rows whose true class has one of the k largest scores.
     TopK(usize),

@@ -24,8 +24,8 @@ const MIN_GAP_SHARE: f64 = 0.01;
 /// Maximum number of passes over the examples that are due, between two certificates.
 const MAX_PASSES: usize = 8;
 
-/// Maximum number of weights with which Newton's method takes over. With 400 weights it takes longer than descent on
-/// some problems that descent solves, and with 650 weights longer than 1000 epochs of descent.
+/// Maximum number of weights with which Newton's method takes over. With 400 weights, it takes longer than descent on
+/// some problems that descent solves. With 650 weights, it takes longer than 1000 epochs of descent.
 const MAX_WEIGHTS: usize = 200;
 
 /// Curvature below which a block counts as linear, because the slope divided by the curvature would
@@ -34,8 +34,8 @@ const MIN_CURVATURE: f64 = 1e-250;
 
 /// Block coordinate ascent on the dual of joint features.
 ///
-/// The dual of one example is −½ αᵀ(C_i A_i A_iᵀ + γ I) α + a linear term, with C_i = p_i/λ. Here the Gram matrix A_i
-/// A_iᵀ of the ψ(x_i, j) replaces the ‖x_i‖² I of separate weights, so the maximiser is not a projection. A visit
+/// The dual of one example is −½ αᵀ(C_i A_i A_iᵀ + γ I) α plus a linear term, with C_i = p_i/λ. Here the Gram matrix
+/// A_i A_iᵀ of the ψ(x_i, j) replaces the ‖x_i‖² I of separate weights, so the maximiser is not a projection. A visit
 /// therefore takes a few projected gradient steps. Let g be the gradient, that is, the shifted margins. The target β'
 /// of a step is the projection of g/L + β + 1ᵀβ that includes the rank-one term ½ (1ᵀb)² (`bias` = 1 in
 /// [`Polytope::project`](crate::polytope::Polytope::project)), and the step length towards β' is optimal. L is the

@@ -228,7 +228,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     }
 
     /// A bound on the rounding error of [`MarginProblem::loss`] if the scores are computed with the rounding unit
-    /// `epsilon`/2 from weights with a norm of at most `norm`: Φ changes by at most 1ᵀβ times the largest change of a
+    /// `epsilon`/2 from weights with a norm of at most `norm`. Φ changes by at most 1ᵀβ times the largest change of a
     /// margin.
     #[inline]
     fn loss_error(&self, example: usize, size: RowSize, norm: f64, epsilon: f64) -> f64 {

@@ -36,8 +36,8 @@ impl RowStats {
     }
 }
 
-/// Reads dense rows. The digest of each piece is computed first: it then detects later changes, and
-/// leaves the piece in the cache.
+/// Reads dense rows. The digest of each piece is computed first, so that it detects later changes. Its computation also
+/// loads the piece into the cache.
 fn read_dense<R: Real>(
     rows: &Dense<'_, R>,
     bias: f64,

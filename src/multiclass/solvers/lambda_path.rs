@@ -15,9 +15,9 @@ const CURVED: f64 = 125.0;
 /// Ratio of one λ to the next: √10.
 const FACTOR: f64 = 3.162_277_660_168_379_5;
 
-/// If the first passes at a λ gain steadily, and more than this number of further passes would be
-/// needed at their pace, the path inserts larger λ before it. This happens if the β of an example
-/// sum up to much more than 1, as for Weston-Watkins with many overlapping classes.
+/// If the first passes at a λ gain steadily, and more than this number of further passes would be needed at their pace,
+/// the path inserts larger λ before it. This happens if the β of an example add up to much more than 1, as for
+/// Weston-Watkins with many overlapping classes.
 const PASSES: f64 = 10.0;
 
 /// Maximum number of larger λ before the problem's λ.
@@ -82,8 +82,7 @@ impl<'p> LambdaPath<'p> {
         Ok(Self { solver, first, ahead, near: NEAR.max(stopping.relative), left })
     }
 
-    /// Makes the first passes, and inserts larger λ before the first λ if passes would gain too
-    /// slowly.
+    /// Runs the first passes, and inserts larger λ before the first λ if passes would gain too slowly.
     fn begin(&mut self, mut lambda: f64, interrupt: &Interrupt) -> Result<()> {
         let (mut n_passes, n_ahead) = (self.solver.begin(interrupt)?, self.ahead.len());
         let most = LONGEST.min(self.left);
@@ -122,7 +121,7 @@ fn pays(problem: &MarginProblem<'_>) -> bool {
     is_dense && is_box && problem.n_examples() / EXAMPLES >= features
 }
 
-/// Whether the β of an example may sum up to more than 1. If so, the curvature alone does not show whether a path is
+/// Whether the β of an example may add up to more than 1. If so, the curvature alone does not show whether a path is
 /// needed.
 fn sums_are_large(problem: &MarginProblem<'_>) -> bool {
     problem.polytope().whole_box().is_some_and(|set| set.cap > 1.0)

@@ -59,7 +59,7 @@ pub(in crate::solver) fn zero_of_derivative(
         if at >= FLAT_SLOPES.0 * -slope && at <= FLAT_SLOPES.1 * -slope {
             return Ok(step);
         }
-        // Halve the value at the end of the bracket that stays (Illinois method): if the minimum is far below the first
+        // Halve the value at the end of the bracket that stays (Illinois method). If the minimum is far below the first
         // step, plain secants converge no faster than bisection.
         if at < 0.0 {
             low = (step, at);

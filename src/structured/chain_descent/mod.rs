@@ -268,7 +268,7 @@ impl<'a> ChainDescent<'a> {
         scratch
     }
 
-    /// Makes a pairwise step with exact line search. The step moves weight of one sequence's dual point from its
+    /// Takes a pairwise step with exact line search. In the dual point of one sequence, the step moves weight from the
     /// worst label to the best label at the current weights.
     fn visit(&mut self, example: usize, scratch: &mut SequenceBuffers) {
         let (chain, share) = (self.chain, self.shares.of(example));

@@ -1,4 +1,4 @@
-//! The rows of features, stored by column, for gradients with more weights than all rows together have marginals.
+//! The rows of features, stored by column, for gradients with more entries than all rows together have marginals.
 
 use pulp::{Simd, WithSimd};
 

@@ -104,7 +104,7 @@ struct View<F> {
 }
 
 impl<I: Iterator<Item = f64>, F: Fn(usize, usize) -> I + Sync> View<F> {
-    /// An upper bound on the norm of f(w) for each weight w.
+    /// An upper bound on the norm of the vector with the entries f(w), one for each weight w.
     fn norm(&self, f: impl Fn(f64) -> f64 + Sync) -> f64 {
         let squares = |start, len| (self.entries)(start, len).map(|w| f(w).powi(2)).sum::<f64>();
         let square = pieces(self.len, squares).iter().sum();
@@ -192,8 +192,8 @@ impl<T: Real> DualMixture<T> {
         self.view(entries).value_at(lambda, factor)
     }
 
-    /// Returns a lower bound on the optimum: the dual value of the mixture s α + (1 − s) (true labels) for the best s in
-    /// [0, 1]. The entropy of this mixture is at least s H(α), and its weights are s w(α).
+    /// Returns a lower bound on the optimum: the dual value of the mixture s α + (1 − s) (true labels) for the best s
+    /// in [0, 1]. The entropy of this mixture is at least s H(α), and its weights are s w(α).
     pub fn bound(&self, lambda: f64, penalty: ElasticNet) -> f64 {
         let entries = |start, len| wide(&self.weights, start, len);
         self.view(entries).bound(lambda, penalty)

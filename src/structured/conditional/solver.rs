@@ -154,7 +154,7 @@ fn has_single_range(chain: &Chain, lambda: f64) -> bool {
     largest < SINGLE_RANGE && lambda < SINGLE_RANGE && 1.0 / lambda < SINGLE_RANGE
 }
 
-/// Number of pairs of a step and a change of the gradient that are stored.
+/// Number of stored pairs of a step and a change of the gradient.
 fn n_remembered(n_weights: usize) -> usize {
     (MEMORY_SIZE / n_weights.max(1)).clamp(3, MAX_PAIRS)
 }
@@ -195,7 +195,7 @@ impl<'a, T: Real> Lbfgs<'a, T> {
         }
     }
 
-    /// Evaluates the first weights. If they are 0, makes stochastic steps first, which achieve much of the progress at
+    /// Evaluates the first weights. If they are 0, takes stochastic steps first, which achieve much of the progress at
     /// a fraction of the cost.
     fn begin(&mut self, interrupt: &Interrupt) -> Result<()> {
         if self.is_begun {

@@ -30,7 +30,7 @@ const BATCH: usize = 8;
 /// Minimum number of sequences. With fewer, passes of L-BFGS are just as cheap.
 const MIN_SEQUENCES: usize = 200;
 
-/// A row makes no step if all its slopes are below this value.
+/// A row is skipped if all its slopes are below this value.
 const NEGLIGIBLE: f64 = 1e-3;
 
 /// Parameters of the steps of one feature's weights.
@@ -211,7 +211,7 @@ impl Field<'_> {
         sums.into_iter().map(pace).collect()
     }
 
-    /// Returns the step parameters of weights that make `n_steps` steps in a pass. Weights without a finite scale do
+    /// Returns the step parameters of weights that take `n_steps` steps in a pass. Weights without a finite scale do
     /// not move.
     fn pace(&self, scale: f64, n_steps: f64) -> Pace {
         let share = self.shares.lambda() * self.shares.n_blocks() as f64 / n_steps;

@@ -1,10 +1,9 @@
 //! Projections onto the hull of all matchings, {z >= 0, row sums <= 1, column sums <= 1}.
 //!
-//! Both projections have the form z_ab = value(point_ab − r_a − c_b) with prices r, c >= 0, which
-//! are 0 for rows and columns with sums below 1. The prices minimise the convex dual function Σ
-//! energy(z_ab) + Σ r_a + Σ c_b. Each round makes exact steps in all rows and then in all columns
-//! (Sinkhorn's scaling, if value = exp), and a Newton step, without which nearly tied pairs would
-//! need very many rounds.
+//! Both projections have the form z_ab = value(point_ab − r_a − c_b) with prices r, c >= 0, which are 0 for rows and
+//! columns with sums below 1. The prices minimise the convex dual function Σ energy(z_ab) + Σ r_a + Σ c_b. Each round
+//! takes exact steps in all rows and then in all columns (Sinkhorn's scaling, if value = exp), and then a Newton step,
+//! without which nearly tied pairs would need very many rounds.
 
 use std::marker::PhantomData;
 
@@ -22,7 +21,7 @@ use crate::structured::model::{Matching, Model, Work};
 /// Number of rounds after which a projection accepts less than the requested accuracy.
 const MAX_ROUNDS: usize = 100;
 
-/// Relative changes of the prices below which they are accurate to rounding.
+/// Prices are accurate up to rounding once their relative changes are below this value.
 const STALLED: f64 = 4.0 * f64::EPSILON;
 
 /// A kind of projection, given by z as a function of x = point − prices.
@@ -314,7 +313,7 @@ impl<L: Law> Descent<'_, L> {
         }
     }
 
-    /// Makes a Newton step in the prices that are not fixed at 0. Halves the step until it does not increase the dual
+    /// Takes a Newton step in the prices that are not fixed at 0. Halves the step until it does not increase the dual
     /// function; if that fails, leaves the prices unchanged.
     #[inline(always)]
     fn newton(&mut self, dual: f64) {

@@ -23,7 +23,7 @@ pub(super) struct DualBlock {
     pub sum: f64,
     /// The multiplier of the block's last projection. The next projection starts its search at this value.
     pub multiplier: f64,
-    /// Whether the block is optimal whatever the weights are.
+    /// Whether the block is optimal for any weights.
     pub settled: bool,
     /// Counts the passes that skip the example.
     pub wait: Wait,
@@ -92,8 +92,8 @@ impl BlockSet {
         block.curvature + self.smoothing
     }
 
-    /// The candidate rule. Converts the margins of an example to slopes v_j − γ(β_j + 1ᵀβ), and returns a threshold: the
-    /// candidates are the classes with β_j ≠ 0 or a slope above it. `beta` is 0 and receives β.
+    /// The candidate rule. Converts the margins of an example to slopes v_j − γ(β_j + 1ᵀβ), and returns a threshold:
+    /// the candidates are the classes with β_j ≠ 0 or a slope above it. `beta` is 0 at first and receives β.
     #[inline(always)]
     pub fn turn_into_slopes<T: Real>(
         &self,

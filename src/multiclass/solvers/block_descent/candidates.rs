@@ -135,8 +135,8 @@ impl<T: Element> Candidates<T> {
     }
 }
 
-/// Writes the classes whose value is not 0 or whose slope is above the threshold to `found`, in ascending order; returns
-/// their number.
+/// Writes the classes whose value is not 0 or whose slope is above the threshold to `found`, in ascending order;
+/// returns their number.
 #[inline(always)]
 pub(super) fn select<T: Real>(
     values: &[T],

@@ -139,8 +139,8 @@ impl<M: WeightStore> State<'_, M> {
         Ok(terms)
     }
 
-    /// Stores the candidates of a dual block for the next epoch. If the set is not a box, the classes of the best vertex
-    /// are added.
+    /// Stores the candidates of a dual block for the next epoch. If the set is not a box, the classes of the best
+    /// vertex are added.
     #[inline(always)]
     fn choose<V>(
         &self,

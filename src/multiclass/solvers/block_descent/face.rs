@@ -374,8 +374,9 @@ impl Face {
         gain
     }
 
-    /// Converts scores s_j − s_y to C_i (Δ_j + s_j − s_y − γ(b_j + 1ᵀb)), the slopes of the dual at the point b, projected
-    /// onto the face. For the scores and the entries of a direction, these are the changes of the slopes, without Δ_j.
+    /// Converts scores s_j − s_y to C_i (Δ_j + s_j − s_y − γ(b_j + 1ᵀb)), the slopes of the dual at the point b,
+    /// projected onto the face. If `direction` is given, the scores belong to it, and the results are the changes of
+    /// the slopes, without Δ_j.
     fn turn_into_slopes(&self, scores: &mut [f64], direction: Option<&[f64]>, smoothing: f64) {
         for member in &self.members {
             let own = member.own.clone();

@@ -131,9 +131,9 @@ impl<M: WeightStore> Kernel<M::Value> for VisitAll<'_, '_, M> {
 }
 
 impl<T: Element> FullBuffers<T> {
-    /// Passes the candidates of a row with their slopes and β to the step. Returns the number of candidates and the slope
-    /// above which a class is a candidate. If the set is not a box, all classes are passed, because the set may treat
-    /// classes differently.
+    /// Passes the candidates of a row with their slopes and β to the step. Returns the number of candidates and the
+    /// slope above which a class is a candidate. If the set is not a box, all classes are passed, because the set may
+    /// treat classes differently.
     #[inline(always)]
     fn choose(
         &mut self,

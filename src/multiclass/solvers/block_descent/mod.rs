@@ -153,7 +153,7 @@ struct DualPoint<T> {
     by_example: Vec<u32>,
     /// β_i of each block.
     betas: Candidates<T>,
-    /// The indices of the blocks that the last certificate (or before the first certificate, the last pass) found not
+    /// The indices of the blocks that the last certificate (or, before the first certificate, the last pass) found not
     /// to be optimal; None means all blocks.
     due: Option<Vec<u32>>,
 }

@@ -14,7 +14,7 @@ impl Tuning {
     pub const MAX_FULL: usize = 12;
     /// Maximum number of passes between two certificates.
     pub const MAX_PASSES: usize = 200;
-    /// An epoch ends once a pass gains less than this share of what its first pass gained (LIBLINEAR, C = 1).
+    /// An epoch ends once a pass gains less than this share of the gain of the epoch's first pass (LIBLINEAR, C = 1).
     pub const LAST_SHARE: f64 = 0.03;
     /// Likewise in epochs without conjugate gradients, in which most passes skip most examples (LIBLINEAR, news20).
     pub const LAST_SHARE_OF_VISITS: f64 = 0.005;
@@ -112,7 +112,7 @@ pub(super) struct Schedule {
     tolerance: f64,
     /// Number of full epochs so far.
     n_full: usize,
-    /// The most recent passes over the working set, from the pass before the last attempt on.
+    /// The most recent passes over the working set, starting with the pass before the last attempt.
     passes: Vec<PassGain>,
     /// The first pass of the epoch.
     first: PassGain,
@@ -195,8 +195,8 @@ impl Schedule {
         self.n_steps
     }
 
-    /// Records an attempt: how often its total step was shortened until it gained, or None if it never gained. Adapts the
-    /// maximum number of steps: total steps that gain without being shortened may be longer.
+    /// Records an attempt: how often its total step was shortened until it gained, or None if it never gained. Adapts
+    /// the maximum number of steps: total steps that gain without being shortened may be longer.
     pub fn note_attempt(&mut self, n_shortened: Option<usize>) {
         self.passes.drain(..self.passes.len().saturating_sub(1));
         self.n_steps = match n_shortened {
@@ -297,8 +297,8 @@ impl Schedule {
         !self.visits_only && self.pace().is_some_and(|pace| pace > Tuning::STALLING)
     }
 
-    /// The gain of the last pass relative to the gain `WINDOW` passes earlier. None until `WINDOW` passes have followed an
-    /// attempt. Passes of earlier epochs count too, because short epochs may also stall.
+    /// The gain of the last pass relative to the gain `WINDOW` passes earlier. None until `WINDOW` passes have followed
+    /// an attempt. Passes of earlier epochs count too, because short epochs may also stall.
     fn pace(&self) -> Option<f64> {
         let last = self.passes.last()?.gain;
         let earlier = self.passes.len().checked_sub(Tuning::WINDOW + 1)?;

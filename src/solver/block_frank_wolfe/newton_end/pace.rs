@@ -5,7 +5,7 @@ use crate::run::{Certificate, Stopping, epochs_left};
 /// Newton's method never takes over if, at the current rate, at most this number of passes is left.
 const MIN_EPOCHS_LEFT: f64 = 50.0;
 /// Time of one multiplication of Newton's method relative to the time of a pass per entry, times the usual number of
-/// Newton steps. Measured on chains with three labels and 50 to 2,000 weights, within a factor of 2.
+/// Newton steps. Measured on chains with three labels and 50 to 2,000 weights; accurate within a factor of 2.
 const PRODUCT: f64 = 0.2;
 /// Newton's method takes over only if its estimated time is at most this number of runs of `max_epochs` passes.
 const MAX_RUNS: f64 = 10.0;
@@ -36,9 +36,9 @@ impl Pace {
         self.stopping
     }
 
-    /// Whether Newton's method takes over: at the rate since the previous certificate, it reaches the tolerance sooner,
-    /// or, in the second half of the run, the remaining passes do not reach it. `pass` is the number of the pass that
-    /// computed `certificate`.
+    /// Whether Newton's method takes over. It does if, at the rate since the previous certificate, further passes would
+    /// take longer to reach the tolerance, or if, in the second half of the run, the remaining passes would not reach
+    /// it. `pass` is the number of the pass that computed `certificate`.
     pub fn is_too_slow(&mut self, pass: usize, certificate: Certificate) -> bool {
         let gap = certificate.gap();
         let Some((before, gap_before)) = self.last.replace((pass, gap)) else { return false };

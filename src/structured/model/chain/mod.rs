@@ -343,7 +343,7 @@ impl Chain {
     }
 }
 
-/// Checks that each example has a label, and that all are below the number of classes.
+/// Checks that each example has a label, and that all labels are below the number of classes.
 pub(super) fn check_labels(labels: &[u32], n_examples: usize, n_classes: usize) -> Result<()> {
     if labels.len() != n_examples {
         let message = format!("has {} labels, but X has {n_examples} rows", labels.len());
