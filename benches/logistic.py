@@ -14,9 +14,10 @@ again while one other process per core keeps the machine busy. "search" chooses 
 the accuracy in five folds, with the `LogisticRegressionCV` of both packages, on all cores. "bounds"
 measures the bounds on the scores of this search for several `cv_tol`.
 
-The programs alternate, on all cores. Each time, a program pauses and fits twice, and the second fit
-counts: waiting threads and cold caches of the previous program do not slow it down. Seconds are
-medians, and ratios are medians of the ratios of neighbouring fits.
+The programs alternate, on all cores. In "speed" and "defaults", a program pauses each time and fits
+twice, and the second fit counts: waiting threads and cold caches of the previous program do not
+slow it down. If all programs take more than a second, there is only one fit. Seconds are medians,
+and ratios are medians of the ratios of neighbouring fits.
 
 A measurement whose row exists for this commit and instruction set is skipped, so an interrupted run
 continues where it stopped; --again repeats it. A second run with another DUALGAP_SIMD takes the
@@ -78,7 +79,7 @@ REPEATS = 7
 # Seconds of the pause before the fits of a program. Waiting threads of the previous program occupy
 # the cores (those of OpenBLAS for about 0.1 s).
 PAUSE = 0.3
-# Fits that take longer are measured without a warm-up.
+# If the fastest program takes longer, the fits of a comparison have no warm-up.
 WARM = 1.0
 
 Fit = Callable[[float], Any]
@@ -262,21 +263,23 @@ def compare(case: dict[str, Any], again: bool) -> None:
 
 
 def timed(chosen: dict[str, tuple[Fit, float]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the seconds of the second of two consecutive fits, and the models, by name."""
+    """Return the seconds of alternating fits, each after a warm-up, and the models, by name."""
     models: dict[str, Any] = {}
 
-    def run(name: str) -> float:
+    def fit_once(name: str) -> float:
         fit, tol = chosen[name]
+        return seconds(lambda: models.__setitem__(name, fit(tol)))
 
-        def once() -> float:
-            return seconds(lambda: models.__setitem__(name, fit(tol)))
+    first = [fit_once(name) for name in chosen]
+    is_warmed = min(first) <= WARM
 
+    def run(name: str) -> float:
         time.sleep(PAUSE)
-        first = once()
-        return first if first > WARM else once()
+        if is_warmed:
+            fit_once(name)
+        return fit_once(name)
 
-    once = sum(run(name) for name in chosen)
-    repeats = int(np.clip(BUDGET / once, 1, REPEATS))
+    repeats = int(np.clip(BUDGET / ((1 + is_warmed) * sum(first)), 1, REPEATS))
     runs = [functools.partial(run, name) for name in chosen]
     return dict(zip(chosen, alternate(*runs, repeats=repeats).T, strict=True)), models
 

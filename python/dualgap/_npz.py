@@ -6,20 +6,18 @@ and the size of the file.
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import os
 import re
 import stat
 import struct
-import threading
 import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +25,21 @@ from numpy.typing import NDArray
 from dualgap._files import replacing
 
 _MAGIC = b"\x93NUMPY"
-# The headers of our files have 118 bytes; Python's parser is known to handle 10,000.
+# The headers of our files have 118 bytes.
 _MAX_HEADER = 10_000
-# Byte order, kind (booleans, integers, floating-point numbers, strings or bytes) and item size.
-_KIND = re.compile("[<>|=][biufUS][1-9][0-9]{0,4}")
-# Python before 3.11.8 and 3.12.2 may raise a SystemError if two threads parse headers at the same
-# time (CPython issue 106905).
-_PARSING = threading.RLock()
+# The entries of a header. A type has a byte order, a kind (booleans, integers, floating-point
+# numbers, strings or bytes) and an item size. Python's parser is not used: before 3.11.8 and 3.12.2
+# it may raise a SystemError if two threads parse at the same time (CPython issue 106905).
+_ENTRIES = [
+    re.compile(rf"""['"]{name}['"]\s*:\s*{value}\s*[,}}]""")
+    for name, value in {
+        "descr": """['"]([<>|=][biufUS][1-9][0-9]{0,4})['"]""",
+        "fortran_order": "(False|True)",
+        "shape": r"\(([0-9,\s]*)\)",
+    }.items()
+]
+# Number of bytes that are read at a time.
+_PIECE = 1 << 20
 # Largest compression ratio of deflate, reached by zeros (RFC 1951: 258 bytes in two bits).
 _MAX_RATIO = 1032
 
@@ -128,18 +134,30 @@ def _check_members(members: list[zipfile.ZipInfo], size: int, *, compressed: boo
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
     with archive.open(member) as file:
-        check_header(file, member.file_size)
-    # Reopened, since zipfile does not verify the checksum of a member after a seek.
-    with archive.open(member) as file, _PARSING:
-        array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-        return array
+        kind, shape, order = check_header(file, member.file_size)
+        values = np.empty(math.prod(shape), kind)
+        content, place = values.view(np.uint8), 0
+        # At the end, zipfile verifies the checksum.
+        while piece := file.read(_PIECE):
+            content[place : place + len(piece)] = np.frombuffer(piece, np.uint8)
+            place += len(piece)
+    if place < len(content):
+        msg = f"{member.filename}: {len(content) - place} bytes are missing"
+        raise ValueError(msg)
+    return values.reshape(shape, order=order)
 
 
-def check_header(file: IO[bytes], size: int) -> None:
-    """Raise an error unless an npy file of `size` bytes is an array of numbers or strings.
+def check_header(
+    file: IO[bytes], size: int
+) -> tuple[np.dtype[Any], tuple[int, ...], Literal["C", "F"]]:
+    """Return type, shape and order of the array in an npy file of `size` bytes.
 
-    The header is checked before NumPy reads it, because NumPy's reader allocates whatever size the
-    header claims, and can execute pickles.
+    The header is checked before any memory is allocated, because it can claim any size.
+
+    Raises
+    ------
+    ValueError
+        Unless the file is an array of numbers or strings that has this size.
     """
     start = file.read(8)
     width = {b"\x01\x00": 2, b"\x02\x00": 4}.get(start[6:])
@@ -151,16 +169,16 @@ def check_header(file: IO[bytes], size: int) -> None:
         msg = f"the header has {length} bytes, more than {_MAX_HEADER}"
         raise ValueError(msg)
     text = file.read(length).decode("latin-1")
-    with _PARSING:
-        header = ast.literal_eval(text)
-    kind, shape = header["descr"], header["shape"]
-    is_shape = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
-    if not is_shape or _KIND.fullmatch(kind) is None:
-        msg = f"unsupported array of type {kind} and shape {shape}"
+    found = [entry.findall(text) for entry in _ENTRIES]
+    if any(len(values) != 1 for values in found):
+        msg = f"unsupported header {text.strip()[:200]!r}"
         raise ValueError(msg)
+    [kind], [fortran], [numbers] = found
+    shape = tuple(int(number) for number in numbers.split(",") if number.strip())
     if 8 + width + length + math.prod(shape) * np.dtype(kind).itemsize != size:
         msg = f"{size} bytes do not match an array of type {kind} and shape {shape}"
         raise ValueError(msg)
+    return np.dtype(kind), shape, "F" if fortran == "True" else "C"
 
 
 def read_meta(arrays: Mapping[str, NDArray[Any]], **expected: object) -> dict[str, Any]:

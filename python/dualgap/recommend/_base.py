@@ -81,7 +81,7 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         return Catalogue(self.user_ids_, self.item_ids_, self._places)
 
     def _check_fitted(self) -> None:
-        """Raise an error if not fitted; otherwise, faster than scikit-learn's check."""
+        """Raise an error before a fit. After it, this is faster than scikit-learn's check."""
         if "user_ids_" not in vars(self):
             check_is_fitted(self)
 

@@ -437,8 +437,8 @@ class FittedRecommender(RecommenderParts):
         dict
             ``{"rmse": ..., "ndcg@1": ..., ...}``: RMSE, and the mean over users of nDCG@k, which
             ranks only the test ratings and averages ties. The gain is 2^rating - 1, or the rating
-            itself if ratings exceed 1000. If ratings are negative, all are shifted so that the
-            smallest counts as 0. With `catalogue` also "recall@k", "catalogue_ndcg@k", "map@k" and
+            itself if ratings exceed 1000. Negative ratings are first shifted so that the smallest
+            counts as 0. With `catalogue` also "recall@k", "catalogue_ndcg@k", "map@k" and
             "coverage@k" (`dualgap.metrics`), "precision@k" (hits divided by k), "hit_rate@k" (share
             of users with a hit) and "mrr@k" (mean of 1 over the rank of the first hit, 0 without
             one).

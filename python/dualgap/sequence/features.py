@@ -1,4 +1,4 @@
-"""Functions that compute features of raw sentences. Model files store only which to use."""
+"""Functions that compute features of raw sentences. Model files store only their names."""
 
 from __future__ import annotations
 

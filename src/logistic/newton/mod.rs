@@ -85,7 +85,7 @@ pub(super) struct LogisticNewton<'a> {
     expected: f64,
     started: bool,
     n_steps: usize,
-    /// The scaled weights, output by output, with the intercept last.
+    /// The scaled weights, one line per output, with the intercept last in each line.
     weights: Vec<f64>,
     /// Objective and gradient at these weights, over the rows of the phase.
     objective: f64,

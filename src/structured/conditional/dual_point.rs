@@ -114,18 +114,25 @@ impl<I: Iterator<Item = f64>, F: Fn(usize, usize) -> I + Sync> View<F> {
         norm_above(&(self.entries)(0, self.len).map(f).collect::<Vec<f64>>())
     }
 
-    /// The dual value of s α + (1 − s) (true labels) at λ/`factor`, rounded down, for the best s in [0, 1].
+    /// The dual value of s α + (1 − s) (true labels) at λ/`factor`, rounded down. The share s is the best one at λ, so
+    /// that the value is linear in `factor`, as paths over λ require.
     fn value_at(&self, lambda: f64, factor: f64) -> f64 {
-        let norm = self.norm(|weight| weight) + self.error;
-        let lambda = lambda * factor * (1.0 + gamma(2)) + TINY;
+        let norm = (self.norm(|weight| weight) + self.error) * (1.0 + gamma(4));
+        if norm == f64::INFINITY {
+            // Only the true labels have a finite value.
+            return 0.0;
+        }
         let linear = Bounded::exact(self.linear);
-        DualValue::of(lambda, linear, norm * (1.0 + gamma(4)), 0.0).bound_along().0
+        let scale = DualValue::of(lambda, linear, norm, 0.0).bound_along().1;
+        let norm = scale * norm * (1.0 + gamma(2)) + TINY;
+        DualValue::of(lambda, Bounded::exact(scale) * linear, norm, 0.0).bound_at(factor)
     }
 
     /// A lower bound on the optimum; see [`DualMixture::bound`].
     fn bound(&self, lambda: f64, penalty: ElasticNet) -> f64 {
         if !penalty.has_l1() {
-            return self.value_at(lambda, 1.0);
+            let value = self.value_at(lambda, 1.0);
+            return if value < 0.0 { 0.0 } else { value };
         }
         let l1_ratio = penalty.l1_ratio();
         let scale = self.scale(lambda, l1_ratio);
@@ -283,7 +290,7 @@ impl Products {
                 mix(step, own, other),
                 mix(step, mix(step, self.own, self.cross), mix(step, self.cross, self.other)),
             );
-            let scale = (sum / square).clamp(0.0, 1.0);
+            let scale = if sum < square { (sum / square).max(0.0) } else { 1.0 };
             scale * (sum - 0.5 * scale * square)
         };
         let length = self.own - 2.0 * self.cross + self.other;
@@ -342,7 +349,7 @@ mod tests {
     fn the_best_step_allows_for_a_share_of_the_labels() {
         let vectors: [[f64; 2]; 5] = [[1.0, 0.0], [0.8, 0.7], [-0.5, 2.0], [1.0, 0.01], [0.0, 0.0]];
         for (v, u) in vectors.iter().flat_map(|v| vectors.map(|u| (*v, u))) {
-            for (own, other) in [(0.1, 0.2), (3.0, 0.4), (0.5, 4.0), (2.0, 2.0), (-1.0, 0.3)] {
+            for (own, other) in [(0.1, 0.2), (3.0, 0.4), (0.0, 6.0), (2.0, 2.0), (-1.0, 0.3)] {
                 let bound = |step: f64| {
                     let weights = [0, 1].map(|at| mix(step, v[at], u[at]));
                     let scales = (0..=1000).map(|scale| f64::from(scale) / 1e3);
@@ -358,6 +365,17 @@ mod tests {
                 assert!(bound(step) >= best - 1e-5, "{v:?} {u:?} {own} {other}: {step}");
             }
         }
+    }
+
+    #[test]
+    fn the_bound_is_positive_and_linear_in_the_factor() {
+        let mixture = point(0.3, &[0.5, -4.0, 1.0]);
+        let bound = mixture.bound(2.0, ElasticNet::new(0.0).unwrap());
+        assert!((bound - 0.09 / (4.0 * 17.25)).abs() < 1e-12, "{bound}");
+        let [first, second, third] = [1.0, 2.0, 3.0].map(|factor| mixture.value_at(2.0, factor));
+        assert_eq!(first, bound);
+        assert!((first - 2.0 * second + third).abs() < 1e-12 && second < first);
+        assert_eq!(point(-0.3, &[1.0]).bound(2.0, ElasticNet::new(0.0).unwrap()), 0.0);
     }
 
     #[test]

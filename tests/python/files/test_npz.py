@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import io
-import time
 import tracemalloc
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -44,6 +42,9 @@ def test_arrays_are_read_back_unchanged() -> None:
         "c": np.array(["one", "three"]),
         "d": np.zeros((0, 5), dtype=np.int32),
         "e": np.array(True),
+        "f": np.arange(3, dtype=">f4"),
+        "g": np.zeros((2, 0, 3)),
+        "h": np.arange(2**18 + 5.0),
     }
     file = io.BytesIO()
     dump_npz(file, {"n": np.int64(3)}, arrays)
@@ -125,26 +126,13 @@ def test_members_that_overlap_or_have_the_same_name_are_rejected() -> None:
         read_npz(io.BytesIO(raw.replace(b"b.npy", b"a.npy")))
 
 
-def test_one_thread_at_a_time_parses_headers(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Some versions of Python raise a SystemError otherwise.
-    parse = ast.literal_eval
-    inside: list[str] = []
-    most: list[int] = []
-
-    def slow(text: str) -> Any:
-        inside.append(text)
-        most.append(len(inside))
-        time.sleep(0.001)
-        inside.pop()
-        return parse(text)
-
-    monkeypatch.setattr(ast, "literal_eval", slow)
+def test_reading_does_not_call_the_parser_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Some versions of Python raise a SystemError if two threads parse at the same time.
+    monkeypatch.setattr(ast, "parse", None)
+    monkeypatch.setattr(ast, "literal_eval", None)
     file = io.BytesIO()
     dump_npz(file, {}, {"x": np.zeros((3, 4))})
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: read_npz(io.BytesIO(file.getvalue())), range(8)))
-    assert len(most) >= 16
-    assert max(most) == 1
+    assert read_npz(file)["x"].shape == (3, 4)
 
 
 def test_a_missing_file_keeps_its_own_error() -> None:

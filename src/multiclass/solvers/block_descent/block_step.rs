@@ -133,7 +133,7 @@ impl BlockSet {
 /// Buffers of a step, with one number for each of its classes.
 ///
 /// The vectors always have room for all classes, and a visit uses the first few elements. Resizing them at each visit
-/// would be slower: the processor stalls when it reads a length that was just written as a part of a wider value.
+/// would be slower: the processor stalls when it reads a length that was just written by an access of another size.
 #[derive(Debug)]
 pub(super) struct BlockStep<T> {
     /// The candidates, the label last.
