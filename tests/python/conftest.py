@@ -32,7 +32,7 @@ NUMERICAL = {
 # Test files that do not depend on the instruction set: tests of arguments, files, metrics,
 # interruptions, and of searches, which only compare with single fits.
 INDEPENDENT = {
-    *("test_logistic_cv.py", "test_polynomial_cv.py"),
+    *("test_consensus_cv.py", "test_logistic_cv.py", "test_polynomial_cv.py"),
     *("test_metrics.py", "test_models_as_estimators.py", "test_oracle_checks.py"),
     *("test_polynomial_errors.py", "test_recommend_files.py", "test_recommend_input.py"),
     *("test_resume.py", "test_tagger_input.py", "test_user_code.py"),
