@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--new", default=sys.executable)
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
-    table = Table("compare_builds", "case")
+    table = Table("compare-builds", "case", "old_commit")
     versions = {"old_commit": commit(arguments.old), "new_commit": commit(arguments.new)}
     for case in arguments.names or names(arguments.new):
         pairs = np.array(

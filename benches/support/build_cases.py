@@ -8,6 +8,7 @@ This file uses only names and parameters that all versions share.
 
 from __future__ import annotations
 
+import inspect
 import json
 import resource
 import sys
@@ -99,12 +100,19 @@ def matchings() -> Callable[[], Any]:
     return lambda: model.fit(X, Y)
 
 
-def network(**parameters: Any) -> Case:
+def polynomial(kind: Any, n_components: int, refit: str, **parameters: Any) -> Any:
+    """Create a polynomial model. Old versions have another name for the refit."""
+    name = "reoptimize" if "reoptimize" in inspect.signature(kind).parameters else "refit"
+    common: dict[str, Any] = {"radius": 100.0, "random_state": 0, "tol": 0.0, "n_jobs": 2}
+    return kind(n_components, **{name: refit}, **common, **parameters)
+
+
+def network(refit: str) -> Case:
     def prepare() -> Callable[[], Any]:
         from dualgap import PolynomialNetworkClassifier
 
         X, y = classes(4000, 20, 8)
-        model = PolynomialNetworkClassifier(12, random_state=0, tol=0.0, n_jobs=2, **parameters)
+        model = polynomial(PolynomialNetworkClassifier, 12, refit, max_iter=12)
         return lambda: model.fit(X, y)
 
     return prepare
@@ -115,7 +123,7 @@ def factorization() -> Callable[[], Any]:
 
     X = sparse(20_000, 2000, 10)
     y = np.random.default_rng(0).normal(size=20_000)
-    model = FactorizationMachineRegressor(3, random_state=0, tol=0.0, n_jobs=2, reoptimize="output")
+    model = polynomial(FactorizationMachineRegressor, 3, "output")
     return lambda: model.fit(X, y)
 
 
@@ -152,8 +160,8 @@ CASES: dict[str, Case] = {
     "chains, extragradient": chains(max_iter=2, solver="extragradient"),
     "matchings, block Frank-Wolfe": matchings,
     "prediction of chains": tagging,
-    "polynomial network, full refit": network(max_iter=12),
-    "polynomial network, output refit": network(max_iter=12, reoptimize="output"),
+    "polynomial network, full refit": network("full"),
+    "polynomial network, output refit": network("output"),
     "factorization machine, CSR": factorization,
     "recommender": recommender,
 }
