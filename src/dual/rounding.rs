@@ -19,6 +19,14 @@ pub fn gamma(n: usize) -> f64 {
     n as f64 * f64::EPSILON
 }
 
+/// An upper bound on n · [`TINY`], the effect of n products that underflow. Counting up the bits avoids a subnormal
+/// product, which takes some processors 150 cycles.
+#[inline]
+pub fn underflow(n: f64) -> f64 {
+    let n_subnormal = f64::MIN_POSITIVE.to_bits() as f64;
+    if n < n_subnormal { f64::from_bits(n.ceil() as u64) } else { n * TINY }
+}
+
 /// A number with an error bound: the exact value is within `error` of `value`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Bounded {
@@ -178,6 +186,15 @@ pub fn root_above(square: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn underflow_is_a_multiple_of_the_smallest_number() {
+        for n in [0.0, 1.0, 77.0, 1e15, 2_f64.powi(52) - 1.0, 2_f64.powi(52), 1e200] {
+            assert_eq!(underflow(n), n * TINY);
+        }
+        assert_eq!(underflow(1.2), 2.0 * TINY);
+        assert!(underflow(f64::NAN).is_nan());
+    }
 
     #[test]
     fn norms_are_bounded_even_if_squares_overflow() {

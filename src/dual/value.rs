@@ -1,6 +1,8 @@
 //! The dual value at a point, computed as a lower bound that holds in exact arithmetic.
 
-use super::rounding::{Bounded, Sum, TINY, bounded_squared_norm, gamma, norm_above, root_above};
+use super::rounding::{
+    Bounded, Sum, bounded_squared_norm, gamma, norm_above, root_above, underflow,
+};
 use super::{BlockDual, Image, Points, Scales, Shares};
 use crate::data::Real;
 use crate::error::Result;
@@ -81,11 +83,9 @@ pub struct Totals {
     bend: f64,
     /// Σ p_i/λ ‖A_iᵀ‖ ‖δ_i‖₁, the sum of the absolute values of all terms of w(μ).
     reach: f64,
-    /// A bound on the increase of ‖w‖ when infeasible points are moved into their sets.
+    /// A bound on the increase of ‖w‖ when infeasible points are moved into their sets, and on the
+    /// effect of underflow.
     repair: f64,
-    /// Weighted numbers of the products in the linear term and in w(μ), each of which may underflow. They are
-    /// multiplied by [`TINY`] at the end, because a subnormal product takes some processors 150 cycles.
-    products: [f64; 2],
     n_blocks: usize,
     n_entries: usize,
 }
@@ -100,7 +100,8 @@ impl Totals {
         if share == 0.0 || length == 0.0 && defect == 0.0 {
             return;
         }
-        let error = scales.cost * (gamma(n_entries + 4) * length + defect);
+        let error =
+            scales.cost * (gamma(n_entries + 4) * length + defect) + underflow(n_entries as f64);
         self.linear.add(Bounded::new(linear, error) * Bounded::exact(share));
         // Uses ‖α + δ‖ ≤ ‖α‖ + √2 ‖δ‖₁.
         if shares.smoothing() > 0.0 {
@@ -111,9 +112,7 @@ impl Totals {
         let unit = share / lambda * scales.feature;
         let n_products = (n_entries * scales.n_features) as f64;
         self.reach += unit * length;
-        self.repair += unit * defect;
-        self.products[0] += n_entries as f64 * (1.0 + share);
-        self.products[1] += n_products * (1.0 + scales.feature);
+        self.repair += unit * defect + underflow(n_products * (1.0 + scales.feature));
         self.n_entries = self.n_entries.max(n_entries);
     }
 
@@ -129,8 +128,6 @@ impl Totals {
         self.bend += other.bend;
         self.reach += other.reach;
         self.repair += other.repair;
-        self.products[0] += other.products[0];
-        self.products[1] += other.products[1];
         self.n_blocks += other.n_blocks;
         self.n_entries = self.n_entries.max(other.n_entries);
     }
@@ -151,17 +148,13 @@ impl Totals {
     /// additions.
     pub fn distance_within(&self, n_sums: usize) -> f64 {
         let depth = n_sums + self.n_entries + 8;
-        let grown = 1.0 + gamma(self.n_blocks + 8);
-        let underflown = (self.products[1] * grown + 1.0) * TINY;
-        (gamma(depth) * self.reach + self.repair) * grown + underflown
+        (gamma(depth) * self.reach + self.repair) * (1.0 + gamma(self.n_blocks + 8))
     }
 
     /// The dual value, given an upper bound on ‖w(μ)‖.
     pub fn value(&self, lambda: f64, norm: f64) -> DualValue {
-        let grown = 1.0 + gamma(self.n_blocks + 8);
-        let mut linear = self.linear;
-        linear.widen((self.products[0] * grown + 1.0) * TINY);
-        DualValue::of(lambda, linear.total(), norm * (1.0 + gamma(4)), self.bend * grown)
+        let bend = self.bend * (1.0 + gamma(self.n_blocks + 8));
+        DualValue::of(lambda, self.linear.total(), norm * (1.0 + gamma(4)), bend)
     }
 
     /// Σ p_i l_i − γ/2 Σ p_i ‖μ_i‖², rounded down.

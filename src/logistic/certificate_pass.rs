@@ -7,7 +7,7 @@ use super::sparse_row::{add, fetch_first, score};
 use super::terms::{Distribution, Terms};
 use super::{LogisticModel, LogisticProblem};
 use crate::data::{Csr, Data, Real, Rows};
-use crate::dual::rounding::{Bounded, gamma};
+use crate::dual::rounding::{Bounded, gamma, underflow};
 use crate::error::Result;
 use crate::for_data;
 use crate::interrupt::Interrupt;
@@ -193,8 +193,7 @@ impl<'p, 'a> RowPass<'p, 'a> {
             }));
             size = size.min(self.size);
         }
-        // n times the smallest positive number, without a subnormal product, which takes some processors 150 cycles.
-        gamma(n_values) * size + f64::from_bits(n_values as u64)
+        gamma(n_values) * size + underflow(n_values as f64)
     }
 
     /// Adds an example's terms to all sums except the image, and replaces its scores by c (e_y − α).

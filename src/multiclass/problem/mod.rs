@@ -22,7 +22,7 @@ pub use layout::{Layout, Order};
 pub use linear::Linear;
 pub use map::{RowSize, ScoreMap};
 
-use crate::dual::rounding::{Sum, TINY, gamma, norm_above};
+use crate::dual::rounding::{Sum, gamma, norm_above, underflow};
 use crate::dual::{Bounded, Scales, Shares};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -244,11 +244,9 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         let (radius, m) = (self.polytope.radius(self.n_classes()), self.n_classes());
         let margin = cost + feature * norm + 4.0 * self.shares.smoothing() * radius * share;
         let rounded = rounded * norm * epsilon + gamma(2 * m + 16) * margin;
-        // A subnormal product takes some processors 150 cycles. The last factor covers underflow that is far smaller
-        // than the rounding errors.
-        let n_lost = 4.0 * (n_products + m) as f64 * (share + feature);
-        let lost = if n_lost * 1e-290 < rounded { 0.0 } else { n_lost * TINY };
-        radius * (rounded + lost) * (1.0 + gamma(17))
+        radius
+            * (rounded + underflow(4.0 * (n_products + m) as f64 * (share + feature)))
+            * (1.0 + gamma(16))
     }
 
     /// ⟨Δ_i, β⟩, the contribution of a dual point to the linear term of the dual objective.
