@@ -97,6 +97,8 @@ pub trait Lane<S: Simd>: Real {
     fn total(simd: S, vector: Self::Vector) -> Self;
     /// Returns a + b.
     fn plus(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Returns a − b.
+    fn minus(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Returns a·b, elementwise.
     fn times(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Returns a / b, elementwise.
@@ -105,8 +107,17 @@ pub trait Lane<S: Simd>: Real {
     fn larger(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// The smaller of each pair of values.
     fn smaller(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Returns, elementwise, `yes` if a = b, and `no` otherwise.
+    fn if_equal(
+        simd: S,
+        pair: [Self::Vector; 2],
+        yes: Self::Vector,
+        no: Self::Vector,
+    ) -> Self::Vector;
     /// The largest value of a vector.
     fn largest(simd: S, vector: Self::Vector) -> Self;
+    /// The distance from 0 beyond which [`Self::exponential`] returns a constant.
+    fn farthest() -> Self;
     /// exp(x) for x ≤ 0, accurate to about the precision of the values. If x is so small that exp(x) underflows,
     /// returns a tiny number.
     fn exponential(simd: S, x: Self::Vector) -> Self::Vector;
@@ -124,9 +135,9 @@ pub trait Lane<S: Simd>: Real {
 
 macro_rules! element {
     (
-        $real:ident, $vector:ident, $lanes:ident, $splat:ident, $total:ident, $add:ident, $mul:ident,
-        $div:ident, $max:ident, $min:ident, $largest:ident, $fused:ident, $partial:ident, $view:ident,
-        $view_mut:ident
+        $real:ident, $vector:ident, $lanes:ident, $splat:ident, $total:ident, $add:ident, $sub:ident,
+        $mul:ident, $div:ident, $max:ident, $min:ident, $equal:ident, $select:ident, $largest:ident,
+        $fused:ident, $partial:ident, $view:ident, $view_mut:ident
     ) => {
         impl<S: Simd> Lane<S> for $real {
             type Vector = S::$vector;
@@ -144,6 +155,10 @@ macro_rules! element {
                 simd.$add(a, b)
             }
             #[inline(always)]
+            fn minus(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$sub(a, b)
+            }
+            #[inline(always)]
             fn times(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
                 simd.$mul(a, b)
             }
@@ -158,6 +173,19 @@ macro_rules! element {
             #[inline(always)]
             fn smaller(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
                 simd.$min(a, b)
+            }
+            #[inline(always)]
+            fn if_equal(
+                simd: S,
+                [a, b]: [S::$vector; 2],
+                yes: S::$vector,
+                no: S::$vector,
+            ) -> S::$vector {
+                simd.$select(simd.$equal(a, b), yes, no)
+            }
+            #[inline(always)]
+            fn farthest() -> Self {
+                -<$real as Exponential>::LEAST
             }
             #[inline(always)]
             fn largest(simd: S, vector: S::$vector) -> Self {
@@ -238,10 +266,13 @@ element!(
     splat_f32s,
     reduce_sum_f32s,
     add_f32s,
+    sub_f32s,
     mul_f32s,
     div_f32s,
     max_f32s,
     min_f32s,
+    equal_f32s,
+    select_f32s,
     reduce_max_f32s,
     mul_add_e_f32s,
     partial_load_f32s,
@@ -255,10 +286,13 @@ element!(
     splat_f64s,
     reduce_sum_f64s,
     add_f64s,
+    sub_f64s,
     mul_f64s,
     div_f64s,
     max_f64s,
     min_f64s,
+    equal_f64s,
+    select_f64s,
     reduce_max_f64s,
     mul_add_e_f64s,
     partial_load_f64s,

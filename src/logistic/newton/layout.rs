@@ -12,6 +12,8 @@ use crate::logistic::columns::ColumnStats;
 
 /// Number of consecutive rows that are transposed together.
 pub(super) const GROUP: usize = 16;
+/// Number of rows and columns that are transposed in registers.
+const TILE: usize = 4;
 /// Consecutive rows stay together up to this number of values, so that jumps between them cost little time. At most
 /// [`MOST_TOGETHER`] rows stay together, and at most one in [`SHARE_TOGETHER`] of all rows, so that samples stay nearly
 /// random.
@@ -160,13 +162,39 @@ impl<V: Real, T: Real> WithSimd for Fill<'_, '_, V, T> {
                 }
             }
             scaled[rest..].fill(T::zero());
-            for column in 0..n_columns {
-                let from = &scaled[column..column + (GROUP - 1) * n_columns + 1];
-                let line = &mut lines[column * n_rows + group..];
-                let Some(line) = line.first_chunk_mut::<GROUP>() else { return };
-                for (row, to) in line.iter_mut().enumerate() {
-                    *to = from[row * n_columns];
-                }
+            let mut column = 0;
+            while column + TILE <= n_columns {
+                transpose::<T, TILE>(
+                    (&scaled[column..], n_columns),
+                    lines,
+                    (column, n_rows, group),
+                );
+                column += TILE;
+            }
+            while column < n_columns {
+                transpose::<T, 1>((&scaled[column..], n_columns), lines, (column, n_rows, group));
+                column += 1;
+            }
+        }
+    }
+}
+
+/// Copies K columns of a group of rows to the lines from `column` on, in tiles that fit in registers.
+#[inline(always)]
+fn transpose<T: Real, const K: usize>(
+    (rows, n_columns): (&[T], usize),
+    lines: &mut [T],
+    (column, n_rows, group): (usize, usize, usize),
+) {
+    for first in (0..GROUP).step_by(TILE) {
+        let tile: [[T; K]; TILE] = std::array::from_fn(|row| {
+            let row = &rows[(first + row) * n_columns..];
+            std::array::from_fn(|at| row[..K][at])
+        });
+        for at in 0..K {
+            let to = &mut lines[(column + at) * n_rows + group + first..][..TILE];
+            for (to, row) in to.iter_mut().zip(&tile) {
+                *to = row[at];
             }
         }
     }

@@ -1,29 +1,18 @@
-//! Computes probabilities, losses and residuals of a block of rows from its scores, one vector of rows at a time.
+//! Computes probabilities, losses and residuals of a block of rows from its scores. Each lane of a vector belongs to a
+//! different row.
 
-use pulp::{Simd, WithSimd};
+use pulp::Simd;
 
 use crate::data::Real;
-use crate::linalg::{arch, exp_minus};
-
-/// Number of rows that are processed together; the compiler vectorises loops of this length.
-const LANES: usize = 16;
-/// The distance from the largest score beyond which [`exp_minus`] returns a constant.
-const FARTHEST: f64 = 700.0;
+use crate::linalg::{Element, Kernel, Lane};
 
 /// A precision in which probabilities are computed.
-pub(super) trait Precision: Real + std::ops::AddAssign {
-    /// exp(−x) for x ≥ 0.
-    fn exp_minus(x: Self) -> Self;
+pub(super) trait Precision: Real {
     /// log(1 + x) for x ≥ 0, with a small relative error.
     fn log_1p(x: Self) -> Self;
 }
 
 impl Precision for f64 {
-    #[inline(always)]
-    fn exp_minus(x: Self) -> Self {
-        exp_minus(x)
-    }
-
     #[inline(always)]
     fn log_1p(x: Self) -> Self {
         // 1 + x = 2^e (1 + y), and log(1 + y) = 2 artanh(z), z = y / (2 + y), |z| < 0.172.
@@ -42,24 +31,6 @@ impl Precision for f64 {
 }
 
 impl Precision for f32 {
-    #[inline(always)]
-    fn exp_minus(x: Self) -> Self {
-        const LN2_HIGH: f32 = 0.693_359_4;
-        const LN2_LOW: f32 = -2.121_944_4e-4;
-        // Adding and subtracting 1.5 · 2²³ rounds to the nearest integer, left in the low bits.
-        const ROUND: f32 = 12_582_912.0;
-        let y = if -x < -87.0 { -87.0 } else { -x };
-        let shifted = y * std::f32::consts::LOG2_E + ROUND;
-        let n = shifted - ROUND;
-        let r = (y - n * LN2_HIGH) - n * LN2_LOW;
-        let mut p = 1.0 / 720.0;
-        for factor in [120.0, 24.0, 6.0, 2.0, 1.0, 1.0] {
-            p = p * r + 1.0 / factor;
-        }
-        let exponent = (shifted.to_bits() as i32) << 23;
-        Self::from_bits((exponent + (127 << 23)) as u32) * p
-    }
-
     #[inline(always)]
     fn log_1p(x: Self) -> Self {
         let bits = (1.0 + x).to_bits() as i32;
@@ -118,13 +89,13 @@ pub(super) struct BlockTargets<'a, T> {
 }
 
 /// Replaces the scores by c_i (p_i − e_y), and writes the values needed for the curvature: p of each class or, for two
-/// classes, p (1 − p).
-pub(super) fn softmax<T: Precision>(
+/// classes, p (1 − p). The loss is not finite if a score is not finite.
+pub(super) fn softmax<T: Precision + Element>(
     scores: &mut [T],
     targets: BlockTargets<'_, T>,
     shares: &mut [f32],
 ) -> BlockSums {
-    arch().dispatch(Softmax { scores, targets, shares })
+    T::dispatch(Softmax { scores, targets, shares })
 }
 
 struct Softmax<'a, T> {
@@ -133,140 +104,176 @@ struct Softmax<'a, T> {
     shares: &'a mut [f32],
 }
 
-/// Separate sums for each lane.
-struct LaneSums<T>([[T; LANES]; 4]);
-
-impl<T: Precision> LaneSums<T> {
-    #[inline(always)]
-    fn add(&mut self, lane: usize, weight: T, [loss, entropy, distance]: [T; 3]) {
-        let double = loss + loss;
-        let slope = if double < T::one() { double } else { T::one() };
-        self.0[0][lane] += weight * loss;
-        self.0[1][lane] += weight * slope;
-        self.0[2][lane] += weight * entropy;
-        self.0[3][lane] += weight * distance;
-    }
-
-    fn total(&self) -> BlockSums {
-        let [loss, slope, entropy, distance] =
-            self.0.map(|lanes| lanes.into_iter().map(T::widen).sum());
-        BlockSums { loss, slope, entropy, distance }
-    }
-}
-
-impl<T: Precision> WithSimd for Softmax<'_, T> {
+impl<T: Precision> Kernel<T> for Softmax<'_, T> {
     type Output = BlockSums;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> BlockSums {
+    fn compute<S: Simd>(self, simd: S) -> BlockSums
+    where
+        T: Lane<S>,
+    {
         let n_rows = self.targets.labels.len();
-        let mut sums = LaneSums([[T::zero(); LANES]; 4]);
-        for row in (0..n_rows).step_by(LANES) {
+        let mut sums = LaneSums([T::splat(simd, T::zero()); 4]);
+        for row in (0..n_rows).step_by(T::LANES) {
             let own = BlockTargets {
-                labels: &self.targets.labels[row..row + LANES],
-                weights: &self.targets.weights[row..row + LANES],
+                labels: &self.targets.labels[row..row + T::LANES],
+                weights: &self.targets.weights[row..row + T::LANES],
             };
             if self.scores.len() == n_rows {
-                let range = row..row + LANES;
-                two(&mut self.scores[range.clone()], own, &mut self.shares[range], &mut sums);
+                let range = row..row + T::LANES;
+                two(simd, &mut self.scores[range.clone()], own, &mut self.shares[range], &mut sums);
             } else {
-                many(&mut *self.scores, (n_rows, row), own, &mut *self.shares, &mut sums);
+                many(simd, &mut *self.scores, (n_rows, row), own, &mut *self.shares, &mut sums);
             }
         }
         sums.total()
     }
 }
 
+/// Σ c_i loss_i, Σ c_i min(1, 2 loss_i), Σ c_i H(p_i) and Σ c_i (1 − p_iy), one sum for each lane.
+struct LaneSums<S: Simd, T: Lane<S>>([T::Vector; 4]);
+
+impl<S: Simd, T: Lane<S>> LaneSums<S, T> {
+    #[inline(always)]
+    fn add(&mut self, simd: S, weight: T::Vector, [loss, entropy, distance]: [T::Vector; 3]) {
+        let slope = T::smaller(simd, T::splat(simd, T::one()), T::plus(simd, loss, loss));
+        for (sum, value) in self.0.iter_mut().zip([loss, slope, entropy, distance]) {
+            *sum = T::fused(simd, weight, value, *sum);
+        }
+    }
+
+    #[inline(always)]
+    fn total(mut self) -> BlockSums {
+        let mut total = |at: usize| {
+            T::values_mut(&mut self.0[at..=at]).iter().map(|value| value.widen()).sum::<f64>()
+        };
+        BlockSums { loss: total(0), slope: total(1), entropy: total(2), distance: total(3) }
+    }
+}
+
+/// The vector at the start of a line, which holds at least one vector.
+#[inline(always)]
+fn first<S: Simd, T: Lane<S>>(_: S, line: &[T]) -> T::Vector {
+    T::vectors(line).0[0]
+}
+
+/// Writes a vector to the start of a line.
+#[inline(always)]
+fn store<S: Simd, T: Lane<S>>(_: S, line: &mut [T], vector: T::Vector) {
+    T::vectors_mut(line).0[0] = vector;
+}
+
+/// Writes a vector to a line in single precision.
+#[inline(always)]
+fn store_single<S: Simd, T: Lane<S>>(line: &mut [f32], vector: T::Vector) {
+    let mut vector = [vector];
+    for (to, value) in line.iter_mut().zip(T::values_mut(&mut vector)) {
+        *to = value.widen() as f32;
+    }
+}
+
+#[inline(always)]
+fn log_1p<S: Simd, T: Lane<S> + Precision>(x: T::Vector) -> T::Vector {
+    let mut x = [x];
+    for value in T::values_mut(&mut x) {
+        *value = T::log_1p(*value);
+    }
+    x[0]
+}
+
 /// [`softmax`] for two classes.
 #[inline(always)]
-fn two<T: Precision>(
+fn two<S: Simd, T: Lane<S> + Precision>(
+    simd: S,
     scores: &mut [T],
     targets: BlockTargets<'_, T>,
     shares: &mut [f32],
-    sums: &mut LaneSums<T>,
+    sums: &mut LaneSums<S, T>,
 ) {
-    let farthest = T::narrow(FARTHEST);
-    let lanes = scores.iter_mut().zip(shares).zip(targets.labels).zip(targets.weights);
-    for (lane, (((score, share), label), weight)) in lanes.enumerate().take(LANES) {
-        let far = if *score < T::zero() { -*score } else { *score };
-        let rest = T::exp_minus(far);
-        let inverse = T::one() / (T::one() + rest);
-        // Whether the class with the larger score is the label.
-        let right = (*score > T::zero()) == (*label == 1);
-        let distance = if right { rest * inverse } else { inverse };
-        let log_sum = T::log_1p(rest);
-        let loss = log_sum + if right { T::zero() } else { far };
-        let clipped = if far < farthest { far } else { farthest };
-        sums.add(lane, *weight, [loss, log_sum + rest * inverse * clipped, distance]);
-        *share = T::widen(rest * inverse * inverse) as f32;
-        let signed = if *label == 1 { -distance } else { distance };
-        *score = *weight * signed;
+    let (zero, one) = (T::splat(simd, T::zero()), T::splat(simd, T::one()));
+    let mut sign = [zero];
+    for (sign, label) in T::values_mut(&mut sign).iter_mut().zip(targets.labels) {
+        *sign = if *label == 1 { T::one() } else { -T::one() };
     }
+    let margin = T::times(simd, first(simd, scores), sign[0]);
+    let below = T::minus(simd, zero, margin);
+    let far = T::smaller(simd, T::larger(simd, margin, below), T::splat(simd, T::farthest()));
+    let rest = T::exponential(simd, T::minus(simd, zero, far));
+    let inverse = T::over(simd, one, T::plus(simd, one, rest));
+    let smaller = T::times(simd, rest, inverse);
+    // 1 − p_y: the smaller probability if the margin is not negative.
+    let is_right = [T::larger(simd, margin, zero), margin];
+    let distance = T::if_equal(simd, is_right, smaller, inverse);
+    let log_sum = log_1p::<S, T>(rest);
+    // 0 · margin is NaN if the score is not finite.
+    let lost = T::fused(simd, zero, margin, T::larger(simd, below, zero));
+    let entropy = T::fused(simd, smaller, far, log_sum);
+    let weight = first(simd, targets.weights);
+    sums.add(simd, weight, [T::plus(simd, log_sum, lost), entropy, distance]);
+    store_single::<S, T>(shares, T::times(simd, smaller, inverse));
+    let residual = T::times(simd, T::times(simd, weight, distance), sign[0]);
+    store(simd, scores, T::minus(simd, zero, residual));
 }
 
 /// [`softmax`] for more than two classes.
 #[inline(always)]
-fn many<T: Precision>(
+fn many<S: Simd, T: Lane<S> + Precision>(
+    simd: S,
     scores: &mut [T],
     (n_rows, row): (usize, usize),
     targets: BlockTargets<'_, T>,
     shares: &mut [f32],
-    sums: &mut LaneSums<T>,
+    sums: &mut LaneSums<S, T>,
 ) {
-    let farthest = T::narrow(FARTHEST);
-    let mut own = [T::zero(); LANES];
-    for (lane, (own, label)) in own.iter_mut().zip(targets.labels).enumerate() {
-        *own = scores[*label as usize * n_rows + row + lane];
+    let (zero, one) = (T::splat(simd, T::zero()), T::splat(simd, T::one()));
+    let (weight, end) = (first(simd, targets.weights), row + T::LANES);
+    let mut own = [zero];
+    for (lane, own) in T::values_mut(&mut own).iter_mut().enumerate() {
+        *own = scores[targets.labels[lane] as usize * n_rows + row + lane];
     }
-    let mut most = [T::neg_infinity(); LANES];
+    let mut most = T::splat(simd, T::neg_infinity());
     for line in scores.chunks_exact(n_rows) {
-        for (most, score) in most.iter_mut().zip(&line[row..row + LANES]) {
-            *most = if *score > *most { *score } else { *most };
-        }
+        most = T::larger(simd, first(simd, &line[row..end]), most);
     }
+    let farthest = T::splat(simd, T::farthest());
     // The largest exponential is 1; it is left out of the sum so that a small sum of the others keeps its digits.
-    let (mut rest, mut ties, mut entropy) =
-        ([T::zero(); LANES], [-T::one(); LANES], [T::zero(); LANES]);
+    let (mut rest, mut ties, mut entropy, mut check) = (zero, zero, zero, zero);
     for line in scores.chunks_exact_mut(n_rows) {
-        let line = &mut line[row..row + LANES];
-        for lane in 0..LANES {
-            let far = most[lane] - line[lane];
-            let share = T::exp_minus(far);
-            let is_top = far == T::zero();
-            rest[lane] += if is_top { T::zero() } else { share };
-            ties[lane] += if is_top { T::one() } else { T::zero() };
-            entropy[lane] += share * if far < farthest { far } else { farthest };
-            line[lane] = share;
-        }
+        let far = T::minus(simd, most, first(simd, &line[row..end]));
+        // 0 · far is NaN if a score is not finite.
+        check = T::fused(simd, zero, far, check);
+        let far = T::smaller(simd, far, farthest);
+        let share = T::exponential(simd, T::minus(simd, zero, far));
+        rest = T::plus(simd, rest, T::if_equal(simd, [far, zero], zero, share));
+        ties = T::plus(simd, ties, T::if_equal(simd, [far, zero], one, zero));
+        entropy = T::fused(simd, share, far, entropy);
+        store(simd, &mut line[row..end], share);
     }
-    let mut inverse = [T::zero(); LANES];
-    let mut distance = [T::zero(); LANES];
-    for lane in 0..LANES {
-        let rest = rest[lane] + ties[lane];
-        inverse[lane] = T::one() / (T::one() + rest);
-        let far = most[lane] - own[lane];
-        let others = if far == T::zero() { rest } else { T::one() + rest - T::exp_minus(far) };
-        distance[lane] = others * inverse[lane];
-        let log_sum = T::log_1p(rest);
-        let entropy = log_sum + entropy[lane] * inverse[lane];
-        sums.add(lane, targets.weights[lane], [log_sum + far, entropy, distance[lane]]);
-    }
+    let rest = T::plus(simd, rest, T::minus(simd, ties, one));
+    let whole = T::plus(simd, one, rest);
+    let inverse = T::over(simd, one, whole);
+    let far = T::minus(simd, most, own[0]);
+    let lost = T::fused(simd, one, far, check);
+    let far = T::smaller(simd, far, farthest);
+    let others = T::minus(simd, whole, T::exponential(simd, T::minus(simd, zero, far)));
+    let distance = T::times(simd, T::if_equal(simd, [far, zero], rest, others), inverse);
+    let log_sum = log_1p::<S, T>(rest);
+    let entropy = T::fused(simd, entropy, inverse, log_sum);
+    sums.add(simd, weight, [T::plus(simd, log_sum, lost), entropy, distance]);
     for (line, shares) in scores.chunks_exact_mut(n_rows).zip(shares.chunks_exact_mut(n_rows)) {
-        let (line, shares) = (&mut line[row..row + LANES], &mut shares[row..row + LANES]);
-        for lane in 0..LANES {
-            let share = line[lane] * inverse[lane];
-            shares[lane] = T::widen(share) as f32;
-            line[lane] = share * targets.weights[lane];
-        }
+        let share = T::times(simd, first(simd, &line[row..end]), inverse);
+        store_single::<S, T>(&mut shares[row..end], share);
+        store(simd, &mut line[row..end], T::times(simd, share, weight));
     }
-    for (lane, label) in targets.labels.iter().enumerate() {
-        scores[*label as usize * n_rows + row + lane] = -distance[lane] * targets.weights[lane];
+    let mut residual = [T::times(simd, distance, weight)];
+    for (lane, residual) in T::values_mut(&mut residual).iter().enumerate() {
+        scores[targets.labels[lane] as usize * n_rows + row + lane] = -*residual;
     }
 }
 
 /// Multiplies the scores of a direction by c_i (diag p_i − p_i p_iᵀ), in place.
 pub(super) fn curve(scores: &mut [f32], targets: BlockTargets<'_, f32>, shares: &[f32]) {
-    arch().dispatch(Curve { scores, targets, shares });
+    f32::dispatch(Curve { scores, targets, shares });
 }
 
 struct Curve<'a> {
@@ -275,11 +282,14 @@ struct Curve<'a> {
     shares: &'a [f32],
 }
 
-impl WithSimd for Curve<'_> {
+impl Kernel<f32> for Curve<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn compute<S: Simd>(self, simd: S)
+    where
+        f32: Lane<S>,
+    {
         let Self { scores, targets, shares } = self;
         let n_rows = targets.labels.len();
         if scores.len() == n_rows {
@@ -288,26 +298,24 @@ impl WithSimd for Curve<'_> {
             }
             return;
         }
-        for row in (0..n_rows).step_by(LANES) {
+        let zero = f32::splat(simd, 0.0);
+        for row in (0..n_rows).step_by(<f32 as Lane<S>>::LANES) {
+            let end = row + <f32 as Lane<S>>::LANES;
             // Scores relative to the label's score keep their digits if the label has a probability close to 1.
-            let mut own = [0.0; LANES];
-            for (lane, own) in own.iter_mut().enumerate() {
+            let mut own = [zero];
+            for (lane, own) in f32::values_mut(&mut own).iter_mut().enumerate() {
                 *own = scores[targets.labels[row + lane] as usize * n_rows + row + lane];
             }
-            let mut mean = [0.0; LANES];
-            for (line, shares) in scores.chunks_exact_mut(n_rows).zip(shares.chunks_exact(n_rows)) {
-                let (line, shares) = (&mut line[row..row + LANES], &shares[row..row + LANES]);
-                for lane in 0..LANES {
-                    line[lane] -= own[lane];
-                    mean[lane] += shares[lane] * line[lane];
-                }
+            let relative = |line: &[f32]| f32::minus(simd, first(simd, &line[row..end]), own[0]);
+            let mut mean = zero;
+            for (line, shares) in scores.chunks_exact(n_rows).zip(shares.chunks_exact(n_rows)) {
+                mean = f32::fused(simd, first(simd, &shares[row..end]), relative(line), mean);
             }
-            let weights = &targets.weights[row..row + LANES];
+            let weight = first(simd, &targets.weights[row..end]);
             for (line, shares) in scores.chunks_exact_mut(n_rows).zip(shares.chunks_exact(n_rows)) {
-                let (line, shares) = (&mut line[row..row + LANES], &shares[row..row + LANES]);
-                for lane in 0..LANES {
-                    line[lane] = weights[lane] * shares[lane] * (line[lane] - mean[lane]);
-                }
+                let share = f32::times(simd, weight, first(simd, &shares[row..end]));
+                let moved = f32::minus(simd, relative(line), mean);
+                store(simd, &mut line[row..end], f32::times(simd, share, moved));
             }
         }
     }
@@ -318,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logarithms_and_exponentials_match_the_standard_library() {
+    fn logarithms_match_the_standard_library() {
         for i in 0..4000 {
             let x = 10f64.powf(f64::from(i) / 200.0 - 17.0);
             let expected = x.ln_1p();
@@ -326,16 +334,12 @@ mod tests {
             let single = x as f32;
             let expected = f64::from(single).ln_1p();
             assert!((f64::from(f32::log_1p(single)) - expected).abs() <= 4e-7 * expected, "{x}");
-            let x = f32::min(single, 80.0);
-            let expected = (-f64::from(x)).exp();
-            let error = (f64::from(f32::exp_minus(x)) - expected).abs();
-            assert!(error <= 4e-7 * expected * f64::from(1.0 + x), "{x}");
         }
-        assert_eq!((f32::exp_minus(0.0), f64::log_1p(0.0)), (1.0, 0.0));
+        assert_eq!((f32::log_1p(0.0), f64::log_1p(0.0)), (0.0, 0.0));
     }
 
-    fn check<T: Precision>(n_outputs: usize, tolerance: f64) {
-        let n_rows = 2 * LANES;
+    fn check<T: Precision + Element>(n_outputs: usize, tolerance: f64) {
+        let n_rows = 32;
         let score = |line: usize, row: usize| ((line * 7 + row * 5) % 13) as f64 - 6.0;
         let labels: Vec<u32> = (0..n_rows).map(|row| (row % n_outputs.max(2)) as u32).collect();
         let weights: Vec<T> = (0..n_rows).map(|row| T::narrow(0.25 * (row % 4) as f64)).collect();

@@ -16,10 +16,15 @@ use crate::parallel::min_len;
 /// Number of partial sums of a pass: enough for the threads of a desktop computer, and few enough that adding them up
 /// is cheap.
 const PARTS: usize = 16;
+/// Minimum number of rows of a part, unless a block has more. Shorter parts cost more time than they share.
+const PART_ROWS: usize = 512;
 /// Approximate number of values in a block of rows, so that the block and its scores fit in the second-level cache.
 const BLOCK: usize = 1 << 16;
 /// The largest number of rows of a block.
 const MOST_ROWS: usize = 896;
+
+/// Number of sums to which a row adds in the time in which one of its values is read.
+const SUMS_PER_READ: usize = 8;
 
 /// The rows of a problem in blocks, with their probabilities from the last pass.
 pub(super) struct Store<'a> {
@@ -70,11 +75,12 @@ impl<'a> Store<'a> {
         // Columns are an odd multiple of GRAIN apart, because at a power of two they would share few sets of the cache.
         let block_rows = ((most / GRAIN) | 1) * GRAIN;
         let n_blocks = n_rows.div_ceil(block_rows);
-        let blocks_of_part = n_blocks.div_ceil(PARTS).max(1);
+        let blocks_of_part = n_blocks.div_ceil(PARTS).max(PART_ROWS / block_rows).max(1);
         let n_parts = n_blocks.div_ceil(blocks_of_part);
-        // Consecutive ranks belong to different parts, so that samples keep all threads busy.
+        // The blocks of a sample are spread evenly over the parts, so that samples keep all threads busy.
         let mut ranks: Vec<usize> = (0..n_blocks).collect();
-        ranks.sort_by_key(|block| (block % blocks_of_part, block / blocks_of_part));
+        ranks
+            .sort_by_key(|block| (block % blocks_of_part, (block / blocks_of_part).reverse_bits()));
         let mut blocks: Vec<Block> = (0..n_blocks).map(Block::empty).collect();
         ranks.iter().enumerate().for_each(|(rank, block)| blocks[*block].rank = rank);
         let part = |_| PassPart {
@@ -248,7 +254,8 @@ impl<'a> Store<'a> {
         visit: impl Fn(&RowBlocks<'_>, &mut Block, &mut PassPart) + Sync,
     ) -> Result<()> {
         let Self { layout, weight, blocks, parts, blocks_of_part, .. } = self;
-        let n_numbers = layout.block_rows * *blocks_of_part * layout.width();
+        let n_numbers =
+            layout.block_rows * *blocks_of_part * layout.width().max(n_sums / SUMS_PER_READ);
         let inverse = 1.0 / *weight;
         let parts = parts.par_iter_mut().zip(blocks.par_chunks_mut(*blocks_of_part));
         parts.with_min_len(min_len(n_numbers)).for_each(|(part, blocks)| {
