@@ -62,8 +62,7 @@ demo: build ## Train a recommender on MovieLens 100k: metrics, recommendations, 
 
 test: rust ## Run all checks and tests, and the numerical tests under every instruction set
 	@$(IN_PARALLEL) $(COMPILED) $(DEPENDENCIES)
-	@DOCS_PLOTS=0 $(CHECK_IN_PARALLEL) check-rust lint-python docs stranger
-	@$(MAKE) --no-print-directory test-python SELECT="$(RUN_ON_WHEEL)"
+	@DOCS_PLOTS=0 $(CHECK_IN_PARALLEL) check-rust lint-python docs stranger test-python SELECT="$(RUN_ON_WHEEL)"
 	@$(MAKE) --no-print-directory test-simd
 	$(say) "All checks and tests passed"
 
