@@ -126,13 +126,6 @@ pub(super) fn digests(py: Python<'_>, borrowed: &[Data<'_>]) -> PyResult<Vec<u64
 /// depend on the number of threads. Hundreds of threads per core would exhaust the system.
 pub(super) const THREADS_PER_CORE: usize = 4;
 
-/// Maximum number of threads of a call. The system reads several files to count the cores, so this is done once.
-pub(super) fn max_threads() -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    let count = || std::thread::available_parallelism().map_or(1, usize::from);
-    THREADS_PER_CORE * CORES.get_or_init(count)
-}
-
 /// The part of a session that the computation uses.
 pub(super) struct Session<'a> {
     /// Set when the user interrupts the call.
@@ -230,11 +223,12 @@ fn run_on_pool(
     callback: Option<&Py<PyAny>>,
     kernel: &mut (dyn FnMut(&Session<'_>) + Send),
 ) -> PyResult<()> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let nesting = Nesting::enter()?;
     let depth = nesting.depth;
     let pool = rayon::ThreadPoolBuilder::new()
         .start_handler(move |_| DEPTH.set(depth))
-        .num_threads(n_threads.clamp(1, max_threads()))
+        .num_threads(n_threads.clamp(1, THREADS_PER_CORE * cores))
         .thread_name(|index| format!("dualgap-{index}"))
         .build()
         .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;

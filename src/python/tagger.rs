@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyIterator};
 
 use super::arrays::{Matrix, Vector, slice};
 use super::sentences::{PyVocabulary, Reader};
-use super::session::{guarded, max_threads, run_session};
+use super::session::{THREADS_PER_CORE, guarded, run_session};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -287,7 +287,8 @@ fn tag_in_parallel(
     tag: impl Fn(Chunk) -> Result<Vec<u32>> + Sync,
     n_threads: usize,
 ) -> PyResult<Vec<Vec<u32>>> {
-    let n_threads = n_threads.min(max_threads());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let n_threads = n_threads.min(THREADS_PER_CORE * cores);
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(n_threads)
         .build()
