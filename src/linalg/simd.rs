@@ -118,8 +118,8 @@ pub trait Lane<S: Simd>: Real {
     fn largest(simd: S, vector: Self::Vector) -> Self;
     /// The distance from 0 beyond which [`Self::exponential`] returns a constant.
     fn farthest() -> Self;
-    /// exp(x) for x ≤ 0, accurate to about the precision of the values. If x is so small that exp(x) underflows,
-    /// returns a tiny number.
+    /// exp(x) for x ≤ 0, accurate to about the precision of the values, and exactly 1 for x = 0. Below
+    /// −[`Self::farthest`], x counts as −[`Self::farthest`].
     fn exponential(simd: S, x: Self::Vector) -> Self::Vector;
     /// a·b + c, rounded once if the processor has an instruction for that.
     fn fused(simd: S, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;

@@ -7,7 +7,7 @@ use crate::run::Certificate;
 
 /// A bound on the relative error of the exponential of a rounded difference, and of a quotient of two such
 /// exponentials.
-pub(super) const EXPONENTIAL: f64 = 4e-14;
+pub(super) const EXPONENTIAL: f64 = 8e-14;
 /// The largest argument for which [`exp_minus`] is accurate.
 const FARTHEST: f64 = 700.0;
 
@@ -213,7 +213,7 @@ impl Terms {
         (norm + self.loss.total()).upper()
     }
 
-    /// The dual value of the distributions, or −∞, rounded down.
+    /// The dual value of the distributions, rounded down; −∞ if [`Self::mixed_share`] is NaN or at least 1.
     pub fn dual_value(&self, totals: &LogisticTotals) -> f64 {
         let n_features = totals.n_features().max(1);
         let share = self.mixed_share(totals);

@@ -145,7 +145,7 @@ struct Fill<'k, 'a, V, T> {
 impl<V: Real, T: Real> WithSimd for Fill<'_, '_, V, T> {
     type Output = ();
 
-    /// Scales the rows of a group one after another, in memory order, and then transposes them in the cache.
+    /// Scales the rows of a group one after another, in memory order, and then transposes them.
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Self { layout, rows, first, lines } = self;

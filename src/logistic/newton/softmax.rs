@@ -6,6 +6,9 @@ use pulp::Simd;
 use crate::data::Real;
 use crate::linalg::{Element, Kernel, Lane};
 
+/// Maximum number of additions to a lane, possibly in single precision, before its sum is added in double precision.
+const CHAIN: usize = 64;
+
 /// A precision in which probabilities are computed.
 pub(super) trait Precision: Real {
     /// log(1 + x) for x ≥ 0, with a small relative error.
@@ -113,20 +116,26 @@ impl<T: Precision> Kernel<T> for Softmax<'_, T> {
         T: Lane<S>,
     {
         let n_rows = self.targets.labels.len();
-        let mut sums = LaneSums([T::splat(simd, T::zero()); 4]);
-        for row in (0..n_rows).step_by(T::LANES) {
-            let own = BlockTargets {
-                labels: &self.targets.labels[row..row + T::LANES],
-                weights: &self.targets.weights[row..row + T::LANES],
-            };
-            if self.scores.len() == n_rows {
-                let range = row..row + T::LANES;
-                two(simd, &mut self.scores[range.clone()], own, &mut self.shares[range], &mut sums);
-            } else {
-                many(simd, &mut *self.scores, (n_rows, row), own, &mut *self.shares, &mut sums);
+        let mut total = BlockSums::default();
+        for stretch in (0..n_rows).step_by(CHAIN * T::LANES) {
+            let mut sums = LaneSums([T::splat(simd, T::zero()); 4]);
+            let end = n_rows.min(stretch + CHAIN * T::LANES);
+            for row in (stretch..end).step_by(T::LANES) {
+                let rows = row..row + T::LANES;
+                let own = BlockTargets {
+                    labels: &self.targets.labels[rows.clone()],
+                    weights: &self.targets.weights[rows.clone()],
+                };
+                if self.scores.len() == n_rows {
+                    let (scores, shares) = (&mut self.scores[rows.clone()], &mut self.shares[rows]);
+                    two(simd, scores, own, shares, &mut sums);
+                } else {
+                    many(simd, &mut *self.scores, (n_rows, row), own, &mut *self.shares, &mut sums);
+                }
             }
+            total.join(&sums.total());
         }
-        sums.total()
+        total
     }
 }
 
@@ -197,13 +206,14 @@ fn two<S: Simd, T: Lane<S> + Precision>(
     }
     let margin = T::times(simd, first(simd, scores), sign[0]);
     let below = T::minus(simd, zero, margin);
+    // As in `many`, the entropy is that of the probabilities that are written.
     let far = T::smaller(simd, T::larger(simd, margin, below), T::splat(simd, T::farthest()));
     let rest = T::exponential(simd, T::minus(simd, zero, far));
     let inverse = T::over(simd, one, T::plus(simd, one, rest));
     let smaller = T::times(simd, rest, inverse);
     // 1 − p_y: the smaller probability if the margin is not negative.
-    let is_right = [T::larger(simd, margin, zero), margin];
-    let distance = T::if_equal(simd, is_right, smaller, inverse);
+    let above = T::larger(simd, margin, zero);
+    let distance = T::if_equal(simd, [above, margin], smaller, inverse);
     let log_sum = log_1p::<S, T>(rest);
     // 0 · margin is NaN if the score is not finite.
     let lost = T::fused(simd, zero, margin, T::larger(simd, below, zero));
@@ -242,6 +252,8 @@ fn many<S: Simd, T: Lane<S> + Precision>(
         let far = T::minus(simd, most, first(simd, &line[row..end]));
         // 0 · far is NaN if a score is not finite.
         check = T::fused(simd, zero, far, check);
+        // Beyond `farthest`, exponentials are constant. With the distance limited there, too, the entropy is that of the
+        // probabilities that are written.
         let far = T::smaller(simd, far, farthest);
         let share = T::exponential(simd, T::minus(simd, zero, far));
         rest = T::plus(simd, rest, T::if_equal(simd, [far, zero], zero, share));
@@ -252,11 +264,11 @@ fn many<S: Simd, T: Lane<S> + Precision>(
     let rest = T::plus(simd, rest, T::minus(simd, ties, one));
     let whole = T::plus(simd, one, rest);
     let inverse = T::over(simd, one, whole);
-    let far = T::minus(simd, most, own[0]);
-    let lost = T::fused(simd, one, far, check);
-    let far = T::smaller(simd, far, farthest);
-    let others = T::minus(simd, whole, T::exponential(simd, T::minus(simd, zero, far)));
-    let distance = T::times(simd, T::if_equal(simd, [far, zero], rest, others), inverse);
+    let own_far = T::minus(simd, most, own[0]);
+    let lost = T::plus(simd, own_far, check);
+    let own_far = T::smaller(simd, own_far, farthest);
+    let others = T::minus(simd, whole, T::exponential(simd, T::minus(simd, zero, own_far)));
+    let distance = T::times(simd, T::if_equal(simd, [own_far, zero], rest, others), inverse);
     let log_sum = log_1p::<S, T>(rest);
     let entropy = T::fused(simd, entropy, inverse, log_sum);
     sums.add(simd, weight, [T::plus(simd, log_sum, lost), entropy, distance]);
@@ -373,6 +385,65 @@ mod tests {
         {
             assert!((found - expected).abs() < tolerance * 50.0, "{found} {expected}");
         }
+    }
+
+    /// Scores that are equal, or so far apart that exponentials underflow.
+    fn check_extremes<T: Precision + Element>(far: f64) {
+        for (n_outputs, labels) in [(1, [0, 1]), (3, [2, 1])] {
+            for label in labels {
+                for (score, tied) in [(far, false), (0.0, true), (-far, false)] {
+                    let n_rows = 16;
+                    let mut scores = vec![T::zero(); n_outputs * n_rows];
+                    scores[(n_outputs - 1) * n_rows..].fill(T::narrow(score));
+                    let (labels, weights) = (vec![label; n_rows], vec![T::one(); n_rows]);
+                    let targets = BlockTargets { labels: &labels, weights: &weights };
+                    let mut shares = vec![0.0; scores.len()];
+                    let sums = softmax(&mut scores, targets, &mut shares);
+                    let is_last = label as usize == n_outputs.max(2) - 1;
+                    let n_best = if tied {
+                        n_outputs.max(2)
+                    } else if score > 0.0 {
+                        1
+                    } else {
+                        n_outputs.max(2) - 1
+                    };
+                    let is_best = tied || is_last == (score > 0.0);
+                    let own = (n_best as f64).ln() + if is_best { 0.0 } else { far };
+                    let loss = sums.loss / n_rows as f64;
+                    assert!(
+                        (loss - own).abs() <= 1e-6 * (1.0 + own),
+                        "{n_outputs} {label} {score}: {loss} {own}"
+                    );
+                    let entropy = sums.entropy / n_rows as f64;
+                    assert!((entropy - (n_best as f64).ln()).abs() < 1e-6, "{entropy}");
+                    let distance = if is_best { 1.0 - 1.0 / n_best as f64 } else { 1.0 };
+                    assert!((sums.distance / n_rows as f64 - distance).abs() < 1e-6);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equal_and_distant_scores_are_exact() {
+        check_extremes::<f32>(90.0);
+        check_extremes::<f64>(800.0);
+    }
+
+    #[test]
+    fn scores_that_are_not_finite_give_a_loss_that_is_not_finite() {
+        fn check<T: Precision + Element>() {
+            for (n_outputs, bad) in [(1, 0), (3, 0), (3, 2)] {
+                for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                    let mut scores = vec![T::zero(); n_outputs * 16];
+                    scores[bad * 16 + 3] = T::narrow(value);
+                    let targets = BlockTargets { labels: &[1; 16], weights: &[T::one(); 16] };
+                    let mut shares = vec![0.0; scores.len()];
+                    assert!(!softmax(&mut scores, targets, &mut shares).loss.is_finite());
+                }
+            }
+        }
+        check::<f32>();
+        check::<f64>();
     }
 
     #[test]

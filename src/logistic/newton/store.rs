@@ -16,15 +16,16 @@ use crate::parallel::min_len;
 /// Number of partial sums of a pass: enough for the threads of a desktop computer, and few enough that adding them up
 /// is cheap.
 const PARTS: usize = 16;
-/// Minimum number of rows of a part, unless a block has more. Shorter parts cost more time than they share.
-const PART_ROWS: usize = 512;
+/// Minimum size of a part: the time of a pass over it, in units of the time to read a value. To wake a thread for a
+/// smaller part would take longer than the pass.
+const PART_VALUES: usize = 1 << 15;
 /// Approximate number of values in a block of rows, so that the block and its scores fit in the second-level cache.
 const BLOCK: usize = 1 << 16;
 /// The largest number of rows of a block.
 const MOST_ROWS: usize = 896;
 
-/// Number of sums to which a row adds in the time in which one of its values is read.
-const SUMS_PER_READ: usize = 8;
+/// Reading a value takes as long as this number of additions to sums.
+const SUMS_PER_VALUE: usize = 8;
 
 /// The rows of a problem in blocks, with their probabilities from the last pass.
 pub(super) struct Store<'a> {
@@ -72,10 +73,12 @@ impl<'a> Store<'a> {
         let (n_rows, n_outputs) = (problem.n_examples(), problem.n_outputs());
         let width = problem.n_features() + usize::from(problem.intercept());
         let most = (BLOCK / width.max(n_outputs).max(1)).min(n_rows / 12).min(MOST_ROWS);
-        // Columns are an odd multiple of GRAIN apart, because at a power of two they would share few sets of the cache.
+        // Columns are an odd multiple of GRAIN apart. If their distance were a power of two, they would compete for a few
+        // sets of the cache.
         let block_rows = ((most / GRAIN) | 1) * GRAIN;
         let n_blocks = n_rows.div_ceil(block_rows);
-        let blocks_of_part = n_blocks.div_ceil(PARTS).max(PART_ROWS / block_rows).max(1);
+        let time = pass_time(block_rows, width, n_outputs * width).max(1);
+        let blocks_of_part = n_blocks.div_ceil(PARTS).max(PART_VALUES.div_ceil(time));
         let n_parts = n_blocks.div_ceil(blocks_of_part);
         // The blocks of a sample are spread evenly over the parts, so that samples keep all threads busy.
         let mut ranks: Vec<usize> = (0..n_blocks).collect();
@@ -117,7 +120,8 @@ impl<'a> Store<'a> {
         self.problem().n_outputs() * self.layout.width()
     }
 
-    /// The maximum number of successive additions in the computation of an entry of a gradient.
+    /// The maximum number of successive additions in the computation of an entry of a gradient, or of the sums of losses
+    /// and entropies.
     pub fn depth(&self) -> usize {
         // Within a block, each lane sums its own rows, except where rows are read directly.
         let lanes = if self.layout.is_direct() { 1 } else { <f64 as Element>::lanes() };
@@ -254,8 +258,7 @@ impl<'a> Store<'a> {
         visit: impl Fn(&RowBlocks<'_>, &mut Block, &mut PassPart) + Sync,
     ) -> Result<()> {
         let Self { layout, weight, blocks, parts, blocks_of_part, .. } = self;
-        let n_numbers =
-            layout.block_rows * *blocks_of_part * layout.width().max(n_sums / SUMS_PER_READ);
+        let n_numbers = pass_time(layout.block_rows * *blocks_of_part, layout.width(), n_sums);
         let inverse = 1.0 / *weight;
         let parts = parts.par_iter_mut().zip(blocks.par_chunks_mut(*blocks_of_part));
         parts.with_min_len(min_len(n_numbers)).for_each(|(part, blocks)| {
@@ -290,6 +293,11 @@ impl<'a> Store<'a> {
         sums.iter_mut().for_each(|sum| *sum *= factor);
         totals.scaled(factor)
     }
+}
+
+/// The time of a pass over rows that adds to `n_sums` sums, in values read.
+fn pass_time(n_rows: usize, width: usize, n_sums: usize) -> usize {
+    n_rows * width.max(n_sums / SUMS_PER_VALUE)
 }
 
 /// The data of a block from which sums over its rows are computed.

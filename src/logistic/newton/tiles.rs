@@ -88,7 +88,7 @@ impl<T: Element> Kernel<T> for Scores<'_, T> {
     }
 }
 
-/// The scores of J lines of weights for V vectors of rows.
+/// The scores of J lines of weights for the rows in V vectors, one row in each lane.
 #[inline(always)]
 fn score_tile<S: Simd, T: Lane<S>, const J: usize, const V: usize>(
     simd: S,

@@ -19,8 +19,8 @@ use crate::run::Certificate;
 
 /// Upper limit on twice the largest entry of a tilt, which bounds the relative changes of probabilities.
 const LARGEST: f64 = 0.4;
-/// More than the exponential that replaces all smaller ones, exp(−500).
-const LEAST: f64 = 1e-217;
+/// More than the number that replaces all smaller exponentials, exp(−500).
+const SMALLEST: f64 = 1e-217;
 /// Relative error of the single-precision probabilities from which tilts are computed.
 const SINGLE: f64 = 1e-6;
 
@@ -117,10 +117,10 @@ fn terms(store: &Store<'_>, totals: BlockSums, gradient: &[f64], error: f64) -> 
     let rounded = EXPONENTIAL + gamma(problem.n_classes() + depth + 8);
     let slope = if error < 0.1 { totals.slope } else { problem.total() };
     let moved = 2.0 * error * slope * (1.0 + rounded);
-    let underflown = problem.total() * problem.n_classes() as f64 * LEAST;
+    let replaced = problem.total() * problem.n_classes() as f64 * SMALLEST;
     let mut terms = Terms::zeros(problem.n_outputs());
     terms.loss = Sum::default();
-    terms.loss.add(Bounded::new(totals.loss, rounded * totals.loss + moved + underflown));
+    terms.loss.add(Bounded::new(totals.loss, rounded * totals.loss + moved + replaced));
     terms.entropy = totals.entropy * (1.0 - rounded);
     terms.distance = totals.distance * (1.0 + rounded);
     terms.depth = depth;
