@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from fitted import FITS
 from sklearn.base import clone
+from sklearn.datasets import load_iris
+
+from dualgap import LogisticRegression, _validation
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -145,3 +149,29 @@ def test_errors_of_invalid_weights_name_the_argument(name: str, kind: str) -> No
     weights = INVALID_WEIGHTS[kind](np.ones(len(X)))
     with pytest.raises((ValueError, TypeError), match=r"(?i)sample.weight"):
         small(estimator).fit(X, y, sample_weight=weights)
+
+
+def test_plain_arrays_are_validated_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = load_iris(return_X_y=True)
+    names = pd.DataFrame(X, columns=list("abcd"))
+    model = LogisticRegression().fit(names, y)
+    assert list(model.feature_names_in_) == list("abcd")
+    # Fitting an array forgets the names.
+    assert not hasattr(model.fit(X, y), "feature_names_in_")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(_validation, "validate_data", fail)
+    model = LogisticRegression().fit(X, y)
+    assert model.n_features_in_ == 4
+    assert model.score(X, y) > 0.9
+    # Everything else is validated by scikit-learn.
+    with_nan, column_order = X.copy(), np.asfortranarray(X)
+    with_nan[3, 2] = np.nan
+    for given in (names, X[:, :3], X.tolist(), X[:0], with_nan, column_order, sp.csr_array(X)):
+        with pytest.raises(AssertionError):
+            model.predict(given)
+    for labels in (y.astype(float), y[:-1], np.column_stack([y, y])):
+        with pytest.raises((AssertionError, ValueError)):
+            model.fit(X, labels)
