@@ -46,7 +46,7 @@ NUMERICAL := linalg:: solver:: dual:: penalty:: multiclass:: logistic:: structur
 say = @printf '\033[1m==> %s\033[0m\n'
 
 .PHONY: help demo test bench bench-simd bench-quick papers docs results fmt clean venv build lint lint-rust \
-	lint-python deny sanitize semver structure check-rust test-rust test-python test-simd wheel stranger lock rust
+	lint-python deny sanitize semver structure check-python check-rust test-rust test-python test-simd wheel stranger lock rust
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -62,9 +62,13 @@ demo: build ## Train a recommender on MovieLens 100k: metrics, recommendations, 
 
 test: rust ## Run all checks and tests, and the numerical tests under every instruction set
 	@$(IN_PARALLEL) $(COMPILED) $(DEPENDENCIES)
-	@DOCS_PLOTS=0 $(CHECK_IN_PARALLEL) check-rust lint-python docs stranger test-python SELECT="$(RUN_ON_WHEEL)"
+	@DOCS_PLOTS=0 $(CHECK_IN_PARALLEL) check-rust check-python
 	@$(MAKE) --no-print-directory test-simd
 	$(say) "All checks and tests passed"
+
+# The Python tests come last, because they read the documentation while `docs` writes its tutorials.
+check-python: lint-python docs stranger
+	@$(MAKE) --no-print-directory test-python SELECT="$(RUN_ON_WHEEL)"
 
 # Sequential, because both lock target/debug.
 check-rust:

@@ -40,6 +40,8 @@ INDEPENDENT = {
 # Tests that use one of these fixtures do not depend on the instruction set, because they write
 # files, or start or end workers.
 RESOURCE_FIXTURES = {"client", "new_cluster", "tmp_path"}
+# The same holds for tests whose names contain one of these words.
+OTHER_SUBJECTS = ("ctrl_c", "dask", "interrupt")
 
 settings.register_profile("repeatable", derandomize=True, max_examples=trials(100), deadline=None)
 settings.load_profile("repeatable")
@@ -70,7 +72,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         around = RESOURCE_FIXTURES.intersection(getattr(item, "fixturenames", ()))
-        if here in item.path.parents and is_numerical(item.path) and not around:
+        elsewhere = any(word in item.name for word in OTHER_SUBJECTS)
+        if here in item.path.parents and is_numerical(item.path) and not (around or elsewhere):
             item.add_marker(pytest.mark.every_simd)
 
 

@@ -1,8 +1,16 @@
-"""Number of random trials per test."""
+"""Fewer trials for tests that `make test-simd` repeats."""
 
 import os
+from itertools import product
+from typing import Any
 
 
 def trials(count: int) -> int:
     """Return all trials, or a third if `make test-simd` repeats a test."""
     return -(-count // 3) if os.environ.get("DUALGAP_REPEATED") else count
+
+
+def cases(*parameters: list[Any]) -> list[tuple[Any, ...]]:
+    """Return all combinations of parameters, or a third if `make test-simd` repeats a test."""
+    combinations = list(product(*parameters))
+    return combinations[:: -(-len(combinations) // trials(len(combinations)))]

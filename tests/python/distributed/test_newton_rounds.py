@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from repeats import cases
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 
@@ -23,9 +24,7 @@ def make_digits(large: bool) -> tuple[Any, Any]:
     return (np.hstack([X, column]) if large else X)[order], y[order]
 
 
-@pytest.mark.parametrize("n_partitions", [2, 8])
-@pytest.mark.parametrize("C", [1.0, 100.0])
-@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(("n_partitions", "C", "large"), cases([2, 8], [1.0, 100.0], [False, True]))
 def test_separable_classes_converge(n_partitions: int, C: float, large: bool) -> None:
     X, y = make_digits(large)
     model = ConsensusSVC(C=C, n_partitions=n_partitions, random_state=0).fit(X, y)
