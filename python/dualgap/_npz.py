@@ -150,7 +150,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[A
 def check_header(
     file: IO[bytes], size: int
 ) -> tuple[np.dtype[Any], tuple[int, ...], Literal["C", "F"]]:
-    """Return type, shape and order of the array in an npy file of `size` bytes.
+    """Return the type, shape and order of the array in an npy file of `size` bytes.
 
     The header is checked before any memory is allocated, because it can claim any size.
 

@@ -132,9 +132,9 @@ impl Totals {
         self.n_entries = self.n_entries.max(other.n_entries);
     }
 
-    /// The maximum number of roundings that an entry of the image contains. An entry of a block's direction changes a
-    /// weight at most once, because no row lists a feature twice. A block therefore changes a weight at most
-    /// `n_entries` times.
+    /// The maximum number of successive roundings in the computation of an entry of the image. A block's step is a sum
+    /// of at most `n_entries` terms for each weight, because no row lists a feature twice, and is then added to the sum
+    /// over the blocks.
     pub fn depth(&self) -> usize {
         self.n_blocks + self.n_entries + 8
     }

@@ -46,7 +46,7 @@ pub(super) fn fit_class_features<'py>(
         let kernel = |session: &Session<'_>| {
             own.iter().for_each(|own| own.stops(session.interrupt));
             let observe = &mut |epoch: &_| {
-                // Only the first array has weights.
+                // Only the first array contains weights, so only this array is reordered.
                 let mut places = 0..;
                 session.observe_in_order(epoch, |array| match places.next() {
                     Some(0) => layout.by_class(&array),

@@ -33,8 +33,8 @@ struct WarmStart<'py> {
     start: Option<StartRecord<'py>>,
 }
 
-/// Fits a linear model. `settings` is a dictionary with the fields of the records above and in
-/// `records`.
+/// Fits a linear model. `settings` is a dictionary with the fields of `WarmStart` and of
+/// several records of the module `records`.
 #[pyfunction]
 pub(super) fn fit_multiclass<'py>(
     py: Python<'py>,

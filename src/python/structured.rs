@@ -246,8 +246,8 @@ pub(super) fn fit_structured<'py>(
 }
 
 /// Computes a certified regularisation path from `settings.regularization` down to `until`. The
-/// path consists of pieces. Each piece covers the interval from λ down to `until`, and is returned
-/// as (λ, until, weights at λ, gap, relative gap, epochs).
+/// path consists of pieces. Each piece covers an interval of λ, and is returned as (largest λ,
+/// smallest λ, weights at the largest λ, gap, relative gap, epochs).
 #[pyfunction]
 pub(super) fn structured_path<'py>(
     py: Python<'py>,

@@ -36,7 +36,7 @@ pub(super) struct Prior<'a> {
     pub mean: Array2<f64>,
     covariance: Array2<f64>,
     base: Array2<f64>,
-    /// Weights Y₀ of B, 1 or 2 × (k + m).
+    /// Weights Y₀ of the columns of B: one or two rows of k + m values.
     base_weights: Array2<f64>,
     features: Option<Features<'a>>,
     /// A, n × (k + m): the features' weights in dual form.
@@ -49,8 +49,8 @@ pub(super) struct Prior<'a> {
     /// (for these ids).
     centre: f64,
     settings: PriorSettings,
-    /// Degrees of freedom, by which the scatter is divided to obtain the covariance: n plus the effective number of
-    /// features' weights, tr F Fᵀ (F Fᵀ + η I)⁻¹. The weights count because their own prior, N(0, Σ/η), depends on Σ
+    /// Degrees of freedom: n plus the effective number of feature weights, tr F Fᵀ (F Fᵀ + η I)⁻¹. The covariance is
+    /// the scatter divided by this number. The feature weights count because their own prior, N(0, Σ/η), depends on Σ
     /// too.
     degrees: f64,
     /// Added to the scatter's diagonal. Consists of a small term, needed if all blocks are equal,
@@ -65,7 +65,7 @@ pub(super) struct Prior<'a> {
 /// The learned prior, for ids that were not part of the fit.
 #[derive(Debug, Clone)]
 pub struct LearnedPrior {
-    /// Weights Y₀ of B, 1 or 2 × (k + m).
+    /// Weights Y₀ of the columns of B: one or two rows of k + m values.
     pub base: Array2<f64>,
     /// The mean of log(1 + number of ratings) over the ids with ratings. It is subtracted from an id's value before the
     /// multiplication by the second row of Y₀.

@@ -364,7 +364,7 @@ fn possible(best: f64) -> Result<()> {
     Err(Error::argument("X", message))
 }
 
-/// Returns the best score of the labellings with each label at each position.
+/// Returns, for each position and label, the best score of the labellings with this label there.
 fn max_marginals(scores: ChainScores<'_>, interrupt: &Interrupt) -> Vec<f64> {
     let (n_states, len) = (scores.n_states, scores.len());
     let mut forward = scores.nodes.to_vec();

@@ -58,7 +58,7 @@ pub struct Choices<'a> {
     pub cache: bool,
     /// See [`BlockOptions::averaging`] and [`Subgradient`].
     pub averaging: bool,
-    /// Share of the blocks whose oracles a step of [`AwayFrankWolfe`] calls.
+    /// Share of the blocks whose oracles are called in each step of [`AwayFrankWolfe`].
     pub subsample: f64,
     /// Seed of all random choices.
     pub seed: u64,

@@ -157,7 +157,7 @@ impl<'a> Extragradient<'a> {
         failure.map_or(Ok(linear), Err)
     }
 
-    /// Computes the image of the truth, ‖F‖² by the power method, and the step sizes.
+    /// Computes the image of the truth, then ‖F‖² (by the power method) and the step sizes.
     fn prepare(&mut self, interrupt: &Interrupt) -> Result<(f64, f64)> {
         let mut truth = std::mem::take(&mut self.truth);
         let size = self.pass(&mut truth, interrupt, |method, example, group| {

@@ -96,7 +96,8 @@ def _counted_classes(labels: NDArray[Any], low: int) -> tuple[NDArray[Any], NDAr
 def class_codes(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
     """Return the index of each label among classes in any order; -1 for unknown labels.
 
-    Labels and classes may have different types, which NumPy would convert before a comparison.
+    The labels are looked up in a dictionary, because NumPy would convert labels and classes of
+    different types before it compares them.
     """
     place = {label: at for at, label in enumerate(classes.tolist())}
     found, codes = sorted_classes("y", labels)

@@ -38,7 +38,7 @@ class Frame:
     def labels_column(
         self, wanted: str | None, trained: str | None, known: Sequence[str] | None, *, need: bool
     ) -> str | None:
-        """Find the label column: `wanted`, as in the training file, or a column with a usual name.
+        """Find the label column: `wanted`, else `trained`, else a column with a usual name.
 
         The first column with a usual name counts, except features of the model.
         """

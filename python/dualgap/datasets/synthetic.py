@@ -16,7 +16,7 @@ def synthetic_ratings(
 ) -> pd.DataFrame:
     """Draw ratings from 1 to 5 from a low-rank model with biases and noise.
 
-    Items and users have long-tailed popularity, and no user rates an item twice:
+    The popularity of items and the activity of users are long-tailed. No user rates an item twice:
 
         rating = round(3.5 + b_user + b_item + <p_user, q_item> + noise), clipped to 1..5.
 

@@ -113,7 +113,7 @@ class Order:
 
 @dataclass
 class Solution:
-    """Result of a round: of one partition, or the sum of several, weighted by their shares.
+    """Result of a round: of one partition, or the weighted sum of the results of several.
 
     The vector and the image (lambda times the weights of the dual point) have one row per class and
     one column per column of the problem or, if `columns` is given, per column listed there.

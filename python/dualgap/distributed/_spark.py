@@ -109,7 +109,7 @@ _SCHEMA = "number long, answer binary"
 
 
 def _name(run: str) -> str:
-    """Return the beginning of the names of a run's files."""
+    """Return the prefix of the names of a run's files."""
     return f"spark-{run}-"
 
 

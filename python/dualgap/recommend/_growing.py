@@ -130,7 +130,7 @@ class Lists(Cached):
         return Lists(offsets, columns, values, self.n_columns)
 
     def with_rows(self, rows: NDArray[np.intp], new: Lists) -> Lists:
-        """Return the matrix with `rows` taken from `new`; rows after the last row are appended."""
+        """Return the matrix with `rows` taken from `new`; indices past the last row append rows."""
         if np.array_equal(rows, np.arange(len(self), len(self) + len(rows))):
             return Lists(
                 append_rows(self.offsets, self.offsets[-1] + new.offsets[1:]),

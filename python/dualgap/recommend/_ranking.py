@@ -78,7 +78,7 @@ def allowed_items(
     mask: Any = None,
     name: str = "items",
 ) -> NDArray[np.bool_]:
-    """Return whether each item of `table` may be recommended; errors name the argument `name`."""
+    """Return whether each item of `table` may be recommended; errors call `items` by `name`."""
     allowed = np.ones(len(table), dtype=bool)
     if items is not None:
         found = _find_items(table, items, name)

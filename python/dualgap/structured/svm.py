@@ -352,7 +352,7 @@ class StructuredSVM(CertifiedEstimator):
         return Predictor(self.model, self._coding, self.n_jobs)
 
     def _store_uncertified(self, result: Any, doubt: str) -> None:
-        """Store a fit without a certificate, because its oracle gives wrong results."""
+        """Store the fit without a certificate; `doubt` says why its oracle may be wrong."""
         self._store_run({**result, "outcome": "stopped"})
         self.dual_objective_ = self.duality_gap_ = None  # type: ignore[assignment]
         self.relative_gap_ = None  # type: ignore[assignment]
