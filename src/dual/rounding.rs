@@ -24,7 +24,12 @@ pub fn gamma(n: usize) -> f64 {
 #[inline]
 pub fn underflow(n: f64) -> f64 {
     let n_subnormal = f64::MIN_POSITIVE.to_bits() as f64;
-    if n < n_subnormal { f64::from_bits(n.ceil() as u64) } else { n * TINY }
+    if n < n_subnormal {
+        let whole = n as i64;
+        f64::from_bits((whole + i64::from((whole as f64) < n)) as u64)
+    } else {
+        n * TINY
+    }
 }
 
 /// A number with an error bound: the exact value is within `error` of `value`.
