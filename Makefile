@@ -66,7 +66,7 @@ test: rust ## Run all checks and tests, and the numerical tests under every inst
 	@$(MAKE) --no-print-directory test-simd
 	$(say) "All checks and tests passed"
 
-# The Python tests come last, because they read the documentation while `docs` writes its tutorials.
+# The Python tests come last, because they read the documentation, to which `docs` adds tutorials.
 check-python: lint-python docs stranger
 	@$(MAKE) --no-print-directory test-python SELECT="$(RUN_ON_WHEEL)"
 

@@ -3,9 +3,9 @@
     python benches/theorems.py [gap] [blocks] [extragradient] [away] [cyclic] [polynomial]
 
 Each row has the ratios of measured value to bound at three numbers of steps, and the largest ratio
-of all steps: a theorem holds if no ratio exceeds 1, and is tight if a ratio is near 1. The methods
-are the papers' listings in NumPy, without the package's accelerations; the data sets come from
-scikit-learn.
+of all steps. The runs agree with a theorem if no ratio exceeds 1; a bound is tight if a ratio is
+near 1. The methods are the papers' listings in NumPy, without the package's accelerations; the data
+sets come from scikit-learn.
 
 gap: the smallest gap so far of batch Frank-Wolfe with steps 2/(t + 2). The bound is
     (27/4) C_f/(t + 2), where C_f <= 4 R^2/lambda (Boileau et al. 2019).

@@ -88,6 +88,8 @@ pub struct Totals {
     repair: f64,
     n_blocks: usize,
     n_entries: usize,
+    /// The maximum number of additions to an entry of the image.
+    n_additions: usize,
 }
 
 impl Totals {
@@ -97,6 +99,7 @@ impl Totals {
         let BlockTerms { linear, bend, length, n_entries, defect, scales } = *terms;
         let (share, lambda) = (shares.of(block), shares.lambda());
         self.n_blocks += 1;
+        self.n_additions += if scales.adds_terms { n_entries } else { 1 };
         if share == 0.0 || length == 0.0 && defect == 0.0 {
             return;
         }
@@ -129,19 +132,19 @@ impl Totals {
         self.reach += other.reach;
         self.repair += other.repair;
         self.n_blocks += other.n_blocks;
+        self.n_additions += other.n_additions;
         self.n_entries = self.n_entries.max(other.n_entries);
     }
 
-    /// The maximum number of successive roundings in the computation of an entry of the image. A block's step is a sum
-    /// of at most `n_entries` terms for each weight, because no row lists a feature twice, and is then added to the sum
-    /// over the blocks.
+    /// The maximum number of successive roundings in the computation of an entry of the image. A block adds either a sum
+    /// of at most `n_entries` terms to a weight, because no row lists a feature twice, or these terms one by one.
     pub fn depth(&self) -> usize {
-        self.n_blocks + self.n_entries + 8
+        self.n_additions + self.n_entries + 8
     }
 
     /// A bound on the distance between w(μ) and its computed image, summed in any order.
     pub fn distance(&self) -> f64 {
-        self.distance_within(self.n_blocks)
+        self.distance_within(self.n_additions)
     }
 
     /// Like [`distance`](Self::distance), for images whose entries are the results of at most `n_sums` successive
@@ -203,4 +206,28 @@ pub fn dual_value<D: BlockDual>(
 fn length(direction: &[(u32, f64)]) -> f64 {
     let size: f64 = direction.iter().map(|(_, value)| value.abs()).sum();
     size * (1.0 + gamma(direction.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_that_are_added_one_by_one_count_one_by_one() {
+        let shares = Shares::new(10, 1.0).unwrap();
+        let totals = |adds_terms: bool| {
+            let scales = Scales { cost: 1.0, feature: 1.0, n_features: 3, adds_terms };
+            let n_entries = 4;
+            let terms =
+                BlockTerms { linear: 1.0, bend: 0.0, length: 1.0, n_entries, defect: 0.0, scales };
+            let (mut first, mut second) = (Totals::default(), Totals::default());
+            (0..5).for_each(|block| first.add(&shares, block, &terms));
+            (5..10).for_each(|block| second.add(&shares, block, &terms));
+            first.join(&second);
+            first
+        };
+        let (together, single) = (totals(false), totals(true));
+        assert_eq!((together.depth(), single.depth()), (10 + 4 + 8, 40 + 4 + 8));
+        assert!(single.distance() > 2.0 * together.distance());
+    }
 }

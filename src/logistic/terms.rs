@@ -5,8 +5,8 @@ use crate::dual::rounding::{Bounded, Sum, TINY, bounded_squared_norm, gamma};
 use crate::linalg::{exp_minus, minus_ln};
 use crate::run::Certificate;
 
-/// A bound on the relative error of the exponential of a rounded difference, and of a quotient of two such
-/// exponentials.
+/// A bound on the relative error of the exponential of a rounded difference of at most 700, and of its quotient by a
+/// sum of such exponentials that includes 1.
 pub(super) const EXPONENTIAL: f64 = 8e-14;
 /// The largest argument for which [`exp_minus`] is accurate.
 const FARTHEST: f64 = 700.0;

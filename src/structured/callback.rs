@@ -211,7 +211,7 @@ impl BlockDual for CallbackDual<'_> {
     }
 
     fn scales(&self, _: usize) -> Scales {
-        Scales { cost: 1.0, feature: 1.0, n_features: 1 }
+        Scales { cost: 1.0, feature: 1.0, n_features: 1, adds_terms: false }
     }
 
     fn gradient<'s>(

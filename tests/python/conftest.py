@@ -24,7 +24,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # is useless. Without garbage collection, pytest collects the tests in three quarters of the time.
 gc.disable()
 
-# `make test-simd` repeats all tests of these folders under each instruction set.
+# `make test-simd` repeats most tests of these folders under each instruction set.
 NUMERICAL = {
     *("certificates", "distributed", "frank_wolfe", "logistic", "multiclass", "polynomial"),
     *("recommend", "sequence", "structured"),
@@ -40,7 +40,7 @@ INDEPENDENT = {
 # Tests that use one of these fixtures do not depend on the instruction set, because they write
 # files, or start or end workers.
 RESOURCE_FIXTURES = {"client", "new_cluster", "tmp_path"}
-# The same holds for tests whose names contain one of these words.
+# Tests with one of these words in their names are about signals or Dask; they are not repeated.
 OTHER_SUBJECTS = ("ctrl_c", "dask", "interrupt")
 
 settings.register_profile("repeatable", derandomize=True, max_examples=trials(100), deadline=None)

@@ -169,7 +169,8 @@ def test_plain_arrays_are_validated_without_scikit_learn(monkeypatch: pytest.Mon
     # Everything else is validated by scikit-learn.
     with_nan, column_order = X.copy(), np.asfortranarray(X)
     with_nan[3, 2] = np.nan
-    for given in (names, X[:, :3], X.tolist(), X[:0], with_nan, column_order, sp.csr_array(X)):
+    narrow = np.ascontiguousarray(X[:, :3])
+    for given in (names, narrow, X.tolist(), X[:0], with_nan, column_order, sp.csr_array(X)):
         with pytest.raises(AssertionError):
             model.predict(given)
     for labels in (y.astype(float), y[:-1], np.column_stack([y, y])):

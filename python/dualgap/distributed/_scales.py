@@ -56,7 +56,7 @@ def penalty(scales: FloatArray | None, lam: float, rho: float, n_classes: int) -
 
 
 def divided(rows: Any, scales: FloatArray) -> Any:
-    """Return rows divided by scales, in double precision so that no value underflows."""
+    """Return rows divided by scales, in double precision so that no float32 value underflows."""
     scales = scales[: rows.shape[1]]
     if not sp.issparse(rows):
         return rows.astype(np.float64) / scales

@@ -351,7 +351,7 @@ mod tests {
     }
 
     fn check<T: Precision + Element>(n_outputs: usize, tolerance: f64) {
-        let n_rows = 32;
+        let n_rows = 2048;
         let score = |line: usize, row: usize| ((line * 7 + row * 5) % 13) as f64 - 6.0;
         let labels: Vec<u32> = (0..n_rows).map(|row| (row % n_outputs.max(2)) as u32).collect();
         let weights: Vec<T> = (0..n_rows).map(|row| T::narrow(0.25 * (row % 4) as f64)).collect();
@@ -383,11 +383,14 @@ mod tests {
         for (found, expected) in
             [(sums.loss, loss), (sums.entropy, entropy), (sums.distance, distance)]
         {
-            assert!((found - expected).abs() < tolerance * 50.0, "{found} {expected}");
+            assert!(
+                (found - expected).abs() < 1.5 * tolerance * n_rows as f64,
+                "{found} {expected}"
+            );
         }
     }
 
-    /// Scores that are equal, or so far apart that exponentials underflow.
+    /// Scores that are equal, or so far apart that exponentials are replaced by a constant.
     fn check_extremes<T: Precision + Element>(far: f64) {
         for (n_outputs, labels) in [(1, [0, 1]), (3, [2, 1])] {
             for label in labels {
@@ -424,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_and_distant_scores_are_exact() {
+    fn equal_and_distant_scores_give_the_right_sums() {
         check_extremes::<f32>(90.0);
         check_extremes::<f64>(800.0);
     }

@@ -16,8 +16,8 @@ use crate::parallel::min_len;
 /// Number of partial sums of a pass: enough for the threads of a desktop computer, and few enough that adding them up
 /// is cheap.
 const PARTS: usize = 16;
-/// Minimum size of a part: the time of a pass over it, in units of the time to read a value. To wake a thread for a
-/// smaller part would take longer than the pass.
+/// Minimum size of a part: the time of a pass over it, in units of the time to read a value. A thread is woken for
+/// several such parts.
 const PART_VALUES: usize = 1 << 15;
 /// Approximate number of values in a block of rows, so that the block and its scores fit in the second-level cache.
 const BLOCK: usize = 1 << 16;

@@ -224,6 +224,10 @@ impl ScoreMap for JointMap<'_> {
         }
     }
 
+    fn adds_terms(&self) -> bool {
+        matches!(self.kind, FeatureKind::Rows)
+    }
+
     fn add_image(&self, example: usize, dual: &[(u32, f64)], weights: &mut [f64]) {
         let first = example * self.stride();
         self.inner_duals(dual, |row, dual| self.inner.add_image(first + row, dual, weights));

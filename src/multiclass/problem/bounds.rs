@@ -51,7 +51,7 @@ impl Bounds {
         loss: f64,
     ) {
         let share = problem.shares().of(example);
-        let Scales { cost, feature, n_features } = problem.scales(example, size);
+        let Scales { cost, feature, n_features, .. } = problem.scales(example, size);
         let Losses { sum, size: total, sizes, n_losses } = &mut self.losses;
         let loss = share * loss;
         sum.add(Bounded::exact(loss));

@@ -46,6 +46,11 @@ pub trait ScoreMap: Send + Sync {
     /// Writes A_i w of one example for the given weights.
     fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);
 
+    /// Whether the two methods that add images add several terms of A_iᵀ δ to the same weight.
+    fn adds_terms(&self) -> bool {
+        false
+    }
+
     /// Adds A_iᵀ δ of one example to `weights`; δ is given as (class, value) pairs.
     fn add_image(&self, example: usize, dual: &[(u32, f64)], weights: &mut [f64]);
 

@@ -218,7 +218,12 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     /// because A_iᵀ acts on the entries of β and their sum.
     pub(in crate::multiclass) fn scales(&self, example: usize, size: RowSize) -> Scales {
         let feature = std::f64::consts::SQRT_2 * size.norm * (1.0 + gamma(2));
-        Scales { cost: self.largest_cost(example), feature, n_features: size.n_products }
+        Scales {
+            cost: self.largest_cost(example),
+            feature,
+            n_features: size.n_products,
+            adds_terms: self.map().adds_terms(),
+        }
     }
 
     /// The largest cost of an example, max_j Δ_ij.
@@ -232,7 +237,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     /// margin.
     #[inline]
     fn loss_error(&self, example: usize, size: RowSize, norm: f64, epsilon: f64) -> f64 {
-        let Scales { cost, feature, n_features: n_products } = self.scales(example, size);
+        let Scales { cost, feature, n_features: n_products, .. } = self.scales(example, size);
         let rounded = (size.n_values + 8) as f64 * feature;
         let sizes = LossSizes { share: 1.0, cost, feature, rounded, n_products };
         self.losses_error(&sizes, norm, epsilon)

@@ -74,7 +74,7 @@ impl PartSize {
 
     /// Returns the sizes of the example's features and costs, given its largest cost.
     pub fn scales(&self, cost: f64) -> Scales {
-        Scales { cost, feature: self.norm, n_features: self.n_features }
+        Scales { cost, feature: self.norm, n_features: self.n_features, adds_terms: false }
     }
 }
 
