@@ -67,7 +67,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, half: bool = False) -> An
 
     With ``half``, an array of float16 is not converted.
     """
-    if _is_plain(estimator, X, reset=reset):
+    if _accept_plain(estimator, X, reset=reset):
         return X
     X = real_numbers("X", X)
     half = half and _is_half(X)
@@ -98,10 +98,10 @@ def check_rows_and_targets(
     half = half and _is_half(X)
     kind = _HALF_ROWS if half else _ROWS
     finite = options.get("ensure_all_finite", True)
-    if not (_are_labels(y, X) and _is_plain(estimator, X, reset=True, finite=finite)):
+    if not (_are_labels(y, X) and _accept_plain(estimator, X, reset=True, finite=finite)):
         with naming_columns("X", X):
             X, y = validate_data(estimator, check_sparse(X), y, **{**kind, **options})
-    if half and options.get("ensure_all_finite", True):
+    if half and finite:
         _check_half(X)
     if magnitude:
         check_magnitude("X", X, single=single)
@@ -121,10 +121,11 @@ def check_matrix(X: Any, name: str = "X", *, single: bool = False, **options: An
     return found
 
 
-def _is_plain(estimator: Any, X: Any, *, reset: bool, finite: bool = True) -> bool:
-    """Whether `validate_data` would return the rows `X` as they are; sets ``n_features_in_``.
+def _accept_plain(estimator: Any, X: Any, *, reset: bool, finite: bool = True) -> bool:
+    """Return whether `validate_data` would return the rows `X` as they are.
 
-    For small arrays, `validate_data` takes longer than a prediction.
+    In that case, does what `validate_data` does: with `reset`, sets ``n_features_in_``. For small
+    arrays, `validate_data` takes longer than a prediction.
     """
     known = vars(estimator)
     plain = (
@@ -146,7 +147,7 @@ def _is_plain(estimator: Any, X: Any, *, reset: bool, finite: bool = True) -> bo
 
 
 def _are_labels(y: Any, X: Any) -> bool:
-    """Whether `y` is an array of integers or strings, one for each row of the array `X`."""
+    """Whether `y` has an integer, Boolean or string for each row of the array `X`."""
     arrays = type(y) is np.ndarray and type(X) is np.ndarray
     return arrays and y.ndim == 1 and y.dtype.kind in "biuU" and y.shape == X.shape[:1]
 

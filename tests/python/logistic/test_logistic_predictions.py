@@ -64,10 +64,8 @@ def test_settled_predictions_are_those_of_the_optimum(seed: int) -> None:
         same = rough.predict(rows) == best.predict(rows)
         # The model that stands for the optimum has a small error, too.
         for given in (rows, sp.csr_matrix(rows)):
-            decided, open_at_best = (
-                ~rough.prediction_may_change(given),
-                best.prediction_may_change(given),
-            )
+            decided = ~rough.prediction_may_change(given)
+            open_at_best = best.prediction_may_change(given)
             assert (same | open_at_best)[decided].all()
             assert decided.sum() <= (~open_at_best).sum()
 
