@@ -107,7 +107,7 @@ def some_letters(folder: Path, part: str) -> Data:
 
 
 def characters(line: str) -> list[list[str]]:
-    """Return features of each character: those near it, one by one, in pairs and in triples."""
+    """Return features of each character: its neighbours and itself, alone, in pairs and triples."""
     padded = f"___{line}___"
     found = []
     for i in range(3, len(line) + 3):

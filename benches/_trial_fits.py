@@ -1,4 +1,4 @@
-"""Fits of every kind of model on generated data; their buffers take tens of megabytes."""
+"""Fits of every kind of model on generated data, with tens of megabytes of buffers each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Fit = Callable[[], Any]
 RANDOM = np.random.default_rng(0)
 SHORT: dict[str, Any] = {"max_iter": 2}
 LONG: dict[str, Any] = {"max_iter": 10**6, "tol": 0.0}
-"""Number of rows for a fit that takes minutes."""
+"""Parameters of a fit that takes minutes."""
 
 
 def classes(n: int, d: int, m: int) -> tuple[Any, Any]:
@@ -159,7 +159,7 @@ def polynomial(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
 
 
 def recommenders(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
-    """List recommenders on ratings of many users, with and without features, and on clicks."""
+    """List recommenders on ratings of many users, with and without histories, and on clicks."""
     short = given["max_iter"] == 2
     bases, method = (2, Variational(max_iter=2)) if short else (300, Variational(max_iter=10**5))
     own = {name: given[name] for name in ("n_jobs", "random_state")}

@@ -46,7 +46,7 @@ BUNDLED: dict[str, Callable[..., Any]] = {
     "digits": datasets.load_digits,
     "iris": datasets.load_iris,
 }
-# Columns with large offsets or with scales 1e{low} to 1e{high}.
+# Generated tables: large offsets or scales, columns of very different scales, or random labels.
 MADE: dict[str, Callable[[], Any]] = {
     "wine + salary": lambda: widened(datasets.load_wine(return_X_y=True)),
     "iris + 1e6": lambda: changed(lambda X: X + 1e6),

@@ -2,7 +2,7 @@
 
     python benches/basis_selection.py [data sets]
 
-The polynomial network is fitted with exact selection and output refits on half of the rows. At
+The polynomial network is fitted to half of the rows, with exact selection and output refits. At
 every step, the other methods select a basis vector for the same gradient. The multiplicative factor
 nu of a method is the dual norm that its vector reaches, divided by the exact dual norm. Data sets
 in the folder DUALGAP_DATA: vowel, segment, satimage.

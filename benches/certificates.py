@@ -3,8 +3,8 @@
 python benches/certificates.py [--minutes 3] [--seed 1] [KIND ...]
 
 Without a KIND, linear fits run for the given number of minutes, then all other kinds together for
-the same time. The column `refused` counts fits that raised an error with a remedy; `failed` counts
-wrong certificates.
+the same time. The column `refused` counts fits that raised an error that names a remedy; `failed`
+counts wrong certificates.
 """
 
 from __future__ import annotations

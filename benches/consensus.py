@@ -275,7 +275,7 @@ def cluster(n_workers, **options):
 
 
 def processes(n_rows="100000"):
-    """Measure the wall time to a gap with one and with two worker processes, and the overhead."""
+    """Measure the wall time of fits on one and two worker processes, and the overhead."""
     import distributed
 
     X, y = generated(int(n_rows), 200, 50)

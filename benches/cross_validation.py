@@ -19,7 +19,8 @@ limit; it skips scores that are already recorded.
 `bounds` records the width of the bounds at the chosen C. With `--alone`, it fits only the C that an
 earlier `bounds` run recorded for the data set.
 
-`trials` checks bounds and decided rows on small random problems, by fits to a gap of 1e-11.
+`trials` checks bounds on scores, and rows whose class is reported as certain, on small random
+problems, by fits to a gap of 1e-11.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ MAX_ITER = 20_000
 
 
 class Distance:
-    """The function scale ||x - p||^2, as a user of `minimize` would write it."""
+    """The function scale * ||x - p||^2, as a user of `minimize` would write it."""
 
     def __init__(self, p: Any, scale: float = 1.0) -> None:
         self.p, self.scale = p, scale

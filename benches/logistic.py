@@ -14,10 +14,10 @@ again while one other process per core keeps the machine busy. "search" chooses 
 the accuracy in five folds, with the `LogisticRegressionCV` of both packages, on all cores. "bounds"
 measures the bounds on the scores of this search for several `cv_tol`.
 
-The programs alternate, on all cores. In "speed" and "defaults", a program pauses each time and fits
-twice, and the second fit counts: waiting threads and cold caches of the previous program do not
-slow it down. If all programs take more than a second, there is only one fit. Seconds are medians,
-and ratios are medians of the ratios of neighbouring fits.
+The programs alternate, on all cores. In "speed" and "defaults", each program pauses and then fits
+twice. Only the second fit counts, so that waiting threads and cold caches left by the previous
+program do not slow it down. If all programs take more than a second, there is only one fit. Seconds
+are medians, and ratios are medians of the ratios of neighbouring fits.
 
 A measurement whose row exists for this commit and instruction set is skipped, so an interrupted run
 continues where it stopped; --again repeats it. A second run with another DUALGAP_SIMD takes the
@@ -73,13 +73,13 @@ OUR_GRID = [300.0 * 0.7**step for step in range(40)]
 LONGEST, SLOWER = 60.0, 3.0
 # Programs within this factor of the fastest program are timed again, alternating with dualgap.
 CLOSE = 1.5
-# Seconds of all fits of a comparison above which there are fewer repeats.
+# Seconds of all fits of a comparison together, above which there are fewer repeats.
 BUDGET = 60.0
 REPEATS = 7
 # Seconds of the pause before the fits of a program. Waiting threads of the previous program occupy
 # the cores (those of OpenBLAS for about 0.1 s).
 PAUSE = 0.3
-# If the fastest program takes longer, the fits of a comparison have no warm-up.
+# If the fastest program takes more than WARM seconds, the fits of a comparison have no warm-up.
 WARM = 1.0
 
 Fit = Callable[[float], Any]
@@ -200,7 +200,7 @@ def others(
             if found is None:
                 continue
             tol, model, spent = found
-            # This fit is not timed: the first fit of a program may load libraries.
+            # The first fit of a program may load libraries, so the faster of two fits counts.
             spent = min(spent, seconds(lambda name=name, tol=tol: programs[name](tol)))
             best = min(best, spent)
             table.add(
@@ -210,7 +210,7 @@ def others(
         rows = matching(table, case)
     rows = [row for row in rows if row["program"] in programs]
     best = min((float(row["seconds"]) for row in rows), default=0.0)
-    # These are the seconds of single fits.
+    # Single fits are not precise, so `compare` times all programs near the fastest one again.
     near = [row for row in rows if float(row["seconds"]) <= CLOSE * best]
     return {row["program"]: float(row["tol"]) for row in near}
 

@@ -354,7 +354,7 @@ def iterates(arguments: Any) -> None:
 
     `evaluated` is the error of the best model that a fit of dualgap evaluates. `difference` is its
     relative difference from the best of the same iterates in the NumPy loop. Rounding errors grow
-    in the runs of smoothed PG, so its runs differ.
+    in the runs of smoothed PG, so the two programs differ there.
     """
     table = Table("frank-wolfe-iterates", "data", "half", "method", "smoothing")
     chosen = [(method, own) for method, own in METHODS if not method.startswith("Pegasos")]

@@ -158,7 +158,7 @@ Method = Callable[[str, int], tuple[float, int]]
 
 
 def methods() -> dict[str, Method]:
-    """Return a dictionary of functions of data set and seed."""
+    """Map the name of each method to a function of a data set and a seed."""
     table: dict[str, Method] = {}
     for refit in ["output", "full"]:
         for penalty in PENALTIES:
@@ -333,7 +333,8 @@ def wide() -> None:
 def speed(names: list[str]) -> None:
     """Record seconds and test accuracy, with the radius chosen on a fifth of the training rows.
 
-    If modern-fm is installed, also fit its factorization machine with as many parameters.
+    If modern-fm is installed, also fit its factorization machine with about the same number of
+    parameters.
     """
     results = Table("polynomial-speed", "data", "model")
     for name in names:
@@ -361,7 +362,7 @@ def speed(names: list[str]) -> None:
 
 
 def speed_models(bases: int, d: int, m: int) -> dict[str, Callable[[float], Any]]:
-    """Return a dictionary of the fits at a radius."""
+    """Map the name of each model to a function that creates it for a radius."""
     models: dict[str, Callable[[float], Any]] = {}
     for short, kind in [
         ("factorization machine", FactorizationMachineClassifier),

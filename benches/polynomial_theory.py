@@ -89,7 +89,7 @@ def constant(names: list[str], seeds: int = 5) -> None:
     """Record the test accuracy for each value g of the constant feature.
 
     The radius is chosen on the validation rows, and `chosen` counts the splits in which g is best
-    on these rows (1 in ties). Rows (g, x) are g (1, x/g), so a network of rows x/g with the
+    on these rows (g = 1 in ties). Rows (g, x) are g (1, x/g), so a network of rows x/g with the
     constant 1 and a radius that is g^2 times larger is the network of rows x with the constant g.
     """
     table = Table("polynomial-constant", "data", "constant")

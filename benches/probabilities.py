@@ -6,8 +6,8 @@ C of each model is chosen by five-fold cross-validation on the training rows: by
 `LogisticRegression`, by accuracy for `MulticlassSVC`. "softmax" takes the scores of the SVM as
 logits. "temperature" and "sigmoid" calibrate them on the scores of held-out folds of the training
 rows (scikit-learn's `CalibratedClassifierCV` with ``ensemble=False``). The calibration error is the
-mean difference between confidence and accuracy over 15 bins of the largest probability, weighted by
-the rows of each bin (Guo, Pleiss, Sun and Weinberger 2017).
+mean absolute difference between confidence and accuracy over 15 bins of the largest probability,
+weighted by the number of rows in each bin (Guo, Pleiss, Sun and Weinberger 2017).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BINS = 15
 
 
 def calibration_error(probabilities: Any, right: Any) -> float:
-    """Return the mean difference between confidence and accuracy over bins of the confidence."""
+    """Return the mean absolute difference between confidence and accuracy over bins."""
     confidence = probabilities.max(axis=1)
     bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
     difference = np.bincount(bins, confidence - right, minlength=BINS)

@@ -126,7 +126,7 @@ def examples(table: Table) -> None:
         epochs = np.r_[0, history["epoch"][known]]
         work = epochs * max(1, round(share * len(y)))
         row = summary(np.maximum(errors, 1e-300), work)
-        # Errors are known only where certificates are computed, at intervals.
+        # Errors are known only for the epochs that compute a certificate.
         inside = (errors[1:] / errors[0] < 1e-3) & (errors[1:] / errors[0] > 1e-9)
         if inside.sum() > 1:
             at = np.flatnonzero(inside) + 1

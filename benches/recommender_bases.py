@@ -82,7 +82,7 @@ def network(train: pd.DataFrame) -> Fit:
 def measured(
     fit: Fit, radii: tuple[float, ...], held: list[pd.DataFrame]
 ) -> list[dict[str, float]]:
-    """Return the figures of the fits with each number of bases."""
+    """Fit with each number of bases, and return the measurements."""
     validation, test = held
 
     def predicted(predict: Callable[[pd.DataFrame], np.ndarray], rows: pd.DataFrame) -> np.ndarray:

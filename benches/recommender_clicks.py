@@ -87,7 +87,7 @@ def item_knn(clicks: Any) -> Scores:
 
 
 def rp3(clicks: Any, alpha: float, beta: float) -> Scores:
-    """Score by random walks of three steps, which popular items attract less."""
+    """Score by random walks of three steps, with lower weights for popular items."""
     of_users = np.maximum(np.asarray(clicks.sum(axis=1)).ravel(), 1.0)
     of_items = np.maximum(np.asarray(clicks.sum(axis=0)).ravel(), 1.0)
     to_items = sp.diags_array(of_users**-alpha) @ clicks @ sp.diags_array(of_items**-beta)
@@ -181,7 +181,7 @@ def ours(split: Split, **settings: Any) -> tuple[np.ndarray, float]:
 
 
 def from_pairs(name: str, train: np.ndarray, test: np.ndarray) -> Split:
-    """Read clicks for test users who also have clicks in the fit."""
+    """Make a split of pairs (user, item) whose test users also have clicks in the fit."""
     shape = tuple(np.maximum(train.max(axis=0), test.max(axis=0)) + 1)
     clicks, held_out = (
         sp.csr_array((np.ones(len(pairs)), tuple(pairs.T)), shape) for pairs in (train, test)

@@ -108,7 +108,7 @@ def official(only: str | None = None) -> None:
 
 
 def surprise_folds(ratings: pd.DataFrame) -> Iterator[tuple[Any, pd.DataFrame, pd.DataFrame]]:
-    """Return the folds of Surprise's examples/benchmark.py: KFold(random_state=0)."""
+    """Yield the folds of Surprise's examples/benchmark.py: KFold(random_state=0)."""
     from surprise import Dataset, Reader
     from surprise.model_selection import KFold
 
@@ -148,7 +148,10 @@ def surprise(only: str | None = None) -> None:
 
 
 def myfm_predict(history: bool) -> Predict:
-    """Run myFM: ordered probit by Gibbs sampling, rank 5, 300 samples, histories."""
+    """Return a function that runs myFM: ordered probit by Gibbs sampling, rank 5, 300 samples.
+
+    With `history`, users and items also have their histories as features.
+    """
 
     def predict(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
         import myfm

@@ -165,7 +165,7 @@ def million(only: str | None = None) -> None:
 
 
 def choice() -> None:
-    """Record the settings tried for `million`, on a tenth of its training ratings."""
+    """Score the settings tried for `million` on a tenth of its training ratings."""
     table = Table("recommender-choice", "settings")
     ratings = data_sets().get("ML-1M")
     if ratings is None:

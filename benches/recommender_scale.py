@@ -35,7 +35,7 @@ K = 20
 SWEEPS = 15
 
 Lists = Callable[[np.ndarray], np.ndarray]
-"""The best items of users."""
+"""A function that returns the best items of users."""
 
 
 def drawn(n: int, seed: int = 0) -> np.ndarray:

@@ -188,7 +188,7 @@ def scale_fit(train: Any, method: str, relative: float) -> StructuredSVM:
         *train,
         C=0.1,
         **METHODS[method],
-        # The optimum is above 0.4 P(0) here, so measured gaps below `tol` are certified.
+        # An epoch whose measured gaps sum to at most `tol` times the objective has a certificate.
         tol=relative * 0.4,
         max_iter=300,
         callback=lambda _epoch, _seconds, primal, dual: primal - dual <= relative * primal,

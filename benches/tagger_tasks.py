@@ -76,7 +76,7 @@ def child(what: str, task: str, path: Path, limit: int, *, is_held: bool) -> Non
     else:
         with path.open("rb") as file:
             data = pickle.load(file)
-        # Most fits are shorter than an import of scikit-learn.
+        # Import first: most fits are shorter than an import of scikit-learn.
         importlib.import_module("dualgap.sequence" if what in OWN else "pycrfsuite")
         end = round(time.process_time()) + limit
         resource.setrlimit(resource.RLIMIT_CPU, (end, end + 60))
@@ -86,7 +86,7 @@ def child(what: str, task: str, path: Path, limit: int, *, is_held: bool) -> Non
 
 
 def run_child(*arguments: str) -> dict[str, Any]:
-    """Return what a child process finds, or nothing if it takes longer than the limit."""
+    """Return the results of a child process; they are empty if it exceeds the limit."""
     command = [sys.executable, __file__, *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode == -signal.SIGXCPU:

@@ -227,7 +227,7 @@ def trained(run: Callable[..., Any], data: Data, path: Path) -> dict[str, Any]:
 
 
 def measured(system: str, task: str, limit: float) -> dict[str, Any] | None:
-    """Run one system in a separate process; return its results, or None if that takes too long."""
+    """Run one system in a separate process; return its results, or None if it fails or is slow."""
     command = [sys.executable, __file__, "--child", system, "--tasks", task]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit)

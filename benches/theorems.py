@@ -39,7 +39,7 @@ LAMBDA = 0.01
 
 
 def load(name: str) -> tuple[Any, Any]:
-    """Return rows with columns of mean 0 and norm at most 1 on average, and class numbers."""
+    """Return rows with centred columns and a mean squared norm of at most 1, and their classes."""
     X, y = SETS[name](return_X_y=True)
     X = X - X.mean(axis=0)
     deviations = X.std(axis=0)
@@ -71,7 +71,7 @@ class Hinge:
         return scores.argmax(axis=1)
 
     def vertex(self, labels: Any, rows: Any) -> tuple[Any, float]:
-        """Return w_s and l_s of labels of some rows."""
+        """Return w_s and l_s for the given labels of some rows."""
         W, wrong = np.zeros((self.m, self.X.shape[1])), labels != self.y[rows]
         scale = 1.0 / (self.n * LAMBDA)
         np.add.at(W, self.y[rows], scale * self.X[rows])
@@ -206,7 +206,7 @@ def cyclic(table: Table, name: str, C: float, steps: int = 200) -> None:
             others = np.arange(m) != y[i]
             margins = (W[y[i]] - W[others]) @ X[i]
             b = beta[i, others]
-            # In units of the squared norm: the gradient at b, and the diagonal block I + 11'.
+            # In units of the squared norm, v is the gradient at b plus (I + 11') b.
             v = (1.0 - margins) / squares[i] + b + b.sum()
             new = exact_block(b.copy(), v, C)
             W[others] -= np.outer(new - b, X[i])

@@ -100,7 +100,7 @@ def recommender(path: Path) -> None:
 
 
 def rows(form: str) -> Callable[[Path], object]:
-    """Read a table of rows."""
+    """Return a function that reads a table of rows."""
     return lambda path: read_table(Source(path, form), need_labels=False)
 
 
@@ -185,7 +185,7 @@ def threads() -> int:
 
 
 def main() -> None:
-    """Run all trials, or only the trials of one file type."""
+    """Run all trials, or only the trials of one kind."""
     with tempfile.TemporaryDirectory() as folder:
         if sys.argv[1:] == ["threads"]:
             Table("trials-files", "trial").add(trial="a million jobs", tried=1, failed=threads())

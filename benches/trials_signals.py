@@ -69,7 +69,7 @@ def sent(process: int, number: signal.Signals, after: float) -> Callable[[], tup
 
 
 def interrupted_fit(fit: Callable[[], Any], ready: int) -> int:
-    """Run a fit, which is to be interrupted, in the child process; return an exit code.
+    """Run a fit that a signal will interrupt, in the child process; return an exit code.
 
     The code is 0 if the fit is interrupted, its model stays unfitted, and a new fit works.
     """
@@ -117,7 +117,7 @@ def signal_fit(fit: Callable[[], Any], number: signal.Signals) -> Outcome:
 
 
 def rows_file(folder: Path) -> None:
-    """Write input files (LIBSVM rows, ratings and tagged words) and old model files."""
+    """Write the input files: LIBSVM rows, ratings, tagged words, and templates of features."""
     X, y = classes(20000, 30, 20)
     lines = [
         " ".join([str(label), *(f"{i + 1}:{value:.3f}" for i, value in enumerate(row))])
@@ -181,7 +181,7 @@ def consensus(**more: Any) -> ConsensusSVC:
 
 
 def signal_consensus(number: signal.Signals, data: Any, whole: Any) -> Outcome:
-    """End a fit with checkpoints by a signal, then resume it."""
+    """Start a fit with checkpoints, end it by a signal, and resume it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         child = os.fork()

@@ -71,8 +71,8 @@ def many() -> tuple[Any, Any]:
 def figure(names: list[str]) -> None:
     """Measure seconds until the gap is delta times the first gap, with Walrus and with Shark.
 
-    Also measure seconds until the accuracy on the test rows is within a thousandth of the lower
-    one of the last accuracies of both.
+    Also measure seconds until the test accuracy is at most a thousandth below the lower one of the
+    two last accuracies.
     """
     table = Table("walrus-figure", "data", "C", "until")
     for name in names or SETS:

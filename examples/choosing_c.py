@@ -14,9 +14,9 @@ from dualgap import MulticlassSVC, MulticlassSVCCV
 from dualgap.plotting import CrossValidationDisplay
 
 # %%
-# By default, fits stop at a gap of 1 % of the objective, after which scores hardly change. The
-# bounds on the exact optima's scores are then wide. With ``bounds=0.02``, fits continue until each
-# score is known to within 0.02.
+# By default, fits stop at the relative gap ``cv_tol``, after which scores hardly change. The bounds
+# on the exact optima's scores are then wide. With ``bounds=0.02``, the fits for a C continue until
+# the bounds of their mean score are at most 0.02 apart, or show that another C is better.
 
 X, y = load_digits(return_X_y=True)
 X = X / 16
@@ -29,7 +29,7 @@ print(f"chosen: {search.C_:.4f}, and without bounds {quick.C_:.4f}")
 
 # %%
 # The bars show the spread over the folds, which more training does not reduce. If the band of the
-# bounds is narrower than the bars, more accurate fits tell you nothing more about C. More data may.
+# bounds is narrower than the bars, more accurate fits tell you nothing more about C; more data may.
 
 CrossValidationDisplay.from_estimator(search)
 plt.show()

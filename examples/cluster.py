@@ -38,8 +38,8 @@ for partitions, svm in fits.items():
 
 # %%
 # The number of rounds grows with the number of partitions, and each round takes several passes over
-# the rows. So use consensus training for data that do not fit on one machine. The plot shows the
-# objective and its lower bound after each round.
+# the rows. Therefore, use consensus training only for data that do not fit on one machine. The plot
+# shows the objective and its lower bound after each round.
 
 figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
 for number, (partitions, svm) in enumerate(fits.items()):

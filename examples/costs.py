@@ -58,4 +58,4 @@ plt.show()
 # %%
 # The model with costs has about the same accuracy, but its mistakes are cheaper. Costs can also
 # differ from row to row (``per_row=True``). ``class_weight`` and ``sample_weight`` weight rows,
-# independent of the kind of mistake.
+# independently of the kind of mistake.

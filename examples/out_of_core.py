@@ -52,8 +52,8 @@ same = PolynomialNetworkRegressor(8, radius=3.0, tol=0.05, random_state=0).fit(s
 print("the same model bit for bit:", bool((same.components_ == model.components_).all()))
 
 # %%
-# The plot shows the gap after each new basis vector: a bound on how much further vectors could
-# reduce the objective.
+# The plot shows the gap after each new basis vector. The gap bounds the gain of all vectors that
+# could still be added.
 
 ConvergenceDisplay.from_estimator(model, quantities=["gap"], against="epoch")
 plt.show()

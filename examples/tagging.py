@@ -3,8 +3,8 @@ Tagging sequences
 =================
 
 A tagger assigns a label to each token of a sentence. This one finds names of people and places from
-features given as strings. Its labels obey the BIO scheme: an ``I-PER`` occurs only after the
-beginning of a person.
+features given as strings. Its labels obey the BIO scheme: an ``I-PER`` directly follows a ``B-PER``
+or another ``I-PER``.
 """
 
 import matplotlib.pyplot as plt
@@ -48,8 +48,8 @@ y = [labels for _, labels in pairs]
 
 # %%
 # ``loss="logistic"`` trains a conditional random field, which gives probabilities. The default,
-# ``loss="hamming"``, is the structured hinge loss, which is quicker. Both stop at a duality gap
-# relative to the objective.
+# ``loss="hamming"``, is the structured hinge loss, which maximises a margin. Both fits stop when
+# the duality gap is small relative to the objective.
 
 crf = SequenceTagger("logistic", tol=1e-3, transitions="bio", random_state=0).fit(X[:200], y[:200])
 svm = SequenceTagger("hamming", C=1.0, tol=0.01, transitions="bio", random_state=0)

@@ -43,7 +43,7 @@ def instruction_set(value: str | None) -> str | None:
 
 
 def chosen(option: str | None, names: str) -> dict[str, str]:
-    """Map each instruction set to run to the value that selects it."""
+    """Map each chosen instruction set to the value that selects it."""
     found: dict[str, str] = {}
     for value in VALUES:
         if name := instruction_set(value):

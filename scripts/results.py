@@ -158,7 +158,7 @@ def agrees(row: dict[str, str], name: str, values: str) -> bool:
 
 
 def for_each_instruction_set(rows: list[dict[str, str]], plain: list[str]) -> list[dict[str, str]]:
-    """Copy rows without an instruction set to all sets of rows with the same plain fields."""
+    """Repeat each row without an instruction set for every set with the same plain fields."""
 
     def key(row: dict[str, str]) -> tuple[str, ...]:
         return tuple(row[name] for name in plain if name != "simd")

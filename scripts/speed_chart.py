@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 
-# Each chart has a title, and for each program its name, expression of seconds, their format,
-# expression of quality, and the name of the quality measure.
+# Each chart has a title and a list of programs. A program has a name, the expression and the format
+# of its seconds, and the expression and the name of its quality measure.
 NEWS = "liblinear[data=news20;C=1;level=0.0001;program={}].seconds"
 SEARCH = "cross-validation[data=satimage;program={}].cpu"
 NAMES = "taggers[task=names;system={}].{}"

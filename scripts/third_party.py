@@ -1,4 +1,4 @@
-"""Collect the licences of the crates that the extension links into licences/THIRD_PARTY.md.
+"""Write licences/THIRD_PARTY.md: the licences of all crates that are linked into the extension.
 
 Usage: python scripts/third_party.py [--check]
 

@@ -9,7 +9,7 @@ pub enum Error {
     /// An argument is invalid. The message names it and says what to do.
     #[error("{argument}: {message}")]
     InvalidArgument {
-        /// Name of the argument, as the user wrote it.
+        /// Name of the argument in the public interface.
         argument: &'static str,
         /// The problem and its remedy.
         message: String,
@@ -17,7 +17,7 @@ pub enum Error {
     /// The large buffers of a fit do not fit into memory. The message names them and the remedy.
     #[error("{0}")]
     Memory(String),
-    /// Memory ran out during the run, in an allocation other than its large buffers.
+    /// Memory ran out during the run, in an allocation outside its large buffers.
     #[error("memory ran out")]
     MemoryRanOut,
     /// The run was interrupted from outside (a signal, or an error in a callback).

@@ -30,7 +30,7 @@ impl Default for Interrupt {
 }
 
 impl Interrupt {
-    /// Creates a flag whose run keeps its model after each epoch.
+    /// Creates a flag that makes the run keep its model after each epoch.
     pub fn showing() -> Self {
         Self { epoch_model: Some(Arc::default()), ..Self::default() }
     }
@@ -40,7 +40,7 @@ impl Interrupt {
         self.epoch_model.is_some()
     }
 
-    /// Keeps the model of an epoch for the observer that is called next, if that observer wants it.
+    /// Keeps the model of an epoch for the observer, if the flag was created with [`Interrupt::showing`].
     pub(crate) fn show(&self, model: impl FnOnce() -> Option<ModelArrays>) {
         if let Some(epoch_model) = &self.epoch_model {
             *epoch_model.lock().unwrap_or_else(PoisonError::into_inner) = model();

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
-/// Number of rows in one piece of a loop without reduction. It is small because interrupts are checked once per piece.
+/// Number of rows in one piece of a loop. It is small because interrupts are checked once per piece.
 const BLOCK_ROWS: usize = 1024;
 
 /// Maximum number of partial results of a reduction: enough for 16 threads, and few enough that
@@ -121,7 +121,7 @@ fn share_and_sum(
     Ok(sum_parts(parts))
 }
 
-/// Adds up partial results, in order; empty if there are none.
+/// Adds up partial results, in order. Without partial results, the sum is empty.
 pub(crate) fn sum_parts(parts: Vec<Vec<f64>>) -> Vec<f64> {
     let mut parts = parts.into_iter();
     let mut total = parts.next().unwrap_or_default();
@@ -134,8 +134,8 @@ pub(crate) fn sum_parts(parts: Vec<Vec<f64>>) -> Vec<f64> {
     total
 }
 
-/// Maps items on the threads of the pool, and returns the results in order. A job has at least `min_len` items; items
-/// for a single job are mapped on the calling thread, without a pool.
+/// Maps items on the threads of the pool, and returns the results in order. A job has at least `min_len` items. If
+/// there are too few items for two jobs, the calling thread maps them, without a pool.
 pub(crate) fn map_items<T: Send, R: Send>(
     items: impl IntoIterator<Item = T>,
     min_len: usize,
@@ -181,7 +181,7 @@ pub(crate) fn map_items_with<T: Send, S, R: Send>(
     results.collect()
 }
 
-/// An item of [`map_items`], and then its result.
+/// An item of [`map_items`], which is later replaced by its result.
 enum Slot<T, R> {
     Item(T),
     Taken,

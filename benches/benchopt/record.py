@@ -1,4 +1,4 @@
-"""Run the benchmark for C = 1, record the time of each solver to 1e-4, and draw the curves.
+"""Run the benchmark for C = 1, record the times to a suboptimality of 1e-4, and draw the curves.
 
     python benches/benchopt/record.py [data set ...]
 
@@ -37,7 +37,7 @@ NAMES = {
 
 
 def run(names: list[str]) -> Any:
-    """Return one row for each point of a curve, with the suboptimality relative to the optimum."""
+    """Run benchopt; return a row for each point of each curve, with its relative suboptimality."""
     command = [sys.executable, "-m", "benchopt", "run", str(HERE), "--no-plot", "--no-display"]
     command += ["-o", "Linear classification[C=1.0]"]
     command += ["--max-runs", "25", "--n-repetitions", "3", "--timeout", "5"]

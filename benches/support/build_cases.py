@@ -103,7 +103,7 @@ def matchings() -> Callable[[], Any]:
 
 
 def polynomial(kind: Any, n_components: int, refit: str, **parameters: Any) -> Any:
-    """Create a polynomial model. Old versions have another name for the refit."""
+    """Create a polynomial model. In old versions, `reoptimize` has the name `refit`."""
     name = "reoptimize" if "reoptimize" in inspect.signature(kind).parameters else "refit"
     common: dict[str, Any] = {"radius": 100.0, "random_state": 0, "tol": 0.0, "n_jobs": 2}
     return kind(n_components, **{name: refit}, **common, **parameters)

@@ -1,4 +1,7 @@
-"""Polynomial networks by accelerated projected gradient from a random basis (paper, 6.4)."""
+"""Polynomial networks by accelerated projected gradient from a random basis.
+
+See section 6.4 of Blondel et al. (2017).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from scipy.special import log_softmax, softmax
 
 
 def project(values: Any, radius: float) -> Any:
-    """Return the nearest matrix whose rows have lengths that sum to at most ``radius``."""
+    """Return the nearest matrix whose row norms sum to at most ``radius``."""
     lengths = np.linalg.norm(values, axis=1)
     if lengths.sum() <= radius:
         return values

@@ -1,9 +1,9 @@
 """The batch methods of Tajima et al. (2020) in NumPy, with the objective of every iterate.
 
 A fit of dualgap records the best model so far. This loop takes the same steps and records the
-objective of each iterate, as the paper's figures do. The loss is weighted Usunier, for which the
-points of the polytope are the vectors b >= 0 whose k largest entries add up to at most the sum of
-the first k weights.
+objective of each iterate, as the paper's figures do. The loss is weighted Usunier. The points of
+its polytope are the vectors b >= 0 whose k largest entries add up to at most the sum of the first k
+weights, for every k.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Array = NDArray[np.float64]
 class Problem:
     """min lambda/2 ||W||^2 + mean_i loss_i(W x_i), with margins in columns of length n.
 
-    Coordinates of a dual point are sorted like the margins' rows: row j of `b` belongs to class j,
-    and the row of the label is 0.
+    Row j of the margins and of a dual point `b` belongs to class j. The entry of the label in `b`
+    is 0.
     """
 
     def __init__(self, X: Array, y: NDArray[Any], weights: Any, smoothing: float, C: float) -> None:

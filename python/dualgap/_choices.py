@@ -59,7 +59,7 @@ MethodName: TypeAlias = Literal["variational", "conditional-gradient"]
 
 
 def check_choice(name: str, value: Any, *kinds: Any) -> None:
-    """Raise a ValueError unless `value` is allowed: each kind is a Literal type or a value."""
+    """Raise a ValueError unless `kinds` allow `value`; each kind is a Literal type or a value."""
     known = _choices(kinds)
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in known):
         options = ", ".join(map(repr, known))

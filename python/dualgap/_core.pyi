@@ -82,15 +82,15 @@ OUTPUT_LOSSES: Final[dict[str, str]]
 PENALTIES: Final[list[str]]
 SAMPLINGS: Final[list[str]]
 SIMD: Final[str]
-"""The instructions of this process's kernels: see the environment variable DUALGAP_SIMD."""
+"""The instruction set of all kernels; see the environment variable DUALGAP_SIMD."""
 SOLVERS: Final[list[str]]
 FRANK_WOLFE_CHOICES: Final[dict[str, list[str]]]
 STEPS: Final[list[str]]
 STRUCTURED_SOLVERS: Final[list[str]]
 MAX_FACTORISED: Final[int]
-"""Length of basis vectors up to which bounds of polynomial models are certain."""
+"""Maximum length of basis vectors for which the bounds of polynomial models are certain."""
 THREADS_PER_CORE: Final[int]
-"""Maximum number of threads of a call for each core."""
+"""Maximum number of threads that a call uses per core."""
 
 # Records that the core reads from the items of a dictionary: `_Name` has the fields of the struct
 # `Name` in `src/python`. `tests/python/test_settings.py` compares the two.

@@ -59,7 +59,7 @@ UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""Exceptions of the readers of NumPy, SciPy, pandas and Python for damaged or foreign files."""
+"""Exceptions that readers of NumPy, SciPy, pandas and Python raise for damaged or foreign files."""
 
 
 def write_npz(

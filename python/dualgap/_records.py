@@ -1,4 +1,4 @@
-"""Types of records that Python and the core exchange: recommenders, taggers, searches for C."""
+"""Types of the records that Python and the core exchange; `_core.pyi` has further records."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class PartRecord(TypedDict):
 
 
 class BlendRecord(TypedDict):
-    """Scorers of some users and their weights."""
+    """Scorers for some users, and the weights of the scorers."""
 
     factors: PartRecord
     models: list[Any]  # ListsRecord or DenseItems
@@ -284,7 +284,7 @@ class LinearResult(TypedDict):
 
 
 class ClassFeatureResult(LinearResult):
-    """A fitted model of class features; the solver, and the number of its iterations."""
+    """A fitted model with class features, its first solver, and that solver's number of epochs."""
 
     solver: tuple[str, int]
 
@@ -322,7 +322,7 @@ MappedRows: TypeAlias = tuple[
 
 
 class ChainRecord(TypedDict):
-    """Links, costs and labels of the sentences of a tagger."""
+    """Rules for adjacent labels, costs of errors, and flags for tokens with a known label."""
 
     n_states: int
     loss: str

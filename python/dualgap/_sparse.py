@@ -94,7 +94,7 @@ def _check_compressed(X: Any, name: str) -> None:
 
 
 def _check_arrays(name: str, arrays: tuple[Any, Any, Any], major: int, minor: int) -> None:
-    """Check the arrays of `major` compressed rows (or columns) whose indices are below `minor`."""
+    """Check the arrays of `major` compressed rows (or columns); indices must be below `minor`."""
     indptr, indices, data = arrays
     _check_integers(indptr, name, "indptr")
     _check_integers(indices, name, "indices")

@@ -19,7 +19,7 @@ __all__ = ["Chunks"]
 
 
 class Chunks:
-    """Training rows split into chunks. The polynomial estimators accept it as ``X``.
+    """Training rows split into chunks. The polynomial estimators accept this object as ``X``.
 
     Every pass of a fit reads the chunks in place; arrays are not copied. Memory-mapped files
     (``np.load(file, mmap_mode="r")``) stay on disk, and the operating system's page cache decides
@@ -52,7 +52,7 @@ class Chunks:
         self, chunks: Iterable[Any], *, spill: str | os.PathLike[str] | None = None
     ) -> None:
         self.chunks: list[Any] = []
-        # Chunks in files are copies, so the caller may reuse the array.
+        # Spilled chunks are copies, so the caller may reuse the array.
         for chunk in refuse_refilled("chunks", chunks) if spill is None else chunks:
             rows = check_matrix(chunk)
             if self.chunks and rows.shape[1] != self.chunks[0].shape[1]:

@@ -52,8 +52,8 @@ def to_onnx(
         `LogisticRegression`, `LogisticRegressionCV`, `MulticlassSVC`, `MulticlassSVCCV`,
         `ConsensusSVC`, or a polynomial network or factorization machine.
     dtype : dtype, default=float32
-        Precision of the graph, float32 or float64. Scores are rounded to it, so labels differ from
-        the model's only if two scores are equal in that precision.
+        Precision of the graph, float32 or float64. Scores are computed in it, so labels may differ
+        from the model's if two scores are almost equal.
 
     Returns
     -------

@@ -77,7 +77,7 @@ def ndcg_at_k(
 
         DCG@k = sum over ranks i = 1..k of gain(rel_i) / log2(i + 1),
 
-    divided by its maximum, the value for the ranking by relevance [1]_.
+    which is divided by its maximum, the DCG@k of the ranking by relevance [1]_.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def ndcg_at_k(
     gains = _gains(relevance, gain)
     n = len(gains)
     starts = np.concatenate(([0], np.cumsum(np.bincount(group))[:-1]))
-    # Rank of each row within its group, whatever the order of the input.
+    # Ranks from 0 within each group, for rows sorted by group.
     rank = np.arange(n) - starts[np.sort(group)]
     discount = np.where(rank < k, 1.0 / np.log2(rank + 2.0), 0.0)
 
@@ -161,7 +161,7 @@ def ndcg_at_k(
 
 
 def recall_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -> float:
-    """Mean share of a user's relevant items among the first `k` recommended items.
+    """Mean share of a user's relevant items that are among the first `k` recommended items.
 
     Recall is relative to the maximum number of hits at `k` ranks: ``hits / min(k, number of
     relevant items)`` [1]_. Users without relevant items are skipped.
@@ -397,7 +397,8 @@ def _mean_of_runs(values: _Floats, score: _Floats, first: NDArray[np.bool_]) -> 
 
 def _codes(groups: ArrayLike) -> NDArray[np.intp]:
     """Replace the distinct labels by the numbers 0, 1, ..., in arbitrary order."""
-    # An array made from a list would strip trailing NULs from strings, and turn 1 into a string.
+    # In an array made from a list, NumPy would strip trailing NULs from strings, and turn numbers
+    # among strings into strings.
     labels = np.asarray(groups, dtype=None if hasattr(groups, "__array__") else object)
     if labels.ndim != 1:
         raise ValueError(f"groups must be one-dimensional, got shape {labels.shape}")

@@ -2,7 +2,7 @@
 
 use super::Rows;
 
-/// Rows, optionally extended by a last column of ones: the constant feature for an intercept
+/// Rows, optionally extended with a last column of ones: the constant feature for an intercept
 /// (docs/mathematics/polynomial-networks.md#linear-terms).
 #[derive(Debug, Clone, Copy)]
 pub struct Augmented<R> {

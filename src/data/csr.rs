@@ -20,8 +20,8 @@ impl<'a, T: Real> Csr<'a, T> {
     /// Borrows the three CSR arrays; `offsets` has one more entry than there are rows.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless the offsets never decrease and end at the number of values, and the columns of
-    /// each row strictly increase and are below `n_cols`.
+    /// [`Error::InvalidArgument`] unless there is one column per value, the offsets start at 0, never decrease and end
+    /// at the number of values, and the columns of each row strictly increase and are below `n_cols`.
     pub fn new(
         offsets: &'a [i64],
         columns: &'a [i32],

@@ -6,7 +6,7 @@ use half::slice::HalfFloatSliceExt;
 pub trait Real:
     num_traits::Float + num_traits::NumCast + Send + Sync + std::fmt::Debug + 'static
 {
-    /// The value in double precision; all sums are in double precision.
+    /// The value in double precision.
     fn widen(self) -> f64;
     /// The nearest value of this type.
     fn narrow(value: f64) -> Self;
@@ -95,7 +95,7 @@ impl Real for half::f16 {
         None
     }
     fn append_to<T: Real>(values: &[Self], others: &mut Vec<T>) {
-        // Converts a full vector of values at a time if the processor supports that.
+        // Converts a full SIMD vector of values at a time if the processor supports it.
         let mut singles = [0.0; 256];
         for values in values.chunks(singles.len()) {
             let singles = &mut singles[..values.len()];

@@ -13,9 +13,9 @@ enum TermKind {
     Minus,
 }
 
-/// One symmetric positive semi-definite matrix for each of several blocks, over the block's parts, stored as a diagonal
-/// plus rank-one terms: diag(a) + Σ ± q qᵀ. For the entropy on the simplex, this is diag(p) − p pᵀ. For the projection
-/// onto a polytope, it is the projection onto the directions of the face that contains the result
+/// Symmetric positive semi-definite matrices, one per block, over the block's parts. Each is stored as a diagonal plus
+/// rank-one terms: diag(a) + Σ ± q qᵀ. For the entropy on the simplex, the matrix is diag(p) − p pᵀ. For the projection
+/// onto a polytope, it is the orthogonal projection onto the directions of the face that contains the result
 /// (`docs/mathematics/newton.md#curvature`).
 #[derive(Debug, Clone, Default)]
 pub struct Curvatures {

@@ -120,7 +120,7 @@ pub trait BlockDual {
     fn scales(&self, block: usize) -> Scales;
 
     /// A bound, in ‖·‖₁, on the distance of a stored point from its block's polytope. `drift` bounds the distance of
-    /// the point from the convex combination of vertices that it represents. By default, returns this bound.
+    /// the point from the convex combination of vertices that it represents. The default returns `drift()`.
     fn defect(&self, _block: usize, _point: &[(u32, f64)], drift: &dyn Fn() -> f64) -> f64 {
         drift()
     }

@@ -10,7 +10,7 @@ pub struct Scales {
     pub feature: f64,
     /// Number of features per part.
     pub n_features: usize,
-    /// Whether the terms of A_iᵀ δ are added to the image one by one, instead of their sum, so that the block may change
-    /// a weight once for each entry of δ.
+    /// Whether the terms of A_iᵀ δ are added to the image one by one, instead of their sum, so that the block may
+    /// change a weight once for each entry of δ.
     pub adds_terms: bool,
 }

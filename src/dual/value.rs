@@ -24,7 +24,7 @@ pub struct DualValue {
 }
 
 impl DualValue {
-    /// The dual value, given sums with error bounds.
+    /// The dual value, given bounds on its terms.
     pub fn of(lambda: f64, linear: Bounded, norm: f64, bend: f64) -> Self {
         Self { lambda, linear, norm, bend }
     }
@@ -81,7 +81,7 @@ pub struct BlockTerms {
 pub struct Totals {
     linear: Sum,
     bend: f64,
-    /// Σ p_i/λ ‖A_iᵀ‖ ‖δ_i‖₁, the sum of the absolute values of all terms of w(μ).
+    /// Σ p_i/λ ‖A_iᵀ‖ ‖δ_i‖₁, an upper bound on the sum of the norms of all terms of w(μ).
     reach: f64,
     /// A bound on the increase of ‖w‖ when infeasible points are moved into their sets, and on the
     /// effect of underflow.
@@ -136,8 +136,8 @@ impl Totals {
         self.n_entries = self.n_entries.max(other.n_entries);
     }
 
-    /// The maximum number of successive roundings in the computation of an entry of the image. A block adds either a sum
-    /// of at most `n_entries` terms to a weight, because no row lists a feature twice, or these terms one by one.
+    /// The maximum number of successive roundings in the computation of an entry of the image. A block adds either a
+    /// sum of at most `n_entries` terms to a weight, because no row lists a feature twice, or these terms one by one.
     pub fn depth(&self) -> usize {
         self.n_additions + self.n_entries + 8
     }

@@ -115,8 +115,8 @@ impl Columns {
         })
     }
 
-    /// Number of vectors that can be multiplied by the matrix together at little more than the cost
-    /// of one product.
+    /// Number of vectors to multiply by the matrix together, which costs far less than separate products; 1 if the
+    /// matrix is sparse.
     pub fn n_at_a_time(&self) -> usize {
         if self.places.is_none() { AT_A_TIME } else { 1 }
     }
@@ -189,7 +189,7 @@ impl RowEntries {
     }
 }
 
-/// The inner product ⟨a, b⟩ in pieces, with the widest vector instructions of this machine.
+/// The inner product ⟨a, b⟩, computed in pieces with the widest vector instructions of this machine.
 struct Dot<'a>(&'a [f64], &'a [f64]);
 
 impl WithSimd for Dot<'_> {

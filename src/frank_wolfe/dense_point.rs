@@ -217,7 +217,7 @@ impl Problem for DensePoint<'_> {
     fn lower_bound(&mut self, vertex: &Vertex, _: f64, interrupt: &Interrupt) -> Result<f64> {
         let smallest = self.oracle.lower_bound(&self.gradient, vertex, interrupt)?;
         let here = bounded_dot(&self.gradient, &self.x);
-        // The error of the value counts twice: for the bound, and for the objective, which may be above the value.
+        // The error of the value counts twice: in the bound, and in the objective, which may exceed the computed value.
         let rounding = self.f.rounding(&self.x, self.value);
         let sizes = self.oracle.radius().map_or(0.0, |radius| sum_of_sizes(&self.x) + radius);
         let slack = (rounding.gradient * sizes + 2.0 * rounding.value) * (1.0 + gamma(8));
@@ -311,8 +311,8 @@ impl Images {
             return Err(Error::argument("f", message));
         }
         for (index, (vertex, product)) in wanted.into_iter().zip(products).enumerate() {
-            // The images of the other vertices count as older than the images of the last two
-            // calls, which a step needs. The other images are therefore removed first.
+            // A step needs the images that the last two calls requested. The images of the other vertices count as
+            // older, so they are removed first.
             let used = if index == 0 { self.clock } else { self.clock.saturating_sub(2) };
             self.keep(Image { vertex, product, used });
         }

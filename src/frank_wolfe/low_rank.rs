@@ -31,7 +31,8 @@ impl RankOne {
     }
 }
 
-/// The squared error on the observed entries. The current point Z is represented by these entries only.
+/// The squared error on the observed entries, with the current point Z. Only the observed entries of Z are stored, as
+/// residuals.
 pub(super) struct LowRankPoint<'a> {
     f: &'a MatrixCompletion,
     radius: f64,
@@ -69,7 +70,8 @@ impl<'a> LowRankPoint<'a> {
         Ok((point, start))
     }
 
-    /// Fills `direction` with the direction's observed entries. Returns its slope and its squared norm.
+    /// Fills `direction` with the direction's observed entries. Returns the rate at which the value falls along the
+    /// direction, and the squared norm of these entries.
     fn aim(&mut self, direction: &Direction<'_, Arc<RankOne>>) -> (f64, f64) {
         let mut buffer = std::mem::take(&mut self.direction);
         let (f, residuals) = (self.f, &self.residuals.values);
@@ -116,8 +118,8 @@ impl<'a> LowRankPoint<'a> {
         Ok(self.value())
     }
 
-    /// Returns the vertex defined by the leading singular vectors, which are computed to a residual of at most `tol`.
-    /// The search starts near the last singular vectors.
+    /// Returns the vertex defined by the leading singular vectors, which are computed to a relative residual of at most
+    /// `tol`. The search starts near the last singular vectors.
     fn search(&mut self, tol: f64, interrupt: &Interrupt) -> Result<Arc<RankOne>> {
         let (n_rows, n_cols) = self.f.shape();
         let mut start = random_unit(n_rows.min(n_cols), self.seed);
@@ -149,8 +151,6 @@ impl Problem for LowRankPoint<'_> {
     type Atom = Arc<RankOne>;
 
     fn refresh(&mut self, active: &[Weighted<Self::Atom>], interrupt: &Interrupt) -> Result<()> {
-        // The bound is valid for any residuals, so the incrementally updated residuals are recomputed only at the
-        // end.
         interrupt.check()?;
         let k = active.len();
         let gather = |n: usize, part: &dyn Fn(&RankOne) -> &[f64], scaled: bool| {
@@ -181,6 +181,7 @@ impl Problem for LowRankPoint<'_> {
     }
 
     fn is_incremental(&self) -> bool {
+        // The lower bound is valid for any residuals, so a certificate does not recompute them.
         false
     }
 

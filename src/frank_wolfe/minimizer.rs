@@ -39,7 +39,7 @@ pub(super) struct Minimizer<P: Problem> {
     certified_gap: f64,
     best_bound: f64,
     iteration: usize,
-    /// The lowest value and the smallest gap so far, and the number of iterations since the last of them (`idle`).
+    /// The lowest value and the smallest gap so far, and the number of iterations since one of them last fell (`idle`).
     lowest: f64,
     smallest_gap: f64,
     idle: usize,
@@ -47,8 +47,8 @@ pub(super) struct Minimizer<P: Problem> {
 }
 
 impl<P: Problem> Minimizer<P> {
-    /// Starts at the current point of the problem. If `start` is given, the point is this vertex, and the minimiser can
-    /// track the active vertices.
+    /// Starts at the current point of the problem. If `start` is given, the point is this vertex, and the minimiser
+    /// tracks the active vertices.
     pub fn new(
         problem: P,
         start: Option<P::Atom>,
@@ -89,8 +89,8 @@ impl<P: Problem> Minimizer<P> {
         }
     }
 
-    /// Number of iterations in which a randomised method searches about as many vertices as the set has; 1 for other
-    /// methods.
+    /// Number of iterations after which a randomised method has searched, in total, about as many vertices as the set
+    /// has; 1 for other methods.
     fn round(&self) -> usize {
         self.share().map_or(1, |share| (1.0 / share).ceil() as usize)
     }
@@ -229,8 +229,9 @@ impl<P: Problem> Minimizer<P> {
         self.idle >= (PATIENCE * self.round()).max(self.iteration / PATIENT_PART)
     }
 
-    /// Returns the certificate of the current point, which is recomputed first unless it `is_fresh`. Checks that the
-    /// function is convex.
+    /// Returns the certificate of the current point, and whether the run is exhausted. If steps accumulate rounding
+    /// errors, recomputes the point first unless it `is_fresh`. Returns an error if an earlier lower bound exceeds the
+    /// value, because f is then not convex.
     fn certificate(
         &mut self,
         is_fresh: bool,

@@ -79,7 +79,7 @@ pub(super) fn norm_above(
         let chance = Chance { accuracy: 2.0 * accuracy, failure: FAILURE, seed: 0 };
         probable_norm_bound(size, chance, |v| matrix.gram_times(v, interrupt))?
     };
-    // |M|ᵀ|M| bounds the rounding errors of MᵀM.
+    // The rounding errors of MᵀM are at most a small multiple of |M|ᵀ|M|, whose norm is at most ‖M‖²_F.
     let error = gamma(n_rows + n_cols + 8) * square;
     Ok(root_above((bound + error).min(square)))
 }

@@ -41,12 +41,13 @@ pub(super) struct Along {
 /// Maximum number of evaluations in a line search.
 const MAX_TRIALS: usize = 40;
 
-/// The secant method accepts a step if the absolute derivative is at most this fraction of the initial derivative.
+/// The secant method accepts a step if the absolute value of the derivative is at most this fraction of its initial
+/// value, and the function has not risen.
 const FLAT: f64 = 0.1;
 
-/// Finds the step in (0, longest] at which the derivative of a convex function is about 0, starting at the step
-/// `first`. Returns 0 if there is no such step in floating point. The last call of `evaluate` is at the returned step,
-/// unless that is 0.
+/// Finds the step in (0, longest] at which the derivative of a convex function is about 0, or `longest` if the function
+/// still falls there. Starts at the step `first`. Returns 0 if there is no such step in floating point. The last call
+/// of `evaluate` is at the returned step, unless that is 0.
 pub(super) fn secant(
     start: Along,
     first: f64,

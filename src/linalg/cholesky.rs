@@ -110,9 +110,9 @@ pub(crate) fn solve_semidefinite(matrix: &mut [f64], right: &mut [f64]) {
                 .zip(&before[column..])
                 .for_each(|(entry, b)| *entry -= factor * b);
         }
-        // The rows of the upper factor. If a pivot is lost in rounding, its variable is set to 0.
-        // The diagonal stores the inverse square roots of the pivots, so that back substitution
-        // multiplies instead of dividing.
+        // `row` becomes a row of the upper factor. If a pivot is lost in rounding, its variable is set to 0. The
+        // diagonal stores the inverse square roots of the pivots, so that back substitution multiplies instead of
+        // dividing.
         let pivot = row[column];
         let inverse = if pivot > 1e-14 * scale { 1.0 / pivot.sqrt() } else { 0.0 };
         row[column..].iter_mut().for_each(|entry| *entry *= inverse);

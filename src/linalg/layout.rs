@@ -43,8 +43,9 @@ impl<T> DerefMut for Aligned<T> {
 /// the lines that they are read from stay in the first-level cache for the following rows.
 const ROWS_PER_COPY: usize = 32;
 
-/// Writes column j of `from` to row j of `to`. Rows begin `from_stride` and `to_stride` values
-/// apart. `from` has as many columns as `to` has rows; the rest of each row of `to` is unchanged.
+/// Writes column j of `from` to row j of `to`. Rows begin `from_stride` and `to_stride` values apart. `from` has at
+/// least one column for each row of `to`. The rest of each row of `to`, after one value per row of `from`, is
+/// unchanged.
 pub(crate) fn transpose<A: Real, B: Real>(
     from: &[A],
     from_stride: usize,

@@ -138,7 +138,7 @@ impl Out<'_> {
     }
 }
 
-/// Multiplies all rows by one panel, in tiles of as many rows as fit the registers.
+/// Multiplies all rows by one panel, in tiles whose sums fit in the registers.
 #[inline(always)]
 fn tall<S: Simd, T: Lane<S> + Element, const V: usize>(
     simd: S,

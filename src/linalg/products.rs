@@ -1,8 +1,7 @@
 //! Products of sparse or dense rows with dense matrices. Every stored entry is visited once, and no
 //! sparse row is converted to a dense row.
 //!
-//! Matrices are slices stored row by row. B and S have one row of `width` values per column or row
-//! of X.
+//! Matrices are slices stored row by row. B has one row of `width` values per column of X, and S has one per row of X.
 
 use super::vectors::{axpy, dot};
 use crate::data::Rows;

@@ -11,7 +11,7 @@ const TILE_BYTES: usize = 256;
 /// Number of columns in a tile.
 pub(crate) const TILE: usize = TILE_BYTES / size_of::<f64>();
 
-/// Values of dense rows that products need in double precision.
+/// A type of stored values that can be read in double precision.
 pub(crate) trait Widened: Element {
     /// The values in double precision; `buffer` holds them if a conversion is necessary.
     fn in_double<'a>(values: &'a [Self], buffer: &'a mut Vec<f64>) -> &'a [f64];
@@ -82,9 +82,9 @@ impl Kernel<f64> for Scatter<'_> {
 /// Number of rows between the current row and the prefetched row.
 const AHEAD: usize = 8;
 
-/// Prefetches a tile of values that begins at `start`. Rows are too far apart for the processor's
-/// own prefetching. In a measurement, prefetching saves a tenth of the time of an iteration on two
-/// threads, whose caches each hold half of the rows.
+/// Prefetches a tile of values that begins at `start`. Rows are too far apart for the processor's own prefetching. In a
+/// measurement on two threads, whose caches each hold half of the rows, prefetching saves a tenth of the time of an
+/// iteration.
 #[inline(always)]
 fn prefetch_tile(rows: &[f64], start: usize) {
     for line in 0..=TILE_BYTES / 64 {

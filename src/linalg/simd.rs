@@ -21,7 +21,8 @@ const NAMES: [&str; 4] = ["auto", "avx512", "avx2", "scalar"];
 /// digits. The choice is made once per process, so that a fit never mixes two instruction sets.
 pub(crate) fn arch() -> Arch {
     static CHOSEN: OnceLock<Arch> = OnceLock::new();
-    // Unknown names cannot occur here: `instruction_set` reported them when the process started.
+    // The Python module reports an unknown or unsupported name when it is imported. In a Rust program, such a name
+    // counts as `auto`.
     *CHOSEN.get_or_init(|| chosen().unwrap_or_else(|_| Arch::new()))
 }
 
@@ -125,7 +126,7 @@ pub trait Lane<S: Simd>: Real {
     fn fused(simd: S, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     /// Returns the values of a slice of vectors as a slice of numbers.
     fn values_mut(vectors: &mut [Self::Vector]) -> &mut [Self];
-    /// A vector filled with fewer values than it holds, padded with zeros.
+    /// A vector that starts with the given values. The other lanes are 0.
     fn partial(simd: S, values: &[Self]) -> Self::Vector;
     /// Splits a slice into full vectors and the remaining values.
     fn vectors(values: &[Self]) -> (&[Self::Vector], &[Self]);
@@ -194,7 +195,8 @@ macro_rules! element {
             #[inline(always)]
             fn exponential(simd: S, x: S::$vector) -> S::$vector {
                 let splat = |value| simd.$splat(value);
-                // Adding and subtracting `round` leaves the nearest integer; its low bits hold the biased exponent.
+                // Adding and subtracting `round` leaves the nearest integer. The low bits of `shifted` hold the biased
+                // exponent.
                 let round = <$real as Exponential>::ROUND;
                 let x = simd.$max(x, splat(<$real as Exponential>::LEAST));
                 let shifted = simd.$fused(x, splat(std::$real::consts::LOG2_E), splat(round));

@@ -1,4 +1,4 @@
-//! Vectors in weight space for sums that write only a few of many weights.
+//! Weight vectors for sums that write only a few of their entries.
 
 use std::ops::Range;
 

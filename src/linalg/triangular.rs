@@ -13,8 +13,8 @@ pub(super) fn factorise_block(block: &mut [f64], stride: usize, start: usize, sm
 }
 
 /// Multiplies rows by the transposed inverse of a factorised block on the diagonal. The rows are stored by columns:
-/// `lines` has a line of `width` values, one per row, for each column of the block. `width` is a multiple of the lanes
-/// of any vector.
+/// `lines` has a line of `width` values, one per row, for each column of the block. `width` is a multiple of the number
+/// of lanes of every supported vector.
 pub(super) fn divide_panel(
     (block, stride, start): (&[f64], usize, usize),
     lines: &mut [f64],
@@ -97,7 +97,7 @@ impl Kernel<f64> for Panel<'_> {
         let lines = S::as_mut_simd_f64s(lines).0;
         let mut solved = Vec::with_capacity(block.len() / stride);
         for at in 0..n_vectors {
-            // Copied, because successive lines may map to the same set of the cache.
+            // `solved` is a copy of the solved vectors, because successive lines may map to the same set of the cache.
             solved.clear();
             for (row, line) in block.chunks_exact(stride).zip(lines.chunks_exact_mut(n_vectors)) {
                 let k = solved.len();

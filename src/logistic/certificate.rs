@@ -1,5 +1,5 @@
-//! The certificate of a model: its objective, and a dual value, computed from one distribution over the classes per
-//! example.
+//! The certificate of a model: its objective and a dual value. The dual value is computed from one distribution over
+//! the classes per example.
 
 use super::certificate_pass::{Given, RowPass, SOLVED, given_moments};
 use super::terms::Terms;

@@ -47,8 +47,8 @@ pub(super) struct RowPass<'p, 'a> {
 }
 
 impl<'p, 'a> RowPass<'p, 'a> {
-    /// Prepares a pass for a model. The distributions are `given`; if that is None, they are the model's
-    /// distributions.
+    /// Prepares a pass for a model. The distributions are `given`, or the softmax of the model's scores if `given` is
+    /// None.
     pub fn new(
         problem: &'p LogisticProblem<'a>,
         model: &'p LogisticModel,
@@ -72,7 +72,8 @@ impl<'p, 'a> RowPass<'p, 'a> {
         Self { problem, given, weights, intercepts, padded, largest, size, n_numbers }
     }
 
-    /// Returns the sums over the distributions, tilted if `tilt` is given, and the matrix of the tilt's system.
+    /// Returns the sums over the distributions, tilted if `tilt` is given. Without `tilt`, also returns the matrix of
+    /// the linear system for the tilt.
     pub fn run(&self, tilt: Option<&[f64]>, interrupt: &Interrupt) -> Result<(Terms, Vec<f64>)> {
         self.pass(tilt.map_or(RowSums::Terms, RowSums::Tilted), interrupt)
     }
@@ -83,7 +84,7 @@ impl<'p, 'a> RowPass<'p, 'a> {
         Ok(self.pass(RowSums::Product(along), interrupt)?.0)
     }
 
-    /// Returns the matrix of the tilt's system.
+    /// Returns the matrix of the linear system for the tilt.
     pub fn curvature(&self, interrupt: &Interrupt) -> Result<Vec<f64>> {
         Ok(self.pass(RowSums::Curvature, interrupt)?.1)
     }

@@ -50,7 +50,7 @@ impl ColumnStats {
         Self::read(rows, (&vec![0.0; rows.n_cols()], measured), digested)
     }
 
-    /// The sizes of the columns after a number is subtracted from each column's values, if the rows are dense.
+    /// The sizes of the columns after the subtraction of `centres` from dense rows; sparse rows are not centred.
     pub fn centred(rows: Data<'_>, centres: &[f64]) -> Vec<f64> {
         Self::read(rows, (centres, None), false).sizes
     }
@@ -66,11 +66,11 @@ impl ColumnStats {
     }
 }
 
-/// The numbers that are subtracted from the columns before their sizes are computed; the centre and the weights for the
-/// distances of the rows.
+/// The numbers that are subtracted from the columns before their sizes are computed, and the centre and the weights for
+/// the distances of the rows, if these are measured.
 type Centred<'c> = (&'c [f64], Option<(&'c [f64], &'c [f64])>);
 
-/// The means of the columns of dense rows over a few rows; zeros for CSR rows.
+/// Estimates the means of the columns from a few rows if the rows are dense; returns zeros for CSR rows.
 pub(super) fn estimated_means(rows: Data<'_>) -> Vec<f64> {
     let (n, mut means) = (rows.n_rows(), vec![0.0; rows.n_cols()]);
     if matches!(rows, Data::Csr32(_) | Data::Csr64(_)) {
@@ -154,8 +154,8 @@ fn sparse<R: Real>(rows: &Csr<'_, R>, measured: Option<(&[f64], &[f64])>) -> Col
     ColumnStats { sizes, squares, digest: None }
 }
 
-/// Joins the results of different parts of the rows: the elementwise maximum of the column sizes, NaN if one of them is
-/// NaN, and the sums.
+/// Joins the results of different parts of the rows: the elementwise maximum of the column sizes (NaN if one of them is
+/// NaN), and the sum and the maximum of the squared distances.
 fn joined(found: Vec<(Vec<f64>, Squares)>, n_cols: usize) -> (Vec<f64>, Squares) {
     let mut found = found.into_iter();
     let (mut sizes, mut squares) =

@@ -111,8 +111,9 @@ fn require_memory(problem: &LogisticProblem<'_>, method: LogisticMethod) -> Resu
     require(n_bytes(problem, newton), what, remedy)
 }
 
-/// Largest relative gap for which a fit makes a pass over the rows to find the curvature. On news20, the bound decides
-/// less than a tenth of the predictions at larger gaps, and the pass takes a quarter of the time of a fit.
+/// Largest relative gap for which a fit makes a pass over the rows to find the curvature. On news20, at larger gaps,
+/// the bound that uses the curvature certifies less than a tenth of the predictions, and the pass takes a quarter of
+/// the time of a fit.
 const TIGHT: f64 = 1e-5;
 
 /// The model of a fit and the record of its run. Objectives are divided by Σ c_i.

@@ -7,11 +7,11 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::memory::fits;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// If Newton's method also stores zeros: the time of its fit, in units of a pass of dual block descent, and the number
-/// of recent passes whose rate predicts the number of further passes.
+/// The time of a fit by Newton's method, in units of a pass of dual block descent, and the number of recent passes
+/// whose rate predicts the number of further passes. These values apply if Newton's method also stores zeros.
 const DENSE: (f64, usize) = (10.0, 5);
-/// The same if it stores no zeros and there are many rows per column. Measured times are 4 to 12 passes on indicators
-/// and on words.
+/// The same if it stores no zeros and there are many rows per column. Measured times are 4 to 12 passes on indicator
+/// features and on words.
 const TALL: (f64, usize) = (5.0, 1);
 /// The same if it stores no zeros and there are few rows per column. Measured times are 7 to 800 passes on words.
 /// Conjugate gradients need more steps for larger C.

@@ -25,7 +25,8 @@ pub(crate) struct PartialSums {
     pub residual: Vec<f64>,
     /// Σ c_i (e_y − α_i) x_iᵀ, output after output.
     pub image: Vec<f64>,
-    /// The matrix of the tilt's system; empty for many classes, without an intercept, and for tilted distributions.
+    /// The matrix of the linear system for the tilt; empty for many classes, without an intercept, and for tilted
+    /// distributions.
     pub moments: Vec<f64>,
     /// The maximum number of successive additions in the computation of an entry of these sums.
     pub depth: usize,

@@ -1,4 +1,4 @@
-//! Sums over the examples from which a certificate is computed, and the resulting bounds.
+//! Sums over the examples, from which a certificate is computed, and the resulting bounds.
 
 use super::{LogisticModel, LogisticTotals};
 use crate::dual::rounding::{Bounded, Sum, TINY, bounded_squared_norm, gamma};
@@ -11,7 +11,7 @@ pub(super) const EXPONENTIAL: f64 = 8e-14;
 /// The largest argument for which [`exp_minus`] is accurate.
 const FARTHEST: f64 = 700.0;
 
-/// Number of roundings, with some to spare, by which changed c_i and their sums differ from the old values times a
+/// Upper limit on the number of roundings by which rescaled c_i, and sums of them, differ from the old values times the
 /// factor.
 pub(super) const RESCALED: usize = 8;
 
@@ -220,7 +220,7 @@ impl Terms {
         if share.is_nan() || share >= 1.0 {
             return f64::NEG_INFINITY;
         }
-        // The error of each column of v is at most the column's largest value times this bound.
+        // The error of each column of the image is at most the column's largest value times this bound.
         let wrong = self.lost() + 3.0 * share * totals.total;
         let mut squares = vec![0.0; totals.n_features()];
         for row in self.image.chunks_exact(n_features) {

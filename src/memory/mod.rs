@@ -51,7 +51,7 @@ pub fn ran_out() -> Error {
 ///
 /// Up to [`SMALL`] bytes are always granted. More bytes, plus some slack, are compared with [`available`]. Memory of
 /// this size is then allocated for a moment, because nothing else reveals a limit on the process (`ulimit -v`). `what`
-/// describes the buffers by n, m and d, and `remedy` tells the user what to do.
+/// describes the buffers and the sizes that determine them, and `remedy` tells the user what to do.
 ///
 /// # Errors
 /// [`Error::Memory`].

@@ -33,7 +33,7 @@ const INNER: f64 = 0.1;
 const STALLED: usize = 100;
 const GAIN: f64 = 0.01;
 
-/// A partition with its multiplier, its dual point and its last solution.
+/// A partition with its multiplier and the dual variables of its last solution.
 struct Partition<'a> {
     data: Data<'a>,
     codes: Vec<u32>,
@@ -107,7 +107,7 @@ impl<'a> Rounds<'a> {
         self.primal - self.dual
     }
 
-    /// Returns the stopping rule of the subproblems, and their gap relative to the loss.
+    /// Returns the stopping rule of the subproblems, and the additional gap that they tolerate, relative to the loss.
     fn accuracy(&self) -> (Stopping, f64) {
         let Plan { stopping, null_objective, .. } = *self.plan;
         let rule = |relative, floor| Stopping {
@@ -292,7 +292,7 @@ fn labels_of<L: Label>(partitions: &[(Data<'_>, &[L])]) -> Result<(Vec<L>, usize
     Ok((labels, n_columns))
 }
 
-/// Checks for each partition that memory suffices for its fit alone. Returns the objective of W = 0, rounded up.
+/// Checks that memory suffices to fit each partition on its own. Returns the objective of W = 0, rounded up.
 fn null_objective(
     plan: &Plan<'_>,
     partitions: &[Partition<'_>],
@@ -332,7 +332,7 @@ impl MulticlassSvc {
     /// ```
     ///
     /// # Errors
-    /// As for [`fit`](MulticlassSvc::fit); also if the partitions have different columns.
+    /// As for [`fit`](MulticlassSvc::fit); also if the partitions have different numbers of columns.
     pub fn fit_partitions<L: Label>(
         &self,
         partitions: &[(Data<'_>, &[L])],

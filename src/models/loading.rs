@@ -12,7 +12,7 @@ use super::{LinearClassifier, LogisticClassifier};
 use crate::error::{Error, Result};
 use crate::run::{Certificate, Epoch, Outcome, Returned, Trace};
 
-/// Python classes whose files a [`LinearClassifier`] can be read from.
+/// Python classes whose model files a [`LinearClassifier`] can read.
 const MARGIN: &[&str] = &["MulticlassSVC", "MulticlassSVCCV"];
 const LOGISTIC: &[&str] = &["LogisticRegression", "LogisticRegressionCV"];
 

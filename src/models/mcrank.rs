@@ -172,7 +172,7 @@ impl McRankModel {
     /// The expected rating of each row.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the rows do not have the model's number of columns, [`Error::Numerical`] if an
+    /// [`Error::InvalidArgument`] if the rows do not have the model's number of columns, and [`Error::Numerical`] if an
     /// output is not finite.
     pub fn predict<'a>(&self, rows: impl IntoRows<'a>) -> Result<Vec<f64>> {
         let below = self.probabilities(rows)?;

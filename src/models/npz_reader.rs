@@ -36,7 +36,7 @@ impl Arrays {
     /// # Errors
     /// [`Error::File`] for any other content.
     pub fn read(archive: &[u8]) -> Result<Self> {
-        // In files of NumPy and of this crate, the end record has no comment, so it takes the last 22 bytes.
+        // In files written by NumPy or this crate, the end record has no comment, so it is the last 22 bytes.
         let end = archive.len().checked_sub(22).ok_or_else(|| damaged("it is not an npz file"))?;
         if bytes_at::<4>(archive, end)? != *b"PK\x05\x06" {
             return Err(damaged("it is not an npz file"));

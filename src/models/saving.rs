@@ -128,7 +128,7 @@ impl<L: Label> LinearClassifier<L> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::File`], also if the file cannot be written.
+    /// As for [`to_bytes`](LinearClassifier::to_bytes); also [`Error::File`] if the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let (path, bytes) = (path.as_ref(), self.to_bytes()?);
         let draft = path.with_extension(format!("draft-{}", std::process::id()));

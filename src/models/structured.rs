@@ -36,10 +36,10 @@ pub trait StructuredExamples: Sync {
 /// ```
 /// use dualgap::models::{StructuredExamples, StructuredSvm};
 ///
-/// /// A sequence of numbers. Each position has a label 0 or 1; neighbours prefer the same label.
+/// /// Pairs of numbers. Each number has a label 0 or 1; the numbers of a pair prefer the same label.
 /// struct Pairs(Vec<([f64; 2], [usize; 2])>);
 ///
-/// /// Features of a labelling: a sum for label 1, and whether both labels are equal.
+/// /// Features of a labelling: the sum of the numbers labelled 1, and whether both labels are equal.
 /// fn features(x: [f64; 2], y: [usize; 2]) -> [f64; 2] {
 ///     [x[0] * y[0] as f64 + x[1] * y[1] as f64, f64::from(u8::from(y[0] == y[1]))]
 /// }
@@ -174,7 +174,7 @@ mod tests {
     use crate::data::Dense;
     use crate::models::MulticlassSvc;
 
-    /// Multi-class rows as structured examples, whose loss is the maximal hinge.
+    /// Multi-class rows as structured examples with the max-hinge loss.
     struct Classes {
         rows: Vec<[f64; 2]>,
         labels: Vec<usize>,

@@ -1,16 +1,15 @@
-//! Consensus training: one partition's part of a round of the alternating direction method.
+//! Consensus training: the work of one partition in a round of the alternating direction method.
 //!
-//! The problem P(w) = λ/2 ‖w‖² + Σ_i p_i Φ_i(w) is split into partitions k with the shares
-//! S_k = Σ_{i in k} p_i, which sum to 1. Partition k has weights w_k, which are constrained to equal w̄ (Boyd et al.
-//! 2011, 7.1). The regulariser and the penalty ρ are split in the proportions of the shares, λ_k = S_k λ and
-//! ρ_k = S_k ρ, and the multiplier is S_k a_k. After division by S_k, a partition's subproblem is
-//! (`docs/mathematics/consensus.md`)
+//! The problem P(w) = λ/2 ‖w‖² + Σ_i p_i Φ_i(w) is split into partitions k with the shares S_k = Σ_{i in k} p_i, which
+//! sum to 1. Partition k has weights w_k, which are constrained to equal w̄ (Boyd et al. 2011, 7.1). The regulariser
+//! and the penalty ρ are split in proportion to the shares, λ_k = S_k λ and ρ_k = S_k ρ, and the multiplier is S_k a_k.
+//! After division by S_k, a partition's subproblem is (`docs/mathematics/consensus.md`)
 //!
 //! > minimise λ/2 ‖w‖² + ⟨a, w − w̄⟩ + ρ/2 ‖w − w̄‖² + Σ_{i in k} (p_i/S_k) Φ_i(w).
 //!
-//! Up to a constant, this is the problem without a consensus term, with the regulariser (λ+ρ)/2 ‖w
-//! − w₀‖² around w₀ = (ρ w̄ − a)/(λ+ρ) = −C t, where C = 1/(λ+ρ) and t = a − ρ w̄. Block descent
-//! solves it with weights that start at w₀.
+//! Up to a constant, this is the problem without a consensus term and with the regulariser (λ+ρ)/2 ‖w − w₀‖² around
+//! w₀ = (ρ w̄ − a)/(λ+ρ) = −C t, where C = 1/(λ+ρ) and t = a − ρ w̄. Block descent solves it with weights that start
+//! at w₀.
 //!
 //! Together, the partitions' β are a feasible dual point of the whole problem. With the partitions'
 //! [images](Solution::image) u_k, λ w(β) = Σ_k S_k u_k. With the scalars [`Solution::dual_term`],
@@ -158,7 +157,7 @@ pub fn solve(
     })
 }
 
-/// A partition's part of a Newton step on the weights of all partitions.
+/// The contribution of a partition to a Newton step on the whole problem.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expansion {
     /// The loss at the given weights, rounded up.
@@ -169,7 +168,7 @@ pub struct Expansion {
     pub image: Vec<f64>,
     /// A bound on the error of `image`; see [`Solution::image_error`].
     pub image_error: f64,
-    /// The maximisers of the inner problem (examples × classes).
+    /// The maximisers of the inner problem (the one with the proximal term): examples × classes.
     pub betas: Vec<f64>,
     /// The sums that the Hessian is made of; see [`second_order`].
     pub sums: Vec<f64>,
@@ -273,8 +272,7 @@ struct PartialImage {
     dual_term: f64,
 }
 
-/// Computes the images of the examples' β, and their contribution to the dual without the
-/// regulariser.
+/// Computes the image of all β, and their contribution to the dual without the regulariser.
 fn image(
     problem: &mut MarginProblem<'_>,
     betas: &[f64],

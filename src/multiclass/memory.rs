@@ -99,14 +99,13 @@ impl Size {
     /// other solvers keep three. The best weights so far and the result are two more copies.
     /// Newton's method also needs memory for its linear systems.
     ///
-    /// For the dual variables, block descent is assumed to keep a fifth of all classes per example
-    /// as candidates, but at least 16 (it may keep all if classes are indistinguishable). Each
-    /// candidate takes a class (4 bytes) and a value. This is counted three times, because new
-    /// candidates are written next to the old candidates, into storage that grows by doubling. Block
-    /// Frank-Wolfe adds at most one variable per example and pass; 64 variables of 16 bytes are
-    /// assumed. Newton's method keeps 6 n m numbers. Frank-Wolfe keeps n m numbers with smoothing
-    /// and none without. If the caller requests the dual variables, they take 16 n m bytes. Active
-    /// sets of vertices grow during the run and are not included.
+    /// For the dual variables, block descent is assumed to keep a fifth of all classes per example as candidates, but
+    /// at least 16 (it may keep all if classes are indistinguishable). Each candidate takes a class (4 bytes) and a
+    /// value. This is counted three times, because new candidates are written next to the old candidates, into storage
+    /// that grows by doubling. Block Frank-Wolfe adds at most one variable per example and pass; 64 variables of 16
+    /// bytes are assumed. Newton's method keeps 6 n m numbers. Frank-Wolfe and projected gradient keep n m numbers with
+    /// smoothing and none without. If the caller requests the dual variables, they take 16 n m bytes. Active sets of
+    /// vertices grow during the run and are not included.
     pub fn estimate(&self, method: MulticlassMethod) -> Estimate {
         let wide = |number: usize| number as u128;
         let Self { n_examples, n_classes, value, .. } = *self;
@@ -173,10 +172,11 @@ impl Size {
         require(n_fits as u128 * (weights + duals), what, remedy)
     }
 
-    /// The solver named by the choices. "auto" selects Newton's method if the columns differ so much that block
-    /// descent would stall. Otherwise it selects the first of these that fits into memory: block descent with a
-    /// hand-over to Newton's method, block descent, block Frank-Wolfe, Frank-Wolfe. Each of these solvers keeps fewer
-    /// dual variables than the previous solver.
+    /// The solver named by the choices. "auto" selects Newton's method if it is allowed and fits into memory, and the
+    /// columns differ so much that block descent would stall. Otherwise it selects the first of these that fits: block
+    /// descent with a hand-over to Newton's method (if allowed), block descent, block Frank-Wolfe, Frank-Wolfe. Without
+    /// smoothing, each of these solvers usually keeps fewer dual variables than the previous solver. If none fits,
+    /// "auto" selects block descent.
     ///
     /// # Errors
     /// As for [`MulticlassMethod::parse`].
@@ -184,9 +184,9 @@ impl Size {
         self.method_within(choices, fits)
     }
 
-    /// The solver of `n_fits` simultaneous fits that need projections. Returns Newton's method, or block descent with
-    /// a hand-over to Newton's method, if these are allowed and fit into memory. Otherwise returns block descent
-    /// alone.
+    /// The solver of `n_fits` simultaneous fits, among the solvers that use projections. Returns Newton's method, or
+    /// block descent with a hand-over to it, if Newton's method is allowed and memory suffices. Otherwise returns block
+    /// descent alone.
     pub fn projecting_method(&self, seed: u64, n_fits: usize) -> MulticlassMethod {
         let affordable = |method: &MulticlassMethod| {
             let Estimate { weights, duals } = self.estimate(*method);
@@ -197,7 +197,7 @@ impl Size {
     }
 
     /// Newton's method if the columns differ so much that block descent would stall; otherwise block descent with a
-    /// hand-over. None if the caller excludes Newton's method.
+    /// hand-over. None if Newton's method is not allowed.
     fn with_newton_stage(&self, seed: u64) -> Option<MulticlassMethod> {
         let most = MAX_SPREAD.max(self.n_weights() as f64 / WEIGHTS_PER_SPREAD);
         let badly_scaled = self.spread > most;
@@ -246,8 +246,8 @@ fn spread(data: Data<'_>, bias: f64, lambda: f64) -> f64 {
 }
 
 /// Returns an error if memory does not suffice for a fit on joint features. The fit keeps five copies of the weights
-/// (solver, kernels, certificate, best model and caller) and, for Frank-Wolfe with smoothing, n m dual variables. The
-/// dual variables of block descent are not counted, because they are few and grow during the run.
+/// (solver, kernels, certificate, best model and caller) and, for Frank-Wolfe or projected gradient with smoothing, n m
+/// dual variables. The dual variables of block descent are not counted, because they are few and grow during the run.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::error::Error::Memory) if memory is insufficient.

@@ -29,7 +29,7 @@ pub trait Penalty: Send + Sync + fmt::Debug {
     /// ω*(g), the dual norm of one row, which selects basis vectors (Blondel et al. 2017, (9)).
     fn dual_row_norm(&self, row: &[f64]) -> f64;
 
-    /// The row u with ω(u) = 1 and ⟨u, g⟩ = ω*(g) (Blondel et al. 2017, Table 1).
+    /// Writes to `atom` the row u with ω(u) = 1 and ⟨u, g⟩ = ω*(g) (Blondel et al. 2017, Table 1).
     fn atom_row(&self, gradient: &[f64], atom: &mut [f64]);
 
     /// Projects `output` onto {Ω ≤ radius}; leaves it unchanged if it is already inside.
@@ -62,7 +62,7 @@ pub enum Refinement {
     None,
     /// Conditional gradient ascent on the dual norm.
     Ascent {
-        /// Half the width of the interval around 0 in which |g_c| is smoothed, relative to the size of the gradient g.
+        /// Half the width of the interval around 0 in which |g_c| is smoothed, in the units of g.
         smoothing: f64,
     },
 }
@@ -81,8 +81,8 @@ pub fn parse(name: &str) -> Result<Box<dyn Penalty>> {
     Ok(find("penalty", name, REGISTRY)?())
 }
 
-/// Shrinks U just enough for Ω(U) ≤ radius to hold in exact arithmetic. `n_roundings` is the number of rounding errors
-/// in the computation of U, or of factors that multiply it. Leaves U unchanged if Ω(U) exceeds the radius by at most
+/// Shrinks U just enough for Ω(U) ≤ radius to hold in exact arithmetic. `n_roundings` is the number of roundings in the
+/// computation of U, or of factors by which U is multiplied. Leaves U unchanged if Ω(U) exceeds the radius by at most
 /// `tolerance` times the radius.
 pub(super) fn pull_inside(
     penalty: &dyn Penalty,

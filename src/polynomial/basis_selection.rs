@@ -320,7 +320,8 @@ fn refine<R: Rows>(
             break;
         }
     }
-    // The ascent on the smoothed norm may slightly decrease the true norm. In that case, return the start (15).
+    // The ascent on the smoothed norm may slightly decrease the true norm. In that case, return the start, so that
+    // a guarantee for the start, as in (15), still holds.
     if penalty.dual_row_norm(&ascent.g) >= penalty.dual_row_norm(&start.1) {
         Ok((ascent.h, ascent.g))
     } else {

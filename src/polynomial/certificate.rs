@@ -20,7 +20,8 @@ pub(super) struct Rounding {
     pub inner: f64,
     /// The error of ‖∂F/∂W‖.
     pub linear: f64,
-    /// The error of ‖Γ_c‖₂ that rounding in R causes: Σ_i a_i ‖x_i‖² times the relative error of R.
+    /// The error of ‖Γ_c‖₂ that rounding in R causes: Σ_i s_i (1 + max_c |o_ic|) ‖x_i‖² times the relative error of the
+    /// outputs; 0 for the squared loss.
     pub matrices: f64,
 }
 
@@ -91,8 +92,8 @@ pub(super) fn underflow<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>) -> f
     f64::MIN_POSITIVE * problem.objective.n_outputs as f64 * (1.0 + total_weight(problem) + ridge)
 }
 
-/// A bound on the change of the objective because the caller rounds the sums of intercepts and means of the targets;
-/// `residuals` are the sums of the absolute residuals of each output.
+/// A bound on the change of the objective when the caller adds the means of the targets to the intercepts, because
+/// these sums are rounded. `residuals` holds the sum of the absolute residuals of each output.
 fn shift_error<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     intercepts: &[f64],

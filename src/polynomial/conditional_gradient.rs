@@ -74,8 +74,8 @@ fn n_deciding(refit: Refit) -> usize {
     }
 }
 
-/// Number of consecutive epochs without a gain after which the fit ends. Each of these epochs tries a different start
-/// vector.
+/// Number of consecutive epochs with a negligible gain after which the fit ends. Each of these epochs tries a different
+/// start vector.
 const MAX_IDLE_EPOCHS: usize = 5;
 
 /// Upper bound on the probability that any lower bound reported by a fit is too large. Applies to fits with more than
@@ -102,8 +102,7 @@ pub struct PathPoint {
 pub struct ConditionalGradient<'a, R> {
     validation: Option<&'a Validation<'a>>,
     path: Vec<PathPoint>,
-    /// The best validation score so far and the model with this score; if several models have this
-    /// score, the smallest model.
+    /// The best validation score so far, and the first model with this score.
     best: Option<(f64, PolynomialModel)>,
     problem: PolynomialProblem<'a, R>,
     settings: ConditionalGradientSettings,
@@ -119,7 +118,7 @@ pub struct ConditionalGradient<'a, R> {
     finishing: bool,
     /// Information from the previous refit, which speeds up the next refit.
     knowledge: Knowledge,
-    /// Number of consecutive epochs that gained nothing.
+    /// Number of consecutive epochs with a negligible gain.
     idle: usize,
 }
 
@@ -346,17 +345,17 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
 
     /// Returns the basis H, the output weights U and, if there is one, the linear layer.
     fn model_arrays(&self) -> Option<ModelArrays> {
-        // With validation, the result may be an earlier model, with that model's certificate.
+        // With validation, the result may be an earlier model, which has a different certificate.
         let PolynomialModel { basis, output, linear, .. } = &self.model;
         let layers = [Some(basis), Some(output), linear.as_ref()];
         self.validation.is_none().then(|| layers.into_iter().flatten().cloned().collect())
     }
 }
 
-/// Marks the rows of the output layer whose norm exceeds rounding error, relative to the largest
-/// weight. The threshold is relative because activations are quadratic in X: if the values of X are
-/// about 1e8, the weights are about 1e-16. If weights are infinite or NaN, all rows are kept, and
-/// the objective then reports the problem.
+/// Marks the rows of the output layer that have an entry above rounding error, relative to the largest weight. The
+/// threshold is relative because activations are quadratic in X: if the values of X are about 1e8, the weights are
+/// about 1e-16. Rows with NaN are kept, and if a weight is infinite, all rows are kept; the objective then reports the
+/// problem.
 fn rows_to_keep(output: &[f64], n_outputs: usize) -> Vec<bool> {
     let largest = output.iter().map(|u| u.abs()).fold(0.0, f64::max);
     let small = if largest.is_finite() { 1e-12 * largest } else { -1.0 };

@@ -245,7 +245,8 @@ impl Hessian {
         Ok(d)
     }
 
-    /// Returns (d_C, d_F), where d_F = −(g_F + Y_F w₂)/σ − S_F w₁ is optimal for the given d_C.
+    /// Returns (d_C, d_F), where d_F = −(g_F + Y_F w₂)/σ − S_F w₁ is optimal for the given d_C. `weights` holds w₁,
+    /// then w₂.
     fn with_free(&self, mut d: Vec<f64>, gradient: &[f64], weights: &Array1<f64>) -> Vec<f64> {
         let (at, pairs) = (self.n_confined, self.memory.pairs());
         if at == gradient.len() {
@@ -280,7 +281,7 @@ impl Hessian {
         })
     }
 
-    /// Adds Q_C w.
+    /// Adds Q_C w to v.
     fn add_terms(&self, v: &mut [f64], w: &Array1<f64>) {
         let (at, pairs) = (self.n_confined, self.memory.pairs());
         for (j, (pair, metric)) in pairs.iter().zip(&self.metrics).enumerate() {
@@ -289,7 +290,7 @@ impl Hessian {
         }
     }
 
-    /// Factorises M⁻¹ = N⁻¹ + Q_Fᵀ Q_F/σ. None if rounding has made a block that is not positive definite.
+    /// Factorises M⁻¹ = N⁻¹ + Q_Fᵀ Q_F/σ. None if a block is not positive definite because of rounding.
     fn middle(&self) -> Option<Middle> {
         let n = self.memory.pairs().len();
         let of =
@@ -335,7 +336,7 @@ impl Middle {
 mod tests {
     use super::*;
 
-    /// The whole space, with a metric that is not the identity in the first three coordinates.
+    /// A large box around 0, with a metric that is not the identity in the first three coordinates.
     struct Space;
 
     const METRIC: [f64; 7] = [2.0, 0.5, 3.0, 1.0, 1.0, 1.0, 1.0];
@@ -346,7 +347,6 @@ mod tests {
         }
 
         fn project(&self, x: &mut [f64]) -> Result<()> {
-            // A set that confines coordinates to a large box.
             x.iter_mut().for_each(|x| *x = x.clamp(-1e3, 1e3));
             Ok(())
         }
@@ -394,7 +394,7 @@ mod tests {
         let (s, y) =
             (vec![1.0, 0.0, 2.0, -1.0, 0.5, 0.0, 1.0], vec![3.0, 9.0, 5.0, -1.0, 1.0, 0.5, 2.0]);
         hessian.recall(&Space, (s.clone(), y.clone()), 1..2);
-        // The metric does not couple coordinates, so the estimate is 0.
+        // The step is 0 at the unknown coordinate, and the metric does not couple coordinates, so the estimate is 0.
         let known: Vec<f64> =
             y.iter().enumerate().map(|(i, y)| if i == 1 { 0.0 } else { *y }).collect();
         let step = hessian.newton_step(&Space, &known);
@@ -415,8 +415,7 @@ mod tests {
                 a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-8 * (1.0 + b.abs()))
             };
             assert!(close(&newton, wanted.as_slice().unwrap()), "{n} {newton:?} {wanted}");
-            // The curvature of the model in C with the optimal F is the inverse of the block of
-            // B⁻¹.
+            // With the optimal F, the curvature of the model in C is the inverse of the block of B⁻¹ for C.
             let schur = invert(&inverse.slice(s![..3, ..3]).to_owned()).unwrap().matrix;
             let middle = hessian.middle().unwrap();
             let v = [1.0, -2.0, 0.5];
@@ -425,8 +424,8 @@ mod tests {
             hessian.add_terms(&mut bent, &middle.solve(&hessian.terms(&v)));
             let wanted = schur.dot(&Array1::from_iter(v));
             assert!(close(&bent, wanted.as_slice().unwrap()), "{n} {bent:?} {wanted}");
-            // Even if the gradient points out of the set, the step stays in the set, and its coordinates F are optimal
-            // for its coordinates C.
+            // Even if the direction of descent points out of the set, the step stays in the set, and its coordinates F
+            // are optimal for its coordinates C.
             let edge = |g: &f64| -1e3 * g.signum();
             let x: Vec<f64> = gradient.iter().map(edge).collect();
             let step = hessian.model_step(&Space, &x, &gradient).unwrap().unwrap();

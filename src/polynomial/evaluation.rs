@@ -1,8 +1,8 @@
-//! Passes over the rows that compute outputs, objective and gradient, without storage per row.
+//! Passes over the rows that compute outputs, objective and gradient.
 //!
-//! A block of rows [x, 1] is multiplied by [H, W], then by U, and the residuals pass back through
-//! U and [H, W]. The products of a block stay in the caches, and memory does not grow with the number of
-//! rows. The letters are those of docs/mathematics/polynomial-networks.md:
+//! A block of rows [x, 1] is multiplied by [H, W], then by U, and the residuals pass back through U and [H, W]. The
+//! products of a block stay in the caches, and the next block reuses their memory. The letters are those of
+//! docs/mathematics/polynomial-networks.md:
 //!
 //! | letter | in the code | meaning |
 //! |---|---|---|

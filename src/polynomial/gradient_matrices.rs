@@ -18,10 +18,10 @@ use crate::linalg::products::{
 use crate::linalg::vectors::{axpy, dot, dot_in_order, normalise};
 use crate::parallel::{fill_blocks, sum_rows};
 
-/// The matrices Γ_c of the gradient: ∂F/∂(row of h) = −(hᵀ Γ_c h)_c (Blondel et al. 2017, (7)
-/// and (8); docs/mathematics/polynomial-networks.md#gradient-matrices).
+/// The matrices Γ_c of the gradient: ∂F/∂u = −(hᵀ Γ_c h)_c, where u is the row of U for the basis vector h
+/// (Blondel et al. 2017, (7) and (8); docs/mathematics/polynomial-networks.md#gradient-matrices).
 ///
-/// Γ_c = Xᵀ D_c X for the square kernel, ½[Xᵀ D_c X − diag] for the ANOVA kernel, D_c = −diag(R_c).
+/// Γ_c is Xᵀ D_c X for the square kernel and ½[Xᵀ D_c X − diag] for the ANOVA kernel, with D_c = −diag(R_c).
 #[derive(Debug, Clone)]
 pub struct GradientMatrices<'a, R> {
     rows: &'a R,

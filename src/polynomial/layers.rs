@@ -72,10 +72,9 @@ struct LayerScales {
 }
 
 impl LayerScales {
-    /// The scale of U is the square root of L Σ_i s_i E z_i², with activations z of random
-    /// directions. The scale of W is the square root of L Σ_i s_i x_ij² + α. The scale of H is half
-    /// the scale of U times τ/k, the mean length of a row of U; the factor of one half was fastest
-    /// in measurements.
+    /// The scale of U is the square root of L Σ_i s_i E z_i², with activations z of random directions. The scale of W
+    /// is the square root of L Σ_i s_i x_ij² + α. The scale of H is half the scale of U times the mean norm of a row
+    /// of U; the factor of one half was fastest in measurements.
     fn new<R: Rows + Copy>(
         problem: &PolynomialProblem<'_, R>,
         model: &PolynomialModel,
@@ -131,7 +130,7 @@ impl LayerScales {
     }
 }
 
-/// Returns Ω(U)/k, the mean penalty of a basis vector.
+/// Returns Ω(U)/k, the mean norm of a row of U, or τ/k if U is 0.
 fn mean_row<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>, model: &PolynomialModel) -> f64 {
     let rows = model.output.chunks_exact(model.n_outputs);
     let norm: f64 = rows.map(|u| problem.objective.penalty.row_norm(u)).sum();
@@ -145,7 +144,7 @@ pub(super) struct LayerVariables<'a, R> {
     pub(super) model: PolynomialModel,
     pub(super) basis: bool,
     scales: LayerScales,
-    /// The metric, if steps use one. Points then contain W + A U in place of the linear weights W.
+    /// The metric, if steps use one. Points then contain W + A U instead of the linear weights W (see [`Metric`]).
     metric: Option<Metric>,
     /// Objective and gradient at the model, if known. The first evaluation returns them.
     pub(super) known: Option<Evaluation>,
@@ -160,7 +159,8 @@ impl<R: Rows + Copy> LayerVariables<'_, R> {
         (output, output + k * m)
     }
 
-    /// The scaled change of each coordinate that changes the outputs by about 1.
+    /// The unit of step length of each scaled coordinate. For U and W, a step of this length changes the outputs by
+    /// about 1. For H, it is the root mean square of the entries of a scaled unit vector.
     pub(super) fn step_lengths(&self) -> Vec<f64> {
         let n = self.problem.rows.n_rows() as f64;
         let Objective { loss, n_outputs, .. } = self.problem.objective;

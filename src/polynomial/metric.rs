@@ -1,4 +1,4 @@
-//! The curvature of the convex layers, up to a constant factor, used as a metric for their steps
+//! The curvature of the objective in U and W, up to a constant factor, used as a metric for steps in these layers
 //! (docs/mathematics/polynomial-networks.md#metric-of-the-convex-refit).
 
 use std::ops::Range;

@@ -30,7 +30,7 @@ pub struct PolynomialModel {
 }
 
 impl PolynomialModel {
-    /// The null model.
+    /// The null model: no basis vectors, and all linear weights 0.
     pub fn new(
         kernel: PolynomialKernel,
         augmented: bool,
@@ -54,8 +54,8 @@ impl PolynomialModel {
     /// row; `output` has the shape k × m, and `linear` the shape (n_features + 1) × m.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `X` if their shapes do not match each other or the
-    /// features.
+    /// [`Error::InvalidArgument`] naming `X` if the shapes of the layers do not match each other or the features, or if
+    /// a weight is not finite.
     pub fn from_layers(
         kernel: PolynomialKernel,
         augmented: bool,

@@ -91,12 +91,12 @@ pub struct Objective<'a> {
     /// The radius τ.
     pub radius: f64,
     /// The means that the caller subtracted from the targets and will add to the intercepts of the fitted model; empty
-    /// if there are none. The objective's bound on rounding errors covers this addition.
+    /// if there are none. The bound on the rounding errors of the objective covers this addition.
     pub target_means: &'a [f64],
 }
 
-/// Number of bytes for a copy of the rows stored by columns plus one factor per row and output; 0 if a problem stores
-/// neither.
+/// Number of bytes for a copy of the rows stored by columns and for the factors of each row in a sum over columns; 0 if
+/// a problem stores neither.
 #[cfg(feature = "python")]
 pub(crate) fn column_memory(rows: impl Rows, n_outputs: usize) -> u128 {
     let rows = Augmented { rows, ones: true };

@@ -52,8 +52,8 @@ pub struct Effort {
     /// Maximum number of quasi-Newton steps on all layers after passes in batches, and also of the convex steps that
     /// follow.
     pub polish: usize,
-    /// Maximum number of quasi-Newton steps on all layers if passes have no batches. Also the maximum number of steps
-    /// of the convex refit without a metric.
+    /// Maximum number of quasi-Newton steps on all layers if there are no passes in batches. Also the maximum number of
+    /// steps of the convex refit without a metric.
     pub max_steps: usize,
     /// Maximum number of steps of the convex refit with a metric.
     pub in_metric: usize,
@@ -115,9 +115,8 @@ fn grown(mut values: Vec<f64>, added: &Range<usize>) -> Vec<f64> {
     values
 }
 
-/// Number of convex steps before the basis changes. They give a new vector its row of U, which sets
-/// the scale of that vector's steps. The same number of steps follows passes in batches that gained
-/// nothing.
+/// Number of convex steps before the basis changes. They give a new vector its row of U, which sets the scale of that
+/// vector's steps. If passes in batches gained nothing, at least this number of steps on all layers is allowed.
 const FIRST_STEPS: usize = 10;
 
 /// Improves `model` until ten consecutive steps each gain at most the effort's `tol`, or until another limit of the
@@ -192,8 +191,8 @@ fn improve<R: Rows + Copy>(
     Ok(objective)
 }
 
-/// Scales every basis vector to unit length, and multiplies its row of U by the square of its
-/// former length: the outputs do not change, and Ω decreases.
+/// Scales every basis vector to unit length, and multiplies its row of U by the square of its former length. The
+/// outputs do not change, and Ω(U) does not increase, because the lengths are at most 1.
 fn spread_to_sphere(model: &mut PolynomialModel) {
     let lengths = lengths(&model.basis, model.n_bases);
     let factors: Vec<f64> =

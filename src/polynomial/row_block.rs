@@ -1,4 +1,4 @@
-//! Blocks of rows: products of a block with weights, and sums of outer products of its rows with factors.
+//! Blocks of rows: their products with weights, and sums of the outer products of rows and factors.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub(super) const BLOCK_ROWS: usize = 64;
 /// then costs less than looking up the column of each entry.
 const DENSE: f64 = 0.25;
 
-/// Consecutive rows [x, 1], in the precision of the products.
+/// Rows [x, 1], in the precision of the products.
 #[derive(Debug)]
 pub(super) enum RowBlock<T> {
     /// `n_inputs` values per row.
@@ -24,7 +24,7 @@ pub(super) enum RowBlock<T> {
 }
 
 impl<T: Element> RowBlock<T> {
-    /// An empty block for rows of the same type as `rows`.
+    /// An empty block for some of `rows`. The block is dense if enough entries of `rows` are stored.
     pub fn new(rows: &impl Rows) -> Self {
         let n_inputs = rows.n_cols() + 1;
         if rows.n_stored() as f64 >= DENSE * rows.n_rows() as f64 * rows.n_cols() as f64 {
@@ -34,7 +34,7 @@ impl<T: Element> RowBlock<T> {
         }
     }
 
-    /// Loads a range of rows, in order.
+    /// Loads the wanted rows, in the given order.
     pub fn load(&mut self, rows: &impl Rows, wanted: impl ExactSizeIterator<Item = usize>) {
         let last = rows.n_cols();
         match self {
@@ -93,7 +93,7 @@ impl<T: Element> RowBlock<T> {
     }
 }
 
-/// The sum Σ_i x_i δ_iᵀ over the rows i of many blocks, a matrix of inputs × width.
+/// The sum Σ_i x_i δ_iᵀ over the rows x_i of many blocks, with factors δ_i: a matrix of inputs × width.
 pub(super) struct OuterSum<'a> {
     total: &'a mut [f64],
     width: usize,

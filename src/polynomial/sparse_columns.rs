@@ -15,8 +15,8 @@ const ROWS: usize = 1024;
 /// Number of columns that one task sums, small enough that tasks occupy all threads.
 const COLUMNS: usize = 64;
 
-/// A copy of sparse rows, stored by columns. Xᵀ S is then a separate sum for each column, so
-/// threads do not each need sums over all columns.
+/// A copy of sparse rows, stored by columns. Each row of a product Xᵀ S is then a separate sum over one column, so no
+/// thread needs memory for all sums.
 #[derive(Debug, Clone)]
 pub(crate) struct SparseColumns {
     bounds: Vec<usize>,
@@ -42,7 +42,7 @@ pub(crate) struct ColumnBlock<'a> {
 pub(crate) fn is_wide(rows: &impl Rows, width: usize) -> bool {
     let (n, d) = (rows.n_rows(), rows.n_cols());
     let sums = n_parts(n).saturating_mul(d).saturating_mul(width);
-    // The index and value of an entry take the space of one and a half doubles.
+    // The index and value of an entry take one and a half doubles, rounded up to two here.
     sums > 2 * rows.n_stored() + n.saturating_mul(width)
 }
 

@@ -16,8 +16,8 @@ use crate::polynomial::spectral::spectrum::{
     Chance, bounds_at_a_time, norm_bound, probable_norm_bound,
 };
 
-/// Maximum number of features for which each matrix is factorised. The bound then always holds; for
-/// more features, it holds with probability 1 − 1e-9.
+/// Maximum number of features for which each matrix is factorised. The bound then always holds; for more features, it
+/// holds with a probability of at least 1 − 1e-9.
 pub const MAX_FACTORISED: usize = 1024;
 
 /// Number of data rows that are multiplied at a time. Also the number of matrix rows that are formed together.
@@ -85,8 +85,8 @@ impl<R: Rows> GradientMatrices<'_, R> {
         Ok(bounds)
     }
 
-    /// A bound on the rounding error of ‖Γ_c‖₂ from forming the matrix or its products: γ Σ_i
-    /// |D_ii| ‖x_i‖², because ‖|X|ᵀ |D| |X|‖₂ is at most that sum.
+    /// A bound on the rounding error of ‖Γ_c‖₂ from forming Γ_c or multiplying by it: γ Σ_i |D_ii| ‖x_i‖², because
+    /// ‖|X|ᵀ |D| |X|‖₂ is at most that sum.
     pub(super) fn rounding_errors(&self) -> Result<Vec<f64>> {
         let (sums, longest_row) = self.weighted_squares()?;
         let roundings = self.n_rows() + 2 * longest_row + 64;

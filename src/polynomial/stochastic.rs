@@ -18,7 +18,7 @@ use crate::interrupt::Interrupt;
 pub struct Passes {
     /// Number of passes.
     pub count: usize,
-    /// Length of the first step along each coordinate, in units of that coordinate's scale. The
+    /// Length of the first step along each coordinate, in that coordinate's unit (`LayerVariables::step_lengths`). The
     /// length decreases linearly to 0.
     pub length: f64,
     /// Seed of the order of the rows.
@@ -34,8 +34,8 @@ const MIN_ROWS: usize = 2048;
 const MEAN_KEPT: f64 = 0.9;
 const SQUARE_KEPT: f64 = 0.99;
 
-/// Whether a step on a batch costs at most as much as the batch's gradient. For wide sparse rows, a
-/// step costs more: it updates all weights, but the gradient is nonzero for only a few weights.
+/// Whether there are enough rows, and a step on a batch costs at most as much as the batch's gradient. For wide sparse
+/// rows, a step costs more: it updates all weights, but the gradient is nonzero for only a few weights.
 pub(super) fn worthwhile<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,

@@ -9,8 +9,7 @@ use crate::linalg::arch;
 /// Number of margins up to which plain loops are faster than vector instructions.
 const MAX_PLAIN: usize = 10;
 
-/// The set {0 <= b_j <= upper, floor <= 1ᵀb <= cap}, and the bias of the rank-one term of the function that is
-/// minimised over it.
+/// The set {0 <= b_j <= upper, floor <= 1ᵀb <= cap}, and the bias of projections onto it.
 ///
 /// The minimiser of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb over the set is b_j = clip(v_j − τ, 0, upper). The multiplier τ is
 /// bias·1ᵀb if the sum is strictly between its bounds (docs/mathematics/polytopes.md#boxes-with-a-bounded-sum).

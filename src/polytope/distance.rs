@@ -66,8 +66,8 @@ pub(super) fn below(beta: &[(u32, f64)], rho: &[f64]) -> f64 {
 }
 
 /// The distance from conv({0} ∪ permutations of ρ), without the label's coordinate. It is the largest excess over the
-/// upper bounds plus the largest shortfall below the lower bounds, for the smallest multiple ζ <= 1 of the set that
-/// satisfies the upper bounds, or for ζ = 1.
+/// upper bounds plus the largest shortfall below the lower bounds. Both are computed for the set scaled by ζ: the
+/// smallest ζ <= 1 for which the point satisfies the upper bounds, or 1 if there is none.
 pub(super) fn between(beta: &[(u32, f64)], rho: &[f64]) -> f64 {
     let n_weights = rho.iter().take_while(|rho| **rho > 0.0).count();
     let n = beta.len().max(n_weights);

@@ -107,9 +107,9 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// With bias = 0, this is the plain projection of v. Block steps of dual descent and Moreau
     /// envelopes use bias = 1 (docs/mathematics/polytopes.md#projection-with-a-rank-one-term).
     ///
-    /// If the set is [symmetric](Polytope::is_symmetric), block descent also calls this method with
-    /// a subset of the classes, and β_j = 0 for all other classes. The subset always contains the label and the
-    /// classes of a vertex, or of some other point of B that is not 0.
+    /// If the set is [symmetric](Polytope::is_symmetric), block descent also calls this method with a subset of the
+    /// classes; all other classes have β_j = 0. The subset always contains the label and the classes of a vertex, or of
+    /// some other point of B that is not 0.
     ///
     /// The default finds the projection by calls of [`Polytope::vertex`] (Wolfe 1976). Its time grows with the cube of
     /// the number of vertices that the result combines.

@@ -3,7 +3,7 @@
 use super::{Polytope, Scratch, lifted};
 
 /// Φ_m(s) = max over β in B of ⟨b, v⟩ − γ/2 (‖b‖² + (1ᵀb)²), where b is β off the label: the loss smoothed by γ > 0
-/// (docs/mathematics/duality.md#smoothing). The maximiser is written to `beta`; it equals −∇Φ_m off the label.
+/// (docs/mathematics/duality.md#smoothing). The maximiser is written to `beta`; it equals ∇Φ_m off the label.
 ///
 /// The term (1ᵀb)² comes from the label's coordinate of the dual variable.
 pub fn envelope(

@@ -123,8 +123,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 /// The oracle of a set: writes a vertex that attains the support value at the argument, and returns this value.
 pub(super) type VertexSearch<'a> = dyn FnMut(&[f64], &mut Sparse) -> f64 + 'a;
 
-/// Writes to `beta` the projection with a rank-one term onto the set with the given oracle. The points of the set have
-/// sums of at most `radius`. Returns the number of vertices that the result combines.
+/// Writes to `beta` the projection of `v`, with a rank-one term, onto the set with the given oracle. The points of the
+/// set have sums of at most `radius`. Returns the number of vertices that the result combines.
 pub(super) fn nearest(
     vertex_at: &mut VertexSearch<'_>,
     radius: f64,

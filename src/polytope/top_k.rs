@@ -40,8 +40,8 @@ impl TopK {
         Capped { upper, floor, cap: size, bias }
     }
 
-    /// If rounding has moved the point out of the set, replaces it by the vertex of the largest margins. For margins
-    /// this large, the vertex is as good as the projection.
+    /// If rounding has moved a point with large margins out of the set, replaces the point by the vertex of the largest
+    /// margins, which is then as good as the projection.
     fn replace_if_outside(
         &self,
         v: &[f64],

@@ -46,13 +46,13 @@ fn sweep(sorted: &[f64], c: f64, bias: f64) -> f64 {
     let gamma = |n_upper: usize, n_middle: usize, sum_middle: f64| {
         bias * (c * n_upper as f64 + sum_middle) / (1.0 + bias * n_middle as f64)
     };
-    // Each step moves one value into or out of the middle set. The loop reaches its limit only if a value is NaN, for
-    // which no test holds, for example if the rows are overwritten during a fit.
+    // Each step moves one value into or out of the middle set. The loop reaches its limit only if a value is NaN,
+    // because no test holds for NaN. This can occur if the rows are overwritten during a fit.
     for _ in 0..2 * sorted.len() + 1 {
         let up = if n_middle > 0 { sorted[n_upper] - c } else { f64::NEG_INFINITY };
         let down = sorted.get(n_upper + n_middle).copied().unwrap_or(f64::NEG_INFINITY);
         if gamma(n_upper, n_middle, sum_middle) >= up.max(down) {
-            // Subtracting large values has left rounding errors in the running sum.
+            // The running sum has rounding errors from subtracting large values, so the sum is recomputed.
             let sum = sorted[n_upper..n_upper + n_middle].iter().sum();
             return gamma(n_upper, n_middle, sum);
         }

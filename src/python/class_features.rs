@@ -11,9 +11,9 @@ use super::session::{Session, guarded, run_session, unchanged};
 use super::trace::trace_dict;
 use crate::multiclass::{JointMap, fit_joint, joint_method, require_joint_memory};
 
-/// Fits a model on joint features. `settings` is a dictionary with the fields of the records in `records`.
-/// `class_features` has one row of features per class. If it is None, the rows are the joint features ψ(x, j)
-/// themselves, ordered by example and then by class.
+/// Fits a model on joint features. `settings` is a dictionary with the fields of several records of the module
+/// `records`. `class_features` has one row of features per class. If it is None, the rows are the joint features
+/// ψ(x, j) themselves, ordered by example and then by class.
 #[pyfunction]
 pub(super) fn fit_class_features<'py>(
     py: Python<'py>,

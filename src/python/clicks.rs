@@ -128,8 +128,8 @@ pub(super) fn factor_gram<'py>(
     })
 }
 
-/// Computes the factors of new users from the items' factors, the Gram matrix of these factors, and the prior means of
-/// the users.
+/// Computes the factors of new users from their observed pairs, the items' factors, the Gram matrix of these factors,
+/// and the prior means of the users.
 #[pyfunction(name = "fold_in_interactions")]
 pub(super) fn new_interactions<'py>(
     py: Python<'py>,
@@ -179,7 +179,7 @@ fn weights(py: Python<'_>, found: ItemWeights) -> Weights<'_> {
     (offsets.into_pyarray(py), items.into_pyarray(py), values.into_pyarray(py))
 }
 
-/// The item-item graph that connects items clicked by the same users.
+/// Returns the item-item graph that connects items clicked by the same users.
 #[pyfunction]
 pub(super) fn item_graph<'py>(
     py: Python<'py>,
@@ -237,7 +237,7 @@ pub(super) struct DenseItems(Arc<DenseWeights>);
 
 #[pymethods]
 impl DenseItems {
-    /// Fills the zeros of a sparse matrix of `n_items` × `n_items`.
+    /// Fills in the zeros of a sparse `n_items` × `n_items` matrix.
     #[new]
     fn new(lists: ListsRecord<'_>, n_items: usize) -> PyResult<Self> {
         Ok(Self(Arc::new(DenseWeights::new(lists.lists()?, n_items)?)))

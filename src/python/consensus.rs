@@ -1,4 +1,4 @@
-//! Subproblems of consensus training. A subproblem is what one partition computes in one round.
+//! Subproblems of consensus training. Each partition solves one subproblem in each round.
 
 use std::ops::ControlFlow;
 
@@ -72,7 +72,7 @@ pub(super) fn consensus_round<'py>(
         let shares: SharesRecord<'py> = settings.extract()?;
         let round: RoundRecord<'py> = settings.extract()?;
         let data = rows.rows()?;
-        // A subproblem is solved by a fit of block descent, which returns its dual point.
+        // A subproblem needs the memory of a block descent fit that returns its dual point.
         let size = record.size(data, true, shares.regularization);
         size.require(MulticlassMethod::BlockDescent(round.seed), 1)?;
         let rows = (data, slice(&labels)?);

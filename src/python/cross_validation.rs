@@ -72,7 +72,7 @@ impl SearchRecord<'_> {
     }
 }
 
-/// A scorer written in Python, with its first exception.
+/// A scorer written in Python.
 struct Scorer {
     function: Option<Py<PyAny>>,
     n_classes: usize,
@@ -106,9 +106,9 @@ impl Scorer {
     }
 }
 
-/// Fits and scores a model for each fold and each C. `settings` is a dictionary with the fields of
-/// the records above and in `records`. After each fit, the callback is called with the number of
-/// finished fits, the seconds since the first fit began, the objective and its lower bound.
+/// Fits and scores a model for each fold and each C. `settings` is a dictionary with the fields of `SearchRecord`,
+/// `MarginRecord` and `RunRecord`. After each fit, the callback is called with the number of finished fits, the seconds
+/// since the first fit began, the objective and its lower bound.
 #[pyfunction]
 pub(super) fn cross_validate<'py>(
     py: Python<'py>,

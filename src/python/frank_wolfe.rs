@@ -319,8 +319,7 @@ fn found_dict(py: Python<'_>, found: Found) -> PyResult<Bound<'_, PyDict>> {
 
 type VertexPair<'py> = (Option<Bound<'py, PyArray1<u32>>>, Bound<'py, PyArray1<f64>>);
 
-/// A vertex as (indices, values). If the indices are None, the values are the values of all
-/// coordinates.
+/// A vertex as (indices, values). If the indices are None, there is a value for every coordinate.
 fn vertex_pair(py: Python<'_>, vertex: Vertex) -> VertexPair<'_> {
     match vertex {
         Vertex::Dense(values) => (None, PyArray1::from_vec(py, values)),

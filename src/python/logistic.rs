@@ -41,7 +41,7 @@ impl LogisticRecord<'_> {
     }
 }
 
-/// For each row, C times its weight.
+/// Returns C times the weight of each row.
 fn weighted(c: f64, weights: Option<&Vector<'_, f64>>, n_rows: usize) -> Result<Vec<f64>> {
     Ok(match weights {
         None => vec![c; n_rows],
@@ -186,7 +186,7 @@ fn fit_dict(py: Python<'_>, fitted: LogisticFit) -> PyResult<Bound<'_, PyDict>> 
     Ok(result)
 }
 
-/// A curvature; the matrix has shape (0, 0) if there are many outputs.
+/// Converts a curvature to a dictionary. The matrix has shape (0, 0) if there are many outputs or if it is not known.
 fn curvature_dict(
     py: Python<'_>,
     curvature: InterceptCurvature,
@@ -201,7 +201,7 @@ fn curvature_dict(
     Ok(result)
 }
 
-/// Settings of the evaluation of one partition in Newton's method.
+/// Settings for evaluating one partition in Newton's method.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct PartitionRecord<'py> {

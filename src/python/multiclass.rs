@@ -142,10 +142,10 @@ fn fit_dict<'py>(
     Ok(result)
 }
 
-/// Computes a path over λ, from the `regularization` in `settings` down to `until`, with the solver
-/// that a fit at `until` would use. `settings` is a dictionary with the fields of the records in
-/// `records`. The path consists of pieces. Each piece covers the interval from λ down to `until`,
-/// and is returned as (λ, until, weights at λ, gap, relative gap, epochs).
+/// Computes a path over λ, from the `regularization` in `settings` down to `until`, with the solver that a fit at
+/// `until` would use. `settings` is a dictionary with the fields of several records of the module `records`. The path
+/// consists of pieces, each of which covers an interval of λ: (largest λ, smallest λ, weights at the largest λ, gap,
+/// relative gap, epochs).
 #[pyfunction]
 pub(super) fn multiclass_path<'py>(
     py: Python<'py>,

@@ -149,8 +149,7 @@ impl Polytope for OwnPolytope {
         vertex.clear();
         let point = self.0.point("vertex", v, label).unwrap_or_default();
         let value: f64 = point.iter().zip(v).map(|(beta, v)| beta * v).sum();
-        // The set of every loss contains 0, so the value is never negative, for any result of the
-        // object.
+        // The set of every loss contains 0, so the value is never negative, whatever the object returns.
         if value > 0.0 {
             let entries = (0..).zip(point).filter(|(_, beta)| *beta != 0.0);
             vertex.extend(entries);

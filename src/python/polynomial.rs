@@ -172,14 +172,13 @@ pub(super) fn fit_polynomial<'py>(
 }
 
 /// Number of vectors that a refit stores in addition to the pairs of steps and gradient changes. Each vector has the
-/// size of the first layers.
+/// size of the linear weights.
 const COPIES: usize = 10;
 
-/// Returns an error if the outputs or first layers of a fit do not fit into memory. The estimate
-/// includes:
+/// Returns an error if the outputs and the linear weights of a fit do not fit into memory. The estimate includes:
 /// - the outputs of all rows and their residuals;
-/// - the linear weights in all copies that quasi-Newton steps without a metric keep: pairs of steps and gradient
-///   changes, points, gradients and a direction;
+/// - the vectors as long as the linear weights that quasi-Newton steps store if they use no metric: pairs of steps and
+///   gradient changes, points, gradients and a direction;
 /// - the vectors that bound the eigenvalues of gradient matrices;
 /// - wide rows stored by columns, with their factors.
 ///
@@ -250,7 +249,8 @@ impl Fitted {
     }
 }
 
-/// Returns the outputs o(x) of a model, n × m. Products are computed in the precision of the rows.
+/// Returns the outputs o(x) of a model, n × m. Products are computed in the precision of the rows, or in double
+/// precision if the model or its outputs require it.
 #[pyfunction]
 #[pyo3(signature = (rows, model, *, kernel, augmented, n_threads))]
 pub(super) fn predict_polynomial<'py>(
@@ -287,8 +287,7 @@ pub(super) struct SelectionRecord {
     n_threads: usize,
 }
 
-/// Selects one basis vector h for given gradients −∂F/∂o (n × m). Returns h, g_h and the bound on
-/// ω*(g).
+/// Selects one basis vector h for given negative gradients −∂F/∂o (n × m). Returns h, g_h and the bound on ω*(g).
 #[pyfunction]
 pub(super) fn select_basis<'py>(
     py: Python<'py>,

@@ -1,4 +1,4 @@
-//! Computations with fitted recommenders: parameters of new users and items, and the best items of many users.
+//! Computations with fitted recommenders: parameters of new users and items, and the best items for many users.
 
 use std::sync::Arc;
 
@@ -174,7 +174,7 @@ pub(super) fn best<'py>(
     })
 }
 
-/// Finds the best items of each user by any scorer.
+/// Finds the best items of each user with any scorer.
 pub(super) fn ranked<'py>(
     py: Python<'py>,
     scorer: &impl Scorer,

@@ -56,7 +56,7 @@ impl MarginRecord<'_> {
         }
     }
 
-    /// Builds the problem. The weights are in the order that this kind of solver needs.
+    /// Builds the problem, with its weights in the order that suits the solver.
     ///
     /// The problem is built in a separate session: rayon's global pool would outlive the call, and
     /// a forked child process would then wait for threads that it does not have. Also returns the
@@ -146,7 +146,7 @@ impl LossParts {
 }
 
 impl MarginParts {
-    /// Builds the problem. The weights are in the order that this kind of solver needs.
+    /// Builds the problem, with its weights in the order that suits the solver.
     pub fn problem<'a>(
         self,
         rows: Data<'a>,

@@ -152,7 +152,7 @@ impl Reader {
         {
             self.others(&format!("{key}:"), value, depth + 1)?;
         } else if let Ok(number) = value.extract::<f64>() {
-            // This branch handles numbers and Booleans of NumPy.
+            // This branch handles NumPy numbers and Booleans.
             self.add(key, finite(key, Ok(number))?);
         } else {
             let kind = value.get_type();
@@ -223,7 +223,7 @@ impl PyVocabulary {
         self.0.find(name.as_bytes())
     }
 
-    /// All names in the order of their columns, or None if columns are hashes.
+    /// All names in the order of their columns; empty if columns are hashes.
     fn names(&self) -> Vec<String> {
         let name = |number| String::from_utf8_lossy(self.0.name(number)).into_owned();
         (0..self.0.names().1.len()).map(name).collect()
@@ -312,15 +312,14 @@ fn arrays(py: Python<'_>, offsets: Vec<i64>, rows: FeatureRows) -> ReadRows<'_> 
     )
 }
 
-/// Distinct labels, the index of the label of each token, and the offsets of the sentences.
+/// Distinct labels, the index of each token's label, and the offsets of the sentences.
 type ReadLabels<'py> = (Vec<String>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<i64>>);
 
 /// The index that represents None, an unknown label.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Converts string labels to indices. Returns the labels in order of first use, the index of the
-/// label of each token, and the offsets of the sentences. Returns None if a label is neither a
-/// string nor None.
+/// Converts string labels to indices. Returns the labels in order of first use, the index of each token's label, and
+/// the offsets of the sentences. Returns None if a label is neither a string nor None.
 #[pyfunction]
 pub(super) fn read_labels<'py>(
     py: Python<'py>,

@@ -36,8 +36,8 @@ impl SequencePoint {
 
     /// Transfers the dual point to the sentences of another problem. Sentence i gets the dual variables of the old
     /// sentence `places[i]`, or no dual variables if `places[i]` is -1. `numbers` has the new index of each label, or
-    /// -1 for a removed label. Returns the new state, and how many sentences have dual variables. Returns None if
-    /// this state consists of weights.
+    /// -1 for a removed label. Returns the new state, and how many sentences have dual variables. Returns None if this
+    /// state consists of weights, if the problem has logistic loss, or if `places` has a wrong length.
     fn moved(
         &self,
         problem: &SequenceProblem,
@@ -122,7 +122,7 @@ impl ChainRecord<'_> {
     }
 }
 
-/// The features of all tokens: in memory, from where they are copied, or in a file.
+/// The features of all tokens: arrays in memory, which are copied, or a file, which is read in place.
 #[derive(FromPyObject)]
 enum SequenceRows<'py> {
     #[pyo3(transparent)]
@@ -342,8 +342,8 @@ pub(super) fn sequence_objective(
 }
 
 /// Computes a path over λ from the `regularization` in `settings` down to `until`; `settings` are
-/// as for [`fit_sequences`]. The path consists of pieces. Each piece covers the interval from λ
-/// down to `until`, and is returned as (λ, until, weights at λ, gap, relative gap, epochs).
+/// as for [`fit_sequences`]. The path consists of pieces, each of which covers an interval of λ:
+/// (largest λ, smallest λ, weights at the largest λ, gap, relative gap, epochs).
 #[pyfunction]
 pub(super) fn sequence_path<'py>(
     py: Python<'py>,

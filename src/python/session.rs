@@ -211,7 +211,7 @@ pub(super) fn run_session<T: Send>(
     }
 }
 
-/// Adds to an error for lack of memory what this thread needed the memory for.
+/// Adds to an out-of-memory error the purpose for which this thread needed the memory.
 fn explained<T>(result: Result<T>) -> Result<T> {
     result.map_err(|error| if error == Error::MemoryRanOut { ran_out() } else { error })
 }
@@ -269,7 +269,7 @@ fn run_on_pool(
     raised.map_or(Ok(()), Err)
 }
 
-/// Number of items that a request for one user ranks in a few milliseconds. Longer requests check for signals.
+/// Number of items that a request for one user ranks in a few milliseconds. Larger requests check for signals.
 const MAX_BRIEF: usize = 1 << 16;
 
 /// The size of a request that folds in one user with `n_ratings`, in the units of [`run_request`].

@@ -149,8 +149,8 @@ impl StructuredModel {
         })
     }
 
-    /// Creates a model that chooses a matching for each example. An example is given by its size, the concatenated
-    /// features of its pairs, and its correct pairs, from offset i to offset i + 1.
+    /// Creates a model that chooses a matching for each example. `rows` are the features of all pairs, example by
+    /// example. Example i has the size `sizes[i]` and the correct pairs from offset i to offset i + 1.
     #[staticmethod]
     #[pyo3(signature = (rows, sizes, truth, *, costs, max_links))]
     fn matching(

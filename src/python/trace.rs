@@ -7,8 +7,8 @@ use pyo3::types::PyDict;
 use crate::run::{Epoch, Outcome, Trace};
 use crate::solver::Piece;
 
-/// One piece of a path, which covers the interval from λ down to `until`: (λ, until, weights at λ,
-/// gap, relative gap, epochs).
+/// One piece of a path, which covers an interval of λ: (largest λ, smallest λ, weights at the largest λ, gap, relative
+/// gap, epochs).
 pub(super) type PieceTuple<'py> = (f64, f64, Bound<'py, PyArray1<f64>>, f64, f64, usize);
 
 /// Converts a piece of a path to Python objects.

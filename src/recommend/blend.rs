@@ -33,7 +33,7 @@ pub struct DenseWeights {
 }
 
 impl DenseWeights {
-    /// Fills the zeros of an n × n matrix.
+    /// Converts a sparse n × n matrix to a dense matrix.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the arrays do not match; [`Error::Memory`].
@@ -306,8 +306,8 @@ mod tests {
 
     const N: usize = 37;
 
-    /// A blend of two models. The factors score item i in proportion to i mod 5. In the item-item model, a click on
-    /// item j adds to the score of item j + 1.
+    /// A blend of factors and one item-item model. The factors score item i in proportion to i mod 5. In the item-item
+    /// model, a click on item j adds to the score of item j + 1.
     fn blend<'a>(weights: &[f32], next: &'a (Vec<i64>, Vec<i32>)) -> Blend<'a> {
         let items: Vec<f32> = (0..N).flat_map(|item| [(item % 5) as f32, 0.0]).collect();
         let items = Arc::new(ItemPanels::new(&items, N, 2).unwrap());
@@ -381,7 +381,7 @@ mod tests {
     fn dense_models_give_the_same_bits_as_sparse_models() {
         let (mut offsets, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
         for row in 0..N {
-            // Row 8, which belongs to an item of a user, is empty.
+            // Row 8 is empty, although a user has clicked on item 8.
             let entries = (0..N).filter(|column| row != 8 && (row * 7 + column * 5) % 11 > 2);
             for column in entries {
                 columns.push(column as i32);

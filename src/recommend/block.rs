@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::linalg::vectors::padded;
 
-/// Layout of a block. Each part is padded, so that inner loops need no code for remaining values.
+/// Layout of a block. Each part is padded to whole SIMD vectors, so that inner loops need no code for a remainder.
 ///
 /// The parts are `l` (m) | `v`: Var(l_c), m | `x`: Cov(l_c, p), m × k | `p` (k) | `e`: E\[p pᵀ\],
 /// lower triangle by rows. Factors and their second moments are adjacent, because most sums run

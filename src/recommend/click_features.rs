@@ -1,4 +1,4 @@
-//! Features as priors of the factors of click models.
+//! Prior means for the factors of click models, from features.
 //!
 //! For a row with features x, the ridge pulls the factors z towards x B instead of towards 0. Given
 //! the factors, the weights B minimise

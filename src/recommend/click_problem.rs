@@ -1,4 +1,4 @@
-//! Clicks, and the settings of a fit of factors to them.
+//! Clicks, and the settings for fitting factors to them.
 
 use crate::error::{Error, Result};
 
@@ -24,7 +24,7 @@ pub struct Interactions<'a> {
 pub struct InteractionSettings {
     /// Number of factors.
     pub n_components: usize,
-    /// Weight α of a pair that was not observed.
+    /// Weight α of the target 0 that every pair has, observed or not.
     pub unobserved: f64,
     /// The ridge penalty λ.
     pub ridge: f64,

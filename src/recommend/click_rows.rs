@@ -93,7 +93,8 @@ impl ClickRows {
         pairs.weights.iter().sum()
     }
 
-    /// Replaces every row's factors by their coordinates in an orthonormal basis. The rows of `basis` are its vectors.
+    /// Replaces all factors, prior means and feature weights by their coordinates in an orthonormal basis. The rows of
+    /// `basis` are its vectors.
     pub fn rotate(&mut self, basis: &[f64], interrupt: &Interrupt) -> Result<()> {
         let d = self.d;
         let mut panels = Panels::<f64>::new(d, d);
@@ -127,7 +128,7 @@ impl ClickRows {
         table
     }
 
-    /// Copies the factors of each row to the table's row of its id.
+    /// Copies the factors of each row to the row of `table` for its id.
     pub fn write(&self, table: &mut ndarray::Array2<f64>) {
         for (&id, z) in self.used.iter().zip(self.factors.chunks_exact(self.d)) {
             for (to, from) in table.row_mut(id as usize).iter_mut().zip(z) {

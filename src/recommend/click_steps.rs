@@ -1,11 +1,11 @@
 //! Half a sweep over clicks: updates the factors of one side by conjugate gradients, given the factors of the other
 //! side.
 //!
-//! Row u solves (α Σ b bᵀ + ridge_u + Σ w b bᵀ) z = Σ w t b + ridge_u · mean_u over the factors b of the other side.
-//! The sums with weights w run over the row's own pairs, and mean_u is the prior mean from its features. Both sides are
-//! first rotated into the eigenbasis of Σ b bᵀ, which leaves ⟨a_u, b_i⟩ unchanged. In this basis every term of the
-//! matrix except the last is diagonal. A step therefore costs two inner products per pair of the row, and a few steps
-//! from the previous sweep's factors suffice.
+//! Row u solves (α Σ b bᵀ + ridge_u + Σ w b bᵀ) z = Σ w t b + ridge_u · mean_u, where b are the factors of the other
+//! side. The sums with weights w run over the row's own pairs, and mean_u is the prior mean from the row's features.
+//! Both sides are first rotated into the eigenbasis of Σ b bᵀ, which leaves ⟨a_u, b_i⟩ unchanged. In this basis every
+//! term of the matrix except the last is diagonal. A step therefore costs one inner product and one vector update per
+//! pair of the row, and a few steps from the previous sweep's factors suffice.
 
 use pulp::{Simd, WithSimd};
 
@@ -29,8 +29,8 @@ const SMALL: f64 = 1e-20;
 /// Number of rows that one task updates; small enough that tasks with long rows do not delay the end of the sweep.
 const TASK: usize = 16;
 
-/// Improves the factors of `own`. Returns the sum over rows of −z'Hz + 2h'z − ridge ‖mean‖², where h includes ridge ·
-/// mean. This is Σ w t² minus the terms of the objective that depend on `own`.
+/// Improves the factors of `own`. Returns the sum over rows of −z'Hz + 2h'z − ridge ‖mean‖², where H is the matrix and
+/// h the right-hand side of the row's equations. This is Σ w t² minus the terms of the objective that depend on `own`.
 pub(super) fn half_sweep(
     own: &mut ClickRows,
     other: &mut ClickRows,

@@ -1,4 +1,5 @@
-//! Computes the blocks of new users or items for a fitted model, by the fit's block update with the other side fixed.
+//! Computes the blocks of new users or items for a fitted model. Uses the block update of the fit, with the other side
+//! fixed.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ pub struct FittedSide<'a> {
     pub means: ArrayView2<'a, f64>,
     /// Number of ratings of each id.
     pub counts: ArrayView1<'a, u32>,
-    /// Mean covariances, with one row for each range of the number of ratings.
+    /// Mean covariances, with one row for each range of rating counts.
     pub spread: ArrayView2<'a, f64>,
 }
 

@@ -1,8 +1,8 @@
 //! Factors of click models: least squares over all pairs of users and items, observed or not.
 //!
-//! An observed pair has a target t (1 for a like, less for another rating). Every other pair has the target 0, with a
-//! small weight α (Hu, Koren and Volinsky 2008; in the form of Rendle, Krichene, Zhang and Koren 2022, "Revisiting the
-//! performance of iALS on item recommendation benchmarks"):
+//! An observed pair has a target t (1 for a like, less for another rating). In addition, every pair, observed or not,
+//! has the target 0 with a small weight α (Hu, Koren and Volinsky 2008; in the form of Rendle, Krichene, Zhang and
+//! Koren 2022, "Revisiting the performance of iALS on item recommendation benchmarks"):
 //!
 //! ```text
 //! min Σ_observed w (t − ⟨a_u, b_i⟩)² + α Σ_all ⟨a_u, b_i⟩² + λ Σ_u (w_u + α n_items)^½ ‖a_u‖²
@@ -124,7 +124,7 @@ impl InteractionFit {
         Ok(self)
     }
 
-    /// The weights of the features of users and of items, with one row per feature.
+    /// The weights of the user features and of the item features, with one row per feature.
     pub fn feature_weights(&self) -> [Option<Array2<f64>>; 2] {
         let width = self.settings.n_components;
         [self.users.feature_weights(width), self.items.feature_weights(width)]
@@ -142,7 +142,7 @@ impl Solver for InteractionFit {
         let Self { settings, users, items, .. } = self;
         half_sweep(users, items, settings, interrupt)?;
         let user_ridge = users.penalty(|weight| settings.ridge_of(weight, items.n_ids));
-        // For fixed users, the terms that contain b_i sum to −`explained`.
+        // The terms of the objective that depend on the items sum to Σ w t² − `explained`.
         let explained = half_sweep(items, users, settings, interrupt)?;
         let feature_ridge = users.feature_penalty() + items.feature_penalty();
         let objective = self.squares - explained + user_ridge + feature_ridge;

@@ -1,4 +1,5 @@
-//! Variational refit of a two-sided factorization machine, which predicts how users rate items.
+//! Variational refit of a two-sided factorization machine, which predicts how users rate items. Also models of clicks
+//! ([`InteractionFit`], [`ItemWeights`], [`Blend`]) and rankings of all items ([`best_items`]).
 //!
 //! For rows x = \[one-hot user | one-hot item | features of both\], the factorization machine
 //! (docs/mathematics/recommender.md#two-sided-machine) reads
@@ -11,10 +12,10 @@
 //! and of its features. (Products of two features of the same side depend on that side alone and are part of its
 //! linear weights.) Each block has a Gaussian distribution N(z, S) instead of a point estimate. The prior of a side's
 //! blocks is learned: a regression on the side's features, with a full covariance. The logistic terms are bounded by
-//! the quadratic of Jaakkola and Jordan (2000), so that every step has a closed form
-//! (docs/mathematics/recommender.md):
+//! the quadratic of Jaakkola and Jordan (2000), so that the update of a block has a closed form. Each sweep takes four
+//! steps (docs/mathematics/recommender.md):
 //!
-//! 1. update the blocks of one side, given the other (rows are independent);
+//! 1. update the blocks of each side, given those of the other side (rows are independent);
 //! 2. update the priors;
 //! 3. rescale the bases to a common length and move their scales into U;
 //! 4. update U and b by minimising a convex quadratic over the ball Ω(U) ≤ τ.

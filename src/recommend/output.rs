@@ -62,7 +62,7 @@ impl Quadratic {
             q[(k, r)] = curvature[n_pairs + r];
         }
         q[(k, k)] = curvature[n_pairs + k];
-        // The slopes were computed at the current intercept.
+        // The slopes contain −ω b for the current intercept b. Because b is fitted again, ω b is added back.
         let mut h: Array1<f64> = sums.slope.row(c).to_owned();
         for r in 0..=k {
             h[r] += intercept * curvature[n_pairs + r];

@@ -10,8 +10,7 @@ use crate::error::Result;
 use crate::linalg::cholesky::invert_in_place;
 use crate::linalg::vectors::dot_in_order;
 
-/// The prior of one row: the precision, which all rows share, and the precision times the row's
-/// mean.
+/// The prior of one row: the precision, which all rows share, and the precision times the row's prior mean.
 #[derive(Clone, Copy)]
 pub(super) struct RowPrior<'a> {
     pub precision: &'a Array2<f64>,
@@ -108,8 +107,8 @@ impl Posterior {
     }
 }
 
-/// Adds the ratings' terms of the quadratic in (U_c, b_c). The update uses the same curvatures, so the quadratic is
-/// still a bound on the negative log-likelihood.
+/// Adds the ratings' terms of the quadratic in (U_c, b_c). Its curvatures ω are those of the block update, so the
+/// quadratic still bounds the negative log-likelihood.
 fn add_output_sums(row: &RowSums, layout: BlockLayout, block: &[f64], totals: &mut SweepSums) {
     let BlockLayout { k, m, k_pad, pairs, .. } = layout;
     let (p, l) = (&block[layout.p()], &block[layout.l()]);
@@ -126,8 +125,7 @@ fn add_output_sums(row: &RowSums, layout: BlockLayout, block: &[f64], totals: &m
         for r in 0..k {
             let at = c * k_pad + r;
             curvature[pairs + r] += p[r] * omega_q[r];
-            // κ − ω(l + l') = pull + ω b − ω l. The intercept b is not subtracted, because it is
-            // fitted again with U.
+            // The slope needs κ − ω(l + l') = pull + ω b − ω l. The output layer's fit adds the term ω b.
             slope[r] +=
                 p[r] * (row.pull_q[at] - l * omega_q[r] - row.omega_x[at]) - x[at] * omega_q[r];
         }

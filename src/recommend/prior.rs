@@ -22,7 +22,7 @@ const CG_STEPS: usize = 5;
 pub(super) struct PriorSettings {
     /// Whether B (see [`Prior`]) has a column for the number of ratings.
     pub popularity: bool,
-    /// Ridge η on the features' weights, relative to the covariance.
+    /// Ridge η on the features' weights, relative to the prior precision.
     pub ridge: f64,
     /// Over-relaxation factor for steps of the means; used only with features.
     pub relaxation: f64,
@@ -57,8 +57,8 @@ pub(super) struct Prior<'a> {
     /// and a term for the degrees of freedom beyond n, without which the covariance would shrink to
     /// 0 over the sweeps.
     floor: Array1<f64>,
-    /// Sum of the logarithms of all scales by which the bases were divided. The degrees of freedom beyond n are
-    /// measured in the initial scale; otherwise, rescaling the bases would change the objective.
+    /// Sum of the logarithms of all scales by which the bases were divided. The objective's term for the degrees of
+    /// freedom beyond n refers to the initial scale; otherwise, rescaling the bases would change the objective.
     log_scale: f64,
 }
 
@@ -67,8 +67,8 @@ pub(super) struct Prior<'a> {
 pub struct LearnedPrior {
     /// Weights Y₀ of the columns of B: one or two rows of k + m values.
     pub base: Array2<f64>,
-    /// The mean of log(1 + number of ratings) over the ids with ratings. It is subtracted from an id's value before the
-    /// multiplication by the second row of Y₀.
+    /// The mean of log(1 + number of ratings) over the ids with ratings. It is subtracted from a new id's logarithm
+    /// before the multiplication by the second row of Y₀.
     pub centre: f64,
     /// Weights Y of the features, with one row per feature.
     pub features: Option<Array2<f64>>,
@@ -182,7 +182,8 @@ impl<'a> Prior<'a> {
         inverse(&self.covariance)
     }
 
-    /// The part of the objective that depends on the blocks' means `z` and covariances, except for Σ ½ log det S.
+    /// The divergence of the blocks from the prior without the term −½ Σ log det S, plus the penalty on the weights of
+    /// the prior. The rows of `z` are the blocks' means.
     pub fn cost(&self, z: &Array2<f64>, covariance_sum: &Array2<f64>) -> Result<f64> {
         let precision = self.precision()?;
         let trace = (&precision.matrix * &self.scatter(z, covariance_sum)).sum();
@@ -238,7 +239,7 @@ impl<'a> Prior<'a> {
             rest = rest - &self.fitted - &fitted;
         }
         let mut gram = self.base.t().dot(&self.base);
-        // If all rows of a side have the same number of ratings, the second column is all zeros.
+        // If all rows of a side have the same number of ratings, the second column of B is 0 and BᵀB is singular.
         gram.diag_mut().mapv_inplace(|g| g + 1e-9 * z.nrows() as f64);
         let best = inverse(&gram)?.matrix.dot(&self.base.t().dot(&rest));
         let base_weights = best - &self.base_weights;

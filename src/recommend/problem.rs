@@ -13,7 +13,7 @@ pub struct Ratings<'a> {
     pub users: &'a [u32],
     /// Item of each rating, below `n_items`.
     pub items: &'a [u32],
-    /// Value of each rating: a level 0..m for ordinal ratings, any number for regression.
+    /// Value of each rating: a level from 0 to m for ordinal ratings, any number for regression.
     pub values: &'a [f64],
     /// Weight of each rating; empty if all have the same weight.
     pub weights: &'a [f64],
@@ -60,10 +60,10 @@ pub struct VariationalSettings<'a> {
     pub radius: f64,
     /// Ridge on the output weights U.
     pub output_ridge: f64,
-    /// Number of sweeps before the priors and U (with the constraint Ω(U) ≤ τ) are learned. If they are
-    /// learned earlier, bases are pruned before they have formed.
+    /// Number of sweeps before U (with the constraint Ω(U) ≤ τ) and the priors of sides without features are learned.
+    /// If they are learned earlier, bases are pruned before they have formed.
     pub hold: usize,
-    /// Ridge of the features' weights, in units of the prior covariance.
+    /// Ridge on the features' weights, relative to the prior precision.
     pub feature_ridge: f64,
     /// Over-relaxation factor for steps of the prior means; used only with features.
     pub relaxation: f64,

@@ -86,7 +86,7 @@ pub fn best_items<T: Scorer>(
         scratch.scores.fill(0.0);
     };
     let start = || Scratch::new(n_items);
-    // Lists for a few users are a single task, which needs no thread pool.
+    // Up to `USERS` users are a single task, which needs no thread pool.
     let tasks = items.chunks_mut(USERS * n).zip(scores.chunks_mut(USERS * n));
     map_items_with(tasks.enumerate(), 1, start, rank);
     interrupt.check()?;

@@ -329,8 +329,8 @@ impl Gather<'_> {
                             logistic_curvatures(tempering, level, values, means, variances);
                         continue;
                     }
-                    // With weights, ratings are processed one by one, because a product of powers cannot share one
-                    // logarithm.
+                    // With weights, ratings are processed one by one: each logarithm has its own factor, so one
+                    // logarithm of a product cannot replace them.
                     for (at, weight) in weights.iter().enumerate() {
                         let one = at..at + 1;
                         let (mean, variance) = (&mut means[one.clone()], &mut variances[one]);
@@ -400,7 +400,7 @@ fn by_ratings(values: &[f64], count: usize, to: &mut Vec<f64>) {
     to.extend((0..count).flat_map(|slot| values[slot..].iter().step_by(GROUP)));
 }
 
-/// Number of partners whose blocks are added together; small enough to stay in the L1 cache.
+/// Number of partners whose blocks are added together, small enough that these blocks stay in the L1 cache.
 const BLOCKS: usize = 16;
 
 /// Adds q and E\[q qᵀ\] of a few partners to the sums of M outputs.
@@ -432,8 +432,9 @@ fn rows_mut<const M: usize>(values: &mut [f64], first: usize, width: usize) -> [
     std::array::from_fn(|_| rows.next().unwrap_or_default())
 }
 
-/// Replaces the means and variances of one output by κ = y − ½ and ω = tanh(ξ/2)/(2ξ), where ξ² = E\[o²\]. Returns the
-/// bound Σ (ξ/2 + log(1 + exp(−ξ)) − κ E o). κ, ω and the bound are multiplied by `tempering`.
+/// Replaces the means and variances of one output by κ (½ for values up to `level`, −½ for higher values) and
+/// ω = tanh(ξ/2)/(2ξ), where ξ² = E\[o²\]. Returns the bound Σ (ξ/2 + log(1 + exp(−ξ)) − κ E o). κ, ω and the bound are
+/// multiplied by `tempering`.
 #[inline(always)]
 fn logistic_curvatures(
     tempering: f64,

@@ -21,8 +21,8 @@ pub(super) struct Others<'a> {
     pub effects: Option<&'a Effects>,
 }
 
-/// Updates every block of `own` `n_updates` times given the blocks of the other side (step 1 of the sweep) and the
-/// precision of the prior of `own`. The sums are over all updates.
+/// Updates every block of `own` `n_updates` times, given the blocks of the other side (step 1 of the sweep) and the
+/// precision of the prior of `own`. The returned sums include all updates.
 pub(super) fn update_rows(
     own: &mut Side<'_>,
     others: Others<'_>,
@@ -71,7 +71,7 @@ struct Update<'a, 'b> {
     gaussian: bool,
     precision: &'a Inverse,
     n_updates: usize,
-    /// The prior's precision times each row's mean.
+    /// The prior's precision times each row's prior mean.
     pulled: Vec<f64>,
     /// The precision of the groups' prior.
     effect_precision: Vec<f64>,

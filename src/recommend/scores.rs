@@ -21,7 +21,7 @@ const ROWS: usize = 8;
 pub enum LinkFunction {
     /// The value of the only output.
     Identity,
-    /// The sum Σ_c weight_c (1 − 1/(1 + exp(−o_c))): an expected level above the lowest level.
+    /// The sum Σ_c weight_c (1 − 1/(1 + exp(−o_c))): the expected level minus the lowest level.
     Levels(Vec<f32>),
 }
 
@@ -225,8 +225,8 @@ fn add_levels<S: Simd>(simd: S, weights: &[f32], terms: [&[f32]; 2], scores: &mu
     while vector < per_panel {
         let mut total = scores[vector];
         let mut c = 0;
-        // Two outputs share one division, w/a + w'/b = (w b + w' a)/(a b), because a division costs
-        // as much as everything else.
+        // Two outputs share one division, w/a + w'/b = (w b + w' a)/(a b), because a division costs as much as the rest
+        // of the loop.
         while c + 2 <= m {
             let at = c * per_panel + vector;
             let first =

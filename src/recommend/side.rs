@@ -50,8 +50,9 @@ pub(super) struct Side<'a> {
     /// Sum of log det S_a over all rows.
     pub log_det_sum: f64,
     pub prior: Prior<'a>,
-    /// Weights that groups of a row's ratings share, and the group of each rating.
+    /// Linear weights of the groups of ratings, if there are groups.
     pub effects: Option<Effects>,
+    /// The group of each rating, and the groups of each row.
     pub groups: SortedGroups,
     /// The other side's group of each rating; empty if the other side has no groups.
     pub partner_groups: Vec<u32>,
@@ -161,7 +162,7 @@ impl<'a> Side<'a> {
         self.prior = prior;
     }
 
-    /// Mean covariances of the blocks, for each range of the number of ratings.
+    /// The mean covariance of the blocks for each range of rating counts.
     pub fn spread(&self) -> Spread {
         let counts: Vec<usize> = self.offsets.windows(2).map(|ends| ends[1] - ends[0]).collect();
         spread(self.layout, &self.blocks, &counts)

@@ -45,7 +45,7 @@ pub(super) fn spread(layout: BlockLayout, blocks: &[f64], counts: &[usize]) -> S
         sums.row_mut(at).mapv_inplace(|sum| sum / members as f64);
     }
     // A class without ids copies the next larger class that has ids. If no larger class has ids, it copies the
-    // largest class that has.
+    // largest class that has ids.
     let filled: Vec<usize> = (0..n_classes).filter(|&at| members[at] > 0).collect();
     for at in (0..n_classes).filter(|&at| members[at] == 0) {
         if let Some(&near) = filled.iter().find(|&&near| near > at).or(filled.last()) {

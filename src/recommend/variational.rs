@@ -54,8 +54,7 @@ impl<'a> VariationalRefit<'a> {
         let VariationalSettings { popularity, feature_ridge: ridge, relaxation, .. } = settings;
         let prior = (PriorSettings { popularity, ridge, relaxation }, interrupt);
         let mut rng = Pcg64Mcg::seed_from_u64(settings.seed);
-        // A sum of uniform numbers is enough instead of a normal draw, because only the scale
-        // matters.
+        // A sum of uniform numbers can replace a normal draw, because only the scale matters.
         let mut draw =
             || -> f64 { 0.3 * ((0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0) };
         let Ratings { values, weights, groups, .. } = ratings;
@@ -99,7 +98,7 @@ impl<'a> VariationalRefit<'a> {
         }
     }
 
-    /// The linear weights of the groups of users' ratings and of items' ratings, with one row per group.
+    /// The linear weights of the users' groups and of the items' groups of ratings, with one row per group.
     pub fn effects(&self) -> [Option<Array2<f64>>; 2] {
         [&self.users, &self.items].map(|side| side.effects.as_ref().map(Effects::table))
     }
@@ -161,7 +160,8 @@ impl<'a> VariationalRefit<'a> {
 impl Solver for VariationalRefit<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         self.update(true, interrupt)?;
-        // The sums describe the state at the start of the sweep's second half.
+        // The second half of the sweep returns the bound for the state before its update, so the divergences are
+        // computed for the same state.
         let (of_users, of_items) =
             rayon::join(|| self.users.divergence(), || self.items.divergence());
         let divergence = of_users? + of_items?;

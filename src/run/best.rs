@@ -10,7 +10,7 @@ pub enum Returned {
     Last,
     /// The model W = 0.
     Zero,
-    /// Weights after an earlier epoch.
+    /// The weights after an earlier epoch.
     Earlier(Vec<f64>),
 }
 

@@ -90,7 +90,7 @@ pub trait Solver {
 /// The stopping rule of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stopping {
-    /// Largest number of epochs.
+    /// Maximum number of epochs.
     pub max_epochs: usize,
     /// Duality gap, relative to the objective (the primal value), at which the run has converged.
     pub relative: f64,
@@ -138,7 +138,7 @@ pub enum Outcome {
     Exhausted,
     /// The maximum number of epochs was reached.
     EpochLimit,
-    /// The observer requested to stop.
+    /// The observer asked the run to stop.
     Stopped,
 }
 

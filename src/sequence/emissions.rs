@@ -8,7 +8,7 @@ use crate::linalg::arch;
 use crate::structured::fold::{WeightedSum, fold};
 use crate::structured::label_weights::{Place, add_scores};
 
-/// The nonzero weights of pairs of a feature and a label, sorted by feature.
+/// The nonzero weights of (feature, label) pairs, sorted by feature.
 #[derive(Debug, Clone)]
 pub struct LabelWeights {
     /// The index of the first weight of each feature, followed by the number of weights.

@@ -36,7 +36,7 @@ impl NamedRows {
     /// Moves the rows to `rows`, leaving out unknown names.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::error::Error::Memory) if they do not fit.
+    /// [`Error::Memory`](crate::error::Error::Memory) if they do not fit into memory.
     pub fn resolve(&mut self, vocabulary: &Vocabulary, rows: &mut FeatureRows) -> Result<()> {
         rows.make_room(self.n_rows(), self.ends.len())?;
         let numbers = vocabulary.find_all(&self.text, &self.ends);
@@ -47,7 +47,7 @@ impl NamedRows {
     /// Moves the rows to `rows`, adding new names to the vocabulary.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::error::Error::Memory) if they do not fit.
+    /// [`Error::Memory`](crate::error::Error::Memory) if they do not fit into memory.
     pub fn learn(&mut self, vocabulary: &mut Vocabulary, rows: &mut FeatureRows) -> Result<()> {
         rows.make_room(self.n_rows(), self.ends.len())?;
         vocabulary.make_room(self.text.len(), self.ends.len())?;

@@ -12,7 +12,7 @@ use crate::structured::{ChainScores, FORBIDDEN, Links, Work, chain_marginals};
 /// Number of sequences that a thread processes together.
 const GROUP: usize = 16;
 
-/// Paths with at most this score use a forbidden transition.
+/// Paths with at most this score use a forbidden transition or label.
 const IMPOSSIBLE: f64 = 0.1 * FORBIDDEN;
 
 /// The weights of transitions, and of first and last labels.
@@ -205,8 +205,8 @@ impl Tagger {
     /// Returns the best labels of all sequences, concatenated.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `X` for rows that do not fit the model, and for a sequence for which all
-    /// labels are forbidden; [`Error::Interrupted`].
+    /// [`Error::InvalidArgument`] naming `X` for rows that do not fit the model, and for a sequence without an allowed
+    /// labelling; [`Error::Interrupted`].
     pub fn decode(&self, sequences: &Sequences<'_>, interrupt: &Interrupt) -> Result<Vec<u32>> {
         self.map_sequences(sequences, interrupt, best_labels)
     }
@@ -405,8 +405,8 @@ fn best(scores: ChainScores<'_>, k: usize, interrupt: &Interrupt) -> Vec<Ranked>
     if len == 0 {
         return vec![(Vec::new(), 0.0)];
     }
-    /// A path that ends in a label: its score, the preceding label, and its rank among the paths that end in the
-    /// preceding label.
+    /// A path that ends in a label: its score, the preceding label, and the rank of the path without its last label
+    /// among the paths that end in the preceding label.
     type Path = (f64, u32, u32);
     let descending = |a: &Path, b: &Path| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)));
     let first = &scores.nodes[..n_states];

@@ -16,9 +16,9 @@ pub enum StepKind {
 }
 
 impl StepKind {
-    /// Chooses a step away from the vertex `from` if its slope is larger than the slope of a step
-    /// towards `to`. If (nearly) all weight is on `from`, the direction of an away step would be
-    /// mostly rounding error.
+    /// Chooses the step with the larger slope: towards the vertex `to`, or away from the vertex `from`. If (nearly) all
+    /// weight is on `from`, the step is towards `to`, because the direction of an away step would be mostly rounding
+    /// error.
     pub fn better(to: usize, towards: f64, from: usize, away: f64, weight: f64) -> Self {
         if towards >= away || weight > MAX_WEIGHT { Self::Towards(to) } else { Self::Away(from) }
     }

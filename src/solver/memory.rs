@@ -79,9 +79,9 @@ impl<T: Real> Memory<T> {
         self.pairs.retain(|pair| is_usable(1.0 / pair.curvature));
     }
 
-    /// Computes H v by the two-loop recursion, where H is the inverse of the remembered Hessian.
-    /// `first` multiplies by the inverse of the initial Hessian approximation. `divide` divides its
-    /// two arguments, rounded as the caller requires.
+    /// Computes H v by the two-loop recursion, where H is the inverse of the Hessian approximation. `first` multiplies
+    /// by the inverse of the initial Hessian approximation. `divide` divides its two arguments, rounded as the caller
+    /// requires.
     pub fn multiply_inverse(
         &self,
         mut v: Vec<T>,

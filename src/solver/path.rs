@@ -21,7 +21,7 @@ pub struct Piece {
     pub weights: Vec<f64>,
     /// The certificates at both ends.
     pub ends: [Certificate; 2],
-    /// Number of epochs in which the dual point was computed.
+    /// Number of epochs that computed the dual point.
     pub epochs: usize,
 }
 
@@ -153,8 +153,8 @@ fn at_zero(certificate: Certificate, objective: Option<f64>) -> Certificate {
     }
 }
 
-/// The largest factor up to `longest` at which the gap is certified to be small enough, and the
-/// certificate there. If the objective of W = 0 is given, the certificates belong to W = 0.
+/// Searches for the largest factor up to `longest` at which the gap is certified to be small enough. Returns the factor
+/// and the certificate there. If the objective of W = 0 is given, the certificates belong to W = 0.
 fn stretch(
     solver: &mut dyn PathSolver,
     (known, zero): (Certificate, Option<f64>),

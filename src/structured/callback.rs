@@ -14,9 +14,8 @@ use crate::linalg::{Sparse, sparse};
 /// batch. Interrupts are checked between calls.
 const MAX_BATCH: usize = 64;
 const MAX_CALL_TIME: Duration = Duration::from_millis(50);
-/// Relative tolerance for rounding errors of the oracle. The margin of a returned label may be
-/// below the largest known margin by up to this factor times (1 + the sum of the absolute values of
-/// the terms of both margins).
+/// Relative tolerance for rounding errors of the oracle. The margin of a returned label may be below the margin of the
+/// dual point by up to this factor times (1 + the sum of the absolute values of the terms of both margins).
 const ROUNDING: f64 = 1e-9;
 
 /// A user-defined oracle for loss-augmented decoding.

@@ -1,4 +1,4 @@
-//! The dual extragradient for structured problems (Nesterov 2007; Taskar, Lacoste-Julien, Jordan 2006).
+//! The dual extragradient method for structured problems (Nesterov 2007; Taskar, Lacoste-Julien, Jordan 2006).
 
 use std::ops::Range;
 
@@ -16,7 +16,8 @@ const ACCURACY: f64 = 1e-8;
 /// Number of groups of examples that are summed separately. It does not depend on the number of
 /// threads.
 const GROUPS: usize = 16;
-/// Number of iterations of the power method for ‖F‖. Its estimate is a lower bound, so it is multiplied by `MARGIN`.
+/// Number of iterations of the power method for ‖F‖² = ‖Σ p_i A_iᵀ A_i‖. Its estimate is a lower bound, so it is
+/// multiplied by `MARGIN`.
 const POWER: usize = 30;
 const MARGIN: f64 = 1.1;
 /// Number of iterations between certificates; each certificate decodes all examples once more.
@@ -25,10 +26,10 @@ const CERTIFIED_EVERY: usize = 10;
 /// Solves min over ‖w‖ ≤ R of Σ_i p_i max over z in the hull of the μ(y) of ⟨A_i w + c_i, z⟩ − ⟨A_i w, μ(y_i)⟩, as a
 /// saddle point problem in (w, z).
 ///
-/// Uses the memory-efficient form: the sum of the operators so far is (t + 1) times the operator at the average, and
-/// its part for z_i depends only on the averaged w. So the z_i and their averages need not be stored; it suffices to
-/// store the averages of w, of Σ p_i A_iᵀ z_i and of Σ p_i ⟨c_i, z_i⟩. The method starts at w = 0 and at the projection
-/// of 0 for z.
+/// Uses the memory-efficient form: the sum of the operator's values so far is (t + 1) times its value at the average,
+/// and the part of this value for z_i depends only on the averaged w. So the z_i and their averages need not be stored;
+/// it suffices to store the averages of w, of Σ p_i A_iᵀ z_i and of Σ p_i ⟨c_i, z_i⟩. The method starts at w = 0 and at
+/// the projection of 0 for z.
 pub struct Extragradient<'a> {
     model: &'a dyn Marginals,
     shares: Shares,
@@ -193,12 +194,13 @@ impl<'a> Extragradient<'a> {
             std::mem::swap(&mut x, &mut y);
         }
         let step = if largest > 0.0 { 1.0 / (MARGIN * largest).sqrt() } else { 1.0 };
-        // The step sizes are proportional to the largest distances by which w and z can move.
+        // The ratio of the step sizes is the ratio of the squared distances that w and z may have to move.
         let ratio = self.radius / size.max(f64::MIN_POSITIVE).sqrt();
         Ok((step * ratio, step / ratio))
     }
 
-    /// Computes the point v_i of one example or, given the w of the middle point, u_i; adds its image and linear term.
+    /// Computes the middle point v_i of one example or, given the w of the middle point, the end point u_i
+    /// (`docs/mathematics/structured.md`). Adds the image and the linear term of this point.
     fn move_marginals(
         &self,
         example: usize,
@@ -318,7 +320,8 @@ impl Solver for Extragradient<'_> {
         }
     }
 
-    /// Returns the restricted gap: the mean loss at the averaged w, minus the minimum over the ball at the averaged z.
+    /// Returns the bounds whose difference is the restricted gap: the mean loss at the averaged w, and the minimum over
+    /// the ball at the averaged z.
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let mut unused = vec![0.0; self.weights.len()];
         let primal = self.pass(&mut unused, interrupt, |method, example, group| {

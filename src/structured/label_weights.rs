@@ -11,7 +11,7 @@ const DENSE_SHARE: usize = 4;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place(u64);
 
-/// A number of weights that marks a full row.
+/// Replaces the number of weights of a full row.
 const ROW: u64 = u16::MAX as u64;
 
 impl Place {

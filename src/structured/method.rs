@@ -29,7 +29,7 @@ pub enum StructuredMethod {
 /// Options of [`Extragradient`], and options common to all solvers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StructuredChoices<'a> {
-    /// The choices of every method.
+    /// The options common to all solvers.
     pub common: Choices<'a>,
     /// Name of the projection.
     pub projection: Option<&'a str>,

@@ -3,7 +3,7 @@
 //! An example has *parts* (the letters and the transitions of a word, the candidate pairs of a matching), and a label y
 //! is a vector μ(y) that counts them. Its joint features are φ(x, y) = Aᵀ μ(y), so that ⟨w, φ(x, y)⟩ = ⟨θ, μ(y)⟩ with
 //! the part scores θ = A w, and its loss is L(y) = constant + ⟨c, μ(y)⟩. A [`Model`] provides A, c and decoding;
-//! solvers use nothing else.
+//! [`Marginals`] adds the projections that the extragradient method needs.
 
 mod callback;
 mod chain_descent;

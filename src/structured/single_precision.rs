@@ -9,7 +9,7 @@ pub(crate) fn allows_single(tolerance: f64) -> bool {
     tolerance >= MIN_TOLERANCE
 }
 
-/// Rounds weights to numbers of single precision. Numbers outside its range stay unchanged.
+/// Rounds weights to single precision. Weights outside its range stay unchanged.
 pub(crate) fn round_to_single(weights: &mut [f64]) {
     for weight in weights {
         let single = *weight as f32;

@@ -242,7 +242,7 @@ _REASONS = {
 """Text for each outcome of a fit that ended before `max_iter`."""
 
 _REMEDIES = {"exhausted": "tol", "idle": "tol", "full": "n_components or tol"}
-"""Parameters that can help after an outcome in which more iterations would not."""
+"""Parameters to raise after an outcome that more iterations cannot improve."""
 
 
 def warn_of_gap(

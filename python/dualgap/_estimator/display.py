@@ -199,7 +199,7 @@ def display(
 
 
 def relative_gap(gap: float, objective: float) -> float:
-    """Return the gap divided by the objective."""
+    """Return the gap divided by the absolute value of the objective."""
     if gap == 0.0:
         return 0.0
     return gap / abs(objective) if objective != 0.0 else np.inf

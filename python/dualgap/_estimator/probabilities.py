@@ -1,4 +1,4 @@
-"""Errors for class probabilities of models whose loss does not model them."""
+"""Error messages for `predict_proba` of models whose loss does not model probabilities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def no_probabilities(instead: str) -> str:
-    """Return the sentence of all these errors.
+    """Return the part of the message that gives the reason and the alternatives.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ STRUCTURED_ADVICE = (
 
 
 def without_probabilities(advice: str) -> Callable[[_Class], _Class]:
-    """Return a class decorator: the error of a missing `predict_proba` then includes the advice."""
+    """Return a class decorator that adds the advice to the error for a missing `predict_proba`."""
 
     def missing(self: Any, name: str) -> Any:
         msg = f"{type(self).__name__!r} object has no attribute {name!r}"
@@ -41,7 +41,8 @@ def without_probabilities(advice: str) -> Callable[[_Class], _Class]:
         raise AttributeError(msg, name=name, obj=self)
 
     def decorate(cls: _Class) -> _Class:
-        # A type checker that sees this method in the class accepts misspelt attributes.
+        # Assigned here, because a type checker that sees the method in a class accepts misspelt
+        # attributes.
         cls.__getattr__ = missing  # type: ignore[attr-defined]
         return cls
 

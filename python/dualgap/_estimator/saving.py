@@ -143,7 +143,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self._check_restored()
 
     def _check_restored(self) -> None:
-        """Raise an error of `UNREADABLE` if attributes contradict each other."""
+        """Raise one of the errors in `UNREADABLE` if attributes contradict each other."""
 
 
 def pack(
@@ -156,7 +156,7 @@ def pack(
     estimator : Estimator
         A fitted estimator.
     notes : mapping, optional
-        Further entries of the description.
+        Entries to store under "notes" in the description.
     """
     check_is_fitted(estimator)
     arrays: Arrays = {}

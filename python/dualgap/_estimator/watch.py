@@ -56,7 +56,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def restores_on_error(method: _Method) -> _Method:
-    """Decorate a `fit` that leaves the estimator unchanged if it raises.
+    """Decorate a `fit` so that it leaves the estimator unchanged if it raises.
 
     Otherwise an interrupted fit could combine the classes of new rows with the weights of an
     earlier fit. The teardown of scikit-learn's callbacks runs in every case.
@@ -218,7 +218,7 @@ class _Several:
 
 
 def _wants_model(callback: object) -> bool:
-    """Whether a callback needs the arrays of each epoch's model. The core applies the same test."""
+    """Return whether a callback needs each epoch's model. The core applies the same test."""
     # Compared with True, because mocks and proxies have every attribute, with truthy values.
     return getattr(callback, "_wants_model", False) is True
 
@@ -279,7 +279,7 @@ class _Tasks(AbstractContextManager["_Tasks"]):
         )
 
     def _attributes(self, epoch: int, model: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the attributes of a fit that ended with this epoch, or None.
+        """Return the attributes that a fit ending with this epoch would have, or None.
 
         If the core did not pass a model, a second fit up to this epoch computes it.
         """
@@ -315,6 +315,6 @@ def _callbacks(estimator: Any) -> Any:
 
 
 def _looks_at_models(callback: Any) -> bool:
-    """Whether a callback reads the model of each task."""
+    """Return whether a callback reads the model of each task."""
     hook = getattr(callback, "on_fit_task_end", None)
     return hook is not None and "fitted_estimator" in inspect.signature(hook).parameters

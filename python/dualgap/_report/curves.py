@@ -61,7 +61,7 @@ def charts(history: History) -> list[tuple[str, Markup]]:
 
 
 def _curves(history: History, name: str) -> Iterator[Points]:
-    """Yield the finite points of a column, with one curve for each model of a recommender."""
+    """Yield a curve of the finite values of a column; one for each model of a recommender."""
     epochs, values = history["epoch"], np.asarray(history[name], dtype=np.float64)
     models = history.get("model", np.zeros(len(epochs)))
     for model in np.unique(models):
@@ -134,7 +134,7 @@ def _number(value: float, *, log: bool) -> str:
 def _ticks(low: float, high: float, *, whole: bool) -> list[float]:
     """Return about five multiples of 1, 2 or 5 times a power of ten within an interval.
 
-    The multiples are whole numbers if the interval contains at least two whole numbers.
+    With `whole`, they are whole numbers, provided that the interval contains at least two.
     """
     whole = whole and floor(high) - ceil(low) >= 1
     rough = max((high - low) / 5, 1.0 if whole else 0.0)

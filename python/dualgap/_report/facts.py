@@ -97,7 +97,7 @@ def _listed(names: Any) -> str:
 
 
 def search(estimator: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return header and rows of the table of a search's scores; no rows without a search."""
+    """Return the header and rows of a search's table of scores; both are empty without a search."""
     if hasattr(estimator, "cv_scores_"):
         means = estimator.cv_scores_.mean(axis=2).max(axis=1)
         values, chosen, columns = estimator.radii_, estimator.radius_, [means]

@@ -61,7 +61,7 @@ def intervals(
     """Convert the core's pieces, which cover lambda from `largest` down, to intervals of C."""
     start, last = map(float, interval)
     for _, until, weights, gap, relative, n_iter in pieces:
-        # Each end is set to the start of the next interval, so that rounding leaves no gaps.
+        # Each interval starts exactly where the previous one ends, so that rounding leaves no gaps.
         end = min(last, interval[0] * largest / until)
         end = last if end > last * (1 - 1e-12) else end
         yield start, end, weights, gap, relative, n_iter

@@ -65,8 +65,8 @@ def folds_of(
         msg = f"cv: {error}"
         raise ValueError(msg) from error
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    # scikit-learn keeps the folds of an iterable in this list, and unpacks its pairs unchecked. In
-    # other splitters, an attribute of this name is not a list.
+    # If `cv` is an iterable of folds, the splitter's attribute `cv` is their list, whose pairs
+    # scikit-learn unpacks without checks. In other splitters, this attribute is not a list.
     pairs = getattr(splitter, "cv", None)
     for pair in pairs if isinstance(pairs, list) else []:
         if not isinstance(pair, tuple | list | np.ndarray) or len(pair) != 2:

@@ -124,8 +124,8 @@ def check_matrix(X: Any, name: str = "X", *, single: bool = False, **options: An
 def _accept_plain(estimator: Any, X: Any, *, reset: bool, finite: bool = True) -> bool:
     """Return whether `validate_data` would return the rows `X` as they are.
 
-    In that case, does what `validate_data` does: with `reset`, sets ``n_features_in_``. For small
-    arrays, `validate_data` takes longer than a prediction.
+    If so, and with `reset`, sets ``n_features_in_``, as `validate_data` does. For small arrays,
+    `validate_data` takes longer than a prediction.
     """
     known = vars(estimator)
     plain = (
@@ -147,7 +147,7 @@ def _accept_plain(estimator: Any, X: Any, *, reset: bool, finite: bool = True) -
 
 
 def _are_labels(y: Any, X: Any) -> bool:
-    """Whether `y` has an integer, Boolean or string for each row of the array `X`."""
+    """Return whether `y` has an integer, Boolean or string for each row of the array `X`."""
     arrays = type(y) is np.ndarray and type(X) is np.ndarray
     return arrays and y.ndim == 1 and y.dtype.kind in "biuU" and y.shape == X.shape[:1]
 
@@ -157,7 +157,7 @@ def _is_half(X: Any) -> bool:
 
 
 def _check_half(X: NDArray[np.float16]) -> None:
-    """Check for NaN and infinity by blocks of rows; a mask of all rows would take much memory."""
+    """Check for NaN and infinity in blocks of rows; a mask of all rows would take much memory."""
     for start in range(0, len(X), _BLOCK):
         assert_all_finite(X[start : start + _BLOCK].astype(np.float32), input_name="X")
 
@@ -188,8 +188,8 @@ def encode_classes(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
         check_classification_targets(y)
     classes, codes = sorted_classes("y", y)
     if is_whole and 2 * len(classes) > len(y):
-        # This check is slow, because it sorts the labels. In integers, the only fault that it finds
-        # is a large number of classes, of which it warns, so it is called only in that case.
+        # This check is slow, because it sorts the labels. For integers, it only warns of a large
+        # number of classes, so it is called only in that case.
         check_classification_targets(y)
     return check_classes(classes), codes
 
@@ -381,7 +381,7 @@ def check_positive(
         kind = "non-negative" if zero else "positive"
         msg = f"{name}: must be a {kind} finite {noun}, got {value!r}"
         raise ValueError(msg)
-    # NumPy would cast the largest float to the type of a float32 and warn of an overflow.
+    # For a float32, NumPy would cast the largest float to float32 and warn of an overflow.
     value = value.item() if isinstance(value, np.generic) else value
     largest = most if integer else sys.float_info.max
     if value > largest:

@@ -75,7 +75,7 @@ def real_numbers(name: str, values: Any) -> Any:
 
 
 def _has_text(values: Any) -> bool:
-    """Whether the first element of a list, or of a list of rows, is text."""
+    """Return whether the first element of a list, or of a list of rows, is text."""
     for _ in range(2):
         values = values[0] if isinstance(values, list | tuple) and values else values
     return isinstance(values, str | bytes)

@@ -38,7 +38,7 @@ def _refuse_dates(name: str, X: Any) -> None:
 
 
 def feature_names(X: Any) -> Any:
-    """Return the columns of a table, or of all tables in a list; None for data without names.
+    """Return the column names of a table, or of all tables in a list; None if there are no names.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def feature_names(X: Any) -> Any:
 
 
 def check_columns(estimator: Any, X: Any) -> None:
-    """Raise a ValueError if a table, or a list of tables, does not have the columns of training."""
+    """Raise a ValueError if a table, or a table in a list, differs from training in its columns."""
     _check_feature_names(estimator, _common_table(X), reset=False)
 
 
@@ -104,7 +104,7 @@ def naming_columns(name: str, X: Any) -> Iterator[None]:
 
 
 def with_missing_column(error: ValueError, X: Any) -> ValueError | None:
-    """Return the core's error about NaN or infinity with column name and remedy, or None."""
+    """Return the core's error about NaN or infinity with column name and a remedy, or None."""
     found = re.fullmatch(r"(X: contains (?:NaN|infinity)[^,]*,.*) column (\d+)", str(error))
     if found is None:
         return None

@@ -31,13 +31,13 @@ def listed(values: Iterable[Any], name: str) -> list[Any]:
 
 
 def collect(values: Iterable[Any], source: str) -> list[Any]:
-    """Return copies of objects that `source` yields.
+    """Return copies of the objects that `values` yields; `source` names their origin in errors.
 
     Raises
     ------
     ValueError
-        If `source` changes an object that it has already yielded and yields it again, and
-        `own_copy` does not copy objects of this type.
+        If an object is yielded again after a change, and `own_copy` does not copy objects of this
+        type.
     """
     states: dict[int, bytes | None] = {}
     found = []

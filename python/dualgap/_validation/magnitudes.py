@@ -11,11 +11,11 @@ import scipy.sparse as sp
 def check_magnitude(name: str, X: Any, *, single: bool = False) -> None:
     """Raise a ValueError if the sum of the squares of the values overflows.
 
-    Fits compute ``||x||^2`` of rows, and sums over rows of products with the weights; block descent
-    uses the precision of the rows, all other methods float64. By the Cauchy-Schwarz inequality,
-    the square of a sum of products ``x_i b_i`` with ``|b_i| <= 1`` is at most n times
-    ``sum_i ||x_i||^2``, so a bound on the sum of all squares suffices. The largest norm of a matrix
-    is about 1e19 in float32 and 1e154 in float64. Squares of float16 cannot overflow in float32.
+    Fits compute ``||x_i||^2`` of each row, and sums ``sum_i x_i b_i`` with ``|b_i| <= 1``. Block
+    descent computes them in the precision of the rows, and all other methods in float64. By the
+    Cauchy-Schwarz inequality, the square of such a sum is at most n times ``sum_i ||x_i||^2``, so a
+    bound on the sum of all squares suffices. It allows norms of a matrix
+    up to about 1e19 in float32 and 1e154 in float64. Squares of float16 cannot overflow in float32.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class Frame:
     ) -> str | None:
         """Find the label column: `wanted`, else `trained`, else a column with a usual name.
 
-        The first column with a usual name counts, except features of the model.
+        The usual names are tried in a fixed order. Features of the model are skipped.
         """
         names, path = self.names, self.path
         if wanted is not None and wanted not in names:
@@ -124,7 +124,7 @@ def _read_csv(file: IO[bytes], path: Path, separator: str) -> pd.DataFrame:
     _distinct(path, header.iloc[0])
     file.seek(start)
     with warnings.catch_warnings():
-        # pandas would drop the extra fields.
+        # For a row with too many fields, pandas only warns, and drops the extra fields.
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:
             return pd.read_csv(file, sep=separator, index_col=False, low_memory=False)

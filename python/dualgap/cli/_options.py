@@ -20,7 +20,7 @@ LOGISTIC = "logistic"
 
 
 class Choice(click.Choice[str]):
-    """Choices, some of which have other names."""
+    """A choice that also accepts other names for some values."""
 
     def __init__(self, choices: Sequence[str], others: Mapping[str, str]) -> None:
         super().__init__(choices)

@@ -17,7 +17,7 @@ from dualgap.datasets._movielens_files import with_integer_ids
 class FileColumns:
     """Columns of users, items, ratings and times.
 
-    Names, or numbers from 1 if the file has no header.
+    Each is a name, or a number from 1 if the file has no header.
     """
 
     user: str | None = None

@@ -41,8 +41,8 @@ class Source:
     separator : str, optional
         Field separator of CSV files; by default a comma, or a tab in ``.tsv`` files.
     label : str, optional
-        Name of the label column (CSV, Parquet); by default as in the training file, else the
-        first column named label, target, class or y.
+        Name of the label column (CSV, Parquet); by default as in the training file, else the first
+        of the names label, target, class and y that is a column.
     labels : Path, optional
         A file that contains only the labels: npy, or text with one per line.
     """

@@ -351,7 +351,7 @@ def _accuracy(predicted: NDArray[Any], y: NDArray[Any], name: str = "accuracy") 
 
 
 def _matches(labels: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return whether each entry of y is among the labels (one row of them, or one per entry)."""
+    """Return whether each entry of y is in `labels` (one list for all entries, or one row each)."""
     if (labels.dtype.kind in "iufb") != (y.dtype.kind in "iufb"):
         labels, y = labels.astype(np.str_), y.astype(np.str_)
     found: NDArray[np.bool_] = (labels == y[:, None]).any(axis=1)

@@ -156,7 +156,7 @@ class _Options:
         if self.plot is not None and not self.comparing:
             raise click.UsageError("--plot requires --compare")
         if self.plot is not None and find_spec("matplotlib") is None:
-            # Checked before the comparison, which takes long.
+            # Checked before the comparison, which takes a long time.
             raise click.UsageError("--plot requires matplotlib: pip install 'dualgap[plot]'")
         if self.load is not None and (self.comparing or self.save is not None):
             raise click.UsageError("--load cannot be combined with --compare or --save")

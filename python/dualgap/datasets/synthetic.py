@@ -16,7 +16,8 @@ def synthetic_ratings(
 ) -> pd.DataFrame:
     """Draw ratings from 1 to 5 from a low-rank model with biases and noise.
 
-    The popularity of items and the activity of users are long-tailed. No user rates an item twice:
+    The popularity of items and the activity of users are long-tailed. No user rates an item twice.
+    The model is:
 
         rating = round(3.5 + b_user + b_item + <p_user, q_item> + noise), clipped to 1..5.
 
@@ -36,7 +37,7 @@ def synthetic_ratings(
     Returns
     -------
     pandas.DataFrame
-        Columns ``user``, ``item``, ``rating`` and ``timestamp``, in random order.
+        Columns ``user``, ``item``, ``rating`` and ``timestamp``; the rows are in random order.
     """
     for argument, value, minimum in (
         ("n_users", n_users, 1),

@@ -111,7 +111,7 @@ class PartitionedClassifier(ScoringClassifier):
         raise NotImplementedError
 
     def _predictor(self) -> Any:
-        """Return only the fitted model, small enough to send with each task."""
+        """Return an estimator with only the fitted model, small enough to send with each task."""
         raise NotImplementedError
 
     def _identity(
@@ -158,7 +158,7 @@ class PartitionedClassifier(ScoringClassifier):
             self.feature_names_in_ = np.array(names.pop(), dtype=object)
 
     def _count(self, summaries: list[Summary]) -> tuple[FloatArray, FloatArray | None]:
-        """Return the weight of each partition and class, and the factor of each class."""
+        """Return the total weight of each class in each partition, and the factor of each class."""
         table = np.zeros((len(summaries), len(self.classes_)))
         for row, summary in zip(table, summaries, strict=True):
             if len(summary.labels):

@@ -25,14 +25,14 @@ def _lost() -> tuple[type[BaseException], ...]:
 
 
 def _reraise_other_errors(error: BaseException) -> None:
-    """Reraise an OSError that is not about a connection, such as a missing file: do not retry."""
+    """Reraise an OSError that a retry cannot fix: one that is not about a connection."""
     about_connections = isinstance(error, ConnectionError | TimeoutError)
     if isinstance(error, OSError) and error.errno is not None and not about_connections:
         raise error
 
 
 def _gone(futures: list[Any]) -> bool:
-    """Whether Dask has given up on one of the futures, which may then never be done."""
+    """Return whether Dask has given up on one of the futures, which may then never be done."""
     return any(future.status in ("lost", "cancelled") for future in futures)
 
 
@@ -129,7 +129,7 @@ class Cluster:
     def _try(
         self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
     ) -> Solution | None:
-        """Return the sum over partitions, or None if a worker was lost."""
+        """Return the sum of the partitions' solutions, or None if a worker was lost."""
         submit = self._client.submit
         parts = [self._parts[number] for number in numbers]
         homes = self._homes(numbers, parts)

@@ -10,14 +10,14 @@ from dualgap.distributed._partition import Part, Summary
 from dualgap.distributed._plan import Order, Plan, Solution
 
 FAN_IN = 4
-"""Number of partial results added at a time by the tree reduction."""
+"""Number of partial results that the tree reduction adds at a time."""
 
 Source = Callable[[], Part]
 """A function that reads a partition. It is called again if the partition's worker is lost."""
 
 
 class Engine(Protocol):
-    """Holds partitions, and runs on them the rounds that the coordinator requests."""
+    """Holds partitions, and runs the coordinator's rounds on them."""
 
     def describe(self, fingerprints: bool) -> list[Summary]:
         """Read and summarise all partitions; `fingerprints` costs a further pass over the rows."""
@@ -28,7 +28,7 @@ class Engine(Protocol):
         """Run one round on these partitions; return the results, added up in a fixed order."""
 
     def each(self, numbers: list[int], work: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Return ``work(part, *arguments)`` for each of these partitions, computed where it is."""
+        """Run ``work(part, *arguments)`` where each of these partitions is; return the results."""
 
     def close(self, run: str, *, cancel: bool) -> None:
         """Drop the state of a run; `cancel` also stops tasks in progress."""

@@ -24,11 +24,12 @@ def evaluate(
 ) -> Solution:
     """Evaluate a partition at a model; no state is kept between rounds.
 
-    The solution contains sums over the rows, with C times the weight of each row as factors.
-    `image` (and `vector`) is the sum of ``(e_y - p) x'``, `loss` of the losses, `dual_term` of the
-    entropies, and `image_error` of the distances ``1 - p_y``. `sums` contains the sum of ``e_y -
-    p``, followed by the matrix of the tilt. `image_norm` is the number of additions. For a product
-    with the Hessian, only `image`, `vector` and `sums` are set.
+    The solution contains sums over the rows, each row multiplied by C times its weight. `image` and
+    `vector` are both the sum of ``(e_y - p) x'``. `loss` is the sum of the losses, `dual_term` that
+    of the entropies, and `image_error` that of the distances ``1 - p_y``. `sums` contains the sum
+    of ``e_y - p``, followed by the matrix of the tilt. `image_norm` is the largest number of
+    successive additions behind an entry of the image. For a product with the Hessian, only `image`,
+    `vector` and `sums` are set.
     """
     started = time.perf_counter()
     labels, weights = targets

@@ -1,9 +1,10 @@
 """Newton rounds, for problems with few weights: steps on weights that all partitions share.
 
 If columns have very different scales, or if the classes are almost separable, the consensus or the
-dual points of the partitions are far from optimal after many rounds. Each Newton round evaluates
-all partitions at the same weights, and solves one linear system with the sum of their Hessians.
-Newton steps do not depend on the scales of the columns (`docs/mathematics/newton.md`).
+dual points of the partitions are still far from optimal after many rounds of the alternating
+direction method. Each Newton round evaluates all partitions at the same weights. Each Newton step
+solves one linear system with the sum of their Hessians. The steps do not depend on the scales of
+the columns (`docs/mathematics/newton.md`).
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ MAX_WEIGHTS = 2000
 _START_WIDTH = 1e9
 """Width that keeps the dual points at the centre, in units of the objective at zero weights."""
 _FIRST_WIDTH = 2.0
-"""First width of the proximal term, in the unit of the widths."""
+"""First width of the proximal term, in the unit that `Newton._unit` returns."""
 _SMALLEST_WIDTH = 0.02
 _NARROWER = 0.5
 _SOLVED_SHARE = 0.05
-"""Largest gap of a solved inner problem, as a share of its proximal term or of the whole gap."""
+"""An inner problem is solved if its gap is at most this share of a reference value.
+
+The reference is the tolerated gap or, if larger, the smaller one of proximal term and whole gap.
+"""
 _FLAT = 0.5
 """A line search ends if the slope is at most this fraction of the first slope."""
 _MAX_TRIALS = 20
@@ -57,7 +61,7 @@ class Newton:
     evaluate: Callable[[FloatArray, float, float | None], Solution]
     """Runs a round at the given weights and width.
 
-    The last argument is the factor of the last points that become the new centre, if any.
+    If the last argument is a number, the last dual points times this number become the new centre.
     """
     values: Callable[[], tuple[float, float, float]]
     """Returns the smallest objective, the gap, and the tolerated gap."""
@@ -138,7 +142,7 @@ class Newton:
 
 
 def dual_scale(term: float, force: float) -> float:
-    """Return the factor t in [0, 1] that maximises t term - t^2 force.
+    """Return the factor t in [0, 1] that maximises ``t * term - t**2 * force``.
 
     Dual points times t are feasible, and their dual terms are at least t times as large.
     """

@@ -38,7 +38,7 @@ class Plan:
     source: str | None
     """Folder with the checkpoints of the resumed run, if any."""
     scales: FloatArray | None
-    """Powers of two that divide the columns, including the constant column, if any."""
+    """Powers of two by which the columns (and the constant column) are divided, if any."""
 
     @property
     def n_columns(self) -> int:
@@ -85,7 +85,7 @@ class LogisticOrder:
     """Parameters of a round of logistic regression, which evaluates a model.
 
     The weights sent with it have shape (1, n_outputs, n_features + 1), with the intercepts last. If
-    their first axis is 2, the round returns the Hessian times the second entry.
+    the first axis has length 2, the round returns the Hessian at the first entry times the second.
     """
 
     C: float
@@ -113,7 +113,7 @@ class Order:
 
 @dataclass
 class Solution:
-    """Result of a round: of one partition, or the weighted sum of the results of several.
+    """Result of a round for one partition, or the weighted sum of the results of several.
 
     The vector and the image (lambda times the weights of the dual point) have one row per class and
     one column per column of the problem or, if `columns` is given, per column listed there.
@@ -140,6 +140,6 @@ class Solution:
     `square` is their squared norm.
     """
     unit: float = 0.0
-    """In a Newton round, the unit of the widths for dual points of the size of the vertices."""
+    """In a Newton round, the unit of widths for the vertices that attain the losses at W = 0."""
     unkept: str | None = None
     """Error that prevented the checkpoint of this round, if any."""

@@ -54,7 +54,7 @@ _INNER = 0.1
 """Gap of the subproblems, relative to the gap of the whole problem."""
 
 _BALANCED = (0.05, 0.5)
-"""Range of the ratio of relative primal to dual residual in which the penalty does not change."""
+"""The penalty is kept if the ratio of relative residuals, primal to dual, is in this range."""
 
 _SPAN = 2.0**13
 """Largest factor by which the penalty may differ from its first value without loss of digits."""
@@ -77,10 +77,10 @@ _EPSILON = float(np.finfo(np.float64).eps)
 class Absent:
     """Closed-form contribution of partitions to the columns in which they have no entries.
 
-    A partition's loss does not depend on the weights of columns in which it has no entries, so the
-    subproblem's solution there is w = (penalty w_bar - a) / curvature, where the curvature is
-    lambda + rho. Every multiplier a starts at 0, so all partitions that lack a column have the same
-    multiplier there.
+    A partition's loss does not depend on the weights of columns in which it has no entries. In
+    these columns, the solution of its subproblem is w = (penalty w_bar - a) / curvature, where the
+    curvature is lambda + rho. Every multiplier a starts at 0, so all partitions that lack a column
+    have the same multiplier for it.
     """
 
     shares: FloatArray
@@ -210,7 +210,7 @@ def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, ru
 
 
 def _newton_is_due(run: Run, plan: Plan, settings: Settings) -> bool:
-    """Whether Newton rounds take over: columns have different scales, or the gap hardly falls."""
+    """Return whether Newton rounds take over: columns are scaled, or the gap hardly falls."""
     n_weights = plan.n_columns * len(plan.classes)
     possible = run.best is not None and n_weights <= MAX_WEIGHTS
     chosen = plan.solver == "block-descent" and settings.n_partitions > 1
@@ -273,8 +273,8 @@ def _certificate(
 ) -> tuple[float, float]:
     """Return the objective and the lower bound of a round; store the best values.
 
-    The weights are for unscaled rows. The objective is rounded up by the error
-    bound of a sum of non-negative numbers.
+    The weights are for unscaled rows. The objective is rounded up by the error bound of a sum of
+    non-negative numbers.
     """
     lam = plan.regularization
     primal = 0.5 * lam * inner(weights, weights) + solution.loss
@@ -312,7 +312,7 @@ def _allowed(run: Run, tol: float) -> float:
 
 
 def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float, float]:
-    """Return the accuracy of the subproblems, smaller than the gap of the whole problem.
+    """Return the accuracy of the subproblems: a gap below the present gap of the whole problem.
 
     The three numbers are an absolute gap; a gap relative to the loss, in the first round; and the
     tolerance, for a single partition. Numbers that do not apply are 0.
@@ -370,13 +370,14 @@ def _process(run: Run, solution: Solution, plan: Plan, settings: Settings) -> No
 
 
 def _dual_value(solution: Solution, lam: float, n_partitions: int) -> float:
-    """Return the dual value of the points of all partitions together, rounded down."""
+    """Return the dual value of the point that the partitions form together, rounded down."""
     image = solution.image.ravel()
     rounding = _EPSILON * (n_partitions + 16)
     norm = np.sqrt(inner(image, image)) * (1.0 + _EPSILON * (len(image) + 16))
     norm += solution.image_error + rounding * solution.image_norm + np.sqrt(5e-324)
     term, force = solution.dual_term, 0.5 * norm * norm / lam
-    # Except in Newton rounds, a larger first bound changes subproblem accuracy without a gain.
+    # Points are scaled only in Newton rounds. In other rounds, a larger first bound would change
+    # the accuracy of the subproblems without a gain.
     scale = dual_scale(term, force) if solution.sums is not None else 1.0
     term, force = scale * term, scale * scale * force
     dual = term - force - rounding * (abs(term) + force)

@@ -21,7 +21,7 @@ from dualgap.distributed._partition import Summary
 __all__ = ["column_scales", "divided", "penalty", "widened"]
 
 _LARGEST = 32.0
-"""Rows are not scaled if the scales of all columns are at most this."""
+"""Rows are scaled only if the root mean square of a column exceeds this value."""
 
 
 def column_scales(

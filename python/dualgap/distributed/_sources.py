@@ -14,7 +14,7 @@ from dualgap.distributed._partition import Part, make_part, read_files
 
 
 def is_dask(collection: Any) -> bool:
-    """Whether this is a Dask collection; does not import Dask."""
+    """Return whether this is a Dask collection, without importing Dask."""
     return hasattr(collection, "__dask_graph__") and hasattr(collection, "to_delayed")
 
 

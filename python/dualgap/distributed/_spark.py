@@ -15,7 +15,7 @@ from dualgap.distributed._worker import add, solve, solve_between_files
 
 
 def is_spark(client: Any) -> bool:
-    """Whether this is a SparkSession; does not import PySpark."""
+    """Return whether this is a SparkSession, without importing PySpark."""
     return type(client).__module__.startswith("pyspark.sql.")
 
 

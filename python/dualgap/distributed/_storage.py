@@ -1,7 +1,7 @@
 """Files of partitions and checkpoints: on a file system, or in an object store (``s3://...``).
 
-A path with ``://`` is a URL of fsspec, which is imported only for URLs. Credentials and endpoints
-come from the environment or from fsspec's configuration.
+A path that contains ``://`` is a URL, which fsspec opens. fsspec is imported only for URLs.
+Credentials and endpoints come from the environment or from fsspec's configuration.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def parquet_source(path: str) -> str | IO[bytes]:
 
 
 def exists(path: str) -> bool:
-    """Whether the file exists."""
+    """Return whether the file exists."""
     if not _is_url(path):
         return Path(path).exists()
     store, name = _store(path)

@@ -233,7 +233,7 @@ def _expand(
 
 
 def _square(beta: FloatArray, state: _State, n_classes: int) -> float:
-    """Return the mean of ||alpha||^2: alpha is -sum(beta) at the label, and beta elsewhere."""
+    """Return the weighted mean of ||alpha||^2; alpha is -sum(beta) at the label, beta elsewhere."""
     rows = beta.reshape(-1, n_classes)
     squares = np.einsum("ij,ij->i", rows, rows) + np.einsum("ij->i", rows) ** 2
     weights = np.ones(len(rows)) if state.weights is None else state.weights

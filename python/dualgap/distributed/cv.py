@@ -254,7 +254,7 @@ class ConsensusCV(EstimatorSearch):
 
 @dataclass(frozen=True)
 class _Subset:
-    """Engine of a fit to some of the partitions, which another engine holds."""
+    """Engine that fits a subset of the partitions held by another engine."""
 
     engine: Engine
     numbers: list[int]

@@ -170,7 +170,7 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
         return squares
 
     def _plan(self, run_id: str, factors: FloatArray | None, total: float) -> Plan:
-        # The constant feature has no column: intercepts are not regularised.
+        # There is no constant feature: intercepts are separate, because they are not regularised.
         problem: Any = {"loss": "logistic", "bias": 0.0}
         return Plan(
             run=run_id,
@@ -209,7 +209,7 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
         self._store_run(result, X)
 
     def _predictor(self) -> LogisticRegression:
-        """Return only the fitted model, small enough to send with each task."""
+        """Return an estimator with only the fitted model, small enough to send with each task."""
         check_is_fitted(self)
         model = LogisticRegression()
         for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):

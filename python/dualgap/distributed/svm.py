@@ -131,7 +131,7 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
     -----
     In each round, the certificate costs two passes over the rows: one for the primal value, and one
     for the weights that the dual variables of all partitions define. Each partition also returns
-    these weights.
+    its part of these weights.
 
     Examples
     --------
@@ -247,7 +247,7 @@ class ConsensusSVC(PartitionedClassifier, LinearClassifier):
         return Absent(missing, zero) if missing.any() else None
 
     def _predictor(self) -> MulticlassSVC:
-        """Return a copy with only the fitted model, small enough to send with each task."""
+        """Return an estimator with only the fitted model, small enough to send with each task."""
         check_is_fitted(self)
         model = MulticlassSVC()
         for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):

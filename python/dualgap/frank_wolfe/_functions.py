@@ -94,7 +94,7 @@ class LeastSquares(_OfRows):
     Parameters
     ----------
     A : array-like or CSR matrix of shape (n_samples, n_features)
-        Rows. They are read at each call of `minimize`, without a copy of NumPy arrays.
+        Rows. Each call of `minimize` reads them, and does not copy NumPy arrays.
     b : array-like of shape (n_samples,)
         Targets.
     """
@@ -112,7 +112,7 @@ class Logistic(_OfRows):
     Parameters
     ----------
     A : array-like or CSR matrix of shape (n_samples, n_features)
-        Rows. They are read at each call of `minimize`, without a copy of NumPy arrays.
+        Rows. Each call of `minimize` reads them, and does not copy NumPy arrays.
     y : array-like of shape (n_samples,)
         Labels, -1 or 1.
     """

@@ -48,10 +48,11 @@ def minimize(
 ) -> Minimum:
     """Minimise a smooth convex function over a compact convex set.
 
-    Each step moves towards the vertex of the set that minimises a linear function, or away from a
-    vertex found earlier. The same linear function bounds the minimum from below (Frank and Wolfe
-    1956; Jaggi 2013), so the result reports the largest possible distance from the optimum. The
-    bound accounts for rounding errors in the sums that this package computes.
+    Each step moves towards the vertex of the set that minimises the linear approximation of `f` at
+    the current point, or away from a vertex found earlier. The same approximation bounds the
+    minimum from below (Frank and Wolfe 1956; Jaggi 2013), so the result reports by how much its
+    value can exceed the minimum. The bound accounts for rounding errors in the sums that this
+    package computes.
 
     Parameters
     ----------
@@ -64,8 +65,8 @@ def minimize(
         A set of this module, or an object with the method ``vertex(gradient)``, which returns a
         point v of the set that minimises the inner product of v and `gradient`. Optional
         attributes: `shape`, the shape of the points, and `radius`, the largest sum of the absolute
-        entries of a point. With `radius`, the bound also accounts for rounding errors of a built-in
-        `f`.
+        values of a point's entries. With `radius`, the bound also accounts for rounding errors of a
+        built-in `f`.
     x0 : array-like, optional
         Starting point in the set. If None, a vertex.
     method : {"pairwise", "away", "frank-wolfe", "randomized-away"}, default="pairwise"

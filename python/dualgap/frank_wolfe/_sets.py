@@ -101,14 +101,14 @@ class Simplex(VectorSet):
 
 @dataclass(frozen=True)
 class L1Ball(VectorSet):
-    """The vectors whose absolute entries sum to at most `radius`.
+    """The vectors with entries whose absolute values sum to at most `radius`.
 
     Parameters
     ----------
     n : int
         Number of entries.
     radius : float, default=1.0
-        Largest sum of the absolute entries.
+        Largest sum of the absolute values of the entries.
     """
 
     n: int
@@ -125,7 +125,8 @@ class L1Ball(VectorSet):
 class KSparse(VectorSet):
     """The convex hull of vectors with `k` entries of absolute value `radius` and zeros elsewhere.
 
-    The absolute entries of a point are at most `radius`, and sum to at most ``k * radius``.
+    The entries of a point have absolute values of at most `radius`, which sum to at most
+    ``k * radius``.
 
     Parameters
     ----------

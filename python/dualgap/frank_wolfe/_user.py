@@ -44,7 +44,7 @@ def _vector(name: str, returned: Any, shape: tuple[int, ...]) -> FloatArray:
 
 
 class UserFunction:
-    """A function written in Python, as the core calls it; checks every result.
+    """Wraps a user's function for calls from the core, and checks every result.
 
     Attributes
     ----------
@@ -93,14 +93,14 @@ class UserFunction:
 
 
 class UserSet:
-    """An oracle written in Python, as the core calls it; checks every result.
+    """Wraps a user's oracle for calls from the core, and checks every result.
 
     Attributes
     ----------
     size : int
         Number of coordinates.
     radius : float, optional
-        Largest sum of the absolute coordinates of a point.
+        Largest sum of the absolute values of a point's coordinates.
     """
 
     def __init__(self, oracle: Any, shape: tuple[int, ...]) -> None:

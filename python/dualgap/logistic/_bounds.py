@@ -30,13 +30,13 @@ _BISECTIONS = 60
 
 @dataclass(frozen=True)
 class OptimumBall:
-    """Bounds on the distances between the weights and intercepts of the optimum and of a model."""
+    """Bounds on the distance of a model from the optimum, in the weights and in the intercepts."""
 
     radius: float
     """Bound on the distance of the weights in the Frobenius norm."""
     spread: float
-    """Bound on the change of the difference of two scores of a row, without intercepts, as a factor
-    of its distance from the centre."""
+    """Bound on the change of the difference of two scores of a row, without intercepts, per unit of
+    the row's distance from the centre."""
     centre: FloatArray
     offsets: FloatArray
     """For each pair of classes, a bound on the change of the difference of their scores at the
@@ -79,8 +79,8 @@ class OptimumBall:
         slopes[own] -= 1.0
         # With one weight vector for two classes, only the second class's slopes count.
         used = slopes[:, 1:] if len(model.coef_) == 1 else slopes
-        # The centre of a model of CSR rows is 0. einsum does not start threads of BLAS; when folds
-        # run in parallel, all cores are already busy.
+        # For CSR rows, the centre is 0. Unlike BLAS, einsum does not start threads; when folds run
+        # in parallel, all cores are already busy.
         centred = X if sp.issparse(X) else X - self.centre
         gradient = centred.T @ used if sp.issparse(X) else np.einsum("ij,ik->jk", centred, used)
         change = self.spread * distances(X, self.centre) * (1.0 + _ROUNDING) + offset
@@ -100,8 +100,9 @@ def _resistances(matrix: FloatArray) -> tuple[FloatArray, float] | None:
     """
     if matrix.size == 0:
         return None
-    # The rows of B sum to 0, and relative errors of its other entries change B by at most the same
-    # factor. With two classes, only the curvature in the second intercept is known.
+    # The rows of B sum to 0, so the entries off the diagonal determine B, and their relative errors
+    # change it by at most the same factor. With two classes, only the curvature in the second
+    # intercept is known.
     two = len(matrix) == 1
     other = np.pad(matrix, ((1, 0), (0, 1))) if two else -matrix
     other = np.maximum(other, other.T)
@@ -125,8 +126,9 @@ def _resistances(matrix: FloatArray) -> tuple[FloatArray, float] | None:
 def _offsets(gap: float, spread: float, curvature: InterceptCurvature) -> FloatArray | None:
     """Return the largest changes of the differences of two scores at the centre.
 
-    They are proportional to the largest change in the norm of the curvature, which is the zero of
-    an increasing function. Returns None if that function stays negative.
+    They are proportional to the largest change of the scores at the centre, measured in the norm
+    that the curvature defines. That change is the zero of an increasing function. Returns None if
+    the function stays negative.
     """
     found = _resistances(curvature["matrix"])
     if found is None:
@@ -151,7 +153,10 @@ def _offsets(gap: float, spread: float, curvature: InterceptCurvature) -> FloatA
 
 
 def _inverse_root(change: float) -> float:
-    """Return 1 / sqrt(h), h = (1 - (1 + R) exp(-R)) / R^2: the integral of t exp(-t R), t < 1."""
+    """Return 1 / sqrt(h), where h is the integral of t exp(-t R) over t from 0 to 1.
+
+    R is `change`, and h = (1 - (1 + R) exp(-R)) / R^2.
+    """
     if change < 1e-4:
         # h >= 1/2 - R/3.
         return float(1.0 / np.sqrt(0.5 - change / 3.0))

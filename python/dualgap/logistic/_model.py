@@ -32,7 +32,7 @@ class LogisticClassifier(ScoringClassifier):
 
     # Weight of the regulariser; None without a certificate.
     _lambda: float | None = field(init=False, default=None)
-    # None without an intercept, and if the fit did not compute it.
+    # Curvature of the loss in the intercepts; None without them, or if the fit did not compute it.
     _curvature: InterceptCurvature | None = field(init=False, default=None)
     _saved: ClassVar[tuple[str, ...]] = ("_lambda", "_curvature")
 

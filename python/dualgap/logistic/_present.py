@@ -20,9 +20,9 @@ _NEVER = 800.0
 class PresentClasses:
     """The classes with weight in a problem with intercepts.
 
-    The intercept of a class without weight has no optimum: the objective decreases as it goes to
-    minus infinity. Such a class is left out, and the problem of the other classes has the same
-    objective.
+    The intercept of a class without weight has no optimum: the objective decreases as the intercept
+    goes to minus infinity. Such a class is left out. In the limit, the objective is that of the
+    problem with the other classes.
 
     Parameters
     ----------
@@ -55,26 +55,26 @@ class PresentClasses:
         return cls(np.flatnonzero(has_weight), n_classes, sizes.ravel())
 
     def codes(self, codes: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the class of each row in the smaller problem; 0 for rows without weight."""
+        """Return the class of each row in the smaller problem; 0 for rows of other classes."""
         place = np.zeros(self.n_classes, dtype=np.intp)
         place[self.places] = np.arange(len(self.places))
         return np.asarray(place[codes])
 
     @property
     def scale(self) -> float:
-        """The factor of C. With two classes, the core fits only the difference of the two vectors.
+        """The number that multiplies C: 2 if two classes are left, else 1.
 
-        The squared norm of the difference is twice the sum of the squared norms of these two
-        vectors.
+        With two classes, the core fits only the difference of the two vectors. Its squared norm is
+        twice the sum of the squared norms of these two vectors.
         """
         return 2.0 if len(self.places) == 2 else 1.0
 
     def expand(self, weights: FloatArray, intercepts: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return weights and intercepts of all classes.
 
-        On the training rows, the scores of classes without weight are far enough below the largest
-        score that their probabilities are 0. The mean score of the other classes is at least the
-        mean intercept minus the largest contribution of the mean weights.
+        On the training rows, the scores of classes whose examples all have weight 0 are far enough
+        below the largest score that their probabilities are 0. The mean score of the other classes
+        is at least the mean intercept minus the largest contribution of the mean weights.
         """
         if len(weights) == 1:
             weights = np.concatenate([-weights, weights]) / 2

@@ -1,4 +1,4 @@
-"""Newton's method for logistic losses that a function evaluates: on partitions, or through a map.
+"""Newton's method for logistic losses, evaluated on partitions or through a linear map.
 
 Conjugate gradients solve the linear systems, with one evaluation per product with the Hessian, so
 the number of weights is not limited (docs/mathematics/consensus.md).
@@ -39,7 +39,7 @@ _TILTED = 100.0
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over the rows at a model, each weighted by C and the weight of the row.
+    """Sums over the rows at a model, each row multiplied by C times its weight.
 
     For a product with the Hessian, only image and residual are set.
     """
@@ -55,7 +55,7 @@ class Sums:
     distance: float = 0.0
     """The sum of ``1 - p_y``."""
     depth: int = 0
-    """Largest number of successive additions that led to an entry."""
+    """Largest number of successive additions behind an entry of the image."""
     moments: FloatArray = field(default_factory=lambda: np.zeros(0))
     """The matrix from which the tilt is computed; empty if there is no tilt."""
 
@@ -96,7 +96,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class _Point:
-    """A model, its objective times the total weight, and the gradient."""
+    """A model, its objective times `Problem.total`, and the gradient."""
 
     weights: FloatArray
     objective: float
@@ -238,7 +238,7 @@ class NewtonRounds:
 
 
 def class_spreads(problem: Problem, sums: Sums) -> FloatArray:
-    """Return the mean of p (1 - p) of each class, at the model if known, else at class shares."""
+    """Return the mean of p (1 - p) of each class; if p is unknown, the class shares replace it."""
     if len(sums.moments):
         n_outputs = problem.n_outputs
         return np.asarray(sums.moments.reshape(n_outputs, -1).diagonal() / problem.total)

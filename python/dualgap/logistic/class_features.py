@@ -214,9 +214,10 @@ class ClassFeatureLogisticRegression(ClassFeatureClassifier):
 
 @dataclass(frozen=True)
 class _Bilinear:
-    """A problem whose class weights are W = Z V: losses of W, and gradients of V.
+    """A problem whose class weights are W = Z V.
 
-    Two classes have one vector of scores, and Z is the difference of their features.
+    The losses are evaluated at W, and the gradients are taken with respect to V. With only two
+    classes, a row has a single score, and Z is the difference of the classes' features.
     """
 
     features: Any

@@ -175,7 +175,7 @@ class LogisticRegressionCV(SearchForC, LogisticClassifier):
         sample_weight : array-like of shape (n_samples,), optional
             Weight of each row's loss; scores are not weighted.
         groups : array-like of shape (n_samples,), optional
-            For splitters that need groups.
+            Group of each row, for splitters that need groups.
 
         Returns
         -------

@@ -52,7 +52,7 @@ class _Problem:
 
     @property
     def scale(self) -> float:
-        """Factor of C."""
+        """The number that multiplies C; see `PresentClasses.scale`."""
         return 1.0 if self.present is None else self.present.scale
 
     def regularization(self, C: float) -> float:
@@ -137,7 +137,7 @@ class LogisticRegression(LogisticClassifier):
         Number of iterations.
     objective_, dual_objective_, duality_gap_ : float
         The objective P of the model, a lower bound on the objective of any model, and their
-        difference. Both account for rounding errors, so they hold in exact arithmetic.
+        difference. The first two account for rounding errors, so they hold in exact arithmetic.
     relative_gap_ : float
         ``duality_gap_ / objective_``, which is compared with `tol`.
     null_objective_ : float
@@ -284,8 +284,8 @@ class LogisticRegression(LogisticClassifier):
 
         Each model is fitted to half of `tol`, starting from the previous model. Its dual point is
         feasible for every C, so its gap at any other C follows from the norms of the weights. The
-        next fit takes the largest C from which its interval reaches back to the last interval. The
-        estimator does not change; `C` and `warm_start` are not used.
+        next fit takes a larger C, chosen so that its interval reaches back to the last interval.
+        The estimator does not change; `C` and `warm_start` are not used.
 
         Parameters
         ----------

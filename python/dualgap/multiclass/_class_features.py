@@ -35,7 +35,7 @@ __all__ = ["ClassFeatureClassifier", "Combine", "JointFeatures"]
 Combine: TypeAlias = Literal["kronecker", "concatenate"]
 
 JointFeatures: TypeAlias = Callable[[Any, NDArray[Any]], MatrixLike]
-"""Called with rows and classes; returns a row for each row and class, classes varying fastest."""
+"""Maps rows and classes to one row per pair of row and class, with classes varying fastest."""
 
 # Number of rows per call of a feature extractor.
 _BLOCK = 1024

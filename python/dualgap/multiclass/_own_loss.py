@@ -25,7 +25,7 @@ _PROJECTION = 1e-7
 
 
 class CheckedLoss:
-    """A `MarginLoss` for the core; checks every result.
+    """Wraps a `MarginLoss` for calls from the core, and checks every result.
 
     Attributes
     ----------

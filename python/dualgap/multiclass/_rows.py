@@ -17,7 +17,7 @@ _SMALLEST = float(np.nextafter(0.0, 1.0))
 
 
 def linear_scores(X: Any, coef: FloatArray, intercept: FloatArray) -> FloatArray:
-    """Return the scores of checked rows, in their precision; float16 is multiplied in float32.
+    """Return the scores of checked rows, computed in their precision (float32 for float16).
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ def squared_row_norms(rows: Any) -> FloatArray:
 def distances(rows: Any, centre: FloatArray) -> FloatArray:
     """Return the distance of each row of a float64 matrix from a point.
 
-    The relative rounding errors are as large as those of norms; for CSR rows, which are not moved
-    to the point, the result is rounded up.
+    For dense rows, the relative rounding errors are as large as those of norms. For CSR rows, the
+    point is not subtracted, because that would make them dense; the result is rounded up instead.
     """
     if not sp.issparse(rows):
         return np.asarray(np.sqrt(squared_row_norms(rows - centre)))
@@ -86,9 +86,9 @@ def undecided(
 ) -> NDArray[np.bool_]:
     """Return a mask of the rows whose class may differ in a model within `radius` of this model.
 
-    The difference of two scores changes by at most ``sqrt(2) * norm(x) * radius``, or by at most
-    ``sqrt(2) * norm(x - centre) * radius + offset`` (docs/mathematics/cross-validation.md and
-    logistic.md).
+    The difference of two scores changes by at most ``sqrt(2) * norm(x) * radius`` or, with
+    `around`, by at most ``sqrt(2) * norm(x - centre) * radius + offset``
+    (docs/mathematics/cross-validation.md and logistic.md).
 
     Parameters
     ----------

@@ -155,7 +155,7 @@ class MulticlassSVCCV(SearchForC, LinearClassifier):
         sample_weight : array-like of shape (n_samples,), optional
             Weight of each row's loss; scores are not weighted.
         groups : array-like of shape (n_samples,), optional
-            For splitters that need groups.
+            Group of each row, for splitters that need groups.
 
         Returns
         -------

@@ -53,7 +53,7 @@ class ClassFeatureSVC(ClassFeatureClassifier):
         or any feature extractor, called as ``class_features(X, classes)`` with a block of rows and
         an array of classes. It returns ``psi(x, j)`` for the first row with each class, then for
         the second row, and so on (a matrix with ``len(X) * len(classes)`` rows, dense or sparse).
-        It is called once for every row before the fit, and the result is kept in memory.
+        It is called once for each block before the fit, and the results are kept in memory.
     combine : {"kronecker", "concatenate"}, default="kronecker"
         Joint features of a row and a class. "kronecker": ``kron(z_j, x)``. "concatenate":
         ``kron([e_j, z_j], x)``, the indicator of the class concatenated with its features, so that
@@ -70,7 +70,7 @@ class ClassFeatureSVC(ClassFeatureClassifier):
         Parameter gamma of the Moreau envelope of the loss; 0 means the loss itself.
     fit_intercept : bool, default=True
         Whether to append a constant feature to ``x``. Its weights are regularised like all other
-        weights. Not with a callable.
+        weights. Not used with a callable.
     intercept_scaling : float, default=1.0
         Value of the constant feature: the larger, the less its weights are regularised.
     class_weight : dict or "balanced", optional

@@ -93,9 +93,9 @@ class MulticlassSVC(LinearClassifier):
         the largest absolute values of two columns, including the constant feature, differ by a
         factor that exceeds both 40 and a fifth of the number of weights, because "block-descent" is
         slow on such data. Otherwise it is "block-descent". With up to 5000 weights, "newton"
-        continues from the dual point of "block-descent" as soon as its iterations gain little. For
-        custom losses, "auto" is always "block-descent", or "block-frank-wolfe" if the loss has no
-        ``project``. If memory is too small for "block-descent" according to the estimate that
+        continues from the last dual point as soon as the iterations of "block-descent" gain little.
+        For custom losses, "auto" is always "block-descent", or "block-frank-wolfe" if the loss has
+        no ``project``. If memory is too small for "block-descent" according to the estimate that
         `verbose` prints, "auto" is "block-frank-wolfe", or else "frank-wolfe". If memory is too
         small for any of them, the fit raises a MemoryError before it starts.
     step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
@@ -146,9 +146,9 @@ class MulticlassSVC(LinearClassifier):
         Number of iterations.
     objective_, dual_objective_, duality_gap_ : float
         The objective P of the model, a lower bound on the objective of any model, and their
-        difference. Both account for rounding errors, so they hold in exact arithmetic. The model is
-        the best model that the fit evaluated, including ``W = 0``; the bound is the highest bound
-        that the fit found.
+        difference. The first two account for rounding errors, so they hold in exact arithmetic. The
+        model is the best model that the fit evaluated, including ``W = 0``; the bound is the
+        highest bound that the fit found.
     relative_gap_ : float
         ``duality_gap_ / objective_``, which is compared with `tol`.
     null_objective_ : float

@@ -51,7 +51,8 @@ _PARAMETERS = """
         Bound on the norm, in units of the outputs (basis vectors have unit length). The objective
         is a sum over rows, not a mean. None: 3 n / d^2 for n rows of d features, but at least 1
         and at most 100, divided by the mean square of the features; for a regressor, this value
-        times a twentieth of the standard deviation of the targets.
+        times a twentieth of the standard deviation of the targets (of their root mean square,
+        unless ``linear="explicit"``).
     alpha : float, default=1.0
         Ridge penalty on the explicit linear weights and intercepts: the objective includes
         alpha/2 times their squared norm. A regressor subtracts the mean of each target before the
@@ -75,8 +76,9 @@ default="refined"
     selection_tol : float, default=1e-2
         Relative tolerance of the eigenvalue solver that selects basis vectors.
     validation_fraction : float, optional
-        Fraction of the rows held out (stratified by class). The fit keeps the number of basis
-        vectors that scores best on them; ``history_`` has all scores.
+        Fraction of the rows to hold out (stratified by class, except for the loss
+        "binary-logistic"). The fit keeps the number of basis vectors that scores best on them;
+        ``history_`` has all scores.
     tol : float, default=1e-3
         Duality gap at which the fit has converged, relative to the objective. The objective is
         then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger than rounding
@@ -278,7 +280,10 @@ class Training:
         )
 
     def deviation(self) -> float | None:
-        """Return the root of the sum of the variances of numeric targets, or None for classes."""
+        """Return the root mean squared norm of numeric targets, or None for classes.
+
+        For centred targets, this is the root of the sum of their variances.
+        """
         if self.loss != "squared":
             return None
         unit = float(np.abs(self.targets).max(initial=0.0)) or 1.0
@@ -300,7 +305,7 @@ Validation = tuple[Any, NDArray[Any]]
 def centred(
     targets: FloatArray, weights: FloatArray | None, validation: Validation | None
 ) -> tuple[FloatArray, Validation | None, FloatArray]:
-    """Subtract the means of the targets, also from those of the validation rows."""
+    """Subtract the means of the targets, also from the targets of the validation rows."""
     means = weighted_means(targets, weights)
     # The core rejects validation rows with another number of targets.
     if validation is not None and validation[1].shape[1] == len(means):

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dualgap._validation import FloatArray
 
 _SHARE = 0.5
-"""Columns are dropped only if at most this fraction is kept, because the indices are then
-copied."""
+"""Columns are dropped only if at most this fraction is kept, because dropping columns copies the
+indices."""
 _LARGEST = 2**31
 """If a model of all columns takes more bytes than this, no column is dropped: the result needs that
 memory anyway, and the core raises an error if it is not available."""
@@ -98,6 +98,6 @@ class Columns:
         return {**model, "basis": wide, "linear": linear}
 
     def _with_constant(self, width: int) -> NDArray[np.intp]:
-        """Indices of the kept columns, and of the constant feature if the width includes one."""
+        """Return indices of the kept columns, and of a constant feature if `width` includes one."""
         assert self.kept is not None
         return np.concatenate([self.kept, np.arange(self.n_features, width)])

@@ -23,7 +23,8 @@ def default_radius(X: Any, weights: FloatArray | None, deviation: float | None) 
 
     The deviation is None for classes. A model of d features has d^2 products of features. For n
     rows of features with a mean square of 1, the radius is therefore 3 n / d^2, but at least 1 and
-    at most 100. Outputs are proportional to the radius and to squares of features.
+    at most 100. Outputs are proportional to the radius and to squares of features, so the radius is
+    divided by the mean square of the features and, for a regressor, proportional to the deviation.
     """
     unit = 1.0 if deviation is None else _OF_DEVIATION * deviation
     n, d = (float(X.shape[0]) if weights is None else float(weights.sum())), X.shape[1]

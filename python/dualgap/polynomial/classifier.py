@@ -141,7 +141,7 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
             ),
             loss=self.loss,
             validation=validation,
-            # Passes labels instead of rows of signs, by which train_test_split cannot stratify.
+            # Stratify only if the targets are class indices, not rows of signs.
             stratify=targets.ndim == 1,
         )
 

@@ -222,7 +222,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
             setattr(self, name, getattr(final, name))
 
     def _curve(self, model: PolynomialNetworkClassifier, training: Any, test: Any) -> FloatArray:
-        """Return held-out scores: one per number of basis vectors, or one with `scoring`."""
+        """Return held-out scores: one per number of basis vectors, or a single one (`scoring`)."""
         if self.scoring is not None:
             model.fit(*training)
             scores = np.array([check_scoring(model, self.scoring)(model, *test)], dtype=float)

@@ -81,7 +81,7 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         return Catalogue(self.user_ids_, self.item_ids_, self._places)
 
     def _check_fitted(self) -> None:
-        """Raise an error before a fit. After it, this is faster than scikit-learn's check."""
+        """Raise an error before a fit. After a fit, skip scikit-learn's slower check."""
         if "user_ids_" not in vars(self):
             check_is_fitted(self)
 
@@ -101,7 +101,7 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         return self.task == "clicks" and getattr(self.interactions, "like_threshold", None) is None
 
     def _in_library(self, table: pd.DataFrame, given: Any = None) -> pd.DataFrame:
-        """Convert a result to the library of the table `given`, or else of the fit."""
+        """Convert a table to the library of the table `given`, or else to that of the fit."""
         converted: pd.DataFrame = like_table(table, table_kind(given) or self._tables)
         return converted
 
@@ -109,7 +109,7 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         return count_clicks(table, name) if self._counts else last_of_each_pair(table, name)
 
     def _without_users(self, *, clicks: bool) -> Self:
-        """Return a copy without any known users, and with the model of clicks only if asked."""
+        """Return a copy without known users, and without the click model unless `clicks` is set."""
         light = self._shallow_copy()
         light.user_ids_, light._places = self.user_ids_[:0], None
         light._item_counts = self._rating_counts("users")
@@ -133,7 +133,7 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
     def _with_earlier_clicks(
         self, new: RatingTable, side: Literal["users", "items"]
     ) -> RatingTable:
-        """Prepend the clicks of the fit that belong to the users (or items) of a table."""
+        """Prepend to a table the stored clicks of its users (or items)."""
         if self.task != "clicks" or self._click_model is None:
             msg = 'add: requires task="clicks", because a rating model does not store its ratings'
             raise ValueError(msg)

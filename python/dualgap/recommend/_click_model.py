@@ -28,7 +28,7 @@ _SIDES = ("users", "items")
 
 @dataclass(frozen=True)
 class ClickModel(Cached):
-    """Weighted scorers of clicks. The first row of each user or item table is for unknown ids.
+    """Scorers of clicks, with weights. The first row of a user or item table is for unknown ids.
 
     The score is the weighted sum of the scorers, each divided by its standard deviation over the
     catalogue for that user.
@@ -116,7 +116,7 @@ class ClickModel(Cached):
         total = self.weights[0] * of_factors
         for weight, model in zip(self.weights[1:], self.models, strict=True):
             part = of_factors
-            # An item-item model without entries for the item takes the scores of the factors.
+            # If an item-item model has no entries for the item, its score is that of the factors.
             if model.offsets[item] < model.offsets[item + 1]:
                 part = targets * model.matrix[items][:, [item]].toarray()[:, 0]
                 part = part * _scale((history.matrix @ model.matrix).toarray()[0])
@@ -154,7 +154,7 @@ class ClickModel(Cached):
         return [packed(model) for model in self.models]
 
     def gram(self, side: Side, n_threads: int) -> FloatArray:
-        """Return V'V of the vectors V of items (for new users) or of users (for new items)."""
+        """Return V'V, where V has the vectors of items (for new users) or users (for new items)."""
         if side == "items":
             return _core.factor_gram(np.ascontiguousarray(self.users[1:]), n_threads)
         if "_gram" not in vars(self):
@@ -180,7 +180,7 @@ class ClickModel(Cached):
         return replace(self, users=self.users[:1], history=empty)._with_items_of(self)
 
     def insert(self, new: NewRatings, vectors: FloatArray, targets: FloatArray) -> ClickModel:
-        """Return the model extended by vectors and clicks of new ids."""
+        """Return the model extended with vectors and clicks of new ids."""
         changed: Any = {new.side: new.insert_rows(getattr(self, new.side), vectors)}
         clicks = new.lists(targets.astype(np.float32))
         if not clicks.values.all():

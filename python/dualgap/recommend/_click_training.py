@@ -27,12 +27,12 @@ _RIDGES = (0.1, 0.3)
 
 # Candidate ridges of the item regression, and its dropout rate. When the regression is blended with
 # the other models, the choice between 30 and 300 changes the ranking by less than 1 % on film
-# ratings. On the data sets about places and about words, 30 is best; on synthetic clicks generated
-# from topics, 300 or more is best.
+# ratings. For clicks on places and words, 30 is best; for synthetic clicks generated from topics,
+# 300 or more is best.
 _REGRESSION_RIDGES = (30.0, 300.0)
 _DROPOUT = 0.33
 
-# Ridge on the feature weights, relative to the mean ridge of a row.
+# Ridge on the feature weights, relative to the mean ridge on the vectors of the ids.
 _FEATURE_RIDGE = 10.0
 
 # Number of sweeps of each trial fit of the factors. Trial fits are compared on held-out clicks.
@@ -55,8 +55,8 @@ _EXPONENTS = ((0.5, 0.2), (0.5, 0.35), (0.7, 0.65))
 # Maximum number of items for a regression, whose time grows with the cube of this number.
 _REGRESSED = 8000
 
-# Fraction of a user's clicks that is held out. Weights are chosen only if at least `_FEWEST` users
-# can hold out clicks; at most `_MOST` users do.
+# Fraction of a user's clicks that is held out, and the smallest and the largest number of users
+# with held-out clicks. With fewer users, no setting is chosen on held-out clicks.
 _SHARE = 0.2
 _FEWEST = 20
 _MOST = 2000
@@ -282,8 +282,8 @@ class _Trainer:
     ) -> tuple[_Setting, Lists]:
         """Return the setting whose item-item model ranks best, and that model.
 
-        `rest` contains a model of only the factors, and the held-out clicks. Each item-item model
-        is blended with the factors.
+        `rest` is a pair: a model with only the factors, and the held-out clicks. Each item-item
+        model is blended with the factors.
         """
         factors, held_out = rest
         users = np.flatnonzero(np.diff(held_out.indptr))
@@ -380,8 +380,9 @@ class _Trainer:
         counts = np.bincount(clicks.items, minlength=clicks.shape[1])
         counts = np.maximum(counts, 1).astype(np.float32)
         record = self._record(clicks)
-        # The core divides by both square roots and keeps the largest entries of each row. Scaling
-        # its input values and its result gives the requested exponents.
+        # The core divides by the square roots of both numbers of clicks, and keeps the largest
+        # entries of each row. Scaling its input values and its result gives the requested
+        # exponents.
         record["values"] *= counts[clicks.items] ** np.float32(0.5 - of_scored)
         graph = _lists(_core.item_graph(record), clicks.shape[1])
         scale = counts ** np.float32(of_scored - of_own)

@@ -35,9 +35,9 @@ class ConditionalGradient(Method):
         Norm of the output layer that `radius` bounds.
     radius : float, optional
         Bound on the norm of the output layer, for basis vectors of unit length (over users and
-        items together). None chooses the radius with the smallest loss on the validation ratings
-        from a path of radii. Without validation ratings, a fifth of the ratings is held out for
-        this choice; the final fit then uses all ratings.
+        items together). None chooses, from a path of radii, the one with the smallest loss on the
+        validation ratings. Without validation ratings, a fifth of the ratings is held out for this
+        choice; the final fit then uses all ratings.
     reoptimize : {"full", "output"}, default="full"
         Parameters to re-optimise after each new basis vector. "full": the basis and the output
         layer. "output": only the output layer, which is a convex problem.
@@ -193,7 +193,7 @@ def _rows(ratings: IndexedRatings, training: Training) -> sp.csr_array:
 
 
 def _one_hot(ids: NDArray[np.intp], n: int) -> sp.csr_array:
-    """Return one column per id; the row of the unknown id, `n`, is zero."""
+    """Return a matrix with one column per id; the rows of unknown ids (`n`) are zero."""
     known = np.flatnonzero(ids < n)
     return sp.csr_array((np.ones(len(known)), (known, ids[known])), (len(ids), n))
 

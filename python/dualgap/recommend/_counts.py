@@ -1,4 +1,4 @@
-"""Sums of the click counts of each pair of user and item, and weights computed from counts."""
+"""Sums of click counts per pair of user and item, and weights computed from counts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def count_clicks(table: RatingTable, name: str = "ratings") -> RatingTable:
     np.minimum.at(first, pairs, np.arange(len(pairs)))
     weights = table.weights
     if weights is not None:
-        # A given weight applies to one event; the weight of a pair is the mean over its events.
+        # A given weight applies to each click of its row. The weight of a pair is the mean over all
+        # clicks of the pair.
         weights = np.bincount(pairs, weights * table.values) / np.bincount(pairs, table.values)
     values: FloatArray = np.bincount(pairs, table.values).astype(np.float64)
     return replace(table.take(first), values=values, weights=weights)

@@ -24,8 +24,8 @@ FeaturesLike: TypeAlias = "pd.DataFrame | sp.spmatrix | sp.sparray"
 class FeatureEncoder:
     """Converts feature tables to numbers, with the columns, means and deviations of the fit."""
 
-    # Names of the numeric columns, and the column and the value of each indicator, for the
-    # non-numeric columns; both are empty for a sparse matrix.
+    # Names of the numeric columns, and a pair (column, value) for each indicator of a non-numeric
+    # column. Both are empty for a sparse matrix.
     numbers: tuple[str, ...]
     indicators: tuple[tuple[str, str], ...]
     # Number of features.
@@ -46,7 +46,7 @@ class FeatureEncoder:
         scales = _near_one(numbers.abs().max().to_numpy(dtype=np.float64))
         scaled = numbers * scales
         values = _values(others, name)
-        # Values that are equal as text have one indicator.
+        # Values that are equal as text share an indicator.
         indicators = tuple(
             dict.fromkeys((column, text) for column, (_, texts) in values.items() for text in texts)
         )
@@ -244,7 +244,7 @@ def feature_rows(
     seen: sp.csr_array,
     histories: bool | Literal["users"],
 ) -> tuple[sp.csr_array | None, sp.csr_array | None]:
-    """Return features of all users and of all items: first of the tables, then of histories."""
+    """Return the features of all users and of all items: table columns, then histories."""
     users, items = tables[0].rows(catalogue.users), tables[1].rows(catalogue.items)
     if histories:
         users.append(seen)

@@ -74,7 +74,7 @@ def like_table(table: pd.DataFrame, kind: str) -> Any:
     for name, column in table.items():
         if column.dtype.kind == "M":
             if column.dt.tz is not None:
-                # Text such as "UTC+01:00" is "+01:00" in Arrow.
+                # The time zone "UTC+01:00" of pandas is "+01:00" in Arrow.
                 zones.append((str(name), str(column.dt.tz).removeprefix("UTC") or "UTC"))
                 column = column.dt.tz_convert("UTC").dt.tz_localize(None)
             # polars has no times in seconds.

@@ -175,7 +175,7 @@ def _ends(lengths: NDArray[Any]) -> NDArray[np.int64]:
 class Places:
     """Positions of ids: first the ids of `table`, then ids that were added later.
 
-    Models with added ids reuse the hash table of `table`, which takes long to build.
+    Models with added ids reuse the hash table of `table`, which is slow to build.
     """
 
     table: pd.Index[Any]

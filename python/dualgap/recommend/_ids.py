@@ -115,9 +115,9 @@ def join_ids(first: pd.Index[Any], second: pd.Index[Any]) -> pd.Index[Any]:
 
 
 def unrounded(ids: pd.Index[Any], others: pd.Index[Any]) -> pd.Index[Any]:
-    """Return floating-point ids as integers if all are whole numbers and the others integers.
+    """Return floating-point ids as integers if all are whole and `others` are integers.
 
-    `read_ids` accepts only floating-point ids that are small enough to be exact.
+    The conversion is exact, because `read_ids` rejects floating-point ids that are too large.
     """
     if ids.dtype.kind == "f" and others.dtype.kind in "iu":
         whole = ids.astype(np.int64)
@@ -201,7 +201,7 @@ def read_id_list(ids: Hashable | Iterable[Hashable], name: str) -> pd.Index[Any]
         msg = f"{name}: must be one id or a list of ids, got {type(ids).__name__}; pass one column"
         raise TypeError(msg)
     if type(ids) in (int, np.int64):
-        # In a list, pandas would look for a common type.
+        # Faster than a list, for which pandas would look for a common type.
         one: pd.Index[Any] = pd.Index(np.array([ids]), copy=False)
         return one
     if isinstance(ids, str | bytes | tuple) or not isinstance(ids, Iterable):
@@ -249,7 +249,7 @@ def plain_ids(ids: pd.Index[Any]) -> pd.Index[Any]:
 
 
 def distinct_ids(ids: pd.Index[Any]) -> pd.Index[Any]:
-    """Return each id once. Each category of the ids from `GrowingIds` occurs at least once."""
+    """Return the distinct ids; every category of categorical ids occurs (see `GrowingIds`)."""
     return ids.categories if isinstance(ids, pd.CategoricalIndex) else ids.unique()
 
 

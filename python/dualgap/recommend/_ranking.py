@@ -110,9 +110,9 @@ def excluded_items(
     table: pd.Index[Any],
     exclude: Mapping[Any, Any],
 ) -> sp.csr_array:
-    """Return the items of `table` to leave out for each of `users`, given lists of ids by user.
+    """Return a matrix with a 1 for each item of `table` to leave out for each of `users`.
 
-    `known` lists more users that are valid keys.
+    `exclude` maps users to lists of item ids. Its keys may be any users in `users` or `known`.
     """
     keys = read_ids(list(exclude), "exclude")
     check_kind(users, keys, "exclude (its keys are users)")
@@ -217,7 +217,7 @@ def ranked_table(
 
 @cache
 def _names(*names: str) -> pd.Index[Any]:
-    """Return the names of columns; pandas takes as long to convert them as to build a table."""
+    """Return names of columns, cached: converting them takes as long as building a table."""
     return pd.Index(names)
 
 
@@ -338,7 +338,7 @@ def warn_of_seen(
 def rating_metrics(
     table: RatingTable, predicted: FloatArray, k: Sequence[int], levels: FloatArray
 ) -> dict[str, float]:
-    """Return RMSE and mean nDCG@k per user; `levels` has the ratings of the fit."""
+    """Return RMSE and the mean nDCG@k over users; `levels` are the rating levels of the fit."""
     values = table.values
     result = {"rmse": rmse(values, predicted)}
     groups = pd.factorize(table.users)[0]
@@ -349,7 +349,7 @@ def rating_metrics(
 
 
 def rating_gains(values: FloatArray, levels: FloatArray) -> tuple[FloatArray, Any]:
-    """Return the relevance of ratings, which is not negative, and a gain that does not overflow."""
+    """Return non-negative relevances of ratings, and a gain that does not overflow."""
     relevance = values - min(0.0, float(levels.min()), float(values.min()))
     return relevance, "exponential" if relevance.max() <= LARGEST_EXPONENT else "linear"
 
@@ -364,7 +364,8 @@ def evaluate_catalogue(
     """Return metrics of the best items; `relevant` has user and item positions and user ids."""
     users, items, names = relevant
     n_items = len(candidates.allowed)
-    # An unknown item is never recommended, so it counts as missed.
+    # Users are grouped by id, because all unknown users have the same position. An unknown item is
+    # never recommended, so it counts as missed.
     who, distinct = pd.factorize(names)
     first = np.zeros(len(distinct), dtype=np.intp)
     first[who] = users

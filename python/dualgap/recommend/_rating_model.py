@@ -82,7 +82,7 @@ class Machine(Cached):
         return grown.with_caches_of(self, "packed_items") if new.side == "users" else grown
 
     def item_vectors(self) -> FloatArray:
-        """Return the factors of known items, each scaled by the norm of its output weights."""
+        """Return known items' factors, each times the square root of its output weights' norm."""
         k = len(self.output)
         return np.asarray(self.items[1:, :k] * np.sqrt(np.linalg.norm(self.output, axis=1)))
 
@@ -191,7 +191,7 @@ class Priors:
         )
 
     def with_histories_of(self, new: NewRatings) -> Priors:
-        """Append a weight of 0 for each new id, which is a history feature of the other side."""
+        """Append a weight of 0 for each new id, a history feature of the other side."""
         side = "items" if new.side == "users" else "users"
         prior = getattr(self, side)
         n_new = int((new.rows >= new.n_known).sum())
@@ -200,7 +200,7 @@ class Priors:
         return replace(self, **changed)
 
     def record(self, machine: Machine, new: NewRatings) -> FoldInRecord:
-        """Return the data from which the core fits the rows of new ids in a machine."""
+        """Return the data from which the core fits new ids of a factorization machine."""
         prior, other, means = self.users, self.items, machine.items[1:]
         if new.side == "items":
             prior, other, means = other, prior, machine.users[1:]

@@ -147,7 +147,7 @@ class FittedRecommender(RecommenderParts):
         items, exclude : id or iterable of ids, optional
             `items`: the only items that may be recommended. `exclude`: items that are never
             recommended, or a dictionary ``{user: items}`` of items that are never recommended to
-            that user. A warning reports excluded ids that were not in the ratings.
+            that user. A warning reports ids that were not in the ratings.
         mask : array-like of bool, shape (n_items,), optional
             Whether each of ``item_ids_`` may be recommended.
         diversity : float, default=0.0
@@ -189,7 +189,8 @@ class FittedRecommender(RecommenderParts):
             places = self._catalogue.places[0].find(rated)
             check_new(self.user_ids_, rated[places == len(self.user_ids_)], "ratings (users)")
             names = rated if users is None else read_id_list(users, "users")
-            # Without other users, avoid copies whose size grows with the number of all users.
+            # If all wanted users are in `ratings`, avoid copies that grow with the number of known
+            # users.
             light = names is rated or (rated.get_indexer(names) >= 0).all()
             clicks = "like" in (ranking, diversity > 0.0 and self._similarity())
             model = (self._without_users(clicks=clicks) if light else self)._folded(table)
@@ -278,8 +279,8 @@ class FittedRecommender(RecommenderParts):
         Returns
         -------
         DataFrame
-            Columns named as `item_column` (an item of the user), rank (from 1) and contribution
-            (to the score), the largest first.
+            Columns item (an item of the user; named as `item_column`), rank (from 1) and
+            contribution (to the score), the largest first.
 
         Raises
         ------
@@ -356,7 +357,7 @@ class FittedRecommender(RecommenderParts):
         ------
         ValueError
             If the method does not support new ids (only "variational" does), if all ratings are of
-            unknown items, or if the fit had no features of this side.
+            unknown items, or if `features` is given but the fit had no features of this side.
         """
         self._check_fitted()
         check_choice("side", side, "users", "items")

@@ -83,7 +83,7 @@ class RatingScale:
         return len(self.levels) - 1 if self.ordinal else 1
 
     def unit(self, values: FloatArray) -> float:
-        """Return the unit of the outputs: for a regression, the standard deviation of ratings."""
+        """Return the output unit: the standard deviation of ratings for a regression, else 1."""
         if self.ordinal:
             return 1.0
         lowest, spread = self.levels[0], self.levels[-1] - self.levels[0]
@@ -154,9 +154,9 @@ def expected_level(outputs: FloatArray, levels: FloatArray) -> FloatArray:
 
 
 def level_probabilities(outputs: FloatArray, levels: FloatArray) -> FloatArray:
-    """Return P(y = level), from the nearest increasing P(y <= level), shape (n, n_levels).
+    """Return P(y = level), shape (n, n_levels), after making P(y <= level) monotone.
 
-    The isotonic regression is weighted by the gaps between levels, which preserves the expectation.
+    Isotonic regression, weighted by the gaps between levels, preserves the expected rating.
     """
     below = expit(outputs)
     gaps = np.diff(levels)
@@ -235,8 +235,8 @@ class NewRatings:
     counts: NDArray[np.intp]
     # The features of each id; None if the fit or the call had none.
     features: sp.csr_array | None
-    # History features: for each user (or item), the items (or users) that it has ratings with; None
-    # if the fit had no such features.
+    # History features: for each of these users (or items), the items (or users) of its ratings;
+    # None if the fit had no such features.
     histories: sp.csr_array | None
     # Whether these ids are history features of the other side.
     of_other: bool
@@ -337,7 +337,7 @@ class NewRatings:
         return replace(self.order, values=values[self.order.values])
 
     def replace_histories(self, seen: Lists) -> Lists:
-        """Return the pairs of users and items with ratings, updated by these ratings."""
+        """Return `seen`, the pairs of users and items with ratings, updated by these ratings."""
         new = replace(self.order, values=np.ones(len(self.own), np.int8))
         if self.side == "users":
             return seen.with_rows(self.rows, new)

@@ -178,8 +178,9 @@ class Variational(Method):
             # In the core, the mean square of a basis vector is 1, so its norm is sqrt(n_ids).
             "radius": np.inf if self.radius is None else float(self.radius) / n_ids,
             "output_ridge": 1.0,
-            # Number of sweeps before the prior is learned. Earlier learning would prune basis
-            # vectors before they have formed; with features, they form earlier.
+            # Number of sweeps before the output layer and the priors of sides without features are
+            # learned. Earlier learning would prune basis vectors before they have formed. With
+            # features, they form earlier.
             "hold": 3 if has_features or not scale.ordinal else 5,
             "feature_ridge": float(self.feature_ridge),
             "relaxation": 1.5,

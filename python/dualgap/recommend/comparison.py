@@ -75,7 +75,7 @@ class Comparison:
         return pd.DataFrame([vars(row) for row in self.rows])
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Plot RMSE and recall@10 of all recommenders, and the conditional gradient curves."""
+        """Plot RMSE and recall@10 of all recommenders, and the validation losses in `curves`."""
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
 
@@ -135,7 +135,8 @@ def compare(
     Parameters
     ----------
     train, validation, test : DataFrame with columns user, item, rating
-        The conditional gradient fits choose their number of basis vectors on `validation`.
+        The conditional gradient fits choose their number of basis vectors on `validation`, and EASE
+        and ALS their settings.
     n_components : int, optional
         Largest number of basis vectors; by default it depends on the number of ratings.
     random_state : int, default=0
@@ -326,7 +327,7 @@ class Likes:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Scores of all users and items, and the setting that was chosen."""
+    """Scores of all items for each user, and the setting that was chosen."""
 
     scores: FloatArray
     setting: Any = None

@@ -78,25 +78,25 @@ class OrdinalRecommender(FittedRecommender):
 
     ``o_c = b_c + l_uc + l_ic + sum_r U_rc p_ur q_ir``.
 
-    The expected rating is the mean of the levels under their probabilities. The level probabilities
-    are differences of the probabilities of a rating of at most each level. Isotonic regression
-    first makes the latter monotone. It is weighted by the gaps between the levels, so that it does
-    not change the expected rating.
+    The expected rating is the mean of the levels, weighted by their probabilities. The probability
+    of a level is the probability of a rating of at most this level, minus that of a rating of at
+    most the level below. Isotonic regression first makes these cumulative probabilities monotone.
+    It is weighted by the gaps between the levels, so that it does not change the expected rating.
 
     Parameters
     ----------
     n_components : int, optional
         Maximum number of basis vectors; superfluous ones shrink to zero. A variational fit starts
-        with at most one basis vector per rating, and at most one per output and rated user or rated
-        item (whichever are fewer). The default grows with the number n of ratings: 8 for up to
-        50,000 ratings, then ``8 * (n / 50000) ** 0.4``. With `history_features`, which keep more
-        basis vectors useful, the exponent is 0.55 and the maximum is 64 basis vectors. With
+        with fewer if this number exceeds the number of ratings, or the number of outputs times the
+        number of users or of items with ratings (whichever is smaller). The default grows with the
+        number n of ratings: 8 for up to 50,000 ratings, then ``8 * (n / 50000) ** 0.4``. More basis
+        vectors are useful with `history_features`: the exponent is 0.55, up to 64 vectors. With
         ``task="clicks"``, `n_components` is the length of the user and item vectors, unless
         `interactions` sets a different `n_components`.
     task : {"ordinal", "regression", "clicks"}, default="ordinal"
         "ordinal": one output per threshold. "regression": a single output with squared loss (for
         comparison). "clicks": predicts only which user chooses which item, from clicks,
-        purchases or likes (see `Interactions`). The values do not matter if all are equal.
+        purchases or likes (see `Interactions`). Values are optional (see `fit`).
     method : {"variational", "conditional-gradient"}, Variational or ConditionalGradient, \
             default="variational"
         Training method: a name for the default parameters, or an object with parameters.
@@ -265,10 +265,11 @@ class OrdinalRecommender(FittedRecommender):
         sample_weight : array-like of shape (n_ratings,), optional
             Positive weight of each rating.
         timestamps : array-like of shape (n_ratings,), optional
-            Times of the ratings, unless they are a column: seconds since 1970, or dates. If a user
-            rated an item several times, the latest rating is used.
+            Times of the ratings, as seconds since 1970 or as dates; not needed if `ratings` has a
+            column of times. If a user rated an item several times, the latest rating is used.
         validation : as `ratings`, optional
-            Ratings on which the number of basis vectors is chosen ("conditional-gradient" only).
+            Ratings on which "conditional-gradient" chooses the number of basis vectors, and the
+            radius if that is None. Other methods do not accept them.
 
         Returns
         -------

@@ -145,10 +145,10 @@ def by_user(
     train : table
         All rows of the other users.
     given : table
-        The given rows of test users, for `fold_in`. Rows whose items do not occur in
-        `train`, and test users with a single row, are left out.
+        The given rows of test users, for `fold_in`.
     test : table
-        The rows to predict.
+        The rows of test users to predict. `given` and `test` leave out rows whose items do not
+        occur in `train`, and test users who then have a single row.
 
     References
     ----------
@@ -190,7 +190,7 @@ def compare_recommenders(
     confidence: float | None = None,
     rank_by: Ranking | None = None,
 ) -> pd.DataFrame:
-    """Fit recommenders to the same rows and evaluate them on the same rows.
+    """Fit recommenders to the same training rows, and evaluate them on the same test rows.
 
     Parameters
     ----------

@@ -197,7 +197,7 @@ class TrainedChain(CertifiedEstimator):
         return np.where(has_unknown, -np.inf, found)
 
     def explain(self, sentence: Any, labels: Iterable[Any] | None = None) -> list[Evidence]:
-        """Return the contributions to the score of the label of each token of a sentence.
+        """Return the contributions to the score of each token's label in a sentence.
 
         Parameters
         ----------

@@ -21,13 +21,14 @@ _C_OF_MANY = {"hamming": 0.3, "logistic": 3.0}
 _C_OF_ONE = {"hamming": 3.0, "logistic": 20.0}
 
 _PASSES = 5
-# Fits of few sentences with positive weight (`MIN_SEQUENCES` of the core) start from zero weights.
-# If C is large, their objective hardly falls in the first passes, so they make at least this number
-# of passes.
+# Fits of fewer than `_FEW` sentences with positive weight (`MIN_SEQUENCES` of the core) start from
+# zero weights. If C is large, their objective hardly falls in the first passes, so they make at
+# least `_PASSES_OF_FEW` passes.
 _FEW = 200
 _PASSES_OF_FEW = 30
 _LEAST_PROGRESS = 0.025
-# Without a gap (with unknown labels), a fit that ends here is about 0.1 % above its limit.
+# With unknown labels, there is no gap. A fit that ends at this share is about 0.1 % above its
+# limit.
 _LEAST_PARTIAL = 1e-3
 
 
@@ -45,7 +46,8 @@ def default_c(loss: str, problem: Problem, weights: FloatArray | None) -> float:
 
     A token can change the score of a label at an equal token by at most C times the squared norm of
     its features. With a fixed C, the weights of rare words are too small if the word is the only
-    feature of a token. Values above 1 count as 1, because C also limits the weights of transitions.
+    feature of a token. Each feature counts with its squared value, but at most as 1, because C also
+    limits the weights of transitions.
     """
     n_features = max(1.0, problem.core.features_per_token(weights))
     return max(_C_OF_MANY[loss], _C_OF_ONE[loss] / n_features)

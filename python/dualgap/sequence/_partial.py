@@ -57,10 +57,10 @@ def fit_completed(
     """Fit the structured hinge loss: complete the labels, fit, and repeat until no label changes.
 
     Unknown labels are completed by the best labelling that agrees with the known labels, according
-    to the weights of the previous fit (Yu and Joachims, ICML 2009), or at first of `start` if it is
-    given. Errors at tokens with unknown labels cost nothing. Each fit is a convex problem. With
-    held-out sentences, a round that does not improve their score is the last one, and its fit is
-    discarded.
+    to the weights of the previous fit (Yu and Joachims, ICML 2009). Before the first fit, these
+    weights are `start` or, by default, those of a few passes with the logistic loss. Errors at
+    tokens with unknown labels cost nothing. Each fit is a convex problem. With held-out sentences,
+    a round that does not improve their score is the last one, and its fit is discarded.
     """
     threads = resolve_threads(tagger.n_jobs)
     if start is None:

@@ -1,4 +1,4 @@
-"""Conversion of the sentences that users pass to the rows and offsets that the core reads."""
+"""Conversion of users' sentences to the rows and offsets that the core reads."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def peek(X: Any) -> tuple[bool, Any]:
 
 
 def _is_named(sentence: Any) -> bool:
-    """Whether a sentence may consist of named features; True for an empty sentence."""
+    """Return whether a sentence may consist of named features; True for an empty sentence."""
     if hasattr(sentence, "shape"):
         return False
     if not isinstance(sentence, list | tuple):

@@ -39,7 +39,7 @@ class Problem:
     is_partial: bool = False
     # Hash of the content of each sentence; only for a warm start.
     digests: NDArray[np.uint64] | None = None
-    # The columns of sentences that are tables.
+    # Names of the columns, if the sentences are tables.
     columns: NDArray[Any] | None = None
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ def error_costs(
 
 
 def warn_of_long_sentences(tagger: Any, offsets: NDArray[np.int64]) -> None:
-    """Warn about few long sentences: a pass of the hinge loss makes one step per sentence."""
+    """Warn if there are only a few, long sentences: a pass makes one step per sentence."""
     n_sentences, mean = len(offsets) - 1, int(offsets[-1]) // (len(offsets) - 1)
     if tagger.loss == "hamming" and n_sentences <= _FEW and mean >= _LONG:
         text = (

@@ -59,7 +59,7 @@ def _differs(tagger: Any) -> bool:
 def _dual_point(
     tagger: Any, problem: Problem, point: _core.SequencePoint
 ) -> _core.SequencePoint | None:
-    """Return the dual point of the previous fit, extended by 0 for new sentences.
+    """Return the dual point of the previous fit, extended with zeros for new sentences.
 
     The result is None if the point cannot be reused.
     """
@@ -108,7 +108,7 @@ def _weights_by_name(tagger: Any, problem: Problem) -> FloatArray | None:
 def _old_names(tagger: Any) -> list[str] | tuple[Any, int]:
     """Return the column names of the previous fit.
 
-    If it had no names, return the number of hash bits (None without hashing) and of columns.
+    If columns had no names, return the number of hash bits (None without hashing) and of columns.
     """
     names = tagger._weights.names
     if names is None or names.bits is not None:

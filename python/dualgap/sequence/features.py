@@ -123,7 +123,7 @@ def _column_features(rows: Sequence[Sequence[str]], t: int) -> list[str]:
 
 
 def crfsuite_features(sentence: Iterable[Any]) -> list[Any]:
-    """Convert dictionaries of features to features with python-crfsuite's names, ``name:value``."""
+    """Convert dictionaries to features that are named as in python-crfsuite, ``name:value``."""
     return [
         _flat(token, "", {}, 0) if isinstance(token, Mapping) else list(token) for token in sentence
     ]

@@ -49,7 +49,7 @@ def label_score(y_true: Sequence[Sequence[Any]], y_pred: Sequence[Sequence[Any]]
 
 
 def _are_chunks(labels: set[Any]) -> bool:
-    """Whether each label is "O" or a BIO(ES) prefix with a kind, and at least one has a kind."""
+    """Return whether each label is "O" or a BIO(ES) prefix with a kind, and some label has one."""
     parts = [str(label).partition("-") for label in labels]
     return any(kind for _, _, kind in parts) and all(
         prefix == "O" if not kind else prefix in {"B", "I", "E", "L", "S", "U"}

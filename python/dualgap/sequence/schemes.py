@@ -37,10 +37,9 @@ def label_parts(label: Any, scheme: str) -> tuple[str, str]:
 def repair_labels(y: Iterable[Sequence[str]], scheme: str = "bio") -> list[list[str]]:
     """Rewrite the labels of sentences in a scheme's notation; the chunks do not change.
 
-    Chunks are found as in the script conlleval: an I that does not continue a chunk begins
-    a new chunk.
-    IOB1, in which B occurs only between adjacent chunks of one kind, therefore becomes BIO. Labels
-    that obey the scheme do not change.
+    Chunks are found as in the script conlleval: an I that does not continue a chunk begins a new
+    chunk. IOB1, in which B occurs only between adjacent chunks of one kind, therefore becomes BIO.
+    Labels that obey the scheme do not change.
 
     Parameters
     ----------
@@ -90,7 +89,7 @@ def _repaired(labels: list[Any], scheme: str, ends: str) -> list[Any]:
 
 
 def is_iob1(y: Iterable[Sequence[Any]]) -> bool:
-    """Whether each B follows a chunk of the same kind, as in IOB1."""
+    """Return whether each B follows a chunk of the same kind, as in IOB1."""
     for labels in y:
         for before, label in pairwise(["O", *map(str, labels)]):
             if label[:2] == "B-" and before[2:] != label[2:]:

@@ -56,7 +56,7 @@ def count_examples(X: Any, y: Any) -> int:
 class Stacked:
     """The concatenated rows of all examples, and the offset of each example.
 
-    Each call of a method creates it once, so the package checks and copies the rows only once.
+    Each call of a public method creates one such object, so rows are checked and copied only once.
     """
 
     rows: Any

@@ -98,6 +98,6 @@ class ChainCoding(Coding):
         return wrong if self.model.loss == "hamming" else wrong / np.maximum(np.diff(offsets), 1)
 
     def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
-        """Return the length of each sequence; for the mean loss, 1, or 0 if it is empty."""
+        """Return the largest possible losses: the lengths; for the mean loss, 1 (0 if empty)."""
         lengths = np.array([len(label) for label in y], dtype=np.float64)
         return lengths if self.model.loss == "hamming" else np.minimum(lengths, 1.0)

@@ -113,7 +113,10 @@ class MatchingCoding(Coding):
         return {"weight": coef}
 
     def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
-        """Return the loss without correct pairs and with the most wrong pairs, an upper bound."""
+        """Return an upper bound on the loss of each example.
+
+        It is the loss of missing all true pairs and predicting the largest number of wrong pairs.
+        """
         found = []
         for (n_rows, n_columns), label in zip(X.sizes or [], y, strict=True):
             missed = len(label) * self.model.false_negative_cost

@@ -83,7 +83,7 @@ class MulticlassCoding(Coding):
         return count_wrong(one_label_each(y, len(X)), offsets, self.classes, codes)
 
     def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
-        """Return the largest cost for the true class of each example."""
+        """Return the largest possible loss of each example: the largest cost for its true class."""
         costs = self._costs()
         if costs is None:
             return np.ones(len(y))

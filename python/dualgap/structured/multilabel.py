@@ -100,7 +100,7 @@ class MultilabelCoding(Coding):
         }
 
     def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
-        """Return the number of labels for each example, or 1 for the mean loss."""
+        """Return the largest possible loss of each example: `n_labels`, or 1 for the mean loss."""
         return np.full(
             np.shape(y)[0], float(self.n_labels) if self.model.loss == "hamming" else 1.0
         )

@@ -78,9 +78,9 @@ class StructuredSVM(CertifiedEstimator):
     signs : array-like of shape (n_weights,), optional
         Signs that the weights must have, in the order of `coef_`: 1 for weights that must not be
         negative, -1 for weights that must not be positive, 0 for all other weights. The certificate
-        then covers only models that satisfy the signs. For "auto" and "block-frank-wolfe" without
-        `averaging`. Fits with signs do not continue with Newton's method, so scale features of
-        different sizes first.
+        then covers only models that satisfy the signs. Only for "auto" and "block-frank-wolfe",
+        without `averaging`. Fits with signs do not continue with Newton's method, so scale features
+        of different sizes first.
     solver : {"auto", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
 "projected-gradient", "subgradient", "extragradient"}, default="auto"
         "auto" begins with "block-frank-wolfe". If it would need more than 50 further passes at the
@@ -187,12 +187,11 @@ class StructuredSVM(CertifiedEstimator):
     feature vector per example, sparse if most of its values are 0. Pickles contain the weights
     once, without the state for ``warm_start``.
 
-    The certificate of a custom `Model` holds if its ``loss_augmented_decode`` is exact. If it
-    returns a label that scores less than an earlier label, the fit raises an error. If ``decode``
-    finds a better label after the fit, or fails, the fit is kept without a certificate, and there
-    is a warning. With ``exact_decoder=False``, `objective_` depends on the decoder and may be too
-    small, `dual_objective_` is still a lower bound, `duality_gap_` and `relative_gap_` are None,
-    and the fit ends (`converged_`) when the gap appears to be small.
+    The certificate of a custom `Model` holds if its ``loss_augmented_decode`` is exact. If a label
+    that it returns scores less than an earlier label, an error is raised. If ``decode`` finds a
+    better label after the fit, or fails, there is a warning and no certificate. Without an exact
+    decoder, `dual_objective_` is still a lower bound, but `objective_` may be too small, the gaps
+    are None, and the fit ends (`converged_`) when the gap appears to be small.
 
     Examples
     --------
@@ -310,7 +309,7 @@ class StructuredSVM(CertifiedEstimator):
     ) -> Iterator[Self]:
         """Fit each C in turn, starting from the previous fit, and yield each fit.
 
-        Sets `C`, and `warm_start` until the iteration ends.
+        `C` keeps its last value; `warm_start` is restored when the iterator ends.
 
         Yields
         ------
@@ -439,7 +438,8 @@ class StructuredSVM(CertifiedEstimator):
         ------
         ValueError
             For bad data, or if a `MulticlassModel` has no costs for a class that did not occur in
-            training. Without costs, and in chains, such a class is a wrong prediction.
+            training. Without costs, and in chains, a prediction counts as wrong if its true class
+            did not occur in training.
         """
         self._check_examples(X)
         return self._predictor().score(X, y, self.coef_, sample_weight)

@@ -104,7 +104,7 @@ impl SmoothFunction for LeastSquares {
 
     fn rounding(&self, x: &[f64], value: f64) -> FunctionRounding {
         // Any vector r gives the lower bound f(y) >= ⟨r, A y − b⟩ − ½‖r‖², so the error of r enters only through
-        // ⟨r, A x − b⟩, and the gradient Aᵀr has only the error of this product.
+        // ⟨r, A x − b⟩. The only error of the gradient is that of the product Aᵀr.
         let (size, n_terms) = self.columns.product_size(x);
         let error = gamma(n_terms + 3) * size + gamma(1) * self.target_norm;
         let sums = gamma(self.columns.n_rows() / 8 + 24);

@@ -52,9 +52,9 @@ impl SmoothFunction for LogisticSum {
     }
 
     fn rounding(&self, x: &[f64], value: f64) -> FunctionRounding {
-        // The tangents at the computed scores bound f from below, so the errors of the scores enter only at x. Losses
-        // have curvature at most 1/4, and slopes of at most 1 and at most the loss. The library functions are correct
-        // to a few units in the last place.
+        // The tangents at the computed scores bound f from below, so the errors of the scores enter only at x. The
+        // curvature of a loss is at most 1/4; its slope is at most 1, and at most the loss. The library functions are
+        // correct to a few units in the last place.
         let (size, n_terms) = self.columns.product_size(x);
         let scores = gamma(n_terms + 4) * size;
         let sums = gamma(self.columns.n_rows() + 16);

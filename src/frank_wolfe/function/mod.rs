@@ -51,8 +51,8 @@ pub trait SmoothFunction: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Number of products with the Hessian that together cost little more than one product. If it is more than 1, the
-    /// methods also compute the products of vertices that they may need next.
+    /// Number of products with the Hessian to compute together, if that costs far less than separate products. If it is
+    /// more than 1, the methods also compute the products of vertices that they may need next.
     fn n_products_at_a_time(&self) -> usize {
         1
     }

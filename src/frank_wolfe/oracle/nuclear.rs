@@ -10,8 +10,8 @@ use crate::interrupt::Interrupt;
 use crate::linalg::products::matrix_vector;
 use crate::linalg::vectors::{axpy, dot, random_unit};
 
-/// The set of matrices whose singular values sum to at most `radius`, stored row after row. Its
-/// vertices are the matrices radius · u vᵀ with unit vectors u and v.
+/// The set of matrices, stored row after row, whose singular values sum to at most `radius`. Its vertices are the
+/// matrices radius · u vᵀ with unit vectors u and v.
 #[derive(Debug, Clone)]
 pub struct NuclearNormBall {
     shape: (usize, usize),
@@ -26,8 +26,8 @@ impl NuclearNormBall {
     /// Creates the ball of matrices with this number of rows and columns.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::error::Error::InvalidArgument) unless the shape and the
-    /// radius are positive.
+    /// [`Error::InvalidArgument`](crate::error::Error::InvalidArgument) unless the numbers of rows and columns are
+    /// positive, a matrix has at most 2³² − 1 entries, and the radius is positive and finite.
     pub fn new(shape: (usize, usize), radius: f64) -> Result<Self> {
         check_size("shape", shape.0)?;
         check_size("shape", shape.1)?;
@@ -114,7 +114,7 @@ impl LinearOracle for NuclearNormBall {
     }
 
     fn radius(&self) -> Option<f64> {
-        // The absolute entries of a unit rank-one matrix sum to at most √(rows · columns).
+        // The absolute values of the entries of a unit rank-one matrix sum to at most √(rows · columns).
         let (left, right) = (self.shape.0 as f64, self.shape.1 as f64);
         Some(sum_of_sizes(&[self.radius * (left * right).sqrt()]) * (1.0 + 4.0 * f64::EPSILON))
     }

@@ -44,7 +44,8 @@ pub(super) struct Visited<T> {
     pub log_sum: T,
 }
 
-/// Replaces scores by log softmax(s), and computes softmax(s) and the block's gap. `entropy` is H(α⁰).
+/// Writes log softmax(s) of the scores s to `logs` and softmax(s) to `shares`, and computes the block's gap. `present`
+/// is α⁰, and `entropy` is H(α⁰).
 #[inline(always)]
 pub(super) fn visit<S: Simd, T: Lane<S>>(
     simd: S,
@@ -92,7 +93,7 @@ fn discrimination<S: Simd, T: Lane<S>>(simd: S, shares: &[T::Vector], present: &
     T::total(simd, sum)
 }
 
-/// Takes the step after [`visit`]: replaces α⁰ by α and returns the entropy of α. If Newton's method did not converge,
+/// Takes the step after [`visit`]: replaces α⁰ by α and returns the entropy of α. If Newton's method does not converge,
 /// keeps α⁰ and returns None.
 #[inline(always)]
 pub(super) fn step<S: Simd, T: Lane<S>>(
@@ -110,8 +111,7 @@ pub(super) fn step<S: Simd, T: Lane<S>>(
     let (small, normalised) = (T::narrow(SMALL), T::narrow(NORMALISED));
     let mut excess = T::zero();
     for _ in 0..STEPS {
-        // The step needs r = target − log α − q α and 1/(1 + q α). r is stored in place of the scores; 1/(1 + q α) is
-        // recomputed.
+        // Both loops need r = target − log α − q α and 1/(1 + q α). The second loop recomputes them.
         let (mut above, mut below) = (zero, zero);
         for ((log, share), target) in logs.iter().zip(shares.iter()).zip(targets.iter()) {
             let bend = T::times(simd, q, *share);
@@ -233,7 +233,7 @@ mod tests {
                 }
             }
         }
-        // At most 10 of 100 blocks do not converge.
+        // Fewer than 10 of 100 blocks do not converge.
         assert!(n_left < 10, "{n_left}");
     }
 

@@ -197,7 +197,7 @@ impl<T: Element> ClassPass<'_, T> {
     }
 }
 
-/// Adds rows to the weights, each multiplied by its changes: one value per row and class.
+/// Adds rows to the weights of each class. Each row is multiplied by its change for that class.
 pub(super) struct AddRows<'a, T> {
     pub rows: Csr<'a, T>,
     pub first: usize,

@@ -199,7 +199,7 @@ impl<'p, 'a, R: Real, T: Element> State<'p, 'a, R, T> {
     }
 }
 
-/// H(α); a single share stands for a distribution over two classes.
+/// H(α); a single share represents a distribution over two classes.
 fn entropy<T: Real>(shares: &[T]) -> f64 {
     let term = |share: f64| if share > 0.0 { -share * share.ln() } else { 0.0 };
     let rest = if let [share] = shares { term(1.0 - share.widen()) } else { 0.0 };

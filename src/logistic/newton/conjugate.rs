@@ -13,8 +13,8 @@ const LONGEST: usize = 60;
 /// norm; earlier, this requirement would only cost steps. The first value is for preconditioners from a part of the
 /// Hessian, the second for those from the whole Hessian.
 const NEAR: [f64; 2] = [2.0, 5.0];
-/// Maximum number of weights for which the Hessian of a sample may be factorised. All blocks of the classes together
-/// may have as many entries as the largest such Hessian.
+/// Maximum number of weights for which the Hessian of a sample may be factorised. The blocks of all classes together
+/// may be as large as the largest such Hessian.
 pub(super) const FACTORISED: usize = 1500;
 /// Maximum number of columns for which the first Hessian of a single output is factorised, from all rows.
 const NARROW: usize = 64;
@@ -27,9 +27,9 @@ const NEXT_STEPS: usize = 3;
 /// The requirements on a solution.
 #[derive(Clone, Copy)]
 pub(super) struct Goal {
-    /// The gap to reach, in units of the objective.
+    /// The gap to reach, in the same units as the objective.
     pub gap: f64,
-    /// Conjugate gradients end once they have reduced the residual by this factor.
+    /// Conjugate gradients end once the residual is at most this fraction of its first value.
     pub reduction: f64,
     /// Whether the gradient is computed from all rows instead of a sample.
     pub exact: bool,
@@ -154,7 +154,8 @@ impl ConjugateGradients {
         self.centre(values);
     }
 
-    /// Computes a new preconditioner if the last one has become too inaccurate.
+    /// Computes a new preconditioner if there is none, if the last one has become too inaccurate, or if a larger part
+    /// of the Hessian is worth its cost.
     fn choose(
         &mut self,
         store: &mut dyn RowPasses,

@@ -107,7 +107,7 @@ impl<V: Real> WithSimd for Products<'_, '_, V> {
                 total += factor;
             }
         }
-        // Sums over a block are added at once, so that few additions follow one another.
+        // The sums over a block are computed first and then added, so that chains of additions stay short.
         sums.iter_mut().zip(&own).for_each(|(sum, own)| *sum += own);
         intercept.iter_mut().for_each(|sum| *sum += total);
     }

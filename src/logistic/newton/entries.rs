@@ -23,7 +23,7 @@ use crate::logistic::{LogisticModel, LogisticProblem};
 use crate::parallel::min_len;
 use crate::run::Certificate;
 
-/// Columns whose gradients one thread computes at a time.
+/// Number of columns whose gradients one thread computes at a time.
 const COLUMNS: usize = 128;
 
 /// Cost of an entry in a product (per output), and cost of a pair of entries in the sums for a part of the Hessian (per
@@ -36,7 +36,7 @@ pub(super) struct EntryStore<'a> {
     problem: LogisticProblem<'a>,
     units: Vec<f64>,
     rows: EntryLines,
-    /// Sum of the squared numbers of entries of the rows.
+    /// The sum, over all rows, of the squared number of entries.
     squares: f64,
     /// The columns, including the constant column.
     columns: EntryLines,
@@ -131,8 +131,8 @@ impl<'a> EntryStore<'a> {
         Ok(total.scaled(self.weight))
     }
 
-    /// Writes a factor times a sum for each column. The sum runs over the column's entries; a term is the entry or its
-    /// square, times the residual of the entry's row.
+    /// Writes, for each column and output, a factor times the sum of the column's entries (or of their squares), each
+    /// multiplied by the residual of its row.
     fn collect(&self, (factor, squared): (f64, bool), sums: &mut Vec<f64>) {
         let (padded, width, n_outputs) = (self.padded, self.units.len(), self.problem.n_outputs());
         let mut found = vec![0.0; width * padded];
@@ -150,7 +150,7 @@ impl<'a> EntryStore<'a> {
         sums.iter_mut().for_each(|sum| *sum *= factor);
     }
 
-    /// The diagonal of the Hessian.
+    /// The diagonal of the Hessian as a preconditioner.
     fn diagonal(&mut self, penalties: &[f64], interrupt: &Interrupt) -> Result<Preconditioner> {
         let (n_outputs, padded) = (self.problem.n_outputs(), self.padded);
         let tiles = self.residuals.chunks_exact_mut(TILE * padded);

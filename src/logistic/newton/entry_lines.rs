@@ -6,7 +6,7 @@ use crate::data::{Csr, Real, Rows};
 use crate::linalg::{Aligned, CountingSort, Kernel, Lane};
 use crate::logistic::sparse_row::score;
 
-/// Rows whose probabilities are computed together.
+/// Number of rows whose probabilities are computed together.
 pub(super) const TILE: usize = 128;
 /// Number of entries of a column that are summed in single precision before they are added to a sum
 /// in double precision.
@@ -48,7 +48,7 @@ impl EntryLines {
         Self { offsets, places, values }
     }
 
-    /// The columns of rows, and a constant one if there is an intercept.
+    /// Returns the entries of these rows column by column, with a constant column at the end if there is an intercept.
     pub fn columns(&self, n_columns: usize, intercept: bool) -> Self {
         let n_rows = self.offsets.len() - 1;
         let mut sort = CountingSort::new(n_columns);
@@ -105,7 +105,7 @@ impl Kernel<f32> for TileScores<'_> {
     }
 }
 
-/// Sums of residuals over the entries of some columns.
+/// Sums over the entries of some columns, each entry (or its square) multiplied by its row's residual.
 pub(super) struct ColumnSums<'k> {
     pub columns: &'k EntryLines,
     pub first: usize,

@@ -1,4 +1,4 @@
-//! Sums of products of the entries of sparse rows, from which parts of the Hessian are factorised.
+//! Sums of products of the entries of sparse rows. They form the parts of the Hessian that preconditioners factorise.
 
 use pulp::{Simd, WithSimd};
 
@@ -9,13 +9,13 @@ use crate::interrupt::Interrupt;
 use crate::linalg::arch;
 use crate::parallel::map_items;
 
-/// Numbers of factors are multiples of this number, unless there is a single factor; the compiler vectorises loops of
-/// this length.
+/// The number of factors is padded to a multiple of this, unless there is a single factor; the compiler vectorises
+/// loops of this length.
 const LANES: usize = 4;
 /// Number of entries of a column between two checks for an interrupt.
 const PIECE: usize = 4096;
 
-/// Number of factors of a row for a part of the Hessian: of classes, or of pairs of classes.
+/// Number of factors of each row for a part of the Hessian: one per pair of classes, one per class, or one.
 pub(super) fn n_factors(kind: HessianPart, n_outputs: usize) -> usize {
     match kind {
         HessianPart::Full => n_pairs(n_outputs),
@@ -93,14 +93,15 @@ impl CurvedRows<'_> {
     }
 }
 
-/// Adds, for each column up to `column`, the products of its entries and those of `column`.
+/// Adds, for each column up to `column`, the products of its entries with the entries of `column`, multiplied by the
+/// factors of their rows.
 struct ColumnProducts<'k, 'r> {
     own: &'k CurvedRows<'r>,
     column: usize,
     /// The rows and the values of some entries of this column.
     piece: (&'k [i32], &'k [f32]),
     factors: Vec<f64>,
-    /// The factors of a pair of columns are contiguous.
+    /// The sums of a pair of columns, one per factor, are contiguous.
     sums: &'k mut [f64],
 }
 

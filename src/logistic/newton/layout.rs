@@ -14,13 +14,13 @@ use crate::logistic::columns::ColumnStats;
 pub(super) const GROUP: usize = 16;
 /// Number of rows and columns that are transposed in registers.
 const TILE: usize = 4;
-/// Consecutive rows stay together up to this number of values, so that jumps between them cost little time. At most
-/// [`MOST_TOGETHER`] rows stay together, and at most one in [`SHARE_TOGETHER`] of all rows, so that samples stay nearly
-/// random.
+/// Consecutive rows stay together up to this number of values, so that jumps between sets of rows cost little time. At
+/// most [`MOST_TOGETHER`] rows stay together, and at most one in [`SHARE_TOGETHER`] of all rows, so that samples stay
+/// nearly random.
 const VALUES_TOGETHER: usize = 2048;
 const MOST_TOGETHER: usize = 8 * GROUP;
 const SHARE_TOGETHER: usize = 1024;
-/// Minimum number of columns of rows that are read without a copy.
+/// Rows with fewer columns than this are always copied.
 const DIRECT: usize = 32;
 /// If a column's mean exceeds this fraction of its largest value, the largest centred values are computed, because
 /// |mean| + largest value would be too loose a bound.
@@ -45,8 +45,8 @@ pub(super) struct RowBlocks<'a> {
     pub block_rows: usize,
     /// Number of consecutive rows that stay together: [`GROUP`] times a power of two.
     together: usize,
-    /// Multiplier that permutes these sets of rows, so that the first blocks are a nearly random sample
-    /// even if the rows are sorted.
+    /// Multiplier that permutes the sets of rows that stay together, so that the first blocks are a nearly random
+    /// sample even if the rows are sorted.
     stride: usize,
 }
 
@@ -200,7 +200,7 @@ fn transpose<T: Real, const K: usize>(
     }
 }
 
-/// The smallest power of two that is not below a size, within the range.
+/// The smallest power of two that is not below a size, with its exponent limited to ±[`RANGE`]; 1 if the size is 0.
 pub(super) fn unit(size: f64) -> f64 {
     if size == 0.0 {
         return 1.0;
@@ -208,7 +208,7 @@ pub(super) fn unit(size: f64) -> f64 {
     2f64.powi((size.log2().ceil() as i32).clamp(-RANGE, RANGE))
 }
 
-/// A number close to n times the golden ratio conjugate that is coprime to n.
+/// A number that is coprime to n and close to n times the golden ratio conjugate.
 fn coprime(n: usize) -> usize {
     let divisor = |mut a: usize, mut b: usize| {
         while b > 0 {

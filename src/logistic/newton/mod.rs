@@ -37,18 +37,20 @@ const EXACT: f64 = 1e-4;
 const SLACK: [f64; 2] = [1e-6, 1e-13];
 /// The maximum number of halvings of a step.
 const HALVINGS: usize = 25;
-/// The fraction of the decrease predicted by the slope that a step must achieve.
+/// A step must achieve this fraction of the decrease that the slope predicts.
 const GAIN: f64 = 1e-4;
-/// The fraction required when the length of the first step is chosen, measured over a sample. A
-/// full step on a quadratic function achieves ½.
+/// The same fraction for the choice of the length of the first step, measured over a sample. A full step on a quadratic
+/// function achieves ½.
 const EXPECTED: f64 = 0.3;
-/// Linear systems are solved until the residual is reduced by this factor, and to a tenth of that if the Hessian comes
-/// from a sample but the gradient from all rows. Such a system costs little compared with the gradient.
+/// Linear systems are solved until the residual is at most this fraction of its first value. The fraction is ten times
+/// smaller if the Hessian comes from a sample but the gradient from all rows, because such a system costs little
+/// compared with the gradient.
 const REDUCTION: f64 = 0.3;
 /// A step is doubled while the slope at its end is at least this share of the slope at its start.
 const STEEP: f64 = 0.3;
-/// Minimum numbers of rows per weight. From the first one on, the first steps use a sample of the rows. From the second
-/// one on, later steps also compute the Hessian from a sample, if exact gradients need no copy of the rows.
+/// Minimum numbers of rows per weight. With at least the first number, the first steps use a sample of the rows. With
+/// at least the second number, later steps also compute the Hessian from a sample, if exact gradients need no copy of
+/// the rows.
 const SAMPLED: [usize; 2] = [100, 1000];
 /// The fraction of the rows in this sample.
 const SAMPLE: f64 = 0.1;
@@ -91,7 +93,8 @@ pub(super) struct LogisticNewton<'a> {
     objective: f64,
     gradient: Vec<f64>,
     best: Best,
-    /// The gap at the last exact step that lowered the gap by a tenth, and the number of exact steps since then.
+    /// A reference gap, and the number of exact steps since it was set. A gap that is lower by more than a tenth
+    /// replaces it.
     progress: (f64, usize),
 }
 
@@ -406,7 +409,7 @@ impl Solver for LogisticNewton<'_> {
                 self.enter(self.phase, interrupt)?;
             }
             if is_met(self) {
-                // A model to start from, or the last model after a change of the factor, is good enough.
+                // No step is needed: the model at which the run starts or restarts already meets the stopping rule.
                 self.phase = Phase::Exact;
                 return Ok(Progress::Epoch(self.best.certificate));
             }

@@ -69,8 +69,8 @@ pub(super) trait RowPasses {
         interrupt: &Interrupt,
     ) -> Result<(f64, Option<Certificate>)>;
 
-    /// The certificate of the model of the last certified pass, with the weights of the losses that were set after that
-    /// pass; None if another pass would be necessary.
+    /// The certificate of the model of the last certified pass, with the current weights of the losses; None if another
+    /// pass would be necessary.
     fn certificate(&self, _model: &LogisticModel) -> Option<Certificate> {
         None
     }

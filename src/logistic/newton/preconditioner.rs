@@ -158,7 +158,7 @@ fn add_squares(layout: &RowBlocks<'_>, lines: Lines<'_>, sums: &mut [f64]) {
     }
 }
 
-/// Multiplies the values of each row, which are one per line, by the row's factor.
+/// Multiplies the values of each row by the row's factor. A line has one value per row.
 fn multiply(rows: &[f32], factors: &[f32], product: &mut Vec<f32>) {
     product.clear();
     for line in rows.chunks_exact(factors.len()) {

@@ -6,7 +6,8 @@ use pulp::Simd;
 use crate::data::Real;
 use crate::linalg::{Element, Kernel, Lane};
 
-/// Maximum number of additions to a lane, possibly in single precision, before its sum is added in double precision.
+/// Maximum number of additions to a lane, possibly in single precision, before the lane is added to a sum in double
+/// precision.
 const CHAIN: usize = 64;
 
 /// A precision in which probabilities are computed.
@@ -206,7 +207,7 @@ fn two<S: Simd, T: Lane<S> + Precision>(
     }
     let margin = T::times(simd, first(simd, scores), sign[0]);
     let below = T::minus(simd, zero, margin);
-    // As in `many`, the entropy is that of the probabilities that are written.
+    // As in `many`, the distance is clamped, so that the entropy is that of the probabilities that are written.
     let far = T::smaller(simd, T::larger(simd, margin, below), T::splat(simd, T::farthest()));
     let rest = T::exponential(simd, T::minus(simd, zero, far));
     let inverse = T::over(simd, one, T::plus(simd, one, rest));
@@ -252,8 +253,8 @@ fn many<S: Simd, T: Lane<S> + Precision>(
         let far = T::minus(simd, most, first(simd, &line[row..end]));
         // 0 · far is NaN if a score is not finite.
         check = T::fused(simd, zero, far, check);
-        // Beyond `farthest`, exponentials are constant. With the distance limited there, too, the entropy is that of the
-        // probabilities that are written.
+        // `exponential` clamps its argument at `farthest`. The distance is clamped, too, so that the entropy is that of
+        // the probabilities that are written.
         let far = T::smaller(simd, far, farthest);
         let share = T::exponential(simd, T::minus(simd, zero, far));
         rest = T::plus(simd, rest, T::if_equal(simd, [far, zero], zero, share));

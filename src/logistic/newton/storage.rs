@@ -8,7 +8,7 @@ use crate::data::{Data, Rows};
 use crate::for_data;
 use crate::logistic::{LogisticProblem, is_sparse};
 
-/// Rows with fewer than one entry in this number of columns are stored without zeros.
+/// Sparse rows with at most one entry per this number of columns are stored without zeros.
 const THIN: usize = 8;
 
 /// Whether the Hessian has few enough rows to be factorised.

@@ -16,10 +16,10 @@ use crate::parallel::min_len;
 /// Number of partial sums of a pass: enough for the threads of a desktop computer, and few enough that adding them up
 /// is cheap.
 const PARTS: usize = 16;
-/// Minimum size of a part: the time of a pass over it, in units of the time to read a value. A thread is woken for
-/// several such parts.
+/// Minimum time of a pass over a part, in units of the time to read a value. A thread is woken for several such parts.
 const PART_VALUES: usize = 1 << 15;
-/// Approximate number of values in a block of rows, so that the block and its scores fit in the second-level cache.
+/// Approximate number of values in a block of rows, chosen so that the block and its scores fit in the second-level
+/// cache.
 const BLOCK: usize = 1 << 16;
 /// The largest number of rows of a block.
 const MOST_ROWS: usize = 896;
@@ -73,8 +73,8 @@ impl<'a> Store<'a> {
         let (n_rows, n_outputs) = (problem.n_examples(), problem.n_outputs());
         let width = problem.n_features() + usize::from(problem.intercept());
         let most = (BLOCK / width.max(n_outputs).max(1)).min(n_rows / 12).min(MOST_ROWS);
-        // Columns are an odd multiple of GRAIN apart. If their distance were a power of two, they would compete for a few
-        // sets of the cache.
+        // Columns are an odd multiple of GRAIN apart. If their distance were a power of two, they would compete for a
+        // few sets of the cache.
         let block_rows = ((most / GRAIN) | 1) * GRAIN;
         let n_blocks = n_rows.div_ceil(block_rows);
         let time = pass_time(block_rows, width, n_outputs * width).max(1);
@@ -120,8 +120,8 @@ impl<'a> Store<'a> {
         self.problem().n_outputs() * self.layout.width()
     }
 
-    /// The maximum number of successive additions in the computation of an entry of a gradient, or of the sums of losses
-    /// and entropies.
+    /// The maximum number of successive additions in the computation of an entry of a gradient, or of the sums of
+    /// losses and entropies.
     pub fn depth(&self) -> usize {
         // Within a block, each lane sums its own rows, except where rows are read directly.
         let lanes = if self.layout.is_direct() { 1 } else { <f64 as Element>::lanes() };

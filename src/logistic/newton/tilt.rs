@@ -19,7 +19,7 @@ use crate::run::Certificate;
 
 /// Upper limit on twice the largest entry of a tilt, which bounds the relative changes of probabilities.
 const LARGEST: f64 = 0.4;
-/// More than the number that replaces all smaller exponentials, exp(−500).
+/// An upper bound on exp(−500), which replaces all smaller exponentials.
 const SMALLEST: f64 = 1e-217;
 /// Relative error of the single-precision probabilities from which tilts are computed.
 const SINGLE: f64 = 1e-6;
@@ -160,7 +160,7 @@ pub(super) fn moments(
     store.sums_of_shares(BlockSample { factor: 1.0, ..sample }, (n * n, interrupt), add)
 }
 
-/// Sums over the rows of a sample of the changes c_i γ_i, γ_ik = p_ik (δ_k − ⟨p_i, δ⟩ / Σ p_i).
+/// Sums of the changes c_i γ_i over the rows of a sample, where γ_ik = p_ik (δ_k − ⟨p_i, δ⟩ / Σ p_i).
 struct Moved {
     /// Σ c_i γ_i x_iᵀ in single precision, output after output, with columns in their units.
     image: Vec<f64>,

@@ -46,7 +46,7 @@ fn descent<'c>(problem: &'c MarginProblem<'c>, seed: u64) -> Box<dyn BlockDescen
 }
 
 impl<'c, 'a> FoldPath<'c, 'a> {
-    /// Starts at the dual point 0, with the problem's C, which is the first C of the grid.
+    /// Starts at the dual point 0 and the problem's C, which counts as the first C of the grid.
     pub fn new(
         search: &'c Search<'a>,
         fold: usize,

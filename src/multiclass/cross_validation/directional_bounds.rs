@@ -1,5 +1,5 @@
-//! Bounds on score differences at the optimum. For each bound, the free coordinates of β are moved
-//! to the dual point that makes the bound tight (`docs/mathematics/cross-validation.md`).
+//! Bounds on score differences at the optimum. For each bound, the free coordinates of β are moved to a dual point that
+//! makes the bound tight (`docs/mathematics/cross-validation.md`).
 
 use crate::dual::rounding::{TINY, gamma, norm_above};
 use crate::error::Result;
@@ -14,7 +14,7 @@ const MAX_MOVES: usize = 512;
 /// Maximum total number of values (including zeros) in the rows of all examples that have a move. Also the maximum
 /// number of weights.
 const MAX_VALUES: usize = 1 << 22;
-/// μ²/(4λg), the weight of the damping term ‖z‖² in the choice of the steps.
+/// μ²/(4λg), where μ² is the weight of the damping term ‖z‖² in the choice of the steps.
 const DAMPING: f64 = 0.05;
 
 /// A dual point near the optimum, and the feasible moves of its coordinates.
@@ -54,7 +54,7 @@ struct MoveGroup {
     first: usize,
     /// Index after the example's last move.
     end: usize,
-    /// The class (or the label) whose coordinate every move of the example also changes.
+    /// The class (or the label) that all moves of the example share. A move changes this coordinate and its own.
     from: u32,
     /// The feasible decrease and increase of the coordinate `from`.
     room: Room,
@@ -207,8 +207,9 @@ impl DirectionalBounds {
     /// An upper bound on the increase of the score of class `to` relative to the score of class
     /// `from` when the optimal weights replace the current weights.
     ///
-    /// With q = (e_to − e_from) x̃ᵀ and any ζ for which β + ζ is feasible, ϱ = −q − λ w(ζ) gives
-    /// ⟨q, w* − w⟩ ≤ g/t − ⟨ζ, slopes⟩ + t ‖ϱ‖²/4λ if β + tζ is also feasible.
+    /// Let q = (e_to − e_from) x̃ᵀ, let ζ be a change of β, and let ϱ = −q − λ w(ζ). If w = w(β), then
+    /// ⟨q, w* − w⟩ ≤ g/t − ⟨ζ, slopes⟩ + t ‖ϱ‖²/4λ for every t > 0 for which β + tζ is feasible. A further term covers
+    /// the distance of w from w(β).
     pub fn rise(&self, query: &RowProducts, from: u32, to: u32) -> f64 {
         let steps = self.steps(query, from, to);
         let CertifiedDistances { lambda, gap, radius, distance } = self.known;

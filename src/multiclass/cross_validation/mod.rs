@@ -1,5 +1,5 @@
-//! Cross-validation of C: folds run in parallel; each fold fits one model per value of C, in increasing order and with
-//! warm starts; and the scores of the optimal models are bounded (`docs/mathematics/cross-validation.md`).
+//! Cross-validation of C. Folds run in parallel. Each fold fits one model per value of C, in increasing order and with
+//! warm starts. The scores of the optimal models are bounded (`docs/mathematics/cross-validation.md`).
 
 mod chain;
 mod directional_bounds;

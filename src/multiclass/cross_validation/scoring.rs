@@ -103,8 +103,8 @@ impl<'w> Ball<'w> {
 /// Bounds on how much the difference between two scores of an example can change when the optimal
 /// weights replace the current weights.
 struct ScoreChange<'w> {
-    /// The bound from the ball, including rounding errors: |⟨(e_j − e_k) x̃ᵀ, W − W*⟩| ≤ √2 ‖x̃‖ ‖W
-    /// − W*‖.
+    /// The bound from the ball, including rounding errors:
+    /// |⟨(e_j − e_k) x̃ᵀ, W − W*⟩| ≤ √2 ‖x̃‖ ‖W − W*‖.
     reach: f64,
     /// A bound on the rounding errors.
     rounding: f64,
@@ -134,8 +134,8 @@ impl RowQuery<'_> {
 }
 
 impl ScoreChange<'_> {
-    /// Whether, at the optimum, the score of class `to` may reach the score of class `from`, which
-    /// is larger at the current weights.
+    /// Whether, at the optimum, the score of class `to` may reach the score of class `from`, which is not smaller at
+    /// the current weights.
     fn may_overtake(&self, scores: &[f64], from: usize, to: usize) -> bool {
         let lead = scores[from] - scores[to];
         let rise =

@@ -49,7 +49,7 @@ pub struct Search<'a> {
     pub method: MulticlassMethod,
 }
 
-/// The result for one model: a fold and a C.
+/// The result for one model, that is, for one fold and one C.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// The score, with its bounds.

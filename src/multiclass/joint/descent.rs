@@ -1,4 +1,5 @@
-//! Block descent for features that are not orthogonal for different classes. Newton's method finishes slow runs.
+//! Block descent for maps in which the features of different classes need not be orthogonal. Newton's method finishes
+//! slow runs.
 
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
@@ -15,13 +16,13 @@ use crate::solver::{Block, BlockOptions, NewtonEnd, Pace};
 
 /// Maximum number of steps per visit.
 const MAX_STEPS: usize = 8;
-/// A visit ends as soon as the slope is below this share of the visit's first slope.
+/// A visit ends as soon as the slope is at most this share of the visit's largest slope.
 const MIN_SLOPE_SHARE: f64 = 0.02;
 
 /// Examples whose gap is below this share of the mean gap are skipped until the next certificate.
 const MIN_GAP_SHARE: f64 = 0.01;
 
-/// Maximum number of passes over the examples that are due, between two certificates.
+/// Maximum number of passes over the due examples between two certificates.
 const MAX_PASSES: usize = 8;
 
 /// Maximum number of weights with which Newton's method takes over. With 400 weights, it takes longer than descent on
@@ -117,7 +118,7 @@ impl<'d, 'p, 'a, M: ScoreMap> JointDescent<'d, 'p, 'a, M> {
         (self.weights, self.n_epochs)
     }
 
-    /// Starts Newton's method. Each example's β takes the place of the vertices that make up a point.
+    /// Starts Newton's method. Each example's β serves as the only vertex of its active set.
     fn hand_over(&mut self, stopping: Stopping, certificate: Certificate) {
         let options = BlockOptions { cache: true, ..BlockOptions::default() };
         let points = self.points.iter().cloned();
@@ -183,7 +184,8 @@ fn step<M: ScoreMap>(
         *steepness = weight * map.row_size(example).norm.powi(2) + smoothing;
     }
     if *steepness <= MIN_CURVATURE {
-        // If all features are 0, any vertex of the largest margins is optimal.
+        // If all features are 0 and there is no smoothing, the dual is linear, so the vertex for these slopes is
+        // optimal.
         let (scratch, vertex) = (&mut work.scratch, &mut work.direction);
         problem.polytope().vertex(&work.slopes, label, scratch, vertex);
         work.projection.fill(0.0);

@@ -111,7 +111,7 @@ impl<'a> JointMap<'a> {
         }
     }
 
-    /// Returns A_iᵀ δ and 1. For z_j ⊗ x̃, returns Σ_j δ_j z_j and ‖x̃‖² instead.
+    /// Returns a vector and the factor of its inner products: A_iᵀ δ and 1 or, for z_j ⊗ x̃, Σ_j δ_j z_j and ‖x̃‖².
     fn image(&self, example: usize, dual: &[(u32, f64)]) -> (Combined, f64) {
         match self.kind {
             FeatureKind::Kronecker(classes) => {

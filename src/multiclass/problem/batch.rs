@@ -82,10 +82,10 @@ impl Batch {
         self.duals.into_iter().flat_map(|block| block.beta).collect()
     }
 
-    /// Computes [`BatchDual::batch_vertex`](crate::dual::BatchDual::batch_vertex) in one pass over the rows, a chunk at
-    /// a time. For each chunk, it first computes scores and vertices, in parallel over blocks of rows, and then adds
-    /// the sparse images of the vertices, in parallel over the weights. Each weight is therefore summed in the order of
-    /// the rows, for any number of threads.
+    /// Computes the wanted points and their image in one pass over the rows, a chunk at a time. For each chunk, it
+    /// first computes scores and points, in parallel over blocks of rows, and then adds the sparse images of the
+    /// points, in parallel over the weights. Each weight is therefore summed in the order of the rows, for any number
+    /// of threads.
     pub fn vertex<M: ScoreMap>(
         &mut self,
         problem: &mut MarginProblem<'_, M>,

@@ -126,8 +126,8 @@ impl Bounds {
     /// sizes of the examples are in units of the columns. The dual value is D(tβ) for the t in [0, 1] that maximises
     /// it; t is also returned.
     ///
-    /// If e is the error of the image in these units and S their diagonal matrix, ‖w(β)‖² = ‖w +
-    /// Se‖² is at most ‖w‖² + 2 ‖Sw‖ ‖e‖ + (max S)² ‖e‖².
+    /// Let w now be the computed image, e its error in units of the columns, and S the diagonal matrix of these units.
+    /// Then ‖w(β)‖² = ‖w + Se‖² is at most ‖w‖² + 2 ‖Sw‖ ‖e‖ + (max S)² ‖e‖².
     pub fn certificate_apart(
         &self,
         problem: &MarginProblem<'_>,
@@ -203,8 +203,8 @@ impl Losses {
 
     /// The sum of the losses, computed from weights with a norm of at most `norm`.
     fn total(&self, problem: &MarginProblem<'_>, norm: f64) -> Bounded {
-        // An upper bound on a sum of non-negative products: products may be rounded or underflow,
-        // and sums are rounded.
+        // Turns a computed sum of non-negative products into an upper bound. Products may have been rounded or
+        // underflown, and sums rounded.
         let (grown, underflown) = (1.0 + gamma(self.n_losses + 8), self.n_losses as f64 * TINY);
         let above = |sum: f64| (sum + underflown) * grown;
         let sizes = LossSizes {

@@ -1,5 +1,5 @@
-//! Scales each column by a power of two, and computes the sizes of the scaled rows. Bounds on rounding errors computed
-//! from these sizes do not depend on the scales of the columns.
+//! A scale for each column, and the sizes of the rows in units of these scales. Bounds on rounding errors that are
+//! computed from these sizes do not depend on the units of the data.
 
 use super::map::RowSize;
 use super::{MarginProblem, ScoreMap};
@@ -7,16 +7,14 @@ use crate::data::{Data, Rows};
 use crate::dual::rounding::{TINY, norm_above};
 use crate::for_data;
 
-/// Scales are limited to the powers of two with exponents ±`RANGE`, because quotients might
-/// overflow otherwise.
+/// Scales are powers of two with exponents from −`RANGE` to `RANGE`, because quotients might overflow otherwise.
 const RANGE: i32 = 300;
 
-/// A power of two for each feature, at least as large as its values, and the sizes of the rows
-/// after division by these scales.
+/// A power of two for each feature, larger than its absolute values, and the sizes of the rows after division by these
+/// scales. If one of the powers would exceed 2^`RANGE`, all scales are 1.
 ///
-/// The product of x_ij/s_j and s_j w_j is rounded exactly like the product of x_ij and w_j, so
-/// bounds on rounding errors also hold in units of the columns. In these units the norms of rows
-/// are about √d, for any scales of the columns.
+/// The product of x_ij/s_j and s_j w_j is rounded exactly like the product of x_ij and w_j, so bounds on rounding
+/// errors also hold in units of the columns. In these units the norms of rows are about √d, for any units of the data.
 pub(in crate::multiclass) struct ColumnScales {
     columns: Vec<f64>,
     largest: f64,
@@ -72,14 +70,13 @@ impl ColumnScales {
         self.largest
     }
 
-    /// The largest error from underflow in an entry of a sum of images, for a bound on the norm of
-    /// the sum.
+    /// The error from underflow that a bound on the norm of a sum of images must include.
     pub fn underflown(&self) -> f64 {
         (self.sizes.len() * self.columns.len()) as f64 * 8.0 * TINY
     }
 }
 
-/// The largest absolute value of each column in every `step`-th row.
+/// The largest absolute value of each column, over every `step`-th row.
 pub(in crate::multiclass) fn largest_of_columns(data: Data<'_>, step: usize) -> Vec<f64> {
     let mut largest = vec![0.0_f64; data.n_cols()];
     for row in (0..data.n_rows()).step_by(step) {

@@ -12,8 +12,8 @@ use crate::linalg::Sparse;
 use crate::linalg::sparse::dot;
 use crate::polytope::lifted;
 
-/// The dual of a multi-category problem. The dual variable μ_i of an example is β_i, its coordinates off the label
-/// (`docs/mathematics/duality.md`).
+/// The dual of a multi-category problem. The dual variable μ_i of an example is β_i, with a coordinate for each class
+/// except the label (`docs/mathematics/duality.md`).
 pub struct MarginDual<'p, 'a, M = Linear<'a>> {
     pub(in crate::multiclass) problem: &'p mut MarginProblem<'a, M>,
     /// State of the passes over all examples; None before the first pass.

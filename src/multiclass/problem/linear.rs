@@ -23,7 +23,7 @@ pub struct Linear<'a> {
     /// The scores of the constant feature at the loaded weights.
     offsets: Vec<f64>,
     kind: RowKind<'a>,
-    /// The loaded weights in double precision, for rows in single precision.
+    /// The loaded weights in double precision, for rows below double precision.
     exact: Panels<f64>,
     stats: RowStats,
 }
@@ -130,8 +130,8 @@ impl<'a> Linear<'a> {
         self.stats.broken.map_or(Ok(()), |row| Err(self.data.not_finite(row)))
     }
 
-    /// `Data::digest` of dense rows, computed just before the map read them; None unless the map
-    /// was created by [`Linear::digested`].
+    /// `Data::digest` of the rows just before the map read them. None for sparse rows, and for a map that was not
+    /// created by [`Linear::digested`].
     pub fn digest(&self) -> Option<u64> {
         self.stats.digest
     }
@@ -363,7 +363,7 @@ fn scatter_tiles(
     });
 }
 
-/// Converts rows in half precision to the precision of the kernels.
+/// Converts rows in half precision to precision T.
 fn copy_in<T: Real>(values: &[f16], copied: &mut Vec<T>) {
     copied.clear();
     f16::append_to(values, copied);

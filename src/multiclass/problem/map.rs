@@ -18,7 +18,7 @@ pub trait ScoreMap: Send + Sync {
     /// Length of a weight vector.
     fn n_weights(&self) -> usize;
 
-    /// Number of multiplications in one pass of scores.
+    /// Number of multiplications to compute the scores of all examples once.
     fn cost(&self) -> usize;
 
     /// Copies the weights into the form that [`ScoreMap::scores`] reads.
@@ -46,7 +46,7 @@ pub trait ScoreMap: Send + Sync {
     /// Writes A_i w of one example for the given weights.
     fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);
 
-    /// Whether the two methods that add images add several terms of A_iᵀ δ to the same weight.
+    /// Whether [`ScoreMap::add_images`] and [`ScoreMap::add_image`] add several terms of one A_iᵀ δ to the same weight.
     fn adds_terms(&self) -> bool {
         false
     }
@@ -67,7 +67,8 @@ pub struct RowSize {
     /// An upper bound on ‖ψ(x, j)‖ if classes have separate weights, and √2 times such a bound if features of different
     /// classes need not be orthogonal. In both cases √2 times this value bounds ‖ψ(x, j) − ψ(x, l)‖.
     pub norm: f64,
-    /// The maximum number of times that a term of a score is rounded, which is the number of values of a row.
+    /// The maximum number of times that a term of a score is rounded. If classes have separate weights, this is the
+    /// number of values of the row.
     pub n_values: usize,
     /// Number of products in a score.
     pub n_products: usize,

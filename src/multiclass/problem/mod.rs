@@ -43,7 +43,8 @@ pub struct MarginProblem<'a, M = Linear<'a>> {
     costs: Costs,
 }
 
-/// Sums over examples, weighted by their shares p_i. They bound the rounding error of the sum of the losses.
+/// Sums over examples, weighted by their shares p_i. cost_i and feature_i are the [`Scales`] of an example. The sums
+/// bound the rounding error of the sum of the losses.
 #[derive(Debug, Clone, Copy, Default)]
 struct LossSizes {
     /// The sum of the shares, Σ p_i.
@@ -52,7 +53,7 @@ struct LossSizes {
     pub cost: f64,
     /// Σ p_i feature_i.
     pub feature: f64,
-    /// Σ p_i feature_i n_i, where n_i is the maximum number of times that a term of a score is rounded.
+    /// Σ p_i feature_i n_i, where n_i bounds the number of times that a term of a score is rounded.
     pub rounded: f64,
     /// The largest number of products in a score.
     pub n_products: usize,
@@ -72,8 +73,9 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     /// Creates a problem with unit costs.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for labels that do not match the rows or the classes, a polytope that does not exist
-    /// for this number of classes, and shares for a different number of examples; errors of [`Shares::check_range`].
+    /// [`Error::InvalidArgument`] for a map without classes or weights, labels that do not match the rows or the
+    /// classes, a polytope that does not exist for this number of classes, and shares for a different number of
+    /// examples; errors of [`Shares::check_range`].
     pub fn new(
         map: M,
         labels: &'a [u32],
@@ -157,7 +159,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         &*self.polytope
     }
 
-    /// The smallest sum at which a β with values of precision `epsilon` counts as having the largest possible sum.
+    /// The smallest sum of β that counts as the largest possible sum if β is stored with precision `epsilon`.
     pub(crate) fn tight_sum(&self, epsilon: f64) -> f64 {
         self.polytope.radius(self.n_classes()) * (1.0 - 64.0 * epsilon)
     }
@@ -233,8 +235,8 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     }
 
     /// A bound on the rounding error of [`MarginProblem::loss`] if the scores are computed with the rounding unit
-    /// `epsilon`/2 from weights with a norm of at most `norm`. Φ changes by at most 1ᵀβ times the largest change of a
-    /// margin.
+    /// `epsilon`/2 from weights with a norm of at most `norm`. Φ changes by at most the largest 1ᵀβ of the polytope
+    /// times the largest change of a margin.
     #[inline]
     fn loss_error(&self, example: usize, size: RowSize, norm: f64, epsilon: f64) -> f64 {
         let Scales { cost, feature, n_features: n_products, .. } = self.scales(example, size);
@@ -290,9 +292,9 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         Bounded::new(self.loss(example, margins, work), error)
     }
 
-    /// Applies `map` to the margins of each example with a positive share. The margins are in double precision for
-    /// rows of any precision, and are computed in parallel, a block of examples at a time. Examples without a share get
-    /// the default value of R.
+    /// Applies `map` to the margins of each example with a positive share. The margins are in double precision for rows
+    /// of any precision, and are computed in parallel, a block of examples at a time. Other examples get the default
+    /// value of R.
     ///
     /// # Errors
     /// [`crate::Error::Interrupted`].
@@ -331,7 +333,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         Ok(results)
     }
 
-    /// P(0), the objective at w = 0. Tolerances are relative to it.
+    /// P(0), the objective at w = 0. A gap of the size of its rounding errors counts as 0.
     pub fn null_objective(&self) -> Bounded {
         let mut work = Workspace::default();
         let mut scores = vec![0.0; self.n_classes()];

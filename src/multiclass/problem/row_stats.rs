@@ -36,8 +36,8 @@ impl RowStats {
     }
 }
 
-/// Reads dense rows. The digest of each piece is computed first, so that it detects later changes. Its computation also
-/// loads the piece into the cache.
+/// Reads dense rows. The digest of each piece is computed before the sizes of its rows, so a later check of the digest
+/// detects any change of the data in between. Computing the digest also loads the piece into the cache.
 fn read_dense<R: Real>(
     rows: &Dense<'_, R>,
     bias: f64,

@@ -30,7 +30,7 @@ struct Pace {
 
 impl Pace {
     /// Records an epoch; returns whether more than [`AHEAD`] further epochs are expected until the gap is at most
-    /// `allowed`.
+    /// `allowed`. For an epoch without a gap, returns whether there have been more than [`MAX_UNCERTIFIED`] of them.
     fn is_stalling(&mut self, gap: Option<f64>, allowed: f64) -> bool {
         let Some(gap) = gap else {
             self.n_uncertified += 1;
@@ -198,8 +198,8 @@ impl<'p> HandOver<'p> {
         self.stopping.null_objective.unwrap_or(f64::INFINITY)
     }
 
-    /// Starts Newton's method around the dual point of block descent. Newton's method keeps the best bounds found by
-    /// block descent.
+    /// Starts Newton's method around the dual point of block descent. Newton's method begins with the last certificate
+    /// of block descent.
     fn hand_over(&mut self, interrupt: &Interrupt) -> Result<()> {
         let null_objective = self.null_objective();
         let Stage::Descent(descent, certificate) = &mut self.stage else { return Ok(()) };
@@ -294,8 +294,8 @@ mod tests {
     #[test]
     fn newton_takes_over_when_the_gap_hardly_falls() {
         let halving = |epoch: usize| Some(0.5_f64.powi(epoch as i32));
-        // Halving the gap in each epoch takes ten epochs to a thousandth; a factor of 0.95 takes
-        // 135 epochs.
+        // If each epoch halves the gap, it takes ten epochs to reach a thousandth; with a factor of 0.95, it takes 135
+        // epochs.
         assert_eq!(first_stall(halving, 1e-3), None);
         let slow = |epoch: usize| Some(0.95_f64.powi(epoch as i32));
         assert_eq!(first_stall(slow, 1e-3), Some(WINDOW + 1));

@@ -16,7 +16,7 @@ const CURVED: f64 = 125.0;
 const FACTOR: f64 = 3.162_277_660_168_379_5;
 
 /// If the first passes at a λ gain steadily, and more than this number of further passes would be needed at their pace,
-/// the path inserts larger λ before it. This happens if the β of an example add up to much more than 1, as for
+/// the path inserts larger λ before this λ. This happens if the β of an example add up to much more than 1, as for
 /// Weston-Watkins with many overlapping classes.
 const PASSES: f64 = 10.0;
 

@@ -1,5 +1,5 @@
-//! Regularisation paths of linear models whose loss has a projection: block descent that hands over
-//! to Newton's method if its epochs stall.
+//! Regularisation paths of linear models: by block descent that hands over to Newton's method if its epochs stall, by
+//! Newton's method alone, or by block Frank-Wolfe.
 
 use std::ops::ControlFlow;
 
@@ -137,7 +137,7 @@ fn newton<'b>(
     let Some(last) = last else {
         return Newton::new(blocks, stopping, problem.null_objective().upper());
     };
-    // The certificate belongs to another λ.
+    // The last certificate does not hold for this λ.
     let certificate = Certificate { primal: f64::INFINITY, dual: 0.0 };
     let points = points_of(problem, last.betas);
     let start = BestPoints { certificate, weights: last.by_class, points };

@@ -17,7 +17,7 @@ impl OutputLoss for BinaryLogistic {
     ) -> f64 {
         for ((slot, output), target) in gradient.iter_mut().zip(outputs).zip(target.values()) {
             let margin = target * output;
-            // In both branches exp takes a non-positive number, so it cannot overflow.
+            // The exponential is at most 1, so it cannot overflow.
             let small = exp_minus(margin.abs());
             let wrong = if margin > 0.0 { small } else { 1.0 };
             *slot = -target * wrong / (1.0 + small);

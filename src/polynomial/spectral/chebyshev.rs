@@ -12,7 +12,7 @@ use crate::interrupt::Interrupt;
 use crate::linalg::vectors::larger_or_nan;
 use crate::parallel::map_items;
 
-/// Number of random vectors per matrix. With three, at least one has a component along the top
+/// Number of random vectors per matrix. With three, at least one almost certainly has a component along the top
 /// eigenvector that is far above rounding error.
 pub(crate) const STARTS: usize = 3;
 

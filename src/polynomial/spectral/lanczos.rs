@@ -86,7 +86,8 @@ fn lanczos(
             let (low, high) = (0, values.len() - 1);
             let dominant = if values[low].abs() > values[high].abs() { low } else { high };
             let other = low + high - dominant;
-            // The other end of the spectrum may still turn out larger, so it must have converged too.
+            // The other end of the spectrum may still turn out larger, so its |value| plus residual may exceed the
+            // dominant |value| by at most the tolerance.
             let converged = residual(dominant) <= tol * values[dominant].abs()
                 && values[other].abs() + residual(other) <= (1.0 + tol) * values[dominant].abs();
             if closed || converged {

@@ -137,7 +137,7 @@ pub(crate) struct Chance {
     /// Relative error at which the bound is accurate enough, so that no further products are
     /// computed.
     pub accuracy: f64,
-    /// Probability that the bound is too small.
+    /// Maximum probability that the bound is too small.
     pub failure: f64,
     /// Seed of the start vector.
     pub seed: u64,
@@ -283,7 +283,7 @@ mod tests {
         matrix.chunks_exact(v.len()).map(|row| dot(row, v)).collect()
     }
 
-    /// Returns Q diag(λ) Qᵀ for the reflection Q at (1, 2, …), a matrix with a known spectrum.
+    /// Returns Q diag(λ) Qᵀ for a reflection Q: a matrix with a known spectrum.
     fn reflected(eigenvalues: &[f64]) -> Vec<f64> {
         let d = eigenvalues.len();
         let mut v: Vec<f64> = (0..d).map(|i| 1.0 + (i * 7 % 5) as f64).collect();

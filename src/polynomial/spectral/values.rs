@@ -40,7 +40,7 @@ pub(crate) fn extreme_values(
             let ends = step % 4 == 0 || square == 0.0 || !square.is_finite();
             let (low, high) = if ends { tridiagonal_range(own, beside) } else { (0.0, 0.0) };
             let value = high.max(-low);
-            // A value will still grow by about the square of its residual.
+            // A value has converged if it hardly grew since the last check.
             let converged = step >= VALUE_STEPS.0 && value <= values[*at] * (1.0 + 0.1 * tol);
             values[*at] = values[*at].max(value);
             keep.push(!(square == 0.0 || !square.is_finite() || ends && converged));

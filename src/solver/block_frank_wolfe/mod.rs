@@ -38,7 +38,7 @@ pub struct BlockFrankWolfe<'d, D> {
     dual: &'d mut D,
     options: BlockOptions,
     random: Pcg64Mcg,
-    /// w: Π_K of the image of the dual point.
+    /// The weights w: the image of the dual point, projected onto the cone by Π_K.
     weights: Vec<f64>,
     /// The part of the constrained weights that Π_K removes.
     slack: Vec<f64>,
@@ -88,8 +88,8 @@ struct StepChoice {
 }
 
 impl StepChoice {
-    /// Chooses the step of a block with an active set, given the vertex to move towards, and writes the direction of
-    /// the step. Returns None if no vertex is active.
+    /// Chooses the step of a block with an active set, given the best vertex, and writes the direction of the step.
+    /// Returns None if no vertex is active.
     fn within(
         block: &Block,
         to: usize,
@@ -229,8 +229,7 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         Ok(())
     }
 
-    /// Chooses a step towards the best remembered vertex, if it is good enough to skip the oracle
-    /// call.
+    /// Chooses a step with the best remembered vertex, if this vertex is good enough to skip the oracle call.
     fn choose_remembered(&mut self, index: usize, share: f64) -> Option<StepChoice> {
         let mean = self.gaps.total() / self.blocks.len() as f64;
         let enough = (CACHE_BLOCK_SHARE * self.gaps.get(index)).max(CACHE_MEAN_SHARE * mean);
@@ -246,8 +245,7 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         StepChoice::within(block, best, self.options.step, &gradient, &mut self.direction)
     }
 
-    /// Calls the oracle for a vertex, records the block's gap, and chooses a step towards the
-    /// vertex.
+    /// Calls the oracle for a vertex, records the block's gap, and chooses a step with this vertex.
     fn choose_step(&mut self, index: usize, share: f64) -> Result<Option<StepChoice>> {
         let block = &mut self.blocks[index];
         let mut gradient = self.dual.gradient(index, &self.weights, &block.point);
@@ -363,7 +361,7 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
         }
         let lambda = self.dual.shares().lambda();
         let found = self.block_gaps(interrupt)?;
-        // Steps never lower the dual value, so the last point has a higher value than the average.
+        // Steps never lower the dual value, so the bound is the value of the last point, also with averaging.
         let dual = self.dual_value(interrupt)?.bound();
         let primal = match &mut self.average {
             None => objective(lambda, &self.weights, found.loss),

@@ -1,7 +1,7 @@
 //! Random sampling of blocks.
 
-/// A list of numbers from which an index can be drawn with a probability proportional to its
-/// number. A complete binary tree of sums makes changing a number and drawing an index take O(log n) each.
+/// A list of numbers from which an index can be drawn with a probability proportional to its number. The list is stored
+/// as a complete binary tree of sums, in which changing a number and drawing an index take O(log n) time each.
 #[derive(Debug, Clone)]
 pub struct SumTree {
     leaves: usize,

@@ -10,7 +10,7 @@ use crate::run::Certificate;
 pub trait Blocks: Sync {
     /// Scratch memory of a thread.
     type Work: Default + Send;
-    /// Sums over some blocks that a certificate is computed from.
+    /// Sums over some blocks, from which a certificate is computed.
     type Terms: Default + Send;
 
     /// The rows whose products with w are the scores.

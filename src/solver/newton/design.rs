@@ -6,7 +6,7 @@ use crate::data::{Csr, Data, Real, Rows};
 use crate::for_data;
 use crate::linalg::{Element, Panels, SparseRows, scatter, transpose};
 
-/// The rows, each extended by a constant feature unless `bias` is 0.
+/// The rows, each extended with a constant feature unless `bias` is 0.
 #[derive(Debug, Clone, Copy)]
 pub struct Design<'a> {
     /// The rows.

@@ -35,8 +35,8 @@ pub fn second_order<B: Blocks>(
     Ok(SecondOrder { points: at.points, sums })
 }
 
-/// The Newton direction −(I + K)⁻¹ r, with K given by `sums` of [`second_order`] after division by the curvature of the
-/// inner problem. r is ordered part by part.
+/// The Newton direction −(I + K)⁻¹ r, where K is given by `sums`: the sums of [`second_order`] over all partitions,
+/// divided by the curvature of the inner problem. r is ordered part by part.
 ///
 /// # Errors
 /// [`Interrupted`](crate::error::Error::Interrupted).

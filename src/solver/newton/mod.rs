@@ -40,7 +40,8 @@ pub(in crate::solver) const NARROWER: f64 = 0.3;
 pub(in crate::solver) const WIDER: f64 = 4.0;
 /// Steps shorter than this count as short.
 pub(in crate::solver) const SHORT_STEP: f64 = 1e-2;
-/// An inner problem counts as solved when its gap is this share of the overall gap, or of the tolerated gap.
+/// An inner problem counts as solved when its gap is at most this share of the overall gap, or of the tolerated gap if
+/// that is larger.
 pub(in crate::solver) const SOLVED_SHARE: f64 = 0.05;
 /// Slopes below this share of P(0) are rounding error.
 const ROUNDING: f64 = 1e-15;
@@ -88,7 +89,7 @@ pub struct Newton<'p, B: Blocks> {
 }
 
 impl<'p, B: Blocks> Newton<'p, B> {
-    /// Starts at w = 0 and u = 0; the objective there is `null_objective`, the dual value 0.
+    /// Starts at w = 0 and u = 0, where the objective is `null_objective` and the dual value is 0.
     pub fn new(blocks: &'p B, stopping: Stopping, null_objective: f64) -> Self {
         let (design, m) = (blocks.design(), blocks.n_parts());
         let (n_points, n_weights) = (design.n_rows() * m, design.n_features() * m);
@@ -241,7 +242,8 @@ impl<'p, B: Blocks> Newton<'p, B> {
         self.evaluate_with(known, interrupt)
     }
 
-    /// Whether the gap has not fallen enough during too many steps.
+    /// Whether the run has stalled: either the gap has hardly fallen for [`MAX_STALLED_STEPS`] steps, or there is no
+    /// proximal term and rounding errors prevent further progress.
     fn is_stalled(&mut self) -> bool {
         let gap = self.best.certificate.gap();
         self.progress.1 += 1;

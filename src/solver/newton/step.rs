@@ -7,8 +7,8 @@ use crate::interrupt::Interrupt;
 use crate::linalg::squared_norm;
 use crate::linalg::vectors::long_dot;
 
-/// The derivative counts as 0 between these multiples of its value at the start, so a step may end before the minimum
-/// or slightly beyond it.
+/// The derivative counts as 0 between these multiples of its absolute value at the start, so a step may end before the
+/// minimum or slightly beyond it.
 const FLAT_SLOPES: (f64, f64) = (-0.3, 0.05);
 /// The largest step that a search returns.
 const MAX_STEP: f64 = 64.0;

@@ -18,7 +18,8 @@ pub const FACTORISED: usize = 2000;
 pub const PRECONDITIONED: usize = 5000;
 /// The preconditioner samples every tenth row with curvature.
 const SAMPLE_STRIDE: usize = 10;
-/// Conjugate gradients end as soon as they have reduced the residual by this factor.
+/// Conjugate gradients end as soon as the residual is at most this share of its first value, unless [`NEAR_GOAL`]
+/// requires more accuracy.
 const REDUCTION: f64 = 0.1;
 /// When the expected gain of a Newton step is below this multiple of the goal, the linear system is solved
 /// accurately, because the certificate needs a small residual. Before that, accuracy would only cost iterations.

@@ -113,7 +113,7 @@ impl ActiveLabels {
     }
 
     /// Computes the point μ_i, which rounding may move away from the convex combinations of labels. Returns a bound on
-    /// its distance, in ‖·‖₁, from such a combination.
+    /// its distance from them in ‖·‖₁.
     pub fn point(&self, chain: &Chain, example: usize, buffers: &mut PointBuffers) -> f64 {
         let PointBuffers { point, vertex, spare, label } = buffers;
         let total: f64 = self.atoms.iter().map(|atom| atom.weight).sum();

@@ -165,7 +165,7 @@ impl SequenceBuffers {
     }
 }
 
-/// Newton's method on the labels found so far, which finishes a run that stalls.
+/// Newton's method on the labels found so far. It finishes a run that converges too slowly.
 struct ChainEnd<'a> {
     dual: StructuredDual<'a>,
     newton: NewtonEnd,

@@ -1,4 +1,4 @@
-//! The rows of features, stored by column, for gradients with more entries than all rows together have marginals.
+//! The rows of features, stored by column, for gradients that have more entries than there are marginals.
 
 use pulp::{Simd, WithSimd};
 

@@ -24,7 +24,7 @@ pub struct DualMixture<T> {
     pub weights: Vec<T>,
 }
 
-/// The dual point of a pass. Its weights w(α) = w − ∇P(w)/λ, where P has no L1 term, are computed when they are needed.
+/// The dual point of a pass. Its weights w(α) = (`ridge` · w − `gradient`)/λ are computed when they are needed.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelDual<'a, T> {
     linear: f64,
@@ -284,7 +284,7 @@ impl Products {
         if share >= 0.0 && share_of_other >= 0.0 && total > 0.0 && total <= determinant {
             return share_of_other / total;
         }
-        // Either the labels have no share, or only one of the points has one.
+        // Either the true labels have no share, or only one of the points has one.
         let value = |step: f64| {
             let (sum, square) = (
                 mix(step, own, other),

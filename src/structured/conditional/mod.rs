@@ -3,7 +3,7 @@
 //! The objective is P(w) = λ/2 ‖w‖² + Σ p_i Φ_i(w) with
 //! Φ_i(w) = ln Σ_y exp ⟨w, φ(x_i, y) − φ(x_i, y_i)⟩. Its dual has a distribution α_i over labels for
 //! each sequence: D(α) = Σ p_i H(α_i) − λ/2 ‖w(α)‖² (Collins et al. 2008; Le Priol, Piché and
-//! Lacoste-Julien 2018). At the distributions of the model itself, which every gradient computes
+//! Lacoste-Julien 2018). At the distributions of the model itself, which every gradient needs
 //! anyway, P − D = λ/2 ‖w − w(α)‖² = ‖∇P(w)‖² / (2 λ). So each pass yields a certificate
 //! (`docs/mathematics/sequences.md`).
 
@@ -186,7 +186,7 @@ impl FieldBuffers {
         }
     }
 
-    /// Returns the contribution to the dual value of the distribution that the scores define.
+    /// Returns the terms that the distribution defined by the scores adds to the dual value.
     fn terms(&self, chain: &Chain, example: usize, (loss, reach): (Bounded, Reach)) -> BlockTerms {
         // H = Φ − ⟨θ, μ − μ(y)⟩. The computed θ includes the costs, so the expected cost is added.
         let linear = vectors::dot(&self.scores, &self.marginals);

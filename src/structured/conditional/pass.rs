@@ -127,8 +127,8 @@ impl Field<'_> {
         gradient
     }
 
-    /// Writes the diagonal of the Hessian, ignoring the covariances between different parts, plus λ. Leaves `target`
-    /// unchanged if the pass has not prepared it.
+    /// Writes λ plus the diagonal of the loss's Hessian, ignoring the covariances between different parts. Leaves
+    /// `target` unchanged if the pass has not prepared the diagonal.
     pub(super) fn diagonal<T: Real>(&self, pass: FieldPass, target: &mut Vec<T>) {
         let FieldPass { mut delta, diagonal: Some(diagonal), .. } = pass else { return };
         if self.columns.is_some() {

@@ -132,7 +132,7 @@ pub fn conditional_path(
     path(&mut solver, PathSettings { from, until, stopping }, interrupt, observe)
 }
 
-/// Creates the problem, after checking that solving it with weights of `size` bytes fits into memory.
+/// Creates the problem, after checking that its solver fits into memory with vectors of `size` bytes per entry.
 fn field((chain, shares): (&Chain, Shares), penalty: ElasticNet, size: usize) -> Result<Field<'_>> {
     let n_weights = chain.n_weights();
     let what = || format!("d = {n_weights} weights");

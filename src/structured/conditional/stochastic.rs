@@ -30,7 +30,7 @@ const BATCH: usize = 8;
 /// Minimum number of sequences. With fewer, passes of L-BFGS are just as cheap.
 const MIN_SEQUENCES: usize = 200;
 
-/// A row is skipped if all its slopes are below this value.
+/// A row is skipped if the absolute values of all its slopes are below this value.
 const NEGLIGIBLE: f64 = 1e-3;
 
 /// Parameters of the steps of one feature's weights.

@@ -73,7 +73,7 @@ struct Padded<'a> {
     sums: &'a mut [f64],
     /// Scaled forward sums of a batch of positions that `sums` does not contain yet; 0 if negligible.
     shares: &'a mut [f64],
-    /// The rows `ahead` of the positions after those of the batch.
+    /// For each position of the batch, the row `ahead` of the next position.
     aheads: &'a mut [f64],
     /// Factors of the next position times its backward sums, scaled like the forward sums.
     ahead: &'a mut [f64],

@@ -12,8 +12,8 @@ impl Marginals for Multilabel {
         Projection::Entropic
     }
 
-    /// Returns the expectation of μ(y) under p(y) ∝ exp ⟨potentials, μ(y)⟩, whose entropy is H; the
-    /// result is exact up to rounding.
+    /// Writes the expectation of μ(y) under p(y) ∝ exp ⟨potentials, μ(y)⟩, whose entropy is H; the result is exact up
+    /// to rounding.
     fn entropic(
         &self,
         _: usize,

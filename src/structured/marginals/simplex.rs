@@ -21,7 +21,7 @@ impl Marginals for Multiclass {
         Ok(0.0)
     }
 
-    /// Returns the projection onto the simplex, max(0, point − τ).
+    /// Writes the projection onto the simplex, max(0, point − τ).
     fn euclidean(
         &self,
         _: usize,

@@ -176,9 +176,8 @@ fn project<L: Law>(
     arch().dispatch(descent)
 }
 
-/// Starting prices from the linear assignment problem, which approximate the solution if potentials
-/// are large. They are the mean of the two extreme solutions, whose row prices are as high or as
-/// low as possible.
+/// Computes starting prices from the linear assignment problem. They approximate the solution if potentials are large.
+/// They are the mean of the two extreme solutions, whose row prices are as high or as low as possible.
 fn start_prices(
     matrix: &[f64],
     transposed: &[f64],
@@ -302,7 +301,8 @@ impl<L: Law> Descent<'_, L> {
         gap + columns.map(|(price, sum)| price * (1.0 - sum).max(0.0)).sum::<f64>()
     }
 
-    /// Scales rows down to sums of at most 1; columns exceed 1 only by rounding.
+    /// Scales rows down to sums of at most 1. If rounding makes column sums exceed 1, also divides all entries by the
+    /// largest column sum.
     #[inline(always)]
     fn shrink(&mut self) {
         let (row_sums, column_sums) = self.sums.split_at(self.n_rows);

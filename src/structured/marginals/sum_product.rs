@@ -17,8 +17,8 @@ impl Marginals for Chain {
         Projection::Entropic
     }
 
-    /// Returns the expectation of μ(y) under p(y) ∝ exp ⟨potentials, μ(y)⟩, whose entropy is H; the
-    /// result is exact up to rounding.
+    /// Writes the expectation of μ(y) under p(y) ∝ exp ⟨potentials, μ(y)⟩, whose entropy is H; the result is exact up
+    /// to rounding.
     fn entropic(
         &self,
         example: usize,

@@ -89,8 +89,8 @@ pub(in crate::structured) fn solve(
     }
 }
 
-/// The pair (a, b) has the reduced cost price_a + price_b − weight >= 0, which is 0 for matched
-/// pairs. All prices are at least 0, and 0 for unmatched rows and columns.
+/// The state of the search. The pair (a, b) has the reduced cost price_a + price_b − weight >= 0, which is 0 for
+/// matched pairs. All prices are at least 0, and 0 for unmatched rows and columns.
 struct AssignmentSearch<'a> {
     weights: &'a [f64],
     n_columns: usize,
@@ -122,7 +122,8 @@ impl AssignmentSearch<'_> {
         self.distances.fill(f64::INFINITY);
         self.open.iter_mut().zip(0..).for_each(|(open, column)| *open = column);
         let (mut n_open, mut n_closed) = (n_columns, 0);
-        // The cheapest path so far ends at the row `loser` and leaves it unmatched. The cost is that row's price.
+        // The cheapest path so far ends at the row `loser` and leaves it unmatched. At first, this is the entering row,
+        // at the cost of its price.
         let (mut row, mut reached) = (first, 0.0);
         let (mut loser, mut minimum) = (first, price);
         let free = loop {

@@ -18,8 +18,8 @@ pub(in crate::structured) struct ForestNode {
     pub parent: Option<Link>,
 }
 
-/// The edge from a label to its parent: the label and the edge's index, and whether the parent is the first end of the
-/// edge.
+/// The edge from a label to its parent: the parent, the index of the edge, and whether the parent is the first end of
+/// the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::structured) struct Link {
     pub label: u32,

@@ -115,7 +115,7 @@ pub trait Model: Send + Sync {
     /// Writes a label that maximises ⟨scores, μ(y)⟩ exactly, with a fixed rule for ties.
     fn decode(&self, example: usize, scores: &[f64], work: &mut Work, label: &mut Vec<u32>);
 
-    /// Writes the indicator μ(y) of the label's parts.
+    /// Writes the counts μ(y) of the label's parts.
     fn parts(&self, example: usize, label: &[u32], parts: &mut Sparse);
 
     /// The true label of an example.

@@ -14,7 +14,7 @@ use crate::structured::fold::{WeightedSum, fold};
 
 use super::stored::{Entries, RowMagnitude, StoredRows};
 
-/// Rows of features, stored as given or, if most values are zeros, without zeros.
+/// Rows of features, stored with all values or, if that takes less memory, without zeros.
 ///
 /// Weights are feature-major, W\[feature\]\[class\], so that the scores x W of a row are a weighted sum of contiguous
 /// vectors, one per feature, with one value per class.
@@ -27,7 +27,7 @@ pub(in crate::structured) struct CompactRows {
     /// All values; for sparse rows that contain only ones, enough ones for the longest row.
     values: Entries<f64>,
     has_only_ones: bool,
-    /// An upper bound on the largest norm of a row, and the largest number of stored values in any row.
+    /// An upper bound on the largest norm of a row, and the largest number of nonzero values in any row.
     largest: (f64, usize),
 }
 
@@ -119,7 +119,7 @@ impl CompactRows {
         self.n_rows
     }
 
-    /// An upper bound on the largest norm of a row, and the largest number of stored values in any row.
+    /// An upper bound on the largest norm of a row, and the largest number of nonzero values in any row.
     pub fn largest(&self) -> (f64, usize) {
         self.largest
     }

@@ -82,7 +82,7 @@ impl StoredRows {
         self.ends.as_ref().as_ref().len() - 1
     }
 
-    /// An upper bound on the largest norm of a row, and the largest number of stored values in any row.
+    /// An upper bound on the largest norm of a row, and the largest number of nonzero values in any row.
     pub(super) fn largest(&self) -> (f64, usize) {
         let values = self.values.as_ref().map(|values| values.as_ref().as_ref());
         let mut largest = (0.0_f64, 0);

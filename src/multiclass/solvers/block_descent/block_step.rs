@@ -43,7 +43,7 @@ pub(super) struct BlockSet {
     pub is_max: bool,
     /// The smoothing parameter γ.
     smoothing: f64,
-    /// The relative precision of scores; 0 in double precision, because projections are not more precise than such
+    /// The relative precision of scores. It is 0 in double precision, because projections are then no more precise than
     /// scores.
     epsilon: f64,
 }
@@ -142,7 +142,7 @@ pub(super) struct BlockStep<T> {
     pub scores: Vec<T>,
     /// The slopes v_j − γ(β_j + 1ᵀβ) of these classes.
     pub slopes: Vec<f64>,
-    /// The change of the coefficients by which the row is multiplied in the weights.
+    /// The multiple of the row that the step adds to the weights of each of these classes.
     pub change: Vec<T>,
     target: Vec<f64>,
     projection: Vec<f64>,
@@ -210,8 +210,8 @@ impl<T: Element> BlockStep<T> {
     }
 
     /// Replaces β by the projection of u = (v + C_i A_i (β + 1ᵀβ)) / h, where the label's coordinate is at `label`
-    /// (after the candidates, or among all classes), and writes the change of the weights' coefficients. Returns the
-    /// increase of the dual (in units of λ), or None if β does not change.
+    /// (after the candidates, or among all classes), and writes `change`. Returns the increase of the dual (in units of
+    /// λ), or None if β does not change.
     #[inline(always)]
     pub fn solve(
         &mut self,

@@ -11,8 +11,8 @@ const FEW: usize = 8;
 const TOGETHER: usize = 16;
 
 /// Maximum number of candidates that a full epoch adds to an example if there are more than 16 times this many classes.
-/// At W = 0 all margins are equal, and without a limit nearly all (example, class) pairs would become candidates. With
-/// a limit, fits with a thousand classes take more epochs.
+/// At W = 0 all margins are equal, and without a limit nearly all (example, class) pairs would become candidates. Fits
+/// with a thousand classes have no limit, because they would take more epochs with it.
 pub(super) const MAX_NEW: usize = 64;
 
 /// For each example, the classes that a visit reads, and their β: all classes with β ≠ 0, and the
@@ -148,7 +148,7 @@ pub(super) fn select<T: Real>(
     let mut count = 0;
     for (piece, values) in values.chunks(TOGETHER).enumerate() {
         let (first, slopes) = (piece * TOGETHER, &slopes[piece * TOGETHER..]);
-        // Slices of constant length are compared in vectors.
+        // With chunks of constant length, the compiler vectorises the comparison.
         if let (Some(values), Some(slopes)) =
             (values.first_chunk::<TOGETHER>(), slopes.first_chunk())
             && !values
@@ -167,9 +167,9 @@ pub(super) fn select<T: Real>(
     count
 }
 
-/// If there are many classes, keeps only some of the classes in `found`, which are in ascending order: those with β >
-/// 0, and the [`MAX_NEW`] others with the largest slopes. Returns the number of classes kept. At W = 0 all slopes are
-/// equal: ties go to the classes that follow the label, so that the examples spread over all classes.
+/// If there are many classes, keeps only the classes in `found` with β > 0 and the [`MAX_NEW`] others with the largest
+/// slopes. Moves these classes to the start of `found`, in ascending order, and returns their number. At W = 0 all
+/// slopes are equal. Ties go to the classes that follow the label, so that the examples spread over all classes.
 pub(super) fn limit_new<T: Element>(
     slopes: &[f64],
     beta: &[T],
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn the_largest_slopes_are_kept() {
-        // Each slope occurs three or four times.
+        // Each slope occurs two or three times.
         let slopes: Vec<f64> = (0..M).map(|class| (class * 7919 % M / 3) as f64).collect();
         let mut beta = vec![0.0_f32; M];
         (0..M).step_by(100).for_each(|class| beta[class] = 0.1);

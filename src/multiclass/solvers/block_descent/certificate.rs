@@ -263,7 +263,7 @@ impl<T: Real> Terms<T> {
         Self { bounds: Bounds::default(), due, counts, classes, values }
     }
 
-    /// Keeps the β of an optimal example unchanged.
+    /// Keeps the β of an optimal example, and drops its candidates with β = 0.
     fn keep(&mut self, (classes, values): (&[u32], &[T])) {
         let start = self.classes.len();
         for (class, value) in classes.iter().zip(values).filter(|(_, value)| **value != T::zero()) {

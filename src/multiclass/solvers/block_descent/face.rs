@@ -1,7 +1,7 @@
 //! Conjugate gradients on a face of the dual domain, for problems on which single-block steps converge slowly.
 //!
-//! As a function of the free β (0 < β < upper), the dual is quadratic. Its only constraints are fixed sums for the
-//! examples whose bound on the sum is active. Visits find the right face quickly and then stall if the quadratic is
+//! As a function of the free β (0 < β < upper), the dual is quadratic. The only constraints on them are fixed sums, for
+//! the examples whose bound on the sum is active. Visits find the right face quickly and then stall if the quadratic is
 //! badly conditioned. A few conjugate gradient steps on the face, brought back into the domain, replace hundreds of
 //! visits (the gradient projection method of Moré and Toraldo 1991, with block descent in place of projected
 //! gradients).
@@ -42,7 +42,7 @@ struct Member {
     weight: f64,
     /// C_i h_i, the scale of the block's curvature.
     scale: f64,
-    /// 1ᵀβ_i, including the β at a bound.
+    /// The sum of all entries of β_i, including those at a bound.
     sum: f64,
     /// Whether this sum is fixed.
     tight: bool,
@@ -148,7 +148,7 @@ impl<M: WeightStore> State<'_, M> {
             self.add_image(face, &direction, &mut image);
             self.scores(face, &image, &mut slopes);
             face.turn_into_slopes(&mut slopes, Some(&direction), smoothing);
-            // The image of a direction p has the squared norm −pᵀ (slopes of the image).
+            // The curvature along a direction p is −pᵀ (changes of the slopes).
             let curvature = -dot(&slopes, &direction);
             if curvature <= 0.0 || product <= 0.0 {
                 break;
@@ -298,7 +298,7 @@ impl<M: WeightStore> Kernel<M::Value> for FaceScores<'_, '_, M> {
     }
 }
 
-/// [`State::add_image`] for some members, compiled in the same way.
+/// [`State::add_image`] for some members; compiled for each instruction set.
 struct FaceImage<'a, 'p, M: WeightStore> {
     state: &'a State<'p, M>,
     face: &'a Face,

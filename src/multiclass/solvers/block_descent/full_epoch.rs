@@ -1,4 +1,4 @@
-//! Epochs that visit every example and read all of its classes, a block of examples at a time.
+//! Epochs that visit each example that is due and read all of its classes, a block of examples at a time.
 //!
 //! Scores are computed for the whole block and then corrected for the changes of earlier examples in the block, so the
 //! iterates equal those of the sequential method up to rounding.

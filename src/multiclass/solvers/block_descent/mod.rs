@@ -53,11 +53,11 @@ impl Default for Options {
 /// With C_i = p_i/λ, A_i = ‖x_i‖², h = C_i A_i + γ and the margins v at the current weights, the maximiser is the
 /// projection with bias 1 of u = (v + C_i A_i (β_i + 1ᵀβ_i)) / h.
 ///
-/// There are two kinds of epochs. While many classes of many examples still move, a full epoch visits every example
-/// once and reads all classes, computing scores for a block of examples at a time. Later, a working-set epoch makes
-/// passes over the examples that are not optimal and their candidate classes only, with conjugate gradient steps in
-/// between if single-block steps are slow. Each epoch ends with a certificate, which reads all classes of all examples
-/// and selects the next candidates, so no example or class is left out permanently.
+/// There are two kinds of epochs. While many classes of many examples still move, a full epoch makes one visit to each
+/// example not known to be optimal. It reads all classes and computes scores for a block of examples at a time. Later,
+/// a working-set epoch makes passes over the candidate classes of the examples that are not optimal, with conjugate
+/// gradient steps in between if single-block steps are slow. Each epoch ends with a certificate, which reads all
+/// classes of all examples and selects the next candidates, so no example or class is left out permanently.
 pub trait BlockDescent: Solver + Send {
     /// Moves to a dual point, given as β (examples × classes), with each β_i in the loss's set, and replaces the
     /// regulariser by λ/2 ‖w − w₀‖².
@@ -257,7 +257,7 @@ impl<M: WeightStore> Solver for State<'_, M> {
         if self.shrink && self.is_at_zero() {
             self.first_epochs(interrupt)?;
         } else if self.shrink && self.dual.due.is_none() && !self.schedule.has_begun() {
-            // The start is near the optimum, where a full epoch may change β only by rounding errors.
+            // The start may already be near the optimum, where a full epoch would change β only by rounding errors.
             let certificate = self.certificate(interrupt)?;
             if self.schedule.is_met(certificate.relative_gap()) {
                 return Ok(Progress::Epoch(certificate));

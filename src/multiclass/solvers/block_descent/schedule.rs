@@ -1,5 +1,5 @@
-//! The search policy: which kind of epoch comes next, when it ends, and which examples passes skip. Nothing here
-//! changes the optimum. The constants of its decisions are in [`Tuning`].
+//! The search policy: which kind of epoch comes next, when it ends, and which examples a pass skips. It does not
+//! change the optimum. The constants of its decisions are in [`Tuning`].
 
 /// The constants of the policy. `docs/experiments.md` has the ablation that justifies each constant.
 pub(super) struct Tuning;
@@ -9,8 +9,8 @@ impl Tuning {
     /// cheaper than a working-set epoch, because it takes less time per pair
     /// (docs/benchmarks/linear.md, "A thousand classes").
     pub const FULL_SHARE: f64 = 0.2;
-    /// Maximum number of full epochs in a run: if they do not suffice, passes stall and need conjugate gradients
-    /// (LIBLINEAR, letter).
+    /// Maximum number of full epochs in a run. After them, working-set epochs follow, because slow runs need conjugate
+    /// gradients (LIBLINEAR, letter).
     pub const MAX_FULL: usize = 12;
     /// Maximum number of passes between two certificates.
     pub const MAX_PASSES: usize = 200;
@@ -20,7 +20,7 @@ impl Tuning {
     pub const LAST_SHARE_OF_VISITS: f64 = 0.005;
     /// An epoch also ends once the estimate of the gap is below this share of the tolerance (Weston-Watkins).
     pub const SAFE: f64 = 0.8;
-    /// Passes stall if one gains more than this share of the gain `WINDOW` passes earlier (LIBLINEAR, C = 10).
+    /// Passes stall if a pass gains more than this share of the gain `WINDOW` passes earlier (LIBLINEAR, C = 10).
     pub const STALLING: f64 = 0.8;
     /// Number of recent passes over which gains of visits are averaged, and the minimum number of passes between two
     /// attempts at conjugate gradients.
@@ -60,7 +60,7 @@ impl PassGain {
 /// The kinds of epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EpochKind {
-    /// All classes of all examples.
+    /// All classes of the examples that are due.
     Full,
     /// Only the candidates of the examples that are due.
     WorkingSet,
@@ -131,11 +131,12 @@ pub(super) struct Schedule {
     gap: f64,
     /// The relative gap of the certificate before the last working-set epoch.
     gap_before: f64,
-    /// The gap to reach, in units of gains, as of the last certificate.
+    /// The gap to reach, in the same units as the gains. Each certificate updates it; before the first certificate,
+    /// it is an estimate from gains.
     wanted: f64,
     /// The gap of the last certificate divided by its unit (`gap_unit`).
     factor: f64,
-    /// Number of examples that the last pass visited or skipped.
+    /// Number of examples left in the epoch after the last pass.
     n_active: usize,
     /// Maximum number of steps of the next conjugate gradient attempt.
     n_steps: usize,
@@ -196,7 +197,8 @@ impl Schedule {
     }
 
     /// Records an attempt: how often its total step was shortened until it gained, or None if it never gained. Adapts
-    /// the maximum number of steps: total steps that gain without being shortened may be longer.
+    /// the maximum number of steps: after a total step that gained without being shortened, the next attempt may take
+    /// more steps.
     pub fn note_attempt(&mut self, n_shortened: Option<usize>) {
         self.passes.drain(..self.passes.len().saturating_sub(1));
         self.n_steps = match n_shortened {
@@ -269,14 +271,14 @@ impl Schedule {
         self.passes.push(pass);
     }
 
-    /// Whether the epoch over `n_active` examples ends. It is called only after a pass of visits, because a visit makes
-    /// the block of its example optimal at the current weights, and the primal gains more from that than the dual.
+    /// Whether the epoch over `n_active` examples ends. It is called only after a pass of visits. A visit makes the
+    /// block of its example optimal at the current weights, which improves the primal value more than the dual value.
     pub fn ends_epoch(&mut self, n_active: usize) -> bool {
         self.n_active = n_active;
         let Some(last) = self.passes.last() else { return true };
         let share =
             if self.visits_only { Tuning::LAST_SHARE_OF_VISITS } else { Tuning::LAST_SHARE };
-        // Further passes would only add rounding errors to the weights.
+        // After a pass that gains less than rounding errors can explain, further passes would only add rounding errors.
         self.gains_little = last.gain <= share * self.first.gain
             || last.gain < last.rounding
             || self.n_passes >= Tuning::MAX_PASSES;
@@ -285,7 +287,7 @@ impl Schedule {
     }
 
     /// Unit of the gap: √(n g) for n blocks with a total gain of g. If the slopes of a block are off by δ, its gap is
-    /// of order δ, and a visit gains of order δ².
+    /// of order δ, and the gain of a visit is of order δ².
     fn gap_unit(&self, n_blocks: usize) -> f64 {
         let window = if self.visits_only { Tuning::WINDOW } else { 1 };
         let n_passes = window.min(self.passes.len()).max(1);
@@ -310,7 +312,7 @@ impl Schedule {
         (self.too_costly, self.visits_only) = (true, true);
     }
 
-    /// Learns from a certificate: its relative gap, and its gap and objective in units of gains.
+    /// Learns from a certificate: its relative gap, and its gap and objective in the same units as the gains.
     pub fn learn(&mut self, relative: f64, (gap, objective): (f64, f64)) {
         self.gap = relative;
         self.wanted = self.tolerance * objective;

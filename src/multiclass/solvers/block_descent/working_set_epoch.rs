@@ -1,7 +1,8 @@
 //! Epochs over the examples that are not optimal, restricted to their candidate classes.
 //!
-//! A candidate with β = 0 whose margin is below the margin of every class with β > 0 cannot gain and is dropped, as in
-//! LIBLINEAR's shrinking (Keerthi et al. 2008, section 4). An example in which nothing can move is dropped from the
+//! A candidate with β = 0 that cannot gain is dropped, as in LIBLINEAR's shrinking (Keerthi et al. 2008, section 4).
+//! Its slope is below the slope of every class with β > 0 and, if the sum of β can still grow, below 0. Unless the set
+//! is a box, no candidate is dropped while the sum can grow. An example in which nothing can move is dropped from the
 //! epoch. Certificates bring both back if needed.
 
 use pulp::Simd;
@@ -30,7 +31,7 @@ enum Visit {
 }
 
 impl<M: WeightStore> State<'_, M> {
-    /// Visits the examples that are due until passes gain little; returns whether any block changed.
+    /// Visits the examples that are due until passes gain little; returns whether the dual rose.
     pub(super) fn working_set_epoch(&mut self, interrupt: &Interrupt) -> Result<bool> {
         let mut due = self.dual.due.clone().unwrap_or_default();
         let mut weights = self.store.take_weights();

@@ -27,8 +27,8 @@ const MAX_IDLE: usize = 10;
 /// Maximum size of all planes in bytes, estimated with four planes per block.
 const MAX_PLANE_BYTES: u128 = 1 << 29;
 
-/// A restricted problem is solved until its gap is this share of the gap of the whole problem, or as small as
-/// [`SHARE_OF_GOAL`] requires.
+/// A restricted problem is solved until its gap is at most this share of the gap of the whole problem, but no further
+/// than [`SHARE_OF_GOAL`] allows.
 const SHARE_OF_GAP: f64 = 0.05;
 /// No restricted problem is solved to a gap below this share of the tolerated gap.
 const SHARE_OF_GOAL: f64 = 0.3;
@@ -45,8 +45,8 @@ pub(crate) struct NewtonEnd {
 }
 
 impl NewtonEnd {
-    /// Whether Newton's method can handle a dual with these shares: the systems of the restricted
-    /// problem must be small enough to factorise, and the planes must fit into memory.
+    /// Whether Newton's method can handle a dual with these shares: the systems of the restricted problem must be small
+    /// enough to factorise, and the planes must fit into memory. Smoothing and sign constraints are not supported.
     pub fn is_possible(shares: &Shares, n_weights: usize) -> bool {
         let bytes = 64 * n_weights as u128 * shares.n_blocks() as u128;
         let is_plain = shares.smoothing() == 0.0 && shares.cone().is_everything();

@@ -4,10 +4,11 @@ use crate::run::{Certificate, Stopping, epochs_left};
 
 /// Newton's method never takes over if, at the current rate, at most this number of passes is left.
 const MIN_EPOCHS_LEFT: f64 = 50.0;
-/// Time of one multiplication of Newton's method relative to the time of a pass per entry, times the usual number of
-/// Newton steps. Measured on chains with three labels and 50 to 2,000 weights; accurate within a factor of 2.
+/// Time of one multiplication in Newton's method, in units of the time that a pass takes per entry, times the usual
+/// number of Newton steps. Measured on chains with three labels and 50 to 2,000 weights; accurate within a factor of 2.
 const PRODUCT: f64 = 0.2;
-/// Newton's method takes over only if its estimated time is at most this number of runs of `max_epochs` passes.
+/// Newton's method takes over only if its estimated time is at most the time of this number of runs of `max_epochs`
+/// passes.
 const MAX_RUNS: f64 = 10.0;
 /// Number of passes before the rate is measured.
 const FIRST_PASSES: usize = 4;
@@ -37,8 +38,8 @@ impl Pace {
     }
 
     /// Whether Newton's method takes over. It does if, at the rate since the previous certificate, further passes would
-    /// take longer to reach the tolerance, or if, in the second half of the run, the remaining passes would not reach
-    /// it. `pass` is the number of the pass that computed `certificate`.
+    /// take longer than Newton's method to reach the tolerance, or if, in the second half of the run, the remaining
+    /// passes would not reach it. `pass` is the number of the pass that computed `certificate`.
     pub fn is_too_slow(&mut self, pass: usize, certificate: Certificate) -> bool {
         let gap = certificate.gap();
         let Some((before, gap_before)) = self.last.replace((pass, gap)) else { return false };

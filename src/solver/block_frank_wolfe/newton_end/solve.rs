@@ -29,9 +29,9 @@ struct Evaluation {
 }
 
 impl Restricted {
-    /// Solves the problem to a duality gap of `goal` (in units of λ), or as closely as rounding
-    /// allows, starting from `weights` and the weights of the planes. Overwrites these weights with
-    /// the best values found.
+    /// Solves the problem to a duality gap of `goal` (in units of the original objective, divided by λ), or as closely
+    /// as rounding allows, starting from `weights` and the weights of the planes. Overwrites these weights with the
+    /// best values found.
     pub fn solve(
         &mut self,
         weights: &mut Vec<f64>,

@@ -1,4 +1,4 @@
-//! The weights of (feature, label) pairs: of all pairs, or only of the pairs that occur in training.
+//! The weights of (feature, label) pairs, either of all pairs or only of the pairs that occur in training.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use crate::data::Real;
 use crate::linalg::TouchedVector;
 use crate::structured::model::rows::CompactRows;
 
-/// The pairs of a feature and a label that have weights, sorted by feature.
+/// The (feature, label) pairs that have weights, sorted by feature.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeenPairs {
     /// The index after the last pair of each feature.

@@ -91,7 +91,8 @@ impl Links {
         }
     }
 
-    /// Returns the boundary links at position t of a sequence, each as its index for label 0.
+    /// Returns the indices of the boundary links of label 0 at position t of a sequence: as the first label if t is the
+    /// first position, and as the last label if t is the last position.
     pub fn at_ends(&self, t: usize, len: usize) -> impl Iterator<Item = usize> + Clone + use<> {
         let first = self.n_states * self.n_states;
         let start = (t == 0).then_some(first);

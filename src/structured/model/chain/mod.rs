@@ -152,7 +152,7 @@ impl Chain {
         Ok(self)
     }
 
-    /// Restricts the weights to the pairs of a feature and a label that occur together in the labelled rows.
+    /// Restricts the weights to the (feature, label) pairs that occur in the labelled rows.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `y` if there are no labels.
@@ -234,7 +234,7 @@ impl Chain {
         self.links.n_states()
     }
 
-    /// Returns the pairs of a feature and a label that have weights, or None if all have.
+    /// Returns the (feature, label) pairs that have weights, or None if all have.
     pub fn pairs(&self) -> Option<&SeenPairs> {
         self.emissions.pairs()
     }

@@ -20,7 +20,7 @@ pub(in super::super) struct DenseStore<'a, R, T> {
     bias: f64,
     /// Number of features of a row that fill full SIMD vectors.
     n_whole: usize,
-    /// The last vector of a row with only the constant feature set, if there is one.
+    /// The last vector of a row, 0 except for the constant feature; empty if there is no constant feature.
     constant: Vec<T>,
     weights: PanelWeights<T>,
     n_classes: usize,
@@ -32,15 +32,15 @@ pub(in super::super) struct DenseStore<'a, R, T> {
     spare: Vec<T>,
 }
 
-/// Copies of rows, with changes of their coefficients in the weights.
+/// Copies of rows x_i, with changes x_i δ_iᵀ to the weights.
 struct Block<T> {
     /// The rows, the constant feature appended.
     rows: Vec<T>,
     /// The rows' inner products with the rows before them and with themselves (b × b).
     gram: Vec<T>,
-    /// The change of each row, with the classes padded.
+    /// δ_i of each row, with the classes padded.
     changes: Aligned<T>,
-    /// The rows that change.
+    /// The indices of the rows for which δ_i is set.
     changed: Vec<usize>,
 }
 
@@ -50,7 +50,7 @@ impl<T: Element> Block<T> {
         Self { rows, gram, changes: Aligned::zeros(0), changed }
     }
 
-    /// Sets the change of a row, which is 0 for all other classes.
+    /// Sets δ_i of a row for the given classes, and to 0 for all other classes.
     #[inline(always)]
     fn set_change(&mut self, (row, padded): (usize, usize), classes: &[u32], change: &[T]) {
         let own = &mut self.changes[row * padded..][..padded];
@@ -378,8 +378,8 @@ fn add<S: Simd, T: Lane<S>, const V: usize>(
     }
 }
 
-/// Corrects V vectors of scores. The sums over every P-th change are independent of each other, so that multiply-adds
-/// do not wait for each other.
+/// Corrects V vectors of scores. The changes are split over P separate sums, so that multiply-adds do not wait for each
+/// other.
 #[inline(always)]
 fn correct<S: Simd, T: Lane<S>, const V: usize, const P: usize>(
     simd: S,

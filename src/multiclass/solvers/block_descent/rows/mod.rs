@@ -12,7 +12,7 @@ use crate::data::{Real, in_precision};
 use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Lane};
 
-/// The row of an example, including the constant feature, in the form that visits to few classes read.
+/// The row of an example, including the constant feature, in the layout for visits to only a few classes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<'r, T> {
     /// Dense: the features in full SIMD vectors. Sparse: the stored values.
@@ -44,8 +44,7 @@ impl<T: Real> Row<'_, T> {
         }
     }
 
-    /// Dense: one vector with the features after the full SIMD vectors and the constant feature; None if there are
-    /// neither.
+    /// Dense: one vector with the remaining features and the constant feature; None if there is neither.
     #[inline(always)]
     pub fn tail<S: Simd>(&self, simd: S) -> Option<T::Vector>
     where
@@ -78,7 +77,7 @@ fn read<'r, R: Real, T: Real>(copied: &'r mut Vec<T>, values: &'r [R]) -> &'r [T
 pub(super) struct Shape {
     /// Number of classes, padded to full SIMD vectors.
     pub padded: usize,
-    /// Number of rows per block for which scoring them together is fastest.
+    /// Number of rows per block with which scoring is fastest.
     pub block_size: usize,
     /// Maximum number of rows that can be scored together.
     pub largest_block: usize,
@@ -98,7 +97,7 @@ pub(super) trait WeightStore: Send + Sync {
     /// Creates the store in double precision, with weights of zero; None if this store is already in double precision.
     fn exact(&self) -> Option<Self::Exact>;
 
-    /// Sizes of the blocks that the store works with.
+    /// The sizes of the store.
     fn shape(&self) -> Shape;
 
     /// The row of an example.
@@ -157,7 +156,7 @@ pub(super) trait WeightStore: Send + Sync {
     ) where
         Self::Value: Lane<S>;
 
-    /// Writes the scores of examples in ascending order, row by row, for all padded classes.
+    /// Writes the scores of examples, row by row, for all padded classes. The examples are in ascending order.
     fn score(
         &self,
         examples: &[u32],

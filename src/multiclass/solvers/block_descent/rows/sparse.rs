@@ -270,7 +270,7 @@ mod tests {
             assert_eq!(score.widen(), 7.5 * change(class));
         }
         assert!(scores[n_classes..].iter().all(|score| score.is_zero()));
-        // Change the first row's block: the second row's scores must include the change.
+        // Change the weights by the first row: the scores of the second row must include the change.
         let last = [n_classes as u32 - 1];
         store.change_row(simd, 0, &mut Vec::new(), (&last, &[T::narrow(4.0)]));
         store.score_row(simd, 1, &mut buffer, &mut scores);
