@@ -4,7 +4,7 @@
 use super::map::RowSize;
 use super::{MarginProblem, ScoreMap};
 use crate::data::{Data, Rows};
-use crate::dual::rounding::{TINY, norm_above};
+use crate::dual::rounding::norm_above;
 use crate::for_data;
 
 /// Scales are powers of two with exponents from −`RANGE` to `RANGE`, because quotients might overflow otherwise.
@@ -68,11 +68,6 @@ impl ColumnScales {
     /// The largest of the scales.
     pub fn largest(&self) -> f64 {
         self.largest
-    }
-
-    /// The error from underflow that a bound on the norm of a sum of images must include.
-    pub fn underflown(&self) -> f64 {
-        (self.sizes.len() * self.columns.len()) as f64 * 8.0 * TINY
     }
 }
 
