@@ -95,7 +95,12 @@ pub(crate) fn softmax(values: &mut [f64]) -> f64 {
                     *sum += *value;
                 }
             }
-            last = last.map(|value| exp_minus(shift - value));
+            if !rest.is_empty() {
+                // `map` of an array would compile to a call without vector instructions.
+                for value in &mut last {
+                    *value = exp_minus(shift - *value);
+                }
+            }
             sums.iter_mut().zip(&last[..rest.len()]).for_each(|(sum, value)| *sum += value);
             let sum: f64 = sums.into_iter().sum();
             let share = 1.0 / sum;

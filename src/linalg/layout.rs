@@ -42,22 +42,54 @@ impl<T> DerefMut for Aligned<T> {
 /// Number of rows copied together. Their values fill a few cache lines in a row of the result, and
 /// the lines that they are read from stay in the first-level cache for the following rows.
 const ROWS_PER_COPY: usize = 32;
+/// Number of rows and columns that are transposed in registers.
+const TILE: usize = 4;
 
-/// Writes column j of `from` to row j of `to`. Rows begin `from_stride` and `to_stride` values apart. `from` has at
-/// least one column for each row of `to`. The rest of each row of `to`, after one value per row of `from`, is
-/// unchanged.
+/// Writes column j of `from` to row j of `to`. Rows begin `from_stride` and `to_stride` values apart, and the last row may
+/// be shorter. `from` has at least one column for each row of `to`. The rest of each row of `to`, after one value per row
+/// of `from`, is unchanged.
 pub(crate) fn transpose<A: Real, B: Real>(
     from: &[A],
     from_stride: usize,
     to: &mut [B],
     to_stride: usize,
 ) {
-    for (block, rows) in from.chunks(ROWS_PER_COPY * from_stride).enumerate() {
-        for (column, to) in to.chunks_exact_mut(to_stride).enumerate() {
-            let values = rows[column..].iter().step_by(from_stride);
-            for (to, value) in to[block * ROWS_PER_COPY..].iter_mut().zip(values) {
-                *to = B::narrow(value.widen());
+    let (n_rows, n_columns) = (from.len().div_ceil(from_stride), to.len().div_ceil(to_stride));
+    for first in (0..n_rows).step_by(ROWS_PER_COPY) {
+        let end = (first + ROWS_PER_COPY).min(n_rows);
+        let tiled = end - (end - first) % TILE;
+        let mut column = 0;
+        while column + TILE <= n_columns {
+            for row in (first..tiled).step_by(TILE) {
+                let from = &from[row * from_stride + column..];
+                transpose_tile(from, from_stride, &mut to[column * to_stride + row..], to_stride);
             }
+            column += TILE;
+        }
+        for row in first..end {
+            for column in if row < tiled { column } else { 0 }..n_columns {
+                to[column * to_stride + row] = B::narrow(from[row * from_stride + column].widen());
+            }
+        }
+    }
+}
+
+/// Transposes [`TILE`] rows and columns.
+#[inline(always)]
+fn transpose_tile<A: Real, B: Real>(
+    from: &[A],
+    from_stride: usize,
+    to: &mut [B],
+    to_stride: usize,
+) {
+    let tile: [[A; TILE]; TILE] = std::array::from_fn(|row| {
+        let row = &from[row * from_stride..][..TILE];
+        std::array::from_fn(|at| row[at])
+    });
+    for at in 0..TILE {
+        let to = &mut to[at * to_stride..][..TILE];
+        for (to, row) in to.iter_mut().zip(&tile) {
+            *to = B::narrow(row[at].widen());
         }
     }
 }

@@ -351,12 +351,14 @@ impl<T: Element> Score<'_, T> {
 fn inner<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
     simd: S,
     weights: &[[T::Vector; V]],
-    rows: [&[T]; R],
+    mut rows: [&[T]; R],
     start: [T::Vector; V],
     scores: &mut [[T::Vector; V]],
 ) {
     // Equal lengths remove the bounds checks from the inner loop.
-    let rows = rows.map(|row| &row[..weights.len()]);
+    for row in &mut rows {
+        *row = &row[..weights.len()];
+    }
     let mut sums = [start; R];
     for (feature, weights) in weights.iter().enumerate() {
         for (sums, row) in sums.iter_mut().zip(&rows) {

@@ -173,7 +173,7 @@ fn tall<S: Simd, T: Lane<S> + Element, const V: usize>(
 #[inline(always)]
 fn tile<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
     simd: S,
-    rows: [&[T]; R],
+    mut rows: [&[T]; R],
     weights: &[T::Vector],
     row: usize,
     out: &mut Out<'_>,
@@ -181,7 +181,9 @@ fn tile<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
     let mut sums = [[T::splat(simd, T::zero()); V]; R];
     let weights = weights.as_chunks::<V>().0;
     // Equal lengths remove the bounds checks from the inner loop.
-    let rows = rows.map(|row| &row[..weights.len()]);
+    for row in &mut rows {
+        *row = &row[..weights.len()];
+    }
     for (input, weights) in weights.iter().enumerate() {
         for (sums, row) in sums.iter_mut().zip(&rows) {
             let x = T::splat(simd, row[input]);

@@ -6,14 +6,12 @@ use pulp::{Simd, WithSimd};
 
 use crate::data::{Data, Dense, Real, Rows, for_dense};
 use crate::for_data;
-use crate::linalg::arch;
+use crate::linalg::{arch, transpose};
 use crate::logistic::LogisticProblem;
 use crate::logistic::columns::ColumnStats;
 
 /// Number of consecutive rows that are transposed together.
 pub(super) const GROUP: usize = 16;
-/// Number of rows and columns that are transposed in registers.
-const TILE: usize = 4;
 /// Consecutive rows stay together up to this number of values, so that jumps between sets of rows cost little time. At
 /// most [`MOST_TOGETHER`] rows stay together, and at most one in [`SHARE_TOGETHER`] of all rows, so that samples stay
 /// nearly random.
@@ -150,11 +148,14 @@ impl<V: Real, T: Real> WithSimd for Fill<'_, '_, V, T> {
     fn with_simd<S: Simd>(self, _: S) {
         let Self { layout, rows, first, lines } = self;
         let (n_rows, n_columns) = (layout.block_rows, layout.problem.n_features());
+        if n_columns == 0 {
+            return;
+        }
         let mut scaled = vec![T::zero(); GROUP * n_columns];
         for group in (0..n_rows).step_by(GROUP) {
             let own = layout.rows_at(first + group);
             let rest = own.len() * n_columns;
-            for (row, scaled) in own.zip(scaled.chunks_exact_mut(n_columns.max(1))) {
+            for (row, scaled) in own.zip(scaled.chunks_exact_mut(n_columns)) {
                 let units = layout.inverse_units.iter().zip(&layout.centres);
                 for ((to, x), (inverse, centre)) in scaled.iter_mut().zip(rows.row(row)).zip(units)
                 {
@@ -162,40 +163,7 @@ impl<V: Real, T: Real> WithSimd for Fill<'_, '_, V, T> {
                 }
             }
             scaled[rest..].fill(T::zero());
-            let mut column = 0;
-            while column + TILE <= n_columns {
-                transpose::<T, TILE>(
-                    (&scaled[column..], n_columns),
-                    lines,
-                    (column, n_rows, group),
-                );
-                column += TILE;
-            }
-            while column < n_columns {
-                transpose::<T, 1>((&scaled[column..], n_columns), lines, (column, n_rows, group));
-                column += 1;
-            }
-        }
-    }
-}
-
-/// Copies K columns of a group of rows to the lines from `column` on, in tiles that fit in registers.
-#[inline(always)]
-fn transpose<T: Real, const K: usize>(
-    (rows, n_columns): (&[T], usize),
-    lines: &mut [T],
-    (column, n_rows, group): (usize, usize, usize),
-) {
-    for first in (0..GROUP).step_by(TILE) {
-        let tile: [[T; K]; TILE] = std::array::from_fn(|row| {
-            let row = &rows[(first + row) * n_columns..];
-            std::array::from_fn(|at| row[..K][at])
-        });
-        for at in 0..K {
-            let to = &mut lines[(column + at) * n_rows + group + first..][..TILE];
-            for (to, row) in to.iter_mut().zip(&tile) {
-                *to = row[at];
-            }
+            transpose(&scaled, n_columns, &mut lines[group..n_columns * n_rows], n_rows);
         }
     }
 }
