@@ -63,6 +63,18 @@ struct Face {
 }
 
 impl<M: WeightStore> State<'_, M> {
+    /// Whether an epoch over the given examples uses conjugate gradients; `is_slow` says whether visits alone are slow.
+    pub(super) fn needs_conjugate_gradients(
+        &self,
+        due: &[u32],
+        n_weights: usize,
+        is_slow: bool,
+    ) -> bool {
+        let Some(set) = self.problem.polytope().capped_box() else { return false };
+        n_weights <= Tuning::FEW_WEIGHTS
+            || is_slow && self.face(due, set).n_numbers >= NUMBERS_PER_WEIGHT * n_weights
+    }
+
     /// Tries conjugate gradients on the face of the given examples. Returns the increase of the dual (in units of λ).
     pub(super) fn accelerate(
         &mut self,
@@ -72,9 +84,8 @@ impl<M: WeightStore> State<'_, M> {
     ) -> f64 {
         let Some(set) = self.problem.polytope().capped_box() else { return 0.0 };
         let face = self.face(due, set);
-        let is_thin = face.n_numbers < NUMBERS_PER_WEIGHT * weights.len();
-        if face.members.is_empty() || is_thin && weights.len() > Tuning::FEW_WEIGHTS {
-            self.schedule.note_too_costly();
+        if face.members.is_empty() {
+            self.schedule.note_attempt(None);
             return 0.0;
         }
         let total = self.conjugate_gradients(&face, weights, interrupt);

@@ -123,8 +123,6 @@ pub(super) struct Schedule {
     /// Whether some epoch without conjugate gradients ran until passes gained little and still hardly reduced the gap.
     /// Kept when λ changes.
     stalled: bool,
-    /// Whether conjugate gradients cost more than they gain, because a pass over the face reads few numbers per weight.
-    too_costly: bool,
     /// Whether the last epoch ran until passes gained little.
     gains_little: bool,
     /// The relative gap of the last certificate.
@@ -161,7 +159,6 @@ impl Schedule {
             n_passes: 0,
             visits_only: false,
             stalled: false,
-            too_costly: false,
             gains_little: false,
             gap: f64::INFINITY,
             gap_before: f64::INFINITY,
@@ -232,14 +229,20 @@ impl Schedule {
         gap <= self.tolerance
     }
 
-    /// Begins an epoch over the working set; `has_faces` says whether conjugate gradients can handle the set.
-    pub fn begin_working_set(&mut self, n_weights: usize, has_faces: bool) {
+    /// Whether visits alone hardly reduce the gap, so that the next epoch over the working set needs conjugate gradients.
+    pub fn is_slow(&mut self) -> bool {
         let before = std::mem::replace(&mut self.gap_before, self.gap);
         self.stalled |= self.visits_only && self.gains_little && self.gap > Tuning::QUICK * before;
-        let suffice = !self.stalled && n_weights > Tuning::FEW_WEIGHTS;
-        self.visits_only = !has_faces || self.too_costly || suffice;
+        self.stalled
+    }
+
+    /// Begins an epoch over the working set, with or without conjugate gradients.
+    pub fn begin_working_set(&mut self, visits_only: bool) {
+        // Passes that skip examples gain less, so they do not show whether later passes stall.
+        let n_kept = if self.visits_only && !visits_only { 0 } else { Tuning::WINDOW };
+        self.passes.drain(..self.passes.len().saturating_sub(n_kept));
+        self.visits_only = visits_only;
         self.n_passes = 0;
-        self.passes.drain(..self.passes.len().saturating_sub(Tuning::WINDOW));
     }
 
     /// Whether examples whose visits gain little are skipped for some passes.
@@ -307,11 +310,6 @@ impl Schedule {
         Some(last / self.passes[earlier].gain)
     }
 
-    /// Records that conjugate gradients are too costly: they are not used until λ changes.
-    pub fn note_too_costly(&mut self) {
-        (self.too_costly, self.visits_only) = (true, true);
-    }
-
     /// Learns from a certificate: its relative gap, and its gap and objective in the same units as the gains.
     pub fn learn(&mut self, relative: f64, (gap, objective): (f64, f64)) {
         self.gap = relative;
@@ -331,7 +329,6 @@ impl Schedule {
     pub fn restart(&mut self, is_larger: bool) {
         self.n_full = if is_larger { 0 } else { self.n_full };
         (self.n_steps, self.gap_before) = (FIRST_STEPS, f64::INFINITY);
-        self.too_costly = false;
     }
 }
 
@@ -345,7 +342,7 @@ mod tests {
 
     fn after(gains: &[f64]) -> Schedule {
         let mut schedule = Schedule::new(1e-3);
-        schedule.begin_working_set(10, true);
+        schedule.begin_working_set(false);
         gains.iter().for_each(|gain| schedule.note(pass(*gain)));
         schedule
     }
@@ -375,7 +372,7 @@ mod tests {
         let mut schedule = after(&[1.0, 1.0]);
         assert!(!schedule.ends_epoch(4));
         schedule.learn(0.1, (2.0, 300.0));
-        schedule.begin_working_set(10, true);
+        schedule.begin_working_set(false);
         schedule.note(pass(0.5));
         schedule.note(pass(0.1));
         assert!(!schedule.ends_epoch(4));
@@ -411,32 +408,31 @@ mod tests {
     }
 
     #[test]
-    fn fits_with_many_weights_start_with_visits() {
+    fn visits_alone_are_slow_once_they_hardly_reduce_the_gap() {
         let mut schedule = Schedule::new(0.0);
-        let many = Tuning::FEW_WEIGHTS + 1;
-        schedule.begin_working_set(many, true);
+        assert!(!schedule.is_slow());
+        schedule.begin_working_set(true);
         assert!(schedule.leaves_out());
         [1.0, 1.0, 1.0, 1.0].iter().for_each(|gain| schedule.note(pass(*gain)));
         assert!(!schedule.attempts());
         schedule.note(pass(0.001));
         assert!(schedule.ends_epoch(10));
         schedule.learn(0.1, (1.0, 10.0));
-        schedule.begin_working_set(many, true);
-        assert!(schedule.leaves_out());
+        assert!(!schedule.is_slow());
+        schedule.begin_working_set(true);
         schedule.note(pass(1.0));
         schedule.note(pass(0.001));
         assert!(schedule.ends_epoch(10));
         schedule.learn(0.09, (0.9, 10.0));
-        schedule.begin_working_set(many, true);
+        assert!(schedule.is_slow());
+        // The gains of passes that skipped examples do not count.
+        schedule.begin_working_set(false);
         assert!(!schedule.leaves_out());
-        schedule.note_too_costly();
-        schedule.begin_working_set(many, true);
-        assert!(schedule.leaves_out());
-        schedule.restart(false);
-        schedule.begin_working_set(many, true);
-        assert!(!schedule.leaves_out());
-        schedule.begin_working_set(many, false);
-        assert!(schedule.leaves_out());
+        for _ in 0..=Tuning::WINDOW {
+            assert!(!schedule.attempts());
+            schedule.note(pass(1.0));
+        }
+        assert!(schedule.attempts());
     }
 
     #[test]
