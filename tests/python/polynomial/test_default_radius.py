@@ -29,6 +29,8 @@ def test_the_radius_grows_with_rows_per_pair_of_features() -> None:
     assert default_radius(scale(X[:10]), None, None) == pytest.approx(3.0 * 10 / 25)
     wide = scale(RANDOM.normal(size=(10, 40)))
     assert default_radius(wide, None, None) == pytest.approx(1.0)
+    wide = scale(RANDOM.normal(size=(10, 400)))
+    assert default_radius(wide, None, None) == pytest.approx(100 / 400)
     assert default_radius(np.tile(X, (100, 1)), None, None) == pytest.approx(100.0)
     assert default_radius(X, None, 10.0) == pytest.approx(0.05 * 10.0 * 3.0 * 400 / 25)
 
