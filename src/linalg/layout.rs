@@ -45,9 +45,9 @@ const ROWS_PER_COPY: usize = 32;
 /// Number of rows and columns that are transposed in registers.
 const TILE: usize = 4;
 
-/// Writes column j of `from` to row j of `to`. Rows begin `from_stride` and `to_stride` values apart, and the last row may
-/// be shorter. `from` has at least one column for each row of `to`. The rest of each row of `to`, after one value per row
-/// of `from`, is unchanged.
+/// Writes column j of `from` to row j of `to`. Rows begin `from_stride` and `to_stride` values apart, both positive. The
+/// last row of each may be shorter, but each row of `from` has at least one value per row of `to`, and vice versa. Other
+/// values of `to` are unchanged.
 pub(crate) fn transpose<A: Real, B: Real>(
     from: &[A],
     from_stride: usize,

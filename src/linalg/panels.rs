@@ -180,7 +180,7 @@ fn tile<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
 ) {
     let mut sums = [[T::splat(simd, T::zero()); V]; R];
     let weights = weights.as_chunks::<V>().0;
-    // Equal lengths remove the bounds checks from the inner loop.
+    // Equal lengths remove the bounds checks from the inner loop. `map` of an array would compile to a call.
     for row in &mut rows {
         *row = &row[..weights.len()];
     }

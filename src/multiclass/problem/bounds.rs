@@ -3,7 +3,7 @@
 use super::column_scales::ColumnScales;
 use super::{LossSizes, MarginProblem, RowSize, ScoreMap};
 use crate::data::Real;
-use crate::dual::rounding::{Sum, TINY, gamma, norm_above, root_above, underflow};
+use crate::dual::rounding::{Sum, TINY, gamma, norm_above, root_above};
 use crate::dual::{BlockTerms, Bounded, Scales, Shares, Totals, objective};
 use crate::linalg::Sparse;
 use crate::linalg::vectors::dot_in_order;
@@ -147,8 +147,8 @@ impl Bounds {
         .map(Bounded::exact);
         let farthest = largest * error;
         let square = norm * norm + two * scaled * error + farthest * farthest;
-        let underflown = underflow(8.0 * n_sums as f64 * image.len() as f64);
-        let norm = root_above(square.upper()) + underflown;
+        // The root is rounded up by much more than products that underflow could change it.
+        let norm = root_above(square.upper());
         let (dual, scale) = self.dual.value(lambda, norm).bound_along();
         (Certificate { primal: objective(lambda, weights, loss), dual }, scale)
     }

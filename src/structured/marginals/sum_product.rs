@@ -5,7 +5,7 @@ use pulp::{Simd, WithSimd};
 use super::{Marginals, Projection};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::{arch, exp_minus};
+use crate::linalg::{arch, exp_minus, transpose};
 use crate::structured::fold::{Max, fold};
 use crate::structured::model::{Chain, ChainScores, Work};
 
@@ -46,14 +46,6 @@ pub fn log_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut [
     let (largest, sums) = rest.split_at_mut(n_states);
     let messages = Messages { scores, transposed, forward, backward, ahead, largest, sums };
     arch().dispatch(SumProduct { messages, marginals, interrupt })
-}
-
-/// Writes the transpose of a table of transitions.
-pub(super) fn transpose(edges: &[f64], transposed: &mut [f64], n_states: usize) {
-    for (to, column) in transposed.chunks_exact_mut(n_states).enumerate() {
-        let from = edges[to..].iter().step_by(n_states);
-        column.iter_mut().zip(from).for_each(|(entry, edge)| *entry = *edge);
-    }
 }
 
 /// Logarithms of the forward sums and of the backward sums. The forward sum of a position includes this position; its
@@ -112,7 +104,7 @@ impl WithSimd for SumProduct<'_> {
                     .zip(nodes)
                     .for_each(|(ahead, (node, after))| *ahead = node + after);
                 if scores.stride > 0 || next + n_states == n_nodes {
-                    transpose(scores.edges_into(t + 1), transposed, n_states);
+                    transpose(scores.edges_into(t + 1), n_states, transposed, n_states);
                 }
                 log_sums(simd, ahead, transposed, largest, sums, &mut backward[at..next]);
             }

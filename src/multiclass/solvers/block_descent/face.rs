@@ -63,16 +63,12 @@ struct Face {
 }
 
 impl<M: WeightStore> State<'_, M> {
-    /// Whether an epoch over the given examples uses conjugate gradients; `is_slow` says whether visits alone are slow.
-    pub(super) fn needs_conjugate_gradients(
-        &self,
-        due: &[u32],
-        n_weights: usize,
-        is_slow: bool,
-    ) -> bool {
+    /// Whether an epoch over the given examples needs conjugate gradients, and their face is wide enough at its start.
+    pub(super) fn needs_conjugate_gradients(&mut self, due: &[u32], n_weights: usize) -> bool {
         let Some(set) = self.problem.polytope().capped_box() else { return false };
         n_weights <= Tuning::FEW_WEIGHTS
-            || is_slow && self.face(due, set).n_numbers >= NUMBERS_PER_WEIGHT * n_weights
+            || self.schedule.is_slow()
+                && self.face(due, set).n_numbers >= NUMBERS_PER_WEIGHT * n_weights
     }
 
     /// Tries conjugate gradients on the face of the given examples. Returns the increase of the dual (in units of λ).
@@ -84,10 +80,6 @@ impl<M: WeightStore> State<'_, M> {
     ) -> f64 {
         let Some(set) = self.problem.polytope().capped_box() else { return 0.0 };
         let face = self.face(due, set);
-        if face.members.is_empty() {
-            self.schedule.note_attempt(None);
-            return 0.0;
-        }
         let total = self.conjugate_gradients(&face, weights, interrupt);
         let mut share = 1.0;
         for trial in 0..TRIALS {

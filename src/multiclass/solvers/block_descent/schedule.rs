@@ -229,20 +229,19 @@ impl Schedule {
         gap <= self.tolerance
     }
 
-    /// Whether visits alone hardly reduce the gap, so that the next epoch over the working set needs conjugate gradients.
+    /// Whether visits alone have hardly reduced the gap.
     pub fn is_slow(&mut self) -> bool {
-        let before = std::mem::replace(&mut self.gap_before, self.gap);
-        self.stalled |= self.visits_only && self.gains_little && self.gap > Tuning::QUICK * before;
+        self.stalled |=
+            self.visits_only && self.gains_little && self.gap > Tuning::QUICK * self.gap_before;
         self.stalled
     }
 
     /// Begins an epoch over the working set, with or without conjugate gradients.
-    pub fn begin_working_set(&mut self, visits_only: bool) {
+    pub fn begin_working_set(&mut self, with_gradients: bool) {
         // Passes that skip examples gain less, so they do not show whether later passes stall.
-        let n_kept = if self.visits_only && !visits_only { 0 } else { Tuning::WINDOW };
+        let n_kept = if self.visits_only && with_gradients { 0 } else { Tuning::WINDOW };
         self.passes.drain(..self.passes.len().saturating_sub(n_kept));
-        self.visits_only = visits_only;
-        self.n_passes = 0;
+        (self.visits_only, self.gap_before, self.n_passes) = (!with_gradients, self.gap, 0);
     }
 
     /// Whether examples whose visits gain little are skipped for some passes.
@@ -342,7 +341,7 @@ mod tests {
 
     fn after(gains: &[f64]) -> Schedule {
         let mut schedule = Schedule::new(1e-3);
-        schedule.begin_working_set(false);
+        schedule.begin_working_set(true);
         gains.iter().for_each(|gain| schedule.note(pass(*gain)));
         schedule
     }
@@ -372,7 +371,7 @@ mod tests {
         let mut schedule = after(&[1.0, 1.0]);
         assert!(!schedule.ends_epoch(4));
         schedule.learn(0.1, (2.0, 300.0));
-        schedule.begin_working_set(false);
+        schedule.begin_working_set(true);
         schedule.note(pass(0.5));
         schedule.note(pass(0.1));
         assert!(!schedule.ends_epoch(4));
@@ -411,7 +410,7 @@ mod tests {
     fn visits_alone_are_slow_once_they_hardly_reduce_the_gap() {
         let mut schedule = Schedule::new(0.0);
         assert!(!schedule.is_slow());
-        schedule.begin_working_set(true);
+        schedule.begin_working_set(false);
         assert!(schedule.leaves_out());
         [1.0, 1.0, 1.0, 1.0].iter().for_each(|gain| schedule.note(pass(*gain)));
         assert!(!schedule.attempts());
@@ -419,14 +418,14 @@ mod tests {
         assert!(schedule.ends_epoch(10));
         schedule.learn(0.1, (1.0, 10.0));
         assert!(!schedule.is_slow());
-        schedule.begin_working_set(true);
+        schedule.begin_working_set(false);
         schedule.note(pass(1.0));
         schedule.note(pass(0.001));
         assert!(schedule.ends_epoch(10));
         schedule.learn(0.09, (0.9, 10.0));
         assert!(schedule.is_slow());
         // The gains of passes that skipped examples do not count.
-        schedule.begin_working_set(false);
+        schedule.begin_working_set(true);
         assert!(!schedule.leaves_out());
         for _ in 0..=Tuning::WINDOW {
             assert!(!schedule.attempts());
