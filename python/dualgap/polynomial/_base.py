@@ -50,9 +50,9 @@ _PARAMETERS = """
     radius : float, optional
         Bound on the norm, in units of the outputs (basis vectors have unit length). The objective
         is a sum over rows, not a mean. None: 3 n / d^2 for n rows of d features, but at most 100
-        and at least 1 (for more than 100 features, 100 / d), divided by the mean square of the features; for a regressor, this value
-        times a twentieth of the standard deviation of the targets (of their root mean square,
-        unless ``linear="explicit"``).
+        and at least 1 (for more than 100 features, 100 / d), divided by the mean square of the
+        features; for a regressor, times a twentieth of the standard deviation of the targets (of
+        their root mean square, unless ``linear="explicit"``).
     alpha : float, default=1.0
         Ridge penalty on the explicit linear weights and intercepts: the objective includes
         alpha/2 times their squared norm. A regressor subtracts the mean of each target before the

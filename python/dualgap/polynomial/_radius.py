@@ -12,8 +12,8 @@ from dualgap.chunks import Chunks
 
 __all__ = ["default_radius"]
 
-# Chosen by the scores of held-out rows on sixteen tables with 4 to 180 features, and on wider tables: scenes,
-# letters, indicators and words (56,438 features).
+# Chosen by the scores of held-out rows on sixteen tables with 4 to 180 features, and on wider
+# tables: scenes, indicators and words (56,438 features).
 _PER_ROW = 3.0
 _SMALLEST, _LARGEST = 1.0, 100.0
 _WIDE = 100
@@ -24,9 +24,10 @@ def default_radius(X: Any, weights: FloatArray | None, deviation: float | None) 
     """Return the default radius for these rows, their weights, and the deviation of the targets.
 
     The deviation is None for classes. A model of d features has d^2 products of features. For n
-    rows of features with a mean square of 1, the radius is therefore 3 n / d^2, but at most 100
-    and at least 1 (for more than 100 features, 100 / d). Outputs are proportional to the radius and to squares of features, so the radius is
-    divided by the mean square of the features and, for a regressor, proportional to the deviation.
+    rows of features with a mean square of 1, the radius is therefore 3 n / d^2, but at most 100 and
+    at least 1 (for more than 100 features, 100 / d). Outputs are proportional to the radius and to
+    squares of features, so the radius is divided by the mean square of the features and, for a
+    regressor, proportional to the deviation.
     """
     unit = 1.0 if deviation is None else _OF_DEVIATION * deviation
     n, d = (float(X.shape[0]) if weights is None else float(weights.sum())), X.shape[1]
