@@ -67,7 +67,8 @@ pub(crate) fn transpose<A: Real, B: Real>(
             column += TILE;
         }
         for row in first..end {
-            for column in if row < tiled { column } else { 0 }..n_columns {
+            let rest = if row < tiled { column } else { 0 };
+            for column in rest..n_columns {
                 to[column * to_stride + row] = B::narrow(from[row * from_stride + column].widen());
             }
         }

@@ -4,15 +4,17 @@ import os
 from itertools import product
 from typing import Any
 
+REPEATED = bool(os.environ.get("DUALGAP_REPEATED"))
+
 
 def trials(count: int) -> int:
     """Return all trials, or a third if `make test-simd` repeats a test."""
-    return -(-count // 3) if os.environ.get("DUALGAP_REPEATED") else count
+    return -(-count // 3) if REPEATED else count
 
 
 def cases(*parameters: list[Any]) -> list[tuple[Any, ...]]:
     """Return all combinations of parameters, or every third one if `make test-simd` repeats a test.
 
-    Parameters with three values come first, because every third combination has the same last one.
+    A parameter with three values must not come last: it would have the same value in all of them.
     """
-    return list(product(*parameters))[:: 3 if os.environ.get("DUALGAP_REPEATED") else 1]
+    return list(product(*parameters))[:: 3 if REPEATED else 1]
