@@ -338,19 +338,18 @@ impl<T: Widened> Kernels<T> for Dense<'_, T> {
         &self,
         duals: &SparseRows,
         layout: Layout,
-        scratch: &mut ImageBuffers,
+        _: &mut ImageBuffers,
         image: &mut [f64],
     ) {
-        // Sums in single precision would have too large an error bound for a useful certificate.
         let rows = self.block(duals.first, duals.first + duals.len());
-        let rows = T::in_double(rows, &mut scratch.rows);
         scatter_tiles(rows, self.n_cols(), duals, layout, image);
     }
 }
 
-/// Adds the images of a block of dense rows, one tile of the image at a time.
-fn scatter_tiles(
-    rows: &[f64],
+/// Adds the images of a block of dense rows, one tile of the image at a time. The sums are in double precision, because
+/// sums in single precision would have too large an error bound for a useful certificate.
+fn scatter_tiles<T: Element>(
+    rows: &[T],
     n_cols: usize,
     duals: &SparseRows,
     layout: Layout,
