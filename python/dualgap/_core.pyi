@@ -163,9 +163,7 @@ class _PolynomialRecord(_RunRecord):
     validation: tuple[_Rows, _Targets] | None
 
 def fit_polynomial(
-    chunks: list[_Rows],
-    targets: _Targets,
-    settings: _PolynomialRecord,
+    chunks: list[_Rows], targets: _Targets, settings: _PolynomialRecord
 ) -> _PolynomialFit: ...
 def predict_polynomial(
     rows: _Rows,
@@ -495,6 +493,8 @@ def sequence_objective(
 def sequence_path(
     problem: SequenceProblem, settings: _SequenceSettings, until: float
 ) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...
-def minimize_frank_wolfe(function: Any, set: Any, start: Any, settings: Any) -> dict[str, Any]: ...
+def minimize_frank_wolfe(
+    function: Any, set: Any, start: Any, settings: _records.FrankWolfeRecord
+) -> dict[str, Any]: ...
 def linear_vertex(set: Any, gradient: NDArray[np.float64]) -> NDArray[np.float64]: ...
 def smooth_value(function: Any, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]: ...

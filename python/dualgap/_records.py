@@ -220,27 +220,27 @@ class ExclusionRecord(TypedDict):
     n_threads: int
 
 
-class LogisticRecord(TypedDict):
-    """Settings of a logistic regression."""
+class LogisticParameters(TypedDict):
+    """Settings of a logistic regression that do not depend on C."""
 
     n_classes: int
-    C: float
     sample_weight: NDArray[np.float64] | None
     intercept: bool
     solver: str
     seed: int
+
+
+class LogisticRecord(LogisticParameters):
+    """Settings of a logistic regression."""
+
+    C: float
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None  # weights and intercepts
 
 
-class LogisticPathRecord(TypedDict):
+class LogisticPathRecord(LogisticParameters):
     """Settings of logistic regressions with several values of C."""
 
-    n_classes: int
     Cs: list[float]
-    sample_weight: NDArray[np.float64] | None
-    intercept: bool
-    solver: str
-    seed: int
 
 
 class PartitionRecord(TypedDict):

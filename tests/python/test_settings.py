@@ -14,7 +14,8 @@ import pytest
 from fitted import CLASSES, FITS
 from sklearn.base import clone
 
-from dualgap import ClassFeatureSVC, MulticlassSVC, _core
+from dualgap import ClassFeatureLogisticRegression, ClassFeatureSVC, MulticlassSVC, _core
+from dualgap.frank_wolfe import Simplex, minimize
 
 ROOT = Path(__file__).parents[2]
 STUBS = [ROOT / "python/dualgap/_records.py", ROOT / "python/dualgap/_core.pyi"]
@@ -123,6 +124,14 @@ SETTINGS = {
     "fit_polynomial": "PolynomialRecord",
     "fit_structured": "StructuredSettings",
     "structured_path": "StructuredSettings",
+    "fit_logistic_regression": "LogisticSettings",
+    "fit_logistic_regressions": "LogisticPathSettings",
+    "logistic_sums": "PartitionRecord",
+    "logistic_certificate": "SumsRecord",
+    "fit_variational": "VariationalRecord",
+    "fit_interactions": "InteractionRecord",
+    "item_graph": "ClicksRecord",
+    "minimize_frank_wolfe": "FrankWolfeRecord",
     "fit_sequences": "SequenceSettings",
     "sequence_path": "SequenceSettings",
 }
@@ -148,7 +157,9 @@ def recorded_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Rea
 
 CALLS = [
     *(FITS[name] for name in ("svc", "svc-cv", "pn", "chain", "tagger", "consensus")),
+    *(FITS[name] for name in ("logistic", "logistic-cv", "recommender", "recommender-likes")),
     (MulticlassSVC(warm_start=True, random_state=0), *CLASSES),
+    (ClassFeatureLogisticRegression(np.eye(3)[:, :2]), *CLASSES),
     (ClassFeatureSVC(lambda X, _: np.repeat(X, 3, axis=0), random_state=0), *CLASSES),
 ]
 
@@ -156,9 +167,13 @@ CALLS = [
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_core_reads_every_setting(recorded_settings: dict[str, ReadRecorder]) -> None:
     for estimator, X, y in CALLS:
-        model = clone(estimator).set_params(max_iter=2).fit(X, y)
+        model = clone(estimator)
+        if hasattr(model, "max_iter"):
+            model.set_params(max_iter=2)
+        model.fit(X, y)
         if hasattr(model, "path"):
             model.set_params(tol=0.5).path(X, y, 0.1, 0.2)
+    minimize(lambda x: (x @ x, 2.0 * x), Simplex(3), max_iter=2)
     records = stub_records()
     assert recorded_settings.keys() == SETTINGS.keys()
     for name, settings in recorded_settings.items():

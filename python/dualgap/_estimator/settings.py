@@ -1,8 +1,8 @@
-"""Settings of every fit: the parameters of an estimator in the format of the core.
+"""Settings of fits: the parameters of an estimator in the format of the core.
 
-There is a function for each record of the core (`_core.pyi`), and a function for each kind of fit,
-which combines records. The functions read parameters from the estimator; values that a fit computes
-are arguments. `check_numbers` checks numeric parameters before a fit reads its data.
+The functions return records of the core (`_core.pyi`), or combine them into the settings of a kind
+of fit. They read parameters from the estimator; values that a fit computes are arguments.
+`check_numbers` checks numeric parameters before a fit reads its data.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualgap import _core
+from dualgap import _core, _records
 from dualgap._validation import (
     FloatArray,
     Rows,
@@ -28,6 +28,7 @@ __all__ = [
     "check_numbers",
     "class_feature_settings",
     "linear_settings",
+    "logistic_path_settings",
     "logistic_settings",
     "margin_record",
     "multiclass_settings",
@@ -158,15 +159,27 @@ def logistic_settings(
     estimator: Any, weights: FloatArray | None, n_classes: int
 ) -> _core._LogisticSettings:
     """Return the settings of a logistic regression that starts at 0."""
+    parameters = _logistic_parameters(estimator, weights, n_classes)
+    return {**run_record(estimator), **parameters, "C": float(estimator.C), "start": None}
+
+
+def logistic_path_settings(
+    estimator: Any, weights: FloatArray | None, n_classes: int, Cs: list[float]
+) -> _core._LogisticPathSettings:
+    """Return the settings of logistic regressions with the values `Cs` of C."""
+    parameters = _logistic_parameters(estimator, weights, n_classes)
+    return {**run_record(estimator), **parameters, "Cs": Cs}
+
+
+def _logistic_parameters(
+    estimator: Any, weights: FloatArray | None, n_classes: int
+) -> _records.LogisticParameters:
     return {
-        **run_record(estimator),
         "n_classes": n_classes,
-        "C": float(estimator.C),
         "sample_weight": weights,
         "intercept": bool(estimator.fit_intercept),
         "solver": estimator.solver,
         "seed": resolve_seed(estimator.random_state),
-        "start": None,
     }
 
 

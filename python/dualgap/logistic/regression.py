@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,7 @@ from dualgap._estimator import (
     restores_on_error,
     watch,
 )
-from dualgap._estimator.settings import logistic_settings
+from dualgap._estimator.settings import logistic_path_settings, logistic_settings
 from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
@@ -257,8 +257,8 @@ class LogisticRegression(LogisticClassifier):
         """
         problem = self._problem(*data)
         scaled = [problem.scale * C for C in Cs]
-        one = logistic_settings(self, problem.weights, problem.n_classes)
-        settings = {name: value for name, value in one.items() if name not in ("C", "start")}
+        settings = logistic_path_settings(self, problem.weights, problem.n_classes, scaled)
+        settings["callback"] = self.callback
         remaining = iter(Cs)
 
         def store(result: Any) -> bool:
@@ -268,9 +268,8 @@ class LogisticRegression(LogisticClassifier):
             self._store(result, regularization, problem.rows)
             return ended()
 
-        settings |= {"Cs": scaled, "callback": self.callback}
         rows = core_rows(problem.rows)
-        _core.fit_logistic_regressions(rows, problem.labels, cast(Any, settings), store)
+        _core.fit_logistic_regressions(rows, problem.labels, settings, store)
 
     def path(
         self,

@@ -212,8 +212,8 @@ class MulticlassSVC(LinearClassifier):
         """
         self._check_parameters()
         single = self.solver in _SINGLE
-        # The core checks that values are finite, in the one pass that it makes over the rows before
-        # a fit, so `ensure_all_finite` is False here.
+        # The core checks that values are finite while it computes the norms of the rows, so
+        # `ensure_all_finite` is False here.
         X, y = check_rows_and_targets(self, X, y, half=True, single=single, ensure_all_finite=False)
         self.classes_, codes = encode_classes(y)
         labels = np.ascontiguousarray(codes, dtype=np.uint32)

@@ -66,9 +66,14 @@ def fit_completed(
     if start is None:
         C = default_c("logistic", problem, weights)
         shares = shares_record("C", C, weights, len(problem))
-        first = {**settings, **shares, "start": None, "max_iter": _FIRST_PASSES}
-        first["keep_point"] = False
-        start = _core.fit_sequences(problem.core, first)["weights"]  # type: ignore[arg-type]
+        first: _core._SequenceSettings = {
+            **settings,
+            **shares,
+            "start": None,
+            "max_iter": _FIRST_PASSES,
+            "keep_point": False,
+        }
+        start = _core.fit_sequences(problem.core, first)["weights"]
     labels, point, best, last = None, None, -np.inf, start
     for _ in range(_MAX_ROUNDS):
         core, completed = problem.core.complete(last, threads)
