@@ -1,7 +1,8 @@
 //! The search policy: which kind of epoch comes next, when it ends, and which examples a pass skips. It does not
 //! change the optimum. The constants of its decisions are in [`Tuning`].
 
-/// The constants of the policy. `docs/experiments.md` has the ablation that justifies each constant.
+/// The constants of the policy. `docs/experiments.md` compares fits with and without parts of the policy, and with
+/// other values of some constants.
 pub(super) struct Tuning;
 
 impl Tuning {
@@ -12,7 +13,8 @@ impl Tuning {
     /// Maximum number of full epochs in a run. After them, working-set epochs follow, because slow runs need conjugate
     /// gradients (LIBLINEAR, letter).
     pub const MAX_FULL: usize = 12;
-    /// Maximum number of passes between two certificates.
+    /// Maximum number of passes between two certificates, which limits the time without a report if the estimate of the
+    /// gap is wrong.
     pub const MAX_PASSES: usize = 200;
     /// An epoch ends once a pass gains less than this share of the gain of the epoch's first pass (LIBLINEAR, C = 1).
     pub const LAST_SHARE: f64 = 0.03;
@@ -22,8 +24,9 @@ impl Tuning {
     pub const SAFE: f64 = 0.8;
     /// Passes stall if a pass gains more than this share of the gain `WINDOW` passes earlier (LIBLINEAR, C = 10).
     pub const STALLING: f64 = 0.8;
-    /// Number of recent passes over which gains of visits are averaged, and the minimum number of passes between two
-    /// attempts at conjugate gradients.
+    /// Number of recent passes over which gains of visits are averaged, because gains differ between passes that skip
+    /// different examples, and the minimum number of passes between two attempts at conjugate gradients, so that the
+    /// pace of the passes is known.
     pub const WINDOW: usize = 3;
     /// Maximum number of consecutive passes that skip an example (news20).
     pub const LONGEST_WAIT: u8 = 16;
