@@ -14,7 +14,6 @@ use rayon::prelude::*;
 
 use super::State;
 use super::rows::WeightStore;
-use super::schedule::Tuning;
 use crate::data::Real;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::{axpy, dot};
@@ -28,10 +27,6 @@ const LAST_SHARE: f64 = 0.02;
 const TRIALS: usize = 4;
 /// Factor from one step length to the next.
 const SHORTER: f64 = 0.3;
-/// Minimum number of values per weight that a pass over the face reads. Each step also clears, reads and writes the
-/// whole weight vector, which visits do not. If a pass reads fewer values, steps gain less than visits in the same time
-/// (news20 with C = 10).
-const NUMBERS_PER_WEIGHT: usize = 8;
 
 /// An example with free candidates.
 struct Member {
@@ -63,12 +58,11 @@ struct Face {
 }
 
 impl<M: WeightStore> State<'_, M> {
-    /// Whether an epoch over the given examples needs conjugate gradients, and their face is wide enough at its start.
-    pub(super) fn needs_conjugate_gradients(&mut self, due: &[u32], n_weights: usize) -> bool {
-        let Some(set) = self.problem.polytope().capped_box() else { return false };
-        n_weights <= Tuning::FEW_WEIGHTS
-            || self.schedule.is_slow()
-                && self.face(due, set).n_numbers >= NUMBERS_PER_WEIGHT * n_weights
+    /// Whether an epoch over the given examples uses conjugate gradients; only capped boxes have a face.
+    pub(super) fn uses_gradients(&self, due: &[u32], n_weights: usize) -> bool {
+        self.problem.polytope().capped_box().is_some_and(|set| {
+            self.schedule.uses_gradients(n_weights, || self.face(due, set).n_numbers)
+        })
     }
 
     /// Tries conjugate gradients on the face of the given examples. Returns the increase of the dual (in units of λ).

@@ -13,9 +13,6 @@ impl Tuning {
     /// Maximum number of full epochs in a run. After them, working-set epochs follow, because slow runs need conjugate
     /// gradients (LIBLINEAR, letter).
     pub const MAX_FULL: usize = 12;
-    /// Maximum number of passes between two certificates, which limits the time without a report if the estimate of the
-    /// gap is wrong.
-    pub const MAX_PASSES: usize = 200;
     /// An epoch ends once a pass gains less than this share of the gain of the epoch's first pass (LIBLINEAR, C = 1).
     pub const LAST_SHARE: f64 = 0.03;
     /// Likewise in epochs without conjugate gradients, in which most passes skip most examples (LIBLINEAR, news20).
@@ -38,6 +35,10 @@ impl Tuning {
     /// Number of weights up to which conjugate gradients are cheap enough to be used from the first epoch on
     /// (LIBLINEAR, satimage and letter).
     pub const FEW_WEIGHTS: usize = 1024;
+    /// With more weights, the minimum number of values per weight that a pass over the face reads. Each conjugate
+    /// gradient step also clears, reads and writes all weights, so on thinner faces visits gain more in the same time
+    /// (news20, C = 10).
+    pub const NUMBERS_PER_WEIGHT: usize = 8;
 }
 
 /// The result of one pass over examples.
@@ -146,6 +147,8 @@ pub(super) struct Schedule {
     pub n_visits: usize,
 }
 
+/// Maximum number of passes between two certificates, which report progress. Most epochs end earlier.
+const MAX_PASSES: usize = 200;
 /// Range of the maximum number of steps of a conjugate gradient attempt.
 const STEPS: std::ops::RangeInclusive<usize> = 3..=60;
 /// Maximum number of steps of the first attempt.
@@ -232,15 +235,22 @@ impl Schedule {
         gap <= self.tolerance
     }
 
+    /// Whether the next epoch uses conjugate gradients, given the number of weights and the number of values that a pass
+    /// over the face would read.
+    pub fn uses_gradients(&self, n_weights: usize, n_numbers: impl FnOnce() -> usize) -> bool {
+        let are_few = n_weights <= Tuning::FEW_WEIGHTS;
+        are_few || self.is_slow() && n_numbers() >= Tuning::NUMBERS_PER_WEIGHT * n_weights
+    }
+
     /// Whether visits alone have hardly reduced the gap.
-    pub fn is_slow(&mut self) -> bool {
-        self.stalled |=
-            self.visits_only && self.gains_little && self.gap > Tuning::QUICK * self.gap_before;
-        self.stalled
+    fn is_slow(&self) -> bool {
+        let is_large = self.gap > Tuning::QUICK * self.gap_before;
+        self.stalled || self.visits_only && self.gains_little && is_large
     }
 
     /// Begins an epoch over the working set, with or without conjugate gradients.
     pub fn begin_working_set(&mut self, with_gradients: bool) {
+        self.stalled = self.is_slow();
         // Passes that skip examples gain less, so they do not show whether later passes stall.
         let n_kept = if self.visits_only && with_gradients { 0 } else { Tuning::WINDOW };
         self.passes.drain(..self.passes.len().saturating_sub(n_kept));
@@ -286,7 +296,7 @@ impl Schedule {
         // After a pass that gains less than rounding errors can explain, further passes would only add rounding errors.
         self.gains_little = last.gain <= share * self.first.gain
             || last.gain < last.rounding
-            || self.n_passes >= Tuning::MAX_PASSES;
+            || self.n_passes >= MAX_PASSES;
         let is_near = self.factor * self.gap_unit(n_active) <= Tuning::SAFE * self.wanted;
         n_active == 0 || self.n_passes > 1 && (self.gains_little || is_near)
     }
@@ -366,7 +376,7 @@ mod tests {
         assert!(!after(&[1.0, 0.5]).ends_epoch(10));
         assert!(after(&[1.0, 0.02]).ends_epoch(10));
         assert!(after(&[1.0, 0.5]).ends_epoch(0));
-        assert!(after(&[1e-3; Tuning::MAX_PASSES]).ends_epoch(10));
+        assert!(after(&[1e-3; MAX_PASSES]).ends_epoch(10));
         let mut rounded = after(&[1.0]);
         rounded.note(PassGain { rounding: 0.6, ..pass(0.5) });
         assert!(rounded.ends_epoch(10));
@@ -413,6 +423,8 @@ mod tests {
     fn visits_alone_are_slow_once_they_hardly_reduce_the_gap() {
         let mut schedule = Schedule::new(0.0);
         assert!(!schedule.is_slow());
+        let uses = |schedule: &Schedule, n_numbers| schedule.uses_gradients(2000, || n_numbers);
+        assert!(!uses(&schedule, usize::MAX) && schedule.uses_gradients(1024, || 0));
         schedule.begin_working_set(false);
         assert!(schedule.leaves_out());
         [1.0, 1.0, 1.0, 1.0].iter().for_each(|gain| schedule.note(pass(*gain)));
@@ -427,6 +439,7 @@ mod tests {
         assert!(schedule.ends_epoch(10));
         schedule.learn(0.09, (0.9, 10.0));
         assert!(schedule.is_slow());
+        assert!(uses(&schedule, 16_000) && !uses(&schedule, 15_999));
         // The gains of passes that skipped examples do not count.
         schedule.begin_working_set(true);
         assert!(!schedule.leaves_out());
