@@ -5,6 +5,32 @@
 //! [`SmoothFunction`] returns its value and its gradient. [`FrankWolfeOptions::minimize`] minimises
 //! the function over the set by batch, away, pairwise or randomised away steps, and returns a lower
 //! bound on the minimum.
+//!
+//! ```
+//! use dualgap::Result;
+//! use dualgap::frank_wolfe::{FrankWolfeOptions, Simplex, SmoothFunction};
+//!
+//! /// Half the squared distance from (0.5, 0.9, −1).
+//! struct Distance;
+//!
+//! impl SmoothFunction for Distance {
+//!     fn n_coordinates(&self) -> usize {
+//!         3
+//!     }
+//!
+//!     fn value_and_gradient(&self, x: &[f64], gradient: &mut [f64]) -> Result<f64> {
+//!         for (g, (x, target)) in gradient.iter_mut().zip(x.iter().zip([0.5, 0.9, -1.0])) {
+//!             *g = x - target;
+//!         }
+//!         Ok(0.5 * gradient.iter().map(|g| g * g).sum::<f64>())
+//!     }
+//! }
+//!
+//! let nearest = FrankWolfeOptions::default().minimize(&Distance, &Simplex::new(3, 1.0)?)?;
+//! assert!((nearest.x[0] - 0.3).abs() < 1e-2 && nearest.x[2] == 0.0);
+//! assert!(nearest.certificate.gap() <= 1e-6);
+//! # Ok::<(), dualgap::Error>(())
+//! ```
 
 mod columns;
 mod completion;

@@ -6,6 +6,9 @@
 mod common;
 mod contributing;
 
+mod frank_wolfe {
+    mod methods;
+}
 mod multiclass {
     mod active_sets;
     mod block_descent;
