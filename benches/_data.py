@@ -1,5 +1,7 @@
 """Data sets of the benchmarks, from the folder DUALGAP_DATA.
 
+    python benches/_data.py    # list the files, their contents and their origins
+
 If the file of a set is missing, a small generated set of the same kind replaces it, so that every
 script runs. A message names the missing file, and results go to `target/generated-results` instead
 of the tables.
@@ -59,6 +61,31 @@ FILES = {
     "movielens_1m": (
         "movielens_1m.npz",
         "MovieLens 1M (grouplens.org/datasets/movielens/1m): arrays user, item, rating",
+    ),
+    "conll2000": (
+        "conll2000.zip",
+        "CoNLL-2000 chunking as NLTK distributes it (nltk.org/nltk_data): conll2000/train.txt and "
+        "test.txt, a token a line (word, part of speech, chunk), a blank line between sentences",
+    ),
+    "conll2002_es": (
+        "conll2002_es.zip",
+        "the Spanish names of CoNLL-2002 as NLTK distributes them (nltk.org/nltk_data): "
+        "conll2002_es/train.txt, valid.txt and test.txt (word, part of speech, name)",
+    ),
+    "ud_ewt_pos": (
+        "ud_ewt_pos.zip",
+        "Universal Dependencies English-EWT (universaldependencies.org): ud_ewt_pos/train.txt, "
+        "valid.txt and test.txt (word, part of speech)",
+    ),
+    "gowalla": (
+        "clicks_gowalla.npz",
+        "check-ins of Gowalla, as split for LightGCN (He et al. 2020): arrays train "
+        "and test of pairs (user, item)",
+    ),
+    "citeulike": (
+        "clicks_citeulike.npz",
+        "articles in users' libraries of CiteULike (CiteULike-a): arrays train and test of pairs "
+        "(user, article)",
     ),
 }
 """The file or folder of each set and its origin."""
@@ -172,3 +199,8 @@ def generated_scene() -> dict[str, NDArray[Any]]:
     X, weights = rng.normal(size=(300, 60)), rng.normal(size=(60, 6))
     y = (X @ weights + rng.normal(scale=2.0, size=(300, 6)) > 6.0).astype(np.int64)
     return {"X_train": X[:150], "y_train": y[:150], "X_test": X[150:], "y_test": y[150:]}
+
+
+if __name__ == "__main__":
+    for file, contents in FILES.values():
+        print(f"{file}: {contents}")

@@ -235,7 +235,7 @@ def main() -> None:
     if arguments.what == "trials":
         return trials(arguments.count)
     if data_folder() is None:
-        print("cross_validation.py: skipped; set DUALGAP_DATA to the folder of data sets")
+        print("cross_validation.py: skipped; set DUALGAP_DATA (_data.py lists the files)")
         return None
     if arguments.what == "compare":
         return compare(arguments.names, arguments.programs.split(","), arguments.limit)

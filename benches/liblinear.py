@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     if data_folder() is None:
-        print("liblinear.py: skipped; set DUALGAP_DATA to the folder of data sets")
+        print("liblinear.py: skipped; set DUALGAP_DATA (_data.py lists the files)")
         return
     warnings.simplefilter("ignore")
     for name, C, level in itertools.product(arguments.names, arguments.C, arguments.level):

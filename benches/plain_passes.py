@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     if data_folder() is None:
-        print("plain_passes.py: skipped; set DUALGAP_DATA to the folder of data sets")
+        print("plain_passes.py: skipped; set DUALGAP_DATA (_data.py lists the files)")
         return
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:

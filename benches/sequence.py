@@ -263,7 +263,7 @@ def main() -> None:
         child(arguments.systems[0])
         return
     if data_folder() is None:
-        print("sequence.py: skipped; set DUALGAP_DATA to the folder of data sets")
+        print("sequence.py: skipped; set DUALGAP_DATA (_data.py lists the files)")
         return
     table = Table("sequence", "system")
     names, others = [], []

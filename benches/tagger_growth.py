@@ -57,7 +57,7 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = data_folder()
     if folder is None:
-        print("tagger_growth.py: skipped; set DUALGAP_DATA to the folder of data sets")
+        print("tagger_growth.py: skipped; set DUALGAP_DATA (_data.py lists the files)")
         return
     if unknown := set(arguments.tasks) - set(TASKS):
         parser.error(f"unknown tasks {sorted(unknown)}")

@@ -106,7 +106,7 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = data_folder()
     if folder is None:
-        print("tagger_stops.py: skipped; set DUALGAP_DATA to the folder of data sets")
+        print("tagger_stops.py: skipped; set DUALGAP_DATA (_data.py lists the files)")
         return
     warnings.simplefilter("ignore")
     table = Table("tagger-stops", "task", "loss")

@@ -113,7 +113,7 @@ def main() -> None:
         child(what, arguments.tasks[0], Path(path), arguments.limit, is_held=arguments.held)
         return
     if data_folder() is None:
-        print("tagger_tasks.py: only generated tasks; set DUALGAP_DATA to the folder of data sets")
+        print("tagger_tasks.py: only generated tasks; set DUALGAP_DATA (_data.py lists the files)")
     if importlib.util.find_spec("pycrfsuite") is None:
         sys.exit("error: not installed: pip install python-crfsuite")
     table = Table("tagger-tasks", "task", "system")

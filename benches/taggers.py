@@ -256,7 +256,7 @@ def main() -> None:
         child(arguments.systems[0], arguments.tasks[0])
         return
     if data_folder() is None:
-        print("taggers.py: skipped; set DUALGAP_DATA to the folder of data sets")
+        print("taggers.py: skipped; set DUALGAP_DATA (_data.py lists the files)")
         return
     table = Table("taggers", "task", "system")
     for task in arguments.tasks:
