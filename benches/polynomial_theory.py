@@ -2,12 +2,10 @@
 
     python benches/polynomial_theory.py rate
     python benches/polynomial_theory.py refits [data sets]
-    python benches/polynomial_theory.py constant [data sets]
 
 "rate" compares the error of Algorithm 1 with the bound of Theorem 1. The bound uses the factor nu
-that basis selection guarantees. "refits" compares full and output refits over time. "constant"
-compares values of the constant feature that the paper calls gamma. Data sets in the folder
-DUALGAP_DATA: vowel, segment, satimage, letter.
+that basis selection guarantees. "refits" compares full and output refits over time. Data sets in
+the folder DUALGAP_DATA: vowel, satimage, letter.
 """
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from typing import Any
 import numpy as np
 from _data import split
 from _record import Table
-from polynomial import FEW, best, network, radii
-from polynomial import load as random_split
 
 from dualgap import PolynomialNetworkClassifier
 
@@ -85,44 +81,10 @@ def refits(names: list[str]) -> None:
                 )
 
 
-def constant(names: list[str], seeds: int = 5) -> None:
-    """Record the test accuracy for each value g of the constant feature.
-
-    The radius is chosen on the validation rows, and `chosen` counts the splits in which g is best
-    on these rows (g = 1 in ties). Rows (g, x) are g (1, x/g), so a network of rows x/g with the
-    constant 1 and a radius that is g^2 times larger is the network of rows x with the constant g.
-    """
-    table = Table("polynomial-constant", "data", "constant")
-    values = (1.0, 0.1, 0.3, 3.0, 10.0)
-    for name in names:
-        accuracies, wins = np.empty((seeds, len(values))), [0] * len(values)
-        for seed in range(seeds):
-            train, held_out, test = random_split(name, seed)
-            held = []
-            for at, g in enumerate(values):
-                scaled = held_out[0] / g, held_out[1]
-                models = [
-                    network(n_components=FEW, reoptimize="output", radius=radius * g * g).fit(
-                        train[0] / g, train[1], validation_data=scaled
-                    )
-                    for radius in radii(name)
-                ]
-                model = best(models, scaled)
-                held.append(model.score(*scaled))
-                accuracies[seed, at] = model.score(test[0] / g, test[1])
-            wins[int(np.argmax(held))] += 1
-        for g, accuracy, won in zip(values, 100 * accuracies.T, wins, strict=True):
-            error = accuracy.std(ddof=1) / seeds**0.5
-            cells = {"accuracy": accuracy.mean(), "error": error, "chosen": won}
-            table.add(data=name, constant=g, splits=seeds, **cells)
-
-
 def main() -> None:
     warnings.simplefilter("ignore")
     if sys.argv[1:2] == ["rate"]:
         rate()
-    elif sys.argv[1:2] == ["constant"]:
-        constant(sys.argv[2:] or ["vowel", "segment", "satimage"])
     else:
         refits(sys.argv[2:] or ["vowel", "satimage", "letter"])
 
