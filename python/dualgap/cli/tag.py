@@ -19,6 +19,7 @@ from dualgap.cli._options import Choice, separator_of
 from dualgap.cli._paths import IN, OUT, FileCommand, Input, Output
 from dualgap.cli._terminal import exit_codes
 from dualgap.sequence import SequenceTagger, read_conll
+from dualgap.sequence.columns import split_line
 from dualgap.sequence.templates import Templates
 
 Sentence = list[tuple[str, ...]]
@@ -165,7 +166,9 @@ def train(training_file: Path, model_file: Path, quiet: bool, **options: Any) ->
 )
 @click.option("--evaluate", is_flag=True, help="Compare with the true labels in the last column.")
 @click.option(
-    "--lines", is_flag=True, help="Each line of INPUT_FILE is a sentence: words between blanks."
+    "--lines",
+    is_flag=True,
+    help="Each line of INPUT_FILE is a sentence: words separated by blanks or tabs.",
 )
 @_SEPARATOR
 @_ENCODING
@@ -228,8 +231,8 @@ def _read(path: Path, separator: str | None, encoding: str) -> Iterator[Sentence
 def _read_lines(path: Path, separator: str | None, encoding: str) -> Iterator[Sentence]:
     """Yield the sentences of a file with one sentence per line."""
     with click.open_file(str(path), encoding=encoding) as file:
-        for line in file:
-            words = line.rstrip("\r\n").split(separator)
+        for number, line in enumerate(file, start=1):
+            words = split_line(line, number, separator)
             if words:
                 yield [(word,) for word in words]
 

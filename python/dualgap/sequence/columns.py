@@ -140,7 +140,7 @@ def read_columns(
     sentence: list[list[str]] = []
     width = 0
     for number, line in enumerate(lines, start=1):
-        columns = _split(line.removeprefix("\ufeff") if number == 1 else line, separator)
+        columns = split_line(line, number, separator)
         if not columns or columns[0] == _DOCUMENT:
             if sentence:
                 yield sentence
@@ -157,7 +157,10 @@ def read_columns(
         yield sentence
 
 
-def _split(line: str, separator: str | None) -> list[str]:
+def split_line(line: str, number: int, separator: str | None) -> list[str]:
+    """Return the columns of a line; a byte order mark before line 1 is skipped."""
+    if number == 1:
+        line = line.removeprefix("\ufeff")
     text = line.strip(" \t\r\n")
     if not text:
         return []

@@ -22,8 +22,8 @@ class Templates:
     replaced by the given column of the token `row` positions away. A token that is a string has
     only column 0. Positions before the sentence have the values ``_B-1``, ``_B-2``, and so on;
     positions after the sentence have the values ``_B+1``, ``_B+2``, and so on. A line ``B`` alone
-    requests the transition weights, which every chain has. Empty lines and lines that begin with
-    ``#`` are skipped.
+    requests the transition weights, which every chain has. Empty lines, lines that begin with ``#``
+    and a byte order mark are skipped.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Templates:
         """
         kept, width = [], 0
         for number, line in enumerate(lines, start=1):
-            text = line.strip()
+            text = (line.removeprefix("\ufeff") if number == 1 else line).strip()
             if not text or text.startswith("#"):
                 continue
             bare = _MACRO.sub("", text)

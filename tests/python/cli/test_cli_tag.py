@@ -136,6 +136,30 @@ def test_raw_tokens_are_tagged_without_templates(files: Path) -> None:
     assert result.exit_code == 2
 
 
+def test_lines_are_split_at_blanks_and_tabs_only(files: Path) -> None:
+    (files / "train.txt").write_text("the D\nNew\xa0York N\n", encoding="utf-8")
+    paths = [files / name for name in ("train.txt", "model.npz")]
+    assert run("train", "-q", "-c", 10, *paths).exit_code == 0
+    (files / "lines.txt").write_text("\ufeffthe\tNew\xa0York \n \t\n\ufeffthe\n", encoding="utf-8")
+    result = run("predict", "--lines", files / "lines.txt", files / "model.npz")
+    assert [line.split("\t")[0] for line in result.stdout.split("\n")] == [
+        *("the", "New\xa0York", ""),
+        *("\ufeffthe", "", ""),
+    ]
+    (files / "lines.txt").write_text("the\n\nNew York\n")
+    result = run("predict", "--lines", "--separator", "tab", files / "lines.txt", paths[1])
+    assert [line.split("\t")[0] for line in result.stdout.split("\n")] == [
+        *("the", "", "New York", "", ""),
+    ]
+
+
+def test_a_byte_order_mark_is_not_part_of_the_first_template(files: Path) -> None:
+    (files / "template").write_text("\ufeffU:%x[0,0]\n", encoding="utf-8")
+    assert train_on(files).exit_code == 0
+    names = SequenceTagger.load(files / "model.npz").feature_names_ or []
+    assert "U:the" in names
+
+
 def test_encodings_schemes_and_separators_of_files_are_options(files: Path) -> None:
     text = "-DOCSTART- -X- O\n\n" + 4 * "señor\xa0X N I-PER\nGil N I-PER\nva V O\n\n"
     (files / "train.txt").write_bytes(text.replace("\n", "\r\n").encode("latin-1"))
