@@ -141,10 +141,8 @@ def train(training_file: Path, model_file: Path, quiet: bool, **options: Any) ->
             n_jobs=options["n_jobs"],
             verbose=not quiet,
         )
-        # Iterating over X reads the file and appends each sentence's labels to y. Except for
-        # "raise", the rules for invalid labels need all labels before the fit, so list(X) reads the
-        # whole file first.
-        tagger.fit(X if tagger.invalid == "raise" else list(X), y)
+        # The fit reads the file through X, which appends the labels of each sentence to y.
+        tagger.fit(X, y)
         tagger.notes_ = {"n_columns": width}
         # Equal data must give equal files, so leave out the history (with its times) and --quiet.
         del tagger.history_

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, compress, pairwise, repeat
+from itertools import chain, compress, pairwise, repeat, zip_longest
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,8 @@ Given = tuple[Any, Any, Any, Any, Any]
 def apply_rule(rule: str, scheme: str, given: Given) -> Given:
     """Repair labels that the scheme forbids, or drop their sentences."""
     X, y, sample_weight, token_weight, lengths = given
+    if isinstance(X, Iterator) and (rule == "repair" or sample_weight is token_weight is None):
+        return *_streamed(rule, scheme, X, y), sample_weight, token_weight, lengths
     labels = _split(y, lengths)
     repaired = repair_labels(labels, scheme)
     if rule == "repair":
@@ -111,8 +113,7 @@ def apply_rule(rule: str, scheme: str, given: Given) -> Given:
         return X, y, sample_weight, token_weight, lengths
     keep = np.array([a == b for a, b in zip(labels, repaired, strict=True)], dtype=bool)
     if len(keep) and not keep.any():
-        msg = f'y: `transitions` forbids the labels of all {len(keep)} sentences; use "repair"'
-        raise ValueError(msg)
+        raise _all_forbidden(len(keep))
     labels = list(compress(labels, keep))
     sample_weight = _part(sample_weight, keep)
     if lengths is None:
@@ -126,10 +127,50 @@ def apply_rule(rule: str, scheme: str, given: Given) -> Given:
     return X[rows], flat, sample_weight, _part(token_weight, rows), np.asarray(lengths)[keep]
 
 
+def _streamed(
+    rule: str, scheme: str, X: Iterator[Any], y: Iterable[Any]
+) -> tuple[Iterator[Any], Iterator[Any]]:
+    """Apply a rule to sentences as they are read; read the returned sentences before the labels.
+
+    The labels of a sentence may become available only when the sentence is read.
+    """
+    kept: list[Any] = []
+
+    def sentences() -> Iterator[Any]:
+        missing, n_dropped = object(), 0
+        # Later checks report missing sentences and missing labels.
+        for sentence, given in zip_longest(X, y, fillvalue=missing):
+            if given is not missing:
+                labels = _plain(given)
+                if rule == "drop" and [labels] != repair_labels([labels], scheme):
+                    n_dropped += 1
+                    continue
+                kept.append(labels)
+            if sentence is not missing:
+                yield sentence
+        if n_dropped and not kept:
+            raise _all_forbidden(n_dropped)
+
+    def labels() -> Iterator[Any]:
+        yield from repair_labels(kept, scheme)
+
+    return sentences(), labels()
+
+
+def _all_forbidden(n_sentences: int) -> ValueError:
+    return ValueError(
+        f'y: `transitions` forbids the labels of all {n_sentences} sentences; use "repair"'
+    )
+
+
+def _plain(labels: Any) -> Any:
+    return np.asarray(labels, dtype=object).tolist()
+
+
 def _split(y: Any, lengths: Any) -> list[list[Any]]:
     """Return the labels of each sentence."""
     if lengths is None:
-        return [np.asarray(labels, dtype=object).tolist() for labels in listed(y, "y")]
+        return [_plain(labels) for labels in listed(y, "y")]
     flat = np.asarray(y, dtype=object).tolist()
     ends = read_lengths(lengths, len(flat)).tolist()
     return [flat[start:end] for start, end in pairwise(ends)]

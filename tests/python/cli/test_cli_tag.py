@@ -179,7 +179,10 @@ def test_encodings_schemes_and_separators_of_files_are_options(files: Path) -> N
     assert "U:New York" in (SequenceTagger.load(files / "model.npz").feature_names_ or [])
 
 
-def test_sentences_are_streamed_to_the_fit(files: Path, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("options", [(), ("--invalid", "repair"), ("--invalid", "drop")])
+def test_sentences_are_streamed_to_the_fit(
+    files: Path, monkeypatch: Any, options: tuple[str, ...]
+) -> None:
     given: list[Any] = []
     fit = SequenceTagger.fit
 
@@ -188,5 +191,15 @@ def test_sentences_are_streamed_to_the_fit(files: Path, monkeypatch: Any) -> Non
         return fit(self, X, y)
 
     monkeypatch.setattr(SequenceTagger, "fit", spy)
-    assert train_on(files).exit_code == 0
+    scheme = ("--transitions", "bio", *options) if options else ()
+    if options:
+        (files / "train.txt").write_text(5 * (SENTENCES + "\n") + "cat N I-NP\n")
+    assert train_on(files, *scheme).exit_code == 0
     assert given == [False]
+    expected = {"B-NP", "I-NP", "O"}
+    assert set(SequenceTagger.load(files / "model.npz").classes_) == expected
+    if "drop" in options:
+        (files / "train.txt").write_text("cat N I-NP\n")
+        result = train_on(files, *scheme)
+        assert result.exit_code == 1
+        assert "forbids the labels of all 1 sentences" in result.stderr.replace("\n", " ")

@@ -99,6 +99,31 @@ def test_sentences_are_repaired_or_left_out(loss: Any, kind: str) -> None:
     assert expected.objective_ == pytest.approx(found["drop"])
 
 
+@pytest.mark.parametrize("rule", ["repair", "drop"])
+def test_rules_apply_to_labels_that_are_read_with_their_sentences(rule: Any) -> None:
+    scheme = {"transitions": "bioes", "C": 1.0, "random_state": 0}
+    sentences = [[["w=a"], ["w=b"]], [["w=a"]], [["w=b"], ["w=a"]], [["w=c"], ["w=d"]]]
+    labels = [["I-A", "I-A"], ["U-A"], ["B-A", "L-A"], ["O", "O"]]
+    y: list[Any] = []
+
+    def read() -> Any:
+        for sentence, own in zip(sentences, labels, strict=True):
+            y.append(own)
+            yield sentence
+
+    model = SequenceTagger(invalid=rule, **scheme)  # type: ignore[arg-type]
+    model.fit(read(), y)
+    expected = SequenceTagger(invalid=rule, **scheme).fit(  # type: ignore[arg-type]
+        sentences, labels
+    )
+    assert model.objective_ == expected.objective_
+    assert model.classes_.tolist() == ["B-A", "L-A", "O", "U-A"]
+    for n_sentences, n_labels in ((3, 4), (4, 3)):
+        kept = n_sentences - (rule == "drop"), n_labels - (rule == "drop")
+        with pytest.raises(ValueError, match=r"for {} sentences, got {}".format(*kept)):
+            model.fit(iter(sentences[:n_sentences]), iter(labels[:n_labels]))
+
+
 def test_rules_for_invalid_labels_that_cannot_apply_are_errors() -> None:
     with pytest.raises(ValueError, match=r'^invalid: transitions other than "bio" and "bioes"'):
         SequenceTagger(invalid="drop").fit(X, Y)
@@ -106,6 +131,8 @@ def test_rules_for_invalid_labels_that_cannot_apply_are_errors() -> None:
         SequenceTagger(transitions="bio", invalid="fix").fit(X, Y)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="forbids the labels of all 2 sentences"):
         SequenceTagger(transitions="bio", invalid="drop").fit(X[3:], Y[3:])
+    with pytest.raises(ValueError, match="forbids the labels of all 2 sentences"):
+        SequenceTagger(transitions="bio", invalid="drop").fit(iter(X[3:]), iter(Y[3:]))
     with pytest.raises(ValueError, match="sample_weight"):
         SequenceTagger(transitions="bio", invalid="drop").fit(X, Y, [1.0])
     model = SequenceTagger(transitions="bio", invalid="drop", C="validation", random_state=0)
