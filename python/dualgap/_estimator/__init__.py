@@ -107,11 +107,14 @@ class CertifiedEstimator(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         self.certificate_ = self._certificate
         self.null_objective_ = result["null_objective"]
         self.converged_ = result["outcome"] == "converged"
-        if not (self.converged_ or self._quiet) and result["outcome"] != "stopped":
+        self._warn_unless_converged(result["outcome"], X)
+
+    def _warn_unless_converged(self, outcome: str, X: Any) -> None:
+        """Warn if the outcome of a fit is neither convergence nor a stop that the user wants."""
+        if not self._quiet and outcome not in ("converged", "stopped"):
             gap = (self.duality_gap_, self.relative_gap_)
-            reason = result["outcome"]
-            advice = self._advice(X, _REMEDIES.get(reason, self._remedy))
-            warn_of_gap(self.n_iter_, gap, self._tolerance(), advice, reason=reason)
+            advice = self._advice(X, _REMEDIES.get(outcome, self._remedy))
+            warn_of_gap(self.n_iter_, gap, self._tolerance(), advice, reason=outcome)
 
     def _tolerance(self) -> float:
         """Return the relative gap at which a fit ends."""
@@ -120,13 +123,17 @@ class CertifiedEstimator(CallbackSupportMixin, Estimator):  # type: ignore[misc]
     def _advice(self, X: Any, remedy: str) -> str:
         """Return the advice in the warning of a fit that did not converge."""
         parameters = type(self).__dataclass_fields__
+        lower = [f", or lower {name}" for name in ("C", "radius") if name in parameters]
+        advice = f"raise {remedy}{''.join(lower)}"
+        cause = self._scale_cause(X)
+        return advice if cause is None else f"{cause}, or {advice}"
+
+    def _scale_cause(self, X: Any) -> str | None:
+        """Describe a problem with the scales of the columns, and name the remedy."""
+        parameters = type(self).__dataclass_fields__
         constant = getattr(self, "intercept_scaling", 1.0) if "fit_intercept" in parameters else 0.0
         constant = constant if getattr(self, "fit_intercept", False) else 0.0
-        cause = scale_cause(X, constant, getattr(self, "feature_names_in_", None))
-        if cause is not None:
-            return f"{cause}, or raise {remedy}"
-        lower = [f", or lower {name}" for name in ("C", "radius") if name in parameters]
-        return f"raise {remedy}{''.join(lower)}"
+        return scale_cause(X, constant, getattr(self, "feature_names_in_", None))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import scipy.sparse as sp
 
 from dualgap._validation import FloatArray
 
-__all__ = ["scale_cause"]
+__all__ = ["feature_cause", "sample_rows", "scale_cause"]
 
 # Solvers are slow above this ratio of two columns' scales, or of a column's mean to its standard
 # deviation.
@@ -68,6 +69,39 @@ def scale_cause(X: Any, constant: float = 0.0, names: Any = None) -> str | None:
             f"feature of the intercept is {constant:.2g}: scale the columns with {scaler}"
         )
     return None
+
+
+def sample_rows(rows: Any) -> Any:
+    """Copy some of the rows, given in the core's format, to a matrix."""
+    if not isinstance(rows, tuple):
+        return rows[:: -(-len(rows) // _SAMPLED) or 1].copy()
+    indptr, indices, data, width = rows
+    step = -(-(len(indptr) - 1) // _SAMPLED) or 1
+    starts = np.asarray(indptr[:-1:step], dtype=np.int64)
+    sizes = np.asarray(indptr[1::step], dtype=np.int64) - starts
+    ends = np.cumsum(sizes)
+    entries = np.arange(sizes.sum()) + np.repeat(starts - ends + sizes, sizes)
+    values = np.ones(len(entries)) if data is None else data[entries]
+    kept = values, indices[entries].astype(np.int64), np.append(0, ends)
+    return sp.csr_array(kept, shape=(len(sizes), width))
+
+
+def feature_cause(rows: Any, list_names: Callable[[], Sequence[str]]) -> str | None:
+    """Describe a named feature with large values, and name the remedy; None without such values.
+
+    Unlike columns, named features have no scaler, and most of them are 0 or 1. If the features are
+    hashed, `list_names` returns an empty list.
+    """
+    sizes = np.abs(rows.data)
+    if not sizes.size or sizes.max() <= _SPREAD:
+        return None
+    top = int(sizes.argmax())
+    column, names = int(rows.indices[top]), list_names()
+    feature = f"feature {names[column]!r}" if names else f"the hashed feature {column}"
+    return (
+        f"{feature} reaches {sizes[top]:.2g}, but transitions count as features with value 1: "
+        "scale its values"
+    )
 
 
 def _column(names: Any, index: int) -> str:

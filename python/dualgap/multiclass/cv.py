@@ -264,13 +264,13 @@ class MulticlassSVCCV(SearchForC, LinearClassifier):
         """Warn if a gap did not reach `cv_tol`, or bounds are wider than `bounds`."""
         constant = self.intercept_scaling if self.fit_intercept else 0.0
         cause = scale_cause(X, constant, getattr(self, "feature_names_in_", None))
-        advice = f"or {cause}" if cause else "or lower Cs"
+        cause = f"{cause}, or " if cause else ""
         if self.bounds is None:
             short = ~self.cv_results_["converged"]
             if short.any():
                 warn_user(
                     f"{short.sum()} of {short.size} fits of the folds stopped above cv_tol="
-                    f"{self.cv_tol:.2g}; raise max_iter or cv_tol, {advice}"
+                    f"{self.cv_tol:.2g}; {cause}raise max_iter or cv_tol, or lower Cs"
                 )
             return
         lower, upper = self.mean_score_bounds_.T
@@ -280,7 +280,7 @@ class MulticlassSVCCV(SearchForC, LinearClassifier):
             values = ", ".join(f"{C:.3g}" for C in self.Cs_[wide])
             warn_user(
                 f"the bounds of the mean score are more than {self.bounds:.2g} apart for C = "
-                f"{values}; raise max_iter or bounds, {advice}"
+                f"{values}; {cause}raise max_iter or bounds, or lower Cs"
             )
 
     def _refit(self, rows: Any, labels: Any, weights: FloatArray | None, seed: int) -> None:

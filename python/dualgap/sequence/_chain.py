@@ -285,6 +285,11 @@ class TrainedChain(CertifiedEstimator):
         table = values.reshape(n + 2, n)[first : first + len(rows)]
         return LabelledTable(table, rows, self.classes_.tolist())
 
+    def _scale_cause(self, X: Any) -> str | None:
+        """Describe a problem with the scales of the features, given the `Problem` of the fit."""
+        cause: str | None = X.scale_cause()
+        return cause
+
     def _read(self, X: Any, lengths: Any) -> Rowed:
         """Read sentences in the form that the tagger was trained on."""
         return self._rows(featured(X, self._features, lengths), lengths)

@@ -22,8 +22,12 @@ def train(
     *,
     is_fit: bool = True,
     watcher: Validation | None = None,
+    warns: bool = True,
 ) -> Any:
-    """Fit a tagger to sentences that the core has already read; return the core's result."""
+    """Fit a tagger to sentences that the core has already read; return the core's result.
+
+    Without `warns`, the caller warns if the fit does not converge.
+    """
 
     def store(model: Any, result: Any) -> None:
         model._point, model._digests = result.get("point"), problem.digests
@@ -31,9 +35,12 @@ def train(
         if result["dual_objective"] is None:
             if result["outcome"] == "epoch_limit" and not model._quiet:
                 passes = len(result["history"]["epoch"])
-                warn_user(f"stopped after {passes} passes, still improving; raise max_iter or tol")
+                advice = model._advice(problem, model._remedy)
+                warn_user(f"stopped after {passes} passes, still improving; {advice}")
             result = {**result, "dual_objective": np.nan, "outcome": "stopped"}
-        model._store_run(result)
+        if not warns and result["outcome"] != "converged":
+            result = {**result, "outcome": "stopped"}
+        model._store_run(result, problem)
         if problem.is_partial:
             model.certificate_ = "none: some labels are unknown"
 

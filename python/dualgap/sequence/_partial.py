@@ -74,7 +74,7 @@ def fit_completed(
             "keep_point": False,
         }
         start = _core.fit_sequences(problem.core, first)["weights"]
-    labels, point, best, last = None, None, -np.inf, start
+    labels, point, best, last, outcome = None, None, -np.inf, start, "converged"
     for _ in range(_MAX_ROUNDS):
         core, completed = problem.core.complete(last, threads)
         if labels is not None and np.array_equal(completed, labels):
@@ -82,7 +82,7 @@ def fit_completed(
         labels, whole, kept = completed, replace(problem, core=core), dict(vars(tagger))
         settings["start"], settings["keep_point"] = point, True
         watcher = None if held is None else Validation(tagger, whole, held)
-        found = train(tagger, whole, settings, is_fit=False, watcher=watcher)
+        found = train(tagger, whole, settings, is_fit=False, watcher=watcher, warns=False)
         if watcher is not None:
             score = float(np.nanmax(found["history"]["validation_score"]))
             if not score > best:  # the score may be NaN
@@ -90,6 +90,7 @@ def fit_completed(
                 vars(tagger).update(kept)
                 break
             best = score
-        point, last = tagger._point, found["weights"]
+        point, last, outcome = tagger._point, found["weights"], found["outcome"]
+    tagger._warn_unless_converged(outcome, problem)
     # The dual variables belong to the completed labels, so a later fit starts from the weights.
     tagger._point = _core.SequencePoint.of_weights(last) if tagger.warm_start else None

@@ -8,6 +8,7 @@ import numpy as np
 
 from dualgap import _core
 from dualgap._estimator import refuse_unused
+from dualgap._estimator.scales import sample_rows
 from dualgap._records import ChainRecord
 from dualgap._validation.columns import feature_names
 from dualgap.sequence._defaults import with_defaults
@@ -89,7 +90,8 @@ def read_problem(
         digests = sentence_digests(data, vocabulary, classes[codes])
     sizes = data.n_features, len(data)
     columns = feature_names(X) if vocabulary is None else None
-    return Problem(core, classes, links, marks, *named, *sizes, known is not None, digests, columns)
+    own = core, classes, links, marks, *named, *sizes, sample_rows(data.rows)
+    return Problem(*own, known is not None, digests, columns)
 
 
 def _read(tagger: Any, X: Any, lengths: Any) -> tuple[Rowed, _core.Vocabulary | None]:

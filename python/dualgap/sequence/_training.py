@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._estimator import depth
+from dualgap._estimator.scales import feature_cause, scale_cause
 from dualgap._validation import FloatArray, check_class_weight
 from dualgap._validation.arrays import as_numpy
 from dualgap.sequence._weights import Names, Weights, drop_unused, weights_of
@@ -35,6 +36,8 @@ class Problem:
     hash_bits: int | None
     n_features: int
     n_sentences: int
+    # The features of some tokens, to explain slow convergence.
+    sample: Any
     # Whether some labels are unknown.
     is_partial: bool = False
     # Hash of the content of each sentence; only for a warm start.
@@ -44,6 +47,12 @@ class Problem:
 
     def __len__(self) -> int:
         return self.n_sentences
+
+    def scale_cause(self) -> str | None:
+        """Describe a problem with the scales of the features, and name the remedy."""
+        if self.vocabulary is None:
+            return scale_cause(self.sample, names=self.columns)
+        return feature_cause(self.sample, self.vocabulary.names)
 
     def weights(self, flat: FloatArray) -> Weights:
         """Split the core's vector of weights into parts, and leave out zeros."""
