@@ -205,6 +205,10 @@ def test_label_scores_count_chunks_or_tokens() -> None:
         ({"transition_features": ["t="]}, [[["a"], ["b"]]], [["x", "y"]], "^transition_features"),
         ({}, [[[b"a"], [b"b"]]], [["x", "y"]], "^X: sentence 0, token 0: .* strings, got .*bytes"),
         ({}, [[["a"], ["b"]]], [["x", "\ud800"]], "^y: must be the labels of each sentence"),
+        ({}, [[["a"], ["\ud800"]]], [["x", "y"]], "^X: sentence 0, token 1: .*surrogates"),
+        ({}, [[{"a": b"1"}, ["b"]]], [["x", "y"]], "^X: sentence 0, token 0: a must be .*bytes"),
+        ({}, [[["a"], ["b"]]], [[b"x", b"y"]], "^y: labels must not be bytes; decode them"),
+        ({}, [[["a\0"], ["b"]]], [["x", "y\0"]], r"^y: the label 'y\\x00' ends with a NUL"),
     ],
 )
 def test_errors_of_invalid_input_name_the_argument(
