@@ -43,6 +43,71 @@ def fit_class_features(a):
     return _core.fit_class_features(a.rows(n_rows, d), a.integers(n, m), given)
 
 
+def logistic_settings(a, n, m):
+    return {
+        "n_classes": a.near(m),
+        "sample_weight": a.weights(n),
+        "intercept": a.rarely(0.7),
+        "solver": a.choice(["x", ""] if a.rarely() else list(_core.LOGISTIC_SOLVERS)),
+        "seed": a.seed(),
+    }
+
+
+def draw_rows(a, n, d):
+    """Draw rows with at least one column, which all estimators require."""
+    X = a.rows(n, d)
+    if (X[3] if isinstance(X, tuple) else X.shape[1]) == 0:
+        raise ValueError("X: no columns")
+    return X
+
+
+def draw_model(a, m, d):
+    """Draw weights and intercepts; two classes share one output."""
+    n_outputs = a.near(1 if m == 2 else m)
+    return a.array(n_outputs, a.near(d)), a.array(a.near(n_outputs))
+
+
+def fit_logistic_regression(a):
+    n, d, m = a.size(), a.size(), a.choice([0, 1, 2, 2, 3, 4])
+    given = {**logistic_settings(a, n, m), **a.run(), "C": a.positive()}
+    given["start"] = draw_model(a, m, d) if a.rarely(0.3) else None
+    return _core.fit_logistic_regression(draw_rows(a, n, d), a.integers(n, m), given)
+
+
+def fit_logistic_regressions(a):
+    n, d, m = a.size(), a.size(), a.choice([0, 1, 2, 2, 3, 4])
+    given = {**logistic_settings(a, n, m), **a.run()}
+    given["Cs"] = [a.positive() for _ in range(a.choice([0, 1, 2, 3]))]
+    ended = a.choice([lambda _: False, lambda _: False, lambda _: a.rarely(0.3), lambda _: "x"])
+    return _core.fit_logistic_regressions(draw_rows(a, n, d), a.integers(n, m), given, ended)
+
+
+def logistic_sums(a):
+    n, d, m = a.size(), a.size(), a.choice([0, 1, 2, 2, 3, 4])
+    given = {**logistic_settings(a, n, m), "C": a.positive(), "model": draw_model(a, m, d)}
+    given["tilt"] = a.array(a.near(m)) if a.rarely(0.3) else None
+    given["direction"] = draw_model(a, m, d) if a.rarely(0.3) else None
+    return _core.logistic_sums(a.rows(n, d), a.integers(n, m), given)
+
+
+def logistic_certificate(a):
+    d, m = a.size(), a.choice([2, 2, 3, 4])
+    k = 1 if m == 2 else m
+    given = {
+        **{name: abs(a.number()) for name in ("loss", "entropy", "distance")},
+        "depth": a.choice([0, 1, 100, 2**40, 2**63]),
+        "moments": a.array(1 if k == 1 else a.near(k * k)),
+        "residual": a.array(a.near(k)),
+        "image": a.array(a.near(k), a.near(d)),
+        "sizes": a.array(a.near(d), sign=False),
+        "n_examples": a.choice([0, 1, 100, 2**40, 2**63]),
+        "intercept": a.rarely(0.7),
+        "class_totals": a.array(m, sign=False),
+        "model": draw_model(a, m, d),
+    }
+    return _core.logistic_certificate(given)
+
+
 def multiclass_path(a):
     n, d, m = a.size(), a.size(), a.size()
     given = {**a.margin(m), **a.method(list(_core.SOLVERS)), **a.run()}
@@ -317,6 +382,10 @@ def check_loss(a):
 ENTRY_POINTS = [
     fit_multiclass,
     fit_class_features,
+    fit_logistic_regression,
+    fit_logistic_regressions,
+    logistic_sums,
+    logistic_certificate,
     multiclass_path,
     cross_validate,
     fit_sequences,

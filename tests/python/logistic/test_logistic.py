@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.special import logsumexp
+from scipy.special import entr, logsumexp
 from sklearn.linear_model import LogisticRegression as Reference
 
 from dualgap import LogisticRegression, _core
@@ -116,6 +116,29 @@ def test_columns_of_very_different_scales_converge(n_classes, intercept):
     model = LogisticRegression(fit_intercept=intercept, tol=1e-6).fit(X, y)
     assert model.converged_
     assert model.n_iter_ < 60
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_dual_value_that_violates_the_intercepts_constraint_can_exceed_the_optimum(n_classes):
+    X, y = make_rows(300, 6, n_classes)
+    X += 1.0
+    optimum = accurate_model().fit(X, y)
+    found = []
+    for max_iter in range(1, 7):
+        model = LogisticRegression(tol=1e-12, solver="newton", max_iter=max_iter).fit(X, y)
+        p = model.predict_proba(X)
+        # The gradient's dual point: its residuals sum to 0 only at the optimum.
+        residuals = (np.eye(n_classes)[y] - p)[:, 1 if n_classes == 2 else 0 :]
+        norm = 0.5 * ((model.C * residuals.T @ X) ** 2).sum()
+        naive = (model.C * entr(p).sum() - norm) / (model.C * len(y))
+        found.append((model.objective_ - naive, naive, np.abs(residuals.sum(axis=0)).max()))
+        assert model.duality_gap_ >= 0.0
+        assert model.dual_objective_ <= optimum.objective_
+        assert optimum.dual_objective_ <= model.objective_
+    naive_gap, naive, violation = min(found)
+    assert naive_gap < -1e-5
+    assert naive > optimum.objective_
+    assert violation > 1e-3
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
