@@ -22,7 +22,9 @@ from dualgap.distributed import ConsensusSVC
 from dualgap.polynomial import PolynomialNetworkClassifier
 from dualgap.structured import MulticlassModel
 
-TEMPERATURE = 'sklearn.calibration.CalibratedClassifierCV(method="temperature")'
+TEMPERATURE = (
+    'sklearn.calibration.CalibratedClassifierCV(method="temperature"), with scikit-learn 1.8'
+)
 MARGIN: list[tuple[Any, str]] = [
     (MulticlassSVC(), "dualgap.LogisticRegression"),
     (MulticlassSVCCV(), "dualgap.LogisticRegression"),

@@ -20,7 +20,9 @@ def no_probabilities(instead: str) -> str:
     """
     return (
         f"this loss does not model probabilities: use {instead}, or fit a temperature to the "
-        'scores of held-out rows: sklearn.calibration.CalibratedClassifierCV(method="temperature")'
+        "scores of held-out rows: "
+        'sklearn.calibration.CalibratedClassifierCV(method="temperature"), with scikit-learn 1.8 '
+        "or later"
     )
 
 
