@@ -34,6 +34,8 @@ def evaluate(
     started = time.perf_counter()
     labels, weights = targets
     order, models = given
+    if order.numbers is not None:
+        labels, n_classes = order.numbers[labels], int(order.numbers.max()) + 1
 
     def own(model: FloatArray) -> tuple[FloatArray, FloatArray]:
         columns = slice(-1) if part.columns is None else part.columns

@@ -67,6 +67,8 @@ class Summary:
     columns: NDArray[Any] | None
     squares: FloatArray
     """Sum of squares of each column present in this partition."""
+    largest_square: float
+    """Largest squared norm of a row."""
     fingerprint: str | None
     """Hash of rows, labels and weights, if requested."""
 
@@ -181,7 +183,8 @@ def summarize(part: Part, fingerprint: bool) -> Summary:
     counts = np.bincount(codes, weights=part.weights, minlength=len(labels)).astype(np.float64)
     found = _fingerprint(part, labels, codes) if fingerprint else None
     shape = (part.X.shape[0], part.n_features)
-    return Summary(*shape, part.names, labels, counts, part.columns, _squares(part.X), found)
+    squares = _squares(part.X), _largest_square(part.X)
+    return Summary(*shape, part.names, labels, counts, part.columns, *squares, found)
 
 
 def _squares(rows: Any) -> FloatArray:
@@ -191,6 +194,16 @@ def _squares(rows: Any) -> FloatArray:
         found = np.bincount(rows.indices, weights=squares, minlength=rows.shape[1])
         return found.astype(np.float64)
     return np.asarray(np.einsum("ij,ij->j", rows, rows, dtype=np.float64))
+
+
+def _largest_square(rows: Any) -> float:
+    """Return the largest squared norm of a row, or 0 if there are no rows."""
+    if sp.issparse(rows):
+        shape, squares = rows.shape, rows.data.astype(np.float64) ** 2
+        found = sp.csr_matrix((squares, rows.indices, rows.indptr), shape=shape).sum(axis=1)
+    else:
+        found = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return float(np.max(np.asarray(found), initial=0.0))
 
 
 def _fingerprint(part: Part, labels: NDArray[Any], codes: NDArray[Any]) -> str:

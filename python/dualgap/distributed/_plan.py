@@ -92,6 +92,8 @@ class LogisticOrder:
     intercept: bool
     tilt: FloatArray | None = None
     """The tilt of the distributions, if any."""
+    numbers: NDArray[np.uint32] | None = None
+    """The number of each class, if classes without weight are left out (`PresentClasses`)."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from dualgap.distributed._plan import VERSION, LogisticOrder, Order, Plan
 from dualgap.distributed._rounds import checkpoint_folders
 from dualgap.distributed._sources import is_dask
 from dualgap.logistic._model import LogisticClassifier
+from dualgap.logistic._present import PresentClasses
 from dualgap.logistic._rounds import COLUMNS, NewtonRounds, Problem, Sums, class_spreads
 from dualgap.logistic.regression import LogisticRegression
 
@@ -107,26 +108,19 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
         summaries = engine.describe(self.checkpoint is not None or self.resume is not None)
         self._merge(summaries)
         table, factors = self._count(summaries)
-        counts = table.sum(axis=1)
-        self._check_weights(table.sum(axis=0))
+        counts, class_weights = table.sum(axis=1), table.sum(axis=0)
+        if not class_weights.sum() > 0.0:
+            msg = "sample_weight: at least one weight must be positive"
+            raise ValueError(msg)
         self._lambda = regularization_of("C", self.C, counts, len(counts))
         numbers = np.flatnonzero(counts > 0.0).tolist()
         self.n_partitions_ = len(numbers)
-        n_classes = len(self.classes_)
-        problem = Problem(
-            C=float(self.C),
-            intercept=bool(self.fit_intercept),
-            class_weights=table.sum(axis=0),
-            squares=self._squares(summaries),
-            n_rows=sum(summary.n_rows for summary in summaries),
-            n_outputs=1 if n_classes == 2 else n_classes,
-            null_objective=float(np.log(n_classes)),
-        )
+        problem, present = self._problem(summaries, class_weights)
         folder, source = checkpoint_folders(self.checkpoint, self.resume)
         plan = self._plan(run_id, factors, float(counts.sum()))
         run = NewtonRounds(
             problem=problem,
-            evaluate=partial(_round, (engine, numbers, plan), problem),
+            evaluate=partial(_round, (engine, numbers, plan), (problem, present)),
             certificate=partial(_certificate, problem, len(numbers)),
             spreads=partial(class_spreads, problem),
             tol=float(self.tol),
@@ -144,21 +138,31 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
             interval = float(self.checkpoint_interval)
             run.save = Checkpoints(folder, identity, interval)
         run.run(weights)
-        self._store(run, X)
+        self._store(run, X, present)
+        largest = max(summary.largest_square for summary in summaries)
+        # The intercepts of classes without weight have no optimum, so the curvature gives no bound.
+        self._store_curvature(run, present is None, largest)
         return run
 
-    def _check_weights(self, class_weights: FloatArray) -> None:
-        """Raise a ValueError if the problem has no optimum."""
-        if not class_weights.sum() > 0.0:
-            msg = "sample_weight: at least one weight must be positive"
-            raise ValueError(msg)
-        if self.fit_intercept and not class_weights.all():
-            label = self.classes_[np.flatnonzero(class_weights == 0.0)[0]]
-            msg = (
-                f"sample_weight: the class {label} has no weight, so its intercept has no "
-                "optimum; leave out its rows, or set fit_intercept=False"
-            )
-            raise ValueError(msg)
+    def _problem(
+        self, summaries: list[Summary], class_weights: FloatArray
+    ) -> tuple[Problem, PresentClasses | None]:
+        """Return the problem without the classes that cannot be fitted."""
+        squares, present = self._squares(summaries), None
+        if self.fit_intercept:
+            present = PresentClasses.of(class_weights, partial(_sizes, squares))
+        if present is not None:
+            class_weights = class_weights[present.places]
+        problem = Problem(
+            C=float(self.C) * (1.0 if present is None else present.scale),
+            intercept=bool(self.fit_intercept),
+            class_weights=class_weights,
+            squares=squares,
+            n_rows=sum(summary.n_rows for summary in summaries),
+            n_outputs=1 if len(class_weights) == 2 else len(class_weights),
+            null_objective=float(np.log(len(self.classes_))),
+        )
+        return problem, present
 
     def _squares(self, summaries: list[Summary]) -> FloatArray:
         """Return the sum of the squares of each column over all partitions."""
@@ -191,14 +195,14 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
             scales=None,
         )
 
-    def _store(self, run: NewtonRounds, X: Any) -> None:
+    def _store(self, run: NewtonRounds, X: Any, present: PresentClasses | None) -> None:
         columns = np.array(run.rows).reshape(-1, len(COLUMNS)).T
         history: dict[str, NDArray[Any]] = dict(zip(COLUMNS, columns, strict=True))
         for name in ("epoch", "rounds"):
             history[name] = history[name].astype(np.int64)
         assert run.best is not None
-        self.coef_ = np.ascontiguousarray(run.best[:, :-1])
-        self.intercept_ = np.ascontiguousarray(run.best[:, -1])
+        found = np.ascontiguousarray(run.best[:, :-1]), np.ascontiguousarray(run.best[:, -1])
+        self.coef_, self.intercept_ = found if present is None else present.expand(*found)
         result = {
             "history": history,
             "objective": run.primal,
@@ -207,6 +211,21 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
             "outcome": run.outcome,
         }
         self._store_run(result, X)
+
+    def _store_curvature(self, run: NewtonRounds, known: bool, largest: float) -> None:
+        """Store the curvature in the intercepts; `largest` is the largest square of a row."""
+        if not self.fit_intercept:
+            self._curvature = None
+            return
+        n_outputs = run.problem.n_outputs if known and len(run.moments) else 0
+        matrix = run.moments[: n_outputs**2].reshape(n_outputs, n_outputs)
+        self._curvature = {
+            "matrix": matrix / run.problem.total,
+            "centre": np.zeros(self.n_features_in_),
+            # The mean square is at most the largest.
+            "mean_square": largest,
+            "largest_square": largest,
+        }
 
     def _predictor(self) -> LogisticRegression:
         """Return an estimator with only the fitted model, small enough to send with each task."""
@@ -232,13 +251,14 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
 
 def _round(
     given: tuple[Engine, list[int], Plan],
-    problem: Problem,
+    problems: tuple[Problem, PresentClasses | None],
     weights: FloatArray,
     tilt: FloatArray | None,
 ) -> Sums:
     """Run a round on all partitions."""
-    engine, numbers, plan = given
-    order = LogisticOrder(problem.C, problem.intercept, tilt)
+    (engine, numbers, plan), (problem, present) = given, problems
+    kept = None if present is None else present.numbers
+    order = LogisticOrder(problem.C, problem.intercept, tilt, kept)
     found = engine.solve(numbers, plan, Order(0, 0.0, 0.0, 0.0, 0.0, None, logistic=order), weights)
     assert found.sums is not None
     residual, moments = np.split(found.sums, [problem.n_outputs])
@@ -266,11 +286,15 @@ def _certificate(
             "moments": sums.moments,
             "residual": sums.residual,
             "image": np.ascontiguousarray(sums.image),
-            # The largest value of a column is at most the root of its sum of squares.
-            "sizes": np.sqrt(problem.squares) * (1.0 + 1e-9),
+            "sizes": _sizes(problem.squares),
             "n_examples": problem.n_rows + n_partitions,
             "intercept": problem.intercept,
             "class_totals": problem.C * problem.class_weights,
             "model": (np.ascontiguousarray(weights[:, :-1]), weights[:, -1].copy()),
         }
     )
+
+
+def _sizes(squares: FloatArray) -> FloatArray:
+    """Return upper bounds on the largest value of each column, given its sum of squares."""
+    return np.asarray(np.sqrt(squares) * (1.0 + 1e-9))

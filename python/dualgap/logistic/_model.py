@@ -112,8 +112,7 @@ class LogisticClassifier(ScoringClassifier):
         ------
         ValueError
             If the model has no certificate; or if it has intercepts whose curvature was not stored,
-            as in files of earlier versions or of the Rust interface, and in models of
-            `ConsensusLogisticRegression`.
+            as in files of earlier versions or of the Rust interface.
         """
         check_is_fitted(self, "coef_")
         X = check_rows(self, X, reset=False, half=True)
@@ -123,7 +122,7 @@ class LogisticClassifier(ScoringClassifier):
         if self.fit_intercept and self._curvature is None:
             msg = (
                 "prediction_may_change: the model does not have the curvature of the loss in the "
-                "intercepts; fit it with this version of LogisticRegression"
+                "intercepts; fit it with this version of dualgap"
             )
             raise ValueError(msg)
         predicted = self._scores(X).argmax(axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -31,7 +32,7 @@ class PresentClasses:
     n_classes : int
         Number of all classes.
     sizes : ndarray of shape (n_features,)
-        Largest absolute value of each column.
+        Largest absolute value of each column, or an upper bound on it.
     """
 
     places: NDArray[np.intp]
@@ -39,26 +40,23 @@ class PresentClasses:
     sizes: FloatArray
 
     @classmethod
-    def of(cls, codes: NDArray[Any], weights: FloatArray | None, X: Any) -> Self | None:
+    def of(cls, class_weights: NDArray[Any], sizes: Callable[[], FloatArray]) -> Self | None:
         """Return the classes with weight, or None if no class can be left out."""
-        if weights is None:
-            return None
-        has_weight = np.bincount(codes, weights > 0.0) > 0
+        has_weight = class_weights > 0.0
         n_classes = len(has_weight)
         if has_weight.sum() < 2:
             # The core's smallest problem has two classes.
             has_weight[np.flatnonzero(~has_weight)[:1]] = True
         if n_classes == 2 or has_weight.all():
             return None
-        sizes = abs(X).max(axis=0)
-        sizes = np.asarray(sizes.todense() if hasattr(sizes, "todense") else sizes, dtype=float)
-        return cls(np.flatnonzero(has_weight), n_classes, sizes.ravel())
+        return cls(np.flatnonzero(has_weight), n_classes, sizes())
 
-    def codes(self, codes: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the class of each row in the smaller problem; 0 for rows of other classes."""
-        place = np.zeros(self.n_classes, dtype=np.intp)
-        place[self.places] = np.arange(len(self.places))
-        return np.asarray(place[codes])
+    @property
+    def numbers(self) -> NDArray[np.uint32]:
+        """The number of each class in the smaller problem; 0 for classes that are left out."""
+        numbers = np.zeros(self.n_classes, dtype=np.uint32)
+        numbers[self.places] = np.arange(len(self.places))
+        return numbers
 
     @property
     def scale(self) -> float:

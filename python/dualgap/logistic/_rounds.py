@@ -124,6 +124,8 @@ class NewtonRounds:
     save: Callable[[NewtonRounds], None] | None = None
     """Writes a checkpoint, if it is time for one."""
     best: FloatArray | None = None
+    moments: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """The moments at the best model."""
     primal: float = np.inf
     dual: float = 0.0
     rows: list[list[float]] = field(default_factory=list)
@@ -166,7 +168,7 @@ class NewtonRounds:
         if tilt is not None and near <= _TILTED * max(self._allowed, self.tol * primal):
             dual = max(dual, self.certificate(weights, self._round(weights[None], tilt))[1])
         if primal < self.primal:
-            self.best, self.primal = weights, primal
+            self.best, self.primal, self.moments = weights, primal, sums.moments
         self.dual = max(self.dual, dual)
         self._record(primal, dual)
         return _Point(weights, primal * self.problem.total, gradient, self.spreads(sums))

@@ -230,11 +230,12 @@ class LogisticRegression(LogisticClassifier):
         self.classes_, codes = encode_classes(y)
         weights = check_weights(sample_weight, X)
         weights = row_weights(self.class_weight, self.classes_, codes, weights)
-        present = PresentClasses.of(codes, weights, X) if self.fit_intercept else None
-        n_classes = len(self.classes_)
-        if present is not None:
-            codes, n_classes = present.codes(codes), len(present.places)
+        present, n_classes = None, len(self.classes_)
+        if self.fit_intercept and weights is not None:
+            present = PresentClasses.of(np.bincount(codes, weights), partial(_column_sizes, X))
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
+        if present is not None:
+            labels, n_classes = present.numbers[labels], len(present.places)
         return _Problem(X, labels, n_classes, weights, present)
 
     def _fit_all(
@@ -352,3 +353,10 @@ class LogisticRegression(LogisticClassifier):
         history["solver"] = np.where(np.arange(n_epochs) < n_first, solver, "newton")
         self._store_run(result, X)
         self._lambda, self._curvature = regularization, result.get("curvature")
+
+
+def _column_sizes(X: Any) -> FloatArray:
+    """Return the largest absolute value of each column."""
+    sizes = abs(X).max(axis=0)
+    sizes = sizes.todense() if hasattr(sizes, "todense") else sizes
+    return np.asarray(sizes, dtype=float).ravel()

@@ -124,6 +124,27 @@ def test_the_curvature_of_a_fit_is_that_of_its_model(
         np.testing.assert_allclose(found["centre"], exact.mean(axis=0), atol=0.2)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_partitions_have_the_curvature_of_all_rows(n_classes: int, sparse: bool) -> None:
+    X, y = load_digits(return_X_y=True)
+    X, y = X / 16, y % n_classes
+    weights = np.random.default_rng(0).uniform(0.0, 2.0, len(y))
+    given = sp.csr_matrix(X.astype(np.float32)) if sparse else X
+    best = LogisticRegression(tol=1e-13).fit(X, y, weights)
+    for tol in (1e-2, 1e-4, 1e-8):
+        model = ConsensusLogisticRegression(n_partitions=3, tol=tol).fit(given, y, weights)
+        p = model.predict_proba(X)[:, 1 if n_classes == 2 else 0 :]
+        shares, found = weights / weights.sum(), model._curvature
+        assert found is not None
+        expected = np.diag(shares @ p) - np.einsum("i,ij,ik->jk", shares, p, p)
+        np.testing.assert_allclose(found["matrix"], expected, rtol=1e-9, atol=1e-12)
+        assert found["largest_square"] == pytest.approx((X**2).sum(axis=1).max(), rel=1e-12)
+        decided = ~model.prediction_may_change(X)
+        assert (model.predict(X) == best.predict(X))[decided].all()
+    assert decided.mean() > 0.9
+
+
 def test_a_search_keeps_the_curvature_of_its_final_model() -> None:
     X, y = load_digits(return_X_y=True)
     search = LogisticRegressionCV(Cs=[0.1], cv=3, tol=1e-5).fit(X / 16, y)
@@ -145,7 +166,8 @@ def test_all_rows_are_undecided_if_no_bound_is_known() -> None:
 
 def test_a_model_without_curvature_is_refused() -> None:
     X, y = load_digits(return_X_y=True)
-    model = ConsensusLogisticRegression(n_partitions=2).fit(X / 16, y)
+    model = LogisticRegression().fit(X / 16, y)
+    model._curvature = None
     with pytest.raises(
         ValueError, match=r"^prediction_may_change: the model does not have the cur"
     ):
