@@ -31,9 +31,9 @@ from dualgap.recommend._ratings import (
     RatingTable,
     Unknown,
     last_of_each_pair,
-    read_times,
 )
 from dualgap.recommend._training import Side, TimeFeatures
+from dualgap.recommend._values import read_times
 
 Ids = Hashable | Iterable[Hashable]
 
@@ -207,16 +207,19 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         u, i = np.broadcast_arrays(u, i)
         if timestamps is not None and np.ndim(timestamps) == 0:
             timestamps = np.repeat(np.asarray(timestamps), len(u))
-        return self._timed(u, i, timestamps)
-
-    def _timed(self, users: NDArray[np.intp], items: NDArray[np.intp], timestamps: Any) -> Pairs:
-        """Return pairs, with the periods of their timestamps if these are given."""
         if timestamps is None:
-            return Pairs(users, items)
+            return Pairs(u, i)
         if self._rating_model is None or self._rating_model.times is None:
             msg = "timestamps: this recommender was fitted without time_features"
             raise ValueError(msg)
-        times = read_times(timestamps, len(users))
+        return self._timed(u, i, read_times(timestamps, len(u)))
+
+    def _timed(
+        self, users: NDArray[np.intp], items: NDArray[np.intp], times: FloatArray | None
+    ) -> Pairs:
+        """Return pairs, with the periods of their times (in seconds) if these are given."""
+        if times is None:
+            return Pairs(users, items)
         return Pairs(users, items, self._time_settings().periods(users, items, times))
 
     def _clicks(self) -> ClickModel:

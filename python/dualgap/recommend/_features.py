@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray
 from dualgap.recommend._frames import as_pandas, table_kind
-from dualgap.recommend._ids import read_ids
+from dualgap.recommend._ids import read_ids, row_name
 from dualgap.recommend._ratings import Catalogue
 
 FeaturesLike: TypeAlias = "pd.DataFrame | sp.spmatrix | sp.sparray"
@@ -140,6 +140,7 @@ def read_features(
     """
     if features is None:
         return FeatureTable()
+    place = name
     if table_kind(features) not in (None, "pandas"):
         features = as_pandas(features)
         if column not in features.columns:
@@ -147,6 +148,7 @@ def read_features(
             msg = f"{name}: no column {column!r} of ids; the columns are {have}"
             raise ValueError(msg)
         features = features.set_index(column)
+        place = f"{name}: column {column!r}"
     if isinstance(features, pd.DataFrame):
         _check_complete(features, name)
         names = pd.Index(list(map(str, features.columns)))
@@ -154,22 +156,28 @@ def read_features(
             same = [c for c in features.columns if str(c) == names[names.duplicated()][0]]
             msg = f"{name}: the columns {same[0]!r} and {same[1]!r} have the same name; rename one"
             raise ValueError(msg)
-        if not features.index.is_unique:
-            msg = f"{name}: an id occurs in more than one row of the index"
+        ids = read_ids(features.index, place)
+        if not ids.is_unique:
+            row = int(np.argmax(ids.duplicated()))
+            msg = (
+                f"{place}: the id {ids[row : row + 1].tolist()[0]!r} occurs in more than one row, "
+                f"again in {row_name(row)}"
+            )
             raise ValueError(msg)
         if any(dtype.kind == "c" for dtype in features.dtypes):
             msg = f"{name}: Complex data not supported; give the real parts"
             raise ValueError(msg)
-        ids = read_ids(features.index, name)
     elif sp.issparse(features):
         ids = pd.RangeIndex(features.shape[0])
     else:
         msg = f"{name}: must be a DataFrame or a sparse matrix, got {type(features).__name__}"
         raise TypeError(msg)
-    encoder = FeatureEncoder.of(features, name) if encoder is None else encoder
-    matrix = encoder.encode(features, name)
+    # Infinite values raise an error below, without a warning of NumPy before it.
+    with np.errstate(invalid="ignore"):
+        encoder = FeatureEncoder.of(features, name) if encoder is None else encoder
+        matrix = encoder.encode(features, name)
     if not np.isfinite(matrix.data).all():
-        msg = f"{name}: must not contain NaN or infinity"
+        msg = f"{name}: must not contain NaN or infinity{_infinite_place(features)}"
         raise ValueError(msg)
     return FeatureTable(ids, matrix, encoder)
 
@@ -236,6 +244,20 @@ def _check_complete(features: pd.DataFrame, name: str) -> None:
             "row: ids without features are allowed"
         )
         raise ValueError(msg)
+
+
+def _infinite_place(features: pd.DataFrame | Any) -> str:
+    """Return the id and the column of the first value that is not finite, for an error message."""
+    if not isinstance(features, pd.DataFrame):
+        matrix = sp.coo_array(features)
+        wrong = np.flatnonzero(~np.isfinite(matrix.data))[:1]
+        return "".join(f", found for {matrix.row[at]} in column {matrix.col[at]}" for at in wrong)
+    numbers, _ = _parts(features)
+    rows, columns = np.nonzero(~np.isfinite(numbers.to_numpy()))
+    if not len(rows):
+        return ""
+    row = features.index[rows[:1]].tolist()[0]
+    return f", found for {row!r} in column {numbers.columns[columns[0]]!r}"
 
 
 def feature_rows(

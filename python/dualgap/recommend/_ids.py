@@ -24,10 +24,15 @@ def warn_input(text: str) -> None:
     warnings.warn(text, UserWarning, stacklevel=depth())
 
 
+def row_name(row: int) -> str:
+    """Return the name of a row in error messages."""
+    return f"row {row} (counted from 0)"
+
+
 def read_ids(ids: Any, name: str, first: int = 0) -> pd.Index[Any]:
     """Read hashable ids without missing values; `name` is the argument that holds them.
 
-    An error about a missing id numbers the rows from `first`.
+    Error messages number the rows from `first`.
     """
     if isinstance(ids, pd.MultiIndex):
         ids = ids.to_flat_index()
@@ -51,17 +56,27 @@ def read_ids(ids: Any, name: str, first: int = 0) -> pd.Index[Any]:
         # `index.is_unique` would test the same, but pandas would keep a hash table of all ids.
         deque(map(hash, index if index.dtype == object else index[:1]), maxlen=0)
     except TypeError as error:
-        msg = f"{name}: the ids must be hashable ({error})"
+        row = next(row for row, one in enumerate(index) if not _is_hashable(one))
+        msg = f"{name}: the ids must be hashable ({error}, in {row_name(row + first)})"
         raise TypeError(msg) from None
     if index.hasnans:
         row = int(np.argmax(index.isna())) + first
-        msg = f"{name}: an id is missing (NaN or None), in row {row} (counted from 0)"
+        msg = f"{name}: an id is missing (NaN or None), in {row_name(row)}"
         raise ValueError(msg)
-    _refuse_merged(index, name)
+    _refuse_merged(index, name, first)
     return index
 
 
-def _refuse_merged(ids: pd.Index[Any], name: str) -> None:
+def _is_hashable(one: Any) -> bool:
+    """Whether an id can be hashed; a tuple that contains a list cannot."""
+    try:
+        hash(one)
+    except TypeError:
+        return False
+    return True
+
+
+def _refuse_merged(ids: pd.Index[Any], name: str, first: int) -> None:
     """Raise an error for numbers that rounding may have merged, or equal ids of different types."""
     if ids.dtype.kind == "f":
         reals = ids.to_numpy()
@@ -70,19 +85,30 @@ def _refuse_merged(ids: pd.Index[Any], name: str) -> None:
         reals = np.array([i for i in ids if isinstance(i, float | np.floating)], dtype=np.float64)
         truth = {kind for kind in kinds if issubclass(kind, bool | np.bool_)}
         if truth and any(issubclass(kind, Number) for kind in kinds - truth):
+            kinds_of_ids = [
+                isinstance(one, bool | np.bool_) if isinstance(one, Number | np.bool_) else None
+                for one in ids
+            ]
+            rows = [first + kinds_of_ids.index(kind) for kind in (True, False)]
             msg = (
-                f"{name}: these ids mix booleans and numbers, but True equals 1 and False "
-                "equals 0; give ids of one kind, for example strings"
+                f"{name}: these ids mix booleans and numbers (a boolean in row {rows[0]}, a number "
+                f"in row {rows[1]}, counted from 0), but True equals 1 and False equals 0; give "
+                "ids of one kind, for example strings"
             )
             raise ValueError(msg)
     else:
         return
     limit = exact(reals)
-    if (strange := reals[np.abs(reals) >= limit]).size:
+    if (np.abs(reals) >= limit).any():
+        row, strange = next(
+            (row, float(one))
+            for row, one in enumerate(ids)
+            if isinstance(one, float | np.floating) and abs(float(one)) >= limit
+        )
         msg = (
-            f"{name}: the id {strange.tolist()[0]!r} is a floating-point number of "
-            f"2**{int(np.log2(limit))} or more, where not every integer can be represented; give "
-            "ids as integers or strings, in an array without the ratings"
+            f"{name}: the id {strange!r} in {row_name(row + first)} is a floating-point number of "
+            f"2**{int(np.log2(limit))} or more, and not every such integer can be represented; "
+            "give ids as integers or strings, in an array without the ratings"
         )
         raise ValueError(msg)
 

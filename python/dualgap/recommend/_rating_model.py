@@ -27,6 +27,7 @@ from dualgap.recommend._training import (
     Side,
     Training,
     level_probabilities,
+    refuse_level,
 )
 
 _SIDES: tuple[Side, Side] = ("users", "items")
@@ -368,9 +369,10 @@ class RatingModel(Cached):
         values, levels = new.values, self.scale.levels
         if self.scale.ordinal:
             places = np.minimum(np.searchsorted(levels, values), len(levels) - 1)
-            if (strange := values[levels[places] != values]).size:
-                msg = f"ratings: the rating {strange[0]} is not one of the levels {levels.tolist()}"
-                raise ValueError(msg)
+            if (strange := np.flatnonzero(levels[places] != values)).size:
+                own = new.own[strange[0]]
+                owner = f"{new.side[:-1]} {new.ids[own : own + 1].tolist()[0]!r}"
+                refuse_level(values[strange[0]], owner, levels)
             values = places.astype(np.float64)
         values = np.ascontiguousarray(values)
         pairs = zip(self.machines, self.priors, strict=True)

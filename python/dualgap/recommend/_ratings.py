@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeAlias
@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dualgap._choices import check_choice
 from dualgap._sparse import check_sparse
-from dualgap._validation import FloatArray, example_weights
+from dualgap._validation import FloatArray
 from dualgap._validation.arrays import as_numpy
-from dualgap.recommend._frames import as_pandas, parts_of
+from dualgap.recommend._frames import as_pandas, parts_of, table_kind
 from dualgap.recommend._growing import Places, append_ids
 from dualgap.recommend._ids import (
     GrowingIds,
@@ -28,9 +28,10 @@ from dualgap.recommend._ids import (
     join_ids,
     plain_ids,
     read_ids,
+    row_name,
     warn_input,
 )
-from dualgap.recommend._values import read_values, warn_of_fractions
+from dualgap.recommend._values import comparable_times, read_times, read_values, warn_of_fractions
 
 _Columns: TypeAlias = "tuple[ArrayLike, ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike]"
 _Rows: TypeAlias = "Sequence[tuple[Any, ...]]"
@@ -41,9 +42,6 @@ RatingsLike: TypeAlias = (
 Unknown: TypeAlias = Literal["warn", "ignore"]
 Periods: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Codes of the user period and of the item period of each rating."""
-
-# Upper limit on seconds since 1970 (year 5138). Times after 1973 in milliseconds exceed it.
-_LATEST = 1e11
 
 # Number of pairs for which outputs are computed at a time.
 _BATCH = 1 << 14
@@ -68,6 +66,10 @@ class Columns:
         return self.user, self.item, self.rating, self.timestamp
 
 
+# Parts of a table of ratings that have an entry per rating.
+_PARTS = ("users", "items", "values", "weights", "times")
+
+
 @dataclass(frozen=True)
 class RatingTable:
     """Ratings, with users and items given by id."""
@@ -78,14 +80,17 @@ class RatingTable:
     # Weight of each rating; None if all weights are equal.
     weights: FloatArray | None = None
     times: NDArray[Any] | None = None
+    # Names of the columns of values and times; None for arrays.
+    value_column: Hashable | None = field(default=None, kw_only=True)
+    time_column: Hashable | None = field(default=None, kw_only=True)
     # Numbers of users and items, if the ratings were a sparse matrix of clicks.
     shape: tuple[int, int] | None = field(default=None, kw_only=True)
 
     def take(self, rows: NDArray[np.intp]) -> RatingTable:
         """Select some of the ratings."""
-        optional = [None if part is None else part[rows] for part in (self.weights, self.times)]
-        some = RatingTable(self.users[rows], self.items[rows], self.values[rows], *optional)
-        return replace(some, shape=self.shape)
+        parts = {name: getattr(self, name) for name in _PARTS}
+        some: Any = {name: part[rows] for name, part in parts.items() if part is not None}
+        return replace(self, **some)
 
 
 @dataclass(frozen=True)
@@ -229,8 +234,9 @@ def read_ratings(
     sample_weight: ArrayLike | None = None,
     timestamps: ArrayLike | None = None,
     coded: bool = False,
+    seconds: bool = False,
 ) -> RatingTable:
-    """Read ratings of any accepted form.
+    """Read ratings of any accepted form; with `seconds`, times are converted to seconds since 1970.
 
     With `coded`, the ids of a table in parts are returned as categories, which take less memory. A
     sparse matrix has users as rows and items as columns; its stored entries are the ratings, in
@@ -243,6 +249,11 @@ def read_ratings(
         users, items, values, times = _joined(parts, columns, name)
         if not coded:
             users, items = plain_ids(users), plain_ids(items)
+    is_table = parts is not None or table_kind(ratings) is not None
+    names: Any = {
+        "value_column": columns.rating if is_table else None,
+        "time_column": columns.timestamp if timestamps is None else None,
+    }
     times = times if timestamps is None else np.asarray(timestamps)
     if values is None:
         values = np.broadcast_to(1.0, len(users))
@@ -257,10 +268,12 @@ def read_ratings(
     if times is not None and np.shape(times) != values.shape:
         msg = f"timestamps: must be {len(values)} times, one for each rating"
         raise ValueError(msg)
+    if seconds and times is not None:
+        times = read_times(times, len(values), names["time_column"])
     weights = None if sample_weight is None else _weights(sample_weight, len(values))
     sparse: Any = ratings if columns.clicks and sp.issparse(ratings) else None
     shape = None if sparse is None else sparse.shape
-    return RatingTable(users, items, values, weights, times, shape=shape)
+    return RatingTable(users, items, values, weights, times, shape=shape, **names)
 
 
 def _read(ratings: Any, columns: Columns, name: str, first: int = 0) -> tuple[Any, ...]:
@@ -373,13 +386,18 @@ _HEAVIEST = 1e10
 
 
 def _weights(sample_weight: ArrayLike, n: int) -> FloatArray:
-    weights = example_weights(sample_weight, n)
-    if weights is None or not (weights > 0.0).all():
-        msg = f"sample_weight: must be {n} positive finite numbers, one for each rating"
+    weights = read_values(sample_weight, "sample_weight:", 0, counts=False)
+    if weights.shape != (n,):
+        msg = f"sample_weight: must be {n} numbers, one for each rating, got shape {weights.shape}"
         raise ValueError(msg)
-    if weights.max() > _HEAVIEST:
-        msg = f"sample_weight: must be at most {_HEAVIEST:g}, got {weights.max():g}"
-        raise ValueError(msg)
+    for wrong, needed in (
+        (~(weights > 0.0), "positive"),
+        (weights > _HEAVIEST, f"at most {_HEAVIEST:g}"),
+    ):
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            msg = f"sample_weight: must be {needed}, got {weights[row]:g} in {row_name(row)}"
+            raise ValueError(msg)
     return weights
 
 
@@ -404,7 +422,8 @@ def last_of_each_pair(table: RatingTable, name: str = "ratings") -> RatingTable:
     if n_again == 0:
         return table
     if table.times is not None:
-        pairs = pairs.iloc[np.argsort(comparable_times(table.times), kind="stable")]
+        times = comparable_times(table.times, table.time_column)
+        pairs = pairs.iloc[np.argsort(times, kind="stable")]
     again = pairs.duplicated(keep="last")
     which = "latest" if table.times is not None else "last"
     warn_input(
@@ -412,52 +431,3 @@ def last_of_each_pair(table: RatingTable, name: str = "ratings") -> RatingTable:
         f"the {which} rating of each pair is used"
     )
     return table.take(np.sort(pairs.index.to_numpy()[~again.to_numpy()]))
-
-
-def comparable_times(times: NDArray[Any]) -> NDArray[Any]:
-    """Convert times to sortable values: keep NumPy numbers and dates, convert other types.
-
-    Text does not sort by time: "9" comes after "10". Missing times raise an error, because they
-    would sort last and so count as the latest.
-    """
-    refuse_missing(times, "timestamps")
-    if times.dtype.kind in "iufbM":
-        return times
-    try:
-        seconds = times.astype(np.float64)
-    except (TypeError, ValueError):
-        return read_times(times, len(times))
-    refuse_missing(seconds, "timestamps")
-    return seconds
-
-
-def refuse_missing(times: NDArray[Any], name: str) -> None:
-    """Raise an error if a time is NaN, NaT, None or infinite."""
-    numbers = times.dtype.kind in "iufbM"
-    if (~np.isfinite(times) if numbers else pd.isna(times)).any():
-        msg = f"{name}: a time is missing (NaN) or infinite; leave out such pairs, or pass no times"
-        raise ValueError(msg)
-
-
-def read_times(times: Any, n: int, name: str = "timestamps") -> FloatArray:
-    """Convert times (numbers of seconds, dates, or ISO 8601 text) to seconds since 1970."""
-    values = np.asarray(times)
-    if values.shape != (n,):
-        msg = f"{name}: must be {n} times, one for each pair, got shape {values.shape}"
-        raise ValueError(msg)
-    refuse_missing(values, name)
-    if values.dtype.kind in "iufb":
-        seconds: FloatArray = values.astype(np.float64)
-    else:
-        try:
-            dates = pd.to_datetime(pd.Series(times), utc=True, format="ISO8601")
-        except (TypeError, ValueError) as error:
-            msg = f"{name}: must be numbers of seconds or dates ({error})"
-            raise ValueError(msg) from None
-        since = (dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
-        seconds = np.asarray(since, dtype=np.float64)
-    refuse_missing(seconds, name)
-    if (np.abs(seconds) > _LATEST).any():
-        msg = f"{name}: must be seconds since 1970 or dates; these look like milliseconds"
-        raise ValueError(msg)
-    return seconds

@@ -447,13 +447,16 @@ class FittedRecommender(RecommenderParts):
         self._check_fitted()
         ranks = check_ranks(k)
         check_confidence(confidence)
-        table = read_ratings(test, self._columns(), name="test", timestamps=timestamps)
+        timed = self._rating_model is not None and self._rating_model.times is not None
+        table = read_ratings(
+            test, self._columns(), name="test", timestamps=timestamps, seconds=timed
+        )
         table = self._one_of_each_pair(table, "test")
         users = self._catalogue.find_users(table.users, unknown)
         items = self._catalogue.find_items(table.items, unknown)
         result = {}
         if self._rating_model is not None:
-            times = table.times if self._rating_model.times is not None else None
+            times = table.times if timed else None
             predicted = self._rating_model.predict(self._timed(users, items, times))
             result = rating_metrics(table, predicted, ranks, self.levels_)
         if catalogue or self._rating_model is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -100,8 +100,9 @@ class RatingScale:
         return np.clip(outputs[..., 0], self.levels[0], self.levels[-1])
 
 
-def find_levels(values: FloatArray, given: Sequence[float] | None, task: Task) -> FloatArray:
+def find_levels(table: RatingTable, given: Sequence[float] | None, task: Task) -> FloatArray:
     """Return the rating levels in increasing order: `given`, or the distinct values."""
+    values = table.values
     found = np.unique(values)
     if given is None:
         levels = found
@@ -114,9 +115,12 @@ def find_levels(values: FloatArray, given: Sequence[float] | None, task: Task) -
             msg = f"levels: must be finite numbers, got {given!r}"
             raise ValueError(msg)
         if not np.isin(found, levels).all():
-            strange = found[~np.isin(found, levels)][0]
-            msg = f"ratings: the rating {strange} is not one of the levels {levels.tolist()}"
-            raise ValueError(msg)
+            at = int(np.argmax(~np.isin(values, levels)))
+            user, item = (ids[at : at + 1].tolist()[0] for ids in (table.users, table.items))
+            owner = f"user {user!r} and item {item!r}"
+            if table.value_column is not None:
+                owner += f", in column {table.value_column!r}"
+            refuse_level(values[at], owner, levels)
     if task == "clicks":
         return np.asarray(levels)
     if len(found) < 2:
@@ -139,6 +143,12 @@ def find_levels(values: FloatArray, given: Sequence[float] | None, task: Task) -
             "are ratings, pass levels=..."
         )
     return np.asarray(levels)
+
+
+def refuse_level(rating: float, owner: str, levels: FloatArray) -> NoReturn:
+    """Raise an error for a rating that is not a level; `owner` names its user or item."""
+    msg = f"ratings: the rating {rating} is not one of the levels {levels.tolist()}, for {owner}"
+    raise ValueError(msg)
 
 
 def _look_like_counts(values: FloatArray, found: FloatArray) -> bool:

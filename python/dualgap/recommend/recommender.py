@@ -47,7 +47,6 @@ from dualgap.recommend._ratings import (
     RatingsLike,
     RatingTable,
     read_ratings,
-    read_times,
 )
 from dualgap.recommend._serving import FittedRecommender
 from dualgap.recommend._training import (
@@ -288,7 +287,11 @@ class OrdinalRecommender(FittedRecommender):
         again = None if isinstance(ratings, Iterator) else ratings
         with watch(self, (n_epochs, None), data=(again, again, None)) as callback:
             announce(callback, "reading ratings")
-            given: Any = {"sample_weight": sample_weight, "timestamps": timestamps}
+            given: Any = {
+                "sample_weight": sample_weight,
+                "timestamps": timestamps,
+                "seconds": self.time_features is not False,
+            }
             table = self._one_of_each_pair(
                 read_ratings(ratings, self._columns(), **given, coded=True)
             )
@@ -326,7 +329,7 @@ class OrdinalRecommender(FittedRecommender):
         """Set the ids, levels and encoders; return the data of the rating and click models."""
         catalogue = Catalogue.of(table, described[0].ids, described[1].ids)
         self.user_ids_, self.item_ids_ = catalogue.users, catalogue.items
-        self.levels_ = self._levels(table.values)
+        self.levels_ = self._levels(table)
         encoded = catalogue.index(table)
         if self._counts:
             encoded = weigh_counts(encoded)
@@ -354,20 +357,19 @@ class OrdinalRecommender(FittedRecommender):
             raise ValueError(msg)
         return catalogue.index(read_ratings(validation, self._columns(), name="validation"))
 
-    def _periods(self, ratings: IndexedRatings, times: Any) -> Periods:
-        """Return the periods of the ratings' times."""
+    def _periods(self, ratings: IndexedRatings, times: FloatArray | None) -> Periods:
+        """Return the periods of the ratings' times (in seconds)."""
         if times is None:
             msg = (
                 f"timestamps: time_features needs the times of the ratings: pass timestamps=, or a "
                 f"table with the column {self.timestamp_column!r}"
             )
             raise ValueError(msg)
-        seconds = read_times(times, len(ratings.values))
-        return self._time_settings().periods(ratings.users, ratings.items, seconds)
+        return self._time_settings().periods(ratings.users, ratings.items, times)
 
-    def _levels(self, values: FloatArray) -> FloatArray:
+    def _levels(self, table: RatingTable) -> FloatArray:
         if not self._counts:
-            return find_levels(values, self.levels, self.task)
+            return find_levels(table, self.levels, self.task)
         if self.levels is not None:
             msg = (
                 'levels: with task="clicks" values count clicks and have no levels; to treat them '

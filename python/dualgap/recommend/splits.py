@@ -20,7 +20,7 @@ from dualgap._choices import Ranking
 from dualgap._estimator import RandomState
 from dualgap._validation import check_positive
 from dualgap.recommend._frames import as_pandas
-from dualgap.recommend._ratings import comparable_times
+from dualgap.recommend._values import comparable_times
 
 __all__ = ["at_random", "by_time", "by_user", "compare_recommenders", "leave_last_out"]
 
@@ -251,7 +251,7 @@ def _column(ratings: Any, column: str) -> pd.Series[Any]:
 
 
 def _times(ratings: Any, column: str) -> NDArray[Any]:
-    return comparable_times(_column(ratings, column).to_numpy())
+    return comparable_times(_column(ratings, column).to_numpy(), column)
 
 
 def _codes(ratings: Any, column: str) -> NDArray[np.intp]:
