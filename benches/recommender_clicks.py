@@ -244,6 +244,8 @@ def splits() -> Iterator[tuple[str, Callable[[], Split]]]:
     movies = folder / "movielens_1m.npz"
     if movies.exists():
         yield "movielens", lambda: new_users(np.load(movies))
+    else:
+        print(f"{movies} is missing: nothing is measured on MovieLens 1M", flush=True)
     yield "sparse", lambda: from_topics("made, sparse", 4000, 6000, 15, 1)
     yield "dense", lambda: from_topics("made, dense", 1500, 800, 60, 2)
 

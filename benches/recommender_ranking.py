@@ -16,6 +16,7 @@ file or the package implicit (pip install implicit), measurements that need it a
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sys
@@ -45,6 +46,7 @@ from dualgap.recommend.comparison import (
 )
 
 
+@functools.cache
 def data_sets() -> dict[str, pd.DataFrame]:
     found = {"ML-100k": fetch_movielens("100k").ratings[["user", "item", "rating"]]}
     path = Path(os.environ.get("DUALGAP_DATA") or ".") / "movielens_1m.npz"
@@ -52,6 +54,8 @@ def data_sets() -> dict[str, pd.DataFrame]:
         arrays = np.load(path)
         columns = zip(("user", "item", "rating"), arrays.files, strict=False)
         found["ML-1M"] = pd.DataFrame({name: arrays[key] for name, key in columns})
+    else:
+        print(f"{path} is missing: nothing is measured on MovieLens 1M", flush=True)
     return found
 
 
