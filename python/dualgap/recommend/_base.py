@@ -63,7 +63,8 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
     _rating_model: RatingModel | None
     # The model of clicks; None if the fit had no interactions.
     _click_model: ClickModel | None
-    # Matrix of users by items with ones for pairs that have ratings.
+    # Matrix of users by items with the ratings of the fit: for ordinal ratings, positions among the
+    # levels, counted from 1; for a regression, the ratings; for clicks, ones.
     _seen: Lists
     # Number of ratings of each item in the fit; None until a method needs it for new users.
     _item_counts: NDArray[np.intp] | None = None
@@ -130,28 +131,32 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
             self._item_counts = np.bincount(self._seen.columns, minlength=len(self.item_ids_))
         return self._item_counts
 
-    def _with_earlier_clicks(
+    def _stored(self, values: FloatArray) -> NDArray[Any]:
+        """Return the values of `_seen` for ratings."""
+        if self._counts:
+            return np.ones(len(values), np.int8)
+        if self.task != "ordinal":
+            return values
+        return (1 + np.searchsorted(self.levels_, values)).astype(np.int8)
+
+    def _with_earlier_ratings(
         self, new: RatingTable, side: Literal["users", "items"]
     ) -> RatingTable:
-        """Prepend to a table the stored clicks of its users (or items)."""
-        if self.task != "clicks" or self._click_model is None:
-            msg = 'add: requires task="clicks", because a rating model does not store its ratings'
-            raise ValueError(msg)
-        users, items, targets = self._click_model.clicks()
-        known, own, ids = self.user_ids_, users, new.users
+        """Prepend to a table the stored ratings of its users (or items)."""
+        known, seen, ids = self.user_ids_, self._seen, new.users
         if side == "items":
-            known, own, ids = self.item_ids_, items, new.items
-        kept = np.flatnonzero(np.isin(own, known.get_indexer(ids.unique())))
-        # The model stores targets, not values. Choose values that give the same targets again: one
-        # click, or a rating on the same side of the like threshold.
-        values = np.ones(len(kept))
-        if not self._counts:
-            values = np.where(
-                targets[kept] >= 1.0, self.like_threshold_, self.like_threshold_ - 1.0
-            )
+            known, seen, ids = self.item_ids_, self._seen.transposed(), new.items
+        rows = self._catalogue.places[side == "items"].find(ids.unique())
+        rows = rows[rows < len(known)]
+        earlier = seen.take(rows)
+        pairs = np.repeat(rows, np.diff(earlier.offsets)), earlier.columns
+        users, items = pairs if side == "users" else pairs[::-1]
+        values = earlier.values.astype(np.float64)
+        if self.task == "ordinal":
+            values = self.levels_[earlier.values - 1]
         both = RatingTable(
-            join_ids(self.user_ids_[users[kept]], new.users),
-            join_ids(self.item_ids_[items[kept]], new.items),
+            join_ids(self.user_ids_[users], new.users),
+            join_ids(self.item_ids_[items], new.items),
             np.concatenate([values, new.values]),
         )
         if self._counts:

@@ -96,12 +96,6 @@ class ClickModel(Cached):
         known = replace(candidates, allowed=candidates.allowed & self._known_items)
         return best_items(search, users, n, known)
 
-    def clicks(self) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
-        """Return users, items and targets of all clicks."""
-        history = self.history.matrix.tocoo()
-        users, items = (each.astype(np.int64) for each in (history.row, history.col))
-        return users, items, history.data.astype(np.float64)
-
     def contributions(self, user: int, item: int) -> tuple[NDArray[np.int64], FloatArray]:
         """Return the items of a user, and the contribution of each to the score of an item."""
         history = self.history.take(np.array([user]))

@@ -30,7 +30,7 @@ class SavedRecommender:
     catalogue: Catalogue
     scale: RatingScale
     like: float
-    # Matrix of users by items with ones for pairs that have ratings.
+    # Matrix of users by items with the ratings of the fit.
     seen: Lists
     rating_model: RatingModel | None
     click_model: ClickModel | None
@@ -51,6 +51,7 @@ class SavedRecommender:
             "like": self.like,
             "seen_offsets": self.seen.matrix.indptr,
             "seen_items": self.seen.matrix.indices,
+            "seen_values": self.seen.matrix.data,
             "tables": self.tables,
             "n_models": 0 if ratings is None else len(ratings.machines),
             **({} if ratings is None else ratings.arrays()),
@@ -63,7 +64,7 @@ class SavedRecommender:
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> SavedRecommender:
         """Return the parts from the result of `state`, after checks that they fit together."""
-        record, items = state["record"], state["seen_items"]
+        record, items, values = state["record"], state["seen_items"], state["seen_values"]
         of_users, of_items = state["encoders"]
         catalogue = Catalogue.of_ids(pd.Index(state["user_ids"]), pd.Index(state["item_ids"]))
         scale = RatingScale(state["levels"], state["ordinal"])
@@ -72,11 +73,7 @@ class SavedRecommender:
             catalogue=catalogue,
             scale=scale,
             like=float(state["like"]),
-            seen=Lists.of(
-                checked_csr(
-                    np.ones(len(items), np.int8), items, state["seen_offsets"], catalogue.shape
-                )
-            ),
+            seen=Lists.of(checked_csr(values, items, state["seen_offsets"], catalogue.shape)),
             tables=str(state["tables"]),
             rating_model=RatingModel.read(state, scale, n_models) if n_models else None,
             click_model=ClickModel.read(state) if "interactions.users" in state else None,
@@ -98,9 +95,18 @@ class SavedRecommender:
             and self.catalogue.users.is_unique
             and self.catalogue.items.is_unique
             and all(model.fits(shape) for model in models)
+            and self._has_levels()
         ):
             msg = "the arrays do not fit together"
             raise ValueError(msg)
+
+    def _has_levels(self) -> bool:
+        """Whether the ratings of an ordinal model are positions among the levels."""
+        values = self.seen.values
+        if not self.scale.ordinal:
+            return bool(np.isfinite(values).all())
+        positions = values.dtype == np.int8 and values.min(initial=1) >= 1
+        return bool(positions and values.max(initial=1) <= len(self.scale.levels))
 
 
 def _encoder(state: Mapping[str, Any] | None) -> FeatureEncoder | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Integral
 from typing import Any, Protocol
@@ -327,7 +327,8 @@ def warn_of_seen(
     shape = seen.matrix.shape
     known = np.flatnonzero((users < shape[0]) & (items < shape[1]))
     pairs = sp.csr_array((np.ones(len(known)), (users[known], items[known])), shape=shape)
-    n_seen = (pairs * seen.matrix).nnz
+    ones = replace(seen, values=np.ones(len(seen.values), np.int8))
+    n_seen = (pairs * ones.matrix).nnz
     if n_seen:
         warn_input(
             f"{name}: {n_seen} of {len(users)} relevant pairs were in the ratings of the fit; they "

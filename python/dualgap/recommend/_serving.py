@@ -344,9 +344,9 @@ class FittedRecommender(RecommenderParts):
             Features of new users (or items), with the same columns as in the fit. New ids in
             this table need no ratings. Known ids without ratings in `ratings` do not change.
         add : bool, default=False
-            Whether to add the clicks to the earlier clicks of known users (or items) instead of
-            replacing the earlier clicks. Only with ``task="clicks"``, because a rating model does
-            not store its ratings. Each earlier click counts once.
+            Whether to add the ratings to the earlier ratings of known users (or items) instead of
+            replacing the earlier ratings; a new rating of the same pair replaces the earlier one.
+            Each earlier click counts once.
 
         Returns
         -------
@@ -366,7 +366,7 @@ class FittedRecommender(RecommenderParts):
         table = None
         if ratings is not None:
             table = self._one_of_each_pair(read_ratings(ratings, self._columns()))
-            table = self._with_earlier_clicks(table, side) if add else table
+            table = self._with_earlier_ratings(table, side) if add else table
         return self._folded(table, side, described)
 
     def _folded(
@@ -394,7 +394,7 @@ class FittedRecommender(RecommenderParts):
         catalogue = new.extend(self._catalogue)
         folded._places, folded._item_counts = catalogue.places, None
         folded.user_ids_, folded.item_ids_ = catalogue.users, catalogue.items
-        folded._seen = new.replace_histories(self._seen)
+        folded._seen = new.replace_histories(self._seen, self._stored(new.values))
         if side == "users" and new.all_new:
             folded._item_counts = counts + np.bincount(new.other, minlength=len(counts))
         return folded

@@ -346,9 +346,9 @@ class NewRatings:
         """Return `values`, one per rating, as a matrix with a row for each of these ids."""
         return replace(self.order, values=values[self.order.values])
 
-    def replace_histories(self, seen: Lists) -> Lists:
-        """Return `seen`, the pairs of users and items with ratings, updated by these ratings."""
-        new = replace(self.order, values=np.ones(len(self.own), np.int8))
+    def replace_histories(self, seen: Lists, values: NDArray[Any]) -> Lists:
+        """Return `seen`, a matrix of users by items, with these ratings and their `values`."""
+        new = self.lists(values)
         if self.side == "users":
             return seen.with_rows(self.rows, new)
         return seen.transposed().with_rows(self.rows, new).transposed()

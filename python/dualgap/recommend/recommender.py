@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from dualgap._choices import MethodName, Task, check_choice
@@ -32,7 +33,6 @@ from dualgap.recommend._features import (
     FeaturesLike,
     FeatureTable,
     feature_rows,
-    history_rows,
     read_features,
 )
 from dualgap.recommend._file import SavedRecommender
@@ -335,8 +335,11 @@ class OrdinalRecommender(FittedRecommender):
             encoded = weigh_counts(encoded)
         if self.time_features is not False:
             encoded = replace(encoded, periods=self._periods(encoded, table.times))
-        seen = history_rows(encoded.users, encoded.items, catalogue.shape)
-        self._seen = Lists.of(seen)
+        pairs = encoded.users, encoded.items
+        matrix = sp.csr_array((self._stored(table.values), pairs), catalogue.shape)
+        self._seen = Lists.of(matrix)
+        ones = np.ones(len(matrix.data), np.int8)
+        seen = sp.csr_array((ones, matrix.indices, matrix.indptr), catalogue.shape)
         self._item_counts = self._places = None
         self._encoders = described[0].encoder, described[1].encoder
         features = feature_rows(catalogue, described, seen, self.history_features)

@@ -298,11 +298,30 @@ def test_new_clicks_are_added_to_earlier_clicks(clicks: pd.DataFrame, like: floa
     assert len(of_item._seen.columns) == len(model._seen.columns) + 1
 
 
-def test_new_ratings_cannot_be_added_to_earlier_ratings(clicks: pd.DataFrame) -> None:
-    ratings = clicks.assign(rating=1.0 + clicks["item"] % 3)
-    model = OrdinalRecommender(2, interactions=False, random_state=0).fit(ratings)
-    with pytest.raises(ValueError, match=r'^add: requires task="clicks"'):
-        model.fold_in(ratings.iloc[:1], add=True)
+@pytest.mark.parametrize("task", ["ordinal", "regression"])
+@pytest.mark.parametrize("side", ["users", "items"])
+def test_new_ratings_are_added_to_earlier_ratings(
+    task: Any, side: Any, clicks: pd.DataFrame, tmp_path: Path
+) -> None:
+    # A rating of 0 is a rating, too.
+    ratings = clicks.assign(rating=0.5 * (clicks["item"] % 3))
+    column = side[:-1]
+    own = ratings[ratings[column] == ratings[column].mode()[0]]
+    before = OrdinalRecommender(2, task=task, random_state=0).fit(ratings.drop(own.index[-2:]))
+    before.save(tmp_path / "model.npz")
+    again = own.iloc[:1].assign(rating=1.0)
+    for model in (before, OrdinalRecommender.load(tmp_path / "model.npz")):
+        added = model.fold_in(own.iloc[-2:], side=side, add=True)
+        added = added.fold_in(again, side=side, add=True)
+        whole = model.fold_in(pd.concat([again, own.iloc[1:]]), side=side)
+        pairs = own["user"], own["item"]
+        np.testing.assert_allclose(added.predict(*pairs), whole.predict(*pairs), atol=1e-6)
+        np.testing.assert_allclose(added.item_vectors_, whole.item_vectors_, atol=1e-9)
+        assert (added._seen.matrix != whole._seen.matrix).nnz == 0
+        assert np.abs(added.predict(*pairs) - model.predict(*pairs)).max() > 1e-3
+
+
+def test_a_click_model_refuses_history_features(clicks: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match=r"^history_features: "):
         fit(clicks, history_features=True)
 

@@ -139,6 +139,8 @@ def test_a_repacked_file_without_changes_loads(tmp_path: Path, small: pd.DataFra
         lambda raw, mark: repack(raw, meta={"parameters": {"method": "strange"}}),
         lambda raw, mark: repack(raw, item_ids=np.zeros(N_ITEMS, dtype=np.int64)),
         lambda raw, mark: repack(raw, seen_items=np.full(800, 10**6, dtype=np.int32)),
+        lambda raw, mark: repack(raw, seen_values=np.full(800, 6, dtype=np.int8)),
+        lambda raw, mark: repack(raw, seen_values=np.zeros(800, dtype=np.int8)),
         lambda raw, mark: repack(raw, seen_offsets=np.arange(N_USERS + 1)[::-1].copy()),
         lambda raw, mark: repack(raw, **{"model0.users": np.zeros((3, 3))}),
         lambda raw, mark: repack(raw, **{"model1.output": np.zeros((1, 4))}),
