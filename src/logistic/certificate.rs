@@ -86,7 +86,7 @@ pub(super) fn tilt_of(
 ) -> Option<Vec<f64>> {
     let mut tilt = residual.to_vec();
     if let [second] = residual {
-        tilt = vec![0.0, second / moments[0]];
+        tilt = vec![0.0, second / moments.first()?];
     } else if moments.is_empty() {
         let sums = class_totals.iter().zip(residual).map(|(own, residual)| own - residual);
         tilt.iter_mut().zip(sums).for_each(|(tilt, sum)| *tilt /= sum);

@@ -112,6 +112,9 @@ impl<'a> LogisticProblem<'a> {
         (intercept, digested): (bool, bool),
     ) -> Result<Self> {
         let n_rows = rows.n_rows();
+        if rows.n_cols() == 0 {
+            return Err(Error::argument("X", "needs at least one column"));
+        }
         if labels.len() != n_rows || weights.len() != n_rows {
             return Err(Error::argument("y", "needs a label and a weight for each row"));
         }

@@ -299,6 +299,9 @@ pub(super) fn logistic_certificate<'py>(
     guarded(|| {
         let record: SumsRecord<'py> = sums.extract()?;
         let class_totals = slice(&record.class_totals)?.to_vec();
+        if class_totals.len() < 2 {
+            return Err(Error::argument("class_totals", "needs at least two classes").into());
+        }
         let totals = LogisticTotals {
             n_examples: record.n_examples,
             intercept: record.intercept,

@@ -53,14 +53,6 @@ def logistic_settings(a, n, m):
     }
 
 
-def draw_rows(a, n, d):
-    """Draw rows with at least one column, which all estimators require."""
-    X = a.rows(n, d)
-    if (X[3] if isinstance(X, tuple) else X.shape[1]) == 0:
-        raise ValueError("X: no columns")
-    return X
-
-
 def draw_model(a, m, d):
     """Draw weights and intercepts; two classes share one output."""
     n_outputs = a.near(1 if m == 2 else m)
@@ -71,7 +63,7 @@ def fit_logistic_regression(a):
     n, d, m = a.size(), a.size(), a.choice([0, 1, 2, 2, 3, 4])
     given = {**logistic_settings(a, n, m), **a.run(), "C": a.positive()}
     given["start"] = draw_model(a, m, d) if a.rarely(0.3) else None
-    return _core.fit_logistic_regression(draw_rows(a, n, d), a.integers(n, m), given)
+    return _core.fit_logistic_regression(a.rows(n, d), a.integers(n, m), given)
 
 
 def fit_logistic_regressions(a):
@@ -79,7 +71,7 @@ def fit_logistic_regressions(a):
     given = {**logistic_settings(a, n, m), **a.run()}
     given["Cs"] = [a.positive() for _ in range(a.choice([0, 1, 2, 3]))]
     ended = a.choice([lambda _: False, lambda _: False, lambda _: a.rarely(0.3), lambda _: "x"])
-    return _core.fit_logistic_regressions(draw_rows(a, n, d), a.integers(n, m), given, ended)
+    return _core.fit_logistic_regressions(a.rows(n, d), a.integers(n, m), given, ended)
 
 
 def logistic_sums(a):
@@ -91,18 +83,18 @@ def logistic_sums(a):
 
 
 def logistic_certificate(a):
-    d, m = a.size(), a.choice([2, 2, 3, 4])
+    d, m = a.size(), a.choice([0, 1, 2, 2, 3, 4])
     k = 1 if m == 2 else m
     given = {
         **{name: abs(a.number()) for name in ("loss", "entropy", "distance")},
         "depth": a.choice([0, 1, 100, 2**40, 2**63]),
-        "moments": a.array(1 if k == 1 else a.near(k * k)),
+        "moments": a.array(a.near(k * k)),
         "residual": a.array(a.near(k)),
         "image": a.array(a.near(k), a.near(d)),
         "sizes": a.array(a.near(d), sign=False),
         "n_examples": a.choice([0, 1, 100, 2**40, 2**63]),
         "intercept": a.rarely(0.7),
-        "class_totals": a.array(m, sign=False),
+        "class_totals": a.array(a.near(m), sign=False),
         "model": draw_model(a, m, d),
     }
     return _core.logistic_certificate(given)
