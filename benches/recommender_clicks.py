@@ -237,7 +237,7 @@ def splits() -> Iterator[tuple[str, Callable[[], Split]]]:
     """Yield the names of the splits, with functions that read or generate them."""
     folder = data_folder()
     if folder is None:
-        sys.exit("set DUALGAP_DATA to the folder of clicks_NAME.npz and movielens_1m.npz (see _data.py)")
+        sys.exit("set DUALGAP_DATA to a folder with clicks_NAME.npz (_data.py lists the files)")
     for path in sorted(folder.glob("clicks_*.npz")):
         name, arrays = path.stem.removeprefix("clicks_"), np.load(path)
         yield name, lambda a=arrays, n=name: from_pairs(n, a["train"], a["test"])
