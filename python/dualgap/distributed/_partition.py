@@ -183,27 +183,20 @@ def summarize(part: Part, fingerprint: bool) -> Summary:
     counts = np.bincount(codes, weights=part.weights, minlength=len(labels)).astype(np.float64)
     found = _fingerprint(part, labels, codes) if fingerprint else None
     shape = (part.X.shape[0], part.n_features)
-    squares = _squares(part.X), _largest_square(part.X)
+    squares = _squares(part.X)
     return Summary(*shape, part.names, labels, counts, part.columns, *squares, found)
 
 
-def _squares(rows: Any) -> FloatArray:
-    """Return the sum of the squares of each column."""
+def _squares(rows: Any) -> tuple[FloatArray, float]:
+    """Return the sum of squares of each column, and the largest of a row (at least 0)."""
     if sp.issparse(rows):
-        squares = rows.data.astype(np.float64) ** 2
-        found = np.bincount(rows.indices, weights=squares, minlength=rows.shape[1])
-        return found.astype(np.float64)
-    return np.asarray(np.einsum("ij,ij->j", rows, rows, dtype=np.float64))
-
-
-def _largest_square(rows: Any) -> float:
-    """Return the largest squared norm of a row, or 0 if there are no rows."""
-    if sp.issparse(rows):
-        shape, squares = rows.shape, rows.data.astype(np.float64) ** 2
-        found = sp.csr_matrix((squares, rows.indices, rows.indptr), shape=shape).sum(axis=1)
+        data = rows.data.astype(np.float64) ** 2
+        squares = sp.csr_matrix((data, rows.indices, rows.indptr), shape=rows.shape)
+        columns, sums = (np.asarray(squares.sum(axis=axis)).ravel() for axis in (0, 1))
     else:
-        found = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    return float(np.max(np.asarray(found), initial=0.0))
+        columns = np.asarray(np.einsum("ij,ij->j", rows, rows, dtype=np.float64))
+        sums = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return columns, float(np.max(sums, initial=0.0))
 
 
 def _fingerprint(part: Part, labels: NDArray[Any], codes: NDArray[Any]) -> str:

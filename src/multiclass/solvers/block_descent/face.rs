@@ -59,9 +59,9 @@ struct Face {
 
 impl<M: WeightStore> State<'_, M> {
     /// Whether an epoch over the given examples uses conjugate gradients; only capped boxes have a face.
-    pub(super) fn uses_gradients(&self, due: &[u32], n_weights: usize) -> bool {
+    pub(super) fn uses_conjugate_gradients(&self, due: &[u32], n_weights: usize) -> bool {
         self.problem.polytope().capped_box().is_some_and(|set| {
-            self.schedule.uses_gradients(n_weights, || self.face(due, set).n_numbers)
+            self.schedule.wants_conjugate_gradients(n_weights, || self.face(due, set).n_numbers)
         })
     }
 

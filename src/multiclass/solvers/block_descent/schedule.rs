@@ -1,5 +1,5 @@
 //! The search policy: which kind of epoch comes next, when it ends, and which examples a pass skips. It does not
-//! change the optimum. The constants of its decisions are in [`Tuning`].
+//! change the optimum. The constants of its decisions are in [`Tuning`]; limits that fits rarely reach are below it.
 
 /// The constants of the policy. `docs/experiments.md` compares fits with and without parts of the policy, and with
 /// other values of some constants.
@@ -21,9 +21,8 @@ impl Tuning {
     pub const SAFE: f64 = 0.8;
     /// Passes stall if a pass gains more than this share of the gain `WINDOW` passes earlier (LIBLINEAR, C = 10).
     pub const STALLING: f64 = 0.8;
-    /// Number of recent passes over which gains of visits are averaged, because gains differ between passes that skip
-    /// different examples, and the minimum number of passes between two attempts at conjugate gradients, so that the
-    /// pace of the passes is known.
+    /// Number of recent passes over which gains of visits are averaged, because passes skip different examples. It is
+    /// also the minimum number of passes between two attempts at conjugate gradients; only then is their pace known.
     pub const WINDOW: usize = 3;
     /// Maximum number of consecutive passes that skip an example (news20).
     pub const LONGEST_WAIT: u8 = 16;
@@ -235,9 +234,13 @@ impl Schedule {
         gap <= self.tolerance
     }
 
-    /// Whether the next epoch uses conjugate gradients, given the number of weights and the number of values that a pass
-    /// over the face would read.
-    pub fn uses_gradients(&self, n_weights: usize, n_numbers: impl FnOnce() -> usize) -> bool {
+    /// Whether the next epoch uses conjugate gradients, given the number of weights and the number of values that a
+    /// pass over the face would read.
+    pub fn wants_conjugate_gradients(
+        &self,
+        n_weights: usize,
+        n_numbers: impl FnOnce() -> usize,
+    ) -> bool {
         let are_few = n_weights <= Tuning::FEW_WEIGHTS;
         are_few || self.is_slow() && n_numbers() >= Tuning::NUMBERS_PER_WEIGHT * n_weights
     }
@@ -423,8 +426,9 @@ mod tests {
     fn visits_alone_are_slow_once_they_hardly_reduce_the_gap() {
         let mut schedule = Schedule::new(0.0);
         assert!(!schedule.is_slow());
-        let uses = |schedule: &Schedule, n_numbers| schedule.uses_gradients(2000, || n_numbers);
-        assert!(!uses(&schedule, usize::MAX) && schedule.uses_gradients(1024, || 0));
+        let uses =
+            |schedule: &Schedule, n_numbers| schedule.wants_conjugate_gradients(2000, || n_numbers);
+        assert!(!uses(&schedule, usize::MAX) && schedule.wants_conjugate_gradients(1024, || 0));
         schedule.begin_working_set(false);
         assert!(schedule.leaves_out());
         [1.0, 1.0, 1.0, 1.0].iter().for_each(|gain| schedule.note(pass(*gain)));

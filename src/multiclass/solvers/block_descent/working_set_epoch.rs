@@ -35,7 +35,7 @@ impl<M: WeightStore> State<'_, M> {
     pub(super) fn working_set_epoch(&mut self, interrupt: &Interrupt) -> Result<bool> {
         let mut due = self.dual.due.clone().unwrap_or_default();
         let mut weights = self.store.take_weights();
-        let with_gradients = self.uses_gradients(&due, weights.len());
+        let with_gradients = self.uses_conjugate_gradients(&due, weights.len());
         self.schedule.begin_working_set(with_gradients);
         let (mut n_active, mut moved) = (due.len(), false);
         due.iter().for_each(|at| self.dual.blocks[*at as usize].wait.begin_epoch());
