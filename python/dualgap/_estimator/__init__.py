@@ -93,8 +93,8 @@ class CertifiedEstimator(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         """Raise a ValueError for an invalid parameter, before data are read."""
         check_numbers(self)
 
-    def _store_run(self, result: Mapping[str, Any], X: Any = None) -> None:
-        """Store the record of a certified fit; warn if it did not reach `tol`.
+    def _store_run(self, result: Mapping[str, Any], X: Any = None, *, warns: bool = True) -> None:
+        """Store the record of a certified fit; with `warns`, warn if it did not reach `tol`.
 
         The warning mentions the scales of the columns of `X` if they explain the slow convergence.
         """
@@ -107,7 +107,8 @@ class CertifiedEstimator(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         self.certificate_ = self._certificate
         self.null_objective_ = result["null_objective"]
         self.converged_ = result["outcome"] == "converged"
-        self._warn_unless_converged(result["outcome"], X)
+        if warns:
+            self._warn_unless_converged(result["outcome"], X)
 
     def _warn_unless_converged(self, outcome: str, X: Any) -> None:
         """Warn if the outcome of a fit is neither convergence nor a stop that the user wants."""

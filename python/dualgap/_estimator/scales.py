@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,11 @@ import scipy.sparse as sp
 
 from dualgap._validation import FloatArray
 
-__all__ = ["feature_cause", "sample_rows", "scale_cause"]
+__all__ = ["SPREAD", "sample_rows", "scale_cause"]
 
 # Solvers are slow above this ratio of two columns' scales, or of a column's mean to its standard
 # deviation.
-_SPREAD = 1e3
+SPREAD = 1e3
 # Maximum number of rows or arrays to inspect, because a warning must not copy all data.
 _SAMPLED = 1000
 
@@ -46,7 +45,7 @@ def scale_cause(X: Any, constant: float = 0.0, names: Any = None) -> str | None:
     if not found.size:
         return None
     top = int(largest.argmax())
-    if found.max() > _SPREAD * found.min():
+    if found.max() > SPREAD * found.min():
         ratio = found.max() / found.min()
         return (
             f"the columns of X differ in scale by a factor of {ratio:.0e} "
@@ -54,7 +53,7 @@ def scale_cause(X: Any, constant: float = 0.0, names: Any = None) -> str | None:
         )
     if not sp.issparse(blocks[0]):
         means, deviations = _moments(blocks)
-        shifted = np.abs(means) > _SPREAD * deviations
+        shifted = np.abs(means) > SPREAD * deviations
         shifted &= deviations > 0.0
         if shifted.any():
             column = int(np.flatnonzero(shifted)[0])
@@ -63,7 +62,7 @@ def scale_cause(X: Any, constant: float = 0.0, names: Any = None) -> str | None:
                 f"deviation of only {deviations[column]:.2g}: scale the columns with {scaler}"
             )
     ends = np.append(found, abs(constant) or found.max())
-    if ends.max() > _SPREAD * ends.min():
+    if ends.max() > SPREAD * ends.min():
         return (
             f"the columns of X reach {found.max():.2g} ({_column(names, top)}), and the constant "
             f"feature of the intercept is {constant:.2g}: scale the columns with {scaler}"
@@ -84,24 +83,6 @@ def sample_rows(rows: Any) -> Any:
     values = np.ones(len(entries)) if data is None else data[entries]
     kept = values, indices[entries].astype(np.int64), np.append(0, ends)
     return sp.csr_array(kept, shape=(len(sizes), width))
-
-
-def feature_cause(rows: Any, list_names: Callable[[], Sequence[str]]) -> str | None:
-    """Describe a named feature with large values, and name the remedy; None without such values.
-
-    Unlike columns, named features have no scaler, and most of them are 0 or 1. If the features are
-    hashed, `list_names` returns an empty list.
-    """
-    sizes = np.abs(rows.data)
-    if not sizes.size or sizes.max() <= _SPREAD:
-        return None
-    top = int(sizes.argmax())
-    column, names = int(rows.indices[top]), list_names()
-    feature = f"feature {names[column]!r}" if names else f"the hashed feature {column}"
-    return (
-        f"{feature} reaches {sizes[top]:.2g}, but transitions count as features with value 1: "
-        "scale its values"
-    )
 
 
 def _column(names: Any, index: int) -> str:

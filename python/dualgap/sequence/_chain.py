@@ -28,6 +28,7 @@ from dualgap.sequence._sentences import (
     read_named,
 )
 from dualgap.sequence._tables import LabelledTable
+from dualgap.sequence._training import Problem
 from dualgap.sequence._transitions import FORBIDDEN
 from dualgap.sequence._weights import Weights
 from dualgap.sequence.features import featured
@@ -287,8 +288,7 @@ class TrainedChain(CertifiedEstimator):
 
     def _scale_cause(self, X: Any) -> str | None:
         """Describe a problem with the scales of the features, given the `Problem` of the fit."""
-        cause: str | None = X.scale_cause()
-        return cause
+        return Problem.scale_cause(X)
 
     def _read(self, X: Any, lengths: Any) -> Rowed:
         """Read sentences in the form that the tagger was trained on."""

@@ -38,9 +38,7 @@ def train(
                 advice = model._advice(problem, model._remedy)
                 warn_user(f"stopped after {passes} passes, still improving; {advice}")
             result = {**result, "dual_objective": np.nan, "outcome": "stopped"}
-        if not warns and result["outcome"] != "converged":
-            result = {**result, "outcome": "stopped"}
-        model._store_run(result, problem)
+        model._store_run(result, problem, warns=warns)
         if problem.is_partial:
             model.certificate_ = "none: some labels are unknown"
 

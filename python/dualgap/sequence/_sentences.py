@@ -158,13 +158,9 @@ def read_partial_labels(
     """
     if flat:
         return _read_flat(y, offsets)
-    if isinstance(y, str | bytes) or not isinstance(y, Iterable):
-        msg = f"y: must be the labels of each sentence, got {type(y).__name__}"
-        raise ValueError(msg)
+    check_iterable(y)
     sentences = numpy_examples("y", y if isinstance(y, list) else listed(y, "y"))
-    if len(sentences) != len(offsets) - 1:
-        msg = f"y: must have labels for {len(offsets) - 1} sentences, got {len(sentences)}"
-        raise ValueError(msg)
+    check_count(len(offsets) - 1, len(sentences))
     try:
         found = _core.read_labels(sentences)
         if found is None:
@@ -194,6 +190,20 @@ def read_partial_labels(
     classes, order = sorted_classes("y", read_classes("y", names))
     found_codes = order.astype(np.uint32)[np.where(known, numbers, 0)]
     return classes, found_codes, None if known.all() else known
+
+
+def check_iterable(y: Any) -> None:
+    """Raise an error if `y` cannot be the labels of several sentences."""
+    if isinstance(y, str | bytes) or not isinstance(y, Iterable):
+        msg = f"y: must be the labels of each sentence, got {type(y).__name__}"
+        raise ValueError(msg)
+
+
+def check_count(n_sentences: int, n_labels: int) -> None:
+    """Raise an error if some sentences have no labels, or some labels have no sentence."""
+    if n_sentences != n_labels:
+        msg = f"y: must have labels for {n_sentences} sentences, got {n_labels}"
+        raise ValueError(msg)
 
 
 def _read_flat(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._estimator import depth
-from dualgap._estimator.scales import feature_cause, scale_cause
+from dualgap._estimator.scales import SPREAD, scale_cause
 from dualgap._validation import FloatArray, check_class_weight
 from dualgap._validation.arrays import as_numpy
 from dualgap.sequence._weights import Names, Weights, drop_unused, weights_of
@@ -52,7 +52,7 @@ class Problem:
         """Describe a problem with the scales of the features, and name the remedy."""
         if self.vocabulary is None:
             return scale_cause(self.sample, names=self.columns)
-        return feature_cause(self.sample, self.vocabulary.names)
+        return _feature_cause(self.sample, self.vocabulary)
 
     def weights(self, flat: FloatArray) -> Weights:
         """Split the core's vector of weights into parts, and leave out zeros."""
@@ -70,6 +70,24 @@ class Problem:
         if self.vocabulary is not None:
             kept.names = Names(b"", [], self.hash_bits)
         return kept
+
+
+def _feature_cause(rows: Any, vocabulary: _core.Vocabulary) -> str | None:
+    """Describe a named feature with large values, and name the remedy; None without such values.
+
+    Unlike columns, named features have no scaler, and most of them are 0 or 1. A vocabulary of
+    hashed features has no names.
+    """
+    sizes = np.abs(rows.data)
+    if not sizes.size or sizes.max() <= SPREAD:
+        return None
+    top = int(sizes.argmax())
+    column, names = int(rows.indices[top]), vocabulary.names()
+    feature = f"feature {names[column]!r}" if names else f"the hashed feature {column}"
+    return (
+        f"{feature} reaches {sizes[top]:.2g}, but transitions count as features with value 1: "
+        "scale its values"
+    )
 
 
 def error_costs(

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from dualgap._validation import example_weights, resolve_seed
 from dualgap._validation.copies import listed
-from dualgap.sequence._sentences import read_lengths
+from dualgap.sequence._sentences import check_count, read_lengths
 from dualgap.sequence.metrics import label_score
 
 # The values of C that are tried, as multiples of the default C.
@@ -44,9 +44,7 @@ def try_values(
 
     Each fit starts from the result of the fit with the next smaller C.
     """
-    if len(X) != len(y):
-        msg = f"y: must have labels for {len(X)} sentences, got {len(y)}"
-        raise ValueError(msg)
+    check_count(len(X), len(y))
     weights = example_weights(sample_weight, len(X))
     train, held = split(tagger, y, _HELD_OUT, 'C: "validation"')
 

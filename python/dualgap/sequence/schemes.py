@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, compress, pairwise, repeat, zip_longest
+from itertools import chain, compress, pairwise, zip_longest
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from dualgap._choices import check_choice
 from dualgap._validation.copies import listed
-from dualgap.sequence._sentences import read_lengths
+from dualgap.sequence._sentences import (
+    check_count,
+    check_iterable,
+    checked_matrix,
+    peek,
+    read_lengths,
+)
 from dualgap.sequence.metrics import chunks_of
 
 __all__ = ["repair_labels"]
@@ -104,27 +110,36 @@ Given = tuple[Any, Any, Any, Any, Any]
 def apply_rule(rule: str, scheme: str, given: Given) -> Given:
     """Repair labels that the scheme forbids, or drop their sentences."""
     X, y, sample_weight, token_weight, lengths = given
-    if isinstance(X, Iterator) and (rule == "repair" or sample_weight is token_weight is None):
-        return *_streamed(rule, scheme, X, y), sample_weight, token_weight, lengths
-    labels = _split(y, lengths)
+    check_iterable(y)
+    streams = lengths is None and isinstance(X, Iterator)
+    if streams and (rule == "repair" or sample_weight is token_weight is None):
+        return *_streamed(rule, scheme, X, y), sample_weight, token_weight, None
+    labels: Any = _split(y, lengths)
+    if streams and not labels:
+        msg = 'y: with weights and invalid="drop", must contain all labels before X is read'
+        raise ValueError(msg)
     repaired = repair_labels(labels, scheme)
     if rule == "repair":
         y = repaired if lengths is None else list(chain.from_iterable(repaired))
         return X, y, sample_weight, token_weight, lengths
     keep = np.array([a == b for a, b in zip(labels, repaired, strict=True)], dtype=bool)
-    if len(keep) and not keep.any():
-        raise _all_forbidden(len(keep))
-    labels = list(compress(labels, keep))
-    sample_weight = _part(sample_weight, keep)
+    rows = keep if lengths is None else np.repeat(keep, lengths)
+    if streams:
+        X, labels = _streamed(rule, scheme, X, labels)
+    else:
+        X = _sized(X, lengths)
+        if (X.shape[0] if hasattr(X, "shape") else len(X)) != len(rows):
+            # Later checks report both numbers.
+            return X, labels if lengths is None else y, sample_weight, token_weight, lengths
+        if len(keep) and not keep.any():
+            raise _all_forbidden(len(keep))
+        X = X[rows] if hasattr(X, "shape") else list(compress(X, rows))
+        labels = list(compress(labels, keep))
+    sample_weight, token_weight = _part(sample_weight, keep), _part(token_weight, rows)
     if lengths is None:
-        if not hasattr(X, "shape") and isinstance(X, Iterable):
-            X = _sentences(X, keep)
-        elif len(X) == len(keep):
-            X = X[keep]
-        return X, labels, sample_weight, _part(token_weight, keep), None
-    rows = np.repeat(keep, lengths)
+        return X, labels, sample_weight, token_weight, None
     flat = list(chain.from_iterable(labels))
-    return X[rows], flat, sample_weight, _part(token_weight, rows), np.asarray(lengths)[keep]
+    return X, flat, sample_weight, token_weight, np.asarray(lengths)[keep]
 
 
 def _streamed(
@@ -137,22 +152,21 @@ def _streamed(
     kept: list[Any] = []
 
     def sentences() -> Iterator[Any]:
-        missing, n_dropped = object(), 0
-        # Later checks report missing sentences and missing labels.
+        missing, n_sentences, n_labels = object(), 0, 0
         for sentence, given in zip_longest(X, y, fillvalue=missing):
-            if given is not missing:
+            n_sentences += sentence is not missing
+            n_labels += given is not missing
+            if n_sentences == n_labels:
                 labels = _plain(given)
-                if rule == "drop" and [labels] != repair_labels([labels], scheme):
-                    n_dropped += 1
-                    continue
-                kept.append(labels)
-            if sentence is not missing:
-                yield sentence
-        if n_dropped and not kept:
-            raise _all_forbidden(n_dropped)
+                if rule == "repair" or [labels] == repair_labels([labels], scheme):
+                    kept.append(labels)
+                    yield sentence
+        check_count(n_sentences, n_labels)
+        if n_sentences and not kept:
+            raise _all_forbidden(n_sentences)
 
     def labels() -> Iterator[Any]:
-        yield from repair_labels(kept, scheme)
+        yield from kept if rule == "drop" else repair_labels(kept, scheme)
 
     return sentences(), labels()
 
@@ -171,16 +185,21 @@ def _split(y: Any, lengths: Any) -> list[list[Any]]:
     """Return the labels of each sentence."""
     if lengths is None:
         return [_plain(labels) for labels in listed(y, "y")]
-    flat = np.asarray(y, dtype=object).tolist()
+    flat = _plain(y)
+    if not isinstance(flat, list):
+        msg = f"y: must have one label for each row, got {type(y).__name__}"
+        raise ValueError(msg)
     ends = read_lengths(lengths, len(flat)).tolist()
     return [flat[start:end] for start, end in pairwise(ends)]
 
 
-def _sentences(X: Iterable[Any], keep: NDArray[np.bool_]) -> Any:
-    """Drop the sentences for which `keep` is False; later checks report missing labels."""
-    if isinstance(X, Iterator):
-        return compress(X, chain(keep.tolist(), repeat(True)))
-    return list(compress(X, chain(keep.tolist(), repeat(True))))
+def _sized(X: Any, lengths: Any) -> Any:
+    """Return a matrix of all rows, or sentences that have a number."""
+    if hasattr(X, "shape"):
+        return X
+    if lengths is not None:
+        return checked_matrix(X)
+    return list(peek(X)[1])
 
 
 def _part(values: Any, keep: NDArray[np.bool_]) -> Any:

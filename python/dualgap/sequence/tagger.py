@@ -244,7 +244,8 @@ history_, null_objective_
             convex, so there is no certificate, as `certificate_` reports. With "logistic",
             `dual_objective_` is NaN; with "hamming" it is a bound for the last completed labels.
         sample_weight : array-like of shape (n_sentences,), optional
-            Weight of each sentence's loss.
+            Weight of each sentence's loss. With weights of sentences or tokens, ``invalid="drop"``
+            reads all of `y` before `X`.
         token_weight : sequence of sequences of float, optional
             Cost of an error at each token, with the shape of `y`; see `class_weight`.
         lengths : array-like of int, optional

@@ -119,9 +119,32 @@ def test_rules_apply_to_labels_that_are_read_with_their_sentences(rule: Any) -> 
     assert model.objective_ == expected.objective_
     assert model.classes_.tolist() == ["B-A", "L-A", "O", "U-A"]
     for n_sentences, n_labels in ((3, 4), (4, 3)):
-        kept = n_sentences - (rule == "drop"), n_labels - (rule == "drop")
-        with pytest.raises(ValueError, match=r"for {} sentences, got {}".format(*kept)):
-            model.fit(iter(sentences[:n_sentences]), iter(labels[:n_labels]))
+        message = f"^y: must have labels for {n_sentences} sentences, got {n_labels}$"
+        own, given = sentences[:n_sentences], labels[:n_labels]
+        weights = [1.0] * n_sentences
+        for data in ((iter(own), iter(given)), (iter(own), given, weights), (own, given)):
+            with pytest.raises(ValueError, match=message):
+                model.fit(*data)
+
+
+def test_rules_check_the_form_of_labels_and_sentences() -> None:
+    rows, labels, lengths = problem("matrix")
+    for rule in ("repair", "drop"):
+        tagger = SequenceTagger(transitions="bio", invalid=rule)  # type: ignore[arg-type]
+        for data, flat, message in (
+            ((X, 5), {}, "y: must be the labels of each sentence, got int"),
+            ((iter(X), 5), {}, "y: must be the labels of each sentence, got int"),
+            ((rows, iter(labels)), lengths, "y: must have one label for each row, got iterator"),
+            ((iter(rows), labels), lengths, "X: must be an array, got iterator"),
+            ((rows[:7], labels), lengths, "lengths: must be integers that sum to the 7 rows"),
+            ((5, Y), {}, "X: must be sentences"),
+        ):
+            with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+                tagger.fit(*data, **flat)  # type: ignore[arg-type]
+    y: list[Any] = []
+    arriving = (y.append(own) or sentence for sentence, own in zip(X, Y, strict=True))
+    with pytest.raises(ValueError, match=r"^y: with weights .* all labels before X is read"):
+        tagger.fit(arriving, y, np.ones(len(X)))
 
 
 def test_rules_for_invalid_labels_that_cannot_apply_are_errors() -> None:
