@@ -66,6 +66,8 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
     # Matrix of users by items with the ratings of the fit: for ordinal ratings, positions among the
     # levels, counted from 1; for a regression, the ratings; for clicks, ones.
     _seen: Lists
+    # Whether `_seen` contains the ratings; models of earlier versions contain ones instead.
+    _stores_ratings: bool = False
     # Number of ratings of each item in the fit; None until a method needs it for new users.
     _item_counts: NDArray[np.intp] | None = None
     # Positions of the user ids and of the item ids; None until a method needs them.
@@ -133,7 +135,7 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
 
     def _stored(self, values: FloatArray) -> NDArray[Any]:
         """Return the values of `_seen` for ratings."""
-        if self._counts:
+        if self._counts or not self._stores_ratings:
             return np.ones(len(values), np.int8)
         if self.task != "ordinal":
             return values
@@ -143,6 +145,12 @@ class RecommenderParts(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         self, new: RatingTable, side: Literal["users", "items"]
     ) -> RatingTable:
         """Prepend to a table the stored ratings of its users (or items)."""
+        if not (self._counts or self._stores_ratings):
+            msg = (
+                "add: the model was saved by an earlier version, which did not store the ratings; "
+                "fit again"
+            )
+            raise ValueError(msg)
         known, seen, ids = self.user_ids_, self._seen, new.users
         if side == "items":
             known, seen, ids = self.item_ids_, self._seen.transposed(), new.items

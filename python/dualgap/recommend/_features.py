@@ -250,8 +250,10 @@ def _infinite_place(features: pd.DataFrame | Any) -> str:
     """Return the id and the column of the first value that is not finite, for an error message."""
     if not isinstance(features, pd.DataFrame):
         matrix = sp.coo_array(features)
-        wrong = np.flatnonzero(~np.isfinite(matrix.data))[:1]
-        return "".join(f", found for {matrix.row[at]} in column {matrix.col[at]}" for at in wrong)
+        wrong = np.flatnonzero(~np.isfinite(matrix.data))
+        if not len(wrong):
+            return ""
+        return f", found for {matrix.row[wrong[0]]} in column {matrix.col[wrong[0]]}"
     numbers, _ = _parts(features)
     rows, columns = np.nonzero(~np.isfinite(numbers.to_numpy()))
     if not len(rows):

@@ -30,8 +30,10 @@ class SavedRecommender:
     catalogue: Catalogue
     scale: RatingScale
     like: float
-    # Matrix of users by items with the ratings of the fit.
+    # Matrix of users by items with the ratings of the fit, or with ones unless `stores_ratings`.
     seen: Lists
+    # False for files of earlier versions.
+    stores_ratings: bool
     rating_model: RatingModel | None
     click_model: ClickModel | None
     # Encoders of the features of users and of items; None without features.
@@ -51,7 +53,7 @@ class SavedRecommender:
             "like": self.like,
             "seen_offsets": self.seen.matrix.indptr,
             "seen_items": self.seen.matrix.indices,
-            "seen_values": self.seen.matrix.data,
+            **({"seen_values": self.seen.matrix.data} if self.stores_ratings else {}),
             "tables": self.tables,
             "n_models": 0 if ratings is None else len(ratings.machines),
             **({} if ratings is None else ratings.arrays()),
@@ -64,7 +66,8 @@ class SavedRecommender:
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> SavedRecommender:
         """Return the parts from the result of `state`, after checks that they fit together."""
-        record, items, values = state["record"], state["seen_items"], state["seen_values"]
+        record, items = state["record"], state["seen_items"]
+        values = state.get("seen_values", np.ones(len(items), np.int8))
         of_users, of_items = state["encoders"]
         catalogue = Catalogue.of_ids(pd.Index(state["user_ids"]), pd.Index(state["item_ids"]))
         scale = RatingScale(state["levels"], state["ordinal"])
@@ -74,6 +77,7 @@ class SavedRecommender:
             scale=scale,
             like=float(state["like"]),
             seen=Lists.of(checked_csr(values, items, state["seen_offsets"], catalogue.shape)),
+            stores_ratings="seen_values" in state,
             tables=str(state["tables"]),
             rating_model=RatingModel.read(state, scale, n_models) if n_models else None,
             click_model=ClickModel.read(state) if "interactions.users" in state else None,

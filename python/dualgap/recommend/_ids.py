@@ -84,12 +84,10 @@ def _refuse_merged(ids: pd.Index[Any], name: str, first: int) -> None:
         kinds = set(map(type, ids))
         reals = np.array([i for i in ids if isinstance(i, float | np.floating)], dtype=np.float64)
         truth = {kind for kind in kinds if issubclass(kind, bool | np.bool_)}
-        if truth and any(issubclass(kind, Number) for kind in kinds - truth):
-            kinds_of_ids = [
-                isinstance(one, bool | np.bool_) if isinstance(one, Number | np.bool_) else None
-                for one in ids
-            ]
-            rows = [first + kinds_of_ids.index(kind) for kind in (True, False)]
+        numbers = {kind for kind in kinds - truth if issubclass(kind, Number)}
+        if truth and numbers:
+            types = list(map(type, ids))
+            rows = [first + min(map(types.index, some)) for some in (truth, numbers)]
             msg = (
                 f"{name}: these ids mix booleans and numbers (a boolean in row {rows[0]}, a number "
                 f"in row {rows[1]}, counted from 0), but True equals 1 and False equals 0; give "

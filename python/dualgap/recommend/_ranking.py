@@ -327,6 +327,7 @@ def warn_of_seen(
     shape = seen.matrix.shape
     known = np.flatnonzero((users < shape[0]) & (items < shape[1]))
     pairs = sp.csr_array((np.ones(len(known)), (users[known], items[known])), shape=shape)
+    # A stored rating may be 0.
     ones = replace(seen, values=np.ones(len(seen.values), np.int8))
     n_seen = (pairs * ones.matrix).nnz
     if n_seen:

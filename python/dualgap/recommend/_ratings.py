@@ -251,7 +251,7 @@ def read_ratings(
             users, items = plain_ids(users), plain_ids(items)
     is_table = parts is not None or table_kind(ratings) is not None
     names: Any = {
-        "value_column": columns.rating if is_table else None,
+        "value_column": columns.rating if is_table and values is not None else None,
         "time_column": columns.timestamp if timestamps is None else None,
     }
     times = times if timestamps is None else np.asarray(timestamps)

@@ -346,7 +346,7 @@ class FittedRecommender(RecommenderParts):
         add : bool, default=False
             Whether to add the ratings to the earlier ratings of known users (or items) instead of
             replacing the earlier ratings; a new rating of the same pair replaces the earlier one.
-            Each earlier click counts once.
+            Each earlier rating counts with weight 1, each earlier click once.
 
         Returns
         -------
@@ -357,7 +357,8 @@ class FittedRecommender(RecommenderParts):
         ------
         ValueError
             If the method does not support new ids (only "variational" does), if all ratings are of
-            unknown items, or if `features` is given but the fit had no features of this side.
+            unknown items, if `features` is given but the fit had no features of this side, or if
+            `add` is set but an earlier version, which did not store the ratings, saved the model.
         """
         self._check_fitted()
         check_choice("side", side, "users", "items")

@@ -110,7 +110,8 @@ def read_times(times: Any, n: int, column: Hashable | None = None) -> FloatArray
     else:
         given = pd.Series(times)
         if given.dtype == object and pd.api.types.infer_dtype(given).startswith("mixed"):
-            # pandas would read numbers among text as nanoseconds.
+            # pandas would read numbers among text as nanoseconds. Convert them to strings, so that
+            # to_datetime raises an error.
             given = given.map(str)
         try:
             dates = pd.to_datetime(given, utc=True, format="ISO8601")

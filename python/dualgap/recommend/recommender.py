@@ -336,6 +336,7 @@ class OrdinalRecommender(FittedRecommender):
         if self.time_features is not False:
             encoded = replace(encoded, periods=self._periods(encoded, table.times))
         pairs = encoded.users, encoded.items
+        self._stores_ratings = True
         matrix = sp.csr_array((self._stored(table.values), pairs), catalogue.shape)
         self._seen = Lists.of(matrix)
         ones = np.ones(len(matrix.data), np.int8)
@@ -406,6 +407,7 @@ class OrdinalRecommender(FittedRecommender):
             scale=self._scale(),
             like=self.like_threshold_,
             seen=self._seen,
+            stores_ratings=self._stores_ratings,
             rating_model=self._rating_model,
             click_model=self._click_model,
             encoders=self._encoders,
@@ -421,7 +423,8 @@ class OrdinalRecommender(FittedRecommender):
         require((saved.rating_model is None) is (self.task == "clicks"))
         self.user_ids_, self.item_ids_ = saved.catalogue.users, saved.catalogue.items
         self.levels_, self.like_threshold_ = saved.scale.levels, saved.like
-        self._seen, self._encoders, self._tables = saved.seen, saved.encoders, saved.tables
+        self._seen, self._stores_ratings = saved.seen, saved.stores_ratings
+        self._encoders, self._tables = saved.encoders, saved.tables
         self._rating_model, self._click_model = saved.rating_model, saved.click_model
         self._item_counts = self._places = None
         self._store(saved.record)

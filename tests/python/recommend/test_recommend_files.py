@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,39 @@ def test_a_repacked_file_without_changes_loads(tmp_path: Path, small: pd.DataFra
     fitted.save(tmp_path / "model")
     (tmp_path / "model").write_bytes(repack((tmp_path / "model").read_bytes(), meta={}))
     assert_same(OrdinalRecommender.load(tmp_path / "model"), fitted)
+
+
+@pytest.mark.parametrize("how", ["save", "pickle"])
+@pytest.mark.parametrize("task", ["ordinal", "regression", "clicks"])
+def test_a_model_of_an_earlier_version_does_not_add_ratings(
+    tmp_path: Path, small: pd.DataFrame, task: Any, how: str
+) -> None:
+    fitted = quick(task=task, interactions=task == "clicks").fit(small)
+    new = ([fitted.user_ids_[0], "new"], fitted.item_ids_[:2], [4.0, 2.0])
+    expected = fitted.fold_in(new).recommend(new[0])
+    path = tmp_path / "model"
+    if how == "save":
+        fitted.save(path)
+        raw = path.read_bytes()
+        with np.load(io.BytesIO(raw)) as file:
+            meta = json.loads(file["meta"].tobytes())
+        del meta["fitted"]["seen_values"]
+        path.write_bytes(repack(raw, meta=json.dumps(meta).encode(), seen_values=None))
+        early = OrdinalRecommender.load(path)
+    else:
+        del fitted._stores_ratings
+        ones = np.ones(len(fitted._seen.values), np.int8)
+        fitted._seen = replace(fitted._seen, values=ones)
+        early = pickle.loads(pickle.dumps(fitted))
+    early.save(path)
+    for model in (early, early.fold_in(new), OrdinalRecommender.load(path)):
+        pd.testing.assert_frame_equal(model.fold_in(new).recommend(new[0]), expected)
+        if task == "clicks":
+            model.fold_in(new, add=True)
+            continue
+        with pytest.raises(ValueError, match=r"^add: .* earlier version, .*; fit again$"):
+            model.fold_in(new, add=True)
+    early.fit(small).fold_in(new, add=True)
 
 
 @pytest.mark.parametrize(
