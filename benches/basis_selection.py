@@ -118,13 +118,9 @@ def steps(names: list[str]) -> None:
     """Record the share of refinement steps with gamma = 1, for both group penalties."""
     table = Table("basis-steps", "data", "penalty")
     for name in names:
-        data = [(*load(name, seed), seed) for seed in range(SEEDS)]
+        fits = [(X, list(along_fit(X, y, s))) for s in range(SEEDS) for X, y in [load(name, s)]]
         for penalty in ("l1/l2", "l1/linf"):
-            accepted = [
-                refine(X, weights, penalty)
-                for X, y, seed in data
-                for weights in along_fit(X, y, seed)
-            ]
+            accepted = [refine(X, weights, penalty) for X, found in fits for weights in found]
             gammas = np.concatenate(accepted)
             table.add(
                 data=name, penalty=penalty, refinements=len(accepted), steps=len(gammas),

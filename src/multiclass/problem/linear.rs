@@ -73,7 +73,7 @@ trait Kernels<T>: Rows + Send {
 struct ImageBuffers {
     /// For sparse rows: the bounds of the feature ranges, each of which is updated by one thread.
     cuts: Vec<usize>,
-    /// For dense rows below double precision: the rows in double precision.
+    /// For dense rows in half precision: the rows in double precision.
     rows: Vec<f64>,
 }
 
