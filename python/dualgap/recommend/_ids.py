@@ -56,7 +56,7 @@ def read_ids(ids: Any, name: str, first: int = 0) -> pd.Index[Any]:
         # `index.is_unique` would test the same, but pandas would keep a hash table of all ids.
         deque(map(hash, index if index.dtype == object else index[:1]), maxlen=0)
     except TypeError as error:
-        row = next(row for row, one in enumerate(index) if not _is_hashable(one))
+        row = next(row for row, one in enumerate(index) if not pd.api.types.is_hashable(one))
         msg = f"{name}: the ids must be hashable ({error}, in {row_name(row + first)})"
         raise TypeError(msg) from None
     if index.hasnans:
@@ -65,15 +65,6 @@ def read_ids(ids: Any, name: str, first: int = 0) -> pd.Index[Any]:
         raise ValueError(msg)
     _refuse_merged(index, name, first)
     return index
-
-
-def _is_hashable(one: Any) -> bool:
-    """Whether an id can be hashed; a tuple that contains a list cannot."""
-    try:
-        hash(one)
-    except TypeError:
-        return False
-    return True
 
 
 def _refuse_merged(ids: pd.Index[Any], name: str, first: int) -> None:
