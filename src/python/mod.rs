@@ -20,6 +20,7 @@ mod multiclass;
 mod oracle;
 mod own_loss;
 mod polynomial;
+mod pools;
 mod ranking;
 mod recommend;
 mod records;

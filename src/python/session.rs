@@ -13,6 +13,7 @@ use pyo3::exceptions::{PyMemoryError, PyOSError, PyRecursionError, PyRuntimeErro
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
+use super::pools::{keep_pool, new_pool, take_pool};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, ModelArrays};
@@ -226,12 +227,12 @@ fn run_on_pool(
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let nesting = Nesting::enter()?;
     let depth = nesting.depth;
-    let pool = rayon::ThreadPoolBuilder::new()
-        .start_handler(move |_| DEPTH.set(depth))
-        .num_threads(n_threads.clamp(1, THREADS_PER_CORE * cores))
-        .thread_name(|index| format!("dualgap-{index}"))
-        .build()
-        .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
+    let n_threads = n_threads.clamp(1, THREADS_PER_CORE * cores);
+    // Only sessions that are not nested share pools, because all threads of a pool have one depth.
+    let start = move || DEPTH.set(depth);
+    let pool = if depth == 1 { take_pool(n_threads, start) } else { new_pool(n_threads, start) };
+    let pool =
+        pool.map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
     let wants = |callback: &Py<PyAny>| -> PyResult<bool> {
         let wants = callback.bind(py).getattr_opt("_wants_model")?;
         Ok(wants.is_some_and(|wants| wants.is(PyBool::new(py, true))))
@@ -266,6 +267,9 @@ fn run_on_pool(
             watch(&inbox, &answers, interrupt, (callback, is_stopped.as_ref()))
         })
     });
+    if depth == 1 {
+        keep_pool(pool);
+    }
     raised.map_or(Ok(()), Err)
 }
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import joblib
@@ -90,6 +91,20 @@ def test_a_child_process_can_fit_after_its_parent() -> None:
     alone = [fit_weights_as_bytes(number) for number in range(4)]
     with multiprocessing.get_context("fork").Pool(2) as pool:
         assert pool.map_async(fit_weights_as_bytes, range(4)).get(60) == alone
+
+
+def thread_numbers() -> set[str]:
+    tasks = Path("/proc/self/task").iterdir()
+    return {task.name for task in tasks if (task / "comm").read_text().startswith("dualgap-")}
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no /proc")
+def test_the_threads_of_a_fit_are_kept_for_the_next_fit() -> None:
+    MulticlassSVC(n_jobs=3, random_state=0).fit(X, y)
+    first = thread_numbers()
+    MulticlassSVC(n_jobs=3, random_state=1).fit(X, y)
+    assert len(first) == 3
+    assert thread_numbers() == first
 
 
 SUB_INTERPRETER = """

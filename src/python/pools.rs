@@ -1,0 +1,61 @@
+//! The thread pools of sessions. Starting threads takes up to a tenth of a millisecond each, and small fits take
+//! little longer, so the last pool is kept for the next session.
+
+use std::process;
+use std::sync::Mutex;
+
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+
+/// A pool that no session uses; its threads sleep.
+struct IdlePool {
+    pool: ThreadPool,
+    /// The process that started the threads.
+    process: u32,
+}
+
+static IDLE: Mutex<Option<IdlePool>> = Mutex::new(None);
+
+/// Returns a pool that no other session uses. Its threads have called `start`, perhaps for an earlier session.
+pub(super) fn take_pool(
+    n_threads: usize,
+    start: impl Fn() + Send + Sync + 'static,
+) -> Result<ThreadPool, ThreadPoolBuildError> {
+    idle_pool(n_threads).map_or_else(|| new_pool(n_threads, start), Ok)
+}
+
+/// Starts a pool. Each of its threads calls `start`.
+pub(super) fn new_pool(
+    n_threads: usize,
+    start: impl Fn() + Send + Sync + 'static,
+) -> Result<ThreadPool, ThreadPoolBuildError> {
+    ThreadPoolBuilder::new()
+        .start_handler(move |_| start())
+        .num_threads(n_threads)
+        .thread_name(|index| format!("dualgap-{index}"))
+        .build()
+}
+
+/// Keeps a pool for a later session, in place of the pool that was kept before.
+pub(super) fn keep_pool(pool: ThreadPool) {
+    if let Ok(mut idle) = IDLE.try_lock() {
+        let last = idle.replace(IdlePool { pool, process: process::id() });
+        drop(idle);
+        drop(last);
+    }
+}
+
+fn idle_pool(n_threads: usize) -> Option<ThreadPool> {
+    // In a child process, the lock stays locked if another thread of the parent held it during the fork.
+    let mut idle = IDLE.try_lock().ok()?;
+    let IdlePool { pool, process } = idle.take()?;
+    if process != process::id() {
+        // A child process does not have the threads, so nothing may wait for them.
+        std::mem::forget(pool);
+        return None;
+    }
+    if pool.current_num_threads() == n_threads {
+        return Some(pool);
+    }
+    *idle = Some(IdlePool { pool, process });
+    None
+}
