@@ -89,6 +89,7 @@ pub(crate) fn axpy(y: &mut [f64], scale: f64, x: &[f64]) {
 }
 
 /// Returns the larger of two numbers; NaN if either is NaN.
+#[inline(always)]
 pub(crate) fn larger_or_nan(a: f64, b: f64) -> f64 {
     if a.is_nan() || a > b { a } else { b }
 }

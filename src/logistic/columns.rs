@@ -1,10 +1,14 @@
 //! The largest absolute value of each column, the distances of the rows from a point and the digest of the rows,
 //! computed in one pass.
 
+use std::ops::Range;
+
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::data::{Csr, Data, Dense, Real, Rows, join_digests};
 use crate::for_data;
+use crate::linalg::arch;
 use crate::linalg::vectors::larger_or_nan;
 use crate::parallel::{min_len, parts};
 
@@ -86,6 +90,7 @@ pub(super) fn estimated_means(rows: Data<'_>) -> Vec<f64> {
 }
 
 /// ‖x − μ‖² of a dense row.
+#[inline(always)]
 fn squared_distance<R: Real>(row: &[R], centre: &[f64]) -> f64 {
     let ((row, rest), (centre, last)) = (row.as_chunks::<LANES>(), centre.as_chunks::<LANES>());
     let mut sums = [0.0; LANES];
@@ -116,15 +121,15 @@ fn dense<R: Real>(
         for first in (at * part..end).step_by(piece) {
             let last = end.min(first + piece);
             digests.extend(digested.then(|| rows.digest_of(first, last)));
-            for row in first..last {
-                // Without bounds checks, the compiler vectorises over the columns.
-                for ((size, x), centre) in sizes.iter_mut().zip(rows.row(row)).zip(centres) {
-                    *size = larger_or_nan(*size, (x.widen() - centre).abs());
-                }
-                if let Some((centre, weights)) = measured {
-                    squares.add(weights[row], squared_distance(rows.row(row), centre));
-                }
-            }
+            let (sizes, squares) = (&mut sizes[..], &mut squares);
+            arch().dispatch(Measure {
+                rows,
+                range: first..last,
+                centres,
+                measured,
+                sizes,
+                squares,
+            });
         }
         ((sizes, squares), digests)
     });
@@ -132,6 +137,34 @@ fn dense<R: Real>(
     let digest = digested.then(|| join_digests(digests.into_iter().flatten()));
     let (sizes, squares) = joined(found, n_cols);
     ColumnStats { sizes, squares, digest }
+}
+
+/// Updates the sizes of the columns, and the distances of the rows if these are measured, with some dense rows.
+struct Measure<'k, 'r, R> {
+    rows: &'k Dense<'r, R>,
+    range: Range<usize>,
+    centres: &'k [f64],
+    measured: Option<(&'k [f64], &'k [f64])>,
+    sizes: &'k mut [f64],
+    squares: &'k mut Squares,
+}
+
+impl<R: Real> WithSimd for Measure<'_, '_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { rows, range, centres, measured, sizes, squares } = self;
+        for row in range {
+            // Without bounds checks, the compiler vectorises over the columns.
+            for ((size, x), centre) in sizes.iter_mut().zip(rows.row(row)).zip(centres) {
+                *size = larger_or_nan(*size, (x.widen() - centre).abs());
+            }
+            if let Some((centre, weights)) = measured {
+                squares.add(weights[row], squared_distance(rows.row(row), centre));
+            }
+        }
+    }
 }
 
 /// Reads sparse rows; their centre is 0.
