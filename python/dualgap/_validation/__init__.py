@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from numbers import Real
 from typing import Any, Literal, TypeAlias
 
@@ -310,6 +311,8 @@ def resolve_threads(n_jobs: int | None) -> int:
 def resolve_seed(random_state: Any) -> int:
     """Return one 63-bit seed drawn from ``random_state``."""
     try:
+        if isinstance(random_state, int):
+            return _seed_of(random_state)
         generator = check_random_state(random_state)
     except ValueError as error:
         msg = f"random_state: {error}"
@@ -319,6 +322,16 @@ def resolve_seed(random_state: Any) -> int:
                 f"numpy.random.RandomState, got {random_state}"
             )
         raise ValueError(msg) from None
+    return _draw_seed(generator)
+
+
+@lru_cache(maxsize=128)
+def _seed_of(random_state: int) -> int:
+    """Return the seed of an integer. A new generator costs a tenth of the time of a small fit."""
+    return _draw_seed(np.random.RandomState(random_state))
+
+
+def _draw_seed(generator: np.random.RandomState) -> int:
     return int(generator.randint(0, 2**63 - 1, dtype=np.int64))
 
 
