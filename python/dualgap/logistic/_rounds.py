@@ -33,6 +33,11 @@ _DECREASE = 1e-4
 _ROUNDING = 1e-13
 """Changes of the objective below this share of it are rounding errors."""
 _HALVINGS = 30
+_GAIN = 0.1
+"""The run has stalled if, over `_STALLED` models, the gap has not fallen by this share and the
+objective only by rounding errors.
+"""
+_STALLED = 10
 _TILTED = 100.0
 """Estimated gap, in units of the tolerated gap, up to which a further round applies the tilt."""
 
@@ -132,6 +137,8 @@ class NewtonRounds:
     rounds: int = 0
     started: float = field(default_factory=time.monotonic)
     outcome: str = "epoch_limit"
+    mark: tuple[int, float, float] = (0, np.inf, np.inf)
+    """Number of models, best objective and gap when the run last made progress."""
 
     def run(self, weights: FloatArray) -> None:
         """Minimise, starting at the given weights."""
@@ -187,6 +194,12 @@ class NewtonRounds:
             raise _EndedError("converged")
         if stop:
             raise _EndedError("stopped")
+        _, objective, last_gap = self.mark
+        falls = self.primal < (1.0 - _ROUNDING) * objective or gap < (1.0 - _GAIN) * last_gap
+        if falls:
+            self.mark = (len(self.rows), self.primal, gap)
+        if len(self.rows) - self.mark[0] >= _STALLED:
+            raise _EndedError("stalled")
 
     def _step(self, point: _Point) -> _Point:
         """Take a Newton step with a line search by halving."""

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 
 from dualgap import LogisticRegression
 from dualgap.distributed import ConsensusLogisticRegression
@@ -51,6 +52,15 @@ def test_the_model_does_not_depend_on_the_threads(digits: Any) -> None:
     fits = [ConsensusLogisticRegression(n_partitions=5, n_jobs=n).fit(*digits) for n in (1, 3)]
     assert (fits[0].coef_ == fits[1].coef_).all()
     assert fits[0].dual_objective_ == fits[1].dual_objective_
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_fit_without_tolerance_ends_at_rounding_errors(digits: Any, intercept: bool) -> None:
+    model = ConsensusLogisticRegression(tol=0.0, fit_intercept=intercept, n_partitions=2)
+    with pytest.warns(ConvergenceWarning, match="the last rounds made no progress"):
+        model.fit(digits[0][:, ::4], digits[1])
+    assert model.n_iter_ < 60
+    assert model.relative_gap_ < 1e-8
 
 
 def test_sparse_partitions_that_lack_columns_have_the_optimum_of_dense_rows() -> None:
