@@ -26,8 +26,8 @@ tolerances of the other programs from the first run. cyanure takes part if it is
 Data sets: those of block_descent.py, and the generated "binary" (100,000 x 50, two classes),
 "wide" (4000 x 1000, two classes), "indicators" (30,000 sparse rows of ten categorical columns with
 30 values each, four classes), "thousand" (12,811 x 384, 1000 classes), "pixels" (60,000 x 784, ten
-classes), "unscaled" (columns whose scales differ by powers of ten) and "shifted" (columns whose
-means differ by powers of ten).
+classes), "unscaled" (2000 x 20, five classes, columns of scales from 1e-3 to 1e5) and "wine" (the
+set of scikit-learn with one more column, of mean 5e4 and standard deviation 2e4).
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from _record import Table, alternate, data_folder, formatted, origin, seconds
 from block_descent import load
 from scipy.ndimage import gaussian_filter
 from scipy.special import logsumexp
+from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression as Peer
 from sklearn.linear_model import LogisticRegressionCV as PeerSearch
 
@@ -60,10 +61,10 @@ except ImportError:
     Classifier = None
 
 REAL = ["letter", "satimage", "dna", "segment", "news20"]
-GENERATED = ["unscaled", "shifted", "binary", "wide", "indicators", "thousand", "pixels"]
+GENERATED = ["unscaled", "wine", "binary", "wide", "indicators", "thousand", "pixels"]
 CS = [0.1, 1.0, 10.0]
 # Pairs of a level (the relative excess over the lower bound) and whether fits have an intercept.
-CASES = [(1e-4, False), (1e-6, False), (1e-4, True)]
+CASES = [(level, intercept) for intercept in (False, True) for level in (1e-4, 1e-6)]
 COMMANDS = ["speed", "defaults", "busy", "search", "bounds"]
 SOLVERS = ["newton-cg", "newton-cholesky", "lbfgs", "saga", "cyanure"]
 OTHER_GRID = [0.3 * 0.3162**step for step in range(14)]
@@ -78,7 +79,7 @@ BUDGET = 60.0
 REPEATS = 7
 # Seconds of the pause before the fits of a program. Waiting threads of the previous program occupy
 # the cores (those of OpenBLAS for about 0.1 s).
-PAUSE = 0.3
+PAUSE = 0.15
 # If the fastest program takes more than WARM seconds, the fits of a comparison have no warm-up.
 WARM = 1.0
 
@@ -118,11 +119,12 @@ def generated(name: str) -> tuple[Any, Any]:
         X = 6.0 * patterns[own] + 0.5 * rng.standard_normal((len(own), 784), dtype=np.float32)
         edge = np.pad(np.ones((22, 22)), 3).ravel()
         return np.clip(X, 0.0, 1.0) * edge, own % 10
-    X = rng.standard_normal((5000, 12))
-    scores = X @ rng.standard_normal((12, 4)) + rng.gumbel(size=(5000, 4))
-    if name == "unscaled":
-        return X * 10.0 ** np.linspace(-3.0, 3.0, 12), scores.argmax(axis=1)
-    return X + 10.0 ** np.linspace(0.0, 3.0, 12), scores.argmax(axis=1)
+    if name == "wine":
+        X, y = load_wine(return_X_y=True)
+        return np.hstack([X, rng.normal(5e4, 2e4, (len(X), 1))]), y
+    X = rng.standard_normal((2000, 20))
+    scores = X @ rng.standard_normal((20, 5)) + rng.gumbel(size=(2000, 5))
+    return X * 10.0 ** np.linspace(-3.0, 5.0, 20), scores.argmax(axis=1)
 
 
 def primal(model: Any, X: Any, y: Any, C: float) -> float:
