@@ -196,7 +196,6 @@ class PolynomialModel(CertifiedEstimator):
     n_features_in_: int = field(init=False)
 
     _kernel: ClassVar[str]
-    _remedy: ClassVar[str] = "n_components, max_iter or tol"
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
