@@ -11,6 +11,8 @@ struct IdlePool {
     pool: ThreadPool,
     /// The process that started the threads.
     process: u32,
+    /// Number of cores that the process could use at that time.
+    n_cores: usize,
 }
 
 static IDLE: Mutex<Option<IdlePool>> = Mutex::new(None);
@@ -18,9 +20,10 @@ static IDLE: Mutex<Option<IdlePool>> = Mutex::new(None);
 /// Returns a pool that no other session uses. Its threads have called `start`, perhaps for an earlier session.
 pub(super) fn take_pool(
     n_threads: usize,
+    n_cores: usize,
     start: impl Fn() + Send + Sync + 'static,
 ) -> Result<ThreadPool, ThreadPoolBuildError> {
-    idle_pool(n_threads).map_or_else(|| new_pool(n_threads, start), Ok)
+    idle_pool(n_threads, n_cores).map_or_else(|| new_pool(n_threads, start), Ok)
 }
 
 /// Starts a pool. Each of its threads calls `start`.
@@ -36,26 +39,24 @@ pub(super) fn new_pool(
 }
 
 /// Keeps a pool for a later session, in place of the pool that was kept before.
-pub(super) fn keep_pool(pool: ThreadPool) {
+pub(super) fn keep_pool(pool: ThreadPool, n_cores: usize) {
     if let Ok(mut idle) = IDLE.try_lock() {
-        let last = idle.replace(IdlePool { pool, process: process::id() });
+        let last = idle.replace(IdlePool { pool, process: process::id(), n_cores });
         drop(idle);
         drop(last);
     }
 }
 
-fn idle_pool(n_threads: usize) -> Option<ThreadPool> {
+/// Returns the idle pool if it has this number of threads. Threads keep the cores on which they may run, so a pool that
+/// was started with other cores is not used.
+fn idle_pool(n_threads: usize, n_cores: usize) -> Option<ThreadPool> {
     // In a child process, the lock stays locked if another thread of the parent held it during the fork.
-    let mut idle = IDLE.try_lock().ok()?;
-    let IdlePool { pool, process } = idle.take()?;
-    if process != process::id() {
+    let idle = IDLE.try_lock().ok()?.take()?;
+    if idle.process != process::id() {
         // A child process does not have the threads, so nothing may wait for them.
-        std::mem::forget(pool);
+        std::mem::forget(idle.pool);
         return None;
     }
-    if pool.current_num_threads() == n_threads {
-        return Some(pool);
-    }
-    *idle = Some(IdlePool { pool, process });
-    None
+    let fits = idle.pool.current_num_threads() == n_threads && idle.n_cores == n_cores;
+    fits.then_some(idle.pool)
 }

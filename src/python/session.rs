@@ -230,7 +230,7 @@ fn run_on_pool(
     let n_threads = n_threads.clamp(1, THREADS_PER_CORE * cores);
     // Only sessions that are not nested share pools, because all threads of a pool have one depth.
     let start = move || DEPTH.set(depth);
-    let pool = if depth == 1 { take_pool(n_threads, start) } else { new_pool(n_threads, start) };
+    let pool = if depth == 1 { take_pool(n_threads, cores, start) } else { new_pool(n_threads, start) };
     let pool =
         pool.map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
     let wants = |callback: &Py<PyAny>| -> PyResult<bool> {
@@ -268,7 +268,7 @@ fn run_on_pool(
         })
     });
     if depth == 1 {
-        keep_pool(pool);
+        keep_pool(pool, cores);
     }
     raised.map_or(Ok(()), Err)
 }
@@ -282,7 +282,7 @@ pub(super) fn fold_in_size(n_ratings: usize) -> usize {
 }
 
 /// Runs a kernel for `n_users` (or items), each of which takes as long as ranking `size` items. For a single user and
-/// few items, the kernel runs on the calling thread and must not use a pool, because starting a pool would take
+/// few items, the kernel runs on the calling thread and must not use a pool, because starting a pool could take
 /// longer. Otherwise, does the same as [`run_session`].
 pub(super) fn run_request<T: Send>(
     py: Python<'_>,

@@ -327,8 +327,7 @@ def test_concurrent_fits_equal_consecutive_fits() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize(("model", "rows"), MODELS, ids=lambda model: type(model).__name__)
 def test_a_forked_child_can_fit(model: Any, rows: Any) -> None:
-    """If threads outlived a fit, a forked child would wait for threads that exist only in its
-    parent."""
+    """A child must not wait for the threads of its parent's last fit, which it does not have."""
 
     def objective() -> float:
         own = clone(model).set_params(n_jobs=2, max_iter=3, random_state=0)
@@ -336,8 +335,7 @@ def test_a_forked_child_can_fit(model: Any, rows: Any) -> None:
 
     expected = objective()
     with warnings.catch_warnings():
-        # Python 3.12 warns about forks of processes with threads, but a finished fit has ended its
-        # threads.
+        # Python 3.12 warns about forks of processes with threads.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
