@@ -245,11 +245,11 @@ _REASONS = {
     "exhausted": " (no further progress is possible in floating point)",
     "full": " (the model has n_components basis vectors)",
     "idle": " (the last basis vectors hardly lowered the objective)",
-    "stalled": " (the last rounds made no progress)",
+    "stalled": " (the last iterations made no progress)",
 }
 """Text for each outcome of a fit that ended before `max_iter`."""
 
-_REMEDIES = {"exhausted": "tol", "idle": "tol", "full": "n_components or tol"}
+_REMEDIES = {"exhausted": "tol", "idle": "tol", "stalled": "tol", "full": "n_components or tol"}
 """Parameters to raise after an outcome that more iterations cannot improve."""
 
 

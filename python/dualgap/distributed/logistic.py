@@ -55,7 +55,8 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
         The objective is then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger
         than rounding error counts as 0 for any positive `tol`.
     max_iter : int, default=1000
-        Maximum number of iterations; each iteration evaluates the objective of one model. A resumed
+        Maximum number of iterations; each iteration evaluates the objective of one model. A fit
+        whose last ten steps improved neither the objective nor the gap ends earlier. A resumed
         fit that has already reached this number still evaluates one model, because a certificate is
         never read from a file.
     checkpoint : path or URL, optional

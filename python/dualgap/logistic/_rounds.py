@@ -34,7 +34,7 @@ _ROUNDING = 1e-13
 """Changes of the objective below this share of it are rounding errors."""
 _HALVINGS = 30
 _GAIN = 0.1
-"""The run has stalled if, over `_STALLED` models, the gap has not fallen by this share and the
+"""The run has stalled if, over `_STALLED` steps, the gap has not fallen by this share, and the
 objective only by rounding errors.
 """
 _STALLED = 10
@@ -137,8 +137,10 @@ class NewtonRounds:
     rounds: int = 0
     started: float = field(default_factory=time.monotonic)
     outcome: str = "epoch_limit"
-    mark: tuple[int, float, float] = (0, np.inf, np.inf)
-    """Number of models, best objective and gap when the run last made progress."""
+    mark: tuple[float, float] = (np.inf, np.inf)
+    """The best objective and the gap when the run last made progress."""
+    idle_steps: int = 0
+    """Number of steps since then."""
 
     def run(self, weights: FloatArray) -> None:
         """Minimise, starting at the given weights."""
@@ -148,6 +150,7 @@ class NewtonRounds:
             point = self._evaluate(weights)
             while True:
                 point = self._step(point)
+                self._check_progress()
         except _EndedError as ended:
             self.outcome = str(ended)
 
@@ -194,11 +197,14 @@ class NewtonRounds:
             raise _EndedError("converged")
         if stop:
             raise _EndedError("stopped")
-        _, objective, last_gap = self.mark
-        falls = self.primal < (1.0 - _ROUNDING) * objective or gap < (1.0 - _GAIN) * last_gap
-        if falls:
-            self.mark = (len(self.rows), self.primal, gap)
-        if len(self.rows) - self.mark[0] >= _STALLED:
+
+    def _check_progress(self) -> None:
+        """End the run if its last steps improved neither the objective nor the gap."""
+        (objective, last_gap), gap = self.mark, self.primal - self.dual
+        self.idle_steps += 1
+        if self.primal < (1.0 - _ROUNDING) * objective or gap < (1.0 - _GAIN) * last_gap:
+            self.mark, self.idle_steps = (self.primal, gap), 0
+        if self.idle_steps >= _STALLED:
             raise _EndedError("stalled")
 
     def _step(self, point: _Point) -> _Point:

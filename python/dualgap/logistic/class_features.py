@@ -61,7 +61,8 @@ class ClassFeatureLogisticRegression(ClassFeatureClassifier):
     tol : float, default=1e-3
         Duality gap at which the fit has converged, relative to the objective.
     max_iter : int, default=1000
-        Maximum number of models whose objective is evaluated.
+        Maximum number of models whose objective is evaluated. A fit whose last ten steps improved
+        neither the objective nor the gap ends earlier.
     n_jobs, random_state
         Not used: a fit runs on one thread and makes no random choices.
     verbose, callback

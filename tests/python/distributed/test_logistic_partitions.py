@@ -57,7 +57,7 @@ def test_the_model_does_not_depend_on_the_threads(digits: Any) -> None:
 @pytest.mark.parametrize("intercept", [False, True])
 def test_a_fit_without_tolerance_ends_at_rounding_errors(digits: Any, intercept: bool) -> None:
     model = ConsensusLogisticRegression(tol=0.0, fit_intercept=intercept, n_partitions=2)
-    with pytest.warns(ConvergenceWarning, match="the last rounds made no progress"):
+    with pytest.warns(ConvergenceWarning, match="the last iterations made no progress"):
         model.fit(digits[0][:, ::4], digits[1])
     assert model.n_iter_ < 60
     assert model.relative_gap_ < 1e-8
