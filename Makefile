@@ -92,9 +92,9 @@ SPEED := "liblinear.py" "block_descent.py weston-watkins letter satimage dna new
 	"structured.py threads" "structured.py away" "alignment.py" "sequence.py" "taggers.py" \
 	"polynomial.py speed letter satimage" "polynomial.py refits" "polynomial.py predict" \
 	"recommender_speed.py fit" "recommender_speed.py grid" "recommender_speed.py growth" \
-	"recommender_requests.py" "recommender_scale.py --millions 1 5" "frank_wolfe_everyone.py" "solvers.py" \
+	"recommender_requests.py" "frank_wolfe_everyone.py" "solvers.py" \
 	"consensus.py optimum" "consensus.py pays" "consensus.py logistic" "consensus.py solvers" \
-	"polynomial.py wide" "polynomial.py seconds" "tagger_stops.py" "tagger_memory.py" "plain_passes.py" \
+	"polynomial.py wide" "tagger_stops.py" "tagger_memory.py" "plain_passes.py" \
 	"as_they_come.py" "as_they_come.py --digits" "scales.py" "logistic.py"
 # Instruction sets; by default all except "scalar". Example: make bench-simd SIMD="avx2 scalar".
 SIMD ?=

@@ -311,7 +311,7 @@ def resolve_threads(n_jobs: int | None) -> int:
 def resolve_seed(random_state: Any) -> int:
     """Return one 63-bit seed drawn from ``random_state``."""
     try:
-        if isinstance(random_state, int):
+        if type(random_state) is int:
             return _seed_of(random_state)
         generator = check_random_state(random_state)
     except ValueError as error:
