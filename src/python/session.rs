@@ -230,7 +230,8 @@ fn run_on_pool(
     let n_threads = n_threads.clamp(1, THREADS_PER_CORE * cores);
     // Only sessions that are not nested share pools, because all threads of a pool have one depth.
     let start = move || DEPTH.set(depth);
-    let pool = if depth == 1 { take_pool(n_threads, cores, start) } else { new_pool(n_threads, start) };
+    let pool =
+        if depth == 1 { take_pool(n_threads, cores, start) } else { new_pool(n_threads, start) };
     let pool =
         pool.map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
     let wants = |callback: &Py<PyAny>| -> PyResult<bool> {

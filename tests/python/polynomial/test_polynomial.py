@@ -138,7 +138,7 @@ def test_the_warning_says_why_the_fit_ended() -> None:
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     with pytest.warns(ConvergenceWarning, match="the last basis vectors hardly lowered"):
         PolynomialNetworkClassifier(60, radius=100.0, tol=0.9, random_state=0).fit(X, y)
-    with pytest.warns(ConvergenceWarning, match=r"stopped after 2 iterations at .*raise max_iter or"):
+    with pytest.warns(ConvergenceWarning, match=r"after 2 iterations at .*raise max_iter or tol"):
         PolynomialNetworkClassifier(60, radius=100.0, max_iter=2, random_state=0).fit(X, y)
 
 
