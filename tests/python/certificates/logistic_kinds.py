@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Context, Decimal, DivisionByZero, localcontext
+from decimal import Context, Decimal, DivisionByZero, InvalidOperation, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -126,7 +126,7 @@ def minimum(problem: Problem, n_steps: int) -> Decimal | None:
         gradient, hessian = problem.expansion(point)
         try:
             step = solve(hessian, gradient)
-        except DivisionByZero:
+        except (DivisionByZero, InvalidOperation):
             return None
         decrease = sum(g * s for g, s in zip(gradient, step, strict=True))
         if decrease <= value * Decimal("1e-40"):
