@@ -7,6 +7,7 @@
     python benches/recommender_others.py myfm [SEED]
                                          # our methods, myFM and libFM on random splits
     python benches/recommender_others.py million [NAME]  # these methods on MovieLens 1M, 90/10
+    python benches/recommender_others.py sparse [DATA]   # dualgap and biases on few ratings per id
     python benches/recommender_others.py means           # means over all folds measured so far
 
 Install the packages with `pip install scikit-surprise myfm`. libFM 1.4.2 is part of pywFM 0.9.0 on
@@ -18,6 +19,7 @@ a fold in the same run, and all predictions are clipped to [1, 5] and scored by 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import shlex
@@ -245,6 +247,123 @@ def million(only: str | None = None) -> None:
     measure(Table("recommender-million-others", "method", "fold"), chosen, train, test, 0)
 
 
+def drawn(
+    n_users: int,
+    n_items: int,
+    levels: int,
+    means: tuple[float, float],
+    spreads: tuple[float, float, float, float],
+    tail: float = 1.0,
+    longest: int | None = None,
+) -> pd.DataFrame:
+    """Draw 1 to 4 ratings per user, or 2 to `longest`, of items that follow Zipf's law.
+
+    A rating is the rounded sum of the mean, the popularity of the item times its weight (together
+    `means`), and terms of the user, the item, their tastes and noise with these `spreads`.
+    """
+    rng = np.random.default_rng(0)
+    counts = rng.integers(1, 5, n_users)
+    if longest is not None:
+        counts = np.minimum(1 + rng.geometric(0.45, n_users), longest)
+    popularity = -tail * np.log(np.arange(1.0, n_items + 1.0))
+    shares = np.exp(popularity) / np.exp(popularity).sum()
+    users = np.repeat(np.arange(n_users), counts)
+    items = rng.choice(n_items, len(users), p=shares)
+    rows = pd.DataFrame({"user": users, "item": items}).drop_duplicates(ignore_index=True)
+    u, i = rows["user"].to_numpy(), rows["item"].to_numpy()
+    of_users, of_items, of_tastes, noise = spreads
+    values = means[0] + means[1] * ((popularity - popularity.mean()) / popularity.std())[i]
+    values += of_users * rng.standard_normal(n_users)[u]
+    values += of_items * rng.standard_normal(n_items)[i]
+    tastes = rng.standard_normal((n_users, 4))[u] * rng.standard_normal((n_items, 4))[i]
+    values += of_tastes * tastes.sum(axis=1) / 2.0 + noise * rng.standard_normal(len(rows))
+    rows["rating"] = np.clip(np.round(values), 1, levels)
+    return rows
+
+
+def few_per_user(ratings: pd.DataFrame) -> pd.DataFrame:
+    """Keep 1 to 5 random ratings of each user."""
+    rng = np.random.default_rng(0)
+    shuffled = ratings.iloc[rng.permutation(len(ratings))]
+    kept = rng.integers(1, 6, int(ratings["user"].max()) + 1)
+    rank = shuffled.groupby("user").cumcount().to_numpy()
+    return shuffled[rank < kept[shuffled["user"]]].reset_index(drop=True)
+
+
+def sparse_sets() -> dict[str, Callable[[], pd.DataFrame]]:
+    def made(*settings: Any, **more: Any) -> Callable[[], pd.DataFrame]:
+        return lambda: drawn(*settings, **more)
+
+    found = {
+        "books, 1 to 10": made(20_000, 30_000, 10, (7.5, 0.0), (1.0, 0.6, 0.3, 1.4)),
+        "long tail of users": made(
+            6_000, 9_000, 10, (7.5, 0.0), (0.9, 0.8, 0.3, 1.4), tail=1.3, longest=60
+        ),
+        "books, 1 to 5": made(6_000, 9_000, 5, (3.9, 0.0), (0.5, 0.4, 0.2, 0.8)),
+        "popular is good": made(6_000, 9_000, 5, (3.5, 0.4), (0.3, 0.3, 0.3, 0.9)),
+        "users differ": made(6_000, 9_000, 10, (6.0, 0.0), (1.5, 0.3, 0.1, 1.8), tail=0.5),
+        "tastes differ": made(6_000, 600, 5, (3.6, 0.0), (0.3, 0.4, 0.9, 0.7)),
+        "ML-100k, 1 to 5 a user": lambda: few_per_user(fetch_movielens("100k").ratings),
+    }
+    path = Path(os.environ.get("DUALGAP_DATA") or ".") / "movielens_1m.npz"
+    if path.exists():
+        arrays = np.load(path)
+        rows = {name: arrays[name] for name in ("user", "item", "rating")}
+        found["ML-1M, 1 to 5 a user"] = lambda: few_per_user(pd.DataFrame(rows))
+    return found
+
+
+def biases(train: pd.DataFrame, test: pd.DataFrame, ridges: tuple[float, float]) -> np.ndarray:
+    """Predict the mean plus a ridge regression on the user and the item."""
+    total, n, sums = train["rating"].mean(), {}, {}
+    for side in ("user", "item"):
+        n[side] = int(max(train[side].max(), test[side].max())) + 1
+        sums[side] = np.zeros(n[side])
+    for _ in range(10):
+        for side, other, ridge in zip(
+            ("item", "user"), ("user", "item"), ridges[::-1], strict=True
+        ):
+            rest = train["rating"].to_numpy() - total - sums[other][train[other]]
+            counts = np.bincount(train[side], minlength=n[side])
+            sums[side] = np.bincount(train[side], rest, n[side]) / (counts + ridge)
+    predicted = total + sums["user"][test["user"]] + sums["item"][test["item"]]
+    return np.clip(predicted, train["rating"].min(), train["rating"].max())
+
+
+def tuned_biases(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
+    """Choose both ridges on a tenth of the ratings, then fit the biases to all of them."""
+    rest, _, validation = split_ratings(train, 99, (0.9, 0.0))
+    grid = list(itertools.product(2.0 ** np.arange(-1, 7), repeat=2))
+    errors = [rmse(validation["rating"], biases(rest, validation, pair)) for pair in grid]
+    return biases(train, test, grid[int(np.argmin(errors))])
+
+
+def sparse(only: str | None = None) -> None:
+    """Compare dualgap as it comes with a model of biases, on three splits (80/20) of each set."""
+    table = Table("recommender-sparse", "data")
+    for data, load in sparse_sets().items():
+        if only is not None and data != only:
+            continue
+        ratings, errors, seconds = load(), [], []
+        for seed in range(3):
+            train, _, test = split_ratings(ratings, seed, (0.8, 0.0))
+            start = time.perf_counter()
+            predicted = ours()(train, test, seed)
+            seconds.append(time.perf_counter() - start)
+            both = predicted, tuned_biases(train, test)
+            errors.append([rmse(test["rating"], each) for each in both])
+        own, other = np.transpose(errors)
+        table.add(
+            data=data,
+            n_ratings=len(ratings),
+            rmse=own.mean(),
+            bias_rmse=other.mean(),
+            difference=(own - other).mean(),
+            difference_error=(own - other).std(ddof=1) / 3**0.5,
+            seconds=np.median(seconds),
+        )
+
+
 def means() -> None:
     for name in ("recommender-official", "recommender-surprise", "recommender-myfm"):
         table = Table(name, "method", "fold")
@@ -269,6 +388,7 @@ if __name__ == "__main__":
         "surprise": surprise,
         "myfm": myfm,
         "million": million,
+        "sparse": sparse,
         "means": means,
     }
     if len(sys.argv) > 1:

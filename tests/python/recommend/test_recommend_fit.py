@@ -29,6 +29,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from dualgap import _core
+from dualgap.metrics import rmse
 from dualgap.recommend import ConditionalGradient, OrdinalRecommender, Variational
 from dualgap.recommend._rating_model import default_n_components
 from dualgap.recommend.comparison import split_ratings
@@ -350,3 +351,56 @@ def test_ctrl_c_ends_a_fit() -> None:
             assert process.wait(timeout=3.0) == 42
         finally:
             process.kill()
+
+
+# --- Few ratings per id ---
+
+
+def drawn(slope: float) -> pd.DataFrame:
+    """Draw 1 to 4 ratings per user, on ten levels; popular items are rated higher by `slope`."""
+    rng = np.random.default_rng(0)
+    n_users, n_items = 2000, 1000
+    users = np.repeat(np.arange(n_users), rng.integers(1, 5, n_users))
+    shares = 1.0 / np.arange(1, n_items + 1)
+    items = rng.choice(n_items, len(users), p=shares / shares.sum())
+    rows = pd.DataFrame({"user": users, "item": items}).drop_duplicates(ignore_index=True)
+    users, items = rows["user"].to_numpy(), rows["item"].to_numpy()
+    values = 7.5 + 1.2 * rng.normal(size=n_users)[users] + 0.6 * rng.normal(size=n_items)[items]
+    values += slope * np.log(shares[items]) + 1.2 * rng.normal(size=len(rows))
+    rows["rating"] = np.clip(np.round(values), 1.0, 10.0)
+    return rows
+
+
+def biases(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
+    """Predict the mean plus shrunken deviations of the user and the item."""
+    rest = train["rating"] - train["rating"].mean()
+    sums = {side: pd.Series(0.0, train[side].unique()) for side in ("user", "item")}
+    for _ in range(5):
+        for side, other in (("item", "user"), ("user", "item")):
+            errors = (rest - train[other].map(sums[other])).groupby(train[side])
+            sums[side] = errors.sum() / (errors.count() + 2.0)
+    parts = [test[side].map(sums[side]).fillna(0.0) for side in sums]
+    return np.asarray(train["rating"].mean() + sum(parts))
+
+
+def test_few_ratings_per_id_are_predicted_as_well_as_by_biases() -> None:
+    train, _, test = split_ratings(drawn(0.0), 0, (0.8, 0.0))
+
+    method = Variational(n_models=1, max_iter=20)
+    model = OrdinalRecommender(1, method=method, random_state=0, interactions=False).fit(train)
+    error = rmse(test["rating"], model.predict(test["user"], test["item"], unknown="ignore"))
+    assert error < rmse(test["rating"], biases(train, test))
+
+
+def test_the_tempering_is_not_chosen_with_many_ratings_per_id(ratings: pd.DataFrame) -> None:
+    assert_same(quick().fit(ratings), quick(tempering=1.0).fit(ratings))
+
+
+def test_unknown_ids_are_predicted_like_ids_with_one_rating() -> None:
+    ratings = drawn(0.5)
+    counts = ratings.groupby("item")["rating"].transform("count")
+    model = quick(tempering=1.0).fit(ratings)
+    expected = ratings["rating"][counts == 1].mean()
+    assert expected < ratings["rating"].mean() - 1.0
+    predicted = model.predict(ratings["user"], UNKNOWN + ratings["item"], unknown="ignore")
+    assert abs(predicted.mean() - expected) < 0.7
