@@ -17,6 +17,11 @@ user's held-out items among 20 recommended items, averaged over at most 6,000 us
 
 With `unobserved`, only the factors are fitted, for a grid of weights of the pairs without a click,
 and recall is measured on the validation clicks.
+
+With `tuned`, the factors of dualgap with their default settings are compared with packages whose
+settings are chosen on the validation clicks (pip install irspack fastslim): iALS++ of irspack, with
+the same numbers of factors, and the item-item weights of fastslim (SLIM). Seconds are those of one
+fit, without the choice of settings. Packages that are not installed are left out.
 """
 
 from __future__ import annotations
@@ -27,12 +32,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from _record import Table, data_folder
+from _record import Table, data_folder, installed
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import svds
 
@@ -44,6 +50,8 @@ RIDGES = (30.0, 100.0, 300.0, 1000.0)
 UNOBSERVED = (0.5, 0.15, 0.05, 0.03, 0.015, 0.01, 0.005, 0.003, 0.0015, 0.001, 0.0005)
 # Maximum number of items for which the matrix of their products is inverted.
 DENSE_ITEMS = 10_000
+# Numbers of factors that are compared with other packages.
+WIDTHS = (64, 128, 256)
 
 Scores = Callable[[Any], np.ndarray]
 """A function that scores all items for users, given their clicks."""
@@ -127,19 +135,36 @@ def ials(clicks: Any, width: int = 64, n_sweeps: int = 8, ridge: float = 0.1) ->
     return lambda rows: solved(rows, items) @ items.T
 
 
-def tuned_rp3(clicks: Any) -> tuple[float, float]:
-    """Return the exponents of `rp3` that rank validation clicks best."""
+def irspack(clicks: Any, weight: float, ridge: float, width: int = 64) -> Scores:
+    from irspack import IALSRecommender
+
+    weight *= clicks.nnz / clicks.shape[0] / clicks.shape[1]
+    model = IALSRecommender(
+        sp.csr_matrix(clicks), width, weight, ridge, solver_type="IALSPP", train_epochs=15
+    ).learn()
+    return lambda rows: np.asarray(model.get_score_cold_user(sp.csr_matrix(rows)))
+
+
+def fastslim(clicks: Any, l1: float, ridge: float) -> Scores:
+    from fastslim import SLIM
+
+    model = SLIM(lambd=l1, beta=ridge).fit(sp.csr_matrix(clicks))
+    return lambda rows: np.array(model.predict(sp.csr_matrix(rows), exclude_seen=False))
+
+
+def tuned(fit: Callable[..., Scores], clicks: Any, *values: tuple[float, ...]) -> tuple[Any, ...]:
+    """Return the settings, from the product of some values, that rank validation clicks best."""
     split = validation("", clicks)
-    grid = itertools.product((0.5, 0.75, 1.0), (0.2, 0.5, 0.8))
     return max(
-        grid, key=lambda each: recall(best(rp3(split.train, *each), split.given), split.test)
+        itertools.product(*values),
+        key=lambda each: recall(best(fit(split.train, *each), split.given), split.test),
     )
 
 
 REFERENCES: dict[str, Callable[[Any], list[Scores]]] = {
     "GF-CF": lambda clicks: [gf_cf(clicks)],
     "item kNN": lambda clicks: [item_knn(clicks)],
-    "RP3beta": lambda clicks: [rp3(clicks, *tuned_rp3(clicks))],
+    "RP3beta": lambda clicks: [rp3(clicks, *tuned(rp3, clicks, (0.5, 0.75, 1.0), (0.2, 0.5, 0.8)))],
     "EASE": lambda clicks: [ease(clicks, ridge) for ridge in RIDGES],
     "EDLAE": lambda clicks: [ease(clicks, ridge, 0.33) for ridge in RIDGES],
     "iALS, 64 factors": lambda clicks: [ials(clicks)],
@@ -269,6 +294,35 @@ def measure(table: Table, split: Split) -> None:
         add(method, found, seconds)
 
 
+def measure_tuned(table: Table, split: Split) -> None:
+    """Compare factors with their default settings with packages that are tuned."""
+    for width in WIDTHS:
+        lists, seconds = ours(split, blend=False, n_components=width)
+        found = recall(lists, split.test)
+        table.add(data=split.name, method=f"dualgap, {width}", recall=found, seconds=seconds)
+    fits: list[tuple[str, Callable[..., Scores], tuple[Any, ...]]] = []
+    if find_spec("irspack") is not None:
+        settings = tuned(irspack, split.train, (1.0, 3.0, 10.0, 30.0), (0.003, 0.01, 0.03))
+        fits += [(f"irspack, {width}", irspack, (*settings, width)) for width in WIDTHS]
+    if find_spec("fastslim") is not None:
+        settings = tuned(fastslim, split.train, (0.5, 2.0), (0.5, 5.0, 50.0))
+        fits.append(("fastslim", fastslim, settings))
+    for method, fit, settings in fits:
+        start = time.perf_counter()
+        scores = fit(split.train, *settings)
+        seconds = time.perf_counter() - start
+        found, package = recall(best(scores, split.given), split.test), method.split(",")[0]
+        table.add(
+            data=split.name,
+            method=method,
+            recall=found,
+            seconds=seconds,
+            settings=" ".join(map(str, settings[:2])),
+            simd="",
+            programs=installed(package),
+        )
+
+
 def measure_unobserved(table: Table, split: Split) -> None:
     """Fit factors with the default weight of pairs without a click, and with a grid of weights."""
     tried = validation(split.name, split.train)
@@ -281,15 +335,16 @@ def measure_unobserved(table: Table, split: Split) -> None:
 
 def main(names: list[str]) -> None:
     warnings.simplefilter("ignore")
-    grid = "unobserved" in names
-    names = [name for name in names if name != "unobserved"]
+    commands = {
+        "unobserved": (measure_unobserved, Table("recommender-unobserved", "data", "weight")),
+        "tuned": (measure_tuned, Table("recommender-tuned", "data", "method")),
+    }
+    default = (measure, Table("recommender-clicks", "data", "method"))
+    command, table = commands.get(names[0], default) if names else default
+    names = [name for name in names if name not in commands]
     for name, make in splits():
-        if names and name not in names:
-            continue
-        if grid:
-            measure_unobserved(Table("recommender-unobserved", "data", "weight"), make())
-        else:
-            measure(Table("recommender-clicks", "data", "method"), make())
+        if not names or name in names:
+            command(table, make())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """SequenceTagger and other packages for conditional random fields on four tasks.
 
     python benches/taggers.py [SYSTEM ...] [--tasks NAME ...] [--repeats 1] [--limit 300]
+    python benches/taggers.py --notebook [SYSTEM ...]  # the features of python-crfsuite's notebook
 
 Tasks: chunks (CoNLL-2000), names in Spanish newswire (CoNLL-2002), parts of speech of English web
 text, and letters of handwritten words. All systems read the same features as Python strings: those
@@ -11,6 +12,9 @@ Seconds are the time from strings to a trained model; CPU seconds are summed ove
 is F1 of chunks, or the fraction of correct tokens. Missing packages, and fits of more than
 `--limit` seconds, are skipped (pip install python-crfsuite sklearn-crfsuite chaine
 underthesea_core). The crate crfs is built with cargo from benches/crfs.
+
+With `--notebook`, the features of words are those of python-crfsuite's notebook, "L1" is an L1
+penalty of the same strength in both programs, and the results are a table of their own.
 
 The data sets come from a folder: the environment variable DUALGAP_DATA.
 """
@@ -47,18 +51,22 @@ CRFS_FOLDER = Path(__file__).parent / "crfs"
 TARGET = Path(__file__).parents[1] / "target" / "crfs"
 
 
-def read(folder: Path, task: str) -> Data:
+def read(folder: Path, task: str, *, is_notebook: bool = False) -> Data:
     """Return the features and labels of the training sentences and of the test sentences."""
     if task == "letters":
         return letters(folder)
-    from dualgap.sequence import read_conll, word_features
+    from _tagger_tasks import notebook, words
+
+    from dualgap.sequence import read_conll
+
+    features = notebook if is_notebook else words
 
     found: list[Any] = []
     with zipfile.ZipFile(folder / f"{TEXTS[task]}.zip") as archive:
         for part in ("train", "test"):
             file = io.BytesIO(archive.read(f"{TEXTS[task]}/{part}.txt"))
             sentences = list(read_conll(file))
-            found.append([word_features([token[:-1] for token in s]) for s in sentences])
+            found.append(features(sentences))
             found.append([[token[-1] for token in s] for s in sentences])
     return found[0], found[1], found[2], found[3]
 
@@ -187,19 +195,24 @@ SYSTEMS: dict[str, tuple[str, Callable[..., Any]]] = {
     "underthesea_core": ("underthesea_core", underthesea),
     CRFS: ("", crfs),
 }
+NOTEBOOK: dict[str, tuple[str, Callable[..., Any]]] = {
+    "dualgap, logistic, L1": ("dualgap", dualgap("logistic", penalty="l1", C=2.0)),
+    "python-crfsuite, lbfgs, L1": ("pycrfsuite", crfsuite("lbfgs", c1=0.5, c2=0.0)),
+    "python-crfsuite, lbfgs, L1 and L2": ("pycrfsuite", crfsuite("lbfgs", c1=0.1, c2=0.001)),
+}
 
 
-def child(system: str, task: str) -> None:
+def child(system: str, task: str, *, is_notebook: bool) -> None:
     """Run one system on one task and print its results."""
     sys.modules["pandas"] = None  # type: ignore[assignment]
     folder = data_folder()
     assert folder is not None
-    data = read(folder, task)
+    data = read(folder, task, is_notebook=is_notebook)
     with tempfile.TemporaryDirectory() as temporary:
         if system == CRFS:
             found = crfs(data, Path(temporary))
         else:
-            found = trained(SYSTEMS[system][1], data, Path(temporary) / "model.npz")
+            found = trained((SYSTEMS | NOTEBOOK)[system][1], data, Path(temporary) / "model.npz")
     test, right = data[2:]
     predicted = found.pop("predicted")
     found["tokens_per_second"] = sum(map(len, test)) / found.pop("tag_seconds")
@@ -226,9 +239,10 @@ def trained(run: Callable[..., Any], data: Data, path: Path) -> dict[str, Any]:
     return {**found, "model_mb": path.stat().st_size / 1e6}
 
 
-def measured(system: str, task: str, limit: float) -> dict[str, Any] | None:
+def measured(system: str, task: str, limit: float, *, is_notebook: bool) -> dict[str, Any] | None:
     """Run one system in a separate process; return its results, or None if it fails or is slow."""
     command = [sys.executable, __file__, "--child", system, "--tasks", task]
+    command += ["--notebook"] * is_notebook
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
@@ -246,26 +260,31 @@ CLOCKS = ("seconds", "cpu_seconds", "tokens_per_second", "peak_mb")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("systems", nargs="*", default=list(SYSTEMS), metavar="SYSTEM")
-    parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
+    parser.add_argument("systems", nargs="*", metavar="SYSTEM")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS)
+    parser.add_argument("--notebook", action="store_true")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--limit", type=float, default=300.0)
     parser.add_argument("--child", action="store_true")
     arguments = parser.parse_args()
+    is_notebook, systems = arguments.notebook, SYSTEMS | NOTEBOOK
     if arguments.child:
-        child(arguments.systems[0], arguments.tasks[0])
+        child(arguments.systems[0], arguments.tasks[0], is_notebook=is_notebook)
         return
     if data_folder() is None:
         print("taggers.py: skipped; set DUALGAP_DATA (_data.py lists the files)")
         return
-    table = Table("taggers", "task", "system")
-    for task in arguments.tasks:
-        for system in arguments.systems:
-            package = SYSTEMS[system][0]
+    table = Table("taggers-notebook" if is_notebook else "taggers", "task", "system")
+    for task in arguments.tasks or (TEXTS if is_notebook else TASKS):
+        for system in arguments.systems or (systems if is_notebook else SYSTEMS):
+            package = systems[system][0]
             if not (build_crfs() if system == CRFS else importlib.util.find_spec(package)):
                 print(f"{system}: not installed; skipped")
                 continue
-            found = [measured(system, task, arguments.limit) for _ in range(arguments.repeats)]
+            found = [
+                measured(system, task, arguments.limit, is_notebook=is_notebook)
+                for _ in range(arguments.repeats)
+            ]
             runs = [run for run in found if run is not None]
             if not runs:
                 continue
