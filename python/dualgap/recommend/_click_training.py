@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._estimator import announce
-from dualgap._records import ClicksRecord, InteractionParameters, InteractionRecord
+from dualgap._records import ClicksRecord, InteractionParameters
 from dualgap._validation import FloatArray, Rows, core_rows, resolve_seed, resolve_threads
-from dualgap.recommend._click_model import ClickModel
-from dualgap.recommend._counts import count_weights
+from dualgap.recommend._click_model import (
+    FEATURE_RIDGE,
+    ClickModel,
+    Interactions,
+    with_constant,
+)
 from dualgap.recommend._growing import Lists
-from dualgap.recommend._interactions import Interactions
-from dualgap.recommend._training import FitRecord, NewRatings, RunOptions, Training
+from dualgap.recommend._training import FitRecord, RunOptions, Training
 
 _Setting = TypeVar("_Setting")
 
@@ -31,9 +34,6 @@ _RIDGES = (0.1, 0.3)
 # 300 or more is best.
 _REGRESSION_RIDGES = (30.0, 300.0)
 _DROPOUT = 0.33
-
-# Ridge on the feature weights, relative to the mean ridge on the vectors of the ids.
-_FEATURE_RIDGE = 10.0
 
 # Number of sweeps of each trial fit of the factors. Trial fits are compared on held-out clicks.
 _TRIAL_SWEEPS = 6
@@ -71,7 +71,7 @@ def fit_clicks(
     """Fit the scorers and choose their weights."""
     values = training.ratings.values
     liked = values.min(initial=np.inf) >= like
-    clicks = _Clicks.of(training, None if liked else _targets(method, values, like))
+    clicks = _Clicks.of(training, None if liked else method.targets(values, like))
     users, items = (None if part is None else with_constant(part) for part in training.features)
     trainer = _Trainer(_resolved(method, clicks), options, (users, items))
     if not method.blend:
@@ -81,50 +81,6 @@ def fit_clicks(
         return trainer.fit(clicks, _Plan(method.ridge or _RIDGES[-1], (0.5, 0.5)))
     plan, start = trainer.choose(*held_out)
     return trainer.fit(clicks, plan, start)
-
-
-def fold_in_clicks(
-    method: Interactions, model: ClickModel, new: NewRatings, like: float | None, n_threads: int
-) -> ClickModel:
-    """Add vectors and clicks of new ids to a model. If `like` is None, values are counts."""
-    others = np.ascontiguousarray((model.items if new.side == "users" else model.users)[1:])
-    counts = new.values if like is None else np.ones(1)
-    targets = _targets(method, new.values, 0.0 if like is None else like)
-    record: InteractionRecord = {
-        "n_users": len(new.ids),
-        "n_items": len(others),
-        "n_components": others.shape[1],
-        "unobserved": model.unobserved,
-        "ridge": model.ridge,
-        "tol": 0.0,
-        "max_iter": 1,
-        "n_threads": n_threads,
-        "users": new.own.astype(np.uint32),
-        "items": new.other.astype(np.uint32),
-        "targets": targets,
-        "weights": count_weights(counts),
-        "seed": 0,
-        "start": None,
-        "user_features": None,
-        "item_features": None,
-        "feature_ridge": _FEATURE_RIDGE,
-        "callback": None,
-    }
-    weights, means = model.feature_weights[new.side == "items"], None
-    if weights is not None and new.features is not None:
-        means = np.ascontiguousarray(with_constant(new.features) @ weights)
-    vectors = _core.fold_in_interactions(record, others, model.gram(new.side, n_threads), means)
-    return model.insert(new, vectors, targets)
-
-
-def with_constant(features: sp.csr_array) -> sp.csr_array:
-    """Append a constant feature, 1 for each id that has features."""
-    constant = sp.csr_array((np.diff(features.indptr) > 0).astype(np.float64)[:, None])
-    return sp.csr_array(sp.hstack([features, constant], format="csr"))
-
-
-def _targets(method: Interactions, values: FloatArray, like: float) -> FloatArray:
-    return np.where(values >= like, 1.0, float(method.other_target))
 
 
 def _resolved(method: Interactions, clicks: _Clicks) -> Interactions:
@@ -358,7 +314,7 @@ class _Trainer:
                 "start": start,
                 "user_features": _core_features(self.features[0]),
                 "item_features": _core_features(self.features[1]),
-                "feature_ridge": _FEATURE_RIDGE,
+                "feature_ridge": FEATURE_RIDGE,
                 "callback": self.options.callback,
             }
         )

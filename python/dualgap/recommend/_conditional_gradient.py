@@ -15,8 +15,8 @@ from dualgap._estimator import storable
 from dualgap._validation import FloatArray, check_positive, resolve_seed
 from dualgap.polynomial import _base
 from dualgap.recommend._rating_model import Machine, Method, RatingModel
-from dualgap.recommend._ratings import IndexedRatings
-from dualgap.recommend._training import FitRecord, RatingScale, RunOptions, Training
+from dualgap.recommend._ratings import RatingScale
+from dualgap.recommend._training import FitRecord, IndexedRatings, RunOptions, Training
 
 __all__ = ["ConditionalGradient"]
 

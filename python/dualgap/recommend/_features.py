@@ -1,4 +1,4 @@
-"""Conversion of user and item feature tables to numeric matrices."""
+"""Features of users, of items and of times, as numeric matrices."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
+from dualgap._estimator import storable
 from dualgap._sparse import check_sparse
-from dualgap._validation import FloatArray
-from dualgap.recommend._frames import as_pandas, table_kind
-from dualgap.recommend._ids import read_ids, row_name
-from dualgap.recommend._ratings import Catalogue
+from dualgap._validation import FloatArray, check_positive
+from dualgap.recommend._tables import as_pandas, read_ids, row_name, table_kind
+
+__all__ = ["TimeFeatures"]
 
 FeaturesLike: TypeAlias = "pd.DataFrame | sp.spmatrix | sp.sparray"
 
@@ -263,13 +265,13 @@ def _infinite_place(features: pd.DataFrame | Any) -> str:
 
 
 def feature_rows(
-    catalogue: Catalogue,
+    ids: tuple[pd.Index[Any], pd.Index[Any]],
     tables: tuple[FeatureTable, FeatureTable],
     seen: sp.csr_array,
     histories: bool | Literal["users"],
 ) -> tuple[sp.csr_array | None, sp.csr_array | None]:
     """Return the features of all users and of all items: table columns, then histories."""
-    users, items = tables[0].rows(catalogue.users), tables[1].rows(catalogue.items)
+    users, items = (table.rows(own) for table, own in zip(tables, ids, strict=True))
     if histories:
         users.append(seen)
     if histories is True:
@@ -302,3 +304,63 @@ def unit_rows(blocks: list[sp.csr_array]) -> sp.csr_array | None:
     result = sp.csr_array(sp.hstack(scaled, format="csr"))
     result.sum_duplicates()
     return result
+
+
+# --- Times ---
+
+Periods: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Codes of the user period and of the item period of each rating."""
+
+_DAY = 86_400.0
+
+
+# Not an estimator, but scikit-learn can read, set, clone and search its parameters.
+@storable
+@dataclass(kw_only=True, repr=False)
+class TimeFeatures(BaseEstimator):  # type: ignore[misc]
+    """Settings for the effect of a rating's time in `OrdinalRecommender`.
+
+    Every output gets a weight for each user and sitting (or day), and a weight for each item and
+    month [1]_, with Gaussian priors whose covariances are learned:
+
+    ``o_c = b_c + l_uc + l_ic + d_c(u, day) + s_c(i, month) + sum_r U_rc p_ur q_ir``.
+
+    A period without training ratings has no weight. User periods as short as the default therefore
+    help only if other ratings of the same sitting are known, as in random splits. For a future
+    rating, the user has no such weight, and the item has a weight only until its period ends.
+
+    Parameters
+    ----------
+    user_days : float, default=1/96
+        Length of a user's periods in days. The default, a quarter of an hour, was chosen on
+        validation ratings of MovieLens 100k.
+    item_days : float, default=30.0
+        Length of an item's periods in days.
+
+    References
+    ----------
+    .. [1] Y. Koren, Collaborative filtering with temporal dynamics, KDD 2009, equation 9.
+    """
+
+    user_days: float = 1 / 96
+    item_days: float = 30.0
+
+    def check(self) -> None:
+        """Raise an error for invalid parameters."""
+        check_positive("user_days", self.user_days)
+        check_positive("item_days", self.item_days)
+
+    def periods(
+        self, users: NDArray[np.intp], items: NDArray[np.intp], times: FloatArray
+    ) -> Periods:
+        """Return the codes of the user period and of the item period of each rating."""
+        user_periods = _period_codes(users, times, self.user_days)
+        return user_periods, _period_codes(items, times, self.item_days)
+
+
+def _period_codes(rows: NDArray[np.intp], times: FloatArray, days: float) -> NDArray[np.int64]:
+    period = np.floor(times / (days * _DAY))
+    if np.abs(period).max(initial=0.0) >= 2.0**30:
+        msg = "timestamps: must be dates or seconds since 1970; some are too far from the present"
+        raise ValueError(msg)
+    return rows.astype(np.int64) * 2**31 + period.astype(np.int64) + 2**30

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dualgap._records import ListsRecord
 from dualgap._validation import FloatArray
-from dualgap.recommend._ids import join_ids, unrounded
+from dualgap.recommend._tables import join_ids, unrounded
 
 # Held while rows or ids are added.
 _LOCK = Lock()

@@ -27,8 +27,9 @@ from dualgap.metrics import (
     rmse,
 )
 from dualgap.recommend._growing import Lists
-from dualgap.recommend._ids import check_kind, read_id_list, read_ids, warn_input
-from dualgap.recommend._ratings import Pairs, RatingTable
+from dualgap.recommend._ratings import RatingTable
+from dualgap.recommend._tables import check_kind, read_id_list, read_ids, warn_input
+from dualgap.recommend._training import Pairs
 
 # Number of users whose rankings are computed at a time.
 _BATCH = 1 << 14

@@ -16,18 +16,17 @@ from sklearn.base import BaseEstimator
 from dualgap import _core
 from dualgap._records import ExclusionRecord, FoldInRecord, PartRecord
 from dualgap._validation import FloatArray
+from dualgap.recommend._features import Periods
 from dualgap.recommend._growing import Cached, rows_of
 from dualgap.recommend._ranking import Candidates, best_items
-from dualgap.recommend._ratings import Pairs, Periods
+from dualgap.recommend._ratings import RatingScale, level_probabilities, refuse_level
 from dualgap.recommend._training import (
     FitRecord,
     NewRatings,
-    RatingScale,
+    Pairs,
     RunOptions,
     Side,
     Training,
-    level_probabilities,
-    refuse_level,
 )
 
 _SIDES: tuple[Side, Side] = ("users", "items")

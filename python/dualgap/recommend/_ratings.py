@@ -1,37 +1,40 @@
-"""Validation of ratings, and their conversion to ids, positions, values and times."""
+"""Ratings: their forms as arguments, one rating for each pair of user and item, their levels."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import isotonic_regression
+from scipy.special import expit
 
-from dualgap._choices import check_choice
+from dualgap._choices import Task
 from dualgap._sparse import check_sparse
-from dualgap._validation import FloatArray
+from dualgap._validation import FloatArray, real_array
 from dualgap._validation.arrays import as_numpy
-from dualgap.recommend._frames import as_pandas, parts_of, table_kind
-from dualgap.recommend._growing import Places, append_ids
-from dualgap.recommend._ids import (
-    GrowingIds,
-    check_common,
+from dualgap.recommend._tables import (
+    as_pandas,
     check_kind,
-    distinct_ids,
+    comparable_times,
     exact,
     join_ids,
+    parts_of,
     plain_ids,
     read_ids,
+    read_times,
+    read_values,
     row_name,
+    table_kind,
+    unrounded,
     warn_input,
+    warn_of_fractions,
 )
-from dualgap.recommend._values import comparable_times, read_times, read_values, warn_of_fractions
 
 _Columns: TypeAlias = "tuple[ArrayLike, ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike]"
 _Rows: TypeAlias = "Sequence[tuple[Any, ...]]"
@@ -39,12 +42,6 @@ _Parts: TypeAlias = "str | os.PathLike[str] | Iterator[Any]"
 RatingsLike: TypeAlias = (
     "pd.DataFrame | _Columns | _Rows | NDArray[Any] | sp.spmatrix | sp.sparray | _Parts"
 )
-Unknown: TypeAlias = Literal["warn", "ignore"]
-Periods: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Codes of the user period and of the item period of each rating."""
-
-# Number of pairs for which outputs are computed at a time.
-_BATCH = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -93,139 +90,6 @@ class RatingTable:
         return replace(self, **some)
 
 
-@dataclass(frozen=True)
-class IndexedRatings:
-    """Ratings, with users and items given by their positions in the catalogue."""
-
-    users: NDArray[Any]
-    items: NDArray[Any]
-    values: FloatArray
-    weights: FloatArray | None = None
-    # Periods of the ratings; None unless time features are used.
-    periods: Periods | None = None
-
-    def take(self, rows: NDArray[np.intp]) -> IndexedRatings:
-        """Select some of the ratings, without their periods."""
-        weights = None if self.weights is None else self.weights[rows]
-        return IndexedRatings(self.users[rows], self.items[rows], self.values[rows], weights)
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Users and items to predict, by position, and their periods if time features are used."""
-
-    users: NDArray[np.intp]
-    items: NDArray[np.intp]
-    periods: Periods | None = None
-
-    def batches(self) -> Iterator[tuple[slice, Pairs]]:
-        """Yield the pairs in batches, which limits the memory of a prediction."""
-        for start in range(0, len(self.users), _BATCH):
-            rows = slice(start, start + _BATCH)
-            periods = self.periods
-            if periods is not None:
-                periods = periods[0][rows], periods[1][rows]
-            yield rows, Pairs(self.users[rows], self.items[rows], periods)
-
-
-@dataclass(frozen=True)
-class Catalogue:
-    """The ids of all known users and items.
-
-    A position is an index into the table of users or of items. The position after the last id
-    stands for all unknown ids.
-    """
-
-    users: pd.Index[Any]
-    items: pd.Index[Any]
-    # The positions of users and of items.
-    places: tuple[Places, Places]
-
-    @classmethod
-    def of_ids(cls, users: pd.Index[Any], items: pd.Index[Any]) -> Self:
-        """Return the catalogue of these ids."""
-        return cls(users, items, (Places(users, len(users)), Places(items, len(items))))
-
-    @classmethod
-    def of(
-        cls, table: RatingTable, user_ids: pd.Index[Any] | None, item_ids: pd.Index[Any] | None
-    ) -> Catalogue:
-        """Collect all ids that have ratings or features, in a fixed order (sorted if possible)."""
-        sides = []
-        named = (("user", table.users, user_ids), ("item", table.items, item_ids))
-        for at, (side, ids, described) in enumerate(named):
-            known = distinct_ids(ids) if table.shape is None else pd.RangeIndex(table.shape[at])
-            if described is not None:
-                check_kind(known, described, f"{side}_features")
-                joined = join_ids(known, described).unique()
-                check_common(known, described, f"{side}_features")
-                known = joined
-            with suppress(TypeError):
-                known = known.sort_values()
-            sides.append(known)
-        return cls.of_ids(*sides)
-
-    def with_ids(self, side: str, ids: pd.Index[Any]) -> Catalogue:
-        """Add ids of users or of items."""
-        at = int(side == "items")
-        known, places = [self.users, self.items], [*self.places]
-        known[at] = append_ids(known[at], ids)
-        if known[at].dtype == ids.dtype == places[at].table.dtype:
-            places[at] = places[at].with_ids(ids)
-        else:
-            places[at] = Places(known[at], len(known[at]))
-        return Catalogue(known[0], known[1], (places[0], places[1]))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of users and number of items."""
-        return len(self.users), len(self.items)
-
-    def index(self, table: RatingTable) -> IndexedRatings:
-        """Replace the ids of ratings by positions."""
-        users, items = (
-            places.find(ids).astype(np.int32)
-            for places, ids in zip(self.places, (table.users, table.items), strict=True)
-        )
-        return IndexedRatings(users, items, table.values, table.weights)
-
-    def find_users(self, ids: pd.Index[Any], unknown: Unknown) -> NDArray[np.intp]:
-        """Return positions of users; `unknown` says whether to warn about unknown ids."""
-        return self._find(0, ids, "user", unknown)
-
-    def find_items(self, ids: pd.Index[Any], unknown: Unknown) -> NDArray[np.intp]:
-        """Return positions of items; `unknown` says whether to warn about unknown ids."""
-        return self._find(1, ids, "item", unknown)
-
-    def _find(self, side: int, ids: pd.Index[Any], what: str, unknown: Unknown) -> NDArray[np.intp]:
-        """Return positions; warn about unknown ids, and raise an error if all are unknown."""
-        check_choice("unknown", unknown, "warn", "ignore")
-        table, places = (self.users, self.items)[side], self.places[side]
-        found = places.find(ids)
-        strange = found == len(table)
-        if unknown == "ignore" or not strange.any():
-            return found
-        check_kind(table, ids, f"{what}s")
-        distinct = ids[strange].unique()
-        treated = f"treated as an average {what}"
-        if side == 1:
-            treated += ' (with task="clicks", it scores 0)'
-        example = distinct.tolist()[0]
-        if strange.all():
-            msg = (
-                f"{what}s: {example!r} was not in the ratings"
-                if len(distinct) == 1
-                else f"{what}s: none of the {len(distinct)} ids was in the ratings "
-                f"({example!r}, ...)"
-            ) + f'; with unknown="ignore", an unknown {what} is {treated}'
-            raise ValueError(msg)
-        warn_input(
-            f"{what}s: {int(strange.sum())} of {len(found)} ids were not in the ratings "
-            f"({example!r}, for example); each is {treated}"
-        )
-        return found
-
-
 def read_ratings(
     ratings: RatingsLike,
     columns: Columns,
@@ -235,12 +99,14 @@ def read_ratings(
     timestamps: ArrayLike | None = None,
     coded: bool = False,
     seconds: bool = False,
+    repeats: bool = False,
 ) -> RatingTable:
     """Read ratings of any accepted form; with `seconds`, times are converted to seconds since 1970.
 
-    With `coded`, the ids of a table in parts are returned as categories, which take less memory. A
-    sparse matrix has users as rows and items as columns; its stored entries are the ratings, in
-    the order of its `tocoo()`.
+    Keeps the latest of several ratings of a pair, or adds up its counts of clicks, unless `repeats`
+    is set. With `coded`, the ids of a table in parts are returned as categories, which take less
+    memory. A sparse matrix has users as rows and items as columns; its stored entries are the
+    ratings, in the order of its `tocoo()`.
     """
     parts = parts_of(ratings, columns.names, name)
     if parts is None:
@@ -273,7 +139,10 @@ def read_ratings(
     weights = None if sample_weight is None else _weights(sample_weight, len(values))
     sparse: Any = ratings if columns.clicks and sp.issparse(ratings) else None
     shape = None if sparse is None else sparse.shape
-    return RatingTable(users, items, values, weights, times, shape=shape, **names)
+    table = RatingTable(users, items, values, weights, times, shape=shape, **names)
+    if repeats:
+        return table
+    return count_clicks(table, name) if columns.counts else _last_of_each_pair(table, name)
 
 
 def _read(ratings: Any, columns: Columns, name: str, first: int = 0) -> tuple[Any, ...]:
@@ -316,6 +185,36 @@ def _joined(parts: Iterator[Any], columns: Columns, name: str) -> tuple[Any, ...
             raise ValueError(msg)
         found.append(np.concatenate(column) if all(given) else None)
     return sides[0].index(), sides[1].index(), *found
+
+
+class GrowingIds:
+    """The ids of several parts of a table, as positions among all distinct ids."""
+
+    def __init__(self, side: str) -> None:
+        self._side = side
+        self._known: pd.Index[Any] | None = None
+        self._codes: list[NDArray[np.int32]] = []
+
+    def add(self, ids: pd.Index[Any], name: str) -> None:
+        """Append the ids of a part."""
+        codes, distinct = pd.factorize(ids)
+        if self._known is None or not len(self._known):
+            self._known = distinct
+        else:
+            check_kind(self._known, distinct, f"{name}: a later part ({self._side}s)")
+            known, distinct = unrounded(self._known, distinct), unrounded(distinct, self._known)
+            places = known.get_indexer(distinct)
+            new = places < 0
+            places[new] = len(self._known) + np.arange(new.sum())
+            self._known = join_ids(self._known, distinct[new])
+            codes = places[codes]
+        self._codes.append(codes.astype(np.int32))
+
+    def index(self) -> pd.CategoricalIndex[Any]:
+        """Return all ids."""
+        codes = np.concatenate(self._codes)
+        self._codes = []
+        return pd.CategoricalIndex(pd.Categorical.from_codes(codes, self._known))
 
 
 def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, Any]:
@@ -405,15 +304,15 @@ def _weights(sample_weight: ArrayLike, n: int) -> FloatArray:
 FEW = 1000
 
 
-def has_repeats(table: RatingTable) -> bool:
+def _has_repeats(table: RatingTable) -> bool:
     """Whether a pair of user and item may occur more than once."""
     n = len(table.values)
     return n > FEW or len(set(zip(table.users.tolist(), table.items.tolist(), strict=True))) < n
 
 
-def last_of_each_pair(table: RatingTable, name: str = "ratings") -> RatingTable:
+def _last_of_each_pair(table: RatingTable, name: str = "ratings") -> RatingTable:
     """Keep the latest rating of each user and item: the last by time, or in the order given."""
-    if not has_repeats(table):
+    if not _has_repeats(table):
         return table
     users, _ = pd.factorize(table.users)
     items, distinct = pd.factorize(table.items)
@@ -431,3 +330,152 @@ def last_of_each_pair(table: RatingTable, name: str = "ratings") -> RatingTable:
         f"the {which} rating of each pair is used"
     )
     return table.take(np.sort(pairs.index.to_numpy()[~again.to_numpy()]))
+
+
+def count_clicks(table: RatingTable, name: str = "ratings") -> RatingTable:
+    """Add up the counts of each pair of user and item; leave out counts of 0, with a warning."""
+    clicked = np.flatnonzero(table.values > 0.0)
+    if len(clicked) < len(table.values):
+        if not len(clicked):
+            msg = f"{name}: all values are 0, so no user clicked an item"
+            raise ValueError(msg)
+        warn_input(
+            f"{name}: {len(table.values) - len(clicked)} of {len(table.values)} values are 0; "
+            "these pairs count as not clicked"
+        )
+        table = table.take(clicked)
+    if not _has_repeats(table):
+        return table
+    items, distinct = pd.factorize(table.items)
+    pairs = pd.factorize(table.users)[0].astype(np.int64) * len(distinct)
+    pairs += items
+    del items
+    ordered = np.sort(pairs)
+    if not (ordered[1:] == ordered[:-1]).any():
+        return table
+    pairs, _ = pd.factorize(pairs)
+    n_pairs = int(pairs.max()) + 1
+    first = np.full(n_pairs, len(pairs), dtype=np.intp)
+    np.minimum.at(first, pairs, np.arange(len(pairs)))
+    weights = table.weights
+    if weights is not None:
+        # A given weight applies to each click of its row. The weight of a pair is the mean over all
+        # clicks of the pair.
+        weights = np.bincount(pairs, weights * table.values) / np.bincount(pairs, table.values)
+    values: FloatArray = np.bincount(pairs, table.values).astype(np.float64)
+    return replace(table.take(first), values=values, weights=weights)
+
+
+# --- Levels ---
+
+_MAX_LEVELS = 64
+
+# Values with a larger maximum than this are probably counts rather than ratings.
+_LONGEST_SCALE = 10.0
+
+
+@dataclass(frozen=True)
+class RatingScale:
+    """The levels of ratings, as ordered categories or as numbers for a regression."""
+
+    levels: FloatArray
+    # Whether there is one output per threshold between two levels, instead of a single output.
+    ordinal: bool
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs of a factorization machine."""
+        return len(self.levels) - 1 if self.ordinal else 1
+
+    def unit(self, values: FloatArray) -> float:
+        """Return the output unit: the standard deviation of ratings for a regression, else 1."""
+        if self.ordinal:
+            return 1.0
+        lowest, spread = self.levels[0], self.levels[-1] - self.levels[0]
+        unit = float(spread * np.std((values - lowest) / spread))
+        if not 1e-100 <= unit <= 1e100:
+            msg = f"ratings: their standard deviation is {unit:.3g}; multiply them by a constant"
+            raise ValueError(msg)
+        return unit
+
+    def expected(self, outputs: FloatArray) -> FloatArray:
+        """Return the expected ratings."""
+        if self.ordinal:
+            return expected_level(outputs, self.levels)
+        return np.clip(outputs[..., 0], self.levels[0], self.levels[-1])
+
+
+def find_levels(table: RatingTable, given: Sequence[float] | None, task: Task) -> FloatArray:
+    """Return the rating levels in increasing order: `given`, or the distinct values."""
+    values = table.values
+    found = np.unique(values)
+    if given is None:
+        levels = found
+    else:
+        try:
+            levels = np.unique(real_array("levels", given))
+        except (TypeError, ValueError):
+            levels = np.array([])
+        if len(levels) == 0 or not np.isfinite(levels).all():
+            msg = f"levels: must be finite numbers, got {given!r}"
+            raise ValueError(msg)
+        if not np.isin(found, levels).all():
+            at = int(np.argmax(~np.isin(values, levels)))
+            user, item = (ids[at : at + 1].tolist()[0] for ids in (table.users, table.items))
+            owner = f"user {user!r} and item {item!r}"
+            if table.value_column is not None:
+                owner += f", in column {table.value_column!r}"
+            refuse_level(values[at], owner, levels)
+    if task == "clicks":
+        return np.asarray(levels)
+    if len(found) < 2:
+        msg = (
+            f"ratings: all ratings are {found[0]}, which says nothing about preferences; for "
+            'clicks or purchases, use task="clicks"'
+        )
+        raise ValueError(msg)
+    if task == "ordinal" and len(levels) > _MAX_LEVELS:
+        msg = (
+            f"ratings: {len(levels)} different values are too many levels "
+            f'(at most {_MAX_LEVELS}); round them, or use task="regression"; for counts of clicks, '
+            'use task="clicks"'
+        )
+        raise ValueError(msg)
+    if given is None and _look_like_counts(values, found):
+        warn_input(
+            f"ratings: the values look like counts (whole numbers from 1 to {found[-1]:g}, most "
+            'often 1) but are treated as ratings; for counts of clicks, use task="clicks"; if they '
+            "are ratings, pass levels=..."
+        )
+    return np.asarray(levels)
+
+
+def refuse_level(rating: float, owner: str, levels: FloatArray) -> NoReturn:
+    """Raise an error for a rating that is not a level; `owner` names its user or item."""
+    msg = f"ratings: the rating {rating} is not one of the levels {levels.tolist()}, for {owner}"
+    raise ValueError(msg)
+
+
+def _look_like_counts(values: FloatArray, found: FloatArray) -> bool:
+    """Whether values are whole numbers from 1 to more than ten, and 1 is the most frequent."""
+    if found[0] != 1.0 or found[-1] <= _LONGEST_SCALE or not (found == np.floor(found)).all():
+        return False
+    return bool(np.bincount(np.searchsorted(found, values)).argmax() == 0)
+
+
+def expected_level(outputs: FloatArray, levels: FloatArray) -> FloatArray:
+    """Return E[y] = top level - sum_c (gap between levels c and c + 1) P(y <= level c)."""
+    return np.asarray(levels[-1] - expit(outputs) @ np.diff(levels))
+
+
+def level_probabilities(outputs: FloatArray, levels: FloatArray) -> FloatArray:
+    """Return P(y = level), shape (n, n_levels), after making P(y <= level) monotone.
+
+    Isotonic regression, weighted by the gaps between levels, preserves the expected rating.
+    """
+    below = expit(outputs)
+    gaps = np.diff(levels)
+    for row in np.flatnonzero((np.diff(below, axis=1) < 0.0).any(axis=1)):
+        below[row] = isotonic_regression(below[row], weights=gaps).x
+    edges = [np.zeros((*below.shape[:-1], 1)), below, np.ones((*below.shape[:-1], 1))]
+    return np.diff(np.concatenate(edges, axis=-1), axis=-1)

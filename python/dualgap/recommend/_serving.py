@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
-from dualgap._choices import Ranking, check_choice
+from dualgap._choices import Ranking, Task, check_choice
+from dualgap._estimator import Estimator
+from dualgap._estimator.watch import CallbackSupportMixin
 from dualgap._validation import FloatArray, check_positive, resolve_threads
-from dualgap.recommend._base import Ids, RecommenderParts
-from dualgap.recommend._click_training import fold_in_clicks
-from dualgap.recommend._features import FeaturesLike, FeatureTable, new_features
-from dualgap.recommend._ids import check_new, read_id_list
+from dualgap.recommend._click_model import Interactions
+from dualgap.recommend._features import FeaturesLike, FeatureTable, TimeFeatures, new_features
+from dualgap.recommend._fitted import Fitted, Ids
 from dualgap.recommend._ranking import (
     Candidates,
     Neighbours,
@@ -28,17 +31,62 @@ from dualgap.recommend._ranking import (
     rating_metrics,
     warn_of_seen,
 )
-from dualgap.recommend._ratings import RatingsLike, RatingTable, Unknown, read_ratings
-from dualgap.recommend._training import NewRatings, Side, distinct
-
-__all__ = ["FittedRecommender"]
+from dualgap.recommend._ratings import Columns, RatingsLike, read_ratings
+from dualgap.recommend._tables import like_table, read_id_list, table_kind
+from dualgap.recommend._training import Pairs, Unknown, check_new, distinct
 
 # A diverse list of n items is chosen from max(_CANDIDATES[0], _CANDIDATES[1] * n) candidates.
 _CANDIDATES = (50, 5)
 
 
-class FittedRecommender(RecommenderParts):
-    """A recommender with fitted models."""
+class ServingMethods(CallbackSupportMixin, Estimator):  # type: ignore[misc]
+    """The methods of a fitted recommender; a subclass has the parameters and `fit`."""
+
+    n_components: int | None
+    task: Task
+    interactions: Interactions | bool
+    history_features: bool | Literal["users"]
+    time_features: bool | TimeFeatures
+    user_column: str
+    item_column: str
+    rating_column: str
+    timestamp_column: str
+    n_jobs: int | None
+
+    _fitted: Fitted
+
+    def _require_fitted(self) -> Fitted:
+        """Return the result of the fit. After a fit, skip scikit-learn's slower check."""
+        if "_fitted" not in vars(self):
+            check_is_fitted(self)
+        return self._fitted
+
+    def _columns(self) -> Columns:
+        names = self.user_column, self.item_column, self.rating_column, self.timestamp_column
+        return Columns(*names, clicks=self.task == "clicks", counts=self._counts)
+
+    @property
+    def _counts(self) -> bool:
+        """Whether the values of ratings are counts of clicks."""
+        return self.task == "clicks" and getattr(self.interactions, "like_threshold", None) is None
+
+    def _interaction_settings(self) -> Interactions:
+        given = self.interactions if isinstance(self.interactions, Interactions) else Interactions()
+        if self.task == "clicks" and given.n_components is None:
+            return replace(given, n_components=self.n_components)
+        return given
+
+    def _time_settings(self) -> TimeFeatures:
+        given = self.time_features
+        return given if isinstance(given, TimeFeatures) else TimeFeatures()
+
+    def _fold_in_settings(self) -> tuple[Interactions, bool | Literal["users"], int]:
+        return self._interaction_settings(), self.history_features, resolve_threads(self.n_jobs)
+
+    def _in_library(self, table: pd.DataFrame, given: Any = None) -> pd.DataFrame:
+        """Convert a table to the library of the table `given`, or else to that of the fit."""
+        converted: pd.DataFrame = like_table(table, table_kind(given) or self._fitted.tables)
+        return converted
 
     def predict(
         self,
@@ -75,8 +123,9 @@ class FittedRecommender(RecommenderParts):
         TypeError
             If ids are strings but the ids of the ratings are numbers, or the other way around.
         """
-        pairs = self._pairs(users, items, timestamps, unknown)
-        return self._model(self._default_ranking()).predict(pairs)
+        fitted = self._require_fitted()
+        pairs = fitted.pairs(users, items, timestamps, unknown, self._time_settings())
+        return fitted.model(fitted.default_ranking).predict(pairs)
 
     def predict_proba(
         self,
@@ -102,13 +151,13 @@ class FittedRecommender(RecommenderParts):
         AttributeError
             If `task` is not "ordinal": other models have no level probabilities.
         """
-        self._check_fitted()
+        fitted = self._require_fitted()
         if self.task != "ordinal":
             msg = f'predict_proba: task="{self.task}" gives no level probabilities; use "ordinal"'
             raise AttributeError(msg)
-        pairs = self._pairs(users, items, timestamps, unknown)
-        assert self._rating_model is not None
-        return self._rating_model.predict_proba(pairs)
+        pairs = fitted.pairs(users, items, timestamps, unknown, self._time_settings())
+        assert fitted.rating_model is not None
+        return fitted.rating_model.predict_proba(pairs)
 
     def recommend(
         self,
@@ -172,42 +221,44 @@ class FittedRecommender(RecommenderParts):
         .. [1] J. Carbonell and J. Goldstein, The use of MMR, diversity-based reranking for
            reordering documents and producing summaries, SIGIR 1998.
         """
-        self._check_fitted()
+        fitted = self._require_fitted()
         check_positive("n", n, integer=True)
         check_positive("diversity", diversity, zero=True)
         if diversity > 1.0:
             msg = f"diversity: must be from 0 to 1, got {diversity!r}"
             raise ValueError(msg)
-        allowed = allowed_items(self.item_ids_, items, exclude, mask)
-        if rank_by is None and self._click_model is not None and not allowed.all():
-            rank_by = None if allowed[self._seen.columns].any() else "like"
-        ranking = self._ranking(rank_by)
-        model = self
+        known, folded = fitted.catalogue, fitted
+        allowed = allowed_items(known.items, items, exclude, mask)
+        if rank_by is None and fitted.click_model is not None and not allowed.all():
+            rank_by = None if allowed[fitted.seen.columns].any() else "like"
+        ranking = fitted.ranking(rank_by)
         if ratings is not None:
-            table = self._one_of_each_pair(read_ratings(ratings, self._columns()))
+            table = read_ratings(ratings, self._columns())
             rated = distinct(table.users)[1]
-            places = self._catalogue.places[0].find(rated)
-            check_new(self.user_ids_, rated[places == len(self.user_ids_)], "ratings (users)")
+            places = known.places[0].find(rated)
+            check_new(known.users, rated[places == len(known.users)], "ratings (users)")
             names = rated if users is None else read_id_list(users, "users")
             # If all wanted users are in `ratings`, avoid copies that grow with the number of known
             # users.
             light = names is rated or (rated.get_indexer(names) >= 0).all()
-            clicks = "like" in (ranking, diversity > 0.0 and self._similarity())
-            model = (self._without_users(clicks=clicks) if light else self)._folded(table)
-        catalogue, seen = model._catalogue, model._seen
+            clicks = "like" in (ranking, diversity > 0.0 and fitted.similarity)
+            folded = fitted.without_users(clicks=clicks) if light else fitted
+            folded = folded.fold_in(table, "users", FeatureTable(), self._fold_in_settings())
+        catalogue = folded.catalogue
         if ratings is None:
             names = catalogue.users if users is None else read_id_list(users, "users")
         rows = catalogue.find_users(names, unknown)
         excluded = None
         if isinstance(exclude, Mapping):
-            known = self.user_ids_, catalogue.users
-            excluded = excluded_items(names, known, catalogue.items, exclude)
+            users_of_both = known.users, catalogue.users
+            excluded = excluded_items(names, users_of_both, catalogue.items, exclude)
         threads = min(resolve_threads(self.n_jobs), max(1, len(rows)))
-        candidates = Candidates(allowed, seen if exclude_seen else None, threads, excluded)
+        candidates = Candidates(allowed, folded.seen if exclude_seen else None, threads, excluded)
         length = int(n) if diversity == 0.0 else max(_CANDIDATES[0], _CANDIDATES[1] * int(n))
-        best = model._model(ranking).best_items(rows, min(length, len(catalogue.items)), candidates)
+        length = min(length, len(catalogue.items))
+        best = folded.model(ranking).best_items(rows, length, candidates)
         if diversity > 0.0:
-            vectors = model._model(self._similarity()).item_vectors()
+            vectors = folded.model(fitted.similarity).item_vectors()
             best = diversified(best, vectors, int(n), diversity)
         columns = self.user_column, self.item_column
         return self._in_library(ranked_table(names, catalogue.items, best, columns), ratings)
@@ -241,11 +292,11 @@ class FittedRecommender(RecommenderParts):
             For an unknown item. A known item that has neither ratings nor features has no
             neighbours.
         """
-        self._check_fitted()
-        allowed = allowed_items(self.item_ids_, among, name="among")
-        counts = np.bincount(self._seen.columns, minlength=len(self.item_ids_))
-        model = self._model(self._similarity())
-        side = Neighbours(self.item_ids_, model.item_vectors(), counts, allowed)
+        fitted = self._require_fitted()
+        known = fitted.catalogue.items
+        allowed = allowed_items(known, among, name="among")
+        vectors = fitted.model(fitted.similarity).item_vectors()
+        side = Neighbours(known, vectors, fitted.item_counts, allowed)
         return self._in_library(
             side.table(read_id_list(items, "items"), n, "items", self.item_column)
         )
@@ -254,9 +305,10 @@ class FittedRecommender(RecommenderParts):
         self, users: Ids, n: int = 10, *, among: Iterable[Hashable] | None = None
     ) -> pd.DataFrame:
         """Return users who like the same items; see `similar_items`. Requires ``interactions``."""
-        allowed = allowed_items(self.user_ids_, among, name="among")
-        counts = np.diff(self._seen.offsets)
-        side = Neighbours(self.user_ids_, self.user_vectors_, counts, allowed)
+        fitted = self._require_fitted()
+        known = fitted.catalogue.users
+        allowed = allowed_items(known, among, name="among")
+        side = Neighbours(known, fitted.clicks().users[1:], fitted.user_counts, allowed)
         return self._in_library(
             side.table(read_id_list(users, "users"), n, "users", self.user_column)
         )
@@ -292,33 +344,18 @@ class FittedRecommender(RecommenderParts):
         .. [1] Y. Hu, Y. Koren and C. Volinsky, Collaborative filtering for implicit feedback
            datasets, ICDM 2008, section 5.
         """
-        model = self._clicks()
+        fitted = self._require_fitted()
+        model, known = fitted.clicks(), fitted.catalogue
         check_positive("n", n, integer=True)
-        places = []
-        sides = (("user", self.user_ids_, user), ("item", self.item_ids_, item))
-        for name, known, one in sides:
-            place = known.get_indexer(read_id_list(one, name))
-            if len(place) != 1 or place[0] < 0:
-                raise KeyError(f"{name}: {one!r} was not in the ratings")
-            places.append(int(place[0]))
+        places = known.place_of("user", user), known.place_of("item", item)
         items, parts = model.contributions(*places)
         order = np.argsort(-parts, kind="stable")[:n]
         columns = {
-            self.item_column: self.item_ids_[items[order]],
+            self.item_column: known.items[items[order]],
             "rank": np.arange(1, len(order) + 1),
             "contribution": parts[order],
         }
         return self._in_library(pd.DataFrame(columns))
-
-    @property
-    def user_vectors_(self) -> FloatArray:
-        """Factors of ``user_ids_`` from clicks; products with ``item_vectors_`` rank items."""
-        return self._clicks().users[1:]
-
-    @property
-    def item_vectors_(self) -> FloatArray:
-        """Factors of ``item_ids_`` from clicks."""
-        return self._clicks().items[1:]
 
     def fold_in(
         self,
@@ -360,45 +397,19 @@ class FittedRecommender(RecommenderParts):
             unknown items, if `features` is given but the fit had no features of this side, or if
             `add` is set but an earlier version, which did not store the ratings, saved the model.
         """
-        self._check_fitted()
+        fitted = self._require_fitted()
         check_choice("side", side, "users", "items")
         column = self.user_column if side == "users" else self.item_column
-        described = new_features(features, self._encoders, (side, column), needed=ratings is None)
+        described = new_features(features, fitted.encoders, (side, column), needed=ratings is None)
         table = None
         if ratings is not None:
-            table = self._one_of_each_pair(read_ratings(ratings, self._columns()))
-            table = self._with_earlier_ratings(table, side) if add else table
-        return self._folded(table, side, described)
-
-    def _folded(
-        self,
-        table: RatingTable | None,
-        side: Side = "users",
-        described: FeatureTable | None = None,
-    ) -> Self:
-        """Return a copy that knows the users (or items) of these ratings and features."""
-        if self._rating_model is not None and not self._rating_model.priors:
-            msg = 'fold_in: only method="variational" fits new users without a refit'
-            raise ValueError(msg)
-        counts = self._rating_counts(side)
-        given = table, self._catalogue, counts, side, described or FeatureTable()
-        new = NewRatings.of(*given, self.history_features)
-        # Starting a thread takes as long as fitting a user.
-        n_threads = min(resolve_threads(self.n_jobs), len(new.ids))
-        folded = self._shallow_copy()
-        if self._rating_model is not None:
-            folded._rating_model = self._rating_model.fold_in(new, n_threads)
-        if self._click_model is not None:
-            like = None if self._counts else self.like_threshold_
-            clicks = (self._click_model, new, like, n_threads)
-            folded._click_model = fold_in_clicks(self._interaction_settings(), *clicks)
-        catalogue = new.extend(self._catalogue)
-        folded._places, folded._item_counts = catalogue.places, None
-        folded.user_ids_, folded.item_ids_ = catalogue.users, catalogue.items
-        folded._seen = new.replace_histories(self._seen, self._stored(new.values))
-        if side == "users" and new.all_new:
-            folded._item_counts = counts + np.bincount(new.other, minlength=len(counts))
-        return folded
+            table = read_ratings(ratings, self._columns())
+            table = fitted.with_earlier_ratings(table, side) if add else table
+        folded = fitted.fold_in(table, side, described, self._fold_in_settings())
+        # `copy.copy` would drop or convert some attributes.
+        result: Self = object.__new__(type(self))
+        result.__dict__.update(vars(self), _fitted=folded)
+        return result
 
     def evaluate(
         self,
@@ -445,26 +456,26 @@ class FittedRecommender(RecommenderParts):
             of users with a hit) and "mrr@k" (mean of 1 over the rank of the first hit, 0 without
             one).
         """
-        self._check_fitted()
+        fitted = self._require_fitted()
         ranks = check_ranks(k)
         check_confidence(confidence)
-        timed = self._rating_model is not None and self._rating_model.times is not None
+        known, timed = fitted.catalogue, fitted.has_times
         table = read_ratings(
             test, self._columns(), name="test", timestamps=timestamps, seconds=timed
         )
-        table = self._one_of_each_pair(table, "test")
-        users = self._catalogue.find_users(table.users, unknown)
-        items = self._catalogue.find_items(table.items, unknown)
+        users = known.find_users(table.users, unknown)
+        items = known.find_items(table.items, unknown)
         result = {}
-        if self._rating_model is not None:
+        if fitted.rating_model is not None:
             times = table.times if timed else None
-            predicted = self._rating_model.predict(self._timed(users, items, times))
-            result = rating_metrics(table, predicted, ranks, self.levels_)
-        if catalogue or self._rating_model is None:
-            liked = np.flatnonzero(table.values >= self.like_threshold_)
-            warn_of_seen(self._seen, users[liked], items[liked])
-            model, threads = self._model(self._ranking(rank_by)), resolve_threads(self.n_jobs)
-            candidates = Candidates(np.ones(len(self.item_ids_), dtype=bool), self._seen, threads)
+            pairs = Pairs.at_times(users, items, times, self._time_settings())
+            predicted = fitted.rating_model.predict(pairs)
+            result = rating_metrics(table, predicted, ranks, fitted.scale.levels)
+        if catalogue or fitted.rating_model is None:
+            liked = np.flatnonzero(table.values >= fitted.like)
+            warn_of_seen(fitted.seen, users[liked], items[liked])
+            model, threads = fitted.model(fitted.ranking(rank_by)), resolve_threads(self.n_jobs)
+            candidates = Candidates(np.ones(len(known.items), dtype=bool), fitted.seen, threads)
             relevant = users[liked], items[liked], table.users[liked]
             result |= evaluate_catalogue(model, candidates, relevant, ranks, confidence)
         return result

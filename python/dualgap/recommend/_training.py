@@ -1,36 +1,244 @@
-"""Data and record of a fit: ratings and their scale, time features, and ratings of new ids."""
+"""Ratings by position: the catalogue, the data and record of a fit, and ratings of new ids."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Hashable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NoReturn, TypeAlias
+from numbers import Number
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
-from scipy.special import expit
-from sklearn.base import BaseEstimator
 
-from dualgap._choices import Task
-from dualgap._estimator import Callback, History, RandomState, storable
-from dualgap._validation import FloatArray, check_positive, real_array
-from dualgap.recommend._features import FeatureTable, history_rows, unit_rows
-from dualgap.recommend._growing import Lists, append_rows
-from dualgap.recommend._ids import check_kind, check_new, join_ids, warn_input
-from dualgap.recommend._ratings import FEW, Catalogue, IndexedRatings, Periods, RatingTable
-
-__all__ = ["TimeFeatures"]
+from dualgap._choices import check_choice
+from dualgap._estimator import Callback, History, RandomState
+from dualgap._validation import FloatArray
+from dualgap.recommend._features import FeatureTable, Periods, TimeFeatures, history_rows, unit_rows
+from dualgap.recommend._growing import Lists, Places, append_ids, append_rows
+from dualgap.recommend._ratings import FEW, RatingTable
+from dualgap.recommend._tables import check_kind, join_ids, read_id_list, warn_input
 
 Side: TypeAlias = Literal["users", "items"]
+Unknown: TypeAlias = Literal["warn", "ignore"]
 
-_DAY = 86_400.0
-_MAX_LEVELS = 64
-# Values with a larger maximum than this are probably counts rather than ratings.
-_LONGEST_SCALE = 10.0
+# Number of pairs for which outputs are computed at a time.
+_BATCH = 1 << 14
+
+
+@dataclass(frozen=True)
+class IndexedRatings:
+    """Ratings, with users and items given by their positions in the catalogue."""
+
+    users: NDArray[Any]
+    items: NDArray[Any]
+    values: FloatArray
+    weights: FloatArray | None = None
+    # Periods of the ratings; None unless time features are used.
+    periods: Periods | None = None
+
+    def take(self, rows: NDArray[np.intp]) -> IndexedRatings:
+        """Select some of the ratings, without their periods."""
+        weights = None if self.weights is None else self.weights[rows]
+        return IndexedRatings(self.users[rows], self.items[rows], self.values[rows], weights)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Users and items to predict, by position, and their periods if time features are used."""
+
+    users: NDArray[np.intp]
+    items: NDArray[np.intp]
+    periods: Periods | None = None
+
+    @classmethod
+    def at_times(
+        cls,
+        users: NDArray[np.intp],
+        items: NDArray[np.intp],
+        times: FloatArray | None,
+        settings: TimeFeatures,
+    ) -> Self:
+        """Return pairs, with the periods of their times (in seconds) if these are given."""
+        return cls(users, items, None if times is None else settings.periods(users, items, times))
+
+    def batches(self) -> Iterator[tuple[slice, Pairs]]:
+        """Yield the pairs in batches, which limits the memory of a prediction."""
+        for start in range(0, len(self.users), _BATCH):
+            rows = slice(start, start + _BATCH)
+            periods = self.periods
+            if periods is not None:
+                periods = periods[0][rows], periods[1][rows]
+            yield rows, Pairs(self.users[rows], self.items[rows], periods)
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The ids of all known users and items.
+
+    A position is an index into the table of users or of items. The position after the last id
+    stands for all unknown ids.
+    """
+
+    users: pd.Index[Any]
+    items: pd.Index[Any]
+    # The positions of users and of items.
+    places: tuple[Places, Places]
+
+    @classmethod
+    def of_ids(cls, users: pd.Index[Any], items: pd.Index[Any]) -> Self:
+        """Return the catalogue of these ids."""
+        return cls(users, items, (Places(users, len(users)), Places(items, len(items))))
+
+    @classmethod
+    def of(
+        cls, table: RatingTable, user_ids: pd.Index[Any] | None, item_ids: pd.Index[Any] | None
+    ) -> Catalogue:
+        """Collect all ids that have ratings or features, in a fixed order (sorted if possible)."""
+        sides = []
+        named = (("user", table.users, user_ids), ("item", table.items, item_ids))
+        for at, (side, ids, described) in enumerate(named):
+            known = _distinct_ids(ids) if table.shape is None else pd.RangeIndex(table.shape[at])
+            if described is not None:
+                check_kind(known, described, f"{side}_features")
+                joined = join_ids(known, described).unique()
+                _check_common(known, described, f"{side}_features")
+                known = joined
+            with suppress(TypeError):
+                known = known.sort_values()
+            sides.append(known)
+        return cls.of_ids(*sides)
+
+    def with_ids(self, side: str, ids: pd.Index[Any]) -> Catalogue:
+        """Add ids of users or of items."""
+        at = int(side == "items")
+        known, places = [self.users, self.items], [*self.places]
+        known[at] = append_ids(known[at], ids)
+        if known[at].dtype == ids.dtype == places[at].table.dtype:
+            places[at] = places[at].with_ids(ids)
+        else:
+            places[at] = Places(known[at], len(known[at]))
+        return Catalogue(known[0], known[1], (places[0], places[1]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Convert ids to arrays: skops files cannot store a pandas index without executable code.
+        return {"users": self.users.to_numpy(), "items": self.items.to_numpy()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        ids = (pd.Index(state[side], tupleize_cols=False) for side in ("users", "items"))
+        vars(self).update(vars(Catalogue.of_ids(*ids)))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of users and number of items."""
+        return len(self.users), len(self.items)
+
+    def index(self, table: RatingTable) -> IndexedRatings:
+        """Replace the ids of ratings by positions."""
+        users, items = (
+            places.find(ids).astype(np.int32)
+            for places, ids in zip(self.places, (table.users, table.items), strict=True)
+        )
+        return IndexedRatings(users, items, table.values, table.weights)
+
+    def place_of(self, side: Literal["user", "item"], one: Hashable) -> int:
+        """Return the position of a known user or item."""
+        known = self.users if side == "user" else self.items
+        place = known.get_indexer(read_id_list(one, side))
+        if len(place) != 1 or place[0] < 0:
+            raise KeyError(f"{side}: {one!r} was not in the ratings")
+        return int(place[0])
+
+    def find_users(self, ids: pd.Index[Any], unknown: Unknown) -> NDArray[np.intp]:
+        """Return positions of users; `unknown` says whether to warn about unknown ids."""
+        return self._find(0, ids, "user", unknown)
+
+    def find_items(self, ids: pd.Index[Any], unknown: Unknown) -> NDArray[np.intp]:
+        """Return positions of items; `unknown` says whether to warn about unknown ids."""
+        return self._find(1, ids, "item", unknown)
+
+    def _find(self, side: int, ids: pd.Index[Any], what: str, unknown: Unknown) -> NDArray[np.intp]:
+        """Return positions; warn about unknown ids, and raise an error if all are unknown."""
+        check_choice("unknown", unknown, "warn", "ignore")
+        table, places = (self.users, self.items)[side], self.places[side]
+        found = places.find(ids)
+        strange = found == len(table)
+        if unknown == "ignore" or not strange.any():
+            return found
+        check_kind(table, ids, f"{what}s")
+        distinct = ids[strange].unique()
+        treated = f"treated as an average {what}"
+        if side == 1:
+            treated += ' (with task="clicks", it scores 0)'
+        example = distinct.tolist()[0]
+        if strange.all():
+            msg = (
+                f"{what}s: {example!r} was not in the ratings"
+                if len(distinct) == 1
+                else f"{what}s: none of the {len(distinct)} ids was in the ratings "
+                f"({example!r}, ...)"
+            ) + f'; with unknown="ignore", an unknown {what} is {treated}'
+            raise ValueError(msg)
+        warn_input(
+            f"{what}s: {int(strange.sum())} of {len(found)} ids were not in the ratings "
+            f"({example!r}, for example); each is {treated}"
+        )
+        return found
+
+
+def _distinct_ids(ids: pd.Index[Any]) -> pd.Index[Any]:
+    """Return the distinct ids; every category of categorical ids occurs (see `GrowingIds`)."""
+    return ids.categories if isinstance(ids, pd.CategoricalIndex) else ids.unique()
+
+
+def _check_common(known: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
+    """Raise an error if no id is known, because the features would then describe nothing.
+
+    Raises
+    ------
+    ValueError
+        If there are ids but none is known; the message names the argument.
+    """
+    if len(ids) and not ids.isin(known).any():
+        msg = (
+            f"{name}: none of the {len(ids)} ids ({ids.tolist()[0]!r}, for example) occurs in the "
+            f"ratings, whose ids are different ({known[:1].tolist()[0]!r}, for example)"
+        )
+        raise ValueError(msg)
+
+
+def check_new(known: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
+    """Raise an error if new ids are strings like "7" while known ids are numbers, or vice versa.
+
+    Other new ids may differ in type from the known ids.
+
+    Raises
+    ------
+    TypeError
+        If there are such ids; the message names the argument.
+    """
+    if known.dtype == ids.dtype != object or not len(known):
+        return
+    example: Any = known[:1].tolist()[0]
+    if not isinstance(example, str | Number):
+        return
+    of_texts = isinstance(example, str)
+    if of_texts and not _NUMBER.fullmatch(str(example)):
+        return
+    for one in ids.tolist():
+        if isinstance(one, Number) if of_texts else isinstance(one, str) and _NUMBER.fullmatch(one):
+            msg = (
+                f"{name}: the id {one!r} is {'a number' if of_texts else 'a string'}, but the "
+                f"known ids are {'strings' if of_texts else 'numbers'} ({example!r}, for example)"
+            )
+            raise TypeError(msg)
+
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
 @dataclass(frozen=True)
@@ -67,165 +275,6 @@ class FitRecord:
     null_objective: float | None = None
     converged: bool | None = None
     certificate: str = "none"
-
-
-@dataclass(frozen=True)
-class RatingScale:
-    """The levels of ratings, as ordered categories or as numbers for a regression."""
-
-    levels: FloatArray
-    # Whether there is one output per threshold between two levels, instead of a single output.
-    ordinal: bool
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of outputs of a factorization machine."""
-        return len(self.levels) - 1 if self.ordinal else 1
-
-    def unit(self, values: FloatArray) -> float:
-        """Return the output unit: the standard deviation of ratings for a regression, else 1."""
-        if self.ordinal:
-            return 1.0
-        lowest, spread = self.levels[0], self.levels[-1] - self.levels[0]
-        unit = float(spread * np.std((values - lowest) / spread))
-        if not 1e-100 <= unit <= 1e100:
-            msg = f"ratings: their standard deviation is {unit:.3g}; multiply them by a constant"
-            raise ValueError(msg)
-        return unit
-
-    def expected(self, outputs: FloatArray) -> FloatArray:
-        """Return the expected ratings."""
-        if self.ordinal:
-            return expected_level(outputs, self.levels)
-        return np.clip(outputs[..., 0], self.levels[0], self.levels[-1])
-
-
-def find_levels(table: RatingTable, given: Sequence[float] | None, task: Task) -> FloatArray:
-    """Return the rating levels in increasing order: `given`, or the distinct values."""
-    values = table.values
-    found = np.unique(values)
-    if given is None:
-        levels = found
-    else:
-        try:
-            levels = np.unique(real_array("levels", given))
-        except (TypeError, ValueError):
-            levels = np.array([])
-        if len(levels) == 0 or not np.isfinite(levels).all():
-            msg = f"levels: must be finite numbers, got {given!r}"
-            raise ValueError(msg)
-        if not np.isin(found, levels).all():
-            at = int(np.argmax(~np.isin(values, levels)))
-            user, item = (ids[at : at + 1].tolist()[0] for ids in (table.users, table.items))
-            owner = f"user {user!r} and item {item!r}"
-            if table.value_column is not None:
-                owner += f", in column {table.value_column!r}"
-            refuse_level(values[at], owner, levels)
-    if task == "clicks":
-        return np.asarray(levels)
-    if len(found) < 2:
-        msg = (
-            f"ratings: all ratings are {found[0]}, which says nothing about preferences; for "
-            'clicks or purchases, use task="clicks"'
-        )
-        raise ValueError(msg)
-    if task == "ordinal" and len(levels) > _MAX_LEVELS:
-        msg = (
-            f"ratings: {len(levels)} different values are too many levels "
-            f'(at most {_MAX_LEVELS}); round them, or use task="regression"; for counts of clicks, '
-            'use task="clicks"'
-        )
-        raise ValueError(msg)
-    if given is None and _look_like_counts(values, found):
-        warn_input(
-            f"ratings: the values look like counts (whole numbers from 1 to {found[-1]:g}, most "
-            'often 1) but are treated as ratings; for counts of clicks, use task="clicks"; if they '
-            "are ratings, pass levels=..."
-        )
-    return np.asarray(levels)
-
-
-def refuse_level(rating: float, owner: str, levels: FloatArray) -> NoReturn:
-    """Raise an error for a rating that is not a level; `owner` names its user or item."""
-    msg = f"ratings: the rating {rating} is not one of the levels {levels.tolist()}, for {owner}"
-    raise ValueError(msg)
-
-
-def _look_like_counts(values: FloatArray, found: FloatArray) -> bool:
-    """Whether values are whole numbers from 1 to more than ten, and 1 is the most frequent."""
-    if found[0] != 1.0 or found[-1] <= _LONGEST_SCALE or not (found == np.floor(found)).all():
-        return False
-    return bool(np.bincount(np.searchsorted(found, values)).argmax() == 0)
-
-
-def expected_level(outputs: FloatArray, levels: FloatArray) -> FloatArray:
-    """Return E[y] = top level - sum_c (gap between levels c and c + 1) P(y <= level c)."""
-    return np.asarray(levels[-1] - expit(outputs) @ np.diff(levels))
-
-
-def level_probabilities(outputs: FloatArray, levels: FloatArray) -> FloatArray:
-    """Return P(y = level), shape (n, n_levels), after making P(y <= level) monotone.
-
-    Isotonic regression, weighted by the gaps between levels, preserves the expected rating.
-    """
-    below = expit(outputs)
-    gaps = np.diff(levels)
-    for row in np.flatnonzero((np.diff(below, axis=1) < 0.0).any(axis=1)):
-        below[row] = isotonic_regression(below[row], weights=gaps).x
-    edges = [np.zeros((*below.shape[:-1], 1)), below, np.ones((*below.shape[:-1], 1))]
-    return np.diff(np.concatenate(edges, axis=-1), axis=-1)
-
-
-# Not an estimator, but scikit-learn can read, set, clone and search its parameters.
-@storable
-@dataclass(kw_only=True, repr=False)
-class TimeFeatures(BaseEstimator):  # type: ignore[misc]
-    """Settings for the effect of a rating's time in `OrdinalRecommender`.
-
-    Every output gets a weight for each user and sitting (or day), and a weight for each item and
-    month [1]_, with Gaussian priors whose covariances are learned:
-
-    ``o_c = b_c + l_uc + l_ic + d_c(u, day) + s_c(i, month) + sum_r U_rc p_ur q_ir``.
-
-    A period without training ratings has no weight. User periods as short as the default therefore
-    help only if other ratings of the same sitting are known, as in random splits. For a future
-    rating, the user has no such weight, and the item has a weight only until its period ends.
-
-    Parameters
-    ----------
-    user_days : float, default=1/96
-        Length of a user's periods in days. The default, a quarter of an hour, was chosen on
-        validation ratings of MovieLens 100k.
-    item_days : float, default=30.0
-        Length of an item's periods in days.
-
-    References
-    ----------
-    .. [1] Y. Koren, Collaborative filtering with temporal dynamics, KDD 2009, equation 9.
-    """
-
-    user_days: float = 1 / 96
-    item_days: float = 30.0
-
-    def check(self) -> None:
-        """Raise an error for invalid parameters."""
-        check_positive("user_days", self.user_days)
-        check_positive("item_days", self.item_days)
-
-    def periods(
-        self, users: NDArray[np.intp], items: NDArray[np.intp], times: FloatArray
-    ) -> Periods:
-        """Return the codes of the user period and of the item period of each rating."""
-        user_periods = _period_codes(users, times, self.user_days)
-        return user_periods, _period_codes(items, times, self.item_days)
-
-
-def _period_codes(rows: NDArray[np.intp], times: FloatArray, days: float) -> NDArray[np.int64]:
-    period = np.floor(times / (days * _DAY))
-    if np.abs(period).max(initial=0.0) >= 2.0**30:
-        msg = "timestamps: must be dates or seconds since 1970; some are too far from the present"
-        raise ValueError(msg)
-    return rows.astype(np.int64) * 2**31 + period.astype(np.int64) + 2**30
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,8 @@ from dualgap.recommend._rating_model import (
     SidePrior,
     TimeEffects,
 )
-from dualgap.recommend._ratings import Pairs
-from dualgap.recommend._training import FitRecord, RatingScale, RunOptions, Training
-from dualgap.recommend._units import machine_in_units, prior_in_units
+from dualgap.recommend._ratings import RatingScale
+from dualgap.recommend._training import FitRecord, Pairs, RunOptions, Training
 
 __all__ = ["Variational"]
 
@@ -173,8 +172,8 @@ class Variational(Method):
             of_users, of_items = (SidePrior.read(result[f"{side}_prior"]) for side in _SIDES)
             known = users.extend(result["users"], of_users), items.extend(result["items"], of_items)
             machine = Machine(*known, result["output"], result["intercept"])
-            machines.append(machine_in_units(machine, unit))
-            of_users, of_items = (prior_in_units(p, machine, unit) for p in (of_users, of_items))
+            machines.append(_machine_in_units(machine, unit))
+            of_users, of_items = (_prior_in_units(p, machine, unit) for p in (of_users, of_items))
             precision = np.array([result["precision"] / unit**2])
             tempering = np.array(settings["tempering"] or [])
             priors.append(Priors(of_users, of_items, precision, tempering))
@@ -348,3 +347,34 @@ def _tempering(n_thresholds: int, scale: float) -> list[float]:
         return [float(scale)]
     curve = np.interp(np.linspace(0.0, 3.0, n_thresholds), range(4), (0.6, 0.7, 0.8, 1.0))
     return list(scale * curve * min(1.0, 4.0 / n_thresholds))
+
+
+def _machine_in_units(machine: Machine, unit: float) -> Machine:
+    """Multiply all outputs of a machine by `unit`."""
+    k = len(machine.output)
+    users, items = (_scaled(table, k, unit) for table in (machine.users, machine.items))
+    return Machine(users, items, unit * machine.output, unit * machine.intercept)
+
+
+def _prior_in_units(prior: SidePrior, machine: Machine, unit: float) -> SidePrior:
+    """Convert the prior of a machine whose outputs are multiplied by `unit`."""
+    k, m = machine.output.shape
+    # A row of `spread` begins with the variances of the offsets, and their covariances with the
+    # factors.
+    spread = prior.spread.copy()
+    spread[:, :m] *= unit**2
+    spread[:, m : m * (1 + k)] *= unit
+    return replace(
+        prior,
+        base=_scaled(prior.base, k, unit),
+        weights=_scaled(prior.weights, k, unit),
+        covariance=np.ascontiguousarray(_scaled(_scaled(prior.covariance, k, unit).T, k, unit).T),
+        spread=spread,
+    )
+
+
+def _scaled(table: FloatArray, first: int, unit: float) -> FloatArray:
+    """Multiply the columns from `first` on, which belong to the offsets, by `unit`."""
+    table = table.copy()
+    table[:, first:] *= unit
+    return table

@@ -17,12 +17,11 @@ from dualgap._choices import Penalty, Ranking
 from dualgap._files import replacing
 from dualgap._validation import FloatArray
 from dualgap.metrics import ndcg_at_k, rmse
+from dualgap.recommend._click_model import Interactions
 from dualgap.recommend._click_training import fit_clicks
 from dualgap.recommend._conditional_gradient import ConditionalGradient
-from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._ranking import catalogue_metrics, rating_gains, top_columns
-from dualgap.recommend._ratings import IndexedRatings
-from dualgap.recommend._training import RunOptions, Training
+from dualgap.recommend._training import IndexedRatings, RunOptions, Training
 from dualgap.recommend.recommender import OrdinalRecommender
 
 __all__ = ["Comparison", "Row", "compare", "split_ratings"]

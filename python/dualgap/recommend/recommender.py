@@ -24,51 +24,49 @@ from dualgap._estimator import (
     watch,
 )
 from dualgap._validation import FloatArray, check_positive
-from dualgap.recommend._click_model import ClickModel
+from dualgap.recommend._click_model import Interactions, weigh_counts
 from dualgap.recommend._click_training import fit_clicks
 from dualgap.recommend._conditional_gradient import ConditionalGradient
-from dualgap.recommend._counts import weigh_counts
 from dualgap.recommend._features import (
-    FeatureEncoder,
     FeaturesLike,
     FeatureTable,
+    Periods,
+    TimeFeatures,
     feature_rows,
     read_features,
 )
-from dualgap.recommend._file import SavedRecommender
-from dualgap.recommend._frames import table_kind
+from dualgap.recommend._fitted import Fitted, stored_values
 from dualgap.recommend._growing import Lists
-from dualgap.recommend._interactions import Interactions
-from dualgap.recommend._rating_model import Method, RatingModel, default_n_components
+from dualgap.recommend._rating_model import Method, default_n_components
 from dualgap.recommend._ratings import (
-    Catalogue,
-    IndexedRatings,
-    Periods,
+    RatingScale,
     RatingsLike,
     RatingTable,
+    find_levels,
     read_ratings,
 )
-from dualgap.recommend._serving import FittedRecommender
+from dualgap.recommend._serving import ServingMethods
+from dualgap.recommend._tables import table_kind
 from dualgap.recommend._training import (
+    Catalogue,
     FitRecord,
-    RatingScale,
+    IndexedRatings,
     RunOptions,
-    TimeFeatures,
     Training,
-    find_levels,
 )
 from dualgap.recommend._variational import Variational
 
 __all__ = ["OrdinalRecommender"]
 
-_IDS = ("user_ids_", "item_ids_")
+# Parts of the record of a fit in model files, besides the history.
+_RECORD = ("objective", "dual_objective", "null_objective", "converged", "certificate")
 
 _METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (Variational, ConditionalGradient)}
 
 
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
-class OrdinalRecommender(FittedRecommender):
+class OrdinalRecommender(ServingMethods):
     """Predict ratings and recommend items with a multi-output factorization machine.
 
     Ratings are reduced to one binary output per threshold between two levels, and all outputs share
@@ -207,10 +205,6 @@ class OrdinalRecommender(FittedRecommender):
     verbose: int | bool | None = None
     callback: Callback | None = None
 
-    user_ids_: pd.Index[Any] = field(init=False)
-    item_ids_: pd.Index[Any] = field(init=False)
-    levels_: FloatArray = field(init=False)
-    like_threshold_: float = field(init=False)
     n_components_: int = field(init=False)
     n_iter_: int = field(init=False)
     objective_: float = field(init=False)
@@ -222,10 +216,7 @@ class OrdinalRecommender(FittedRecommender):
     certificate_: str = field(init=False)
     converged_: bool | None = field(init=False)
 
-    _rating_model: RatingModel | None = field(init=False)
-    _click_model: ClickModel | None = field(init=False)
-    _seen: Lists = field(init=False)
-    _encoders: tuple[FeatureEncoder | None, FeatureEncoder | None] = field(init=False)
+    _fitted: Fitted = field(init=False)
 
     @restores_on_error
     def fit(
@@ -292,31 +283,25 @@ class OrdinalRecommender(FittedRecommender):
                 "timestamps": timestamps,
                 "seconds": self.time_features is not False,
             }
-            table = self._one_of_each_pair(
-                read_ratings(ratings, self._columns(), **given, coded=True)
-            )
-            self._tables = table_kind(ratings) or "pandas"
+            table = read_ratings(ratings, self._columns(), **given, coded=True)
             described = (
                 read_features(user_features, "user_features", self.user_column),
                 read_features(item_features, "item_features", self.item_column),
             )
-            training, clicked = self._training(table, described, method, validation)
+            fitted, training, clicked = self._training(table, described, method, validation)
             del table
-            like = 0.0 if self._counts else clicks.threshold(self.levels_)
-            self.like_threshold_ = like
+            rating_model = click_model = None
             options = RunOptions(self.random_state, self.n_jobs, callback)
-            self._rating_model = self._click_model = None
             if clicks_only:
-                self._click_model, record = fit_clicks(clicks, clicked, like, options)
+                click_model, record = fit_clicks(clicks, clicked, fitted.like, options)
             else:
                 n_components = self._n_components(len(training.ratings.values))
-                self._rating_model, record = method.run(
-                    training, self._scale(), n_components, options
-                )
+                rating_model, record = method.run(training, fitted.scale, n_components, options)
                 if self.interactions is not False:
                     quietly = replace(options, callback=None)
-                    self._click_model, _ = fit_clicks(clicks, clicked, like, quietly)
-            self._store(record)
+                    click_model, _ = fit_clicks(clicks, clicked, fitted.like, quietly)
+            fitted = replace(fitted, rating_model=rating_model, click_model=click_model)
+            self._store(replace(fitted, tables=table_kind(ratings) or "pandas"), record)
         return self
 
     def _training(
@@ -325,30 +310,35 @@ class OrdinalRecommender(FittedRecommender):
         described: tuple[FeatureTable, FeatureTable],
         method: Method,
         validation: RatingsLike | None,
-    ) -> tuple[Training, Training]:
-        """Set the ids, levels and encoders; return the data of the rating and click models."""
+    ) -> tuple[Fitted, Training, Training]:
+        """Return a result without models, and the data of the rating and click models."""
         catalogue = Catalogue.of(table, described[0].ids, described[1].ids)
-        self.user_ids_, self.item_ids_ = catalogue.users, catalogue.items
-        self.levels_ = self._levels(table)
+        scale = RatingScale(self._levels(table), self.task == "ordinal")
         encoded = catalogue.index(table)
         if self._counts:
             encoded = weigh_counts(encoded)
         if self.time_features is not False:
             encoded = replace(encoded, periods=self._periods(encoded, table.times))
         pairs = encoded.users, encoded.items
-        self._stores_ratings = True
-        matrix = sp.csr_array((self._stored(table.values), pairs), catalogue.shape)
-        self._seen = Lists.of(matrix)
+        stored = stored_values(table.values, scale, ones=self._counts)
+        matrix = sp.csr_array((stored, pairs), catalogue.shape)
+        fitted = Fitted(
+            catalogue=catalogue,
+            scale=scale,
+            like=0.0 if self._counts else self._interaction_settings().threshold(scale.levels),
+            counts=self._counts,
+            seen=Lists.of(matrix),
+            encoders=(described[0].encoder, described[1].encoder),
+        )
         ones = np.ones(len(matrix.data), np.int8)
         seen = sp.csr_array((ones, matrix.indices, matrix.indptr), catalogue.shape)
-        self._item_counts = self._places = None
-        self._encoders = described[0].encoder, described[1].encoder
-        features = feature_rows(catalogue, described, seen, self.history_features)
+        ids = catalogue.users, catalogue.items
+        features = feature_rows(ids, described, seen, self.history_features)
         held_out = self._held_out(validation, method, catalogue)
         training = Training(encoded, catalogue.shape, features, held_out)
         # The click model itself learns from histories, so its features do not include them.
-        plain = feature_rows(catalogue, described, seen, False)
-        return training, replace(training, features=plain)
+        plain = feature_rows(ids, described, seen, False)
+        return fitted, training, replace(training, features=plain)
 
     def _held_out(
         self, validation: RatingsLike | None, method: Method, catalogue: Catalogue
@@ -359,7 +349,8 @@ class OrdinalRecommender(FittedRecommender):
         if not method.validates:
             msg = 'validation: only method="conditional-gradient" uses it'
             raise ValueError(msg)
-        return catalogue.index(read_ratings(validation, self._columns(), name="validation"))
+        table = read_ratings(validation, self._columns(), name="validation", repeats=True)
+        return catalogue.index(table)
 
     def _periods(self, ratings: IndexedRatings, times: FloatArray | None) -> Periods:
         """Return the periods of the ratings' times (in seconds)."""
@@ -382,16 +373,14 @@ class OrdinalRecommender(FittedRecommender):
             raise ValueError(msg)
         return np.ones(1)
 
-    def _scale(self) -> RatingScale:
-        return RatingScale(self.levels_, self.task == "ordinal")
-
     def _n_components(self, n_ratings: int) -> int:
         if self.n_components is None:
             return default_n_components(n_ratings, bool(self.history_features))
         return int(self.n_components)
 
-    def _store(self, record: FitRecord) -> None:
-        """Set the attributes that describe the fit."""
+    def _store(self, fitted: Fitted, record: FitRecord) -> None:
+        """Set the result of a fit, and the attributes that describe it."""
+        self._fitted = fitted
         for part in fields(FitRecord):
             setattr(self, f"{part.name}_", getattr(record, part.name))
         self.duality_gap_ = self.relative_gap_ = None
@@ -399,48 +388,48 @@ class OrdinalRecommender(FittedRecommender):
             self.duality_gap_ = record.objective - record.dual_objective
             self.relative_gap_ = relative_gap(self.duality_gap_, record.objective)
         self.n_iter_ = len(record.history["epoch"])
-        self.n_components_ = 0 if self._rating_model is None else self._rating_model.n_bases
+        self.n_components_ = 0 if fitted.rating_model is None else fitted.rating_model.n_bases
 
     def _state(self) -> dict[str, Any]:
-        return SavedRecommender(
-            catalogue=self._catalogue,
-            scale=self._scale(),
-            like=self.like_threshold_,
-            seen=self._seen,
-            stores_ratings=self._stores_ratings,
-            rating_model=self._rating_model,
-            click_model=self._click_model,
-            encoders=self._encoders,
-            tables=self._tables,
-            record=FitRecord(
-                **{part.name: getattr(self, f"{part.name}_") for part in fields(FitRecord)}
-            ),
-        ).state()
+        record = {name: getattr(self, f"{name}_") for name in _RECORD}
+        return {**self._fitted.state(), "record": record, "history": dict(self.history_)}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        saved = SavedRecommender.of_state(state)
-        require(saved.scale.ordinal is (self.task == "ordinal"))
-        require((saved.rating_model is None) is (self.task == "clicks"))
-        self.user_ids_, self.item_ids_ = saved.catalogue.users, saved.catalogue.items
-        self.levels_, self.like_threshold_ = saved.scale.levels, saved.like
-        self._seen, self._stores_ratings = saved.seen, saved.stores_ratings
-        self._encoders, self._tables = saved.encoders, saved.tables
-        self._rating_model, self._click_model = saved.rating_model, saved.click_model
-        self._item_counts = self._places = None
-        self._store(saved.record)
+        record = {name: state["record"][name] for name in _RECORD}
+        fitted = Fitted.of_state(state, counts=self._counts)
+        require(fitted.scale.ordinal is (self.task == "ordinal"))
+        require((fitted.rating_model is None) is (self.task == "clicks"))
+        self._store(fitted, FitRecord(dict(state["history"]), **record))
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Convert ids to arrays: skops files cannot store a pandas index without executable code.
-        state: dict[str, Any] = super().__getstate__()
-        for name in ("_item_counts", "_places"):
-            state.pop(name, None)
-        indices = {name: state[name] for name in _IDS if name in state}
-        return {**state, **{name: index.to_numpy() for name, index in indices.items()}}
+    @property
+    def user_ids_(self) -> pd.Index[Any]:
+        """Known users."""
+        return self._require_fitted().catalogue.users
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        arrays = {name: state[name] for name in _IDS if name in state}
-        ids = {name: pd.Index(array, tupleize_cols=False) for name, array in arrays.items()}
-        super().__setstate__({**state, **ids})
+    @property
+    def item_ids_(self) -> pd.Index[Any]:
+        """Known items."""
+        return self._require_fitted().catalogue.items
+
+    @property
+    def levels_(self) -> FloatArray:
+        """Rating levels in increasing order."""
+        return self._require_fitted().scale.levels
+
+    @property
+    def like_threshold_(self) -> float:
+        """Smallest rating that counts as a like."""
+        return self._require_fitted().like
+
+    @property
+    def user_vectors_(self) -> FloatArray:
+        """Factors of ``user_ids_`` from clicks; products with ``item_vectors_`` rank items."""
+        return self._require_fitted().clicks().users[1:]
+
+    @property
+    def item_vectors_(self) -> FloatArray:
+        """Factors of ``item_ids_`` from clicks."""
+        return self._require_fitted().clicks().items[1:]
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, including the parameters of `interactions` if it is True.

@@ -19,8 +19,7 @@ from sklearn.utils import check_random_state
 from dualgap._choices import Ranking
 from dualgap._estimator import RandomState
 from dualgap._validation import check_positive
-from dualgap.recommend._frames import as_pandas
-from dualgap.recommend._values import comparable_times
+from dualgap.recommend._tables import as_pandas, comparable_times
 
 __all__ = ["at_random", "by_time", "by_user", "compare_recommenders", "leave_last_out"]
 

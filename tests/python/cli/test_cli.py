@@ -164,7 +164,7 @@ def test_recommendations_after_an_evaluation_use_all_ratings(data: Path, tmp_pat
     table = pd.read_csv(StringIO(result.stdout))
     pd.testing.assert_frame_equal(table, recommend_directly(data, [3], 4), atol=1e-5)
     everything = fetch_movielens(data).ratings
-    assert OrdinalRecommender.load(path)._seen.matrix.nnz == len(everything)
+    assert OrdinalRecommender.load(path)._fitted.seen.matrix.nnz == len(everything)
 
 
 def test_options_name_columns_or_give_their_positions(data: Path, tmp_path: Path) -> None:

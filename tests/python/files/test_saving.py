@@ -87,7 +87,7 @@ def predictions_by_method(model: Any, X: Any) -> dict[str, Any]:
     """Return the results of all prediction methods of a fitted model, by name."""
     given: Any = X
     if type(model).__name__ == "OrdinalRecommender":
-        if model._rating_model is None:
+        if model._fitted.rating_model is None:
             return {"recommend": model.recommend(list(model.user_ids_)).to_numpy()}
         pairs = (model.user_ids_[:10], model.item_ids_[:10])
         return {"predict": model.predict(*pairs)}

@@ -37,8 +37,8 @@ def all_pairs() -> tuple[np.ndarray, np.ndarray]:
 
 def machines(model: OrdinalRecommender) -> list[Any]:
     """Return the factorization machines whose expected ratings a recommender averages."""
-    assert model._rating_model is not None
-    return model._rating_model.machines
+    assert model._fitted.rating_model is not None
+    return model._fitted.rating_model.machines
 
 
 def assert_same(a: OrdinalRecommender, b: OrdinalRecommender) -> None:

@@ -43,13 +43,13 @@ def test_the_blend_ranks_as_well_as_its_best_part(
 ) -> None:
     train, test = split
     model = fit(train)
-    clicks = model._click_model
+    clicks = model._fitted.click_model
     assert clicks is not None
     assert sum(clicks.weights) == pytest.approx(1.0)
     blended = model.score(test)
     alone = fit(train, interactions=Interactions(blend=False))
-    assert alone._click_model is not None
-    assert alone._click_model.models == ()
+    assert alone._fitted.click_model is not None
+    assert alone._fitted.click_model.models == ()
     assert blended > 0.95 * alone.score(test)
     assert blended > 2 * 10 / N_ITEMS
 
@@ -57,15 +57,15 @@ def test_the_blend_ranks_as_well_as_its_best_part(
 def test_the_share_of_clicks_sets_the_weight_of_other_pairs(clicks: pd.DataFrame) -> None:
     few = clicks[clicks["user"] % 2 == 0]
     for table in (clicks, few):
-        found = fit(table)._click_model
+        found = fit(table)._fitted.click_model
         density = len(table) / (table["user"].nunique() * table["item"].nunique())
         assert found is not None
         assert found.unobserved == pytest.approx(min(3 * density, 0.5))
         assert found.ridge in (0.1, 0.3)
     given = fit(clicks, interactions=Interactions(unobserved_weight=0.2, ridge=0.7, n_components=5))
-    assert given._click_model is not None
-    assert (given._click_model.unobserved, given._click_model.ridge) == (0.2, 0.7)
-    assert given._click_model.users.shape[1] == 5
+    assert given._fitted.click_model is not None
+    assert (given._fitted.click_model.unobserved, given._fitted.click_model.ridge) == (0.2, 0.7)
+    assert given._fitted.click_model.users.shape[1] == 5
 
 
 @pytest.mark.parametrize("exponents", [(0.5, 0.2), (0.7, 0.65)])
@@ -73,7 +73,7 @@ def test_the_graph_divides_by_powers_of_the_numbers_of_clicks(
     clicks: pd.DataFrame, exponents: tuple[float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dualgap.recommend._click_training._EXPONENTS", (exponents,))
-    found = fit(clicks)._click_model
+    found = fit(clicks)._fitted.click_model
     assert found is not None
     matrix = found.history.matrix.toarray().astype(np.float64)
     of_users, of_items = np.maximum(matrix.sum(axis=1), 1), np.maximum(matrix.sum(axis=0), 1)
@@ -172,7 +172,7 @@ def test_threads_and_saving_do_not_change_recommendations(
 def test_dense_item_models_score_like_sparse_ones(clicks: pd.DataFrame) -> None:
     model = fit(clicks)
     expected = model.recommend(n=N_ITEMS)
-    clicked = model._click_model
+    clicked = model._fitted.click_model
     assert clicked is not None
     assert any(isinstance(each, _core.DenseItems) for each in clicked._packed_models)
     vars(clicked)["_packed_models"] = [each.record() for each in clicked.models]
@@ -193,8 +193,8 @@ def test_new_and_known_users_with_the_same_clicks_get_similar_lists(clicks: pd.D
     assert not set(new) & set(own["item"])
     items = pd.DataFrame({"user": [3, 4, 5], "item": N_ITEMS, "rating": 1.0})
     larger = model.fold_in(items, side="items")
-    assert larger._click_model is not None
-    assert larger._click_model.fits((clicks["user"].nunique(), N_ITEMS + 1))
+    assert larger._fitted.click_model is not None
+    assert larger._fitted.click_model.fits((clicks["user"].nunique(), N_ITEMS + 1))
     assert larger.predict(3, N_ITEMS) > 0.0
 
 
@@ -295,7 +295,7 @@ def test_new_clicks_are_added_to_earlier_clicks(clicks: pd.DataFrame, like: floa
         side="items",
         add=True,
     )
-    assert len(of_item._seen.columns) == len(model._seen.columns) + 1
+    assert len(of_item._fitted.seen.columns) == len(model._fitted.seen.columns) + 1
 
 
 @pytest.mark.parametrize("task", ["ordinal", "regression"])
@@ -317,7 +317,7 @@ def test_new_ratings_are_added_to_earlier_ratings(
         pairs = own["user"], own["item"]
         np.testing.assert_allclose(added.predict(*pairs), whole.predict(*pairs), atol=1e-6)
         np.testing.assert_allclose(added.item_vectors_, whole.item_vectors_, atol=1e-9)
-        assert (added._seen.matrix != whole._seen.matrix).nnz == 0
+        assert (added._fitted.seen.matrix != whole._fitted.seen.matrix).nnz == 0
         assert np.abs(added.predict(*pairs) - model.predict(*pairs)).max() > 1e-3
 
 
@@ -336,7 +336,7 @@ def test_errors_name_unknown_ids_of_restricted_lists(clicks: pd.DataFrame) -> No
 
 def test_the_order_of_rows_does_not_change_the_model(clicks: pd.DataFrame) -> None:
     one, two = fit(clicks), fit(clicks.sample(frac=1.0, random_state=1))
-    assert one._click_model is not None
-    assert two._click_model is not None
-    assert one._click_model.weights == two._click_model.weights
+    assert one._fitted.click_model is not None
+    assert two._fitted.click_model is not None
+    assert one._fitted.click_model.weights == two._fitted.click_model.weights
     pd.testing.assert_frame_equal(one.recommend(n=3), two.recommend(n=3), rtol=1e-4)

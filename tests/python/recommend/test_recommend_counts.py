@@ -74,7 +74,7 @@ def test_zero_counts_warn_and_negative_counts_are_rejected(pairs: np.ndarray) ->
     values[4] = 0.0
     with pytest.warns(UserWarning, match=r"^ratings: 1 of \d+ values are 0; these pairs"):
         model = fit((users, items, values))
-    assert (users[4], items[4]) not in set(zip(*model._seen.matrix.nonzero(), strict=True))
+    assert (users[4], items[4]) not in set(zip(*model._fitted.seen.matrix.nonzero(), strict=True))
     values[4] = -1.0
     with pytest.raises(ValueError, match=r"values must not be negative, found -1 in row 4 "):
         fit((users, items, values))

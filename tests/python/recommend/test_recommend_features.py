@@ -166,7 +166,7 @@ def test_columns_and_values_with_ambiguous_names_stay_distinct(
     table = pd.DataFrame({"a": rng.choice(["b_c", "d"], N_ITEMS)})
     table["a_b"] = rng.choice(["c", "d"], N_ITEMS)
     model = fit(warm, item_features=table)
-    encoder = model._encoders[1]
+    encoder = model._fitted.encoders[1]
     assert encoder is not None
     assert encoder.width == 4
     new = pd.DataFrame({"a": ["b_c"], "a_b": ["d"]}, index=[N_ITEMS])
@@ -183,7 +183,7 @@ def test_columns_and_values_with_ambiguous_names_stay_distinct(
 
 def test_categories_may_be_integers_in_the_fit_and_floats_later(warm: pd.DataFrame) -> None:
     codes = pd.DataFrame({"kind": pd.Categorical(np.arange(N_ITEMS) % N_KINDS)})
-    encoder = fit(warm, item_features=codes)._encoders[1]
+    encoder = fit(warm, item_features=codes)._fitted.encoders[1]
     assert encoder is not None
     later = pd.DataFrame({"kind": pd.Categorical([1.0, 3.0, 99.0])})
     rows = encoder.encode(later, "features").toarray()

@@ -133,9 +133,9 @@ def test_a_model_of_an_earlier_version_does_not_add_ratings(
         path.write_bytes(repack(raw, meta=json.dumps(meta).encode(), seen_values=None))
         early = OrdinalRecommender.load(path)
     else:
-        del fitted._stores_ratings
-        ones = np.ones(len(fitted._seen.values), np.int8)
-        fitted._seen = replace(fitted._seen, values=ones)
+        ones = np.ones(len(fitted._fitted.seen.values), np.int8)
+        seen = replace(fitted._fitted.seen, values=ones)
+        fitted._fitted = replace(fitted._fitted, seen=seen, stores_ratings=False)
         early = pickle.loads(pickle.dumps(fitted))
     early.save(path)
     for model in (early, early.fold_in(new), OrdinalRecommender.load(path)):

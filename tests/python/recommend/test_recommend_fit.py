@@ -278,7 +278,8 @@ def test_predictions_are_averages_over_the_models(small: pd.DataFrame) -> None:
     parts = []
     for machine in machines(both):
         alone = quick().fit(small)
-        alone._rating_model = replace(alone._rating_model, machines=[machine])
+        model = replace(alone._fitted.rating_model, machines=[machine])
+        alone._fitted = replace(alone._fitted, rating_model=model)
         parts.append(alone.predict(*pairs))
     np.testing.assert_allclose(both.predict(*pairs), np.mean(parts, axis=0), rtol=1e-12)
     assert both.history_["model"].tolist() == [0] * 8 + [1] * 8

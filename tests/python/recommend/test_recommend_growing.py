@@ -15,6 +15,7 @@ from recommenders import N_ITEMS, quick
 
 from dualgap import OrdinalRecommender
 from dualgap.recommend import Interactions
+from dualgap.recommend._fitted import Fitted
 from dualgap.recommend._growing import Lists, append_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -35,11 +36,12 @@ def assert_same_lists(one: OrdinalRecommender, two: OrdinalRecommender) -> None:
 
 
 def tables(model: OrdinalRecommender) -> list[Any]:
-    assert model._rating_model is not None
-    assert model._click_model is not None
-    history = model._click_model.history
-    found = [machine.users for machine in model._rating_model.machines]
-    return [*found, model._click_model.users, model._seen.columns, history.columns, history.values]
+    ratings, clicks = model._fitted.rating_model, model._fitted.click_model
+    assert ratings is not None
+    assert clicks is not None
+    found = [machine.users for machine in ratings.machines]
+    columns = model._fitted.seen.columns
+    return [*found, clicks.users, columns, clicks.history.columns, clicks.history.values]
 
 
 def test_rows_are_appended_in_place_unless_the_space_is_taken() -> None:
@@ -100,10 +102,10 @@ def test_recommending_to_a_rated_user_copies_no_other_user(
     both = model.recommend([user, 4], ratings=new_user(user), rank_by=by)
     n_known = []
     monkeypatch.setattr(
-        OrdinalRecommender,
-        "_folded",
-        lambda self, *given, folded=OrdinalRecommender._folded: (
-            n_known.append(len(self.user_ids_)) or folded(self, *given)
+        Fitted,
+        "fold_in",
+        lambda self, *given, fold_in=Fitted.fold_in: (
+            n_known.append(len(self.catalogue.users)) or fold_in(self, *given)
         ),
     )
     found = model.recommend(ratings=new_user(user), rank_by=by)
@@ -116,9 +118,9 @@ def test_ratings_with_target_0_are_seen_but_are_no_clicks(ratings: pd.DataFrame)
     model = quick(interactions=Interactions(other_target=0.0, max_iter=2)).fit(ratings)
     new = new_user(1000)
     folded = model.fold_in(new)
-    assert folded._click_model is not None
+    assert folded._fitted.click_model is not None
     one = np.array([len(model.user_ids_)])
-    seen, clicks = folded._seen.take(one), folded._click_model.history.take(one)
+    seen, clicks = folded._fitted.seen.take(one), folded._fitted.click_model.history.take(one)
     assert seen.columns.tolist() == sorted(new["item"])
     assert clicks.columns.tolist() == sorted(new.loc[new["rating"] >= 4.0, "item"])
     np.testing.assert_array_equal(clicks.values, np.ones(len(clicks.columns), np.float32))

@@ -20,7 +20,7 @@ from scipy.special import logit
 
 from dualgap import OrdinalRecommender
 from dualgap.metrics import ndcg_at_k, rmse
-from dualgap.recommend._training import expected_level, level_probabilities
+from dualgap.recommend._ratings import expected_level, level_probabilities
 from dualgap.recommend.comparison import _biases, split_ratings
 
 # --- Predictions ---

@@ -89,7 +89,7 @@ def test_the_latest_rating_of_a_pair_counts(small: pd.DataFrame) -> None:
     assert_same(fitted, quick().fit(small))
     with pytest.warns(UserWarning, match="the last rating of each pair"):
         fitted = quick().fit(both.drop(columns="timestamp").iloc[::-1])
-    assert len(fitted._seen.values) == len(small)
+    assert len(fitted._fitted.seen.values) == len(small)
 
 
 def test_a_repeated_test_pair_counts_once(small: pd.DataFrame) -> None:
@@ -213,7 +213,7 @@ def test_batches_do_not_change_predictions(
     model: OrdinalRecommender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = model.predict(*all_pairs()), model.predict_proba(*all_pairs())
-    monkeypatch.setattr("dualgap.recommend._ratings._BATCH", 13)
+    monkeypatch.setattr("dualgap.recommend._training._BATCH", 13)
     np.testing.assert_allclose(model.predict(*all_pairs()), whole[0], atol=1e-12)
     np.testing.assert_allclose(model.predict_proba(*all_pairs()), whole[1], atol=1e-12)
 

@@ -13,7 +13,7 @@ import pytest
 
 from dualgap import OrdinalRecommender
 from dualgap.recommend import Interactions, splits
-from dualgap.recommend._ids import read_ids
+from dualgap.recommend._tables import read_ids
 
 LIBRARIES = ["pandas", "polars", "pyarrow"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from recommenders import N_ITEMS, N_USERS, assert_same, greedy, quick
 from dualgap import OrdinalRecommender
 from dualgap.datasets import synthetic_ratings
 from dualgap.recommend import TimeFeatures
-from dualgap.recommend._ratings import Columns, last_of_each_pair, read_ratings
+from dualgap.recommend._ratings import Columns, read_ratings
 
 DAY = 86_400
 DAYS = TimeFeatures(user_days=1.0)
@@ -66,14 +65,13 @@ def test_time_features_help_if_tastes_drift(drifting: pd.DataFrame) -> None:
     ],
 )
 def test_the_latest_of_several_ratings_of_a_pair_is_used(early: Any, late: Any) -> None:
-    times = np.array([late, early], dtype=object)
     pair = (["u", "u"], ["i", "i"], [5.0, 1.0])
-    triples = read_ratings(pair, Columns("user", "item", "rating", "timestamp"), timestamps=times)
+    columns = Columns("user", "item", "rating", "timestamp")
+    times = np.array([late, early], dtype=object)
     with pytest.warns(UserWarning, match="the latest rating of each pair"):
-        assert last_of_each_pair(triples).values.tolist() == [5.0]
-    text = replace(triples, times=np.array(["yesterday", "today"]))
+        assert read_ratings(pair, columns, timestamps=times).values.tolist() == [5.0]
     with pytest.raises(ValueError, match=r"^timestamps: must be numbers of seconds or dates"):
-        last_of_each_pair(text)
+        read_ratings(pair, columns, timestamps=["yesterday", "today"])
 
 
 @pytest.mark.parametrize(
@@ -90,9 +88,9 @@ def test_the_latest_of_several_ratings_of_a_pair_is_used(early: Any, late: Any) 
 )
 def test_a_rating_with_a_missing_time_is_not_the_latest(times: Any) -> None:
     pair = (["u", "u"], ["i", "i"], [5.0, 1.0])
-    triples = read_ratings(pair, Columns("user", "item", "rating", "timestamp"), timestamps=times)
+    columns = Columns("user", "item", "rating", "timestamp")
     with pytest.raises(ValueError, match=r"^timestamps: a time is missing"):
-        last_of_each_pair(triples)
+        read_ratings(pair, columns, timestamps=times)
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.coo_array])
