@@ -287,12 +287,12 @@ def implicit_recommender(model: OrdinalRecommender) -> Any:
     """Put the factors into implicit's class, so that both packages rank the same scores."""
     from implicit.cpu.als import AlternatingLeastSquares
 
-    factors = model._click_model
+    factors = model._fitted.click_model
     assert factors is not None
     als_model = AlternatingLeastSquares(factors=factors.users.shape[1])
-    als_model.user_factors = factors.users[:-1].astype(np.float32)
-    als_model.item_factors = factors.items[:-1].astype(np.float32)
-    seen = sp.csr_matrix(model._seen, dtype=np.float32)
+    als_model.user_factors = factors.users[1:].astype(np.float32)
+    als_model.item_factors = factors.items[1:].astype(np.float32)
+    seen = sp.csr_matrix(model._fitted.seen.matrix, dtype=np.float32)
     ids = np.arange(len(model.user_ids_))
     return lambda: als_model.recommend(ids, seen, N=10)
 
