@@ -393,6 +393,15 @@ def test_few_ratings_per_id_are_predicted_as_well_as_by_biases() -> None:
     assert error < rmse(test["rating"], biases(train, test))
 
 
+def test_few_ratings_give_the_same_model_on_any_number_of_threads() -> None:
+    ratings = drawn(0.0)
+    fits = (
+        OrdinalRecommender(1, method=Variational(n_models=1), random_state=0, n_jobs=n_jobs)
+        for n_jobs in (1, 2)
+    )
+    assert_same(*(model.fit(ratings) for model in fits))
+
+
 def test_the_tempering_is_not_chosen_with_many_ratings_per_id(ratings: pd.DataFrame) -> None:
     assert_same(quick().fit(ratings), quick(tempering=1.0).fit(ratings))
 
