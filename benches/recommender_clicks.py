@@ -20,8 +20,9 @@ and recall is measured on the validation clicks.
 
 With `tuned`, the factors of dualgap with their default settings are compared with packages whose
 settings are chosen on the validation clicks (pip install irspack fastslim): iALS++ of irspack, with
-the same numbers of factors, and the item-item weights of fastslim (SLIM). Seconds are those of one
-fit, without the choice of settings. Packages that are not installed are left out.
+the same numbers of factors and settings chosen with 64 factors, and the item-item weights of
+fastslim (SLIM). Seconds are those of one fit, without the choice of settings. Packages that are not
+installed are left out.
 """
 
 from __future__ import annotations
@@ -340,7 +341,8 @@ def main(names: list[str]) -> None:
         "tuned": (measure_tuned, Table("recommender-tuned", "data", "method")),
     }
     default = (measure, Table("recommender-clicks", "data", "method"))
-    command, table = commands.get(names[0], default) if names else default
+    given = next((name for name in names if name in commands), "")
+    command, table = commands.get(given, default)
     names = [name for name in names if name not in commands]
     for name, make in splits():
         if not names or name in names:

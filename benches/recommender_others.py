@@ -259,7 +259,8 @@ def drawn(
     """Draw 1 to 4 ratings per user, or 2 to `longest`, of items that follow Zipf's law.
 
     A rating is the rounded sum of the mean, the popularity of the item times its weight (together
-    `means`), and terms of the user, the item, their tastes and noise with these `spreads`.
+    `means`), and four terms whose standard deviations are `spreads`: of the user, of the item, of
+    their tastes, and noise.
     """
     rng = np.random.default_rng(0)
     counts = rng.integers(1, 5, n_users)
@@ -339,7 +340,7 @@ def tuned_biases(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
 
 
 def sparse(only: str | None = None) -> None:
-    """Compare dualgap as it comes with a model of biases, on three splits (80/20) of each set."""
+    """Compare default settings of dualgap with biases, on three splits (80/20) of each set."""
     table = Table("recommender-sparse", "data")
     for data, load in sparse_sets().items():
         if only is not None and data != only:

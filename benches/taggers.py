@@ -1,7 +1,7 @@
 """SequenceTagger and other packages for conditional random fields on four tasks.
 
     python benches/taggers.py [SYSTEM ...] [--tasks NAME ...] [--repeats 1] [--limit 300]
-    python benches/taggers.py --notebook [SYSTEM ...]  # the features of python-crfsuite's notebook
+    python benches/taggers.py --notebook [SYSTEM ...]  # all systems and three more
 
 Tasks: chunks (CoNLL-2000), names in Spanish newswire (CoNLL-2002), parts of speech of English web
 text, and letters of handwritten words. All systems read the same features as Python strings: those
@@ -13,8 +13,9 @@ is F1 of chunks, or the fraction of correct tokens. Missing packages, and fits o
 `--limit` seconds, are skipped (pip install python-crfsuite sklearn-crfsuite chaine
 underthesea_core). The crate crfs is built with cargo from benches/crfs.
 
-With `--notebook`, the features of words are those of python-crfsuite's notebook, "L1" is an L1
-penalty of the same strength in both programs, and the results are a table of their own.
+With `--notebook`, all systems and three more run on the features of words of python-crfsuite's
+notebook. "L1" is an L1 penalty of the same strength in both programs. The results are in a separate
+table.
 
 The data sets come from a folder: the environment variable DUALGAP_DATA.
 """

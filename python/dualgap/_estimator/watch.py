@@ -204,6 +204,15 @@ def announce(callback: Callback | None, stage: str) -> None:
             each.stage(stage)
 
 
+def user_callback(callback: Callback | None) -> Callback | None:
+    """Return the user's own callback, given the callback that `watch` yields."""
+    observers = [each for each, _ in callback.observers] if isinstance(callback, _Several) else ()
+    for each in observers or (callback,):
+        if not isinstance(each, Bar | Lines | _Tasks):
+            return each
+    return None
+
+
 class _Several:
     """Several observers combined in one callback. Some observers may read the model."""
 

@@ -270,9 +270,8 @@ class ClickModel(Cached):
         empty = self.history.first(0)
         # Compute cached values before copying, so that later copies reuse them.
         self.gram("users", 1)
-        assert self._packed_items is not None
-        assert self._packed_models is not None
-        assert self._known_items is not None
+        for name in ("_packed_items", "_packed_models", "_known_items"):
+            getattr(self, name)
         return replace(self, users=self.users[:1], history=empty)._with_items_of(self)
 
     def fold_in(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dualgap._choices import Ranking, check_choice
+from dualgap._choices import Ranking, Task, check_choice
 from dualgap._sparse import checked_csr
 from dualgap._validation import FloatArray
 from dualgap.recommend._click_model import ClickModel, Interactions
@@ -27,7 +27,7 @@ from dualgap.recommend._training import Catalogue, NewRatings, Pairs, Side, Unkn
 Ids: TypeAlias = Hashable | Iterable[Hashable]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fitted(Cached):
     """The models of a fit, and the ids and ratings that they know."""
 
@@ -51,6 +51,13 @@ class Fitted(Cached):
     stores_ratings: bool = True
 
     # --- Predictions and rankings ---
+
+    @property
+    def task(self) -> Task:
+        """The task of the fit."""
+        if self.rating_model is None:
+            return "clicks"
+        return "ordinal" if self.scale.ordinal else "regression"
 
     @property
     def default_ranking(self) -> Ranking:
@@ -131,15 +138,18 @@ class Fitted(Cached):
 
     def without_users(self, *, clicks: bool) -> Fitted:
         """Return a copy without known users, and without the click model unless `clicks` is set."""
-        assert self.item_counts is not None  # compute it before copying it
+        # Compute this before copying, so that later copies reuse it.
+        counts = self.item_counts
         ratings, liked = self.rating_model, self.click_model if clicks else None
-        return replace(
+        copied = replace(
             self,
             catalogue=Catalogue.of_ids(self.catalogue.users[:0], self.catalogue.items),
             seen=self.seen.first(0),
             rating_model=ratings and ratings.without_users,
             click_model=liked and liked.without_users,
-        ).with_caches_of(self, "item_counts")
+        )
+        vars(copied)["item_counts"] = counts
+        return copied
 
     def fold_in(
         self,
@@ -223,6 +233,7 @@ class Fitted(Cached):
             "levels": self.scale.levels,
             "ordinal": self.scale.ordinal,
             "like": self.like,
+            "counts": self.counts,
             "seen_offsets": seen.indptr,
             "seen_items": seen.indices,
             **({"seen_values": seen.data} if self.stores_ratings else {}),
@@ -235,7 +246,10 @@ class Fitted(Cached):
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any], *, counts: bool) -> Fitted:
-        """Return the parts from the result of `state`, after checks that they fit together."""
+        """Return the parts from the result of `state`, after checks that they fit together.
+
+        `counts` is used for files of earlier versions, which did not store it.
+        """
         items = state["seen_items"]
         values = state.get("seen_values", np.ones(len(items), np.int8))
         of_users, of_items = state["encoders"]
@@ -246,7 +260,7 @@ class Fitted(Cached):
             catalogue=catalogue,
             scale=scale,
             like=float(state["like"]),
-            counts=counts,
+            counts=bool(state.get("counts", counts)),
             seen=Lists.of(checked_csr(values, items, state["seen_offsets"], catalogue.shape)),
             encoders=(_encoder(of_users), _encoder(of_items)),
             tables=str(state["tables"]),
@@ -270,6 +284,8 @@ class Fitted(Cached):
             and self.catalogue.items.is_unique
             and all(model.fits(shape) for model in models)
             and self._has_levels()
+            and (self.rating_model is not None or not self.scale.ordinal)
+            and (self.rating_model is None or not self.counts)
         ):
             msg = "the arrays do not fit together"
             raise ValueError(msg)

@@ -358,9 +358,10 @@ class RatingModel(Cached):
         machines = []
         for machine in self.machines:
             # Compute cached values before copying, so that later copies reuse them.
-            assert machine.packed_items is not None
+            packed = machine.packed_items
             alone = replace(machine, users=machine.users[:1])
-            machines.append(alone.with_caches_of(machine, "packed_items"))
+            vars(alone)["packed_items"] = packed
+            machines.append(alone)
         return replace(self, machines=machines, times=None)
 
     def fold_in(self, new: NewRatings, n_threads: int) -> RatingModel:

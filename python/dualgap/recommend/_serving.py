@@ -61,9 +61,10 @@ class ServingMethods(CallbackSupportMixin, Estimator):  # type: ignore[misc]
             check_is_fitted(self)
         return self._fitted
 
-    def _columns(self) -> Columns:
+    def _columns(self, fitted: Fitted | None = None) -> Columns:
         names = self.user_column, self.item_column, self.rating_column, self.timestamp_column
-        return Columns(*names, clicks=self.task == "clicks", counts=self._counts)
+        task, counts = (fitted or self).task, self._counts if fitted is None else fitted.counts
+        return Columns(*names, clicks=task == "clicks", counts=counts)
 
     @property
     def _counts(self) -> bool:
@@ -106,9 +107,9 @@ class ServingMethods(CallbackSupportMixin, Estimator):  # type: ignore[misc]
             Times of the ratings, for a model with `time_features`: seconds since 1970, or dates.
             Without them, predictions do not depend on time.
         unknown : {"warn", "ignore"}, default="warn"
-            Treatment of ids that were not in the ratings. They are predicted like an average user
-            or item, except that an unknown item scores 0 for ``task="clicks"``; "warn" reports
-            their number and raises an error if all are unknown.
+            Treatment of ids that were not in the ratings. The prediction for an unknown user
+            depends only on the item, and for an unknown item only on the user (it is 0 for
+            ``task="clicks"``). "warn" reports their number; it is an error if all are unknown.
 
         Returns
         -------
@@ -149,14 +150,13 @@ class ServingMethods(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         Raises
         ------
         AttributeError
-            If `task` is not "ordinal": other models have no level probabilities.
+            If the fit had another `task` than "ordinal": other models have no level probabilities.
         """
         fitted = self._require_fitted()
-        if self.task != "ordinal":
-            msg = f'predict_proba: task="{self.task}" gives no level probabilities; use "ordinal"'
+        if fitted.rating_model is None or not fitted.scale.ordinal:
+            msg = f'predict_proba: task="{fitted.task}" gives no level probabilities; use "ordinal"'
             raise AttributeError(msg)
         pairs = fitted.pairs(users, items, timestamps, unknown, self._time_settings())
-        assert fitted.rating_model is not None
         return fitted.rating_model.predict_proba(pairs)
 
     def recommend(
@@ -233,7 +233,7 @@ class ServingMethods(CallbackSupportMixin, Estimator):  # type: ignore[misc]
             rank_by = None if allowed[fitted.seen.columns].any() else "like"
         ranking = fitted.ranking(rank_by)
         if ratings is not None:
-            table = read_ratings(ratings, self._columns())
+            table = read_ratings(ratings, self._columns(fitted))
             rated = distinct(table.users)[1]
             places = known.places[0].find(rated)
             check_new(known.users, rated[places == len(known.users)], "ratings (users)")
@@ -403,7 +403,7 @@ class ServingMethods(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         described = new_features(features, fitted.encoders, (side, column), needed=ratings is None)
         table = None
         if ratings is not None:
-            table = read_ratings(ratings, self._columns())
+            table = read_ratings(ratings, self._columns(fitted))
             table = fitted.with_earlier_ratings(table, side) if add else table
         folded = fitted.fold_in(table, side, described, self._fold_in_settings())
         # `copy.copy` would drop or convert some attributes.
@@ -461,7 +461,7 @@ class ServingMethods(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         check_confidence(confidence)
         known, timed = fitted.catalogue, fitted.has_times
         table = read_ratings(
-            test, self._columns(), name="test", timestamps=timestamps, seconds=timed
+            test, self._columns(fitted), name="test", timestamps=timestamps, seconds=timed
         )
         users = known.find_users(table.users, unknown)
         items = known.find_items(table.items, unknown)
@@ -497,4 +497,4 @@ class ServingMethods(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         float
         """
         found = self.evaluate(ratings, k=(10,), unknown="ignore")
-        return found["recall@10"] if self.task == "clicks" else -found["rmse"]
+        return -found["rmse"] if "rmse" in found else found["recall@10"]

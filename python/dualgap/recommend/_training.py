@@ -171,7 +171,7 @@ class Catalogue:
             return found
         check_kind(table, ids, f"{what}s")
         distinct = ids[strange].unique()
-        treated = f"treated as an average {what}"
+        treated = f"predicted from the {('item', 'user')[side]} alone"
         if side == 1:
             treated += ' (with task="clicks", it scores 0)'
         example = distinct.tolist()[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from dualgap import _core
 from dualgap._choices import Penalty
 from dualgap._estimator import Callback, History, announce, refuse_unused, storable
+from dualgap._estimator.watch import user_callback
 from dualgap._records import VariationalParameters, VariationalRecord
 from dualgap._validation import (
     FloatArray,
@@ -21,7 +23,6 @@ from dualgap._validation import (
     resolve_seed,
     resolve_threads,
 )
-from dualgap.metrics import rmse
 from dualgap.recommend._rating_model import (
     Machine,
     Method,
@@ -32,7 +33,13 @@ from dualgap.recommend._rating_model import (
     TimeEffects,
 )
 from dualgap.recommend._ratings import RatingScale
-from dualgap.recommend._training import FitRecord, Pairs, RunOptions, Training
+from dualgap.recommend._training import (
+    FitRecord,
+    IndexedRatings,
+    Pairs,
+    RunOptions,
+    Training,
+)
 
 __all__ = ["Variational"]
 
@@ -42,13 +49,13 @@ _SIDES = ("user", "item")
 # their largest number. They start at 1, because 0.7 was worse than 1 on all of eight sparse sets.
 _STEP, _TRIALS = 1.25, 5
 # Mean number of ratings per user or item from which `tempering` is 1 without a trial. The learned
-# variances then hardly depend on it.
-_DENSE = 8
+# variances then hardly depend on it. Each rating counts for its user and for its item.
+_DENSE = 16
 # Number of ratings from which `tempering` is chosen. A tenth of fewer ratings is too noisy.
 _ENOUGH = 1000
-# Number of ids with one rating whose mean gets the same weight in the row for unknown ids as the
-# mean over all ratings. This is the ratio of the variance of ratings, about 1, to the squared
-# difference of the two means, about 0.1.
+# Weight of the mean over all ratings, in units of ids with one rating. This is the ratio of the
+# variance of a rating of an id with one rating, about 1, to the squared difference between the mean
+# of these ratings and the mean over all ratings, about 0.1.
 _SINGLES = 10
 
 
@@ -73,8 +80,9 @@ class Variational(Method):
         Weight of the data relative to the prior (only for ``task="ordinal"``). A weight below 1
         makes the model smoother. The thresholds of one rating are not independent evidence, so
         their terms have additional weights from 0.6 (lowest) to 1 (highest). None means 1; with
-        fewer than 8 ratings per id, it means a value from 1 to 2.5 that is chosen by the error on a
-        tenth of the ratings.
+        fewer than 16 ratings per id, and at least 1,000 ratings, it means a value from 1 to 2.5
+        that is chosen by the error on a tenth of the ratings. The choice fits three to five further
+        machines.
     popularity : bool, default=True
         Whether the prior of a user or item depends on its number of ratings.
     feature_ridge : float, default=1.0
@@ -124,7 +132,13 @@ class Variational(Method):
         """Fit factorization machines, with `tempering` chosen unless it is given."""
         if self.tempering is not None or not scale.ordinal:
             return self._fit(training, scale, n_components, options)
-        chosen = self._choose_tempering(training, scale, n_components, options)
+        if not _has_few_ratings_per_id(training.ratings):
+            return replace(self, tempering=1.0)._fit(training, scale, n_components, options)
+        announce(options.callback, "choosing tempering")
+        trials = _TrialCallback(user_callback(options.callback))
+        chosen = self._choose_tempering(training, scale, n_components, options.n_jobs, trials)
+        if trials.ended:
+            options = replace(options, callback=_stopping(options.callback))
         return replace(self, tempering=chosen)._fit(training, scale, n_components, options)
 
     def _fit(
@@ -189,33 +203,40 @@ class Variational(Method):
         return model, FitRecord(history, result["objective"])
 
     def _choose_tempering(
-        self, training: Training, scale: RatingScale, n_components: int, options: RunOptions
+        self,
+        training: Training,
+        scale: RatingScale,
+        n_components: int,
+        n_jobs: int | None,
+        callback: _TrialCallback,
     ) -> float:
-        """Return 1 or, if there are few ratings per id, the value that predicts ratings best.
+        """Return the value that predicts held-out ratings best.
 
         The learned variances of ids with few ratings depend on the weight of the likelihood.
         """
         ratings = training.ratings
-        n_ids = sum(np.count_nonzero(np.bincount(ids)) for ids in (ratings.users, ratings.items))
         n_ratings = len(ratings.values)
-        if not _ENOUGH <= n_ratings < _DENSE * n_ids:
-            return 1.0
-        announce(options.callback, "choosing tempering")
-        order = np.random.default_rng(0).permutation(n_ratings)
+        # Sort the ratings, so that the choice does not depend on their order.
+        order = np.lexsort((ratings.items, ratings.users))
+        order = order[np.random.default_rng(0).permutation(n_ratings)]
         held_out, rest = (ratings.take(rows) for rows in np.split(order, [n_ratings // 10]))
+        pairs = Pairs(held_out.users, held_out.items)
         # Without features, because histories contain the held-out ratings.
-        trial, quietly = Training(rest, training.shape), RunOptions(0, options.n_jobs)
+        trial, options = Training(rest, training.shape), RunOptions(0, n_jobs, callback)
         errors: list[float] = []
-        while len(errors) < 3 or (errors[-1] == min(errors) and len(errors) < _TRIALS):
+        while _needs_trial(errors):
             method = replace(self, n_models=1, tempering=_STEP ** len(errors))
-            model, _ = method._fit(trial, scale, n_components, quietly)
-            predicted = model.predict(Pairs(held_out.users, held_out.items))
-            errors.append(rmse(held_out.values, predicted))
-        # The last three errors include the least. Take the minimum of the parabola through them.
-        before, middle, after = errors[-3:]
-        bend = max(before - 2.0 * middle + after, 1e-12)
-        shift = min(max(0.5 * (before - after) / bend, -1.0), 1.0)
-        return float(_STEP ** (len(errors) - 2 + shift))
+            try:
+                model, _ = method._fit(trial, scale, n_components, options)
+            except RuntimeError:
+                if callback.ended:
+                    raise
+                break
+            if callback.ended:
+                break
+            squares = (held_out.values - model.predict(pairs)) ** 2
+            errors.append(float(np.sqrt(np.average(squares, weights=held_out.weights))))
+        return float(_STEP ** _best_power(errors))
 
     def _settings(
         self, scale: RatingScale, n_components: int, n_ids: int, has_features: bool
@@ -243,6 +264,61 @@ class Variational(Method):
             "tol": (2e-3 if has_features else 1e-3) if self.tol is None else float(self.tol),
             "max_iter": int(self.max_iter),
         }
+
+
+def _has_few_ratings_per_id(ratings: IndexedRatings) -> bool:
+    """Whether `tempering` is chosen by trials."""
+    n_ids = sum(np.count_nonzero(np.bincount(ids)) for ids in (ratings.users, ratings.items))
+    n_ratings = len(ratings.values)
+    return bool(n_ratings >= _ENOUGH and 2 * n_ratings < _DENSE * n_ids)
+
+
+def _needs_trial(errors: list[float]) -> bool:
+    """Whether to try the next power of `_STEP`, given the errors of the powers from 0."""
+    if len(errors) < 3:
+        return True
+    return len(errors) < _TRIALS and errors[-1] < min(errors[:-1])
+
+
+def _best_power(errors: list[float]) -> float:
+    """Return the power of `_STEP` with the least error, or 0 if there are no errors."""
+    # The last three errors include the least. Take the minimum of the parabola through them.
+    if len(errors) >= 3:
+        before, middle, after = errors[-3:]
+        bend = before - 2.0 * middle + after
+        if bend > 0.0:
+            shift = min(max(0.5 * (before - after) / bend, -1.0), 1.0)
+            return len(errors) - 2 + shift
+    # Without a parabola that has a minimum, take the first of the least errors.
+    return float(np.argmin(errors)) if errors else 0.0
+
+
+class _TrialCallback:
+    """Callback of trials. It passes on requests to stop of the user's callback."""
+
+    def __init__(self, report: Callback | None) -> None:
+        self._report, self._start = report, time.perf_counter()
+        # Whether the user's callback has stopped the fit or raised an error.
+        self.ended = False
+
+    def __call__(self, *_: object) -> bool:
+        """Report an epoch of a trial as epoch 0; return whether the fit stops."""
+        if self._report is not None:
+            self.ended = True
+            seconds = time.perf_counter() - self._start
+            self.ended = bool(self._report(0, seconds, np.nan, np.nan))
+        return self.ended
+
+
+def _stopping(report: Callback | None) -> Callback:
+    """Return a callback that calls `report` and stops the fit."""
+
+    def stop(*epoch: Any) -> bool:
+        if report is not None:
+            report(*epoch)
+        return True
+
+    return stop
 
 
 @dataclass(frozen=True)
@@ -291,9 +367,9 @@ class _RatedIds:
     def extend(self, known: FloatArray, prior: SidePrior) -> FloatArray:
         """Return the row for unknown ids, followed by the rows of all ids.
 
-        An id without ratings gets a mean row, adjusted for its features. The rating of an id with
-        one rating is that of an id without other ratings, so these ids predict unknown ids best
-        (Good 1953). If there are few of them, the mean over all ratings is added.
+        An id without ratings gets a mean row, adjusted for its features. Ids with one rating
+        resemble unknown ids most: without that rating, they would be unknown (Good 1953). If there
+        are few of them, the mean over all ratings is added.
         """
         singles = self.counts == 1
         weights = singles + _SINGLES * self.counts / self.counts.sum()

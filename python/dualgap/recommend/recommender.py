@@ -130,7 +130,9 @@ class OrdinalRecommender(ServingMethods):
     callback : callable, optional
         Called after each epoch as ``callback(epoch, seconds, objective, dual_objective)``, with NaN
         for an unknown bound. A true return value stops the fit. If several models are fitted,
-        epochs and seconds continue from one model to the next.
+        epochs and seconds continue from one model to the next. While `Variational` chooses
+        `tempering`, the epoch is 0 and the objective NaN, and the seconds are those of this choice;
+        a fit that is stopped then still runs one epoch.
 
     Attributes
     ----------
@@ -166,9 +168,10 @@ class OrdinalRecommender(ServingMethods):
 
     Notes
     -----
-    An unknown user is treated as the average user (weighted by the numbers of ratings), and an
-    unknown item as the average item; with ``task="clicks"``, an unknown item scores 0. A warning
-    reports the number of unknown ids.
+    An unknown user or item is predicted like the users or items with one rating and, if these are
+    few, also like the mean over all ratings. With ``method="conditional-gradient"``, an unknown id
+    adds nothing to the outputs; with ``task="clicks"``, an unknown item scores 0. A warning reports
+    the number of unknown ids.
 
     If a user rated an item several times, the latest rating is used, with a warning.
 
@@ -391,15 +394,21 @@ class OrdinalRecommender(ServingMethods):
         self.n_components_ = 0 if fitted.rating_model is None else fitted.rating_model.n_bases
 
     def _state(self) -> dict[str, Any]:
+        self._require_same_task(self._fitted)
         record = {name: getattr(self, f"{name}_") for name in _RECORD}
         return {**self._fitted.state(), "record": record, "history": dict(self.history_)}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         record = {name: state["record"][name] for name in _RECORD}
         fitted = Fitted.of_state(state, counts=self._counts)
-        require(fitted.scale.ordinal is (self.task == "ordinal"))
-        require((fitted.rating_model is None) is (self.task == "clicks"))
+        self._require_same_task(fitted)
         self._store(fitted, FitRecord(dict(state["history"]), **record))
+
+    def _require_same_task(self, fitted: Fitted) -> None:
+        text = (
+            f'task: the model was fitted with "{fitted.task}", but the parameter is "{self.task}"'
+        )
+        require(fitted.task == self.task, text)
 
     @property
     def user_ids_(self) -> pd.Index[Any]:

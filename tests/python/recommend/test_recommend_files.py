@@ -16,12 +16,14 @@ import pytest
 from recommenders import (
     N_ITEMS,
     N_USERS,
+    UNKNOWN,
     assert_same,
     greedy,
     quick,
 )
 
 from dualgap import OrdinalRecommender
+from dualgap.recommend import Interactions
 
 # --- Files ---
 
@@ -80,6 +82,35 @@ def test_a_loaded_model_equals_the_saved_model(
             np.testing.assert_array_equal(loaded.get_params()[name], value)
 
 
+def test_parameters_that_change_after_a_fit_do_not_change_the_meaning_of_values(
+    tmp_path: Path, small: pd.DataFrame
+) -> None:
+    likes = Interactions(like_threshold=4.0)
+    new = pd.DataFrame({"user": UNKNOWN, "item": [1, 2, 3], "rating": [5.0, 1.0, 4.0]})
+    for before, after in ((likes, True), (True, likes)):
+        fitted = quick(task="clicks", interactions=before).fit(small)
+        fitted.set_params(interactions=after).save(tmp_path / "model")
+        loaded = OrdinalRecommender.load(tmp_path / "model")
+        assert loaded._fitted.counts is fitted._fitted.counts is (before is True)
+        found = (each.fold_in(new).predict(UNKNOWN, range(9)) for each in (fitted, loaded))
+        np.testing.assert_array_equal(*found)
+
+
+def test_a_changed_task_needs_another_fit(tmp_path: Path, small: pd.DataFrame) -> None:
+    fitted = quick().fit(small)
+    scores, shares = fitted.score(small), fitted.predict_proba(1, 1)
+    fitted.set_params(task="clicks")
+    assert fitted.score(small) == scores
+    np.testing.assert_array_equal(fitted.predict_proba(1, 1), shares)
+    with pytest.raises(ValueError, match=r'^task: the model was fitted with "ordinal"'):
+        fitted.save(tmp_path / "model")
+    clicks = quick(task="clicks").fit(small).set_params(task="ordinal")
+    with pytest.raises(AttributeError, match=r'task="clicks" gives no level probabilities'):
+        clicks.predict_proba(1, 1)
+    with pytest.warns(UserWarning, match="were in the ratings of the fit"):
+        assert 0.0 <= clicks.score(small) <= 1.0
+
+
 class Bomb:
     """An object that creates the file `mark` when it is unpickled."""
 
@@ -129,7 +160,7 @@ def test_a_model_of_an_earlier_version_does_not_add_ratings(
         raw = path.read_bytes()
         with np.load(io.BytesIO(raw)) as file:
             meta = json.loads(file["meta"].tobytes())
-        del meta["fitted"]["seen_values"]
+        del meta["fitted"]["seen_values"], meta["fitted"]["counts"]
         path.write_bytes(repack(raw, meta=json.dumps(meta).encode(), seen_values=None))
         early = OrdinalRecommender.load(path)
     else:

@@ -32,6 +32,7 @@ from dualgap import _core
 from dualgap.metrics import rmse
 from dualgap.recommend import ConditionalGradient, OrdinalRecommender, Variational
 from dualgap.recommend._rating_model import default_n_components
+from dualgap.recommend._variational import _best_power, _needs_trial
 from dualgap.recommend.comparison import split_ratings
 
 
@@ -400,6 +401,82 @@ def test_few_ratings_give_the_same_model_on_any_number_of_threads() -> None:
         for n_jobs in (1, 2)
     )
     assert_same(*(model.fit(ratings) for model in fits))
+
+
+@pytest.mark.parametrize(
+    ("errors", "power"),
+    [
+        ([], 0.0),
+        # The next trial failed.
+        ([2.0], 0.0),
+        ([2.0, 1.0], 1.0),
+        # The minimum of a parabola, within the last three powers.
+        ([1.0, 1.0, 2.0], 0.5),
+        ([1.0, 3.0, 9.0], 0.0),
+        ([5.0, 3.0, 2.0, 2.0], 2.5),
+        ([9.0, 5.0, 3.0, 2.5, 2.1], 4.0),
+        # Ties, and no parabola with a minimum.
+        ([1.0, 1.0, 1.0], 0.0),
+        ([3.0, 2.0, 1.0], 2.0),
+    ],
+)
+def test_the_tempering_with_the_least_error_is_chosen(errors: list[float], power: float) -> None:
+    assert _best_power(errors) == pytest.approx(power)
+
+
+def test_trials_of_the_tempering_continue_only_while_the_error_falls() -> None:
+    assert all(_needs_trial([1.0, 2.0][:n]) for n in range(3))
+    assert _needs_trial([3.0, 2.0, 1.0])
+    assert not _needs_trial([3.0, 1.0, 1.0])
+    assert not _needs_trial([5.0, 4.0, 3.0, 2.0, 1.0])
+
+
+def test_the_tempering_does_not_depend_on_the_order_of_the_ratings() -> None:
+    ratings = drawn(0.0)
+    tables = ratings, ratings.sample(frac=1.0, random_state=1)
+    method = Variational(n_models=1, max_iter=8)
+    first, second = (
+        OrdinalRecommender(1, method=method, random_state=0, interactions=False)
+        .fit(table)
+        ._fitted.rating_model.priors[0]
+        .tempering
+        for table in tables
+    )
+    assert np.array_equal(first, second)
+    assert first.max() > 1.0
+
+
+def test_the_callback_stops_the_choice_of_the_tempering() -> None:
+    calls: list[int] = []
+
+    def stop(epoch: int, *_: float) -> bool:
+        calls.append(epoch)
+        return len(calls) == 2
+
+    model = quick(callback=stop).fit(drawn(0.0))
+    assert calls == [0, 0, 1]
+    assert model.history_["epoch"].tolist() == [1]
+
+
+def test_the_tempering_is_1_if_the_first_trial_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    ratings, fit = drawn(0.0), Variational._fit
+    expected = quick(tempering=1.0).fit(ratings)
+
+    def fail(self: Variational, *arguments: Any) -> Any:
+        if self.n_models == 1:
+            raise RuntimeError("not finite")
+        return fit(self, *arguments)
+
+    monkeypatch.setattr(Variational, "_fit", fail)
+    assert_same(quick().fit(ratings), expected)
+
+
+def test_a_runtime_error_of_the_callback_ends_the_choice_of_the_tempering() -> None:
+    def fail(*_: Any) -> bool:
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        quick(callback=fail).fit(drawn(0.0))
 
 
 def test_the_tempering_is_not_chosen_with_many_ratings_per_id(ratings: pd.DataFrame) -> None:
