@@ -178,6 +178,15 @@ impl SetRecord {
         })
     }
 
+    /// Whether the oracle calls code written in Python.
+    fn calls_python(&self) -> bool {
+        match self {
+            Self::User(..) => true,
+            Self::Product(factors) => factors.iter().any(Self::calls_python),
+            _ => false,
+        }
+    }
+
     /// Builds the oracle of a run. `interrupt` can stop the oracle.
     fn build(self, interrupt: &Interrupt, failure: &Failure) -> Result<Box<dyn LinearOracle>> {
         Ok(match self {
@@ -262,6 +271,7 @@ pub(super) fn minimize_frank_wolfe<'py>(
         let failure = Failure::default();
         let (f, set) = (Function::of(function, &failure)?, SetRecord::of(set)?);
         let start = start.as_ref().map(slice).transpose()?.map(<[f64]>::to_vec);
+        let calls_python = !function.is_instance_of::<PyTuple>() || set.calls_python();
         let kernel = |session: &Session<'_>| -> Result<Found> {
             let observe = &mut |epoch: &_| session.observe(epoch);
             let interrupt = session.interrupt;
@@ -285,7 +295,14 @@ pub(super) fn minimize_frank_wolfe<'py>(
             let oracle = oracle.as_ref();
             options.minimize_from(start, f, oracle, interrupt, observe).map(Found::Vector)
         };
-        let found = run_session(py, record.n_threads, record.callback.as_ref(), kernel);
+        let found = run_session(py, record.n_threads, record.callback.as_ref(), |session| {
+            if !calls_python {
+                return kernel(session);
+            }
+            // Python has a state for each attached thread. While this thread stays attached, its calls need no new
+            // states.
+            Python::attach(|py| py.detach(|| kernel(session)))
+        });
         found_dict(py, raise(&failure, found)?)
     })
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,6 +106,6 @@ def dense_vertex(vertex: tuple[Any, FloatArray], shape: tuple[int, ...]) -> Floa
     indices, values = vertex
     if indices is None:
         return values.reshape(shape)
-    dense = np.zeros(int(np.prod(shape)))
+    dense = np.zeros(math.prod(shape))
     dense[indices] = values
     return dense.reshape(shape)
