@@ -7,14 +7,18 @@ use std::sync::Arc;
 
 use rand_pcg::Pcg64Mcg;
 
+use super::block_krylov::{
+    VectorBlock, WIDTH, first_vector, leading_block, random_block, set_column,
+};
 use super::completion::MatrixCompletion;
 use super::problem::{Direction, Problem, Weighted};
-use super::rank_one::{SingularPair, leading_pair, norm_above};
+use super::rank_one::norm_above;
 use super::residuals::{EntryResiduals, in_line_blocks};
 use super::vertex::bounded_dot;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::vectors::{axpy, dot, normalise, random_unit};
+use crate::linalg::vectors::{dot, normalise, random_unit};
+use crate::polynomial::spectral_bounds::MAX_FACTORISED;
 
 /// A rank-one matrix left rightᵀ.
 #[derive(Debug)]
@@ -41,16 +45,14 @@ pub(super) struct LowRankPoint<'a> {
     direction: Vec<f64>,
     /// The vertex that the last search found, and its slope for the current residuals.
     found: Option<(Arc<RankOne>, f64)>,
-    /// The singular vector that the last search found, on the smaller side of the matrix.
-    last: Vec<f64>,
+    /// The leading singular vectors that the last search found, on the smaller side of the matrix.
+    last: Option<VectorBlock>,
+    /// The slope of the vertex that the last search found, or 0.
+    last_slope: f64,
     /// Seed of the next search. Every search uses a new seed, because gradients can stay orthogonal to a start that is
     /// used again.
     seed: u64,
 }
-
-/// Weight of a random vector in the start of a search. Without it, the search could miss a singular vector that is
-/// orthogonal to the last singular vector.
-const RANDOM_SHARE: f64 = 0.5;
 
 impl<'a> LowRankPoint<'a> {
     /// Starts at the vertex that minimises the slope for the gradient at 0. Also returns this vertex.
@@ -62,8 +64,8 @@ impl<'a> LowRankPoint<'a> {
         let values = f.values.iter().map(|value| -value).collect();
         let residuals = EntryResiduals::new(f, values);
         let direction = vec![0.0; f.n_observed()];
-        let (found, last) = (None, Vec::new());
-        let mut point = Self { f, radius, residuals, direction, found, last, seed: 0 };
+        let (found, last, last_slope, seed) = (None, None, 0.0, 0);
+        let mut point = Self { f, radius, residuals, direction, found, last, last_slope, seed };
         let start = point.vertex(f64::INFINITY, interrupt)?;
         let weighted = [Weighted { atom: Arc::clone(&start), weight: 1.0 }];
         point.refresh(&weighted, interrupt)?;
@@ -118,33 +120,68 @@ impl<'a> LowRankPoint<'a> {
         Ok(self.value())
     }
 
-    /// Returns the vertex defined by the leading singular vectors, which are computed to a relative residual of at most
-    /// `tol`. The search starts near the last singular vectors.
+    /// Whether a factorisation bounds the largest singular value.
+    fn is_factorised(&self) -> bool {
+        self.f.shape().0.min(self.f.shape().1) <= MAX_FACTORISED
+    }
+
+    /// Returns the vertex defined by the leading singular vectors, for which the error of the squared singular value is
+    /// about `tol`, relative to this square. The search starts from the singular vectors that the last search found,
+    /// but a random vector replaces the last of them. Otherwise, the search could miss a singular vector that is
+    /// orthogonal to all of them.
     fn search(&mut self, tol: f64, interrupt: &Interrupt) -> Result<Arc<RankOne>> {
         let (n_rows, n_cols) = self.f.shape();
-        let mut start = random_unit(n_rows.min(n_cols), self.seed);
-        self.seed += 1;
-        if !self.last.is_empty() {
-            start.iter_mut().for_each(|value| *value *= RANDOM_SHARE);
-            axpy(&mut start, 1.0, &self.last);
-            normalise(&mut start);
+        let size = n_rows.min(n_cols);
+        let start = match self.last.take() {
+            Some(mut block) => {
+                set_column(&mut block, WIDTH - 1, &random_unit(size, self.seed));
+                block
+            }
+            None => random_block(size, self.seed),
+        };
+        self.seed += WIDTH as u64;
+        let residuals = &self.residuals;
+        let single = tol >= SINGLE_FROM && residuals.fit_single();
+        let block = leading_block(start, tol, |block| {
+            if single {
+                residuals.times_block_in_single(block, interrupt)
+            } else {
+                residuals.times_block(block, interrupt)
+            }
+        })?;
+        let known = first_vector(&block);
+        self.last = Some(block);
+        let mut other = residuals.along(&known);
+        let value = normalise(&mut other);
+        if value == 0.0 {
+            other[0] = 1.0;
         }
-        let SingularPair { value, mut left, right } =
-            leading_pair(&self.residuals, start, tol, interrupt)?;
-        self.last.clone_from(if n_cols <= n_rows { &right } else { &left });
+        let (mut left, right) = if n_cols <= n_rows { (other, known) } else { (known, other) };
         left.iter_mut().for_each(|value| *value *= -self.radius);
         let vertex = Arc::new(RankOne { left, right });
-        self.found = Some((Arc::clone(&vertex), -self.radius * value));
+        self.last_slope = -self.radius * value;
+        self.found = Some((Arc::clone(&vertex), self.last_slope));
         Ok(vertex)
     }
 }
 
-/// Smallest residual that a search requests, relative to the square of the singular value.
+/// Limits of the relative error of the squared singular value that a search requests.
 const LEAST: f64 = 1e-7;
+const MOST: f64 = 0.1;
 
-/// Returns the size of a gap relative to a slope, or 1 if it is unknown.
-fn share_of(gap: f64, slope: f64) -> f64 {
-    if slope != 0.0 && gap.is_finite() { (gap / slope).abs() } else { 1.0 }
+/// Searches for at least this error use single precision.
+const SINGLE_FROM: f64 = 5e-3;
+
+/// Fraction of the gap by which the lower bound may be too low, if the bound is not computed by a factorisation.
+const BOUND_SLACK: f64 = 0.05;
+
+/// Error of the squared singular value from which a factorisation starts, as a fraction of the gap. The bound on the
+/// square exceeds it by at most about ten times this error.
+const GUESS_ERROR: f64 = 1e-3;
+
+/// Returns the size of an error relative to a slope, or 1 if it is unknown.
+fn share_of(error: f64, slope: f64) -> f64 {
+    if slope != 0.0 && error.is_finite() { (error / slope).abs() } else { 1.0 }
 }
 
 impl Problem for LowRankPoint<'_> {
@@ -203,19 +240,14 @@ impl Problem for LowRankPoint<'_> {
         }
     }
 
-    fn vertex(&mut self, gap: f64, interrupt: &Interrupt) -> Result<Self::Atom> {
-        let here = self.slope_here();
-        if gap == 0.0 {
-            self.last.clear();
-        }
-        // The tolerance is small enough that it hardly affects the gap.
-        let tol = (0.1 * share_of(gap, here - gap)).clamp(LEAST, 1e-2);
+    fn vertex(&mut self, error: f64, interrupt: &Interrupt) -> Result<Self::Atom> {
+        let tol = (2.0 * share_of(error, self.last_slope)).clamp(LEAST, MOST);
         let vertex = self.search(tol, interrupt)?;
-        if self.slope(&vertex) < here {
+        if self.slope(&vertex) < self.slope_here() {
             return Ok(vertex);
         }
         // The search may have found a singular vector other than the leading one.
-        self.last.clear();
+        self.last = None;
         self.search(LEAST, interrupt)
     }
 
@@ -227,9 +259,16 @@ impl Problem for LowRankPoint<'_> {
         // For φ(z) = ½‖z − m‖² on the observed entries and any z: φ >= φ(z) + ⟨∇φ(z), z' − z⟩, and
         // ⟨∇φ(z), z'⟩ >= −radius ‖∇φ(z)‖₂ for the entries z' of a matrix in the ball. With the
         // residuals r = z − m this is −½‖r‖² − ⟨r, m⟩ − radius ‖r‖₂.
-        let slope = self.slope(vertex);
-        let accuracy = (0.05 * share_of(gap, slope)).clamp(1e-9, 1e-2);
-        let norm = norm_above(&self.residuals, slope.abs() / self.radius, accuracy, interrupt)?;
+        let slope = self.slope(vertex).abs();
+        let share = share_of(gap, slope);
+        let accuracy = (BOUND_SLACK * share).clamp(1e-9, BOUND_SLACK);
+        let mut guess = slope / self.radius;
+        if self.is_factorised() {
+            // The bound is the guess, increased to the next of several multiples, so the guess must be accurate.
+            self.search((GUESS_ERROR * share).clamp(LEAST, MOST), interrupt)?;
+            guess = guess.max(self.last_slope.abs() / self.radius);
+        }
+        let norm = norm_above(&self.residuals, guess, accuracy, interrupt)?;
         let residuals = &self.residuals.values;
         let square = bounded_dot(residuals, residuals).upper();
         let linear = bounded_dot(residuals, &self.f.values).upper();
@@ -239,6 +278,10 @@ impl Problem for LowRankPoint<'_> {
 
     fn bounds_are_cheap(&self) -> bool {
         false
+    }
+
+    fn bound_slack(&self) -> f64 {
+        if self.is_factorised() { 5.0 * GUESS_ERROR } else { BOUND_SLACK }
     }
 
     fn walk(

@@ -32,6 +32,7 @@
 //! # Ok::<(), dualgap::Error>(())
 //! ```
 
+mod block_krylov;
 mod columns;
 mod completion;
 mod dense_point;

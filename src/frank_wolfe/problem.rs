@@ -45,9 +45,9 @@ pub(super) trait Problem {
     /// The slope ⟨gradient, atom⟩.
     fn slope(&self, atom: &Self::Atom) -> f64;
 
-    /// Finds a vertex that minimises the slope, accurately enough for an estimated gap of `gap`, or
-    /// as accurately as possible if `gap` is 0.
-    fn vertex(&mut self, gap: f64, interrupt: &Interrupt) -> Result<Self::Atom>;
+    /// Finds a vertex that minimises the slope. If the search is not exact, the slope exceeds the minimum by about
+    /// `error` at most.
+    fn vertex(&mut self, error: f64, interrupt: &Interrupt) -> Result<Self::Atom>;
 
     /// Returns the best vertex of a random fraction of the vertices, or None if the set cannot list its vertices.
     fn sampled_vertex(&mut self, share: f64, random: &mut Pcg64Mcg) -> Option<Self::Atom>;
@@ -58,6 +58,11 @@ pub(super) trait Problem {
 
     /// Whether a lower bound is cheap enough for every iteration.
     fn bounds_are_cheap(&self) -> bool;
+
+    /// Fraction of the gap by which a lower bound may be too low, apart from rounding errors.
+    fn bound_slack(&self) -> f64 {
+        0.0
+    }
 
     /// Moves by a step of at most `longest`, or of exactly `fixed` if given. Returns the step, which is 0 if no step
     /// lowers the value.

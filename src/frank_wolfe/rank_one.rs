@@ -1,9 +1,11 @@
 //! Leading singular vectors of a matrix that is known only through its products with vectors, and bounds on its norm.
 
+use super::block_krylov::{VectorBlock, WIDTH};
 use crate::dual::rounding::{gamma, root_above};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::normalise;
+use crate::polynomial::spectral::chebyshev::{NormEstimate, STARTS, probable_norm_bounds};
 use crate::polynomial::spectral::lanczos::extreme_eigenpair_from;
 use crate::polynomial::spectral::spectrum::{Chance, norm_bound, probable_norm_bound};
 use crate::polynomial::spectral_bounds::MAX_FACTORISED;
@@ -16,6 +18,11 @@ pub(super) trait MatrixOperator: Sync {
     fn to_larger_side(&self, v: &[f64]) -> Vec<f64>;
     /// Returns MᵀM v, or M Mᵀ v if M has more columns than rows.
     fn gram_times(&self, v: &[f64], interrupt: &Interrupt) -> Result<Vec<f64>>;
+    /// Returns MᵀM v, or M Mᵀ v if M has more columns than rows, for all vectors v of a block. None if this would take
+    /// as long as one product for each vector.
+    fn gram_times_block(&self, _: &[[f64; WIDTH]], _: &Interrupt) -> Result<Option<VectorBlock>> {
+        Ok(None)
+    }
     /// Squared Frobenius norm ‖M‖²_F.
     fn squared_frobenius(&self) -> f64;
     /// Returns MᵀM, or M Mᵀ if M has more columns than rows, stored row after row.
@@ -28,10 +35,9 @@ pub(super) fn smaller_side(matrix: &(impl MatrixOperator + ?Sized)) -> usize {
     n_rows.min(n_cols)
 }
 
-/// The largest singular value, with a left and a right singular vector of norm 1.
+/// A left and a right singular vector of norm 1.
 #[derive(Debug, Clone)]
 pub(super) struct SingularPair {
-    pub value: f64,
     pub left: Vec<f64>,
     pub right: Vec<f64>,
 }
@@ -49,12 +55,11 @@ pub(super) fn leading_pair(
     let (n_rows, n_cols) = matrix.shape();
     let known = found.vector;
     let mut other = matrix.to_larger_side(&known);
-    let value = normalise(&mut other);
-    if value == 0.0 {
+    if normalise(&mut other) == 0.0 {
         other[0] = 1.0;
     }
     let (left, right) = if n_cols <= n_rows { (other, known) } else { (known, other) };
-    Ok(SingularPair { value, left, right })
+    Ok(SingularPair { left, right })
 }
 
 /// Probability that a bound on the norm of a matrix is too small, if the matrix has more than [`MAX_FACTORISED`] rows
@@ -73,15 +78,49 @@ pub(super) fn norm_above(
     let size = smaller_side(matrix);
     let (n_rows, n_cols) = matrix.shape();
     let square = matrix.squared_frobenius() * (1.0 + gamma(n_rows + n_cols));
+    // The rounding errors of MᵀM are at most a small multiple of |M|ᵀ|M|, whose norm is at most ‖M‖²_F.
+    let error = gamma(n_rows + n_cols + 16) * square;
     let bound = if size <= MAX_FACTORISED {
         norm_bound(&matrix.gram(), size, guess * guess, interrupt)?
     } else {
-        let chance = Chance { accuracy: 2.0 * accuracy, failure: FAILURE, seed: 0 };
-        probable_norm_bound(size, chance, |v| matrix.gram_times(v, interrupt))?
+        probable_gram_bound(matrix, (guess, error), accuracy, interrupt)?
     };
-    // The rounding errors of MᵀM are at most a small multiple of |M|ᵀ|M|, whose norm is at most ‖M‖²_F.
-    let error = gamma(n_rows + n_cols + 8) * square;
     Ok(root_above((bound + error).min(square)))
+}
+
+/// Returns an upper bound on ‖MᵀM‖₂ that holds with a probability of 1 − [`FAILURE`], given estimates of ‖M‖₂ and of
+/// the rounding error of a product. `accuracy` is the relative error that the bound on ‖M‖₂ may have.
+fn probable_gram_bound(
+    matrix: &impl MatrixOperator,
+    (guess, rounding): (f64, f64),
+    accuracy: f64,
+    interrupt: &Interrupt,
+) -> Result<f64> {
+    let size = smaller_side(matrix);
+    // The random vectors of the first method decide whether the second is used, so the two share the probability.
+    let chance = Chance { accuracy: 2.0 * accuracy, failure: 0.5 * FAILURE, seed: 0 };
+    // The eigenvalues of MᵀM − cI lie between −c and about c for c = ‖M‖₂²/2, so the Chebyshev polynomials need fewer
+    // steps for them than for the eigenvalues of MᵀM. The bound c + ‖MᵀM − cI‖₂ holds for any c.
+    let shift = 0.5 * guess * guess;
+    let mut product = |_: &[usize], vectors: &[f64]| {
+        let mut block: VectorBlock = vec![[0.0; WIDTH]; size];
+        let (rows, _) = vectors.as_chunks::<STARTS>();
+        block.iter_mut().zip(rows).for_each(|(wide, row)| wide[..STARTS].copy_from_slice(row));
+        let Some(image) = matrix.gram_times_block(&block, interrupt)? else {
+            // NaN gives no bound, so that the other method is used.
+            return Ok(vec![f64::NAN; vectors.len()]);
+        };
+        let rows = image.iter().zip(rows);
+        Ok(rows.flat_map(|(image, row)| (0..STARTS).map(|i| image[i] - shift * row[i])).collect())
+    };
+    // The largest eigenvalue of the shifted matrix is about half as large, so its relative error may be twice as large.
+    let halved = Chance { accuracy: 2.0 * chance.accuracy, ..chance };
+    let known = [NormEstimate { guess: shift, rounding }];
+    let bounds = probable_norm_bounds(size, &known, halved, &mut product, interrupt)?;
+    match bounds[0] {
+        Some(bound) => Ok((shift + bound) * (1.0 + 4.0 * f64::EPSILON)),
+        None => probable_norm_bound(size, chance, |v| matrix.gram_times(v, interrupt)),
+    }
 }
 
 #[cfg(test)]
@@ -89,8 +128,8 @@ mod tests {
     use super::*;
     use crate::linalg::vectors::{dot, random_unit};
 
-    /// A diagonal matrix.
-    struct Diagonal(Vec<f64>);
+    /// A diagonal matrix, and whether it multiplies blocks.
+    struct Diagonal(Vec<f64>, bool);
 
     impl MatrixOperator for Diagonal {
         fn shape(&self) -> (usize, usize) {
@@ -101,6 +140,14 @@ mod tests {
         }
         fn gram_times(&self, v: &[f64], _: &Interrupt) -> Result<Vec<f64>> {
             Ok(self.to_larger_side(&self.to_larger_side(v)))
+        }
+        fn gram_times_block(
+            &self,
+            block: &[[f64; WIDTH]],
+            _: &Interrupt,
+        ) -> Result<Option<VectorBlock>> {
+            let rows = self.0.iter().zip(block);
+            Ok(self.1.then(|| rows.map(|(d, row)| row.map(|v| d * d * v)).collect()))
         }
         fn squared_frobenius(&self) -> f64 {
             dot(&self.0, &self.0)
@@ -121,14 +168,20 @@ mod tests {
             .chain([vec![0.75869364, 0.758693639, 0.858], (0..1200).map(f64::from).collect()])
         {
             let norm = values.iter().copied().fold(0.0, f64::max);
-            let matrix = Diagonal(values);
+            let mut matrix = Diagonal(values, false);
             let start = random_unit(smaller_side(&matrix), 0);
-            let SingularPair { value, left, right } =
+            let SingularPair { left, right } =
                 leading_pair(&matrix, start, 1e-7, &interrupt).unwrap();
-            assert!((value - dot(&left, &matrix.to_larger_side(&right))).abs() <= 1e-12 * norm);
+            let value = dot(&left, &matrix.to_larger_side(&right));
             assert!((value - norm).abs() <= 1e-6 * norm, "{value} {norm}");
-            let bound = norm_above(&matrix, value, 1e-3, &interrupt).unwrap();
-            assert!((norm..=1.01 * norm).contains(&bound), "{bound} {norm}");
+            for with_blocks in [false, true] {
+                matrix.1 = with_blocks;
+                for guess in [value, 0.9 * value, 0.0] {
+                    let bound = norm_above(&matrix, guess, 1e-3, &interrupt).unwrap();
+                    assert!(bound >= norm, "{bound} {norm}");
+                    assert!(bound <= 1.01 * norm || guess < value, "{bound} {norm}");
+                }
+            }
         }
     }
 }

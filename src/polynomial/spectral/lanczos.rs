@@ -119,7 +119,7 @@ pub(super) fn orthogonalise(vector: &mut [f64], space: &[Vec<f64>]) {
     }
 }
 
-/// Eigenvalues (increasing) and eigenvectors of a small symmetric tridiagonal matrix, by Jacobi rotations.
+/// Eigenvalues (increasing) and eigenvectors of a small symmetric tridiagonal matrix.
 fn tridiagonal_eigen(diagonal: &[f64], off_diagonal: &[f64]) -> (Vec<f64>, Vec<Vec<f64>>) {
     let n = diagonal.len();
     let mut a = vec![vec![0.0; n]; n];
@@ -130,6 +130,12 @@ fn tridiagonal_eigen(diagonal: &[f64], off_diagonal: &[f64]) -> (Vec<f64>, Vec<V
         a[i][i + 1] = *value;
         a[i + 1][i] = *value;
     }
+    symmetric_eigen(a)
+}
+
+/// Eigenvalues (increasing) and eigenvectors of a small symmetric matrix, by Jacobi rotations.
+pub(crate) fn symmetric_eigen(mut a: Vec<Vec<f64>>) -> (Vec<f64>, Vec<Vec<f64>>) {
+    let n = a.len();
     // Row r of `vectors` is the r-th eigenvector.
     let mut vectors: Vec<Vec<f64>> =
         (0..n).map(|i| (0..n).map(|j| f64::from(u8::from(i == j))).collect()).collect();
