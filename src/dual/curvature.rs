@@ -159,12 +159,13 @@ impl Curvatures {
         }
     }
 
-    /// An estimate of the total number of pairs of parts with a nonzero entry. Counts only the pairs within the largest
-    /// term of each block.
-    pub fn n_pairs(&self) -> usize {
-        let largest =
-            |block| self.block(block).map(|(_, entries)| entries.len()).max().unwrap_or(0);
-        (0..self.len()).map(largest).map(|parts| parts * (parts + 1) / 2).sum()
+    /// Total number of entries of the diagonals.
+    pub fn n_entries(&self) -> usize {
+        let diagonal = |(kind, _): &(TermKind, &[(u32, f64)])| *kind == TermKind::Diagonal;
+        let of_block = |block| -> usize {
+            self.block(block).filter(diagonal).map(|(_, entries)| entries.len()).sum()
+        };
+        (0..self.len()).map(of_block).sum()
     }
 
     /// The terms of a block.

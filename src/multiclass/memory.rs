@@ -5,7 +5,7 @@ use super::{JointMap, MulticlassMethod, ScoreMap};
 use crate::data::Data;
 use crate::error::Result;
 use crate::memory::{fits, require};
-use crate::solver::{Choices, FACTORISED, Method, PRECONDITIONED};
+use crate::solver::{Choices, FACTORISED, Method, has_strong_preconditioner, n_factor_values};
 
 /// Assumed number of candidate classes per example: one in `CANDIDATES.0` of all classes, but at least `CANDIDATES.1`.
 const CANDIDATES: (usize, usize) = (5, 16);
@@ -76,10 +76,10 @@ impl Size {
         }
     }
 
-    /// Allows "auto" to use Newton's method if there are few enough weights for it. Computes the spread of the columns
-    /// if there are few enough weights to factorise a matrix.
+    /// Allows "auto" to use Newton's method if its linear systems have a factorisation or a strong preconditioner.
+    /// Computes the spread of the columns if there are few enough weights to factorise a matrix.
     pub fn with_newton(mut self, data: Data<'_>, bias: f64, lambda: f64) -> Self {
-        self.newton = self.n_weights() <= PRECONDITIONED;
+        self.newton = has_strong_preconditioner(self.n_features + 1, self.n_classes);
         if self.n_weights() <= FACTORISED {
             self.spread = spread(data, bias, lambda);
         }
@@ -138,10 +138,18 @@ impl Size {
         };
         let n_weights = wide(self.n_weights());
         let system = match method {
-            // The matrix of a linear system, the sums from which it is built, and the sums of a pass.
+            // The matrix of a linear system and the sums from which it is built, or the factors of the preconditioner;
+            // and the sums of a pass.
             MulticlassMethod::Newton => {
-                let matrix = if n_weights <= wide(PRECONDITIONED) { 12 * n_weights } else { 0 };
-                n_weights * (matrix + 8 * wide(n_examples.isqrt()))
+                let n_features = self.n_features + 1;
+                let factors = if self.n_weights() <= FACTORISED {
+                    12 * n_weights * n_weights
+                } else if has_strong_preconditioner(n_features, n_classes) {
+                    8 * wide(n_factor_values(n_features, n_classes))
+                } else {
+                    0
+                };
+                factors + 8 * n_weights * wide(n_examples.isqrt())
             }
             _ => 0,
         };
@@ -322,9 +330,23 @@ mod tests {
         // With more weights, Newton's method needs more time.
         assert_eq!(choose([1.0, 300.0], 0.0, 600), "auto");
         assert_eq!(choose([1.0, 400.0], 0.0, 600), "newton");
-        // Too many weights: first for a factorisation, then also for a preconditioner.
+        // Too many weights for a factorisation.
         assert_eq!(choose([1.0, 2000.0], 0.0, 1000), "auto");
-        assert_eq!(choose([1.0, 2000.0], 0.0, 2000), "block-descent");
+        assert_eq!(choose([1.0, 2000.0], 0.0, 2000), "auto");
+    }
+
+    #[test]
+    fn auto_hands_over_to_newton_unless_the_preconditioner_is_too_large() {
+        let choose = |n_features, n_classes| {
+            let x = Array2::<f32>::zeros((2, n_features));
+            let data = Data::Dense32(Dense::new(x.view()).unwrap());
+            let size = Size::of(data, n_classes, false, false).with_newton(data, 1.0, 1.0);
+            size.method_within(&Choices::of("auto"), |_| true).unwrap().name()
+        };
+        assert_eq!(choose(100, 100), "auto");
+        assert_eq!(choose(3000, 10), "auto");
+        assert_eq!(choose(3000, 20), "block-descent");
+        assert_eq!(choose(50_000, 2), "block-descent");
     }
 
     #[test]

@@ -14,6 +14,12 @@ const WINDOW: usize = 5;
 /// epochs. From a dual point near the optimum, Newton's method takes 5 to 15 steps, and each step takes several times
 /// as long as an epoch.
 const AHEAD: f64 = 25.0;
+/// [`AHEAD`] for more weights than [`FEW_WEIGHTS`], where a step of Newton's method takes longer. Block descent that
+/// really stalls soon expects more than 140 further epochs (raw MNIST pixels, columns of mean 100 and deviation 1), but
+/// epochs that speed up later also expect 31 (400 rows of 250 such columns in 24 classes).
+const AHEAD_OF_MANY: f64 = 100.0;
+/// Number of weights up to which [`AHEAD`] holds.
+const FEW_WEIGHTS: usize = 5000;
 /// Block descent also counts as stalling after more than this many epochs at larger λ, which have no certificates.
 const MAX_UNCERTIFIED: usize = 50;
 
@@ -21,15 +27,28 @@ const MAX_UNCERTIFIED: usize = 50;
 const FINEST: f64 = 1e-10;
 
 /// The pace of block descent, which decides when to hand over.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pace {
+    /// The number of further epochs above which Newton's method takes over.
+    ahead: f64,
     /// Gaps of the certified epochs.
     gaps: Vec<f64>,
     n_uncertified: usize,
 }
 
 impl Pace {
-    /// Records an epoch; returns whether more than [`AHEAD`] further epochs are expected until the gap is at most
+    /// Begins without epochs, for a problem with this number of weights.
+    fn new(n_weights: usize) -> Self {
+        let ahead = if n_weights <= FEW_WEIGHTS { AHEAD } else { AHEAD_OF_MANY };
+        Self { ahead, gaps: Vec::new(), n_uncertified: 0 }
+    }
+
+    /// Begins without epochs, for this problem.
+    fn of(blocks: &MarginBlocks<'_>) -> Self {
+        Self::new(blocks.design().n_features() * blocks.n_parts())
+    }
+
+    /// Records an epoch; returns whether more than `ahead` further epochs are expected until the gap is at most
     /// `allowed`. For an epoch without a gap, returns whether there have been more than [`MAX_UNCERTIFIED`] of them.
     fn is_stalling(&mut self, gap: Option<f64>, allowed: f64) -> bool {
         let Some(gap) = gap else {
@@ -38,7 +57,7 @@ impl Pace {
         };
         self.gaps.push(gap);
         let [.., before, _, _, _, _, now] = self.gaps[..] else { return false };
-        epochs_left((before, now), WINDOW, allowed) > AHEAD
+        epochs_left((before, now), WINDOW, allowed) > self.ahead
     }
 }
 
@@ -101,7 +120,7 @@ impl<'p> HandOver<'p> {
         hands_over: bool,
         stage: Stage<'p>,
     ) -> Self {
-        let (pace, is_due, is_exhausted) = (Pace::default(), false, false);
+        let (pace, is_due, is_exhausted) = (Pace::of(blocks), false, false);
         Self { blocks, stopping, hands_over, pace, is_due, is_exhausted, n_epochs: 0, stage }
     }
 
@@ -143,7 +162,7 @@ impl<'p> HandOver<'p> {
         blocks: &'p MarginBlocks<'p>,
         interrupt: &Interrupt,
     ) -> Result<Certificate> {
-        (self.blocks, self.pace, self.is_due) = (blocks, Pace::default(), false);
+        (self.blocks, self.pace, self.is_due) = (blocks, Pace::of(blocks), false);
         match &mut self.stage {
             Stage::Descent(path, last) => {
                 let certificate = path.solver_mut().move_to(blocks.shares().lambda(), interrupt)?;
@@ -287,7 +306,15 @@ mod tests {
     use super::*;
 
     fn first_stall(gap: impl Fn(usize) -> Option<f64>, allowed: f64) -> Option<usize> {
-        let mut pace = Pace::default();
+        first_stall_of(1000, gap, allowed)
+    }
+
+    fn first_stall_of(
+        n_weights: usize,
+        gap: impl Fn(usize) -> Option<f64>,
+        allowed: f64,
+    ) -> Option<usize> {
+        let mut pace = Pace::new(n_weights);
         (1..=1000).find(|&epoch| pace.is_stalling(gap(epoch), allowed))
     }
 
@@ -303,6 +330,15 @@ mod tests {
         assert_eq!(first_stall(near, 1e-3), None);
         let still = |epoch: usize| Some(if epoch < 20 { halving(epoch)? } else { 1e-6 });
         assert_eq!(first_stall(still, 1e-7), Some(20 + WINDOW));
+    }
+
+    #[test]
+    fn many_weights_need_a_slower_pace() {
+        let slow = |epoch: usize| Some(0.9_f64.powi(epoch as i32));
+        assert_eq!(first_stall_of(5000, slow, 1e-3), Some(WINDOW + 1));
+        assert_eq!(first_stall_of(5001, slow, 1e-3), None);
+        let slower = |epoch: usize| Some(0.98_f64.powi(epoch as i32));
+        assert_eq!(first_stall_of(5001, slower, 1e-3), Some(WINDOW + 1));
     }
 
     #[test]

@@ -58,25 +58,7 @@ pub(super) fn active<B: Blocks>(
     Ok(active)
 }
 
-/// Every k-th active block, weighted by k.
-pub(super) struct Sample<'a> {
-    /// All active blocks.
-    pub active: &'a Active,
-    /// The number k.
-    pub every: usize,
-}
-
 impl Active {
-    /// Samples every `every`-th active block.
-    pub fn every(&self, every: usize) -> Sample<'_> {
-        Sample { active: self, every }
-    }
-
-    /// An estimate of the total number of pairs of parts in all active blocks.
-    pub fn n_pairs(&self) -> usize {
-        self.curvatures.n_pairs()
-    }
-
     /// Number of multiplications in a call of [`Active::product`].
     pub fn product_cost(&self, design: &Design<'_>, n_parts: usize) -> f64 {
         let density = design.n_stored() as f64 / design.n_rows().max(1) as f64;

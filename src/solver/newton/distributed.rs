@@ -31,7 +31,7 @@ pub fn second_order<B: Blocks>(
     let mut at = InnerEvaluation::new(design.n_rows() * m);
     Pass::new(&design, m).evaluate(blocks, weights, Some(proximal), &mut at, interrupt)?;
     let active = active(blocks, &at.points, 1.0, interrupt)?;
-    let sums = pair_sums(&design, m, &active.every(1), interrupt)?;
+    let sums = pair_sums(&design, m, &active, interrupt)?;
     Ok(SecondOrder { points: at.points, sums })
 }
 

@@ -1,6 +1,6 @@
 //! The Hessian of the inner problem as a dense matrix, for systems small enough to factorise.
 
-use super::active::Sample;
+use super::active::Active;
 use super::design::Design;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -10,9 +10,9 @@ use crate::linalg::outer::{PADDING, Strided, add_lower_products};
 use crate::parallel::for_items;
 
 /// Maximum number of values of the rows that are converted to double precision at a time.
-const MAX_DENSE_VALUES: usize = 1 << 21;
+pub(super) const MAX_DENSE_VALUES: usize = 1 << 21;
 /// Number of rows whose products are summed at a time; two copies of them stay in the second-level cache.
-const ROWS_PER_SUM: usize = 128;
+pub(super) const ROWS_PER_SUM: usize = 128;
 
 /// The factorised Hessian I + K, where K = Σ_i c_i A_iᵀ J_i A_i over some blocks.
 ///
@@ -35,10 +35,10 @@ impl ReducedHessian {
     pub fn new(
         design: &Design<'_>,
         n_parts: usize,
-        sample: &Sample<'_>,
+        active: &Active,
         interrupt: &Interrupt,
     ) -> Result<Self> {
-        let sums = pair_sums(design, n_parts, sample, interrupt)?;
+        let sums = pair_sums(design, n_parts, active, interrupt)?;
         Self::of_sums(&sums, n_parts, design.n_features(), interrupt)
     }
 
@@ -80,26 +80,25 @@ impl ReducedHessian {
 pub(super) fn pair_sums(
     design: &Design<'_>,
     n_parts: usize,
-    sample: &Sample<'_>,
+    active: &Active,
     interrupt: &Interrupt,
 ) -> Result<Vec<f64>> {
     let d = design.n_features();
     let width = d.next_multiple_of(PADDING);
     let mut sums = vec![0.0; n_sums(n_parts, d)];
-    let slots: Vec<u32> = (0..sample.active.blocks.len() as u32).step_by(sample.every).collect();
+    let slots: Vec<u32> = (0..active.blocks.len() as u32).collect();
     let mut values = Vec::new();
     for slots in slots.chunks((MAX_DENSE_VALUES / width).max(ROWS_PER_SUM)) {
         interrupt.check()?;
-        let rows: Vec<u32> =
-            slots.iter().map(|slot| sample.active.blocks[*slot as usize]).collect();
+        let rows: Vec<u32> = slots.iter().map(|slot| active.blocks[*slot as usize]).collect();
         values.clear();
         design.append_rows(&rows, width, &mut values);
-        let (starts, entries) = pairs(slots, n_parts, sample);
+        let (starts, entries) = pairs(slots, n_parts, active);
         let rows = Strided { values: &values, stride: width };
         for_items(sums.chunks_mut(d * width).enumerate(), 1, |(pair, sum)| {
             let entries = &entries[starts[pair]..starts[pair + 1]];
             if !entries.is_empty() && !interrupt.is_raised() {
-                add_pair(entries, rows, d, sum);
+                add_rows(entries, rows, d, sum);
             }
         });
     }
@@ -119,14 +118,14 @@ fn place(first: usize, second: usize) -> usize {
 
 /// Lists the rows of each pair of parts, with their factors c_i J_i[a, b], pair by pair. Returns the index of each
 /// pair's first entry in the list, and the list.
-fn pairs(slots: &[u32], n_parts: usize, sample: &Sample<'_>) -> (Vec<usize>, Vec<(u32, f64)>) {
+fn pairs(slots: &[u32], n_parts: usize, active: &Active) -> (Vec<usize>, Vec<(u32, f64)>) {
     let n_pairs = n_parts * (n_parts - 1) / 2;
     let (mut room, mut parts, mut matrix) = (vec![0; n_parts], Vec::new(), Vec::new());
     let mut found: Vec<(u32, u32, f64)> = Vec::new();
     for (row, slot) in (0..).zip(slots) {
         let slot = *slot as usize;
-        let scale = sample.every as f64 * sample.active.scales[slot];
-        sample.active.curvatures.dense(slot, &mut room, &mut parts, &mut matrix);
+        let scale = active.scales[slot];
+        active.curvatures.dense(slot, &mut room, &mut parts, &mut matrix);
         for (second, values) in parts.iter().zip(matrix.chunks_exact(parts.len().max(1))) {
             for (first, value) in parts.iter().zip(values).take_while(|(first, _)| *first < second)
             {
@@ -146,8 +145,8 @@ fn pairs(slots: &[u32], n_parts: usize, sample: &Sample<'_>) -> (Vec<usize>, Vec
     (starts, entries)
 }
 
-/// Adds Σ value · x xᵀ over the rows of a pair to the lower triangle of its matrix.
-fn add_pair(entries: &[(u32, f64)], rows: Strided<'_>, d: usize, sum: &mut [f64]) {
+/// Adds Σ value · x xᵀ over some rows to the lower triangle of a matrix.
+pub(super) fn add_rows(entries: &[(u32, f64)], rows: Strided<'_>, d: usize, sum: &mut [f64]) {
     let width = rows.stride;
     let (mut plain, mut scaled) = (Vec::new(), Vec::new());
     for entries in entries.chunks(ROWS_PER_SUM) {
@@ -212,7 +211,6 @@ fn reduced(sums: &[f64], d: usize, n_parts: usize) -> Vec<f64> {
 mod tests {
     use ndarray::Array2;
 
-    use super::super::active::Active;
     use super::*;
     use crate::data::{Data, Dense};
 
@@ -239,7 +237,7 @@ mod tests {
             // The parts of b do not sum to 0.
             let b: Vec<f64> = (0..m * (d + 1)).map(|at| (at % 5) as f64 - 1.4).collect();
             let mut solution = b.clone();
-            let hessian = ReducedHessian::new(&design, m, &active.every(1), &interrupt).unwrap();
+            let hessian = ReducedHessian::new(&design, m, &active, &interrupt).unwrap();
             hessian.solve(&mut solution);
             let product = active.product(&design, m, &solution, &interrupt).unwrap();
             for (product, b) in product.iter().zip(&b) {

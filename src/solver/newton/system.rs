@@ -6,6 +6,7 @@ use super::blocks::Blocks;
 use super::design::Design;
 use super::dual_system::DualSystem;
 use super::hessian::ReducedHessian;
+use super::part_factors::{PartFactors, n_factor_values, subtract_mean};
 use super::passes::InnerEvaluation;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -14,10 +15,8 @@ use crate::linalg::vectors::{long_axpy, long_dot};
 
 /// Largest number of unknowns for which the system is factorised.
 pub const FACTORISED: usize = 2000;
-/// Largest number of unknowns for which the Hessian of a sample of the rows is factorised as a preconditioner.
-pub const PRECONDITIONED: usize = 5000;
-/// The preconditioner samples every tenth row with curvature.
-const SAMPLE_STRIDE: usize = 10;
+/// Largest number of values in the factors of a preconditioner (1 GiB).
+const MAX_FACTOR_VALUES: usize = 1 << 27;
 /// Conjugate gradients end as soon as the residual is at most this share of its first value, unless [`NEAR_GOAL`]
 /// requires more accuracy.
 const REDUCTION: f64 = 0.1;
@@ -27,11 +26,18 @@ const NEAR_GOAL: f64 = 40.0;
 /// The maximum number of conjugate gradient iterations per system.
 const MAX_CG_STEPS: usize = 500;
 
+/// Whether the system over these features and parts is factorised, or conjugate gradients have a preconditioner that
+/// does not depend on the scales and correlations of the features.
+pub fn has_strong_preconditioner(n_features: usize, n_parts: usize) -> bool {
+    n_features.saturating_mul(n_parts) <= FACTORISED
+        || n_factor_values(n_features, n_parts) <= MAX_FACTOR_VALUES
+}
+
 /// Solves the systems of one fit.
 pub(super) struct System {
     n_parts: usize,
     n_unknowns: usize,
-    preconditioner: Option<ReducedHessian>,
+    preconditioner: Option<PartFactors>,
     /// Number of multiplications in conjugate gradients since the preconditioner was built.
     work: f64,
 }
@@ -54,8 +60,7 @@ impl System {
         let active = active(blocks, &at.points, curvature, interrupt)?;
         let mut direction: Vec<f64> = at.residual.iter().map(|value| -value).collect();
         if self.n_unknowns <= FACTORISED {
-            let every = active.every(1);
-            let hessian = ReducedHessian::new(&blocks.design(), self.n_parts, &every, interrupt)?;
+            let hessian = ReducedHessian::new(&blocks.design(), self.n_parts, &active, interrupt)?;
             hessian.solve(&mut direction);
             return Ok(direction);
         }
@@ -65,8 +70,8 @@ impl System {
     }
 
     /// Runs conjugate gradients from 0. If few rows are active, the preconditioner is the inverse of their system.
-    /// Otherwise it is the diagonal until the iterations have cost as much as factorising the Hessian of a sample of
-    /// the rows. From then on it is the inverse of that Hessian.
+    /// Otherwise it is the diagonal until the iterations have cost as much as factorising the blocks of the matrix on
+    /// its diagonal. From then on it is the inverse of these blocks.
     fn conjugate_gradients<B: Blocks>(
         &mut self,
         blocks: &B,
@@ -81,19 +86,22 @@ impl System {
         let mut residual = right.to_vec();
         let (mut start, mut before) = (0.0, f64::INFINITY);
         let mut direction = vec![0.0; right.len()];
+        let mut is_new = false;
         for step in 0..MAX_CG_STEPS {
-            if dual.is_none() && self.is_due(&design, active) {
-                let sampled = active.every(SAMPLE_STRIDE);
-                let hessian = ReducedHessian::new(&design, self.n_parts, &sampled, interrupt)?;
-                self.preconditioner = Some(hessian);
-                (self.work, before) = (0.0, f64::INFINITY);
+            if dual.is_none() && !is_new && self.is_due(&design, active) {
+                // Frees the memory of the previous factors first.
+                self.preconditioner = None;
+                let factors = PartFactors::new(&design, self.n_parts, active, interrupt)?;
+                self.preconditioner = Some(factors);
+                (self.work, before, is_new) = (0.0, f64::INFINITY, true);
             }
             let mut steepest = residual.clone();
             match (dual, &self.preconditioner) {
                 (Some(dual), _) => dual.solve(&mut steepest),
-                (None, Some(hessian)) => hessian.solve(&mut steepest),
+                (None, Some(factors)) => factors.solve(&mut steepest),
                 (None, None) => {
                     steepest.iter_mut().zip(&diagonal).for_each(|(value, own)| *value /= own);
+                    subtract_mean(&mut steepest, design.n_features(), self.n_parts);
                 }
             }
             let size = long_dot(&residual, &steepest);
@@ -120,11 +128,10 @@ impl System {
 
     /// Whether conjugate gradients have cost as much as building the next preconditioner would.
     fn is_due(&self, design: &Design<'_>, active: &Active) -> bool {
-        if self.n_unknowns > PRECONDITIONED {
+        let d = design.n_features();
+        if n_factor_values(d, self.n_parts) > MAX_FACTOR_VALUES {
             return false;
         }
-        let (n, d) = (self.n_unknowns as f64, design.n_features() as f64);
-        let pairs = (active.n_pairs() / SAMPLE_STRIDE) as f64;
-        self.work > n * n * n / 6.0 + pairs * d * d / 2.0
+        self.work > PartFactors::cost(d, self.n_parts, active)
     }
 }

@@ -241,6 +241,18 @@ def test_newton_takes_over_when_block_descent_stalls(dtype: Any) -> None:
     assert again.converged_
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_newton_takes_over_with_many_weights() -> None:
+    X, y = make_scaled_columns(0, 0, n=300, d=500, m=12)
+    X += 100.0
+    assert (X.shape[1] + 1) * 12 > 5000
+    model = MulticlassSVC(C=0.1, n_jobs=1, random_state=0, max_iter=18).fit(X, y)
+    solvers, objectives = model.history_["solver"], model.history_["objective"]
+    assert solvers[0] == "block-descent"
+    assert solvers[-1] == "newton"
+    assert model.objective_ < 0.5 * objectives[solvers == "block-descent"][-1]
+
+
 def test_fits_of_few_rows_with_too_many_weights_to_factorise_converge() -> None:
     X, y = make_scaled_columns(-1.0, 1.0, n=80, d=450)
     model = newton(tol=1e-6, C=0.01).fit(X, y)
