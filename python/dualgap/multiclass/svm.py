@@ -94,7 +94,7 @@ class MulticlassSVC(LinearClassifier):
         factor that exceeds both 40 and a fifth of the number of weights, because "block-descent" is
         slow on such data. Otherwise it is "block-descent". "newton" continues from the last dual
         point as soon as the iterations of "block-descent" gain little, if the number of classes
-        times the square of the number of features is at most 1.3e8 (1 GiB of memory).
+        times the square of the number of features is at most 2**27 (1 GiB of memory).
         For custom losses, "auto" is always "block-descent", or "block-frank-wolfe" if the loss has
         no ``project``. If memory is too small for "block-descent" according to the estimate that
         `verbose` prints, "auto" is "block-frank-wolfe", or else "frank-wolfe". If memory is too
