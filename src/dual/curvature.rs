@@ -159,8 +159,8 @@ impl Curvatures {
         }
     }
 
-    /// Total number of entries of the diagonals.
-    pub fn n_entries(&self) -> usize {
+    /// Total number of entries of the diagonal terms.
+    pub fn n_diagonal_entries(&self) -> usize {
         let diagonal = |(kind, _): &(TermKind, &[(u32, f64)])| *kind == TermKind::Diagonal;
         let of_block = |block| -> usize {
             self.block(block).filter(diagonal).map(|(_, entries)| entries.len()).sum()

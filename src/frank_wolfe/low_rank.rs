@@ -18,6 +18,7 @@ use super::vertex::bounded_dot;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::{dot, normalise, random_unit};
+use crate::polynomial::spectral::spectrum::SLACKS;
 use crate::polynomial::spectral_bounds::MAX_FACTORISED;
 
 /// A rank-one matrix left rightᵀ.
@@ -165,7 +166,7 @@ impl<'a> LowRankPoint<'a> {
     }
 }
 
-/// Limits of the relative error of the squared singular value that a search requests.
+/// Limits of the relative error of the squared singular value that the search for a vertex requests.
 const LEAST: f64 = 1e-7;
 const MOST: f64 = 0.1;
 
@@ -175,9 +176,8 @@ const SINGLE_FROM: f64 = 5e-3;
 /// Fraction of the gap by which the lower bound may be too low, if the bound is not computed by a factorisation.
 const BOUND_SLACK: f64 = 0.05;
 
-/// Error of the squared singular value from which a factorisation starts, as a fraction of the gap. The bound on the
-/// square exceeds it by at most about ten times this error.
-const GUESS_ERROR: f64 = 1e-3;
+/// The same fraction if the bound is computed by a factorisation.
+const FACTORISED_SLACK: f64 = 0.005;
 
 /// Returns the size of an error relative to a slope, or 1 if it is unknown.
 fn share_of(error: f64, slope: f64) -> f64 {
@@ -264,8 +264,11 @@ impl Problem for LowRankPoint<'_> {
         let accuracy = (BOUND_SLACK * share).clamp(1e-9, BOUND_SLACK);
         let mut guess = slope / self.radius;
         if self.is_factorised() {
-            // The bound is the guess, increased to the next of several multiples, so the guess must be accurate.
-            self.search((GUESS_ERROR * share).clamp(LEAST, MOST), interrupt)?;
+            // The bound on the square is the guess times the first 1 + s that is confirmed, for s in a list. The search
+            // makes the guess so accurate that the largest s that is small enough for the gap suffices.
+            let allowed = 2.0 * FACTORISED_SLACK * share;
+            let slack = SLACKS.iter().rev().find(|slack| **slack <= allowed).unwrap_or(&SLACKS[0]);
+            self.search(0.5 * slack, interrupt)?;
             guess = guess.max(self.last_slope.abs() / self.radius);
         }
         let norm = norm_above(&self.residuals, guess, accuracy, interrupt)?;
@@ -281,7 +284,7 @@ impl Problem for LowRankPoint<'_> {
     }
 
     fn bound_slack(&self) -> f64 {
-        if self.is_factorised() { 5.0 * GUESS_ERROR } else { BOUND_SLACK }
+        if self.is_factorised() { FACTORISED_SLACK } else { BOUND_SLACK }
     }
 
     fn walk(

@@ -42,8 +42,8 @@ pub(super) struct Minimizer<P: Problem> {
     tracks: bool,
     /// The oracle's vertex for the current gradient.
     next: Option<P::Atom>,
-    /// The estimated gap at the current point (`gap`), and the gap of the last certificate that was computed because
-    /// this gap was small enough (`certified_gap`).
+    /// The estimated gap at the current point (`gap`), and the gap of the last certificate that was expected to end the
+    /// run (`certified_gap`).
     gap: f64,
     certified_gap: f64,
     best_bound: f64,

@@ -66,6 +66,10 @@ pub(super) fn leading_pair(
 /// and more than [`MAX_FACTORISED`] columns.
 const FAILURE: f64 = 1e-9;
 
+/// Seed of the random vectors of a bound. Searches use the seeds from 0, and the vectors must be independent of the
+/// matrix, which depends on the searches.
+const UNUSED_SEED: u64 = 1 << 63;
+
 /// Returns an upper bound on ‖M‖₂, given an estimate `guess` of this norm. The bound is certain if M has at most
 /// [`MAX_FACTORISED`] rows or columns. Otherwise it holds with a probability of 1 − 1e-9, and `accuracy` is the
 /// relative error that it may have.
@@ -98,7 +102,7 @@ fn probable_gram_bound(
 ) -> Result<f64> {
     let size = smaller_side(matrix);
     // The random vectors of the first method decide whether the second is used, so the two share the probability.
-    let chance = Chance { accuracy: 2.0 * accuracy, failure: 0.5 * FAILURE, seed: 0 };
+    let chance = Chance { accuracy: 2.0 * accuracy, failure: 0.5 * FAILURE, seed: UNUSED_SEED };
     // The eigenvalues of MᵀM − cI lie between −c and about c for c = ‖M‖₂²/2, so the Chebyshev polynomials need fewer
     // steps for them than for the eigenvalues of MᵀM. The bound c + ‖MᵀM − cI‖₂ holds for any c.
     let shift = 0.5 * guess * guess;

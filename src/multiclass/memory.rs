@@ -5,7 +5,7 @@ use super::{JointMap, MulticlassMethod, ScoreMap};
 use crate::data::Data;
 use crate::error::Result;
 use crate::memory::{fits, require};
-use crate::solver::{Choices, FACTORISED, Method, has_strong_preconditioner, n_factor_values};
+use crate::solver::{Choices, FACTORISED, Method, has_part_factors};
 
 /// Assumed number of candidate classes per example: one in `CANDIDATES.0` of all classes, but at least `CANDIDATES.1`.
 const CANDIDATES: (usize, usize) = (5, 16);
@@ -76,10 +76,10 @@ impl Size {
         }
     }
 
-    /// Allows "auto" to use Newton's method if its linear systems have a factorisation or a strong preconditioner.
+    /// Allows "auto" to use Newton's method if its linear systems have a factorisation or factors of the classes.
     /// Computes the spread of the columns if there are few enough weights to factorise a matrix.
     pub fn with_newton(mut self, data: Data<'_>, bias: f64, lambda: f64) -> Self {
-        self.newton = has_strong_preconditioner(self.n_features + 1, self.n_classes);
+        self.newton = has_part_factors(self.n_features + 1, self.n_classes);
         if self.n_weights() <= FACTORISED {
             self.spread = spread(data, bias, lambda);
         }
@@ -138,18 +138,11 @@ impl Size {
         };
         let n_weights = wide(self.n_weights());
         let system = match method {
-            // The matrix of a linear system and the sums from which it is built, or the factors of the preconditioner;
-            // and the sums of a pass.
+            // The matrix of a linear system and the sums from which it is built, and the sums of a pass. The factors
+            // of the preconditioner are left out if they do not fit in memory.
             MulticlassMethod::Newton => {
-                let n_features = self.n_features + 1;
-                let factors = if self.n_weights() <= FACTORISED {
-                    12 * n_weights * n_weights
-                } else if has_strong_preconditioner(n_features, n_classes) {
-                    8 * wide(n_factor_values(n_features, n_classes))
-                } else {
-                    0
-                };
-                factors + 8 * n_weights * wide(n_examples.isqrt())
+                let matrix = if self.n_weights() <= FACTORISED { 12 * n_weights } else { 0 };
+                n_weights * (matrix + 8 * wide(n_examples.isqrt()))
             }
             _ => 0,
         };

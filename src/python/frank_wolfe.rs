@@ -299,8 +299,8 @@ pub(super) fn minimize_frank_wolfe<'py>(
             if !calls_python {
                 return kernel(session);
             }
-            // Python has a state for each attached thread. While this thread stays attached, its calls need no new
-            // states.
+            // Without the outer `attach`, each call of the user's code would create and destroy a thread state. This
+            // one keeps the state; `detach` lets other threads run Python during the computation.
             Python::attach(|py| py.detach(|| kernel(session)))
         });
         found_dict(py, raise(&failure, found)?)

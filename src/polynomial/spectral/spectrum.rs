@@ -12,6 +12,9 @@ use crate::interrupt::Interrupt;
 use crate::linalg::arch;
 use crate::linalg::vectors::{dot, fused_dot, higham_gamma, normalise};
 
+/// The relative distances above the guess at which [`norm_bound`] tries to confirm a bound.
+pub(crate) const SLACKS: [f64; 11] = [1e-10, 1e-7, 1e-4, 1e-3, 1e-2, 0.05, 0.2, 0.5, 1.0, 3.0, 9.0];
+
 /// An upper bound on ‖G‖₂ that always holds, for the symmetric G with the lower triangle `matrix`.
 ///
 /// Tries increasing θ, starting at `guess`. If the Cholesky factorisations of θI ∓ G complete, both
@@ -40,7 +43,7 @@ pub(crate) fn norm_bound(
     let frobenius = squares.sum::<f64>().sqrt() * (1.0 + higham_gamma(size * size + 8));
     // The largest |G_ij| is a lower bound on the norm, and is at least 1 after scaling.
     let start = (guess * unit).max(1.0);
-    for slack in [1e-10, 1e-7, 1e-4, 1e-3, 1e-2, 0.05, 0.2, 0.5, 1.0, 3.0, 9.0] {
+    for slack in SLACKS {
         let theta = start * (1.0 + slack);
         if theta.is_nan() || theta >= frobenius {
             break;

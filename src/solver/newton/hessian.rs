@@ -98,7 +98,7 @@ pub(super) fn pair_sums(
         for_items(sums.chunks_mut(d * width).enumerate(), 1, |(pair, sum)| {
             let entries = &entries[starts[pair]..starts[pair + 1]];
             if !entries.is_empty() && !interrupt.is_raised() {
-                add_rows(entries, rows, d, sum);
+                add_rows(entries, rows, d, sum, interrupt);
             }
         });
     }
@@ -146,10 +146,17 @@ fn pairs(slots: &[u32], n_parts: usize, active: &Active) -> (Vec<usize>, Vec<(u3
 }
 
 /// Adds Σ value · x xᵀ over some rows to the lower triangle of a matrix.
-pub(super) fn add_rows(entries: &[(u32, f64)], rows: Strided<'_>, d: usize, sum: &mut [f64]) {
+/// Stops early if the interrupt is raised.
+pub(super) fn add_rows(
+    entries: &[(u32, f64)],
+    rows: Strided<'_>,
+    d: usize,
+    sum: &mut [f64],
+    interrupt: &Interrupt,
+) {
     let width = rows.stride;
     let (mut plain, mut scaled) = (Vec::new(), Vec::new());
-    for entries in entries.chunks(ROWS_PER_SUM) {
+    for entries in entries.chunks(ROWS_PER_SUM).take_while(|_| !interrupt.is_raised()) {
         plain.clear();
         scaled.clear();
         for &(row, value) in entries {

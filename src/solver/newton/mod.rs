@@ -17,12 +17,12 @@ pub use self::blocks::{Blocks, Proximal, Summed};
 pub use self::design::Design;
 pub use self::distributed::{SecondOrder, n_sums, newton_direction, second_order};
 
-pub use self::part_factors::n_factor_values;
+pub use self::part_factors::has_part_factors;
 use self::passes::{InnerEvaluation, Pass};
 use self::step::search;
 pub(in crate::solver) use self::step::zero_of_derivative;
+pub use self::system::FACTORISED;
 use self::system::System;
-pub use self::system::{FACTORISED, has_strong_preconditioner};
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::squared_norm;

@@ -13,6 +13,9 @@ use crate::linalg::cholesky::Factor;
 use crate::linalg::outer::{PADDING, Strided};
 use crate::parallel::for_items;
 
+/// Largest number of values of the factors (1 GiB).
+const MAX_VALUES: usize = 1 << 27;
+
 /// The factorised blocks I + Σ_i c_i J_i[a, a] x_i x_iᵀ of the parts a.
 ///
 /// The blocks contain the scales and correlations of the features. Conjugate gradients add the couplings between the
@@ -49,7 +52,7 @@ impl PartFactors {
             for_items(blocks.iter_mut().enumerate(), 1, |(part, block)| {
                 let entries = &entries[starts[part]..starts[part + 1]];
                 if !entries.is_empty() && !interrupt.is_raised() {
-                    add_rows(entries, rows, d, block);
+                    add_rows(entries, rows, d, block, interrupt);
                 }
             });
         }
@@ -62,40 +65,27 @@ impl PartFactors {
         Ok(Self { factors, d })
     }
 
-    /// Multiplies each part of b by the inverse of its block, and subtracts the mean over the parts.
+    /// Multiplies each part of b by the inverse of its block.
     pub fn solve(&self, b: &mut [f64]) {
         let parts = b.chunks_exact_mut(self.d).zip(&self.factors);
         for_items(parts, 1, |(b, factor)| factor.solve(b));
-        subtract_mean(b, self.d, self.factors.len());
     }
 
     /// An estimate of the number of multiplications that the computation and factorisation of the blocks take.
     pub fn cost(n_features: usize, n_parts: usize, active: &Active) -> f64 {
         let (d, m) = (n_features as f64, n_parts as f64);
-        d * d * (m * d / 6.0 + active.curvatures.n_entries() as f64 / 2.0)
+        d * d * (m * d / 6.0 + active.curvatures.n_diagonal_entries() as f64 / 2.0)
     }
+}
+
+/// Whether the factors of all parts have at most [`MAX_VALUES`] values.
+pub fn has_part_factors(n_features: usize, n_parts: usize) -> bool {
+    n_factor_values(n_features, n_parts) <= MAX_VALUES
 }
 
 /// Number of values of the factors of all parts.
-pub fn n_factor_values(n_features: usize, n_parts: usize) -> usize {
+pub(super) fn n_factor_values(n_features: usize, n_parts: usize) -> usize {
     n_features.saturating_mul(n_features.next_multiple_of(PADDING)).saturating_mul(n_parts)
-}
-
-/// Subtracts the mean over the parts from each feature.
-///
-/// The system maps vectors that sum to 0 over the parts to such vectors, and its right-hand side is one. A
-/// preconditioner that is the same for all parts keeps this sum. For any other, the mean must be removed: the matrix
-/// leaves vectors with equal parts unchanged, but the preconditioner shrinks them, so conjugate gradients would need
-/// additional iterations for them.
-pub(super) fn subtract_mean(vector: &mut [f64], n_features: usize, n_parts: usize) {
-    let mut mean = vec![0.0; n_features];
-    for part in vector.chunks_exact(n_features) {
-        mean.iter_mut().zip(part).for_each(|(mean, value)| *mean += value);
-    }
-    mean.iter_mut().for_each(|mean| *mean /= n_parts as f64);
-    for part in vector.chunks_exact_mut(n_features) {
-        part.iter_mut().zip(&mean).for_each(|(value, mean)| *value -= mean);
-    }
 }
 
 /// Lists, part by part, the active rows with curvature in the part, with their factors c_i J_i[a, a]. Rows are counted
@@ -146,7 +136,7 @@ mod tests {
         let factors = PartFactors::new(&design, m, &active, &interrupt).unwrap();
         // The product of a vector that is nonzero in one part only, restricted to this part, is the product with the
         // block of this part.
-        let mut solution: Vec<f64> = (0..m * d).map(|at| (at % 5) as f64 - 1.4).collect();
+        let solution: Vec<f64> = (0..m * d).map(|at| (at % 5) as f64 - 1.4).collect();
         let mut right = vec![0.0; m * d];
         for part in 0..m {
             let mut vector = vec![0.0; m * d];
@@ -155,7 +145,6 @@ mod tests {
             right[part * d..][..d].copy_from_slice(&product[part * d..][..d]);
         }
         factors.solve(&mut right);
-        subtract_mean(&mut solution, d, m);
         for (value, expected) in right.iter().zip(&solution) {
             assert!((value - expected).abs() < 1e-10, "{value} instead of {expected}");
         }

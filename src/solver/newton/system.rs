@@ -6,17 +6,16 @@ use super::blocks::Blocks;
 use super::design::Design;
 use super::dual_system::DualSystem;
 use super::hessian::ReducedHessian;
-use super::part_factors::{PartFactors, n_factor_values, subtract_mean};
+use super::part_factors::{PartFactors, has_part_factors, n_factor_values};
 use super::passes::InnerEvaluation;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::squared_norm;
 use crate::linalg::vectors::{long_axpy, long_dot};
+use crate::memory::fits;
 
 /// Largest number of unknowns for which the system is factorised.
 pub const FACTORISED: usize = 2000;
-/// Largest number of values in the factors of a preconditioner (1 GiB).
-const MAX_FACTOR_VALUES: usize = 1 << 27;
 /// Conjugate gradients end as soon as the residual is at most this share of its first value, unless [`NEAR_GOAL`]
 /// requires more accuracy.
 const REDUCTION: f64 = 0.1;
@@ -25,13 +24,6 @@ const REDUCTION: f64 = 0.1;
 const NEAR_GOAL: f64 = 40.0;
 /// The maximum number of conjugate gradient iterations per system.
 const MAX_CG_STEPS: usize = 500;
-
-/// Whether the system over these features and parts is factorised, or conjugate gradients have a preconditioner that
-/// does not depend on the scales and correlations of the features.
-pub fn has_strong_preconditioner(n_features: usize, n_parts: usize) -> bool {
-    n_features.saturating_mul(n_parts) <= FACTORISED
-        || n_factor_values(n_features, n_parts) <= MAX_FACTOR_VALUES
-}
 
 /// Solves the systems of one fit.
 pub(super) struct System {
@@ -82,28 +74,35 @@ impl System {
     ) -> Result<Vec<f64>> {
         let design = blocks.design();
         let diagonal = active.diagonal(&design, self.n_parts, interrupt)?;
-        let mut solution = vec![0.0; right.len()];
-        let mut residual = right.to_vec();
-        let (mut start, mut before) = (0.0, f64::INFINITY);
+        let (d, m) = (design.n_features(), self.n_parts);
+        let preconditioned = |preconditioner: &Option<PartFactors>, vector: &[f64]| {
+            let mut vector = vector.to_vec();
+            match (dual, preconditioner) {
+                (Some(dual), _) => dual.solve(&mut vector),
+                (None, Some(factors)) => factors.solve(&mut vector),
+                (None, None) => divide(&mut vector, &diagonal),
+            }
+            if dual.is_none() {
+                subtract_mean(&mut vector, d, m);
+            }
+            vector
+        };
+        // The matrix leaves the mean over the parts unchanged.
+        let mut centred = right.to_vec();
+        subtract_mean(&mut centred, d, m);
+        let mut solution: Vec<f64> = right.iter().zip(&centred).map(|(r, c)| r - c).collect();
+        let mut residual = centred.clone();
+        let (mut start, mut before, mut is_new) = (0.0, f64::INFINITY, false);
         let mut direction = vec![0.0; right.len()];
-        let mut is_new = false;
         for step in 0..MAX_CG_STEPS {
             if dual.is_none() && !is_new && self.is_due(&design, active) {
                 // Frees the memory of the previous factors first.
                 self.preconditioner = None;
-                let factors = PartFactors::new(&design, self.n_parts, active, interrupt)?;
-                self.preconditioner = Some(factors);
+                self.preconditioner = Some(PartFactors::new(&design, m, active, interrupt)?);
                 (self.work, before, is_new) = (0.0, f64::INFINITY, true);
+                start = long_dot(&centred, &preconditioned(&self.preconditioner, &centred));
             }
-            let mut steepest = residual.clone();
-            match (dual, &self.preconditioner) {
-                (Some(dual), _) => dual.solve(&mut steepest),
-                (None, Some(factors)) => factors.solve(&mut steepest),
-                (None, None) => {
-                    steepest.iter_mut().zip(&diagonal).for_each(|(value, own)| *value /= own);
-                    subtract_mean(&mut steepest, design.n_features(), self.n_parts);
-                }
-            }
+            let steepest = preconditioned(&self.preconditioner, &residual);
             let size = long_dot(&residual, &steepest);
             if step == 0 {
                 start = size;
@@ -117,8 +116,8 @@ impl System {
             let keep = if before.is_finite() { size / before } else { 0.0 };
             before = size;
             direction.iter_mut().zip(&steepest).for_each(|(d, s)| *d = keep * *d + s);
-            let product = active.product(&design, self.n_parts, &direction, interrupt)?;
-            self.work += active.product_cost(&design, self.n_parts);
+            let product = active.product(&design, m, &direction, interrupt)?;
+            self.work += active.product_cost(&design, m);
             let length = size / long_dot(&direction, &product);
             long_axpy(&mut solution, length, &direction);
             long_axpy(&mut residual, -length, &product);
@@ -126,12 +125,33 @@ impl System {
         Ok(solution)
     }
 
-    /// Whether conjugate gradients have cost as much as building the next preconditioner would.
+    /// Whether conjugate gradients have cost as much as building the next preconditioner would, and there is memory for
+    /// it.
     fn is_due(&self, design: &Design<'_>, active: &Active) -> bool {
         let d = design.n_features();
-        if n_factor_values(d, self.n_parts) > MAX_FACTOR_VALUES {
-            return false;
-        }
-        self.work > PartFactors::cost(d, self.n_parts, active)
+        has_part_factors(d, self.n_parts)
+            && self.work > PartFactors::cost(d, self.n_parts, active)
+            && fits(8 * n_factor_values(d, self.n_parts) as u128)
+    }
+}
+
+/// Divides each value by the value of `divisors` at the same index.
+fn divide(values: &mut [f64], divisors: &[f64]) {
+    values.iter_mut().zip(divisors).for_each(|(value, divisor)| *value /= divisor);
+}
+
+/// Subtracts the mean over the parts from each feature.
+///
+/// The system maps vectors that sum to 0 over the parts to such vectors. A preconditioner that is the same for all
+/// parts keeps this sum. For any other, the mean must be removed: the matrix leaves vectors with equal parts unchanged,
+/// but the preconditioner shrinks them, so conjugate gradients would need additional iterations for them.
+fn subtract_mean(vector: &mut [f64], n_features: usize, n_parts: usize) {
+    let mut mean = vec![0.0; n_features];
+    for part in vector.chunks_exact(n_features) {
+        mean.iter_mut().zip(part).for_each(|(mean, value)| *mean += value);
+    }
+    mean.iter_mut().for_each(|mean| *mean /= n_parts as f64);
+    for part in vector.chunks_exact_mut(n_features) {
+        part.iter_mut().zip(&mean).for_each(|(value, mean)| *value -= mean);
     }
 }
