@@ -43,7 +43,8 @@ pub(super) fn set_column(block: &mut VectorBlock, column: usize, vector: &[f64])
 }
 
 /// Returns orthogonal approximations of the leading eigenvectors of the matrix behind `product`, in order. Stops when
-/// the estimated error of the largest eigenvalue is at most `tol` times this eigenvalue, or after [`MAX_RESTARTS`] restarts.
+/// the estimated error of the largest eigenvalue is at most `tol` times this eigenvalue, or after [`MAX_RESTARTS`]
+/// restarts.
 pub(super) fn leading_block(
     mut start: VectorBlock,
     tol: f64,

@@ -36,6 +36,21 @@ impl CountingSort {
     }
 }
 
+/// Sorts (key, item) pairs by their keys below `n_keys`; pairs with equal keys remain in order. Returns the first place
+/// of each key, followed by the number of items, and the items.
+pub(crate) fn grouped<T: Copy + Default>(
+    pairs: &[(u32, T)],
+    n_keys: usize,
+) -> (Vec<usize>, Vec<T>) {
+    let mut sort = CountingSort::new(n_keys);
+    pairs.iter().for_each(|(key, _)| sort.count(*key as usize));
+    let (starts, mut items) = (sort.starts(), vec![T::default(); pairs.len()]);
+    for (key, item) in pairs {
+        items[sort.place(*key as usize)] = *item;
+    }
+    (starts, items)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,7 +22,7 @@ mod touched;
 mod triangular;
 pub(crate) mod vectors;
 
-pub(crate) use counting_sort::CountingSort;
+pub(crate) use counting_sort::{CountingSort, grouped};
 pub(crate) use exponential::{exp_minus, minus_ln, softmax};
 pub(crate) use layout::{Aligned, transpose};
 pub(crate) use panel_weights::{PanelWeights, Update};

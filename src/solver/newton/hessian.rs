@@ -4,8 +4,8 @@ use super::active::Active;
 use super::design::Design;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::CountingSort;
 use crate::linalg::cholesky::Factor;
+use crate::linalg::grouped;
 use crate::linalg::outer::{PADDING, Strided, add_lower_products};
 use crate::parallel::for_items;
 
@@ -121,7 +121,7 @@ fn place(first: usize, second: usize) -> usize {
 fn pairs(slots: &[u32], n_parts: usize, active: &Active) -> (Vec<usize>, Vec<(u32, f64)>) {
     let n_pairs = n_parts * (n_parts - 1) / 2;
     let (mut room, mut parts, mut matrix) = (vec![0; n_parts], Vec::new(), Vec::new());
-    let mut found: Vec<(u32, u32, f64)> = Vec::new();
+    let mut found: Vec<(u32, (u32, f64))> = Vec::new();
     for (row, slot) in (0..).zip(slots) {
         let slot = *slot as usize;
         let scale = active.scales[slot];
@@ -131,18 +131,12 @@ fn pairs(slots: &[u32], n_parts: usize, active: &Active) -> (Vec<usize>, Vec<(u3
             {
                 if *value != 0.0 {
                     let pair = place(*first as usize, *second as usize);
-                    found.push((pair as u32, row, scale * value));
+                    found.push((pair as u32, (row, scale * value)));
                 }
             }
         }
     }
-    let mut sort = CountingSort::new(n_pairs);
-    found.iter().for_each(|(pair, ..)| sort.count(*pair as usize));
-    let (starts, mut entries) = (sort.starts(), vec![(0, 0.0); found.len()]);
-    for (pair, row, value) in found {
-        entries[sort.place(pair as usize)] = (row, value);
-    }
-    (starts, entries)
+    grouped(&found, n_pairs)
 }
 
 /// Adds Σ value · x xᵀ over some rows to the lower triangle of a matrix.

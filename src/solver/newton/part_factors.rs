@@ -8,8 +8,8 @@ use super::design::Design;
 use super::hessian::{MAX_DENSE_VALUES, ROWS_PER_SUM, add_rows};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::CountingSort;
 use crate::linalg::cholesky::Factor;
+use crate::linalg::grouped;
 use crate::linalg::outer::{PADDING, Strided};
 use crate::parallel::for_items;
 
@@ -96,20 +96,14 @@ fn entries_of_parts(
     active: &Active,
 ) -> (Vec<usize>, Vec<(u32, f64)>) {
     let mut own = vec![0.0; n_parts];
-    let mut found: Vec<(u32, u32, f64)> = Vec::new();
+    let mut found: Vec<(u32, (u32, f64))> = Vec::new();
     for (row, slot) in (0..).zip(slots) {
         own.fill(0.0);
         active.curvatures.add_diagonal_of(slot, active.scales[slot], &mut own);
         let entries = (0..).zip(&own).filter(|(_, value)| **value > 0.0);
-        found.extend(entries.map(|(part, value)| (part, row, *value)));
+        found.extend(entries.map(|(part, value)| (part, (row, *value))));
     }
-    let mut sort = CountingSort::new(n_parts);
-    found.iter().for_each(|(part, ..)| sort.count(*part as usize));
-    let (starts, mut entries) = (sort.starts(), vec![(0, 0.0); found.len()]);
-    for (part, row, value) in found {
-        entries[sort.place(part as usize)] = (row, value);
-    }
-    (starts, entries)
+    grouped(&found, n_parts)
 }
 
 #[cfg(test)]
