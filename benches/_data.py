@@ -9,14 +9,21 @@ of the tables.
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from _record import GENERATED, data_folder
 from numpy.typing import NDArray
+
+# Functions import other packages where they need them, because some scripts measure memory.
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dualgap.datasets import Ratings
 
 _LIBSVM = "www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html"
 _SPLIT = "arrays X_train, y_train, X_test, y_test (float32 rows, integer labels)"
@@ -57,6 +64,11 @@ FILES = {
         "the aligned sentences of the Hansards (English and French, Mihalcea and Pedersen 2003): a "
         "folder with enfr.src-tgt (a pair a line, source ||| target) and enfr.gold (its links: i-j "
         "is sure, ipj possible, counted from 1)",
+    ),
+    "movielens_100k": (
+        "movielens_100k.zip",
+        "ml-100k.zip of grouplens.org/datasets/movielens/100k, renamed; it is only needed if "
+        "dualgap.datasets.fetch_movielens cannot download it",
     ),
     "movielens_1m": (
         "movielens_1m.npz",
@@ -124,6 +136,8 @@ def path_of(name: str, folder: Path | None = None) -> Path | None:
 
 def split(name: str) -> Split:
     """Return training rows and labels, and test rows and labels."""
+    import scipy.sparse as sp
+
     path = path_of(name)
     if path is None or name in ("mnist", "fashion"):
         return generated(name)
@@ -142,6 +156,8 @@ def split(name: str) -> Split:
 
 def generated(name: str) -> Split:
     """Generate rows around two centres for each class, a third of the rows for testing."""
+    import scipy.sparse as sp
+
     n, d, m = _SHAPES[name]
     rng = np.random.default_rng(0)
     y = np.arange(n * 3 // 2) % m
@@ -154,6 +170,65 @@ def generated(name: str) -> Split:
         X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
     rows: Any = sp.csr_matrix(X) if name == "news20" else X / np.abs(X).max()
     return rows[:n], y[:n] + 1, rows[n:], y[n:] + 1
+
+
+def text_of(name: str, part: str) -> bytes:
+    """Return the sentences of a part of a text, a token a line, or generated sentences."""
+    path = path_of(name)
+    if path is None:
+        return generated_text(name, part).encode()
+    with zipfile.ZipFile(path) as archive:
+        return archive.read(f"{name}/{part}.txt")
+
+
+def generated_text(name: str, part: str) -> str:
+    """Generate 200 sentences of 3 to 12 words, each with a part of speech and mostly a chunk."""
+    rng = np.random.default_rng([0, part == "test"])
+    kinds = {"DT": "NP", "NN": "NP", "VB": "VP", "IN": ""}
+    sentences = []
+    for _ in range(200):
+        lines, kind = [], ""
+        for tag in rng.choice([*kinds], size=int(rng.integers(3, 13))):
+            start, kind = "I" if kind == kinds[tag] else "B", kinds[tag]
+            label = f" {start}-{kind}" if kind else " O"
+            word = f"{tag.title()}{rng.integers(40)}"
+            lines.append(f"{word} {tag}{'' if name == 'ud_ewt_pos' else label}")
+        sentences.append("\n".join(lines))
+    return "\n\n".join(sentences)
+
+
+def movielens() -> Ratings:
+    """Return MovieLens 100k with its users and items, or generated tables."""
+    import pandas as pd
+
+    from dualgap.datasets import Ratings, fetch_movielens, synthetic_ratings
+
+    with contextlib.suppress(OSError):
+        if "movielens_100k" not in GENERATED:
+            return fetch_movielens("100k")
+    path = path_of("movielens_100k")
+    if path is not None:
+        return fetch_movielens(path)
+    rng = np.random.default_rng(0)
+    genres = rng.choice(["Action", "Drama", "Action|Drama", "Comedy"], 150)
+    items = pd.DataFrame({"item": np.arange(150), "genres": genres})
+    users = pd.DataFrame({"user": np.arange(200), "age": rng.integers(18, 70, 200), "zip_code": ""})
+    return Ratings(synthetic_ratings(4000, 200, 150), items, users, "100k", "generated", Path())
+
+
+def ratings_of(name: str) -> pd.DataFrame:
+    """Return the ratings of MovieLens, or generated ratings."""
+    import pandas as pd
+
+    from dualgap.datasets import synthetic_ratings
+
+    if name == "movielens_100k":
+        return movielens().ratings
+    path = path_of(name)
+    if path is None:
+        return synthetic_ratings(4000, 200, 150)
+    with np.load(path) as arrays:
+        return pd.DataFrame({key: arrays[key] for key in ("user", "item", "rating")})
 
 
 def generated_words() -> dict[str, NDArray[Any]]:

@@ -10,12 +10,11 @@ files.
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _data import text_of
 from sequence import Labels, Sentences
 from taggers import Data, letters
 
@@ -23,12 +22,11 @@ Rows = list[list[tuple[str, ...]]]
 """Sentences of tokens; a token has columns, of which the first is a word and the last a label."""
 
 
-def text(folder: Path, name: str, part: str) -> tuple[Rows, Rows]:
+def text(name: str, part: str) -> tuple[Rows, Rows]:
     """Return the training sentences of a text, and its test sentences or the held-out sentences."""
     from dualgap.sequence import read_conll
 
-    with zipfile.ZipFile(folder / f"{name}.zip") as archive:
-        files = [io.BytesIO(archive.read(f"{name}/{each}.txt")) for each in ("train", "test")]
+    files = [io.BytesIO(text_of(name, each)) for each in ("train", "test")]
     train, test = ([[tuple(token) for token in s] for s in read_conll(file)] for file in files)
     return train, test if part == "test" else train[-2000:]
 
@@ -87,20 +85,20 @@ def spans(rows: Rows) -> Labels:
 
 def from_text(
     name: str, features: Any, n: int, of: Callable[[Rows], Labels] = labels
-) -> Callable[[Path, str], Data]:
+) -> Callable[[str], Data]:
     """Return a task with the first `n` training sentences and 1,000 test sentences of a text."""
 
-    def data(folder: Path, part: str) -> Data:
-        train, test = text(folder, name, part)
+    def data(part: str) -> Data:
+        train, test = text(name, part)
         train, test = train[:n], test[:1000]
         return features(train), of(train), features(test), of(test)
 
     return data
 
 
-def some_letters(folder: Path, part: str) -> Data:
+def some_letters(part: str) -> Data:
     """Return the letters of a third of the training words and of 600 other words."""
-    X, y, test, right = letters(folder)
+    X, y, test, right = letters()
     if part == "held":
         test, right = X[1::9], y[1::9]
     return X[::3], y[::3], test[:600], right[:600]
@@ -117,7 +115,7 @@ def characters(line: str) -> list[list[str]]:
     return found
 
 
-def segmentation(folder: Path, part: str) -> Data:
+def segmentation(part: str) -> Data:
     """Return sentences without blanks, whose words are the chunks to find."""
 
     def read(rows: Rows) -> tuple[Sentences, Labels]:
@@ -128,11 +126,11 @@ def segmentation(folder: Path, part: str) -> Data:
         ]
         return [characters("".join(own)) for own in found], labels
 
-    train, test = text(folder, "ud_ewt_pos", part)
+    train, test = text("ud_ewt_pos", part)
     return *read(train[:800]), *read(test[:400])
 
 
-def truecase(folder: Path, part: str) -> Data:
+def truecase(part: str) -> Data:
     """Return sentences in lower case; the labels say which characters were upper case."""
 
     def read(rows: Rows) -> tuple[Sentences, Labels]:
@@ -148,11 +146,11 @@ def truecase(folder: Path, part: str) -> Data:
         ]
         return X, [["U" if one.isupper() else "L" for one in line] for line in lines]
 
-    train, test = text(folder, "ud_ewt_pos", part)
+    train, test = text("ud_ewt_pos", part)
     return *read(train[:1500]), *read(test[:800])
 
 
-def ends(folder: Path, part: str) -> Data:
+def ends(part: str) -> Data:
     """Return runs of six sentences in lower case; the labels mark the last words of sentences."""
 
     def read(rows: Rows) -> tuple[Sentences, Labels]:
@@ -166,7 +164,7 @@ def ends(folder: Path, part: str) -> Data:
             y.append([one for s in run for one in ["N"] * (len(s) - 1) + ["E"]])
         return X, y
 
-    train, test = text(folder, "ud_ewt_pos", part)
+    train, test = text("ud_ewt_pos", part)
     return *read(train[:6000]), *read(test)
 
 
@@ -179,7 +177,7 @@ def hidden_markov(
     n_features: int = 1,
     sharp: float = 0.02,
     noise: float = 0.0,
-) -> Callable[[Path, str], Data]:
+) -> Callable[[str], Data]:
     """Return a task of a hidden Markov model.
 
     `sizes` are the numbers of training and test sentences and their mean length; `sharp` is the
@@ -187,7 +185,7 @@ def hidden_markov(
     training labels that are drawn uniformly.
     """
 
-    def data(_: Path, part: str) -> Data:
+    def data(part: str) -> Data:
         rng = np.random.default_rng([seed, part == "test"])
         moves = rng.dirichlet(np.full(n_labels, 0.3), n_labels).cumsum(1)
         emissions = rng.dirichlet(np.full(n_words, sharp), (n_features, n_labels)).cumsum(2)
@@ -218,7 +216,7 @@ def hidden_markov(
     return data
 
 
-Task = tuple[Callable[[Path, str], Data], str]
+Task = tuple[Callable[[str], Data], str]
 NAMED: dict[str, Task] = {
     "chunks": (from_text("conll2000", notebook, 1000), "f1"),
     "noun chunks": (from_text("conll2000", words, 1000, nouns), "f1"),
@@ -249,4 +247,4 @@ GENERATED: dict[str, Task] = {
         "tokens",
     ),
 }
-TASKS: dict[str, Task] = NAMED | GENERATED
+TASKS: dict[str, Task] = GENERATED | NAMED

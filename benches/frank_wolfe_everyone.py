@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from _data import path_of
 from _record import Table, data_folder
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse.linalg import svds
@@ -257,8 +258,8 @@ def lasso(table: Table) -> None:
 
 
 def completion(table: Table, folder: Path | None) -> None:
-    path = folder / "movielens_1m.npz" if folder else None
-    if path is not None and path.exists():
+    path = path_of("movielens_1m", folder)
+    if path is not None:
         with np.load(path) as ratings:
             rows, columns = ratings["user"], ratings["item"]
             values, name, radius = ratings["rating"].astype(float), "MovieLens 1M", 5000.0
@@ -295,10 +296,11 @@ def main() -> None:
     with threadpool_limits(1):
         if arguments.problem in (None, "lasso"):
             lasso(table)
-        if arguments.problem in (None, "completion"):
-            completion(table, arguments.data)
         if arguments.problem in (None, "distance"):
             distances(table)
+        # After a missing file, all results go elsewhere, so this problem comes last.
+        if arguments.problem in (None, "completion"):
+            completion(table, arguments.data)
 
 
 if __name__ == "__main__":

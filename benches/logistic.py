@@ -27,7 +27,8 @@ Data sets: those of block_descent.py, and the generated "binary" (100,000 x 50, 
 "wide" (4000 x 1000, two classes), "indicators" (30,000 sparse rows of ten categorical columns with
 30 values each, four classes), "thousand" (12,811 x 384, 1000 classes), "pixels" (60,000 x 784, ten
 classes), "unscaled" (2000 x 20, five classes, columns of scales from 1e-3 to 1e5) and "wine" (the
-set of scikit-learn with one more column, of mean 5e4 and standard deviation 2e4).
+set of scikit-learn with one more column, of mean 5e4 and standard deviation 2e4). Generated sets
+replace missing files.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from _record import Table, alternate, data_folder, formatted, origin, seconds
+from _record import Table, alternate, formatted, origin, seconds
 from block_descent import load
 from scipy.ndimage import gaussian_filter
 from scipy.special import logsumexp
@@ -394,16 +395,12 @@ def bounds(name: str, again: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", nargs="?", choices=COMMANDS)
-    parser.add_argument("names", nargs="*", default=REAL + GENERATED)
+    parser.add_argument("names", nargs="*", default=GENERATED + REAL)
     parser.add_argument("--C", type=float, nargs="+", default=CS)
     parser.add_argument("--again", action="store_true")
     arguments = parser.parse_args()
-    names = arguments.names
-    if data_folder() is None:
-        print("logistic.py: without DUALGAP_DATA, the folder of data sets, only generated ones")
-        names = [name for name in names if name in GENERATED]
     warnings.simplefilter("ignore")
-    for name in names:
+    for name in arguments.names:
         if arguments.command in (None, "speed"):
             for C in arguments.C:
                 for level, intercept in CASES:

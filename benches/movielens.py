@@ -3,6 +3,8 @@
 python benches/movielens.py grid        # validation metrics of the whole grid, seeds 0-2
 python benches/movielens.py test [NAME] # test metrics of the chosen settings, seeds 0-9
 python benches/movielens.py baselines   # conditional gradient, seeds 0-2
+
+Generated ratings replace MovieLens if it is missing.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from _data import ratings_of
 from _record import Table
 
-from dualgap.datasets import fetch_movielens
 from dualgap.metrics import ndcg_at_k, rmse
 from dualgap.recommend import ConditionalGradient, OrdinalRecommender, TimeFeatures, Variational
 from dualgap.recommend.comparison import split_ratings
@@ -121,7 +123,7 @@ def baselines(ratings: pd.DataFrame) -> None:
 
 if __name__ == "__main__":
     logging.getLogger("dualgap").setLevel(logging.ERROR)
-    table = fetch_movielens("100k").ratings
+    table = ratings_of("movielens_100k")
     actions: dict[str, Callable[..., None]] = {"grid": grid, "test": on_test}
     actions["baselines"] = baselines
     if len(sys.argv) > 1:

@@ -5,7 +5,8 @@ python benches/recommender_bases.py ML-1M [METHOD]...    # movielens_1m.npz in D
 
 Generated ratings replace a set that is missing.
 
-Ratings are split 50/25/25 % with the seeds 0, 1 and 2, and the test ratings are scored. For the
+Ratings are split 50/25/25 % with the seeds 0, 1 and 2 (MovieLens 1M with seed 0, because its fits
+take minutes), and the test ratings are scored. For the
 conditional gradient methods, the radius is chosen on the validation part with eight bases, and used
 for all numbers of bases. After each new basis, they refit only the output layer, which is a convex
 problem. In the last row of each method, the validation part chooses the number of bases.
@@ -23,11 +24,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from _data import path_of
-from _record import GENERATED, Table
+from _data import ratings_of
+from _record import Table
 
 from dualgap import PolynomialNetworkRegressor
-from dualgap.datasets import fetch_movielens, synthetic_ratings
 from dualgap.metrics import ndcg_at_k, rmse
 from dualgap.recommend import ConditionalGradient, OrdinalRecommender
 from dualgap.recommend.comparison import split_ratings
@@ -138,28 +138,13 @@ def record(table: Table, name: str, runs: list[list[dict[str, float]]]) -> None:
         table.add(method=name, splits=len(rows), certificate=certificate, **cells)
 
 
-def ratings_of(name: str) -> pd.DataFrame:
-    """Return the ratings of a set, or generated ratings if it is missing."""
-    if name == "ML-1M":
-        path = path_of("movielens_1m")
-        if path is not None:
-            with np.load(path) as arrays:
-                return pd.DataFrame({key: arrays[key] for key in ("user", "item", "rating")})
-    else:
-        try:
-            return fetch_movielens("100k").ratings
-        except OSError as error:
-            GENERATED.add("movielens_100k")
-            print(f"Generated ratings replace MovieLens 100k ({error})", file=sys.stderr)
-    return synthetic_ratings(4000, 200, 150)
-
-
 def main(*only: str) -> None:
-    table, radii = Table("recommender-bases", "method", "bases"), RADII
-    ratings = ratings_of(only[0] if only else "")
-    if only[:1] == ("ML-1M",):
+    table, radii, seeds = Table("recommender-bases", "method", "bases"), RADII, SEEDS
+    is_large = only[:1] == ("ML-1M",)
+    ratings = ratings_of("movielens_1m" if is_large else "movielens_100k")
+    if is_large:
         table, only = Table("recommender-bases-1m", "method", "bases"), only[1:]
-        radii = LARGE_RADII
+        radii, seeds = LARGE_RADII, SEEDS[:1]
     methods: dict[str, tuple[Callable[[pd.DataFrame], Fit], tuple[float, ...]]] = {
         "variational": (lambda train: recommender(train, greedy=False), ()),
         "fm-mcrank": (recommender, radii),
@@ -168,7 +153,7 @@ def main(*only: str) -> None:
     }
     for name, (make, own_radii) in methods.items():
         if not only or name in only:
-            splits = [split_ratings(ratings, seed) for seed in SEEDS]
+            splits = [split_ratings(ratings, seed) for seed in seeds]
             runs = [measured(make(train), own_radii, held) for train, *held in splits]
             record(table, name, runs)
 

@@ -1,12 +1,13 @@
 """Recall of held-out clicks with default settings, compared with reference methods.
 
-DUALGAP_DATA=folder python benches/recommender_clicks.py [NAME ...]
-DUALGAP_DATA=folder python benches/recommender_clicks.py unobserved [NAME ...]
+python benches/recommender_clicks.py [NAME ...]
+python benches/recommender_clicks.py {unobserved,tuned} [NAME ...]
 
-Each file clicks_NAME.npz of the folder has arrays train and test of pairs (user, item). From
-movielens_1m.npz, ratings of at least 4 are clicks, and a fifth of the users are new: four fifths of
-their clicks are given after the fit, the remaining clicks are held out. Two further sets are
-generated from topics, because settings chosen on the real sets might suit only the real sets.
+The sets "gowalla" and "citeulike" are files clicks_NAME.npz in the folder DUALGAP_DATA. From the
+set "movielens" (movielens_1m.npz), ratings of at least 4 are clicks, and a fifth of the users are
+new: four fifths of their clicks are given after the fit, the remaining clicks are held out.
+Generated clicks replace missing files. The sets "sparse" and "dense" are always generated from
+topics, because settings chosen on the real sets might suit only the real sets.
 
 The reference methods are GF-CF (Shen et al., CIKM 2021), item kNN with cosines, RP3beta (Paudel et
 al., TiiS 2016), EASE (Steck, WWW 2019), EDLAE (Steck, NeurIPS 2020) and iALS (Hu et al., ICDM
@@ -39,7 +40,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from _record import Table, data_folder, installed
+from _data import path_of, ratings_of
+from _record import Table, installed
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import svds
 
@@ -224,10 +226,12 @@ def validation(name: str, clicks: Any) -> Split:
     return from_pairs(name, pairs[~held], pairs[held])
 
 
-def new_users(arrays: Any) -> Split:
-    """Read the likes of MovieLens, and hold out a fifth of the users."""
-    liked = arrays["rating"] >= 4
-    users, items = arrays["user"][liked], np.unique(arrays["item"][liked], return_inverse=True)[1]
+def new_users(ratings: pd.DataFrame) -> Split:
+    """Hold out a fifth of the users of the likes of MovieLens."""
+    users, items = (
+        ratings.loc[ratings["rating"] >= 4, each].to_numpy() for each in ("user", "item")
+    )
+    items = np.unique(items, return_inverse=True)[1]
     rng = np.random.default_rng(0)
     new = rng.permutation(users.max() + 1)[: (users.max() + 1) // 5]
     is_new, held = np.isin(users, new), rng.random(len(users)) < 0.2
@@ -259,21 +263,23 @@ def from_topics(name: str, n_users: int, n_items: int, n_clicks: int, seed: int)
     return from_pairs(name, pairs[~held], pairs[held])
 
 
+def from_file(name: str) -> Split:
+    """Read a split, or generate a small one if its file is missing."""
+    path = path_of(name)
+    if path is None:
+        return from_topics(name, 300, 200, 15, 0)
+    with np.load(path) as arrays:
+        return from_pairs(name, arrays["train"], arrays["test"])
+
+
 def splits() -> Iterator[tuple[str, Callable[[], Split]]]:
     """Yield the names of the splits, with functions that read or generate them."""
-    folder = data_folder()
-    if folder is None:
-        sys.exit("set DUALGAP_DATA to a folder with clicks_NAME.npz (_data.py lists the files)")
-    for path in sorted(folder.glob("clicks_*.npz")):
-        name, arrays = path.stem.removeprefix("clicks_"), np.load(path)
-        yield name, lambda a=arrays, n=name: from_pairs(n, a["train"], a["test"])
-    movies = folder / "movielens_1m.npz"
-    if movies.exists():
-        yield "movielens", lambda: new_users(np.load(movies))
-    else:
-        print(f"{movies} is missing: nothing is measured on MovieLens 1M", flush=True)
+    # After a missing file, all results go elsewhere, so the sets without a file come first.
     yield "sparse", lambda: from_topics("made, sparse", 4000, 6000, 15, 1)
     yield "dense", lambda: from_topics("made, dense", 1500, 800, 60, 2)
+    for name in ("citeulike", "gowalla"):
+        yield name, lambda name=name: from_file(name)
+    yield "movielens", lambda: new_users(ratings_of("movielens_1m"))
 
 
 def measure(table: Table, split: Split) -> None:

@@ -10,11 +10,13 @@
     python benches/recommender_others.py sparse [DATA]   # dualgap and biases on few ratings per id
     python benches/recommender_others.py means           # means over all folds measured so far
 
-Install the packages with `pip install scikit-surprise myfm`. libFM 1.4.2 is part of pywFM 0.9.0 on
-PyPI, as a program for musl. The environment variable LIBFM is the command that runs it, for example
-"lib/libc.so --library-path lib ./libFM" with the libc.so of Debian's musl, and libstdc++.so.6 and
-libgcc_s.so.1 from a musllinux wheel (pandas 2.2.2). Without LIBFM, it is skipped. All packages fit
-a fold in the same run, and all predictions are clipped to [1, 5] and scored by this script.
+Packages that are missing are skipped (pip install scikit-surprise myfm). libFM 1.4.2 is part of
+pywFM 0.9.0 on PyPI, as a program for musl. The environment variable LIBFM is the command that runs
+it, for example "lib/libc.so --library-path lib ./libFM" with the libc.so of Debian's musl, and
+libstdc++.so.6 and libgcc_s.so.1 from a musllinux wheel (pandas 2.2.2). Without LIBFM, it is
+skipped. All packages fit a fold in the same run, and all predictions are clipped to [1, 5] and
+scored by this script. MovieLens 1M is movielens_1m.npz in the folder DUALGAP_DATA. Generated
+ratings replace a missing set.
 """
 
 from __future__ import annotations
@@ -29,15 +31,16 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from _data import movielens, ratings_of
 from _record import Table
 
-from dualgap.datasets import fetch_movielens
 from dualgap.metrics import ndcg_at_k, rmse
 from dualgap.recommend import OrdinalRecommender, Variational
 from dualgap.recommend.comparison import split_ratings
@@ -83,7 +86,7 @@ def official(only: str | None = None) -> None:
 
     Fold i tests on the ith fifth of the ratings.
     """
-    data = fetch_movielens("100k")
+    data = movielens()
     assert data.items is not None
     assert data.users is not None
     genres = data.items.set_index("item")["genres"].str.get_dummies("|").astype(bool)
@@ -126,10 +129,13 @@ def surprise_folds(ratings: pd.DataFrame) -> Iterator[tuple[Any, pd.DataFrame, p
 
 
 def surprise(only: str | None = None) -> None:
+    if find_spec("surprise") is None:
+        print("surprise: not installed; skipped")
+        return
     from surprise import SVD, SVDpp
 
     table = Table("recommender-surprise", "method", "fold")
-    ratings = fetch_movielens("100k").ratings
+    ratings = ratings_of("movielens_100k")
     for fold, (trainset, train, test) in enumerate(surprise_folds(ratings), start=1):
         if only is not None and fold != int(only):
             continue
@@ -194,7 +200,7 @@ def myfm_predict(history: bool) -> Predict:
 
 def myfm(only: str | None = None) -> None:
     table = Table("recommender-myfm", "method", "fold")
-    ratings = fetch_movielens("100k").ratings
+    ratings = ratings_of("movielens_100k")
     methods = {**OURS, **samplers()}
     for seed in range(3) if only is None else [int(only)]:
         train, _, test = split_ratings(ratings, seed)
@@ -228,20 +234,16 @@ def libfm_predict(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndar
 
 
 def samplers() -> dict[str, Predict]:
-    found = {
-        "myFM, ids": myfm_predict(history=False),
-        "myFM, history": myfm_predict(history=True),
-    }
-    return {"libFM, ids": libfm_predict, **found} if "LIBFM" in os.environ else found
+    found: dict[str, Predict] = {"libFM, ids": libfm_predict} if "LIBFM" in os.environ else {}
+    if find_spec("myfm") is None:
+        print("myfm: not installed; skipped")
+        return found
+    histories = {"myFM, ids": False, "myFM, history": True}
+    return found | {name: myfm_predict(history=own) for name, own in histories.items()}
 
 
 def million(only: str | None = None) -> None:
-    path = Path(os.environ.get("DUALGAP_DATA") or ".") / "movielens_1m.npz"
-    if not path.exists():
-        return
-    arrays = np.load(path)
-    ratings = pd.DataFrame({name: arrays[name] for name in ("user", "item", "rating")})
-    train, _, test = split_ratings(ratings, 0, (0.9, 0.0))
+    train, _, test = split_ratings(ratings_of("movielens_1m"), 0, (0.9, 0.0))
     methods = {**OURS, **samplers()}
     chosen = {name: each for name, each in methods.items() if only in (None, name)}
     measure(Table("recommender-million-others", "method", "fold"), chosen, train, test, 0)
@@ -295,7 +297,7 @@ def sparse_sets() -> dict[str, Callable[[], pd.DataFrame]]:
     def made(*settings: Any, **more: Any) -> Callable[[], pd.DataFrame]:
         return lambda: drawn(*settings, **more)
 
-    found = {
+    return {
         "books, 1 to 10": made(20_000, 30_000, 10, (7.5, 0.0), (1.0, 0.6, 0.3, 1.4)),
         "long tail of users": made(
             6_000, 9_000, 10, (7.5, 0.0), (0.9, 0.8, 0.3, 1.4), tail=1.3, longest=60
@@ -304,14 +306,9 @@ def sparse_sets() -> dict[str, Callable[[], pd.DataFrame]]:
         "popular is good": made(6_000, 9_000, 5, (3.5, 0.4), (0.3, 0.3, 0.3, 0.9)),
         "users differ": made(6_000, 9_000, 10, (6.0, 0.0), (1.5, 0.3, 0.1, 1.8), tail=0.5),
         "tastes differ": made(6_000, 600, 5, (3.6, 0.0), (0.3, 0.4, 0.9, 0.7)),
-        "ML-100k, 1 to 5 a user": lambda: few_per_user(fetch_movielens("100k").ratings),
+        "ML-100k, 1 to 5 a user": lambda: few_per_user(ratings_of("movielens_100k")),
+        "ML-1M, 1 to 5 a user": lambda: few_per_user(ratings_of("movielens_1m")),
     }
-    path = Path(os.environ.get("DUALGAP_DATA") or ".") / "movielens_1m.npz"
-    if path.exists():
-        arrays = np.load(path)
-        rows = {name: arrays[name] for name in ("user", "item", "rating")}
-        found["ML-1M, 1 to 5 a user"] = lambda: few_per_user(pd.DataFrame(rows))
-    return found
 
 
 def biases(train: pd.DataFrame, test: pd.DataFrame, ridges: tuple[float, float]) -> np.ndarray:
@@ -388,9 +385,10 @@ if __name__ == "__main__":
         "official": official,
         "surprise": surprise,
         "myfm": myfm,
-        "million": million,
-        "sparse": sparse,
         "means": means,
+        # After a missing file, all results go elsewhere, so commands with MovieLens 1M come last.
+        "sparse": sparse,
+        "million": million,
     }
     if len(sys.argv) > 1:
         actions[sys.argv[1]](*sys.argv[2:])

@@ -10,30 +10,28 @@
     python benches/recommender_ranking.py serving         # users per second, compared with the
                                                           # package implicit
 
-MovieLens 1M is movielens_1m.npz (users, items, ratings) in the folder DUALGAP_DATA. Without this
-file or the package implicit (pip install implicit), measurements that need it are skipped.
+MovieLens 1M is movielens_1m.npz (users, items, ratings) in the folder DUALGAP_DATA. Generated
+ratings replace a missing set. Without the package implicit (pip install implicit), measurements
+that need it are skipped.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
-import os
 import sys
 import time
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from _data import ratings_of
 from _record import Table, paired
 from sklearn.base import clone
 
-from dualgap.datasets import fetch_movielens
 from dualgap.metrics import calibration_error, rmse
 from dualgap.recommend import Interactions, OrdinalRecommender, Variational
 from dualgap.recommend.comparison import (
@@ -45,18 +43,11 @@ from dualgap.recommend.comparison import (
     split_ratings,
 )
 
+SETS = {"ML-100k": "movielens_100k", "ML-1M": "movielens_1m"}
 
-@functools.cache
-def data_sets() -> dict[str, pd.DataFrame]:
-    found = {"ML-100k": fetch_movielens("100k").ratings[["user", "item", "rating"]]}
-    path = Path(os.environ.get("DUALGAP_DATA") or ".") / "movielens_1m.npz"
-    if path.exists():
-        arrays = np.load(path)
-        columns = zip(("user", "item", "rating"), arrays.files, strict=False)
-        found["ML-1M"] = pd.DataFrame({name: arrays[key] for name, key in columns})
-    else:
-        print(f"{path} is missing: nothing is measured on MovieLens 1M", flush=True)
-    return found
+
+def read(data: str) -> pd.DataFrame:
+    return ratings_of(SETS[data])[["user", "item", "rating"]]
 
 
 def implicit_als(likes: Likes, setting: tuple[float, float] | None = None) -> Ranked:
@@ -97,10 +88,10 @@ def ranking(only: str | None = None) -> None:
     others = {"popularity": popularity, "EASE": ease, "ALS": als}
     if find_spec("implicit") is not None:
         others |= {"implicit, ALS": implicit_als, "implicit, BPR": implicit_bpr}
-    for data, ratings in data_sets().items():
+    for data in SETS:
         if only is not None and data != only:
             continue
-        train, _, test = split_ratings(ratings, 0, (0.8, 0.0))
+        train, _, test = split_ratings(read(data), 0, (0.8, 0.0))
         rest, validation, _ = split_ratings(train, 1, (0.9, 0.1))
         chosen = Likes.of(rest, validation, test)
         whole = Likes.of(train, validation, test)
@@ -142,10 +133,7 @@ def add_ranking(
 
 def million(only: str | None = None) -> None:
     table = Table("recommender-million", "settings")
-    ratings = data_sets().get("ML-1M")
-    if ratings is None:
-        return
-    train, _, test = split_ratings(ratings, 0, (0.9, 0.0))
+    train, _, test = split_ratings(read("ML-1M"), 0, (0.9, 0.0))
     cases: dict[str, dict[str, Any]] = {
         "as it comes": {},
         "history": {"history_features": True},
@@ -171,10 +159,7 @@ def million(only: str | None = None) -> None:
 def choice() -> None:
     """Score the settings tried for `million` on a tenth of its training ratings."""
     table = Table("recommender-choice", "settings")
-    ratings = data_sets().get("ML-1M")
-    if ratings is None:
-        return
-    train, _, _ = split_ratings(ratings, 0, (0.9, 0.0))
+    train, _, _ = split_ratings(read("ML-1M"), 0, (0.9, 0.0))
     rest, _, validation = split_ratings(train, 1, (0.9, 0.0))
     tried = {
         "24 bases": (24, {}),
@@ -204,7 +189,7 @@ def choice() -> None:
 def new_users() -> None:
     """Add the training ratings of every twentieth user only after the fit, for ten offsets."""
     table = Table("recommender-new-users", "settings")
-    train, _, test = split_ratings(data_sets()["ML-100k"], 0, (0.8, 0.0))
+    train, _, test = split_ratings(read("ML-100k"), 0, (0.8, 0.0))
     users = np.unique(train["user"])
     for name, settings in (("ids", {}), ("history", {"history_features": True})):
         make = OrdinalRecommender(random_state=0, **settings)
@@ -232,7 +217,7 @@ def error(model: OrdinalRecommender, test: pd.DataFrame) -> float:
 
 def calibration() -> None:
     table = Table("recommender-calibration", "settings")
-    train, _, test = split_ratings(data_sets()["ML-100k"], 0)
+    train, _, test = split_ratings(read("ML-100k"), 0)
     for name, settings in (("ids", {}), ("history", {"history_features": True})):
         model = OrdinalRecommender(random_state=0, interactions=False, **settings).fit(train)
         chances = model.predict_proba(test["user"], test["item"], unknown="ignore")
@@ -252,9 +237,7 @@ def log_loss(levels: np.ndarray, chances: np.ndarray, test: pd.DataFrame) -> flo
 
 def serving() -> None:
     table = Table("recommender-serving", "what")
-    ratings = data_sets().get("ML-1M")
-    if ratings is None:
-        return
+    ratings = read("ML-1M")
     # A short fit suffices: its scores take as long to compute as a long fit's scores.
     short = Variational(max_iter=3)
     model = OrdinalRecommender(24, method=short, random_state=0, interactions=False).fit(ratings)
@@ -301,11 +284,12 @@ if __name__ == "__main__":
     logging.getLogger("dualgap").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     actions: dict[str, Callable[..., None]] = {
+        "new-users": new_users,
+        "calibration": calibration,
+        # After a missing file, all results go elsewhere, so commands with MovieLens 1M come last.
         "ranking": ranking,
         "million": million,
         "choice": choice,
-        "new-users": new_users,
-        "calibration": calibration,
         "serving": serving,
     }
     if len(sys.argv) > 1:

@@ -17,26 +17,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from _record import GENERATED, Table, data_folder, seconds
+from _data import ratings_of
+from _record import Table, seconds
 
 from dualgap import OrdinalRecommender
-from dualgap.datasets import synthetic_ratings
 
 REQUESTS = ("known user", "new user", "fold_in")
 REPEATS = 300
 N_RATINGS = 20
-
-
-def ratings() -> pd.DataFrame:
-    """Return the ratings of MovieLens 1M, or generated ones."""
-    folder = data_folder()
-    if folder is None or not (path := folder / "movielens_1m.npz").exists():
-        print("movielens_1m.npz is missing in DUALGAP_DATA; results go to target/generated-results")
-        GENERATED.add("movielens_1m")
-        return synthetic_ratings(20_000, 500, 300, random_state=0)
-    with np.load(path) as file:
-        columns = {name: file[name].astype(np.int64) for name in ("user", "item")}
-        return pd.DataFrame(columns | {"rating": file["rating"].astype(np.float64)})
 
 
 class Ours:
@@ -92,7 +80,8 @@ class Implicit:
 
 
 def main() -> None:
-    table = ratings()
+    types = {"user": np.int64, "item": np.int64, "rating": np.float64}
+    table = ratings_of("movielens_1m").astype(types)
     clicks = table.loc[table["rating"] >= 4.0, ["user", "item"]]
     likes = Ours(clicks, task="clicks")
     models: dict[str, Any] = {"ratings": Ours(table[["user", "item", "rating"]]), "clicks": likes}

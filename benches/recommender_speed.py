@@ -5,6 +5,8 @@ python benches/recommender_speed.py times     # with time_features and without, 
 python benches/recommender_speed.py grid      # a whole validation grid on one split
 python benches/recommender_speed.py growth    # 100k, 1M and 10M synthetic ratings
 python benches/recommender_speed.py memory    # increase of the peak memory during a fit
+
+Generated ratings replace MovieLens if it is missing.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from _data import ratings_of
 from _record import Table, paired
 
-from dualgap.datasets import fetch_movielens, synthetic_ratings
+from dualgap.datasets import synthetic_ratings
 from dualgap.recommend import OrdinalRecommender, Variational
 from dualgap.recommend.comparison import split_ratings
 
@@ -33,7 +36,7 @@ def seconds(ratings: pd.DataFrame, **parameters: Any) -> float:
 
 
 def fit() -> None:
-    train = split_ratings(fetch_movielens("100k").ratings)[0]
+    train = split_ratings(ratings_of("movielens_100k"))[0]
     table = Table("recommender-fit", "settings")
     settings: dict[str, dict[str, Any]] = {
         "ids, 3 models": {},
@@ -50,7 +53,7 @@ def fit() -> None:
 
 
 def times() -> None:
-    train = split_ratings(fetch_movielens("100k").ratings)[0]
+    train = split_ratings(ratings_of("movielens_100k"))[0]
     table = Table("recommender-times", "settings")
     for name, history in (("ids", False), ("history", True)):
         without, timed, ratio = paired(
@@ -61,7 +64,7 @@ def times() -> None:
 
 
 def grid() -> None:
-    train, validation, _ = split_ratings(fetch_movielens("100k").ratings)
+    train, validation, _ = split_ratings(ratings_of("movielens_100k"))
     start = time.perf_counter()
     best: tuple[float, tuple[Any, ...]] = (np.inf, ())
     for tempering, components, popularity in itertools.product(
@@ -90,12 +93,13 @@ def growth() -> None:
 
 def memory() -> None:
     if "--child" in sys.argv:
-        train = split_ratings(fetch_movielens("100k").ratings)[0]
+        train = split_ratings(ratings_of("movielens_100k"))[0]
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         seconds(train)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print((after - before) // 1024, before // 1024)
         return
+    ratings_of("movielens_100k")  # if it is missing, results go elsewhere
     command = [sys.executable, __file__, "memory", "--child"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     over, before = done.stdout.split()

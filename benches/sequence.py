@@ -11,7 +11,8 @@ features as a CSR matrix, built before the measurement. pandas (65 MB), which sc
 if it is installed, is hidden from all systems, since none needs it. Missing packages are skipped
 (pip install python-crfsuite sklearn-crfsuite).
 
-The data set (conll2000.zip) comes from a folder: the environment variable DUALGAP_DATA.
+The data set is conll2000.zip in the folder DUALGAP_DATA. Generated sentences replace it if it is
+missing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ import sys
 import tempfile
 import time
 import warnings
-import zipfile
 from array import array
 from collections.abc import Callable
 from itertools import chain, pairwise
@@ -34,7 +34,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _record import Table, data_folder, installed
+from _data import path_of, text_of
+from _record import Table, installed
 
 Sentences = list[list[list[str]]]
 Labels = list[list[str]]
@@ -47,10 +48,9 @@ TEMPLATES = [
 ]
 
 
-def read(folder: Path, name: str) -> tuple[Sentences, Labels]:
+def read(name: str) -> tuple[Sentences, Labels]:
     """Return features and labels of the sentences of one file."""
-    with zipfile.ZipFile(folder / "conll2000.zip") as archive:
-        text = archive.read(f"conll2000/{name}.txt").decode()
+    text = text_of("conll2000", name).decode()
     blocks = [block for block in text.split("\n\n") if block.strip()]
     tokens = [[line.split() for line in block.strip().splitlines()] for block in blocks]
     return [features(sentence) for sentence in tokens], [[t[2] for t in s] for s in tokens]
@@ -226,10 +226,8 @@ OTHERS = {
 def child(name: str) -> None:
     """Run one system and print its results."""
     sys.modules["pandas"] = None  # type: ignore[assignment]
-    folder = data_folder()
-    assert folder is not None
-    X, y = read(folder, "train")
-    test, right = read(folder, "test")
+    X, y = read("train")
+    test, right = read("test")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / "model.npz"
@@ -262,9 +260,7 @@ def main() -> None:
     if arguments.child:
         child(arguments.systems[0])
         return
-    if data_folder() is None:
-        print("sequence.py: skipped; set DUALGAP_DATA (_data.py lists the files)")
-        return
+    path_of("conll2000")  # if there is no file, results go elsewhere
     table = Table("sequence", "system")
     names, others = [], []
     for name in arguments.systems:

@@ -9,18 +9,17 @@ the default stop, one with the other 15 % as `validation`, and one of 64 passes.
 test sentences is F1 of chunks, or the fraction of correct tokens. The best pass count is the one
 with the highest test score among 2, 4, 8, ..., 64 and the default stop's own count.
 
-The data sets come from a folder: the environment variable DUALGAP_DATA.
+The data sets are files in the folder DUALGAP_DATA. Generated sentences replace missing files.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _record import Table, data_folder
+from _record import Table
 from sequence import Labels, Sentences, f1
 from taggers import TASKS, Data, read
 
@@ -29,9 +28,9 @@ DERIVED = {"noun chunks": "chunks", "name spans": "names"}
 CHUNKED = ("chunks", "names", *DERIVED)
 
 
-def sentences(folder: Path, task: str) -> Data:
+def sentences(task: str) -> Data:
     """Return features and labels of the training and of the test sentences."""
-    X, y, test, right = read(folder, DERIVED.get(task, task))
+    X, y, test, right = read(DERIVED.get(task, task))
     if task == "noun chunks":
         y, right = (
             [[label if label.endswith("-NP") else "O" for label in own] for own in labels]
@@ -104,14 +103,10 @@ def main() -> None:
     parser.add_argument("tasks", nargs="*", default=tasks, metavar="TASK")
     parser.add_argument("--losses", nargs="+", default=["hamming", "logistic"])
     arguments = parser.parse_args()
-    folder = data_folder()
-    if folder is None:
-        print("tagger_stops.py: skipped; set DUALGAP_DATA (_data.py lists the files)")
-        return
     warnings.simplefilter("ignore")
     table = Table("tagger-stops", "task", "loss")
     for task in arguments.tasks:
-        data = sentences(folder, task)
+        data = sentences(task)
         for loss in arguments.losses:
             measure(table, data, task, loss)
 

@@ -12,8 +12,7 @@ Fits of more than `--limit` CPU seconds have no score.
 `--held` scores held-out sentences instead of the test sentences, and stores nothing. Settings are
 chosen by these scores only.
 
-The data sets come from a folder: the environment variable DUALGAP_DATA. Without it, only the
-generated tasks run.
+The data sets are files in the folder DUALGAP_DATA. Generated sentences replace missing files.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _record import Table, data_folder, installed
-from _tagger_tasks import GENERATED, TASKS
+from _record import GENERATED, Table, installed
+from _tagger_tasks import TASKS
 from sequence import f1
 from taggers import crfsuite, dualgap, trained
 
@@ -69,8 +68,9 @@ def child(what: str, task: str, path: Path, limit: int, *, is_held: bool) -> Non
     sys.modules["pandas"] = None  # type: ignore[assignment]
     read, kind = TASKS[task]
     if what == "data":
-        data = read(data_folder() or Path(), "held" if is_held else "test")
+        data = read("held" if is_held else "test")
         found: dict[str, Any] = {"sentences": len(data[0]), "tokens": sum(map(len, data[1]))}
+        found["generated"] = [*GENERATED]
         with path.open("wb") as file:
             pickle.dump(data, file)
     else:
@@ -112,16 +112,15 @@ def main() -> None:
         what, path = arguments.child
         child(what, arguments.tasks[0], Path(path), arguments.limit, is_held=arguments.held)
         return
-    if data_folder() is None:
-        print("tagger_tasks.py: only generated tasks; set DUALGAP_DATA (_data.py lists the files)")
     if importlib.util.find_spec("pycrfsuite") is None:
         sys.exit("error: not installed: pip install python-crfsuite")
     table = Table("tagger-tasks", "task", "system")
-    for task in arguments.tasks or (GENERATED if data_folder() is None else TASKS):
+    for task in arguments.tasks or TASKS:
         with tempfile.TemporaryDirectory() as temporary:
             path = str(Path(temporary) / "data")
             held = ["--held"] if arguments.held else []
             sizes = run_child(task, *held, "--child", "data", path)
+            GENERATED.update(sizes.pop("generated"))
             for system in arguments.systems:
                 limit = str(arguments.limit)
                 found = run_child(task, "--child", system, path, "--limit", limit)

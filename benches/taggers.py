@@ -17,7 +17,7 @@ With `--notebook`, all systems and three more run on the features of words of py
 notebook. "L1" is an L1 penalty of the same strength in both programs. The results are in a separate
 table.
 
-The data sets come from a folder: the environment variable DUALGAP_DATA.
+The data sets are files in the folder DUALGAP_DATA. Generated sentences replace missing files.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ import sys
 import tempfile
 import time
 import warnings
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _record import Table, data_folder, installed
+from _data import generated_words, path_of, text_of
+from _record import Table, installed
 from sequence import Labels, Sentences, f1, timed
 
 Data = tuple[Sentences, Labels, Sentences, Labels]
@@ -52,10 +52,10 @@ CRFS_FOLDER = Path(__file__).parent / "crfs"
 TARGET = Path(__file__).parents[1] / "target" / "crfs"
 
 
-def read(folder: Path, task: str, *, is_notebook: bool = False) -> Data:
+def read(task: str, *, is_notebook: bool = False) -> Data:
     """Return the features and labels of the training sentences and of the test sentences."""
     if task == "letters":
-        return letters(folder)
+        return letters()
     from _tagger_tasks import notebook, words
 
     from dualgap.sequence import read_conll
@@ -63,18 +63,17 @@ def read(folder: Path, task: str, *, is_notebook: bool = False) -> Data:
     features = notebook if is_notebook else words
 
     found: list[Any] = []
-    with zipfile.ZipFile(folder / f"{TEXTS[task]}.zip") as archive:
-        for part in ("train", "test"):
-            file = io.BytesIO(archive.read(f"{TEXTS[task]}/{part}.txt"))
-            sentences = list(read_conll(file))
-            found.append(features(sentences))
-            found.append([[token[-1] for token in s] for s in sentences])
+    for part in ("train", "test"):
+        sentences = list(read_conll(io.BytesIO(text_of(TEXTS[task], part))))
+        found.append(features(sentences))
+        found.append([[token[-1] for token in s] for s in sentences])
     return found[0], found[1], found[2], found[3]
 
 
-def letters(folder: Path) -> Data:
+def letters() -> Data:
     """Return black pixels and letters, with a tenth of the words as test words."""
-    data = np.load(folder / "ocr_letters.npz")
+    path = path_of("ocr_letters")
+    data: Any = generated_words() if path is None else np.load(path)
     pixels, numbers, offsets = data["pixels"], data["labels"].tolist(), data["offsets"]
     found: tuple[Any, ...] = ([], [], [], [])
     for word, fold in enumerate(data["folds"]):
@@ -206,9 +205,7 @@ NOTEBOOK: dict[str, tuple[str, Callable[..., Any]]] = {
 def child(system: str, task: str, *, is_notebook: bool) -> None:
     """Run one system on one task and print its results."""
     sys.modules["pandas"] = None  # type: ignore[assignment]
-    folder = data_folder()
-    assert folder is not None
-    data = read(folder, task, is_notebook=is_notebook)
+    data = read(task, is_notebook=is_notebook)
     with tempfile.TemporaryDirectory() as temporary:
         if system == CRFS:
             found = crfs(data, Path(temporary))
@@ -272,11 +269,9 @@ def main() -> None:
     if arguments.child:
         child(arguments.systems[0], arguments.tasks[0], is_notebook=is_notebook)
         return
-    if data_folder() is None:
-        print("taggers.py: skipped; set DUALGAP_DATA (_data.py lists the files)")
-        return
     table = Table("taggers-notebook" if is_notebook else "taggers", "task", "system")
     for task in arguments.tasks or (TEXTS if is_notebook else TASKS):
+        path_of(TEXTS.get(task, "ocr_letters"))  # if there is no file, results go elsewhere
         for system in arguments.systems or (systems if is_notebook else SYSTEMS):
             package = systems[system][0]
             if not (build_crfs() if system == CRFS else importlib.util.find_spec(package)):

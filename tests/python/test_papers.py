@@ -6,6 +6,7 @@ import importlib
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,12 @@ def test_commands_of_the_documented_page_are_found() -> None:
         ("recognition.py ocr --halves 1 --max-iter 20", "ocr_letters.npz"),
         ("alignment.py --max-iter 5", "hansards"),
         ("recommender_bases.py ML-1M fm-single", "movielens_1m.npz"),
+        ("recommender_clicks.py movielens", "movielens_1m.npz"),
+        ("frank_wolfe_everyone.py --problem completion", "movielens_1m.npz"),
+        ("liblinear.py vowel --C 0.05 --level 1e-2 --repeats 1", "vowel.npz"),
+        ("cross_validation.py bounds dna", "dna.npz"),
+        ("tagger_growth.py chunks --losses hamming", "conll2000.zip"),
+        ("sequence.py 'dualgap, hamming' --repeats 1", "conll2000.zip"),
     ],
 )
 def test_a_benchmark_without_data_runs_on_a_generated_set(command: str, file: str) -> None:
@@ -61,14 +68,16 @@ def test_a_benchmark_without_data_runs_on_a_generated_set(command: str, file: st
     before = {path.name: path.read_bytes() for path in results.iterdir()}
     environment: dict[str, Any] = {**os.environ}
     environment.pop("DUALGAP_DATA", None)
-    script, *words = command.split()
+    script, *words = shlex.split(command)
     run = subprocess.run(
         [sys.executable, str(ROOT / "benches" / script), *words],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     name = file.partition(".")[0]
     assert f"{name}: a generated set replaces {file} (DUALGAP_DATA is not set)" in run.stderr
-    assert re.search("^(data|penalty|training|method) ", run.stdout, re.MULTILINE)
+    assert re.search(
+        "^(data|penalty|training|method|problem|task|system) ", run.stdout, re.MULTILINE
+    )
     assert {path.name: path.read_bytes() for path in results.iterdir()} == before
 
 
