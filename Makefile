@@ -164,7 +164,14 @@ lint-rust: $(INSTALLER) | rust
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
 	$(BIN)/python scripts/public_api.py target/doc/dualgap
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --document-private-items
-	cargo package --quiet --offline --allow-dirty --no-verify
+	$(say) "cargo publish --dry-run; the published files compile"
+	rm -rf target/package
+	@# Without a connection, cargo cannot download the file config.json of the index.
+	@cargo publish --quiet --dry-run --no-verify --allow-dirty 2> target/publish.log || { cat target/publish.log; \
+		grep -q 'config.json' target/publish.log && echo "crates.io cannot be reached: cargo package instead"; }
+	cargo package --quiet --offline --no-verify --allow-dirty
+	tar -xzf target/package/dualgap-*.crate -C target/package
+	cargo check --quiet --offline --target-dir target --manifest-path target/package/dualgap-*/Cargo.toml
 	@if command -v cargo-deny > /dev/null; then $(MAKE) --no-print-directory deny; fi
 
 lint-python: $(EXTENSION) $(DEPENDENCIES)

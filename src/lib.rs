@@ -78,7 +78,7 @@ mod outside;
 
 pub use error::{Error, Result};
 pub use interrupt::Interrupt;
-pub use {half, ndarray, rand_pcg};
+pub use {half, ndarray, num_traits, rand_pcg};
 
 pub(crate) use data::for_data;
 
