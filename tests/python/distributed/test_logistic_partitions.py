@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -91,6 +90,7 @@ def test_columns_of_very_different_scales_converge() -> None:
 
 def test_dask_collections_are_fitted_and_predicted_lazily(digits: Any) -> None:
     distributed = pytest.importorskip("distributed")
+    da = pytest.importorskip("dask.array")
     X, y = digits
     with distributed.Client(n_workers=1, processes=False, dashboard_address=None) as client:
         rows, labels = da.from_array(X, chunks=(200, 64)), da.from_array(y, chunks=200)
