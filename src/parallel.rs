@@ -37,6 +37,21 @@ pub(crate) fn is_worth_sharing(n_numbers: usize) -> bool {
     n_numbers >= MIN_SHARED && rayon::current_num_threads() > 1
 }
 
+/// Splits a matrix of `width` values per row before each of the rows in `cuts`, which begin with 0 and end with the
+/// number of rows. Returns the rows of each part and their values.
+pub(crate) fn split_at<'a>(
+    mut matrix: &'a mut [f64],
+    width: usize,
+    cuts: &[usize],
+) -> Vec<(Range<usize>, &'a mut [f64])> {
+    let part = |cut: &[usize]| {
+        let (values, rest) = std::mem::take(&mut matrix).split_at_mut((cut[1] - cut[0]) * width);
+        matrix = rest;
+        (cut[0]..cut[1], values)
+    };
+    cuts.windows(2).map(part).collect()
+}
+
 /// Fills the rows of `out` (`width` values each); calls `fill(row, values)` once per row.
 pub fn fill_rows<F>(out: &mut [f64], width: usize, interrupt: &Interrupt, fill: F) -> Result<()>
 where

@@ -7,12 +7,15 @@ use crate::dual::rounding::{gamma, norm_above};
 use crate::for_data;
 use crate::frank_wolfe::vertex::PIECE;
 use crate::linalg::vectors::{axpy, fused_dot};
-use crate::linalg::{CountingSort, Panels, arch};
+use crate::linalg::{CountingSort, Panels, arch, transpose};
 use crate::parallel::{for_items, min_len};
 
 /// Number of dense vectors whose products with the columns are computed together. Reading the matrix takes most of
 /// the time, so eight products take only about twice as long as one product.
 const AT_A_TIME: usize = 8;
+
+/// Number of rows that are copied to columns together.
+const ROWS: usize = 64;
 
 /// Number of columns in a task of [`Columns::transposed_times_all`].
 const BAND: usize = 64;
@@ -44,11 +47,7 @@ impl Columns {
             let (offsets, stored, values) = sparse_columns(rows);
             (values, Some((offsets, stored)), Some(RowEntries::new(rows)))
         } else {
-            let mut values = vec![0.0; n_rows * n_cols];
-            for row in 0..n_rows {
-                rows.visit_row(row, |column, value| values[column * n_rows + row] = value);
-            }
-            (values, None, None)
+            (dense_columns(rows), None, None)
         });
         let mut columns = Self { n_rows, n_cols, values, places, by_row, norms: Vec::new() };
         columns.norms = (0..n_cols).map(|column| norm_above(columns.entries(column).1)).collect();
@@ -200,6 +199,24 @@ impl WithSimd for Dot<'_> {
         let pieces = self.0.chunks(PIECE).zip(self.1.chunks(PIECE));
         pieces.map(|(a, b)| fused_dot(simd, a, b)).sum()
     }
+}
+
+/// Returns the entries of all columns, column after column, of rows that store every entry.
+fn dense_columns(rows: &impl Rows) -> Vec<f64> {
+    let (n_rows, n_cols) = (rows.n_rows(), rows.n_cols());
+    let mut values = vec![0.0; n_rows * n_cols];
+    if n_cols == 0 {
+        return values;
+    }
+    let mut block = vec![0.0; ROWS * n_cols];
+    for first in (0..n_rows).step_by(ROWS) {
+        let n = ROWS.min(n_rows - first);
+        for (row, own) in (first..).zip(block[..n * n_cols].chunks_mut(n_cols)) {
+            rows.visit_row(row, |column, value| own[column] = value);
+        }
+        transpose(&block[..n * n_cols], n_cols, &mut values[first..], n_rows);
+    }
+    values
 }
 
 /// Returns the index of the first entry of each column, then the rows and the values of all entries, column after

@@ -6,7 +6,7 @@ use super::function::{FunctionRounding, SmoothFunction};
 use super::vertex::Vertex;
 use crate::dual::rounding::gamma;
 use crate::error::{Error, Result};
-use crate::linalg::CountingSort;
+use crate::linalg::grouped;
 
 /// The function f(X) = ½ Σ over observed (i, j) of (X_ij − m_ij)², for matrices stored row after
 /// row.
@@ -64,9 +64,10 @@ impl MatrixCompletion {
         let (lines, places) = if shape.0 >= shape.1 { (rows, columns) } else { (columns, rows) };
         let (n_lines, n_places) = (shape.0.max(shape.1), shape.0.min(shape.1));
         // Sorted by place first, so that the stable sort by line leaves each line in order.
-        let given: Vec<u32> = (0..n as u32).collect();
-        let (_, by_place) = counting_sort(&given, places, n_places);
-        let (line_starts, order) = counting_sort(&by_place, lines, n_lines);
+        let given: Vec<(u32, u32)> = places.iter().copied().zip(0..).collect();
+        let (_, by_place) = grouped(&given, n_places);
+        let by_place: Vec<_> = by_place.into_iter().map(|at| (lines[at as usize], at)).collect();
+        let (line_starts, order) = grouped(&by_place, n_lines);
         let places: Vec<u32> = order.iter().map(|at| places[*at as usize]).collect();
         for line in line_starts.windows(2) {
             let own = &places[line[0]..line[1]];
@@ -116,17 +117,6 @@ impl MatrixCompletion {
         let entries = lines.zip(&self.places);
         entries.map(move |(line, place)| line * line_step + *place as usize * place_step)
     }
-}
-
-/// Sorts items by key, stably. Returns the index of each key's first item, and the sorted items.
-fn counting_sort(items: &[u32], keys: &[u32], n_keys: usize) -> (Vec<usize>, Vec<u32>) {
-    let mut sort = CountingSort::new(n_keys);
-    keys.iter().for_each(|key| sort.count(*key as usize));
-    let (starts, mut sorted) = (sort.starts(), vec![0; items.len()]);
-    for item in items {
-        sorted[sort.place(keys[*item as usize] as usize)] = *item;
-    }
-    (starts, sorted)
 }
 
 impl SmoothFunction for MatrixCompletion {

@@ -1,5 +1,7 @@
 //! The pass over all rows that computes a certificate.
 
+use std::ops::Range;
+
 use pulp::Simd;
 use rayon::prelude::*;
 
@@ -13,7 +15,7 @@ use crate::for_data;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::axpy;
 use crate::linalg::{Aligned, Element, Kernel, Widened, transpose};
-use crate::parallel::{is_worth_sharing, min_len};
+use crate::parallel::{for_items, is_worth_sharing, min_len, split_at};
 
 /// Maximum number of classes for which the whole linear system of the tilt is solved. For more classes, only its
 /// diagonal is used.
@@ -136,20 +138,9 @@ impl<'p, 'a> RowPass<'p, 'a> {
             Data::Csr64(rows) => rows.balanced_cuts(n_stretches),
             _ => return self.add_dense_image(first, residuals, image),
         };
-        let (mut rest, mut stretches) = (image, Vec::new());
-        for cut in cuts.windows(2) {
-            let (own, others) = rest.split_at_mut((cut[1] - cut[0]) * padded);
-            rest = others;
-            stretches.push(Stretch {
-                rows,
-                first,
-                residuals,
-                columns: (cut[0], cut[1]),
-                image: own,
-                padded,
-            });
-        }
-        stretches.into_par_iter().for_each(f64::dispatch);
+        for_items(split_at(image, padded, &cuts), 1, |(columns, image)| {
+            f64::dispatch(Stretch { rows, first, residuals, columns, image, padded });
+        });
     }
 
     fn add_dense_image(&self, first: usize, residuals: &[f64], image: &mut [f64]) {
@@ -333,7 +324,7 @@ struct Stretch<'k> {
     rows: Data<'k>,
     first: usize,
     residuals: &'k [f64],
-    columns: (usize, usize),
+    columns: Range<usize>,
     image: &'k mut [f64],
     padded: usize,
 }
@@ -343,7 +334,7 @@ impl Kernel<f64> for Stretch<'_> {
 
     #[inline(always)]
     fn compute<S: Simd>(self, simd: S) {
-        let Self { rows, first, residuals, columns: (start, end), image, padded } = self;
+        let Self { rows, first, residuals, columns: Range { start, end }, image, padded } = self;
         let mut copied = Vec::new();
         for (row, residual) in (first..).zip(residuals.chunks_exact(padded)) {
             let Some((columns, values)) = sparse_row(rows, row, &mut copied) else { return };

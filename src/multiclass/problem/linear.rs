@@ -11,7 +11,7 @@ use crate::data::{Csr, Data, Dense, Real, Rows};
 use crate::error::Result;
 use crate::for_data;
 use crate::linalg::{Element, Panels, SparseRows, TILE, Widened, scatter, sparse};
-use crate::parallel::{for_items, min_len};
+use crate::parallel::{for_items, min_len, split_at};
 
 /// The map A_i w = (⟨w_j, x̃_i⟩)_j over the classes, and its adjoint. x̃ is x with the constant
 /// feature `bias` appended, unless `bias` is 0. Weights are a flat vector in the order of
@@ -410,17 +410,12 @@ impl<T: Element> Kernels<T> for Csr<'_, T> {
             *cuts = self.balanced_cuts(if n_threads > 1 { 2 * n_threads } else { 1 });
         }
         let n_classes = layout.n_classes;
-        let mut stretches = Vec::with_capacity(cuts.len());
-        let mut rest = image;
-        for cut in cuts.windows(2) {
-            let (stretch, others) = rest.split_at_mut((cut[1] - cut[0]) * n_classes);
-            stretches.push((cut[0] as i32..cut[1] as i32, stretch));
-            rest = others;
-        }
+        let stretches = split_at(image, n_classes, cuts);
         // Average number of values that a range changes.
         let per_entry = self.n_stored() / self.n_rows().max(1);
         let n_numbers = duals.entries().len() * per_entry / stretches.len().max(1);
         for_items(stretches, min_len(n_numbers), |(stretch, image)| {
+            let stretch = stretch.start as i32..stretch.end as i32;
             for (row, dual) in duals.rows().enumerate().filter(|(_, dual)| !dual.is_empty()) {
                 let (columns, values) = self.row(duals.first + row);
                 let start = columns.partition_point(|column| *column < stretch.start);
