@@ -22,7 +22,14 @@ from dualgap.distributed._rounds import checkpoint_folders
 from dualgap.distributed._sources import is_dask
 from dualgap.logistic._model import LogisticClassifier
 from dualgap.logistic._present import PresentClasses
-from dualgap.logistic._rounds import COLUMNS, NewtonRounds, Problem, Sums, class_spreads
+from dualgap.logistic._rounds import (
+    COLUMNS,
+    NewtonRounds,
+    Problem,
+    Sums,
+    class_spreads,
+    null_objective,
+)
 from dualgap.logistic.regression import LogisticRegression
 
 __all__ = ["ConsensusLogisticRegression"]
@@ -161,7 +168,7 @@ class ConsensusLogisticRegression(PartitionedClassifier, LogisticClassifier):
             squares=squares,
             n_rows=sum(summary.n_rows for summary in summaries),
             n_outputs=1 if len(class_weights) == 2 else len(class_weights),
-            null_objective=float(np.log(len(self.classes_))),
+            null_objective=null_objective(len(self.classes_)),
         )
         return problem, present
 

@@ -6,6 +6,7 @@ the number of weights is not limited (docs/mathematics/consensus.md).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import numpy as np
 from dualgap._estimator import Callback
 from dualgap._validation import FloatArray
 
-__all__ = ["COLUMNS", "NewtonRounds", "Problem", "Sums", "class_spreads"]
+__all__ = ["COLUMNS", "NewtonRounds", "Problem", "Sums", "class_spreads", "null_objective"]
 
 COLUMNS = ("epoch", "seconds", "objective", "dual_objective", "gap", "rounds")
 """Columns of the history; "rounds" counts the exchanges with the partitions so far."""
@@ -172,6 +173,9 @@ class NewtonRounds:
         if not np.isfinite(primal):
             msg = f"the objective is {primal!r}, which is not finite; scale the data or decrease C"
             raise RuntimeError(msg)
+        if not weights.any():
+            # The evaluation adds a bound on its rounding errors to this objective, which is known.
+            primal = min(primal, self.problem.null_objective)
         residual = -sums.residual if self.problem.intercept else np.zeros(len(weights))
         gradient = np.column_stack([weights[:, :-1] - sums.image, residual])
         near = 0.5 * _inner(gradient[:, :-1], gradient[:, :-1]) / self.problem.total
@@ -256,6 +260,11 @@ class NewtonRounds:
         sums = self._round(np.stack([weights, direction]))
         residual = sums.residual if self.problem.intercept else np.zeros(len(weights))
         return np.column_stack([direction[:, :-1] + sums.image, residual])
+
+
+def null_objective(n_classes: int) -> float:
+    """Return an upper bound on the mean loss of zero weights."""
+    return math.nextafter(math.log(n_classes), math.inf)
 
 
 def class_spreads(problem: Problem, sums: Sums) -> FloatArray:

@@ -24,7 +24,7 @@ from dualgap._validation import (
     row_weights,
 )
 from dualgap._validation.copies import own_copy
-from dualgap.logistic._rounds import COLUMNS, NewtonRounds, Problem, Sums
+from dualgap.logistic._rounds import COLUMNS, NewtonRounds, Problem, Sums, null_objective
 from dualgap.multiclass._class_features import ClassFeatureClassifier
 
 __all__ = ["ClassFeatureLogisticRegression"]
@@ -248,7 +248,7 @@ class _Bilinear:
             squares=squares,
             n_rows=len(codes),
             n_outputs=features.shape[1],
-            null_objective=float(np.log(n_classes)),
+            null_objective=null_objective(n_classes),
         )
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
         sizes = np.sqrt(squares) * (1.0 + 1e-9)
