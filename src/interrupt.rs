@@ -9,6 +9,15 @@ use crate::memory::reserve::shortages;
 /// The arrays of a model; for a linear model, its weights.
 pub type ModelArrays = Vec<Vec<f64>>;
 
+/// The model of an epoch.
+#[derive(Debug, Clone)]
+pub(crate) struct EpochModel {
+    /// The arrays of the model.
+    pub arrays: ModelArrays,
+    /// Number of epochs so far that Newton's method did not compute.
+    pub n_first: usize,
+}
+
 /// A flag with which one thread stops a solver on another thread.
 ///
 /// Solvers check it between bounded pieces of work, so that it takes effect well within a second.
@@ -20,7 +29,7 @@ pub struct Interrupt {
     /// The number of memory shortages in this process before the run.
     shortages: usize,
     /// The model after the last epoch, if an observer wants it.
-    epoch_model: Option<Arc<Mutex<Option<ModelArrays>>>>,
+    epoch_model: Option<Arc<Mutex<Option<EpochModel>>>>,
 }
 
 impl Default for Interrupt {
@@ -31,24 +40,24 @@ impl Default for Interrupt {
 
 impl Interrupt {
     /// Creates a flag that makes the run keep its model after each epoch.
-    pub fn showing() -> Self {
+    pub(crate) fn showing() -> Self {
         Self { epoch_model: Some(Arc::default()), ..Self::default() }
     }
 
     /// Whether the run keeps its model after each epoch.
-    pub fn shows(&self) -> bool {
+    pub(crate) fn shows(&self) -> bool {
         self.epoch_model.is_some()
     }
 
     /// Keeps the model of an epoch for the observer, if the flag was created with [`Interrupt::showing`].
-    pub(crate) fn show(&self, model: impl FnOnce() -> Option<ModelArrays>) {
+    pub(crate) fn show(&self, model: impl FnOnce() -> Option<EpochModel>) {
         if let Some(epoch_model) = &self.epoch_model {
             *epoch_model.lock().unwrap_or_else(PoisonError::into_inner) = model();
         }
     }
 
     /// Returns the model of the observed epoch, if it was kept.
-    pub fn take_model(&self) -> Option<ModelArrays> {
+    pub(crate) fn take_model(&self) -> Option<EpochModel> {
         self.epoch_model.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 

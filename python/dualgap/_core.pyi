@@ -66,6 +66,7 @@ __all__ = [
     "structured_path",
 ]
 
+_Pieces: TypeAlias = list[tuple[float, float, NDArray[np.float64], float, float, int]]
 _Rows: TypeAlias = (
     NDArray[np.float16]
     | NDArray[np.float32]
@@ -237,7 +238,7 @@ def fit_class_features(
 def plan_multiclass(rows: _Rows, settings: _MulticlassSettings) -> tuple[str, int, int]: ...
 def multiclass_path(
     rows: _Rows, labels: NDArray[np.uint32], settings: _LinearSettings, until: float
-) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...
+) -> _Pieces: ...
 
 class _RoundSettings(_MarginRecord, _SharesRecord, _records.RoundRecord): ...
 
@@ -371,6 +372,7 @@ class _StructuredFit(TypedDict):
     null_objective: float
     history: dict[str, NDArray[Any]]
     weights: NDArray[np.float64]
+    solver: tuple[str, int]
     oracle_calls: int | None
     dual_point: _DualPointRecord | None
 
@@ -404,9 +406,7 @@ class _StructuredSettings(
 ): ...
 
 def fit_structured(source: _Source, settings: _StructuredSettings) -> _StructuredFit: ...
-def structured_path(
-    source: _Source, settings: _StructuredSettings, until: float
-) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...
+def structured_path(source: _Source, settings: _StructuredSettings, until: float) -> _Pieces: ...
 
 _Sequences: TypeAlias = tuple[_Rows, NDArray[np.int64], _Rows | None, NDArray[np.int32] | None]
 
@@ -492,7 +492,7 @@ def sequence_objective(
 ) -> float: ...
 def sequence_path(
     problem: SequenceProblem, settings: _SequenceSettings, until: float
-) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...
+) -> _Pieces: ...
 def minimize_frank_wolfe(
     function: Any, set: Any, start: Any, settings: _records.FrankWolfeRecord
 ) -> dict[str, Any]: ...

@@ -123,8 +123,6 @@ pub struct LogisticFit {
     pub model: LogisticModel,
     /// The method that was used.
     pub method: LogisticMethod,
-    /// Number of epochs of this method: all epochs, unless Newton's method took over.
-    pub n_first: usize,
     /// The record of the run.
     pub trace: Trace,
     /// The objective of W = 0.
@@ -157,8 +155,7 @@ impl LogisticFit {
             }
             None => model,
         };
-        let n_first = trace.epochs.len();
-        Self { model, method, n_first, trace, null_objective: null.upper(), curvature: None }
+        Self { model, method, trace, null_objective: null.upper(), curvature: None }
     }
 
     /// Adds the curvature: from Newton's method if it has just evaluated this model, and otherwise, if the gap is
@@ -211,9 +208,7 @@ pub fn fit_logistic(
             let options = HandOverOptions { seed, stopping, n_bytes: n_bytes(problem, true) };
             let mut both = LogisticHandOver::new(problem, options, start.as_ref(), interrupt)?;
             let trace = run(&mut both, stopping, interrupt, observe)?;
-            let n_first = both.n_passes();
             let fit = LogisticFit::new(both.into_model(), method, trace, null);
-            let fit = LogisticFit { n_first, ..fit };
             return fit.with_curvature(problem, None, interrupt);
         }
         LogisticMethod::DualDescent(seed) => {

@@ -78,11 +78,6 @@ impl<'p, 'a: 'p> LogisticHandOver<'p, 'a> {
         Ok(Self { problem, options, most_passes, n_rated, n_passes: 0, is_due: false, stage })
     }
 
-    /// Number of passes of descent.
-    pub fn n_passes(&self) -> usize {
-        self.n_passes
-    }
-
     /// Returns the final model.
     pub fn into_model(self) -> LogisticModel {
         match self.stage {
@@ -125,6 +120,10 @@ impl Solver for LogisticHandOver<'_, '_> {
             Stage::Descent(descent) => descent.certify(interrupt),
             Stage::Newton(newton) => newton.certify(interrupt),
         }
+    }
+
+    fn n_first(&self) -> Option<usize> {
+        matches!(self.stage, Stage::Newton(_)).then_some(self.n_passes)
     }
 
     fn model_arrays(&self) -> Option<ModelArrays> {

@@ -19,8 +19,20 @@ pub(super) struct Record {
     pub trace: Trace,
     pub null_objective: f64,
     pub lambda: f64,
-    pub solver: String,
+    pub first_solver: String,
     pub file: ModelFile,
+}
+
+impl Record {
+    /// The name of the solver that made an epoch; epochs are counted from 1.
+    pub fn solver(&self, epoch: usize) -> &str {
+        if epoch > self.trace.n_first { "newton" } else { &self.first_solver }
+    }
+
+    /// The name of the solver that made the last epoch.
+    pub fn last_solver(&self) -> &str {
+        self.solver(self.trace.epochs.len())
+    }
 }
 
 /// A fitted linear classifier. It predicts the class with the largest score, W x + b. Its
@@ -40,7 +52,7 @@ impl<L: fmt::Debug> fmt::Debug for LinearClassifier<L> {
         f.debug_struct("LinearClassifier")
             .field("classes", &self.classes)
             .field("n_features", &self.n_features)
-            .field("solver", &self.record.solver)
+            .field("solver", &self.record.last_solver())
             .field("trace", &self.record.trace)
             .finish_non_exhaustive()
     }
@@ -159,9 +171,9 @@ impl<L: Label> LinearClassifier<L> {
         self.record.trace.outcome == Outcome::Converged
     }
 
-    /// The name of the solver that fitted the model, even if "auto" chose it.
+    /// The name of the solver that made the last epoch, even if "auto" chose it.
     pub fn solver(&self) -> &str {
-        &self.record.solver
+        self.record.last_solver()
     }
 
     /// The record of every epoch.

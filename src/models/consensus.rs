@@ -368,7 +368,7 @@ impl MulticlassSvc {
             trace,
             null_objective: plan.null_objective,
             lambda: plan.lambda,
-            solver: "consensus".into(),
+            first_solver: "consensus".into(),
             file: svc_parameters(&self.loss, [self.smoothing, self.intercept_scaling], &saved),
         };
         Ok(LinearClassifier::new(classes, n_columns, coef, intercept, record))

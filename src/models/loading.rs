@@ -91,7 +91,8 @@ impl Reader {
     }
 
     fn trace(&self) -> Result<Trace> {
-        let seconds = self.column("seconds")?;
+        let (seconds, solvers) = (self.column("seconds")?, self.solvers()?);
+        let n = seconds.len();
         let [objective, dual] = [self.column("objective")?, self.column("dual_objective")?];
         let at = |column: &[f64], index: usize| column.get(index).copied().filter(|x| !x.is_nan());
         let epoch = |(index, seconds): (usize, &f64)| {
@@ -103,6 +104,7 @@ impl Reader {
         let converged = self.attribute("converged_")? == &Json::Bool(true);
         Ok(Trace {
             epochs: seconds.iter().enumerate().map(epoch).collect(),
+            n_first: solvers.iter().position(|name| name == "newton").unwrap_or(n).min(n),
             outcome: if converged { Outcome::Converged } else { Outcome::EpochLimit },
             objective: primal,
             certificate: Some(Certificate { primal, dual }),
@@ -110,14 +112,18 @@ impl Reader {
         })
     }
 
-    fn solver(&self) -> Result<String> {
+    /// The solvers of the epochs; empty if the file does not name them.
+    fn solvers(&self) -> Result<Vec<String>> {
         let columns = self.attribute("history_")?.get("$dict").and_then(Json::list);
         let pairs = columns.unwrap_or_default().iter().filter_map(Json::list);
         let mut names = pairs.filter(|pair| pair.len() == 2 && pair[0].text() == Some("solver"));
         let name = names.next().and_then(|pair| pair[1].get("$array")).and_then(Json::text);
         let found = name.map(|name| self.arrays.get(name)).transpose()?;
-        let solvers = found.and_then(|array| array.as_strings()).unwrap_or_default();
-        Ok(solvers.last().cloned().unwrap_or_else(|| "auto".into()))
+        Ok(found.and_then(|array| array.as_strings()).unwrap_or_default())
+    }
+
+    fn first_solver(&self) -> Result<String> {
+        Ok(self.solvers()?.first().cloned().unwrap_or_else(|| "auto".into()))
     }
 }
 
@@ -142,7 +148,7 @@ fn read<L: Label>(bytes: &[u8], kinds: &[&[&str]]) -> Result<LinearClassifier<L>
         trace: reader.trace()?,
         null_objective: reader.number("null_objective_")?,
         lambda: reader.fitted.get("_lambda").and_then(Json::number).unwrap_or(f64::NAN),
-        solver: reader.solver()?,
+        first_solver: reader.first_solver()?,
         file: ModelFile::Loaded(bytes.to_vec()),
     };
     Ok(LinearClassifier::new(classes, n_features, coef, intercept, record))
@@ -221,6 +227,7 @@ mod tests {
         assert_eq!((loaded.classes(), loaded.solver()), (model.classes(), model.solver()));
         assert_eq!((loaded.objective(), loaded.gap()), (model.objective(), model.gap()));
         assert_eq!(loaded.trace().epochs.len(), model.trace().epochs.len());
+        assert_eq!(loaded.trace().n_first, model.trace().n_first);
         assert_eq!(loaded.converged(), model.converged());
         assert!(loaded.to_bytes().unwrap() == bytes);
         let narrow = LinearClassifier::<i8>::from_bytes(&bytes).unwrap();

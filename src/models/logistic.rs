@@ -62,7 +62,7 @@ impl LogisticRegression {
             trace: fitted.trace,
             null_objective: fitted.null_objective,
             lambda: self.options.lambda(data.n_rows()),
-            solver: fitted.method.name().into(),
+            first_solver: fitted.method.name().into(),
             file: logistic_parameters(&self.options),
         };
         let linear = LinearClassifier::new(classes, data.n_cols(), coef, intercept, record);

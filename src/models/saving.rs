@@ -98,6 +98,7 @@ impl<L: Label> LinearClassifier<L> {
         let column = |value: &dyn Fn(&Epoch) -> Option<f64>| {
             NpyArray::numbers(&[epochs.len()], epochs.iter().map(|e| value(e).unwrap_or(f64::NAN)))
         };
+        let solvers: Vec<&str> = (1..=epochs.len()).map(|epoch| record.solver(epoch)).collect();
         archive(&[
             ("meta", NpyArray::bytes(meta.as_bytes())),
             ("classes_", L::stored(self.classes())),
@@ -111,7 +112,7 @@ impl<L: Label> LinearClassifier<L> {
             ("objective", column(&|epoch| epoch.objective)),
             ("dual_objective", column(&|epoch| epoch.certificate.map(|found| found.dual))),
             ("gap", column(&|epoch| epoch.certificate.map(|found| found.gap()))),
-            ("solver", NpyArray::strings(&vec![&record.solver; epochs.len()])),
+            ("solver", NpyArray::strings(&solvers)),
         ])
     }
 

@@ -114,7 +114,8 @@ impl MulticlassSvc {
             trace: fitted.trace,
             null_objective: fitted.null_objective,
             lambda,
-            solver: method.name().into(),
+            first_solver: if method.name() == "auto" { "block-descent" } else { method.name() }
+                .into(),
             file: svc_parameters(
                 &self.loss,
                 [self.smoothing, self.intercept_scaling],

@@ -45,14 +45,8 @@ pub(super) fn fit_class_features<'py>(
         let (target, own) = (run.target(), record.own_loss());
         let kernel = |session: &Session<'_>| {
             own.iter().for_each(|own| own.stops(session.interrupt));
-            let observe = &mut |epoch: &_| {
-                // Only the first array contains weights, so only this array is reordered.
-                let mut places = 0..;
-                session.observe_in_order(epoch, |array| match places.next() {
-                    Some(0) => layout.by_class(&array),
-                    _ => array,
-                })
-            };
+            let observe =
+                &mut |epoch: &_| session.observe_in_order(epoch, |array| layout.by_class(&array));
             fit_joint(&mut problem, method, target, session.interrupt, observe)
         };
         let fitted = unchanged(py, &borrowed, || {
@@ -60,7 +54,7 @@ pub(super) fn fit_class_features<'py>(
         })?;
         let result = trace_dict(py, &fitted.trace)?;
         result.set_item("null_objective", fitted.null_objective)?;
-        result.set_item("solver", (method.name(), fitted.n_first))?;
+        result.set_item("solver", (method.name(), fitted.trace.n_first))?;
         let weights = PyArray1::from_vec(py, layout.by_class(&fitted.weights));
         result.set_item("weights", weights.reshape([layout.n_classes, layout.n_features])?)?;
         Ok(result)

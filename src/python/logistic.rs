@@ -173,14 +173,14 @@ struct LogisticPathRecord<'py> {
 
 /// The result of a fit; "curvature" is None if there are no intercepts.
 fn fit_dict(py: Python<'_>, fitted: LogisticFit) -> PyResult<Bound<'_, PyDict>> {
-    let LogisticFit { model, method, n_first, trace, null_objective, curvature } = fitted;
+    let LogisticFit { model, method, trace, null_objective, curvature } = fitted;
     let n_outputs = model.intercepts.len();
     let result = trace_dict(py, &trace)?;
     result.set_item("null_objective", null_objective)?;
     let shape = [n_outputs, model.weights.len() / n_outputs];
     result.set_item("weights", PyArray1::from_vec(py, model.weights).reshape(shape)?)?;
     result.set_item("intercepts", PyArray1::from_vec(py, model.intercepts))?;
-    result.set_item("solver", (method.name(), n_first))?;
+    result.set_item("solver", (method.name(), trace.n_first))?;
     let curvature = curvature.map(|found| curvature_dict(py, found, n_outputs)).transpose()?;
     result.set_item("curvature", curvature)?;
     Ok(result)

@@ -68,7 +68,7 @@ pub(super) fn fit_multiclass<'py>(
             };
             raised(own, run_session(py, run.n_threads, run.callback.as_ref(), kernel))
         })?;
-        let n_first = fitted.n_first;
+        let n_first = fitted.trace.n_first;
         let result = fit_dict(py, fitted, layout)?;
         result.set_item("solver", (method.name(), n_first))?;
         Ok(result)

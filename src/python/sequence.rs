@@ -301,11 +301,13 @@ pub(super) fn fit_sequences<'py>(
         let problem = problem.get();
         let shares = shares.shares(problem.chain.n_examples())?;
         let (plan, target) = (record.plan(problem)?, run.target());
+        let solver = if plan.log { "lbfgs" } else { "block-frank-wolfe" };
         let ended = run_session(py, run.n_threads, run.callback.as_ref(), |session| {
             plan.fit(&problem.chain, shares, target, session)
         })?;
         let result = trace_dict(py, &ended.trace)?;
         result.set_item("null_objective", ended.null_objective)?;
+        result.set_item("solver", (solver, ended.trace.n_first))?;
         let Fitted { weights, point, .. } = ended;
         if record.keep_point {
             let point = point.map_or_else(|| Point::Weights(weights.clone()), Point::Dual);

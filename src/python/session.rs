@@ -16,12 +16,12 @@ use pyo3::types::PyBool;
 use super::pools::{keep_pool, new_pool, take_pool};
 use crate::data::Data;
 use crate::error::{Error, Result};
-use crate::interrupt::{Interrupt, ModelArrays};
+use crate::interrupt::{EpochModel, Interrupt};
 use crate::memory::{needed, ran_out, reserve, set_needed};
 use crate::run::Epoch;
 
 /// An epoch, with the arrays of its model if the callback wants them.
-type Event = (Epoch, Option<ModelArrays>);
+type Event = (Epoch, Option<EpochModel>);
 
 /// Interval at which the calling thread checks for signals during a computation.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -131,7 +131,7 @@ pub(super) const THREADS_PER_CORE: usize = 4;
 pub(super) struct Session<'a> {
     /// Set when the user interrupts the call.
     pub interrupt: &'a Interrupt,
-    report: &'a (dyn Fn(&Epoch, Option<ModelArrays>) -> ControlFlow<()> + Sync),
+    report: &'a (dyn Fn(&Epoch, Option<EpochModel>) -> ControlFlow<()> + Sync),
 }
 
 impl Session<'_> {
@@ -146,8 +146,11 @@ impl Session<'_> {
         epoch: &Epoch,
         order: impl FnMut(Vec<f64>) -> Vec<f64>,
     ) -> ControlFlow<()> {
-        let model = self.interrupt.take_model();
-        (self.report)(epoch, model.map(|arrays| arrays.into_iter().map(order).collect()))
+        let model = self.interrupt.take_model().map(|model| EpochModel {
+            arrays: model.arrays.into_iter().map(order).collect(),
+            ..model
+        });
+        (self.report)(epoch, model)
     }
 }
 
@@ -194,7 +197,8 @@ impl Drop for Nesting {
 /// callback and `KeyboardInterrupt` end the computation, and are raised unchanged. Signals reach only the main thread.
 /// If a callback has a method `_is_stopped`, the run therefore also ends, with [`Error::Interrupted`], soon after this
 /// method returns true, even in the middle of an epoch. A callback with a true attribute `_wants_model` gets a further
-/// argument: a list of the model's arrays, or None if there is no current model.
+/// argument: a list of the model's arrays and the number of epochs before Newton's method took over, or None if there
+/// is no current model.
 pub(super) fn run_session<T: Send>(
     py: Python<'_>,
     n_threads: usize,
@@ -250,7 +254,7 @@ fn run_on_pool(
         let (interrupt, watched) = (&interrupt, callback.is_some());
         pool.in_place_scope(|scope| {
             scope.spawn(move |_| {
-                let report = |epoch: &Epoch, model: Option<ModelArrays>| {
+                let report = |epoch: &Epoch, model: Option<EpochModel>| {
                     let outbox = outbox.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     if !watched {
                         ControlFlow::Continue(())
@@ -351,10 +355,11 @@ fn call(
     let dual = epoch.certificate.map_or(f64::NAN, |certificate| certificate.dual);
     let Epoch { epoch, seconds, .. } = epoch;
     let answer = if shows {
-        let arrays = |arrays: ModelArrays| -> Vec<_> {
-            arrays.into_iter().map(|array| PyArray1::from_vec(py, array)).collect()
-        };
-        callback.call1(py, (epoch, seconds, primal, dual, model.map(arrays)))
+        let model = model.map(|EpochModel { arrays, n_first }| {
+            let arrays = arrays.into_iter().map(|array| PyArray1::from_vec(py, array));
+            (arrays.collect::<Vec<_>>(), n_first)
+        });
+        callback.call1(py, (epoch, seconds, primal, dual, model))
     } else {
         callback.call1(py, (epoch, seconds, primal, dual))
     };

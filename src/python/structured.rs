@@ -241,7 +241,9 @@ pub(super) fn fit_structured<'py>(
                 oracle.raise(result)?
             }
         };
-        fit_dict(py, &ended, settings.warm_start.keep_dual)
+        let result = fit_dict(py, &ended, settings.warm_start.keep_dual)?;
+        result.set_item("solver", (settings.method.choices().solver, ended.trace.n_first))?;
+        Ok(result)
     })
 }
 

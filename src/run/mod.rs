@@ -18,7 +18,7 @@ use certificate::no_longer_finite;
 pub use pace::epochs_left;
 
 use crate::error::Result;
-use crate::interrupt::{Interrupt, ModelArrays};
+use crate::interrupt::{EpochModel, Interrupt, ModelArrays};
 
 /// Result of one call of [`Solver::advance`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,6 +74,11 @@ pub trait Solver {
     /// A solver that reports [`Progress::Objective`] has no certificate and returns an error here,
     /// so it must run for at least one epoch.
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate>;
+
+    /// Number of epochs before Newton's method took over; None while it has not.
+    fn n_first(&self) -> Option<usize> {
+        None
+    }
 
     /// The current model, if it is available without an extra pass.
     fn model_arrays(&self) -> Option<ModelArrays> {
@@ -147,6 +152,8 @@ pub enum Outcome {
 pub struct Trace {
     /// Every epoch, in order.
     pub epochs: Vec<Epoch>,
+    /// Number of epochs before Newton's method took over; the number of all epochs if it did not.
+    pub n_first: usize,
     /// The reason why the run ended.
     pub outcome: Outcome,
     /// Objective of the final model.
@@ -222,7 +229,10 @@ pub fn run(
         };
         epochs.push(epoch);
         let present = || solver.model_arrays();
-        interrupt.show(|| if certificate.is_some() { best.arrays(present) } else { present() });
+        interrupt.show(|| {
+            let arrays = if certificate.is_some() { best.arrays(present) } else { present() }?;
+            Some(EpochModel { arrays, n_first: n_first(solver, epochs.len()) })
+        });
         let stop = observe(&epoch).is_break();
         if certificate.is_some_and(|certificate| stopping.is_met(&certificate)) {
             break Outcome::Converged;
@@ -246,7 +256,13 @@ pub fn run(
     };
     let converged = certificate.is_some_and(|certificate| stopping.is_met(&certificate));
     let outcome = if converged { Outcome::Converged } else { outcome };
-    Ok(Trace { epochs, outcome, objective, certificate, returned: best.returned() })
+    let n_first = n_first(solver, epochs.len());
+    Ok(Trace { epochs, n_first, outcome, objective, certificate, returned: best.returned() })
+}
+
+/// Number of epochs, of `n_epochs`, that Newton's method did not compute.
+fn n_first(solver: &dyn Solver, n_epochs: usize) -> usize {
+    solver.n_first().unwrap_or(n_epochs)
 }
 
 #[cfg(test)]

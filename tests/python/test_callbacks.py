@@ -8,12 +8,23 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from fitted import CLASSES, FITS, LABELS, ROWS, SOLVERS
 from sklearn.base import clone
+from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
-from dualgap import ClassFeatureSVC, MulticlassSVC, PolynomialNetworkClassifier, _core
+from dualgap import (
+    ClassFeatureSVC,
+    LogisticRegression,
+    MulticlassSVC,
+    PolynomialNetworkClassifier,
+    StructuredSVM,
+    _core,
+)
+from dualgap.sequence import SequenceTagger
+from dualgap.structured import ChainModel
 
 callback = pytest.importorskip("sklearn.callback")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -192,6 +203,47 @@ def test_the_model_of_an_epoch_equals_the_model_of_a_shorter_fit(
             assert_same_model(model, shorter)
             np.testing.assert_equal(model.predict(X), shorter.predict(X))
     assert models.models[-1].objective_ == fitted.objective_
+
+
+def chains_of_scales() -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    words = [(np.arange(5) + rng.integers(6)) % 4 for _ in range(40)]
+    means = rng.normal(size=(4, 6))
+    rows = [means[word] + 0.6 * rng.normal(size=(5, 6)) for word in words]
+    return [row * np.logspace(-3, 5, 6) for row in rows], words
+
+
+def indicators() -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    columns = rng.integers(8, size=(2000, 5)) + 8 * np.arange(5)
+    X = sp.csr_array((np.ones(columns.size), columns.ravel(), np.arange(0, columns.size + 1, 5)))
+    scores = X @ rng.normal(size=(40, 3)) + rng.gumbel(size=(2000, 3))
+    return X, scores.argmax(axis=1)
+
+
+IRIS = load_iris(return_X_y=True)
+STALLING = {
+    "multiclass": (MulticlassSVC(tol=1e-6), 20.0 + IRIS[0], IRIS[1]),
+    "class features": (ClassFeatureSVC(np.eye(3), tol=1e-5, max_iter=60), *IRIS),
+    "logistic": (LogisticRegression(C=10.0), *indicators()),
+    "structured": (StructuredSVM(ChainModel(), tol=1e-4, max_iter=60), *chains_of_scales()),
+    "tagger": (SequenceTagger("hamming", C=1.0, tol=1e-4, max_iter=60), *chains_of_scales()),
+}
+
+
+@pytest.mark.parametrize("name", STALLING)
+def test_the_models_of_epochs_name_their_solvers(name: str) -> None:
+    estimator, X, y = STALLING[name]
+    models = Models()
+    fitted = clone(estimator).set_params(random_state=0).set_callbacks(models).fit(X, y)
+    solvers = list(fitted.history_["solver"])
+    first = solvers[0]
+    n_first = solvers.count(first)
+    assert first in ("block-descent", "block-frank-wolfe", "dual-descent")
+    assert solvers == [first] * n_first + ["newton"] * (fitted.n_iter_ - n_first)
+    assert n_first < fitted.n_iter_
+    for model in models.models:
+        assert list(model.history_["solver"]) == solvers[: model.n_iter_]
 
 
 def test_epochs_of_block_descent_at_smaller_c_need_separate_fits(calls: list[Any]) -> None:

@@ -16,6 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 from dualgap import (
     FactorizationMachineClassifier,
     FactorizationMachineRegressor,
+    LogisticRegression,
+    LogisticRegressionCV,
     MulticlassSVC,
     MulticlassSVCCV,
     PolynomialNetworkClassifier,
@@ -56,13 +58,23 @@ FITS: dict[str, Any] = {
         *problem(scale)
     ),
     "chain": lambda scale: chains(StructuredSVM(ChainModel(), tol=1e-9, max_iter=1), scale),
+    "logistic folds": lambda scale: LogisticRegressionCV(
+        Cs=[1.0], cv=2, cv_tol=1e-12, max_iter=1, refit=False
+    ).fit(*problem(scale)),
+    "path": lambda scale: MulticlassSVC(tol=1e-9, max_iter=1, solver="block-descent").path(
+        *problem(scale), 1.0, 1.1
+    ),
+    "logistic path": lambda scale: LogisticRegression(tol=1e-12, max_iter=1).path(
+        *problem(scale), 1.0, 1.1
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FITS)
 def test_a_fit_that_does_not_converge_names_the_column_to_scale(name: str) -> None:
     cause = r"differ in scale by a factor of .* \(column 1 reaches .*\): scale them with Standard"
-    lower = {"folds": "Cs?", "polynomial": "radius", "chain": "C, or lower radius"}.get(name, "C")
+    lowered = {"folds": "Cs?", "polynomial": "radius", "chain": "C, or lower radius"}
+    lower = lowered.get(name.removeprefix("logistic "), "C")
     with pytest.warns(ConvergenceWarning, match=f"{cause}Scaler, or raise .*, or lower {lower}$"):
         FITS[name](1e6)
     with pytest.warns(ConvergenceWarning, match="raise max_iter|raise n_components") as caught:
@@ -119,6 +131,15 @@ def test_warnings_of_taggers_of_matrices_name_the_column_to_scale(form: str) -> 
     scaler = "MaxAbsScaler" if form == "sparse" else "StandardScaler"
     with pytest.warns(ConvergenceWarning, match=rf"\(column {column} reaches .*{scaler}, or"):
         SequenceTagger(tol=1e-9, max_iter=1).fit(rows, y if flat else y.reshape(-1, 3), **lengths)
+
+
+@pytest.mark.parametrize("estimator", [MulticlassSVC, LogisticRegression])
+def test_warnings_of_paths_use_the_columns_of_their_own_table(estimator: Any) -> None:
+    X, y = problem(1e6)
+    table = pd.DataFrame(X, columns=[f"feature {j}" for j in range(X.shape[1])])
+    fitted = estimator().fit(pd.DataFrame({"other": X[:, 0]}), y)
+    with pytest.warns(ConvergenceWarning, match="column 'feature 1' reaches"):
+        fitted.set_params(tol=1e-12, max_iter=1).path(table, y, 1.0, 1.1)
 
 
 @pytest.mark.parametrize("estimator", [MulticlassSVC, FactorizationMachineClassifier])

@@ -85,6 +85,9 @@ class CertifiedEstimator(CallbackSupportMixin, Estimator):  # type: ignore[misc]
     # Parameters to increase if a fit did not converge.
     _remedy: ClassVar[str] = "max_iter or tol"
 
+    # The solver with which solver="auto" begins.
+    _first_solver: ClassVar[str] = "block-descent"
+
     # True for a fit inside another fit: only the outer fit warns. (A filter of `warnings` would
     # affect all threads.)
     _quiet = False
@@ -100,6 +103,11 @@ class CertifiedEstimator(CallbackSupportMixin, Estimator):  # type: ignore[misc]
         """
         self.history_ = result["history"]
         self.n_iter_ = len(self.history_["epoch"])
+        if "solver" in result:
+            first, n_first = result["solver"]
+            first = self._first_solver if first == "auto" else first
+            solvers = np.where(np.arange(self.n_iter_) < n_first, first, "newton")
+            self.history_["solver"] = solvers
         self.objective_ = result["objective"]
         self.dual_objective_ = result["dual_objective"]
         self.duality_gap_ = self.objective_ - self.dual_objective_

@@ -94,14 +94,15 @@ class EpochModels:
     store : callable
         Called as ``store(estimator, result)``; sets the fitted attributes.
     model_of_epoch : callable
-        Takes the arrays that the core passes to a callback, and returns the entries of the result
-        that describe the model, without the record of the epochs. Called once per epoch, in order.
+        Takes the arrays that the core passes to a callback, and the number of epochs before
+        Newton's method took over. Returns the entries of the result that describe the model,
+        without the record of the epochs. Called once per epoch, in order.
     """
 
     core: Callable[[Any], Any]
     settings: Any
     store: Callable[[Any, Any], None]
-    model_of_epoch: Callable[[list[FloatArray]], dict[str, Any]]
+    model_of_epoch: Callable[[list[FloatArray], int], dict[str, Any]]
 
     def attributes(self, estimator: Any, result: dict[str, Any]) -> dict[str, Any]:
         """Return the attributes of the estimator after a fit with this result."""
@@ -271,13 +272,13 @@ class _Tasks(AbstractContextManager["_Tasks"]):
         seconds: float,
         objective: float,
         dual_objective: float,
-        arrays: list[FloatArray] | None = None,
+        shown: tuple[list[FloatArray], int] | None = None,
     ) -> object:
         """End the task of an epoch, and return whether a callback stops the fit."""
         self._epochs.append((epoch, seconds, objective, dual_objective))
         model = None
-        if arrays is not None and self._models is not None:
-            model = self._models.model_of_epoch(arrays)
+        if shown is not None and self._models is not None:
+            model = self._models.model_of_epoch(*shown)
         task = self._root.subcontext(task_name=self._unit)
         task.call_on_fit_task_begin(estimator=self._estimator, **self._data)
         return task.call_on_fit_task_end(

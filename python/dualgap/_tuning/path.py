@@ -37,12 +37,13 @@ def scale_at(C: float, C_min: float, C_max: float) -> float:
     return C / C_min
 
 
-def warn_of_pieces(found: Sequence[Any], tol: float, remedy: str) -> None:
-    """Warn if a piece of a path did not reach `tol`."""
+def warn_of_pieces(estimator: Any, found: Sequence[Any], X: Any) -> None:
+    """Warn if a piece of a path over data `X` did not reach the `tol` of the estimator."""
     worst = max(found, key=lambda piece: piece.relative_gap)
-    if worst.relative_gap > tol:
+    if worst.relative_gap > estimator.tol:
         gap = (worst.duality_gap, worst.relative_gap)
-        warn_of_gap(worst.n_iter, gap, tol, f"raise {remedy}", "a piece of the path ")
+        advice = estimator._advice(X, estimator._remedy)
+        warn_of_gap(worst.n_iter, gap, estimator.tol, advice, "a piece of the path ")
 
 
 def check_interval(C_min: float, C_max: float) -> None:

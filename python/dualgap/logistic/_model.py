@@ -35,6 +35,7 @@ class LogisticClassifier(ScoringClassifier):
     # Curvature of the loss in the intercepts; None without them, or if the fit did not compute it.
     _curvature: InterceptCurvature | None = field(init=False, default=None)
     _saved: ClassVar[tuple[str, ...]] = ("_lambda", "_curvature")
+    _first_solver: ClassVar[str] = "dual-descent"
 
     def _check_restored(self) -> None:
         if not hasattr(self, "coef_"):

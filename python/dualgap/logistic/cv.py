@@ -198,7 +198,7 @@ class LogisticRegressionCV(SearchForC, LogisticClassifier):
         seed = resolve_seed(self.random_state) % 2**32
         stopping, data = (len(folds) * len(Cs), None), (X, y, sample_weight)
         with watch(self, stopping, data=data, unit="fit") as callback:
-            self._store_search(Cs, self._search(folds, Cs, seed, callback))
+            self._store_search(Cs, self._search(folds, Cs, seed, callback), rows)
             for name in _FINAL:
                 self.__dict__.pop(name, None)
             if self.refit:
@@ -335,13 +335,15 @@ class LogisticRegressionCV(SearchForC, LogisticClassifier):
         found[:, known] = log_softmax(model._scores(rows), axis=1)
         return float(found[np.arange(len(codes)), codes].mean())
 
-    def _store_search(self, Cs: FloatArray, found: dict[str, FloatArray]) -> None:
+    def _store_search(self, Cs: FloatArray, found: dict[str, FloatArray], X: Any) -> None:
         store_scores(self, Cs, found)
         short = np.logical_not(found["converged"])
         if short.any():
+            cause = self._scale_cause(X)
+            cause = f"{cause}, or " if cause else ""
             warn_user(
                 f"{short.sum()} of {short.size} fits of the folds stopped above cv_tol="
-                f"{self.cv_tol:.2g}; raise max_iter or cv_tol, or lower Cs"
+                f"{self.cv_tol:.2g}; {cause}raise max_iter or cv_tol, or lower Cs"
             )
 
     def _refit(self, rows: Any, labels: Any, weights: FloatArray | None, seed: int) -> None:

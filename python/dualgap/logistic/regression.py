@@ -207,11 +207,11 @@ class LogisticRegression(LogisticClassifier):
         def store(model: Self, result: Any) -> None:
             model._store(problem.expand(result, len(model.classes_)), regularization, problem.rows)
 
-        def model_of_epoch(arrays: Any) -> dict[str, Any]:
+        def model_of_epoch(arrays: Any, n_first: int) -> dict[str, Any]:
             # The core passes the model of an earlier epoch as a single array.
             weights, intercepts = np.split(np.concatenate(arrays), [-n_outputs])
             found = {"weights": weights.reshape(n_outputs, -1), "intercepts": intercepts}
-            return {**found, "solver": (self.solver, self.max_iter)}
+            return {**found, "solver": (self.solver, n_first)}
 
         core = partial(_core.fit_logistic_regression, core_rows(problem.rows), problem.labels)
         models = EpochModels(core, settings, store, model_of_epoch)
@@ -313,9 +313,10 @@ class LogisticRegression(LogisticClassifier):
         self._check_parameters()
         check_positive("tol", self.tol)
         check_interval(C_min, C_max)
-        n_rows = check_rows_and_targets(clone(self), X, y, half=True)[0].shape[0]
+        checked = clone(self)
+        rows = check_rows_and_targets(checked, X, y, half=True)[0]
         for name, C in (("C_min", C_min), ("C_max", C_max)):
-            regularization_of(name, C, check_weights(sample_weight, np.empty((n_rows, 1))), n_rows)
+            regularization_of(name, C, check_weights(sample_weight, rows), rows.shape[0])
         model = clone(self).set_params(tol=0.5 * self.tol, warm_start=True, verbose=0)
         model._quiet = True
         stopped = False
@@ -335,7 +336,7 @@ class LogisticRegression(LogisticClassifier):
             model.callback = ends
             found = list(logistic_pieces(fit, (C_min, C_max), self.tol))
         if not stopped:
-            warn_of_pieces(found, self.tol, self._remedy)
+            warn_of_pieces(checked, found, rows)
         return found
 
     def _start(self) -> tuple[FloatArray, FloatArray] | None:
@@ -348,9 +349,6 @@ class LogisticRegression(LogisticClassifier):
 
     def _store(self, result: Any, regularization: float, X: Any) -> None:
         self.coef_, self.intercept_ = result["weights"], result["intercepts"]
-        history = result["history"]
-        (solver, n_first), n_epochs = result["solver"], len(history["epoch"])
-        history["solver"] = np.where(np.arange(n_epochs) < n_first, solver, "newton")
         self._store_run(result, X)
         self._lambda, self._curvature = regularization, result.get("curvature")
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dualgap import _core
 from dualgap._estimator.display import note
 from dualgap._validation import Rows
 
-__all__ = ["print_plan", "solvers_of_epochs"]
+__all__ = ["print_plan"]
 
 
 _USUAL = {
@@ -40,12 +37,6 @@ def print_plan(rows: Rows, settings: _core._MulticlassSettings, *, auto: bool) -
     n_threads = settings["n_threads"]
     threads = "one thread" if n_threads == 1 else f"{n_threads} threads"
     note(f"{_USUAL.get(solver, solver)}{chosen}: about {memory}; {threads}")
-
-
-def solvers_of_epochs(solver: str, n_first: int, n_epochs: int) -> NDArray[np.str_]:
-    """Return the name of the solver of each epoch; "auto" changes it after `n_first` epochs."""
-    first, then = ("block-descent", "newton") if solver == "auto" else (solver, solver)
-    return np.where(np.arange(n_epochs) < n_first, first, then)
 
 
 def _size(n_bytes: int) -> str:

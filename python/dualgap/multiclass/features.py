@@ -26,7 +26,6 @@ from dualgap._validation.copies import own_copy
 from dualgap.losses import Loss, MarginLoss, core_loss
 from dualgap.multiclass._class_features import ClassFeatureClassifier
 from dualgap.multiclass._own_loss import check_solver, core_loss_of, qualify_certificate
-from dualgap.multiclass._plan import solvers_of_epochs
 
 __all__ = ["ClassFeatureSVC"]
 
@@ -160,14 +159,11 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
 
         def store(model: Self, result: Any) -> None:
             model._store_weights(result["weights"], joint)
-            history, (solver, n_first) = result["history"], result["solver"]
-            history["solver"] = solvers_of_epochs(solver, n_first, len(history["epoch"]))
             model._store_run(result, X)
             qualify_certificate(model, settings, X, codes)
 
-        def model_of_epoch(arrays: Any) -> dict[str, Any]:
+        def model_of_epoch(arrays: Any, n_first: int) -> dict[str, Any]:
             width = arrays[0].size if joint else self.n_features_in_ + int(self.fit_intercept)
-            n_first = len(arrays[1]) if len(arrays) > 1 else self.max_iter
             return {
                 "weights": arrays[0].reshape(-1, width),
                 "solver": (settings["solver"], n_first),

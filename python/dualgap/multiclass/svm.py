@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -39,7 +39,7 @@ from dualgap._validation import (
 )
 from dualgap.multiclass._linear import LinearClassifier
 from dualgap.multiclass._own_loss import check_solver, core_loss_of, qualify_certificate
-from dualgap.multiclass._plan import print_plan, solvers_of_epochs
+from dualgap.multiclass._plan import print_plan
 from dualgap.multiclass.path import LinearPiece, linear_pieces
 
 __all__ = ["MulticlassSVC"]
@@ -230,11 +230,13 @@ class MulticlassSVC(LinearClassifier):
             model._store(result, settings["regularization"], identity, X)
             qualify_certificate(model, settings, X, codes)
 
-        def model_of_epoch(arrays: Any) -> dict[str, Any]:
-            solver = _core.plan_multiclass(core_rows(X), settings)[0]
-            n_first = len(arrays[1]) if len(arrays) > 1 else self.max_iter
+        @cache
+        def solver() -> str:
+            return _core.plan_multiclass(core_rows(X), settings)[0]
+
+        def model_of_epoch(arrays: Any, n_first: int) -> dict[str, Any]:
             weights = arrays[0].reshape(len(self.classes_), -1)
-            return {"weights": weights, "solver": (solver, n_first)}
+            return {"weights": weights, "solver": (solver(), n_first)}
 
         core = partial(_core.fit_multiclass, core_rows(X), labels)
         # The model of an epoch may be found by repeating the fit. With a custom loss, which might
@@ -276,8 +278,6 @@ class MulticlassSVC(LinearClassifier):
 
     def _store(self, result: Any, regularization: float, identity: str, X: Any) -> None:
         self._store_weights(result["weights"])
-        history, (solver, n_first) = result["history"], result["solver"]
-        history["solver"] = solvers_of_epochs(solver, n_first, len(history["epoch"]))
         self._store_run(result, X)
         self._lambda = regularization
         # The model of an epoch has no dual point.
@@ -353,7 +353,7 @@ class MulticlassSVC(LinearClassifier):
             return own
 
         found = linear_pieces(pieces, (C_min, C_max), settings["regularization"], fitted)
-        warn_of_pieces(found, self.tol, self._remedy)
+        warn_of_pieces(model, found, X)
         return found
 
     def _previous(self, identity: str, regularization: float) -> Any:

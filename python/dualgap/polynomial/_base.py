@@ -412,7 +412,7 @@ class FittedPolynomial(PolynomialModel):
         width, m = X.shape[1] + (self.linear == "augment"), data.n_outputs
         sizes: list[int] = []
 
-        def model_of_epoch(arrays: Any) -> dict[str, Any]:
+        def model_of_epoch(arrays: Any, _: int) -> dict[str, Any]:
             output = arrays[1].reshape(-1, m)
             sizes.append(len(output))
             model = {

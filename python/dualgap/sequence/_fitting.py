@@ -42,8 +42,9 @@ def train(
         if problem.is_partial:
             model.certificate_ = "none: some labels are unknown"
 
-    def model_of_epoch(arrays: Any) -> dict[str, Any]:
-        return {"weights": arrays[0]}
+    def model_of_epoch(arrays: Any, n_first: int) -> dict[str, Any]:
+        solver = "lbfgs" if tagger.loss == "logistic" else "block-frank-wolfe"
+        return {"weights": arrays[0], "solver": (solver, n_first)}
 
     core = partial(_core.fit_sequences, problem.core)
     models = EpochModels(core, settings, store, model_of_epoch)

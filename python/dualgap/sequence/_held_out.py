@@ -84,7 +84,7 @@ class Validation:
         """Return whether the fit ends with this epoch."""
         wants = getattr(self._callback, "_wants_model", False) is True
         stops = self._callback is not None and bool(self._callback(*epoch[: 5 if wants else 4]))
-        number, weights = epoch[0], epoch[4][0]
+        number, weights = epoch[0], epoch[4][0][0]
         if number < self._next:
             return stops
         self._next = max(number + 1, int(np.ceil(_SPACING * number)))

@@ -160,7 +160,7 @@ class SequenceTagger(TrainedChain):
         A dict for your own notes, empty after a fit; JSON values in it are saved with the model.
     objective_, dual_objective_, duality_gap_, relative_gap_, converged_, certificate_, n_iter_, \
 history_, null_objective_
-        As for all certified estimators, such as `MulticlassSVC`.
+        As in `MulticlassSVC`. The solvers are "lbfgs", or "block-frank-wolfe", then "newton".
 
     Notes
     -----
@@ -428,7 +428,7 @@ history_, null_objective_
             return tagger
 
         found = tagger_pieces(pieces, (C_min, C_max), shares["regularization"], fitted)
-        warn_of_pieces(found, chosen.tol, self._remedy)
+        warn_of_pieces(chosen, found, problem)
         return found
 
     def _store(self, problem: Problem, weights: FloatArray) -> None:

@@ -34,12 +34,7 @@ from dualgap._estimator.probabilities import STRUCTURED_ADVICE, without_probabil
 from dualgap._estimator.settings import shares_record, structured_settings
 from dualgap._estimator.warm import problem_hash
 from dualgap._tuning.path import check_interval, warn_of_pieces
-from dualgap._validation import (
-    FloatArray,
-    check_positive,
-    example_weights,
-    regularization_of,
-)
+from dualgap._validation import FloatArray, check_positive, example_weights, regularization_of
 from dualgap._validation.columns import check_columns, feature_names, set_feature_names
 from dualgap.structured._arrays import Examples, count_examples, numpy_examples, signs_array
 from dualgap.structured._oracle import PythonOracle
@@ -172,8 +167,9 @@ class StructuredSVM(CertifiedEstimator):
         if the decoder is" (with ", unverified" if it was not compared with ``decode``). Otherwise
         "none: " and the reason.
     history_ : dict of ndarray
-        For each pass: epoch, seconds, objective, dual_objective and gap of the best model so far.
-        Values are NaN in passes without an evaluation, because an evaluation costs another pass.
+        For each pass: epoch, seconds, objective, dual_objective and gap of the best model so far,
+        and solver (its name; "newton" once Newton's method has taken over). Values are NaN in
+        passes without an evaluation, because an evaluation costs another pass.
 
     Notes
     -----
@@ -229,6 +225,7 @@ class StructuredSVM(CertifiedEstimator):
     _series: object = field(init=False, default=None)
 
     _saved: ClassVar[tuple[str, ...]] = ("_coding",)
+    _first_solver: ClassVar[str] = "block-frank-wolfe"
 
     @restores_on_error
     def fit(self, X: Examples, y: Examples, sample_weight: ArrayLike | None = None) -> Self:
@@ -268,8 +265,9 @@ class StructuredSVM(CertifiedEstimator):
             model._end = (identity, regularization, dual_point) if model.warm_start else None
             model._store(result, source, coding, X, names)
 
-        def model_of_epoch(arrays: Any) -> dict[str, Any]:
-            return {"weights": arrays[0], "oracle_calls": None}
+        def model_of_epoch(arrays: Any, n_first: int) -> dict[str, Any]:
+            solver = (self.solver, n_first)
+            return {"weights": arrays[0], "oracle_calls": None, "solver": solver}
 
         core = partial(_core.fit_structured, source)
         # A custom model might not be deterministic, so a repeated fit could differ from this fit.
@@ -412,7 +410,9 @@ class StructuredSVM(CertifiedEstimator):
             pieces = _core.structured_path(source, settings, smallest)
         predictor = Predictor(copy.copy(self.model), coding, self.n_jobs)
         found = path_pieces(pieces, (C_min, C_max), shares["regularization"], predictor)
-        warn_of_pieces(found, self.tol, self._remedy)
+        named = copy.copy(self)
+        set_feature_names(named, None if coding is None else feature_names(X))
+        warn_of_pieces(named, found, X)
         return found
 
     def predict(self, X: Examples) -> Any:

@@ -440,6 +440,10 @@ impl Solver for LogisticNewton<'_> {
         Ok(self.best.certificate)
     }
 
+    fn n_first(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn model_arrays(&self) -> Option<ModelArrays> {
         let found = self.phase == Phase::Exact;
         found.then(|| vec![self.best.model.weights.clone(), self.best.model.intercepts.clone()])

@@ -113,9 +113,9 @@ impl<'d, 'p, 'a, M: ScoreMap> JointDescent<'d, 'p, 'a, M> {
         self
     }
 
-    /// Returns the weights w(β), and the number of epochs before Newton's method took over.
-    pub fn into_weights(self) -> (Vec<f64>, usize) {
-        (self.weights, self.n_epochs)
+    /// Returns the weights w(β).
+    pub fn into_weights(self) -> Vec<f64> {
+        self.weights
     }
 
     /// Starts Newton's method. Each example's β serves as the only vertex of its active set.
@@ -270,10 +270,12 @@ impl<M: ScoreMap> Solver for JointDescent<'_, '_, '_, M> {
         Ok(Certificate { primal: objective(lambda, &self.weights, found.loss), dual })
     }
 
-    /// The weights. If Newton's method has taken over, also an array with one element per epoch of descent.
+    fn n_first(&self) -> Option<usize> {
+        self.end.as_ref().map(|_| self.n_epochs)
+    }
+
     fn model_arrays(&self) -> Option<ModelArrays> {
-        let first = self.end.as_ref().map(|_| vec![0.0; self.n_epochs]);
-        Some([self.weights.clone()].into_iter().chain(first).collect())
+        Some(vec![self.weights.clone()])
     }
 
     fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {

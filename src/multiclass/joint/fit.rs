@@ -18,8 +18,6 @@ pub struct JointFit {
     pub null_objective: f64,
     /// The weights, in the order of the map.
     pub weights: Vec<f64>,
-    /// Number of epochs before Newton's method took over; number of all epochs if it did not.
-    pub n_first: usize,
 }
 
 /// The solver named by the choices; "auto" is block descent with a hand-over to Newton's method.
@@ -57,9 +55,9 @@ pub fn fit_joint<M: ScoreMap>(
                 solver = solver.stopping_at(stopping);
             }
             let mut trace = run(&mut solver, stopping, interrupt, observe)?;
-            let (last, n_first) = solver.into_weights();
+            let last = solver.into_weights();
             let weights = trace.take_other(last.len()).unwrap_or(last);
-            Ok(JointFit { trace, null_objective, weights, n_first })
+            Ok(JointFit { trace, null_objective, weights })
         }
         MulticlassMethod::Newton => Err(Error::argument(
             "solver",
@@ -68,8 +66,7 @@ pub fn fit_joint<M: ScoreMap>(
         MulticlassMethod::Vertices(method) => {
             let fit = minimize(&mut dual, method, target, None, interrupt, observe)?;
             let weights = fit.weights().to_vec();
-            let n_first = fit.trace.epochs.len();
-            Ok(JointFit { trace: fit.trace, null_objective: fit.null_objective, weights, n_first })
+            Ok(JointFit { trace: fit.trace, null_objective: fit.null_objective, weights })
         }
     }
 }

@@ -89,8 +89,6 @@ pub(in crate::multiclass) struct End {
     pub weights: Vec<f64>,
     /// β of the examples if the caller requests them; otherwise empty.
     pub betas: Vec<f64>,
-    /// Number of epochs of block descent.
-    pub n_descent: usize,
 }
 
 impl<'p> HandOver<'p> {
@@ -137,7 +135,7 @@ impl<'p> HandOver<'p> {
                 (best.weights, betas_of(self.blocks.problem, points))
             }
         };
-        End { weights, betas, n_descent: self.n_epochs }
+        End { weights, betas }
     }
 
     /// Starts at the given β of the examples.
@@ -162,7 +160,8 @@ impl<'p> HandOver<'p> {
         blocks: &'p MarginBlocks<'p>,
         interrupt: &Interrupt,
     ) -> Result<Certificate> {
-        (self.blocks, self.pace, self.is_due) = (blocks, Pace::of(blocks), false);
+        (self.blocks, self.pace) = (blocks, Pace::of(blocks));
+        (self.n_epochs, self.is_due) = (0, false);
         match &mut self.stage {
             Stage::Descent(path, last) => {
                 let certificate = path.solver_mut().move_to(blocks.shares().lambda(), interrupt)?;
@@ -279,17 +278,14 @@ impl Solver for HandOver<'_> {
         }
     }
 
-    /// The weights. If Newton's method has taken over, also an array with one element per epoch of block descent.
+    fn n_first(&self) -> Option<usize> {
+        matches!(self.stage, Stage::Newton(_)).then_some(self.n_epochs)
+    }
+
     fn model_arrays(&self) -> Option<ModelArrays> {
         match &self.stage {
             Stage::Descent(descent, _) => descent.model_arrays(),
-            Stage::Newton(newton) => {
-                let mut arrays = newton.model_arrays()?;
-                if self.n_epochs > 0 {
-                    arrays.push(vec![0.0; self.n_epochs]);
-                }
-                Some(arrays)
-            }
+            Stage::Newton(newton) => newton.model_arrays(),
         }
     }
 

@@ -116,8 +116,6 @@ pub struct MulticlassFit {
     pub end: MarginPoint,
     /// The weights of the returned model, in the same order as in `end`; None if they equal the weights of `end`.
     pub weights: Option<Vec<f64>>,
-    /// Number of epochs before [`Newton`] took over from [`block_descent`]; number of all epochs if [`Newton`] did not.
-    pub n_first: usize,
 }
 
 /// Minimises the problem, whose weights are in the order of [`MulticlassMethod::order`]. With `keep_dual`, the end
@@ -169,8 +167,7 @@ fn fit_by_vertices(
     end.at.weights = layout.by_class(&end.at.weights);
     let weights = fit.model.map(|weights| layout.by_class(&weights));
     let (trace, null_objective) = (fit.trace, fit.null_objective);
-    let n_first = trace.epochs.len();
-    Ok(MulticlassFit { trace, null_objective, end, weights, n_first })
+    Ok(MulticlassFit { trace, null_objective, end, weights })
 }
 
 /// Checks that a start has as many weights and dual variables as the method needs.
@@ -239,10 +236,10 @@ fn fit_in_stages(
         }
     };
     let mut trace = run(&mut solver, stopping, interrupt, observe)?;
-    let End { weights, betas: beta, n_descent: n_first } = solver.into_end(keep_dual);
+    let End { weights, betas: beta } = solver.into_end(keep_dual);
     let at = Start { weights, ..Start::default() };
     let weights = trace.take_other(at.weights.len());
-    Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta }, weights, n_first })
+    Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta }, weights })
 }
 
 /// Creates block descent from a dual point, or from 0 along a path of λ.

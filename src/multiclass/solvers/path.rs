@@ -82,8 +82,8 @@ impl PathSolver for StagedPath<'_, '_> {
             None => HandOver::begin_with_newton(&blocks, newton(&blocks, target, last), target),
         };
         let mut trace = run(&mut solver, target, interrupt, observe)?;
-        let End { weights, betas, n_descent } = solver.into_end(true);
-        if n_descent < trace.epochs.len() {
+        let End { weights, betas } = solver.into_end(true);
+        if trace.n_first < trace.epochs.len() {
             self.stages.descent = None;
         }
         let by_class = trace.take_other(weights.len()).unwrap_or(weights);

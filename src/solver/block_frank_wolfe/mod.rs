@@ -383,6 +383,10 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
         Ok(Certificate { primal, dual })
     }
 
+    fn n_first(&self) -> Option<usize> {
+        self.end.as_ref().map(|_| self.epochs)
+    }
+
     fn model_arrays(&self) -> Option<ModelArrays> {
         // With averaging, the model is only computed for certificates.
         self.average.is_none().then(|| vec![self.weights.clone()])

@@ -464,6 +464,10 @@ impl Solver for ChainDescent<'_> {
         Ok(Certificate { primal: self.primal(interrupt)?, dual })
     }
 
+    fn n_first(&self) -> Option<usize> {
+        self.end.as_ref().map(|_| self.epochs)
+    }
+
     fn model_arrays(&self) -> Option<ModelArrays> {
         Some(vec![self.model()])
     }

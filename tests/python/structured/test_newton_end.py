@@ -88,6 +88,12 @@ def test_the_epochs_do_not_depend_on_the_scales_of_the_features(
     fitted = StructuredSVM(model(), tol=1e-4, max_iter=60, random_state=0).fit(X, y)
     assert fitted.duality_gap_ <= 1e-4 * fitted.objective_
     assert fitted.objective_ < 0.99 * fitted.null_objective_
+    solvers = list(fitted.history_["solver"])
+    n_first = solvers.count("block-frank-wolfe")
+    assert solvers == ["block-frank-wolfe"] * n_first + ["newton"] * (fitted.n_iter_ - n_first)
+    assert n_first > 0
+    # Columns of very different scales make block Frank-Wolfe stall.
+    assert "newton" in solvers or high - low < 8
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -97,6 +103,7 @@ def test_block_frank_wolfe_without_newton_does_not_converge(name: str) -> None:
     alone = StructuredSVM(model(), solver="block-frank-wolfe", tol=1e-4, max_iter=60)
     with pytest.warns(ConvergenceWarning, match="tol=0.0001"):
         alone.fit(X, y)
+    assert set(alone.history_["solver"]) == {"block-frank-wolfe"}
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
