@@ -4,7 +4,8 @@
 
 Rows are standard normal; every second column is multiplied by a factor from 1e-6 to 1e6. The labels
 of three classes come from noisy scores that are linear in the unscaled columns. Chains have three
-rows; label sets contain the two classes with the highest scores. Seconds are the median of
+rows; label sets contain the two classes with the highest scores; matchings link three rows to three
+columns with the highest sum of scores. Seconds are the median of
 `--repeats` fits on one thread; a fit is stopped after 10 s. `over_null` is the objective divided by
 the objective at W = 0.
 """
@@ -18,21 +19,25 @@ from typing import Any
 
 import numpy as np
 from _record import Table
+from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 
 from dualgap import (
+    ClassFeatureLogisticRegression,
     ClassFeatureSVC,
     FactorizationMachineClassifier,
+    FactorizationMachineRegressor,
     LogisticRegression,
     LogisticRegressionCV,
     MulticlassSVC,
     MulticlassSVCCV,
     PolynomialNetworkClassifier,
+    PolynomialNetworkRegressor,
     StructuredSVM,
 )
-from dualgap.distributed import ConsensusSVC
+from dualgap.distributed import ConsensusLogisticRegression, ConsensusSVC
 from dualgap.sequence import SequenceTagger
-from dualgap.structured import ChainModel, MultilabelModel
+from dualgap.structured import ChainModel, MatchingModel, MultilabelModel
 
 N_ROWS, N_COLUMNS, N_CLASSES = 600, 6, 3
 SCALES = tuple(f"1e{power}" for power in range(-6, 7, 2))
@@ -76,6 +81,20 @@ def sets(estimator: Any, scale: float) -> Any:
     return estimator.fit(X, (scores > np.sort(scores, axis=1)[:, :1]).astype(int))
 
 
+def numbers(estimator: Any, scale: float) -> Any:
+    X, scores = rows(scale)
+    return estimator.fit(X, scores[:, 0] - scores[:, 1])
+
+
+def matchings(estimator: Any, scale: float) -> Any:
+    random = np.random.default_rng(0)
+    pairs = random.normal(size=(N_ROWS // 9, 3, 3, N_COLUMNS))
+    scores = pairs @ random.normal(size=N_COLUMNS) + 0.5 * random.normal(size=pairs.shape[:3])
+    links = [np.c_[linear_sum_assignment(-own)] for own in scores]
+    pairs[..., ::2] *= scale
+    return estimator.fit(list(pairs), links)
+
+
 FITS: dict[str, tuple[Any, Any]] = {
     "MulticlassSVC": (classes, MulticlassSVC()),
     "MulticlassSVC, block-descent": (classes, MulticlassSVC(solver="block-descent")),
@@ -84,13 +103,21 @@ FITS: dict[str, tuple[Any, Any]] = {
     "LogisticRegression": (classes, LogisticRegression()),
     "LogisticRegressionCV": (classes, LogisticRegressionCV(Cs=[0.1, 1.0], cv=3)),
     "ClassFeatureSVC": (classes, ClassFeatureSVC(np.eye(N_CLASSES))),
+    "ClassFeatureLogisticRegression": (
+        classes,
+        ClassFeatureLogisticRegression(np.eye(N_CLASSES)),
+    ),
     "ConsensusSVC": (classes, ConsensusSVC(n_partitions=2)),
+    "ConsensusLogisticRegression": (classes, ConsensusLogisticRegression(n_partitions=2)),
     "StructuredSVM, ChainModel": (chains, StructuredSVM(ChainModel())),
     "StructuredSVM, MultilabelModel": (sets, StructuredSVM(MultilabelModel())),
+    "StructuredSVM, MatchingModel": (matchings, StructuredSVM(MatchingModel())),
     "SequenceTagger, hamming": (sentences, SequenceTagger("hamming")),
     "SequenceTagger, logistic": (sentences, SequenceTagger("logistic")),
     "FactorizationMachineClassifier": (classes, FactorizationMachineClassifier()),
     "PolynomialNetworkClassifier": (classes, PolynomialNetworkClassifier()),
+    "FactorizationMachineRegressor": (numbers, FactorizationMachineRegressor()),
+    "PolynomialNetworkRegressor": (numbers, PolynomialNetworkRegressor()),
 }
 
 

@@ -4,17 +4,26 @@
     python benches/walrus_paper.py whole                # Clarabel on whole problems
     python benches/walrus_paper.py figure [data sets]   # Figure 2: ten C, three delta; accuracy
     python benches/walrus_paper.py early [data sets]    # Table 7: delta 0.01 and 0.001 in CV
+    python benches/walrus_paper.py program [data sets]  # the authors' program, if WALRUS names it
 
 Without a command, all run. Data sets are .npz files in the folder DUALGAP_DATA; generated sets
 replace missing files. "many" is always generated (1000 classes). "subproblem" and "whole" need
 Clarabel from PyPI (pip install clarabel), and "subproblem" the results of cargo bench --bench
 walrus and criterion.py. Otherwise, they are skipped.
+
+For "program", the environment variable WALRUS is a command with the words {rows}, {C} and {delta}.
+They are replaced by a file of training rows in LIBSVM's format, by C, and by the factor of the
+first gap at which training ends. The last word that the command prints is the number of seconds.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import shlex
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -25,6 +34,7 @@ import scipy.sparse as sp
 from _data import split
 from _record import Table, paired
 from block_descent import load
+from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 from support.textbook import INNER, Epochs, textbook
@@ -172,9 +182,10 @@ def early(names: list[str]) -> None:
             )
 
 
-def _stopped(X: Any, y: Any, C: float, delta: float) -> MulticlassSVC:
+def _stopped(X: Any, y: Any, C: float, delta: float, **options: Any) -> MulticlassSVC:
     """Fit until the gap is delta times the gap after one epoch from W = 0."""
-    model = MulticlassSVC("weston-watkins", C=C, fit_intercept=False, max_iter=1, random_state=0)
+    options |= {"fit_intercept": False, "max_iter": 1, "random_state": 0}
+    model = MulticlassSVC("weston-watkins", C=C, **options)
     first = model.fit(X, y).duality_gap_
 
     def stop(_: int, __: float, objective: float, dual: float) -> bool:
@@ -280,6 +291,28 @@ def whole(_: list[str]) -> None:
         )
 
 
+def program(names: list[str]) -> None:
+    """Compare with the authors' program: seconds of one thread until delta times the first gap."""
+    table = Table("walrus-program", "data", "C", "delta")
+    for name in names or SETS:
+        X, y, n_test = data(name)
+        X, y = X[: len(y) - n_test], y[: len(y) - n_test]
+        with tempfile.NamedTemporaryFile(suffix=".svm") as file:
+            dump_svmlight_file(X, y + 1, file.name, zero_based=False)
+            for C in (2.0**-6, 1.0, 8.0):
+                for delta in DELTAS[1:]:
+                    words = {"{rows}": file.name, "{C}": f"{C:g}", "{delta}": f"{delta:g}"}
+                    command = [words.get(w, w) for w in shlex.split(os.environ["WALRUS"])]
+                    text = subprocess.run(command, check=True, capture_output=True, text=True)
+                    theirs = float(text.stdout.split()[-1])
+                    cells = {}
+                    for dtype in ("float64", "float32"):
+                        model = _stopped(X.astype(dtype), y, C, delta, n_jobs=1)
+                        cells[dtype] = model.history_["seconds"][-1]
+                        cells[f"{dtype}_ratio"] = theirs / cells[dtype]
+                    table.add(data=name, C=C, delta=delta, program=theirs, **cells)
+
+
 def _clarabel(P: Any, q: Any, A: Any, b: Any, cones: Any) -> tuple[float, float]:
     """Return the optimum and seconds, including set-up."""
     import clarabel
@@ -293,10 +326,14 @@ def _clarabel(P: Any, q: Any, A: Any, b: Any, cones: Any) -> tuple[float, float]
 
 def main() -> None:
     # After a generated set, all results go elsewhere, so the commands without data sets come first.
-    commands = {"subproblem": subproblem, "whole": whole, "figure": figure, "early": early}
+    commands = {
+        command.__name__: command for command in (subproblem, whole, figure, early, program)
+    }
     for name in sys.argv[1:2] or commands:
         if name in ("subproblem", "whole") and importlib.util.find_spec("clarabel") is None:
             print(f"{name}: skipped; it needs Clarabel (pip install clarabel)")
+        elif name == "program" and "WALRUS" not in os.environ:
+            print("program: skipped; set WALRUS to a command for the authors' program")
         else:
             commands[name](sys.argv[2:])
 

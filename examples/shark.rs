@@ -1,5 +1,5 @@
 //! Fits Weston-Watkins SVMs by textbook block descent, one example at a time. Compares two inner
-//! solvers of the Walrus paper (Figure 2): Shark's greedy solver and Walrus's sorted sweep.
+//! solvers of the Walrus paper (Figure 1): Shark's greedy solver and Walrus's sorted sweep.
 //!
 //! cargo run --release --example shark -- X.f64 y.u32 features classes C shark|walrus \
 //!     [seconds [test rows]]

@@ -27,7 +27,11 @@ ARGUMENT = re.compile(r"[a-z-]+")
 
 
 def commands(page: str) -> list[str]:
-    """Return the commands of a page, each once, in order, except that criterion.py is last."""
+    """Return the commands of a page, each once.
+
+    The commands of cargo come first, then criterion.py, which reads the times that they leave
+    behind, then all others in the order of the page.
+    """
     found: dict[str, None] = {}
     for line in page.splitlines():
         cells = line.split(" | ")
@@ -41,8 +45,8 @@ def commands(page: str) -> list[str]:
                 found[code] = None
             elif script is not None and ARGUMENT.fullmatch(code):
                 found[f"{script} {code}"] = None
-    # It reads the times that all `cargo bench` commands leave behind.
-    return sorted(found, key=lambda command: command.startswith("criterion.py"))
+    ranks = {"cargo": 0, "criterion.py": 1}
+    return sorted(found, key=lambda command: ranks.get(command.split()[0], 2))
 
 
 def runnable(command: str) -> list[str]:

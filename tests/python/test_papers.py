@@ -37,7 +37,7 @@ PAGE = """
 
 def test_commands_are_read_from_the_second_column() -> None:
     found = SCRIPT["commands"](PAGE)
-    assert found == ["multiclass.py steps", "multiclass.py paper", "cargo bench --bench walrus"]
+    assert found == ["cargo bench --bench walrus", "multiclass.py steps", "multiclass.py paper"]
 
 
 def test_commands_of_the_documented_page_are_found() -> None:
