@@ -132,7 +132,7 @@ class CertifiedEstimator(CallbackSupportMixin, Estimator):  # type: ignore[misc]
     def _advice(self, X: Any, remedy: str) -> str:
         """Return the advice in the warning of a fit that did not converge."""
         parameters = type(self).__dataclass_fields__
-        lower = [f", or lower {name}" for name in ("C", "radius") if name in parameters]
+        lower = [f", or lower {name}" for name in ("C", "Cs", "radius") if name in parameters]
         advice = f"raise {remedy}{''.join(lower)}"
         cause = self._scale_cause(X)
         return advice if cause is None else f"{cause}, or {advice}"

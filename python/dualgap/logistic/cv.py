@@ -339,11 +339,9 @@ class LogisticRegressionCV(SearchForC, LogisticClassifier):
         store_scores(self, Cs, found)
         short = np.logical_not(found["converged"])
         if short.any():
-            cause = self._scale_cause(X)
-            cause = f"{cause}, or " if cause else ""
             warn_user(
                 f"{short.sum()} of {short.size} fits of the folds stopped above cv_tol="
-                f"{self.cv_tol:.2g}; {cause}raise max_iter or cv_tol, or lower Cs"
+                f"{self.cv_tol:.2g}; {self._advice(X, 'max_iter or cv_tol')}"
             )
 
     def _refit(self, rows: Any, labels: Any, weights: FloatArray | None, seed: int) -> None:

@@ -14,7 +14,6 @@ from sklearn.metrics import check_scoring
 from dualgap import _core
 from dualgap._choices import check_choice
 from dualgap._estimator import ordered, restores_on_error, warn_user, watch
-from dualgap._estimator.scales import scale_cause
 from dualgap._estimator.settings import search_settings
 from dualgap._tuning.search import ROUNDING, Rule, SearchForC, folds_of, grid, store_scores
 from dualgap._validation import (
@@ -262,15 +261,12 @@ class MulticlassSVCCV(SearchForC, LinearClassifier):
 
     def _warn(self, X: Any) -> None:
         """Warn if a gap did not reach `cv_tol`, or bounds are wider than `bounds`."""
-        constant = self.intercept_scaling if self.fit_intercept else 0.0
-        cause = scale_cause(X, constant, getattr(self, "feature_names_in_", None))
-        cause = f"{cause}, or " if cause else ""
         if self.bounds is None:
             short = ~self.cv_results_["converged"]
             if short.any():
                 warn_user(
                     f"{short.sum()} of {short.size} fits of the folds stopped above cv_tol="
-                    f"{self.cv_tol:.2g}; {cause}raise max_iter or cv_tol, or lower Cs"
+                    f"{self.cv_tol:.2g}; {self._advice(X, 'max_iter or cv_tol')}"
                 )
             return
         lower, upper = self.mean_score_bounds_.T
@@ -280,7 +276,7 @@ class MulticlassSVCCV(SearchForC, LinearClassifier):
             values = ", ".join(f"{C:.3g}" for C in self.Cs_[wide])
             warn_user(
                 f"the bounds of the mean score are more than {self.bounds:.2g} apart for C = "
-                f"{values}; {cause}raise max_iter or bounds, or lower Cs"
+                f"{values}; {self._advice(X, 'max_iter or bounds')}"
             )
 
     def _refit(self, rows: Any, labels: Any, weights: FloatArray | None, seed: int) -> None:
