@@ -203,12 +203,13 @@ def movielens() -> Ratings:
 
     from dualgap.datasets import Ratings, fetch_movielens, synthetic_ratings
 
-    with contextlib.suppress(OSError):
-        if "movielens_100k" not in GENERATED:
+    folder = data_folder()
+    if folder is not None and (folder / FILES["movielens_100k"][0]).exists():
+        return fetch_movielens(folder / FILES["movielens_100k"][0])
+    if "movielens_100k" not in GENERATED:
+        with contextlib.suppress(OSError):
             return fetch_movielens("100k")
-    path = path_of("movielens_100k")
-    if path is not None:
-        return fetch_movielens(path)
+    path_of("movielens_100k")  # prints a message
     rng = np.random.default_rng(0)
     genres = rng.choice(["Action", "Drama", "Action|Drama", "Comedy"], 150)
     items = pd.DataFrame({"item": np.arange(150), "genres": genres})

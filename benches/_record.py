@@ -174,6 +174,20 @@ def seconds(run: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
+def fastest(run: Callable[[], Any], *, enough: float, fewest: int = 1, most: int = 5) -> float:
+    """Return the smallest processor time of several calls.
+
+    Calls end when they have taken `enough` seconds together, but there are at least `fewest` and at
+    most `most` of them.
+    """
+    times: list[float] = []
+    while len(times) < fewest or (len(times) < most and sum(times) < enough):
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
 def alternate(*runs: Callable[[], float], repeats: int = 5) -> np.ndarray:
     """Alternate between measurements, so that slow moments affect all of them.
 

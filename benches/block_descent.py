@@ -14,14 +14,14 @@ mnist.whl).
 from __future__ import annotations
 
 import sys
-import time
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from _data import path_of, split
-from _record import Table
+from _record import Table, fastest, paired
 from multiclass import mnist
 from sklearn.preprocessing import normalize
 from support.textbook import INNER, textbook
@@ -100,14 +100,16 @@ def weston_watkins(names: list[str]) -> None:
         few = {"aloi": [1.0], "mnist": [2.0**-6]}
         for C in few.get(name, [2.0**k for k in range(-6, 4)]):
             common: dict[str, Any] = {"loss": "weston-watkins", "C": C, "tol": 1e-4}
-            times: list[list[float]] = []
-            while len(times) < REPEATS or (len(times) < MOST and np.sum(times) < ENOUGH):
-                models = [svm(**common, n_jobs=n_jobs).fit(rows, y) for n_jobs in (1, 2)]
-                times.append([model.history_["seconds"][-1] for model in models])
-            one, two = np.median(times, axis=0)
-            ratio = float(np.median([second / first for first, second in times]))
+            model = svm(**common, n_jobs=1).fit(rows, y)
+
+            def seconds(n_jobs: int, rows: Any = rows, y: Any = y, common: Any = common) -> float:
+                model = svm(**common, n_jobs=n_jobs).fit(rows, y)
+                return float(model.history_["seconds"][-1])
+
+            repeats = int(np.clip(ENOUGH / model.history_["seconds"][-1] / 2, REPEATS, MOST))
+            one, two, ratio = paired(partial(seconds, 1), partial(seconds, 2), repeats)
             table.add(
-                data=name, C=C, seconds_1=one, seconds_2=two, ratio=ratio, epochs=models[0].n_iter_
+                data=name, C=C, seconds_1=one, seconds_2=two, ratio=ratio, epochs=model.n_iter_
             )
 
 
@@ -124,14 +126,11 @@ def curve(names: list[str]) -> None:
                 for level in levels:
                     parameters = {"max_iter": 20_000, "n_jobs": 1, "callback": _limit}
                     model = svm(loss, tol=10.0**-level, **parameters)
-                    times: list[float] = []
-                    while len(times) < REPEATS and sum(times) < 1.0:
-                        start = time.process_time()
-                        model.fit(rows, y)
-                        times.append(time.process_time() - start)
+                    fit = partial(model.fit, rows, y)
+                    elapsed = fastest(fit, enough=1.0, most=REPEATS)
                     if not model.converged_:
                         break
-                    row[f"to_1e_{level}"] = min(times)
+                    row[f"to_1e_{level}"] = elapsed
                 table.add(data=name, loss=loss, dtype=np.dtype(dtype).name, **row)
 
 
