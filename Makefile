@@ -96,6 +96,7 @@ SPEED := "liblinear.py" "block_descent.py weston-watkins letter satimage dna new
 	"consensus.py optimum" "consensus.py pays" "consensus.py logistic" "consensus.py solvers" \
 	"polynomial.py wide" "tagger_stops.py" "tagger_memory.py" "plain_passes.py" \
 	"as_they_come.py" "as_they_come.py --digits" "scales.py" "logistic.py" "hand_over.py" \
+	"hand_over.py --values --limit 5" \
 	"consensus.py speedup" "consensus.py accuracy" "structured.py scene" "alignment.py --links" \
 	"cross_validation.py trials" "cross_validation.py bounds" "libsvm_files.py" "rust_peers.py"
 # Instruction sets; by default all except "scalar". Example: make bench-simd SIMD="avx2 scalar".

@@ -1,18 +1,21 @@
 """Block descent, Newton's method, and solver="auto", which may change from one to the other.
 
     python benches/hand_over.py [tables] [--limit 10]
+    python benches/hand_over.py --values [tables] [--limit 10]
 
-Each fit runs on one thread to a relative gap of 1e-3 and of 1e-6, or until `--limit` seconds of
-wall time. Seconds are processor time: the smallest of up to five fits that take two seconds
-together. `newton` counts the epochs of Newton's method. Tables: generated rows with columns of
-different scales, means or kinds; sets of scikit-learn; and, from the folder DUALGAP_DATA, those of
-block_descent.py, also with values of C so large that block descent stalls. Small generated sets
-replace missing files.
+The first command compares the solvers on tables of different kinds; the second fits tables with
+five values of C, from .05 to 1000. Each fit runs on one thread to a relative gap of 1e-3 and
+of 1e-6, or until `--limit` seconds of wall time. Seconds are processor time: the smallest of up to
+five fits that take two seconds together. `newton` counts the epochs of Newton's method. Tables:
+generated rows with columns of different scales, means or kinds; sets of scikit-learn; and, from the
+folder DUALGAP_DATA, those of block_descent.py, also with values of C so large that block descent
+stalls. Small generated sets replace missing files.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -23,11 +26,14 @@ from _record import Table, fastest
 from as_they_come import load as table_of
 from as_they_come import noise, spread
 from block_descent import load
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.preprocessing import StandardScaler
 
 from dualgap import MulticlassSVC
 
 SOLVERS = ("auto", "block-descent", "newton")
 ENOUGH = 2.0
+FILES = ("dna", "letter", "satimage", "segment", "vowel")
 
 
 def one_hot() -> tuple[Any, Any]:
@@ -75,6 +81,58 @@ TABLES: dict[str, tuple[Callable[[], tuple[Any, Any]], float]] = {
 }
 
 
+def noisy_classes(n: int, d: int, m: int) -> tuple[Any, Any]:
+    """Generate `n` normal rows of `d` columns; half of the variance of the scores is noise."""
+    random = np.random.default_rng(0)
+    X, W = random.normal(size=(n, d)), random.normal(size=(d, m))
+    return X, (X @ W + np.sqrt(d) * random.normal(size=(n, m))).argmax(axis=1)
+
+
+def standardised(table: tuple[Any, Any]) -> tuple[Any, Any]:
+    return StandardScaler().fit_transform(table[0]), table[1]
+
+
+VALUES = (0.05, 1.0, 10.0, 100.0, 1000.0)
+TABLES_OF_VALUES: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "600 x 8, 3 classes": lambda: noisy_classes(600, 8, 3),
+    "2000 x 20, 5 classes": lambda: noisy_classes(2000, 20, 5),
+    "20000 x 20, 4 classes": lambda: noisy_classes(20_000, 20, 4),
+    "3000 x 10, 30 classes": lambda: noisy_classes(3000, 10, 30),
+    "5000 x 50, 20 classes": lambda: noisy_classes(5000, 50, 20),
+    "10000 x 100, 3 classes": lambda: noisy_classes(10_000, 100, 3),
+    "2000 x 20, .25 to 4": lambda: spread(2000, 20, -0.6, 0.6),
+    "noisy": lambda: tuple(part[:20_000] for part in load("noisy")),
+    "digits": lambda: standardised(load_digits(return_X_y=True)),
+    "breast cancer": lambda: standardised(load_breast_cancer(return_X_y=True)),
+    **{name: functools.partial(load, name) for name in FILES},
+}
+
+
+def compare_values(name: str, limit: float) -> None:
+    """Measure "auto" beside the better of the two methods for each C, to both gaps."""
+    X, y = TABLES_OF_VALUES[name]()
+    table = Table("hand-over-values", "data", "gap")
+    for digit in (3, 6):
+        row: dict[str, Any] = {}
+        for place, C in enumerate(VALUES, 1):
+            taken = {}
+            for solver in SOLVERS:
+                model = classifier(C, solver, digit, limit)
+                elapsed = fastest(lambda model=model: model.fit(X, y), enough=ENOUGH)
+                taken[solver] = elapsed if model.converged_ else np.nan
+            best = np.fmin(taken["block-descent"], taken["newton"])
+            row |= {f"{solver}_{place}": seconds for solver, seconds in taken.items()}
+            row[f"ratio_{place}"] = taken["auto"] / best
+        table.add(data=name, gap=f"1e-{digit}", **row)
+
+
+def classifier(C: float, solver: str, digit: int, limit: float) -> MulticlassSVC:
+    return MulticlassSVC(
+        C=C, solver=solver, tol=10.0**-digit, max_iter=20_000, n_jobs=1, random_state=0,
+        callback=lambda _, seconds, *__: seconds > limit,
+    )  # fmt: skip
+
+
 def measure(name: str, limit: float) -> None:
     make, C = TABLES[name]
     X, y = make()
@@ -82,10 +140,7 @@ def measure(name: str, limit: float) -> None:
     for solver in SOLVERS:
         row: dict[str, Any] = {}
         for digit in (3, 6):
-            model = MulticlassSVC(
-                C=C, solver=solver, tol=10.0**-digit, max_iter=20_000, n_jobs=1, random_state=0,
-                callback=lambda _, seconds, *__: seconds > limit,
-            )  # fmt: skip
+            model = classifier(C, solver, digit, limit)
             elapsed = fastest(lambda model=model: model.fit(X, y), enough=ENOUGH)
             row |= {
                 f"to_1e_{digit}": elapsed if model.converged_ else None,
@@ -98,12 +153,16 @@ def measure(name: str, limit: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tables", nargs="*", choices=[*TABLES, []], metavar="table")
+    parser.add_argument("tables", nargs="*", metavar="table")
+    parser.add_argument("--values", action="store_true")
     parser.add_argument("--limit", type=float, default=10.0)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    for name in arguments.tables or TABLES:
-        measure(name, arguments.limit)
+    tables = TABLES_OF_VALUES if arguments.values else TABLES
+    if unknown := set(arguments.tables) - set(tables):
+        parser.error(f"unknown tables: {', '.join(sorted(unknown))}; known: {', '.join(tables)}")
+    for name in arguments.tables or tables:
+        (compare_values if arguments.values else measure)(name, arguments.limit)
 
 
 if __name__ == "__main__":

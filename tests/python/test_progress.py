@@ -86,7 +86,7 @@ def test_without_a_terminal_only_verbose_fits_print_lines(
     assert capsys.readouterr().err == ""
     MulticlassSVC(random_state=0, verbose=1).fit(X, y)
     plan, first, *_ = capsys.readouterr().err.splitlines()
-    assert plan.startswith("block-descent, then newton if its iterations stall: about ")
+    assert plan.startswith("block-descent, then newton if that is slow: about ")
     assert first.startswith("epoch     1 ")
 
 

@@ -10,7 +10,7 @@ __all__ = ["print_plan"]
 
 
 _USUAL = {
-    "auto": "block-descent, then newton if its iterations stall",
+    "auto": "block-descent, then newton if that is slow",
     "block-descent": "block-descent",
 }
 """Descriptions of the usual solvers. Memory or scales may make "auto" choose another solver."""

@@ -93,8 +93,9 @@ class MulticlassSVC(LinearClassifier):
         the largest absolute values of two columns, including the constant feature, differ by a
         factor that exceeds both 40 and a fifth of the number of weights, because "block-descent" is
         slow on such data. Otherwise it is "block-descent". "newton" continues from the last dual
-        point as soon as the iterations of "block-descent" gain little, if the number of classes
-        times the square of the number of features is at most 2**27 (1 GiB of memory).
+        point once "block-descent" has worked for as long as 20 Newton steps would take, or is
+        expected to work for that much longer, if the number of classes times the square of the
+        number of features is at most 2**27 (1 GiB of memory).
         For custom losses, "auto" is always "block-descent", or "block-frank-wolfe" if the loss has
         no ``project``. If memory is too small for "block-descent" according to the estimate that
         `verbose` prints, "auto" is "block-frank-wolfe", or else "frank-wolfe". If memory is too

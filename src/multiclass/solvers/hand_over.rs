@@ -1,4 +1,4 @@
-//! Block descent that hands over to Newton's method if its epochs stall. Also runs either method alone.
+//! Block descent that hands over to Newton's method if it is slow. Also runs either method alone.
 
 use super::block_descent::BlockDescent;
 use super::lambda_path::LambdaPath;
@@ -6,58 +6,56 @@ use super::margin_blocks::{MarginBlocks, betas_of, points_of};
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver, Stopping, epochs_left};
-use crate::solver::{BestPoints, Blocks, Newton};
+use crate::solver::{BestPoints, Blocks, Newton, step_cost};
 
 /// Number of epochs over which the pace of block descent is measured.
 const WINDOW: usize = 5;
-/// Newton's method takes over if block descent, at its present pace, would need more than this number of further
-/// epochs. From a dual point near the optimum, Newton's method takes 5 to 15 steps, and each step takes several times
-/// as long as an epoch.
-const AHEAD: f64 = 25.0;
-/// [`AHEAD`] for more weights than [`FEW_WEIGHTS`], where a step of Newton's method takes longer. Block descent that
-/// really stalls soon expects more than 140 further epochs (raw MNIST pixels, columns of mean 100 and deviation 1), but
-/// epochs that speed up later also expect 31 (400 rows of 250 such columns in 24 classes).
-const AHEAD_OF_MANY: f64 = 100.0;
-/// Number of weights up to which [`AHEAD`] holds.
-const FEW_WEIGHTS: usize = 5000;
-/// Block descent also counts as stalling after more than this many epochs at larger λ, which have no certificates.
-const MAX_UNCERTIFIED: usize = 50;
-
+/// Newton's method takes over once block descent has worked for as long as this number of Newton steps would take, or is
+/// expected to work for that much longer. Newton's method takes 10 to 50 steps from any start, and often fewer from the
+/// dual point of block descent. With fewer steps, fits hand over that block descent would soon have finished
+/// (docs/experiments.md, "When Newton's method takes over").
+const STEPS: f64 = 20.0;
 /// Relative gap below which a change of solver saves no time.
 const FINEST: f64 = 1e-10;
 
-/// The pace of block descent, which decides when to hand over.
+/// The pace of block descent, which decides when to hand over. Work is counted in values read
+/// ([`BlockDescent::work`]), so that the decision does not depend on the machine.
 #[derive(Debug)]
 struct Pace {
-    /// The number of further epochs above which Newton's method takes over.
-    ahead: f64,
-    /// Gaps of the certified epochs.
-    gaps: Vec<f64>,
-    n_uncertified: usize,
+    /// The work before this run.
+    start: f64,
+    /// The largest work of this run before Newton's method takes over.
+    most: f64,
+    /// Work and gap of the certified epochs.
+    epochs: Vec<(f64, f64)>,
 }
 
 impl Pace {
-    /// Begins without epochs, for a problem with this number of weights.
-    fn new(n_weights: usize) -> Self {
-        let ahead = if n_weights <= FEW_WEIGHTS { AHEAD } else { AHEAD_OF_MANY };
-        Self { ahead, gaps: Vec::new(), n_uncertified: 0 }
+    /// Begins a run after some work, given the cost of a Newton step.
+    fn new(start: f64, step_cost: f64) -> Self {
+        Self { start, most: STEPS * step_cost, epochs: Vec::new() }
     }
 
-    /// Begins without epochs, for this problem.
-    fn of(blocks: &MarginBlocks<'_>) -> Self {
-        Self::new(blocks.design().n_features() * blocks.n_parts())
+    /// The total work at which Newton's method takes over.
+    fn limit(&self) -> f64 {
+        self.start + self.most
     }
 
-    /// Records an epoch; returns whether more than `ahead` further epochs are expected until the gap is at most
-    /// `allowed`. For an epoch without a gap, returns whether there have been more than [`MAX_UNCERTIFIED`] of them.
-    fn is_stalling(&mut self, gap: Option<f64>, allowed: f64) -> bool {
-        let Some(gap) = gap else {
-            self.n_uncertified += 1;
-            return self.n_uncertified > MAX_UNCERTIFIED;
-        };
-        self.gaps.push(gap);
-        let [.., before, _, _, _, _, now] = self.gaps[..] else { return false };
-        epochs_left((before, now), WINDOW, allowed) > self.ahead
+    /// Records an epoch, given the total work so far; returns whether block descent has worked for too long, or is
+    /// expected to work for too long until the gap is at most `allowed`.
+    fn is_too_slow(&mut self, work: f64, gap: f64, allowed: f64) -> bool {
+        self.epochs.push((work, gap));
+        let left = self.epochs.len().checked_sub(WINDOW + 1).map_or(0.0, |at| {
+            let (earlier, before) = self.epochs[at];
+            epochs_left((before, gap), WINDOW, allowed) * (work - earlier) / WINDOW as f64
+        });
+        left.max(work - self.start) > self.most
+    }
+
+    /// Likewise after an epoch at a larger λ, given the number of further λ divided by the number of those that are
+    /// done. The further λ are expected to take as much work as those that are done, on average.
+    fn is_too_slow_on_path(&self, work: f64, share_left: f64) -> bool {
+        share_left.max(1.0) * (work - self.start) > self.most
     }
 }
 
@@ -66,9 +64,8 @@ impl Pace {
 pub(in crate::multiclass) struct HandOver<'p> {
     blocks: &'p MarginBlocks<'p>,
     stopping: Stopping,
-    /// Whether Newton's method may take over.
-    hands_over: bool,
-    pace: Pace,
+    /// The pace of block descent if Newton's method may take over.
+    pace: Option<Pace>,
     /// Whether the next epoch is the first epoch of Newton's method.
     is_due: bool,
     /// Whether the last epoch of block descent exhausted its precision.
@@ -99,8 +96,8 @@ impl<'p> HandOver<'p> {
         stopping: Stopping,
         hands_over: bool,
     ) -> Self {
-        let stage = Stage::Descent(Box::new(descent), None);
-        Self::begin(blocks, stopping, hands_over, stage)
+        let pace = hands_over.then(|| Pace::new(descent.solver().work(), step_cost(blocks)));
+        Self::begin(blocks, stopping, pace, Stage::Descent(Box::new(descent), None))
     }
 
     /// Creates a run of Newton's method alone.
@@ -109,17 +106,17 @@ impl<'p> HandOver<'p> {
         newton: Newton<'p, MarginBlocks<'p>>,
         stopping: Stopping,
     ) -> Self {
-        Self::begin(blocks, stopping, false, Stage::Newton(Box::new(newton)))
+        Self::begin(blocks, stopping, None, Stage::Newton(Box::new(newton)))
     }
 
     fn begin(
         blocks: &'p MarginBlocks<'p>,
         stopping: Stopping,
-        hands_over: bool,
+        pace: Option<Pace>,
         stage: Stage<'p>,
     ) -> Self {
-        let (pace, is_due, is_exhausted) = (Pace::of(blocks), false, false);
-        Self { blocks, stopping, hands_over, pace, is_due, is_exhausted, n_epochs: 0, stage }
+        let (is_due, is_exhausted) = (false, false);
+        Self { blocks, stopping, pace, is_due, is_exhausted, n_epochs: 0, stage }
     }
 
     /// Returns the final state of the run.
@@ -160,16 +157,18 @@ impl<'p> HandOver<'p> {
         blocks: &'p MarginBlocks<'p>,
         interrupt: &Interrupt,
     ) -> Result<Certificate> {
-        (self.blocks, self.pace) = (blocks, Pace::of(blocks));
-        (self.n_epochs, self.is_due) = (0, false);
+        (self.blocks, self.n_epochs, self.is_due) = (blocks, 0, false);
         match &mut self.stage {
             Stage::Descent(path, last) => {
+                if let Some(pace) = &mut self.pace {
+                    *pace = Pace::new(path.solver().work(), step_cost(blocks));
+                }
                 let certificate = path.solver_mut().move_to(blocks.shares().lambda(), interrupt)?;
                 *last = Some(certificate);
                 Ok(certificate)
             }
             Stage::Newton(newton) => {
-                // Stays with Newton's method: if block descent stalled at a larger λ, it would stall again at this
+                // Stays with Newton's method: if block descent was slow at a larger λ, it would be slow again at this
                 // smaller λ, for which the problem is harder.
                 let certificate = Certificate { primal: f64::INFINITY, dual: 0.0 };
                 let start = BestPoints { certificate, ..newton.best().clone() };
@@ -190,8 +189,7 @@ impl<'p> HandOver<'p> {
         }
     }
 
-    /// Whether Newton's method took over because block descent exhausted its precision, not because block descent
-    /// stalled.
+    /// Whether Newton's method took over because block descent exhausted its precision, not because it was slow.
     pub fn follows_exhaustion(&self) -> bool {
         self.is_exhausted && matches!(self.stage, Stage::Newton(_))
     }
@@ -250,22 +248,24 @@ impl Solver for HandOver<'_> {
             Stage::Newton(newton) => return newton.advance(interrupt),
             Stage::Descent(descent, last) => (descent, last),
         };
+        if let Some(pace) = &self.pace {
+            descent.solver_mut().limit_work(pace.limit());
+        }
         let progress = descent.advance(interrupt)?;
         self.n_epochs += 1;
         *last = match progress {
             Progress::Epoch(certificate) | Progress::Exhausted(certificate) => Some(certificate),
             _ => None,
         };
-        if !self.hands_over {
-            return Ok(progress);
-        }
+        let Some(pace) = &mut self.pace else { return Ok(progress) };
+        let work = descent.solver().work();
         let Some(certificate) = *last else {
-            self.is_due = self.pace.is_stalling(None, 0.0);
+            self.is_due = pace.is_too_slow_on_path(work, descent.share_left());
             return Ok(progress);
         };
         self.is_exhausted = matches!(progress, Progress::Exhausted(_));
         let allowed = self.stopping.allowed(certificate.primal).max(FINEST * certificate.primal);
-        self.is_due = self.pace.is_stalling(Some(certificate.gap()), allowed) || self.is_exhausted;
+        self.is_due = pace.is_too_slow(work, certificate.gap(), allowed) || self.is_exhausted;
         Ok(Progress::Epoch(certificate))
     }
 
@@ -299,46 +299,65 @@ impl Solver for HandOver<'_> {
 
 #[cfg(test)]
 mod tests {
+    use ndarray::Array2;
+
     use super::*;
+    use crate::data::{Data, Dense};
+    use crate::dual::Shares;
+    use crate::multiclass::{Linear, MarginProblem, Order};
+    use crate::polytope::MaxHinge;
 
-    fn first_stall(gap: impl Fn(usize) -> Option<f64>, allowed: f64) -> Option<usize> {
-        first_stall_of(1000, gap, allowed)
-    }
+    const START: f64 = 1000.0;
 
-    fn first_stall_of(
-        n_weights: usize,
-        gap: impl Fn(usize) -> Option<f64>,
-        allowed: f64,
-    ) -> Option<usize> {
-        let mut pace = Pace::new(n_weights);
-        (1..=1000).find(|&epoch| pace.is_stalling(gap(epoch), allowed))
-    }
-
-    #[test]
-    fn newton_takes_over_when_the_gap_hardly_falls() {
-        let halving = |epoch: usize| Some(0.5_f64.powi(epoch as i32));
-        // If each epoch halves the gap, it takes ten epochs to reach a thousandth; with a factor of 0.95, it takes 135
-        // epochs.
-        assert_eq!(first_stall(halving, 1e-3), None);
-        let slow = |epoch: usize| Some(0.95_f64.powi(epoch as i32));
-        assert_eq!(first_stall(slow, 1e-3), Some(WINDOW + 1));
-        let near = |epoch: usize| Some(0.95_f64.powi(epoch as i32) * 2e-3);
-        assert_eq!(first_stall(near, 1e-3), None);
-        let still = |epoch: usize| Some(if epoch < 20 { halving(epoch)? } else { 1e-6 });
-        assert_eq!(first_stall(still, 1e-7), Some(20 + WINDOW));
+    /// The first epoch after which Newton's method takes over if each epoch takes the work of some Newton steps.
+    fn first_epoch(n_steps: f64, gap: impl Fn(i32) -> f64, allowed: f64) -> Option<i32> {
+        let mut pace = Pace::new(START, 1.0);
+        let work = |epoch: i32| START + n_steps * f64::from(epoch);
+        (1..100).find(|&epoch| pace.is_too_slow(work(epoch), gap(epoch), allowed))
     }
 
     #[test]
-    fn many_weights_need_a_slower_pace() {
-        let slow = |epoch: usize| Some(0.9_f64.powi(epoch as i32));
-        assert_eq!(first_stall_of(5000, slow, 1e-3), Some(WINDOW + 1));
-        assert_eq!(first_stall_of(5001, slow, 1e-3), None);
-        let slower = |epoch: usize| Some(0.98_f64.powi(epoch as i32));
-        assert_eq!(first_stall_of(5001, slower, 1e-3), Some(WINDOW + 1));
+    fn newton_takes_over_when_the_gap_falls_slowly() {
+        let (steps, window) = (STEPS as i32, WINDOW as i32);
+        // If each epoch halves the gap, it takes ten epochs to reach a thousandth; with a factor of .8, it takes 31,
+        // and 14 to reach a twentieth.
+        assert_eq!(first_epoch(1.0, |epoch| 0.5_f64.powi(epoch), 1e-3), Some(steps + 1));
+        assert_eq!(first_epoch(1.0, |epoch| 0.8_f64.powi(epoch), 1e-3), Some(window + 1));
+        assert_eq!(first_epoch(1.0, |epoch| 0.8_f64.powi(epoch), 0.05), Some(steps + 1));
+        assert_eq!(first_epoch(3.0, |epoch| 0.8_f64.powi(epoch), 0.05), Some(window + 1));
+        let stalls = |epoch: i32| if epoch < 9 { 0.5_f64.powi(epoch) } else { 0.5_f64.powi(9) };
+        assert_eq!(first_epoch(1.0, stalls, 1e-3), Some(9 + window));
     }
 
     #[test]
-    fn epochs_without_a_certificate_are_counted() {
-        assert_eq!(first_stall(|_| None, 0.0), Some(MAX_UNCERTIFIED + 1));
+    fn newton_takes_over_when_the_path_is_long() {
+        let pace = Pace::new(START, 1.0);
+        assert!(!pace.is_too_slow_on_path(START + STEPS, 0.0));
+        assert!(pace.is_too_slow_on_path(START + STEPS + 1.0, 0.0));
+        assert!(!pace.is_too_slow_on_path(START + STEPS / 4.0, 4.0));
+        assert!(pace.is_too_slow_on_path(START + STEPS / 4.0, 5.0));
+    }
+
+    /// The cost of a Newton step on 40 rows of which 30 have a share.
+    fn step_cost_of(d: usize, m: usize) -> f64 {
+        let n = 40;
+        let x = Array2::from_shape_fn((n, d), |(row, column)| ((row + column) % 7) as f64);
+        let labels: Vec<u32> = (0..n).map(|row| (row % m) as u32).collect();
+        let weights: Vec<f64> = (0..n).map(|row| f64::from(u8::from(row >= 10))).collect();
+        let data = Data::Dense64(Dense::new(x.view()).unwrap());
+        let map = Linear::new(data, m, 0.0, Order::Examples);
+        let shares = Shares::new(n, 1.0).unwrap().with_sample_weights(&weights).unwrap();
+        let problem = MarginProblem::new(map, &labels, Box::new(MaxHinge), shares).unwrap();
+        step_cost(&MarginBlocks::new(&problem))
+    }
+
+    #[test]
+    fn a_newton_step_costs_passes_and_products() {
+        // Of 5 x 4 weights, 5 x 3 are unknown.
+        let products = 30.0 * 6.0 * 25.0 / 2.0 + 15.0_f64.powi(3) / 6.0;
+        let expected = 3.0 * 30.0 * 20.0 + 200.0 * 30.0 * 4.0 + products / 14.0;
+        assert!((step_cost_of(5, 4) - expected).abs() < 1e-9 * expected);
+        // With 2004 weights, the system is not factorised.
+        assert_eq!(step_cost_of(501, 4), 100.0 * 30.0 * 2004.0 + 200.0 * 30.0 * 4.0);
     }
 }

@@ -42,6 +42,8 @@ pub(in crate::multiclass) struct LambdaPath<'p> {
     first: Option<f64>,
     /// The λ that are still to come, in reverse order: the problem's λ is first.
     ahead: Vec<f64>,
+    /// Number of λ that are done.
+    n_done: usize,
     /// Relative gap at which the path moves to the next λ.
     near: f64,
     /// Number of epochs left for larger λ, initially half of the maximum number of epochs. A path needs at least one
@@ -52,7 +54,7 @@ pub(in crate::multiclass) struct LambdaPath<'p> {
 impl<'p> LambdaPath<'p> {
     /// Creates a path with only the problem's λ, from a solver at any dual point.
     pub fn direct(solver: Box<dyn BlockDescent + 'p>) -> Self {
-        Self { solver, first: None, ahead: Vec::new(), near: 0.0, left: 0 }
+        Self { solver, first: None, ahead: Vec::new(), n_done: 0, near: 0.0, left: 0 }
     }
 
     /// Creates the path of a solver at the dual point 0.
@@ -79,7 +81,7 @@ impl<'p> LambdaPath<'p> {
         }
         let first = (stopping.relative < LOOSE && pays(problem) && sums_are_large(problem))
             .then_some(lambda);
-        Ok(Self { solver, first, ahead, near: NEAR.max(stopping.relative), left })
+        Ok(Self { solver, first, ahead, n_done: 0, near: NEAR.max(stopping.relative), left })
     }
 
     /// Runs the first passes, and inserts larger λ before the first λ if passes would gain too slowly.
@@ -104,6 +106,11 @@ impl<'p> LambdaPath<'p> {
     /// The solver. After a certificate it is at the problem's λ.
     pub fn solver(&self) -> &(dyn BlockDescent + 'p) {
         &*self.solver
+    }
+
+    /// Number of λ that are still to come, relative to those that are done; 0 if none is done.
+    pub fn share_left(&self) -> f64 {
+        if self.n_done == 0 { 0.0 } else { self.ahead.len() as f64 / self.n_done as f64 }
     }
 
     /// Returns the solver, as [`LambdaPath::solver`] does.
@@ -155,6 +162,7 @@ impl Solver for LambdaPath<'_> {
             return Ok(Progress::Uncertified);
         }
         let lambda = self.ahead.pop();
+        self.n_done += 1;
         let certificate =
             lambda.map(|lambda| self.solver.move_to(lambda, interrupt)).transpose()?;
         let arrived = certificate.filter(|_| self.ahead.is_empty());
@@ -210,12 +218,12 @@ mod tests {
     const STOPPING: Stopping =
         Stopping { max_epochs: 1000, relative: 1e-4, floor: 0.0, null_objective: None };
 
-    /// Number of visits to blocks in a run.
-    fn n_visits(mut path: LambdaPath<'_>) -> usize {
+    /// The work of a run.
+    fn work(mut path: LambdaPath<'_>) -> f64 {
         let go_on = &mut |_: &_| ControlFlow::Continue(());
         let trace = run(&mut path, STOPPING, &Interrupt::default(), go_on).unwrap();
         assert_eq!(trace.outcome, Outcome::Converged);
-        path.solver.n_visits()
+        path.solver.work()
     }
 
     /// The number of λ before the problem's λ, for 400 rows of norm 1 and 5 features.
@@ -241,16 +249,40 @@ mod tests {
     }
 
     #[test]
-    fn a_path_takes_fewer_visits_if_many_examples_share_few_weights() {
+    fn the_share_of_the_path_that_is_left_falls() {
+        let x = Array2::from_shape_fn((200, 4), |(row, column)| {
+            ((row * 7 + column * 5) % 11) as f64 - 5.0
+        });
+        let labels: Vec<u32> = (0..200).map(|row| row % 3).collect();
+        with_problem((&x, &labels), 3, 1e-5, |problem| {
+            let mut path =
+                LambdaPath::new(block_descent(problem, Options::default()), problem, STOPPING)
+                    .unwrap();
+            let n_ahead = path.ahead.len();
+            assert!(n_ahead > 1);
+            assert_eq!(path.share_left(), 0.0);
+            while path.n_done == 0 {
+                path.advance(&Interrupt::default()).unwrap();
+            }
+            assert_eq!(path.share_left(), (n_ahead - 1) as f64);
+            while !path.ahead.is_empty() {
+                path.advance(&Interrupt::default()).unwrap();
+            }
+            assert_eq!(path.share_left(), 0.0);
+        });
+    }
+
+    #[test]
+    fn a_path_takes_less_work_if_many_examples_share_few_weights() {
         let (n, d, m) = (1000, 5, 6);
         let mut random = Pcg64Mcg::new(0);
         let x = Array2::from_shape_simple_fn((n, d), || random.random_range(-1.0..1.0));
         let labels: Vec<u32> = (0..n).map(|_| random.random_range(0..m as u32)).collect();
         with_problem((&x, &labels), m, 1e-3 / n as f64, |problem| {
             let solver = || block_descent(problem, Options::default());
-            let along = n_visits(LambdaPath::new(solver(), problem, STOPPING).unwrap());
-            let direct = n_visits(LambdaPath::direct(solver()));
-            assert!(2 * along < direct, "{along} {direct}");
+            let along = work(LambdaPath::new(solver(), problem, STOPPING).unwrap());
+            let direct = work(LambdaPath::direct(solver()));
+            assert!(2.0 * along < direct, "{along} {direct}");
         });
     }
 
@@ -268,7 +300,7 @@ mod tests {
         let path = LambdaPath::new(solver(), &problem, STOPPING).unwrap();
         // The curvature is too small to require a path.
         assert!(path.ahead.is_empty());
-        let (along, direct) = (n_visits(path), n_visits(LambdaPath::direct(solver())));
-        assert!(2 * along < direct, "{along} {direct}");
+        let (along, direct) = (work(path), work(LambdaPath::direct(solver())));
+        assert!(2.0 * along < direct, "{along} {direct}");
     }
 }

@@ -20,7 +20,7 @@ use crate::solver::{
 pub enum MulticlassMethod {
     /// [`block_descent`] with this seed. The solver needs projections.
     BlockDescent(u64),
-    /// [`block_descent`] with this seed. The solver hands over to [`Newton`] if it stalls.
+    /// [`block_descent`] with this seed. The solver hands over to [`Newton`] if it is slow.
     HandOver(u64),
     /// [`Newton`], which also needs projections.
     Newton,

@@ -1,4 +1,4 @@
-//! Solvers of linear multi-category problems: block descent, which hands over to Newton's method if it stalls, and the
+//! Solvers of linear multi-category problems: block descent, which hands over to Newton's method if it is slow, and the
 //! general solvers of [`crate::solver`].
 
 mod block_descent;

@@ -1,4 +1,4 @@
-//! Regularisation paths of linear models: by block descent that hands over to Newton's method if its epochs stall, by
+//! Regularisation paths of linear models: by block descent that hands over to Newton's method if it is slow, by
 //! Newton's method alone, or by block Frank-Wolfe.
 
 use std::ops::ControlFlow;

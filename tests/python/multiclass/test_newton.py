@@ -213,7 +213,7 @@ def test_newton_is_the_default_for_columns_of_different_scales(capsys: Any) -> N
     assert model.converged_
     assert np.array_equal(model.coef_, newton().fit(X, y).coef_)
     MulticlassSVC(verbose=1, n_jobs=1, random_state=0).fit(X / X.max(axis=0), y)
-    assert "block-descent, then newton if its iterations stall: " in capsys.readouterr().err
+    assert "block-descent, then newton if that is slow: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -245,7 +245,7 @@ def test_newton_takes_over_when_block_descent_stalls(dtype: Any) -> None:
 def test_newton_takes_over_with_many_weights() -> None:
     X, y = make_scaled_columns(0, 0, n=300, d=500, m=12)
     X += 100.0
-    assert (X.shape[1] + 1) * 12 > 5000
+    assert (X.shape[1] + 1) * 12 > 2000, "few enough weights to factorise the system"
     model = MulticlassSVC(C=0.1, n_jobs=1, random_state=0, max_iter=18).fit(X, y)
     solvers, objectives = model.history_["solver"], model.history_["objective"]
     assert solvers[0] == "block-descent"

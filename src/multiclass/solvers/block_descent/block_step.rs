@@ -1,7 +1,7 @@
 //! One exact step: maximises the dual over β_i, for all classes or only for the candidates.
 
 use super::candidates::Candidates;
-use super::schedule::Wait;
+use super::working_set_epoch::Wait;
 use crate::data::Real;
 use crate::linalg::{Aligned, Element};
 use crate::multiclass::MarginProblem;

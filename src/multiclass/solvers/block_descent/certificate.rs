@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Element, Kernel, Lane, Sparse};
 use crate::multiclass::problem::Bounds;
-use crate::multiclass::{MarginProblem, ScoreMap, Workspace};
+use crate::multiclass::{MarginProblem, Workspace};
 use crate::parallel::min_len;
 use crate::polytope::lifted;
 use crate::run::{Certificate, Solver};
@@ -71,6 +71,7 @@ impl<M: WeightStore> State<'_, M> {
             Some(exact) => bounds.certificate(problem, lambda, exact.weights()),
             None => bounds.certificate(problem, lambda, self.store.weights()),
         };
+        self.schedule.note_read(2 * self.mean_cost() * self.dual.blocks.len());
         let sizes = (certificate.gap() / lambda, certificate.primal.abs() / lambda);
         self.schedule.learn(certificate.relative_gap(), sizes);
         Ok(certificate)
@@ -115,7 +116,7 @@ impl<M: WeightStore> State<'_, M> {
         };
         let Shape { padded, largest_block, .. } = model.shape();
         // Average number of values read to score a piece.
-        let n_numbers = PIECE * self.problem.map().cost() / self.problem.n_examples().max(1);
+        let n_numbers = PIECE * self.mean_cost();
         let terms = self
             .dual
             .by_example

@@ -14,6 +14,7 @@ use rayon::prelude::*;
 
 use super::State;
 use super::rows::WeightStore;
+use super::schedule::VISIT_OVERHEAD;
 use crate::data::Real;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::{axpy, dot};
@@ -81,6 +82,7 @@ impl<M: WeightStore> State<'_, M> {
                 return 0.0;
             }
             let candidate = face.candidate::<M::Value>(&total, share, set);
+            self.schedule.note_read(face.cost());
             if let Some((gain, new_weights)) = self.improved(&face, &candidate, weights) {
                 self.accept(&face, &candidate, set);
                 *weights = new_weights;
@@ -144,6 +146,7 @@ impl<M: WeightStore> State<'_, M> {
             image.fill(M::Value::zero());
             self.add_image(face, &direction, &mut image);
             self.scores(face, &image, &mut slopes);
+            self.schedule.note_read(2 * face.cost());
             face.turn_into_slopes(&mut slopes, Some(&direction), smoothing);
             // The curvature along a direction p is −pᵀ (changes of the slopes).
             let curvature = -dot(&slopes, &direction);
@@ -330,6 +333,11 @@ impl<M: WeightStore> Kernel<M::Value> for FaceImage<'_, '_, M> {
 }
 
 impl Face {
+    /// The time of a pass over the face, in values read.
+    fn cost(&self) -> usize {
+        self.n_numbers + VISIT_OVERHEAD / 2 * self.members.len()
+    }
+
     /// Returns a member, and the classes of its free candidates followed by its label.
     #[inline(always)]
     fn member(&self, index: usize) -> (&Member, &[u32]) {

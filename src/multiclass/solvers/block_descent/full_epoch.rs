@@ -11,7 +11,7 @@ use super::State;
 use super::block_step::{BlockSet, BlockStep, DualBlock, FullBuffers, compute_margins};
 use super::candidates::{Candidates, limit_new, select};
 use super::rows::WeightStore;
-use super::schedule::PassGain;
+use super::schedule::{PassGain, VISIT_OVERHEAD};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Element, Kernel, Lane};
@@ -125,6 +125,7 @@ impl<M: WeightStore> Kernel<M::Value> for VisitAll<'_, '_, M> {
             }
             pass.n_visits += places.len();
         }
+        pass.n_read = pass.n_visits * (VISIT_OVERHEAD + 2 * state.mean_cost());
         state.store.begin_block(&[]);
         pass
     }
@@ -189,5 +190,28 @@ mod tests {
         state.first_epochs(&Interrupt::default()).unwrap();
         let n_kept: usize = (0..n).map(|at| state.dual.betas.row(at).0.len()).sum();
         assert!(0 < n_kept && n_kept <= 4 * MAX_NEW * n, "{n_kept}");
+    }
+
+    #[test]
+    fn the_work_is_the_number_of_values_read() {
+        let (n, d, m) = (40, 5, 3);
+        let x = Array2::from_shape_fn((n, d), |(row, column)| {
+            ((row * 7 + column * 5) % 11) as f64 - 5.0
+        });
+        let labels: Vec<u32> = (0..n as u32).map(|row| row % 3).collect();
+        let rows = Dense::new(x.view()).unwrap();
+        let map = Linear::new(Data::Dense64(rows), m, 0.0, Order::Examples);
+        // A quarter of the examples has no share.
+        let weights: Vec<f64> = (0..n).map(|row| f64::from(u8::from(row >= 10))).collect();
+        let shares = Shares::new(n, 0.1 / n as f64).unwrap().with_sample_weights(&weights).unwrap();
+        let problem = MarginProblem::new(map, &labels, Box::new(MaxHinge), shares).unwrap();
+        let store = DenseStore::<_, f64>::new(rows, 0.0, m);
+        let (mut state, interrupt) =
+            (State::new(&problem, store, Options::default()), Interrupt::default());
+        state.full_epoch(&interrupt).unwrap();
+        let (visits, scores) = (30 * (VISIT_OVERHEAD + 2 * d * m), 2 * 30 * d * m);
+        assert_eq!(state.schedule.work(), visits as f64);
+        state.certificate(&interrupt).unwrap();
+        assert_eq!(state.schedule.work(), (visits + scores) as f64);
     }
 }

@@ -24,7 +24,7 @@ use crate::dual::Shares;
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::Element;
-use crate::multiclass::MarginProblem;
+use crate::multiclass::{MarginProblem, ScoreMap};
 use crate::polytope::Scratch;
 use crate::run::{Certificate, Progress, Solver};
 
@@ -117,9 +117,11 @@ pub trait BlockDescent: Solver + Send {
     /// β (examples × classes). Each β_i is a point of the loss's set and is 0 at the label.
     fn betas(&self) -> Vec<f64>;
 
-    /// Number of visits to blocks so far.
-    #[cfg(test)]
-    fn n_visits(&self) -> usize;
+    /// Number of values read so far, a measure of the time that does not depend on the machine.
+    fn work(&self) -> f64;
+
+    /// Ends epochs early once [`BlockDescent::work`] exceeds `most`.
+    fn limit_work(&mut self, most: f64);
 }
 
 /// Creates block descent at the dual point 0, in the precision of the data.
@@ -243,6 +245,11 @@ impl<'p, M: WeightStore> State<'p, M> {
         };
         let n_pairs = self.dual.blocks.len() * self.problem.n_classes();
         self.schedule.next_epoch(self.dual.due.as_ref().map(count), n_pairs)
+    }
+
+    /// Average number of values read to compute all scores of an example.
+    fn mean_cost(&self) -> usize {
+        self.problem.map().cost() / self.problem.n_examples().max(1)
     }
 
     /// Whether the weights are still 0, as at the start of a run.

@@ -51,6 +51,8 @@ pub(super) struct PassGain {
     /// The apparent gain that rounding errors alone can cause; 0 in double precision.
     pub rounding: f64,
     pub n_visits: usize,
+    /// Number of values read, including the overhead of the visits.
+    pub n_read: usize,
 }
 
 impl PassGain {
@@ -68,38 +70,6 @@ pub(super) enum EpochKind {
     Full,
     /// Only the candidates of the examples that are due.
     WorkingSet,
-}
-
-/// Counter of the passes that skip an example because its visits gained little.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Wait {
-    /// Length of the last wait, in passes.
-    length: u8,
-    /// Number of remaining passes of the wait.
-    left: u8,
-}
-
-impl Wait {
-    /// Whether the next pass skips the example; counts that pass.
-    #[inline(always)]
-    pub fn skips(&mut self) -> bool {
-        let skips = self.left > 0;
-        self.left -= u8::from(skips);
-        skips
-    }
-
-    /// Doubles the wait after a visit that gained little, and ends it after one that gained more.
-    #[inline(always)]
-    pub fn follow(&mut self, gained_little: bool) {
-        self.length =
-            if gained_little { (2 * self.length).clamp(1, Tuning::LONGEST_WAIT) } else { 0 };
-        self.left = self.length;
-    }
-
-    /// Makes the first pass of an epoch visit the example.
-    pub fn begin_epoch(&mut self) {
-        self.left = 0;
-    }
 }
 
 /// Whether the maximum number of full epochs has been run and their gains still hardly fall.
@@ -142,11 +112,14 @@ pub(super) struct Schedule {
     n_active: usize,
     /// Maximum number of steps of the next conjugate gradient attempt.
     n_steps: usize,
-    /// Number of visits so far.
-    #[cfg(test)]
-    pub n_visits: usize,
+    /// Number of values read so far.
+    work: f64,
+    /// The work after which epochs end early.
+    most_work: f64,
 }
 
+/// Overhead of a visit, in units of values read.
+pub(super) const VISIT_OVERHEAD: usize = 256;
 /// Maximum number of passes between two certificates, which report progress. Most epochs end earlier.
 const MAX_PASSES: usize = 200;
 /// Range of the maximum number of steps of a conjugate gradient attempt.
@@ -172,8 +145,8 @@ impl Schedule {
             factor: f64::NAN,
             n_active: 0,
             n_steps: FIRST_STEPS,
-            #[cfg(test)]
-            n_visits: 0,
+            work: 0.0,
+            most_work: f64::INFINITY,
         }
     }
 
@@ -185,13 +158,25 @@ impl Schedule {
     /// Records a full epoch. Before the first certificate, the increase of the dual is the only estimate of the
     /// objective.
     pub fn note_full(&mut self, pass: PassGain) {
-        #[cfg(test)]
-        {
-            self.n_visits += pass.n_visits;
-        }
+        self.work += pass.n_read as f64;
         if self.gap == f64::INFINITY {
             self.wanted += self.tolerance * pass.gain;
         }
+    }
+
+    /// Number of values read so far.
+    pub fn work(&self) -> f64 {
+        self.work
+    }
+
+    /// Sets the work after which epochs end early.
+    pub fn limit_work(&mut self, most: f64) {
+        self.most_work = most;
+    }
+
+    /// Records values read outside passes.
+    pub fn note_read(&mut self, n_read: usize) {
+        self.work += n_read as f64;
     }
 
     /// Maximum number of steps of the next conjugate gradient attempt.
@@ -281,10 +266,7 @@ impl Schedule {
 
     /// Records a pass over the working set.
     pub fn note(&mut self, pass: PassGain) {
-        #[cfg(test)]
-        {
-            self.n_visits += pass.n_visits;
-        }
+        self.work += pass.n_read as f64;
         self.n_passes += 1;
         self.first = if self.n_passes == 1 { pass } else { self.first };
         self.passes.push(pass);
@@ -302,7 +284,8 @@ impl Schedule {
             || last.gain < last.rounding
             || self.n_passes >= MAX_PASSES;
         let is_near = self.factor * self.gap_unit(n_active) <= Tuning::SAFE * self.wanted;
-        n_active == 0 || self.n_passes > 1 && (self.gains_little || is_near)
+        let is_late = self.work > self.most_work;
+        n_active == 0 || self.n_passes > 1 && (self.gains_little || is_near || is_late)
     }
 
     /// Unit of the gap: √(n g) for n blocks with a total gain of g. If the slopes of a block are off by δ, its gap is
@@ -353,7 +336,7 @@ mod tests {
     use super::*;
 
     fn pass(gain: f64) -> PassGain {
-        PassGain { gain, changed: gain > 0.0, rounding: 0.0, n_visits: 10 }
+        PassGain { gain, changed: gain > 0.0, rounding: 0.0, n_visits: 10, n_read: 0 }
     }
 
     fn after(gains: &[f64]) -> Schedule {
@@ -476,20 +459,14 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_and_end() {
-        let mut wait = Wait::default();
-        let skipped = |wait: &mut Wait| (0..100).take_while(|_| wait.skips()).count();
-        assert_eq!(skipped(&mut wait), 0);
-        let waits = [1, 2, 4, 8, 16, 16].map(|_| {
-            wait.follow(true);
-            skipped(&mut wait)
-        });
-        assert_eq!(waits, [1, 2, 4, 8, 16, 16]);
-        wait.follow(true);
-        wait.begin_epoch();
-        assert_eq!(skipped(&mut wait), 0);
-        wait.follow(false);
-        assert_eq!(skipped(&mut wait), 0);
+    fn an_epoch_ends_at_the_limit_of_the_work() {
+        let mut schedule = after(&[1.0]);
+        schedule.limit_work(30.0);
+        schedule.note(PassGain { n_read: 20, ..pass(1.0) });
+        assert!(!schedule.ends_epoch(10));
+        schedule.note_read(11);
+        assert_eq!(schedule.work(), 31.0);
+        assert!(schedule.ends_epoch(10));
     }
 
     #[test]

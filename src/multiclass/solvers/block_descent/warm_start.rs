@@ -174,9 +174,12 @@ impl<M: WeightStore> BlockDescent for State<'_, M> {
         self.certificate(interrupt)
     }
 
-    #[cfg(test)]
-    fn n_visits(&self) -> usize {
-        self.schedule.n_visits
+    fn work(&self) -> f64 {
+        self.schedule.work()
+    }
+
+    fn limit_work(&mut self, most: f64) {
+        self.schedule.limit_work(most);
     }
 
     fn distance(&self) -> f64 {
