@@ -109,7 +109,7 @@ TABLES_OF_VALUES: dict[str, Callable[[], tuple[Any, Any]]] = {
 
 
 def compare_values(name: str, limit: float) -> None:
-    """Measure "auto" beside the better of the two methods for each C, to both gaps."""
+    """Measure "auto" next to the better of the two methods for each C, to both gaps."""
     X, y = TABLES_OF_VALUES[name]()
     table = Table("hand-over-values", "data", "gap")
     for digit in (3, 6):

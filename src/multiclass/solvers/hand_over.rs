@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_newton_step_costs_passes_and_products() {
-        // Of 5 x 4 weights, 5 x 3 are unknown.
+        // A system for 5 x 4 weights has 5 x 3 unknowns.
         let products = 30.0 * 6.0 * 25.0 / 2.0 + 15.0_f64.powi(3) / 6.0;
         let expected = 3.0 * 30.0 * 20.0 + 200.0 * 30.0 * 4.0 + products / 14.0;
         assert!((step_cost_of(5, 4) - expected).abs() < 1e-9 * expected);

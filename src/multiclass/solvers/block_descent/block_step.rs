@@ -1,7 +1,7 @@
 //! One exact step: maximises the dual over β_i, for all classes or only for the candidates.
 
 use super::candidates::Candidates;
-use super::working_set_epoch::Wait;
+use super::schedule::Tuning;
 use crate::data::Real;
 use crate::linalg::{Aligned, Element};
 use crate::multiclass::MarginProblem;
@@ -9,6 +9,38 @@ use crate::polytope::{Capped, Scratch};
 
 /// Number of margins compared at a time.
 const LANES: usize = 8;
+
+/// Counter of the passes that skip an example because its visits gained little.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Wait {
+    /// Length of the last wait, in passes.
+    length: u8,
+    /// Number of remaining passes of the wait.
+    left: u8,
+}
+
+impl Wait {
+    /// Whether the next pass skips the example; counts that pass.
+    #[inline(always)]
+    pub fn skips(&mut self) -> bool {
+        let skips = self.left > 0;
+        self.left -= u8::from(skips);
+        skips
+    }
+
+    /// Doubles the wait after a visit that gained little, and ends it after one that gained more.
+    #[inline(always)]
+    pub fn follow(&mut self, gained_little: bool) {
+        self.length =
+            if gained_little { (2 * self.length).clamp(1, Tuning::LONGEST_WAIT) } else { 0 };
+        self.left = self.length;
+    }
+
+    /// Makes the first pass of an epoch visit the example.
+    pub fn begin_epoch(&mut self) {
+        self.left = 0;
+    }
+}
 
 /// The state of one example's dual block, except β_i itself.
 #[derive(Debug, Clone, Copy, Default)]
@@ -330,4 +362,26 @@ pub(super) fn compute_margins<T: Real>(
         largest = if margin > largest { margin } else { largest };
     }
     largest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_and_end() {
+        let mut wait = Wait::default();
+        let skipped = |wait: &mut Wait| (0..100).take_while(|_| wait.skips()).count();
+        assert_eq!(skipped(&mut wait), 0);
+        let waits = [1, 2, 4, 8, 16, 16].map(|_| {
+            wait.follow(true);
+            skipped(&mut wait)
+        });
+        assert_eq!(waits, [1, 2, 4, 8, 16, 16]);
+        wait.follow(true);
+        wait.begin_epoch();
+        assert_eq!(skipped(&mut wait), 0);
+        wait.follow(false);
+        assert_eq!(skipped(&mut wait), 0);
+    }
 }

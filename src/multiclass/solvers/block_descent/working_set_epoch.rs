@@ -10,45 +10,13 @@ use rand::seq::SliceRandom;
 
 use super::State;
 use super::rows::WeightStore;
-use super::schedule::{PassGain, Tuning, VISIT_OVERHEAD};
+use super::schedule::{PassGain, VISIT_OVERHEAD};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Element, Kernel, Lane};
 
 /// Number of values read between two checks of the interrupt: some milliseconds, for rows of any length.
 const PATIENCE: usize = 1 << 22;
-
-/// Counter of the passes that skip an example because its visits gained little.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Wait {
-    /// Length of the last wait, in passes.
-    length: u8,
-    /// Number of remaining passes of the wait.
-    left: u8,
-}
-
-impl Wait {
-    /// Whether the next pass skips the example; counts that pass.
-    #[inline(always)]
-    pub fn skips(&mut self) -> bool {
-        let skips = self.left > 0;
-        self.left -= u8::from(skips);
-        skips
-    }
-
-    /// Doubles the wait after a visit that gained little, and ends it after one that gained more.
-    #[inline(always)]
-    pub fn follow(&mut self, gained_little: bool) {
-        self.length =
-            if gained_little { (2 * self.length).clamp(1, Tuning::LONGEST_WAIT) } else { 0 };
-        self.left = self.length;
-    }
-
-    /// Makes the first pass of an epoch visit the example.
-    pub fn begin_epoch(&mut self) {
-        self.left = 0;
-    }
-}
 
 /// The result of a visit.
 enum Visit {
@@ -185,27 +153,5 @@ impl<M: WeightStore> Kernel<M::Value> for VisitDue<'_, '_, M> {
         }
         pass.changed = pass.gain > 0.0;
         pass
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_double_and_end() {
-        let mut wait = Wait::default();
-        let skipped = |wait: &mut Wait| (0..100).take_while(|_| wait.skips()).count();
-        assert_eq!(skipped(&mut wait), 0);
-        let waits = [1, 2, 4, 8, 16, 16].map(|_| {
-            wait.follow(true);
-            skipped(&mut wait)
-        });
-        assert_eq!(waits, [1, 2, 4, 8, 16, 16]);
-        wait.follow(true);
-        wait.begin_epoch();
-        assert_eq!(skipped(&mut wait), 0);
-        wait.follow(false);
-        assert_eq!(skipped(&mut wait), 0);
     }
 }
