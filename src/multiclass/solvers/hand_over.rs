@@ -36,9 +36,11 @@ impl Pace {
         Self { start, most: STEPS * step_cost, epochs: Vec::new() }
     }
 
-    /// The total work at which Newton's method takes over.
-    fn limit(&self) -> f64 {
-        self.start + self.most
+    /// Begins a run of block descent on this problem, and ends its epochs early at the limit of the work.
+    fn begin(descent: &mut dyn BlockDescent, blocks: &MarginBlocks<'_>) -> Self {
+        let pace = Self::new(descent.work(), step_cost(blocks));
+        descent.limit_work(pace.start + pace.most);
+        pace
     }
 
     /// Records an epoch, given the total work so far; returns whether block descent has worked for too long, or is
@@ -92,11 +94,11 @@ impl<'p> HandOver<'p> {
     /// Creates a run that begins with block descent.
     pub fn new(
         blocks: &'p MarginBlocks<'p>,
-        descent: LambdaPath<'p>,
+        mut descent: LambdaPath<'p>,
         stopping: Stopping,
         hands_over: bool,
     ) -> Self {
-        let pace = hands_over.then(|| Pace::new(descent.solver().work(), step_cost(blocks)));
+        let pace = hands_over.then(|| Pace::begin(descent.solver_mut(), blocks));
         Self::begin(blocks, stopping, pace, Stage::Descent(Box::new(descent), None))
     }
 
@@ -161,7 +163,7 @@ impl<'p> HandOver<'p> {
         match &mut self.stage {
             Stage::Descent(path, last) => {
                 if let Some(pace) = &mut self.pace {
-                    *pace = Pace::new(path.solver().work(), step_cost(blocks));
+                    *pace = Pace::begin(path.solver_mut(), blocks);
                 }
                 let certificate = path.solver_mut().move_to(blocks.shares().lambda(), interrupt)?;
                 *last = Some(certificate);
@@ -248,9 +250,6 @@ impl Solver for HandOver<'_> {
             Stage::Newton(newton) => return newton.advance(interrupt),
             Stage::Descent(descent, last) => (descent, last),
         };
-        if let Some(pace) = &self.pace {
-            descent.solver_mut().limit_work(pace.limit());
-        }
         let progress = descent.advance(interrupt)?;
         self.n_epochs += 1;
         *last = match progress {
