@@ -11,7 +11,7 @@ use crate::solver::{BestPoints, Blocks, Newton, step_cost};
 /// Number of epochs over which the pace of block descent is measured.
 const WINDOW: usize = 5;
 /// Newton's method takes over once block descent has worked for as long as this number of Newton steps would take, or is
-/// expected to work for that much longer. Newton's method takes 10 to 50 steps from any start, and often fewer from the
+/// expected to work for that much longer. On most tables, Newton's method takes 10 to 100 steps, and often fewer from the
 /// dual point of block descent. With fewer steps, fits hand over that block descent would soon have finished
 /// (docs/experiments.md, "When Newton's method takes over").
 const STEPS: f64 = 20.0;
