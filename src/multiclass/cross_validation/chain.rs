@@ -151,10 +151,33 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         Model { certificate, weights, dual }
     }
 
+    /// The model whose weights are those of the solver's dual point, which directional bounds need.
+    fn model_of_dual(&self, interrupt: &Interrupt) -> Result<Model> {
+        let mut descent = descent(self.problem, 0);
+        descent.begin_at(self.search.lambda(self.fold, self.c_index))?;
+        descent.start_at(&self.solver.betas(), interrupt)?;
+        let certificate = descent.certify(interrupt)?;
+        let dual = Some((descent.distance(), descent.betas()));
+        Ok(Model { certificate, weights: descent.coefficients(), dual })
+    }
+
+    /// Whether a bracket is wider than wanted, and the gap is small enough for directional bounds.
+    fn asks_for_bounds(&self, bracket: &Bracket, certificate: &Certificate) -> bool {
+        let wanted = self.search.width.is_some_and(|width| bracket.width() > width);
+        wanted && certificate.relative_gap() <= MAX_BOUNDED_GAP
+    }
+
     /// Scores the model on the held-out rows, with bounds on the optimal model's score if possible.
     fn score(&self, model: &Model, interrupt: &Interrupt) -> Result<Bracket> {
         match &self.search.scoring {
-            Scoring::Bounded(measure) => self.bracket(*measure, model, interrupt),
+            Scoring::Bounded(measure) => {
+                let bracket = self.bracket(*measure, model, interrupt)?;
+                if model.dual.is_some() || !self.asks_for_bounds(&bracket, &model.certificate) {
+                    return Ok(bracket);
+                }
+                let other = self.bracket(*measure, &self.model_of_dual(interrupt)?, interrupt)?;
+                Ok(if other.width() < bracket.width() { other } else { bracket })
+            }
             Scoring::Own(score) => {
                 let score = score(self.fold, self.c_index, model.weights.clone())?;
                 let (lower, upper) = (f64::NEG_INFINITY, f64::INFINITY);
@@ -179,9 +202,8 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         let held_out = self.search.folds[self.fold].held_out;
         let ball = Ball::new(&weights, radius);
         let bracket = measure.bracket(self.problem, &ball, held_out, interrupt)?;
-        let wanted = self.search.width.is_some_and(|width| bracket.width() > width);
         let Some((distance, betas)) =
-            dual.as_ref().filter(|_| wanted && certificate.relative_gap() <= MAX_BOUNDED_GAP)
+            dual.as_ref().filter(|_| self.asks_for_bounds(&bracket, certificate))
         else {
             return Ok(bracket);
         };
@@ -254,5 +276,44 @@ mod tests {
         // The start is not W = 0.
         let zero = problem.null_objective().upper();
         assert!(start.dual > 0.0 && start.primal < zero, "{start:?} {zero}");
+    }
+
+    #[test]
+    fn the_dual_point_of_newton_s_method_narrows_the_bounds() {
+        let (n, d, m) = (300, 4, 3);
+        let mut random = Pcg64Mcg::new(1);
+        let x = Array2::from_shape_simple_fn((n, d), || random.random_range(-1.0..1.0));
+        let mut noisy = |row: usize, class: usize| x[(row, class)] + random.random_range(-0.5..0.5);
+        let mut label = |row: usize| {
+            let scores: Vec<f64> = (0..m).map(|class| noisy(row, class)).collect();
+            (0..m as u32).max_by(|a, b| scores[*a as usize].total_cmp(&scores[*b as usize]))
+        };
+        let labels: Vec<u32> = (0..n).filter_map(&mut label).collect();
+        let data = Data::Dense64(Dense::new(x.view()).unwrap());
+        let (ones, held_out): (_, Vec<u32>) = (vec![1.0; n], (0..n as u32).collect());
+        let problems = |_: &Fold<'_>, lambda: f64| {
+            let map = Linear::new(data, m, 0.0, Order::Examples);
+            MarginProblem::new(map, &labels, Box::new(MaxHinge), Shares::new(n, lambda)?)
+        };
+        let search = Search {
+            problems: &problems,
+            folds: vec![Fold { weights: &ones, held_out: &held_out }],
+            grid: vec![10.0],
+            scoring: Scoring::Bounded(Measure::Accuracy),
+            target: Target { tol: 1e-6, max_epochs: 1000 },
+            width: Some(0.0),
+            method: MulticlassMethod::Newton,
+        };
+        let interrupt = Interrupt::default();
+        let problem = problems(&search.folds[0], search.lambda(0, 0)).unwrap();
+        let blocks = MarginBlocks::new(&problem);
+        let mut path = FoldPath::new(&search, 0, &blocks, search.target).unwrap();
+        let found = path.fit(0, &blocks, &interrupt).unwrap();
+        let (certificate, weights) = (found.certificate, path.solver.weights());
+        let model = Model { certificate, weights, dual: None };
+        let ball = path.bracket(Measure::Accuracy, &model, &interrupt).unwrap();
+        let Bracket { score, lower, upper, .. } = found.bracket;
+        assert!(lower <= score && score <= upper, "{lower} {score} {upper}");
+        assert!(upper - lower < ball.width(), "{:?} {ball:?}", found.bracket);
     }
 }
