@@ -43,7 +43,7 @@ def default_n_components(n_ratings: int, has_histories: bool) -> int:
 
 
 @dataclass(frozen=True)
-class Machine(Cached):
+class Machine:
     """Factorization machine of users and items: o_c = b_c + l_uc + l_ic + sum_r U_rc p_ur q_ir.
 
     A user's row is [p | l], and an item's row is [q | l]. The first row of each table is for
@@ -61,25 +61,29 @@ class Machine(Cached):
         u, i = rows_of(self.users, users), rows_of(self.items, items)
         return self.intercept + u[:, k:] + i[:, k:] + (u[:, :k] * i[:, :k]) @ self.output
 
-    def user_rows(self, users: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Return users' factors and offset for each output, shape (n_users, n_outputs, k + 1)."""
+    def user_rows(self, users: NDArray[np.intp], scale: RatingScale) -> NDArray[np.float32]:
+        """Return users' factors and offset for each output, shape (n_users, n_outputs, k + 1).
+
+        Outputs are divided by ``scale.output_unit``. The intercept of a regression is left out,
+        because in single precision a large intercept would hide the differences between items.
+        """
         k, m = self.output.shape
         rows = np.empty((len(users), m, k + 1), dtype=np.float32)
         own = rows_of(self.users, users)
-        rows[:, :, :k] = own[:, np.newaxis, :k] * self.output.T
-        rows[:, :, k] = own[:, k:] + self.intercept
+        rows[:, :, :k] = own[:, np.newaxis, :k] * (self.output.T / scale.output_unit)
+        offsets = own[:, k:] + self.intercept if scale.ordinal else own[:, k:]
+        rows[:, :, k] = offsets / scale.output_unit
         return rows
 
-    @cached_property
-    def packed_items(self) -> _core.PackedItems:
-        """The factors of known items, and their offset for each output."""
-        return _core.PackedItems(np.ascontiguousarray(self.items[1:], dtype=np.float32))
+    def packed_items(self, scale: RatingScale) -> _core.PackedItems:
+        """Return known items' factors, and their offset for each output in ``output_unit``."""
+        rows = self.items[1:].copy()
+        rows[:, len(self.output) :] /= scale.output_unit
+        return _core.PackedItems(rows.astype(np.float32))
 
     def with_rows(self, new: NewRatings, rows: FloatArray) -> Machine:
         """Insert rows of new ids."""
-        changed: Any = {new.side: new.insert_rows(getattr(self, new.side), rows)}
-        grown = replace(self, **changed)
-        return grown.with_caches_of(self, "packed_items") if new.side == "users" else grown
+        return replace(self, **{new.side: new.insert_rows(getattr(self, new.side), rows)})
 
     def item_vectors(self) -> FloatArray:
         """Return known items' factors, each times the square root of its output weights' norm."""
@@ -94,7 +98,7 @@ class Machine(Cached):
         """Whether arrays from a file have the shapes of a machine of this size."""
         n_bases = len(self.output)
         width = n_bases + n_outputs
-        arrays = list(self.__getstate__().values())
+        arrays = list(vars(self).values())
         return (
             all(array.dtype == np.float64 for array in arrays)
             and all(bool(np.isfinite(array).all()) for array in arrays)
@@ -326,27 +330,31 @@ class RatingModel(Cached):
 
         If fewer than `n` items are available, the remaining positions are -1.
         """
-        levels = self.scale.levels
-        gaps = (levels[1:] - levels[:-1]).tolist() if self.scale.ordinal else None
+        scale, levels = self.scale, self.scale.levels
+        # The core works in single precision, so levels are scaled to a range from 0 to 1.
+        gaps = (np.diff(levels) / scale.span).tolist() if scale.ordinal else None
 
-        def parts(chosen: NDArray[np.intp]) -> list[PartRecord]:
-            return [
+        def search(chosen: NDArray[np.intp], excluded: ExclusionRecord) -> Any:
+            parts: list[PartRecord] = [
                 {
-                    "users": machine.user_rows(chosen),
-                    "items": machine.packed_items,
+                    "users": machine.user_rows(chosen, scale),
+                    "items": packed,
                     "gaps": gaps,
                     "weight": 1.0 / len(self.machines),
                 }
-                for machine in self.machines
+                for machine, packed in zip(self.machines, self._packed_items, strict=True)
             ]
-
-        def search(chosen: NDArray[np.intp], excluded: ExclusionRecord) -> Any:
-            return _core.best_items(parts(chosen), excluded, n)
+            return _core.best_items(parts, excluded, n)
 
         found, scores = best_items(search, users, n, candidates)
-        # For ordinal levels, the core returns the expected rating minus the lowest level.
-        ratings = levels[0] + scores if self.scale.ordinal else np.clip(scores, *levels[[0, -1]])
-        return found, ratings
+        if scale.ordinal:
+            return found, levels[0] + scale.span * scores
+        mean = np.mean([machine.intercept[0] for machine in self.machines])
+        return found, np.clip(mean + scale.output_unit * scores, *levels[[0, -1]])
+
+    @cached_property
+    def _packed_items(self) -> list[_core.PackedItems]:
+        return [machine.packed_items(self.scale) for machine in self.machines]
 
     def item_vectors(self) -> FloatArray:
         """Return factors of all items, whose cosines are item similarities."""
@@ -355,14 +363,10 @@ class RatingModel(Cached):
     @cached_property
     def without_users(self) -> RatingModel:
         """Return the model with only the row for unknown users."""
-        machines = []
-        for machine in self.machines:
-            # Compute cached values before copying, so that later copies reuse them.
-            packed = machine.packed_items
-            alone = replace(machine, users=machine.users[:1])
-            vars(alone)["packed_items"] = packed
-            machines.append(alone)
-        return replace(self, machines=machines, times=None)
+        machines = [replace(machine, users=machine.users[:1]) for machine in self.machines]
+        alone = replace(self, machines=machines, times=None)
+        vars(alone)["_packed_items"] = self._packed_items
+        return alone
 
     def fold_in(self, new: NewRatings, n_threads: int) -> RatingModel:
         """Add rows of new ids, fitted with the machines' priors."""
@@ -391,14 +395,15 @@ class RatingModel(Cached):
             kept: Any = {new.side: getattr(times, new.side).without(new.rows)}
             times = replace(times, **kept)
         grown = replace(self, machines=machines, priors=extended, times=times)
-        return grown.with_caches_of(self, "without_users") if new.side == "users" else grown
+        names = ("without_users", "_packed_items") if new.side == "users" else ()
+        return grown.with_caches_of(self, *names)
 
     def fits(self, shape: tuple[int, int]) -> bool:
         """Whether arrays from a file match this number of users and items."""
         n_outputs, n_machines = self.scale.n_outputs, len(self.machines)
         return (
-            n_outputs > 0
-            and n_machines > 0
+            min(n_outputs, n_machines) > 0
+            and 0.0 < self.scale.span < np.inf
             and all(machine.fits(shape, n_outputs) for machine in self.machines)
             and len(self.priors) in (0, n_machines)
             and all(
@@ -418,9 +423,9 @@ class RatingModel(Cached):
         """Return the arrays to save in a file."""
         arrays: dict[str, NDArray[Any]] = {}
         for number, machine in enumerate(self.machines):
-            own = machine.__getstate__()
             # In files, the row for unknown ids comes last.
-            own |= {side: np.roll(own[side], -1, axis=0) for side in _SIDES}
+            own = vars(machine)
+            own = own | {side: np.roll(own[side], -1, axis=0) for side in _SIDES}
             arrays |= {f"model{number}.{name}": array for name, array in own.items()}
         for number, priors in enumerate(self.priors):
             for side in _SIDES:

@@ -224,6 +224,10 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
         needed = [columns.user, columns.item]
         if not columns.clicks or columns.rating in ratings.columns:
             needed.append(columns.rating)
+        repeated = [column for column in columns.names if list(ratings.columns).count(column) > 1]
+        if repeated:
+            msg = f"{name}: the column {repeated[0]!r} occurs more than once"
+            raise ValueError(msg)
         missing = [column for column in needed if column not in ratings.columns]
         if missing:
             have = ", ".join(map(str, ratings.columns[:10]))
@@ -387,16 +391,22 @@ class RatingScale:
         """Number of outputs of a factorization machine."""
         return len(self.levels) - 1 if self.ordinal else 1
 
+    @property
+    def span(self) -> float:
+        """The highest level minus the lowest one; infinite if that overflows."""
+        return float(self.levels[-1]) - float(self.levels[0])
+
+    @property
+    def output_unit(self) -> float:
+        """The unit in which outputs are about 1: the span for a regression, else 1."""
+        return 1.0 if self.ordinal else self.span
+
     def unit(self, values: FloatArray) -> float:
         """Return the output unit: the standard deviation of ratings for a regression, else 1."""
         if self.ordinal:
             return 1.0
-        lowest, spread = self.levels[0], self.levels[-1] - self.levels[0]
-        unit = float(spread * np.std((values - lowest) / spread))
-        if not 1e-100 <= unit <= 1e100:
-            msg = f"ratings: their standard deviation is {unit:.3g}; multiply them by a constant"
-            raise ValueError(msg)
-        return unit
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(self.span * np.std((values - self.levels[0]) / self.span))
 
     def expected(self, outputs: FloatArray) -> FloatArray:
         """Return the expected ratings."""
@@ -433,6 +443,10 @@ def find_levels(table: RatingTable, given: Sequence[float] | None, task: Task) -
             f"ratings: all ratings are {found[0]}, which says nothing about preferences; for "
             'clicks or purchases, use task="clicks"'
         )
+        raise ValueError(msg)
+    deviation = RatingScale(np.asarray(levels), ordinal=False).unit(values)
+    if not 1e-100 <= deviation <= 1e100:
+        msg = f"ratings: their standard deviation is {deviation:.3g}; multiply them by a constant"
         raise ValueError(msg)
     if task == "ordinal" and len(levels) > _MAX_LEVELS:
         msg = (

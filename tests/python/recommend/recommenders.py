@@ -44,5 +44,5 @@ def machines(model: OrdinalRecommender) -> list[Any]:
 def assert_same(a: OrdinalRecommender, b: OrdinalRecommender) -> None:
     """Check that two models are equal bit for bit, in every block."""
     for mine, other in zip(machines(a), machines(b), strict=True):
-        for name, value in mine.__getstate__().items():
+        for name, value in vars(mine).items():
             np.testing.assert_array_equal(value, getattr(other, name), err_msg=name)

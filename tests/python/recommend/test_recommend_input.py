@@ -25,6 +25,7 @@ from sklearn.exceptions import NotFittedError
 from dualgap import OrdinalRecommender, _core
 from dualgap.recommend import ConditionalGradient
 from dualgap.recommend._conditional_gradient import from_machine
+from dualgap.recommend._ratings import RatingScale
 
 # --- Input ---
 
@@ -99,6 +100,11 @@ def test_tuple_ids_of_different_lengths_stay_distinct() -> None:
             lambda d: d.pivot_table(index="user", columns="item", values="rating"),
             ValueError,
             r"ratings: no column 'user'; the columns are [^.]{,99}, \.\.\.; .*stack\(\)",
+        ),
+        (
+            lambda d: pd.concat([d, d[["rating"]]], axis=1),
+            ValueError,
+            "ratings: the column 'rating' occurs more than once",
         ),
         (lambda d: d.iloc[:0], ValueError, "ratings: there must be at least one"),
         (lambda d: sp.csr_array((3, 3)), ValueError, "ratings: there must be at least one"),
@@ -307,7 +313,8 @@ def test_errors_of_bad_features_name_the_argument(
 
 def outputs_of_all(blocks: Any) -> np.ndarray:
     """Compute outputs from the single-precision rows that ranking uses."""
-    rows = blocks.user_rows(np.arange(len(blocks.users) - 1))
+    scale = RatingScale(np.arange(1.0 + len(blocks.intercept)), ordinal=True)
+    rows = blocks.user_rows(np.arange(len(blocks.users) - 1), scale)
     items = blocks.items[1:].astype(np.float32)
     k = rows.shape[2] - 1
     outputs = np.einsum("ucr,ir->uic", rows[:, :, :k], items[:, :k])

@@ -140,9 +140,26 @@ def test_units_of_ratings_do_not_change_a_regression(exponent: int, with_times: 
 
 
 @pytest.mark.parametrize("factor", [1e-200, 1e200, 1e307])
-def test_ratings_of_extreme_spread_are_rejected(factor: float) -> None:
+@pytest.mark.parametrize("task", ["ordinal", "regression"])
+def test_ratings_of_extreme_spread_are_rejected(task: Any, factor: float) -> None:
     with pytest.raises(ValueError, match=r"^ratings: their standard deviation is "):
-        quick(task="regression").fit((USERS, ITEMS, factor * VALUES))
+        quick(task=task).fit((USERS, ITEMS, factor * VALUES))
+
+
+@pytest.mark.parametrize("task", ["ordinal", "regression"])
+@pytest.mark.parametrize(("factor", "offset"), [(1.0, 2e7), (1e-50, 0.0), (1e60, 0.0), (1e3, -1e8)])
+def test_recommendations_are_the_best_predictions_for_ratings_of_any_size(
+    task: Any, factor: float, offset: float
+) -> None:
+    """Recommendations are computed in single precision."""
+    model = quick(task=task, interactions=False).fit((USERS, ITEMS, factor * VALUES + offset))
+    table = model.recommend(range(10), n=5, exclude_seen=False)
+    assert len(table) == 50
+    for user, own in table.groupby("user"):
+        predicted = model.predict(np.full(20, user), np.arange(20))
+        assert own["item"].tolist() == np.argsort(-predicted, kind="stable")[:5].tolist()
+        error = own["score"].to_numpy() - predicted[own["item"]]
+        assert np.abs(error).max() < 1e-5 * factor * np.ptp(VALUES)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
