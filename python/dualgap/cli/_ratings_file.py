@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dualgap.datasets import Ratings
-from dualgap.datasets._movielens_files import with_integer_ids
+from dualgap.datasets._movielens_files import rating_numbers, seconds, with_integer_ids
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,9 @@ def read_ratings_file(path: Path, columns: FileColumns, *, likes: bool) -> Ratin
         row = int(empty[column].to_numpy().argmax()) + 1
         msg = f"{path}: row {row}: missing {column}"
         raise ValueError(msg)
-    try:
-        ratings["rating"] = ratings["rating"].astype(np.float64)
-    except (TypeError, ValueError) as error:
-        msg = f"{path}: ratings must be numbers ({error})"
-        raise ValueError(msg) from None
+    ratings["rating"] = rating_numbers(ratings["rating"], path)
     if "timestamp" in ratings:
-        ratings["timestamp"] = _seconds(ratings["timestamp"], path)
+        ratings["timestamp"] = seconds(ratings["timestamp"], path)
     return Ratings(ratings, None, None, str(path), "path", path)
 
 
@@ -102,15 +98,3 @@ def _find(table: pd.DataFrame, role: str, number: int, columns: FileColumns) -> 
     if given is not None:
         return given if given in table else None
     return next((name for name in _KNOWN[role] if name in table), None)
-
-
-def _seconds(times: pd.Series[Any], path: Path) -> pd.Series[Any]:
-    """Convert dates (in ISO 8601 and other formats) to seconds since 1970; keep numbers."""
-    if pd.api.types.is_numeric_dtype(times):
-        return times
-    try:
-        dates = pd.to_datetime(times, utc=True, format="mixed")
-    except (TypeError, ValueError) as error:
-        msg = f"{path}: timestamps must be numbers or dates ({error})"
-        raise ValueError(msg) from None
-    return (dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds()

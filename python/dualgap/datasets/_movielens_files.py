@@ -1,5 +1,7 @@
 """Readers of MovieLens files in the formats of GroupLens (u.data, ratings.*) and RecBole."""
 
+from __future__ import annotations
+
 import csv
 import io
 import re
@@ -168,11 +170,37 @@ def _ratings(table: pd.DataFrame, file: _File) -> pd.DataFrame:
         raise ValueError(f"{file}: the file contains no ratings")
     if table.isna().to_numpy().any():
         raise ValueError(f"{file}: the file has empty fields")
-    try:
-        table = table.astype({"rating": np.float64})
-        return table.astype({"timestamp": np.int64}) if "timestamp" in table else table
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
+    found = {"rating": rating_numbers(table["rating"], file)}
+    if "timestamp" in table:
+        found["timestamp"] = seconds(table["timestamp"], file)
+    return table.assign(**found)
+
+
+def rating_numbers(ratings: pd.Series[Any], file: object) -> pd.Series[Any]:
+    """Convert ratings to numbers; an error names the file and the row."""
+    numbers = pd.to_numeric(ratings, errors="coerce").astype(np.float64)
+    _refuse_missing(numbers, ratings, file, "is not a number")
+    return numbers
+
+
+def seconds(times: pd.Series[Any], file: object) -> pd.Series[Any]:
+    """Convert dates (in ISO 8601 and other formats) to seconds since 1970; keep numbers."""
+    if pd.api.types.is_numeric_dtype(times):
+        return times
+    dates = pd.to_datetime(times, utc=True, format="mixed", errors="coerce")
+    _refuse_missing(dates, times, file, "is neither a number nor a date")
+    return (dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
+
+
+def _refuse_missing(
+    found: pd.Series[Any], given: pd.Series[Any], file: object, problem: str
+) -> None:
+    """Raise an error for the first value that could not be converted."""
+    wrong = np.flatnonzero(found.isna())
+    if len(wrong):
+        row = int(wrong[0])
+        value = given.iloc[[row]].tolist()[0]
+        raise ValueError(f"{file}: row {row + 1}: the {given.name} {value!r} {problem}")
 
 
 def _items(table: pd.DataFrame) -> pd.DataFrame:

@@ -190,6 +190,32 @@ def test_options_name_columns_or_give_their_positions(data: Path, tmp_path: Path
     assert "no user column found; name it with --user-column" in missing.stderr
 
 
+def read_other_names(path: Path) -> Any:
+    return read_ratings_file(path, FileColumns(), likes=False)
+
+
+@pytest.mark.parametrize(
+    ("names", "read"),
+    [("user,item,rating,timestamp", fetch_movielens), ("user,item,stars,date", read_other_names)],
+)
+def test_ratings_files_may_have_dates(names: str, read: Any, tmp_path: Path) -> None:
+    path, table = tmp_path / "ratings.csv", synthetic_ratings(60, 8, 8)
+    seconds = np.arange(60) * 43_200.5
+
+    def write(**columns: Any) -> None:
+        table.assign(**columns).set_axis(names.split(","), axis=1).to_csv(path, index=False)
+
+    for times in (seconds, pd.to_datetime(seconds, unit="s").strftime("%Y-%m-%d %H:%M:%S.%f")):
+        write(timestamp=times)
+        np.testing.assert_array_equal(read(path).ratings["timestamp"], seconds)
+    text = pd.Series(["2020"] * 60)
+    text[4] = "x"
+    for column, problem in (("rating", "is not a number"), ("timestamp", "neither a number nor")):
+        write(**{column: text})
+        with pytest.raises(ValueError, match=rf"ratings.csv: row 5: the {column} 'x' .*{problem}"):
+            read(path)
+
+
 def test_likes_are_fitted_from_pairs_without_ratings(data: Path, tmp_path: Path) -> None:
     table = fetch_movielens(data).ratings[["user", "item"]]
     table.to_csv(tmp_path / "likes.csv", index=False)
