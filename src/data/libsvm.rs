@@ -150,7 +150,8 @@ impl Piece {
             let colon = word.iter().position(|byte| *byte == b':');
             let entry = colon.and_then(|at| Some((index(&word[..at])?, number(&word[at + 1..])?)));
             let Some((index, value)) = entry else {
-                return Err(format!("{:?} is not index:value", text(word)));
+                let word = text(word);
+                return Err(format!("{word:?} is not index:value with an index below 2147483647"));
             };
             if index <= last {
                 return Err(format!("index {index} follows {last}: indices must increase"));

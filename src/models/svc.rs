@@ -128,8 +128,8 @@ impl MulticlassSvc {
     /// Returns the value of the constant feature, or 0 if there is no intercept.
     pub(super) fn bias(&self) -> Result<f64> {
         let scaling = self.intercept_scaling;
-        if !(scaling > 0.0 && scaling.is_finite()) {
-            let message = format!("is {scaling}; must be positive and finite");
+        if !(scaling > 0.0 && scaling <= 1e100) {
+            let message = format!("is {scaling}; must be positive and at most 1e100");
             return Err(Error::argument("intercept_scaling", message));
         }
         Ok(if self.options.fit_intercept { scaling } else { 0.0 })

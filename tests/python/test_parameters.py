@@ -312,15 +312,21 @@ def test_errors_of_invalid_class_weights_name_the_argument(name: str, weights: A
         clone(estimator).set_params(class_weight=weights).fit(X, y)
 
 
-SMOOTHED = [name for name, fit in FITS.items() if "smoothing" in fit[0].get_params()]
+LIMITED = [
+    (name, parameter)
+    for name, fit in FITS.items()
+    for parameter in ("smoothing", "intercept_scaling")
+    if parameter in fit[0].get_params()
+]
 
 
-@pytest.mark.parametrize("name", SMOOTHED)
-def test_smoothing_must_be_at_most_1e100(name: str) -> None:
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(("name", "parameter"), LIMITED)
+def test_some_parameters_must_be_at_most_1e100(name: str, parameter: str) -> None:
     estimator, X, y = FITS[name]
-    model = clone(estimator).set_params(smoothing=1e100)
+    model = clone(estimator).set_params(**{parameter: 1e100})
     if "max_iter" in model.get_params():
         model.set_params(max_iter=5)
     assert np.isfinite(model.fit(X, y).objective_)
-    with pytest.raises(ValueError, match=r"^smoothing: must be at most 1e\+100"):
-        model.set_params(smoothing=1e308).fit(X, y)
+    with pytest.raises(ValueError, match=rf"^{parameter}: must be at most 1e\+100"):
+        model.set_params(**{parameter: 1e308}).fit(X, y)

@@ -59,8 +59,9 @@ _COUNTS = ("hash_bits", "max_iter", "max_passes", "min_count", "n_components", "
 _MOST = {"min_count": 2**32 - 1}
 
 
-# Upper limit of `smoothing`: the square of a larger value could overflow.
-_SMOOTHEST = 1e100
+# Upper limit of parameters whose square or product with data could overflow.
+_LARGEST = 1e100
+_LIMITED = ("smoothing", "intercept_scaling")
 
 
 def check_numbers(estimator: Any) -> None:
@@ -82,9 +83,10 @@ def check_numbers(estimator: Any) -> None:
         value = getattr(estimator, parameter.name) if parameter.init else None
         if parameter.init and parameter.type == "bool":
             check_bool(parameter.name, value)
-    if getattr(estimator, "smoothing", 0.0) > _SMOOTHEST:
-        msg = f"smoothing: must be at most {_SMOOTHEST:g}, got {estimator.smoothing!r}"
-        raise ValueError(msg)
+    for name in _LIMITED:
+        if getattr(estimator, name, 0.0) > _LARGEST:
+            msg = f"{name}: must be at most {_LARGEST:g}, got {getattr(estimator, name)!r}"
+            raise ValueError(msg)
 
 
 def run_record(estimator: Any) -> _core._RunRecord:

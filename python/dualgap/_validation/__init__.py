@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from dualgap._core import THREADS_PER_CORE
 from dualgap._sparse import check_sparse
-from dualgap._validation.arrays import real_numbers
+from dualgap._validation.arrays import real_numbers, refuse_text
 from dualgap._validation.columns import naming_columns
 from dualgap._validation.labels import read_labels, sorted_classes
 from dualgap._validation.magnitudes import check_magnitude
@@ -169,7 +169,13 @@ def check_targets(y: Any, *, numeric: bool) -> Any:
         msg = "y: sparse labels are not supported; pass y.toarray()"
         raise TypeError(msg)
     # For None, scikit-learn raises an error that names the missing argument.
-    return real_numbers("y", y) if numeric or y is None else read_labels("y", y)
+    if not numeric and y is not None:
+        return read_labels("y", y)
+    y = real_numbers("y", y)
+    if getattr(getattr(y, "dtype", None), "kind", None) == "O":
+        # scikit-learn would convert strings, or raise an error that does not name `y`.
+        refuse_text("y", np.asarray(y, dtype=object).ravel())
+    return y
 
 
 _ROWS: dict[str, Any] = {

@@ -84,6 +84,7 @@ def fit(
             check_writable(path)
         table = read_table(_source(training_file, options))
         assert table.y is not None
+        _refuse_measurements(options["labels"] or training_file, table.y)
         model.class_weight = _class_weight(options["class_weight"], table.y)
         _describe(training_file, table, notes)
         if not _is_given("loss"):
@@ -101,6 +102,17 @@ def fit(
         _report(model, table, to_stderr=str(path) == "-")
         if str(path) != "-":
             notes.print(f"model written to {path}", markup=False, soft_wrap=True)
+
+
+def _refuse_measurements(path: Path, y: NDArray[Any]) -> None:
+    """Raise an error for the first numeric label that cannot be a class."""
+    if y.dtype.kind == "f":
+        row = int(np.argmax((y != np.trunc(y)) | (np.abs(y) >= 2.0**53)))
+        msg = (
+            f"{path}: row {row + 1}: the label {y[row]:g} is not a whole number below 2**53; "
+            "labels must be whole numbers or names of classes"
+        )
+        raise ValueError(msg)
 
 
 _DEFAULT_LOSS = (

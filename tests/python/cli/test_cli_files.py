@@ -190,6 +190,20 @@ def test_empty_lines_of_labels_are_rejected() -> None:
     assert "labels: line 2: missing label" in run_failing("fit", "rows.npy", "--labels", "labels")
 
 
+@pytest.mark.parametrize("label", ["1.5", "1e+19"])
+def test_numeric_labels_that_cannot_be_classes_are_rejected(label: str) -> None:
+    Path("rows").write_text(f"1 1:1\n2 1:2\n{label} 1:3\n")
+    error = run_failing("fit", "rows")
+    assert f"rows: row 3: the label {label} is not a whole number below 2**53" in error
+
+
+def test_too_large_indices_are_rejected() -> None:
+    Path("rows").write_text("1 1:1\n2 2147483648:1\n")
+    error = run_failing("fit", "rows")
+    assert "line 2" in error
+    assert "is not index:value with an index below 2147483647" in error
+
+
 # --- Formats of tables ---
 
 

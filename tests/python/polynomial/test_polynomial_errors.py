@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -44,6 +45,14 @@ def test_rows_must_be_finite(estimator: Any, value: float, sparse: bool) -> None
     model = estimator(2, n_jobs=1).fit(X, Y)
     with pytest.raises(ValueError, match="Input X contains"):
         model.predict(bad)
+
+
+@pytest.mark.parametrize("estimator", REGRESSORS)
+@pytest.mark.parametrize("kind", [object, str, "string", "category"])
+def test_errors_of_targets_that_are_strings_name_them(estimator: Any, kind: Any) -> None:
+    y = pd.Series(["low", "high"] * 6, dtype=kind)
+    check_error(estimator(2), r"^y: must be numbers, got strings", y=y)
+    check_error(estimator(2), r"^y: must be numbers, got strings", y=y.to_numpy())
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
