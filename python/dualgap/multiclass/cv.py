@@ -102,7 +102,8 @@ class MulticlassSVCCV(SearchForC, LinearClassifier):
     best_score_ : float
         The mean score of `C_`.
     scores_ : ndarray of shape (n_folds, n_Cs)
-        Scores on the held-out rows. Sample weights do not affect scores.
+        Scores on the held-out rows. Sample weights do not affect scores. With `bounds`, the score
+        of a fit by Newton's method may be that of the weights of its dual point.
     score_bounds_ : ndarray of shape (n_folds, n_Cs, 2)
         Lower and upper bound on the score of the exact optimum.
     mean_score_, std_score_ : ndarray of shape (n_Cs,)

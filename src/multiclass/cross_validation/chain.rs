@@ -133,10 +133,7 @@ impl<'c, 'a> FoldPath<'c, 'a> {
             && let Stages { descent: Some(seed), newton } = self.search.stages()?
         {
             // At another C, block descent may reach the target before it exhausts its precision.
-            let mut descent = descent(self.problem, seed);
-            descent.begin_at(self.search.lambda(self.fold, self.c_index))?;
-            descent.start_at(&self.solver.betas(), interrupt)?;
-            let path = LambdaPath::direct(descent);
+            let path = LambdaPath::direct(self.descent_at_dual_point(seed, interrupt)?);
             self.solver = HandOver::new(blocks, path, self.stopping, newton);
         }
         self.c_index = c_index;
@@ -151,14 +148,30 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         Model { certificate, weights, dual }
     }
 
-    /// The model whose weights are those of the solver's dual point, which directional bounds need.
-    fn model_of_dual(&self, interrupt: &Interrupt) -> Result<Model> {
-        let mut descent = descent(self.problem, 0);
+    /// Block descent at the current C and the solver's dual point.
+    fn descent_at_dual_point(
+        &self,
+        seed: u64,
+        interrupt: &Interrupt,
+    ) -> Result<Box<dyn BlockDescent + 'c>> {
+        let mut descent = descent(self.problem, seed);
         descent.begin_at(self.search.lambda(self.fold, self.c_index))?;
         descent.start_at(&self.solver.betas(), interrupt)?;
+        Ok(descent)
+    }
+
+    /// The model whose weights are those of the solver's dual point, which directional bounds need.
+    fn model_of_dual(&self, interrupt: &Interrupt) -> Result<Model> {
+        let model = |descent: &dyn BlockDescent, certificate| {
+            let dual = Some((descent.distance(), descent.betas()));
+            Model { certificate, weights: descent.coefficients(), dual }
+        };
+        if let Some((descent, certificate)) = self.solver.descent() {
+            return Ok(model(descent, certificate));
+        }
+        let mut descent = self.descent_at_dual_point(0, interrupt)?;
         let certificate = descent.certify(interrupt)?;
-        let dual = Some((descent.distance(), descent.betas()));
-        Ok(Model { certificate, weights: descent.coefficients(), dual })
+        Ok(model(&*descent, certificate))
     }
 
     /// Whether a bracket is wider than wanted, and the gap is small enough for directional bounds.
@@ -307,13 +320,19 @@ mod tests {
         let interrupt = Interrupt::default();
         let problem = problems(&search.folds[0], search.lambda(0, 0)).unwrap();
         let blocks = MarginBlocks::new(&problem);
-        let mut path = FoldPath::new(&search, 0, &blocks, search.target).unwrap();
-        let found = path.fit(0, &blocks, &interrupt).unwrap();
-        let (certificate, weights) = (found.certificate, path.solver.weights());
+        let path = |search, tol| {
+            let target = Target { tol, max_epochs: 1000 };
+            FoldPath::new(search, 0, &blocks, target).unwrap()
+        };
+        let mut coarse = path(&search, 1e-6);
+        let found = coarse.fit(0, &blocks, &interrupt).unwrap();
+        let (certificate, weights) = (found.certificate, coarse.solver.weights());
         let model = Model { certificate, weights, dual: None };
-        let ball = path.bracket(Measure::Accuracy, &model, &interrupt).unwrap();
+        let ball = coarse.bracket(Measure::Accuracy, &model, &interrupt).unwrap();
         let Bracket { score, lower, upper, .. } = found.bracket;
         assert!(lower <= score && score <= upper, "{lower} {score} {upper}");
         assert!(upper - lower < ball.width(), "{:?} {ball:?}", found.bracket);
+        let optimum = path(&search, 1e-12).fit(0, &blocks, &interrupt).unwrap().bracket.score;
+        assert!(lower <= optimum && optimum <= upper, "{lower} {optimum} {upper}");
     }
 }

@@ -26,7 +26,7 @@ pub enum Measure {
 /// The score of a model, and bounds on the optimal model's score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bracket {
-    /// The score of the fitted model.
+    /// The score of the fitted model, or of the weights of its dual point if their bounds are narrower.
     pub score: f64,
     /// A lower bound on the optimal model's score.
     pub lower: f64,
