@@ -172,7 +172,8 @@ def _arrays(path: Path) -> Table:
         raise RefusedError(
             f"{path}: no array X found; save arrays X and y, or use scipy.sparse.save_npz"
         )
-    return _table(path, arrays["X"], arrays.get("y"))
+    y = arrays.get("y")
+    return _table(path, arrays["X"], None if y is None else tidy(y))
 
 
 def _is_zip(path: Path) -> bool:

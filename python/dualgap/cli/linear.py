@@ -106,11 +106,13 @@ def fit(
 
 def _refuse_measurements(path: Path, y: NDArray[Any]) -> None:
     """Raise an error for the first numeric label that cannot be a class."""
-    if y.dtype.kind == "f":
-        row = int(np.argmax((y != np.trunc(y)) | (np.abs(y) >= 2.0**53)))
+    if y.dtype.kind != "f":
+        return
+    wrong = np.flatnonzero((y != np.trunc(y)) | (np.abs(y) >= 2.0**53))
+    if len(wrong):
         msg = (
-            f"{path}: row {row + 1}: the label {y[row]:g} is not a whole number below 2**53; "
-            "labels must be whole numbers or names of classes"
+            f"{path}: row {wrong[0] + 1}: the label {float(y[wrong[0]])!r} is not a whole number "
+            "below 2**53; labels must be whole numbers or names of classes"
         )
         raise ValueError(msg)
 

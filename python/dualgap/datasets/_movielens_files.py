@@ -178,29 +178,37 @@ def _ratings(table: pd.DataFrame, file: _File) -> pd.DataFrame:
 
 def rating_numbers(ratings: pd.Series[Any], file: object) -> pd.Series[Any]:
     """Convert ratings to numbers; an error names the file and the row."""
-    numbers = pd.to_numeric(ratings, errors="coerce").astype(np.float64)
-    _refuse_missing(numbers, ratings, file, "is not a number")
+    numbers = _numbers(ratings).astype(np.float64)
+    _refuse(~np.isfinite(numbers), ratings, file, "is not a finite number")
     return numbers
 
 
 def seconds(times: pd.Series[Any], file: object) -> pd.Series[Any]:
     """Convert dates (in ISO 8601 and other formats) to seconds since 1970; keep numbers."""
-    if pd.api.types.is_numeric_dtype(times):
-        return times
+    numbers = _numbers(times)
+    if numbers.notna().any():
+        _refuse(~np.isfinite(numbers), times, file, "is not a finite number, unlike others")
+        is_whole = bool(((numbers % 1 == 0) & (numbers.abs() < 2**53)).all())
+        return numbers.astype(np.int64) if is_whole else numbers
     dates = pd.to_datetime(times, utc=True, format="mixed", errors="coerce")
-    _refuse_missing(dates, times, file, "is neither a number nor a date")
-    return (dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
+    _refuse(dates.isna(), times, file, "is neither a number nor a date")
+    return (dates - pd.Timestamp(0, unit="s", tz="UTC")).dt.total_seconds()
 
 
-def _refuse_missing(
-    found: pd.Series[Any], given: pd.Series[Any], file: object, problem: str
-) -> None:
-    """Raise an error for the first value that could not be converted."""
-    wrong = np.flatnonzero(found.isna())
-    if len(wrong):
-        row = int(wrong[0])
-        value = given.iloc[[row]].tolist()[0]
-        raise ValueError(f"{file}: row {row + 1}: the {given.name} {value!r} {problem}")
+def _numbers(values: pd.Series[Any]) -> pd.Series[Any]:
+    """Return numbers, and NaN for text and dates that spell no number."""
+    if pd.api.types.is_numeric_dtype(values):
+        return values
+    # pandas would convert a column of dates to integers, but not a column of objects.
+    return pd.to_numeric(values.astype(object).map(str), errors="coerce")
+
+
+def _refuse(wrong: Any, given: pd.Series[Any], file: object, problem: str) -> None:
+    """Raise an error for the first wrong value."""
+    rows = np.flatnonzero(wrong)
+    if len(rows):
+        value = given.iloc[rows[:1]].tolist()[0]
+        raise ValueError(f"{file}: row {rows[0] + 1}: the {given.name} {value!r} {problem}")
 
 
 def _items(table: pd.DataFrame) -> pd.DataFrame:

@@ -53,7 +53,8 @@ class Ratings:
     ----------
     ratings : pandas.DataFrame
         Columns ``user``, ``item``, ``rating`` (float) and, if the file has one, ``timestamp``
-        (seconds, integer). Rows are in the order of the file.
+        (seconds since 1970; dates are converted, and whole numbers are integers). Rows are in the
+        order of the file.
     items : pandas.DataFrame or None
         Columns ``item``, ``title`` (without the year), ``year`` (nullable integer) and
         ``genres`` (joined by ``|``).

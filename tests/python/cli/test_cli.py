@@ -208,9 +208,12 @@ def test_ratings_files_may_have_dates(names: str, read: Any, tmp_path: Path) -> 
     for times in (seconds, pd.to_datetime(seconds, unit="s").strftime("%Y-%m-%d %H:%M:%S.%f")):
         write(timestamp=times)
         np.testing.assert_array_equal(read(path).ratings["timestamp"], seconds)
-    text = pd.Series(["2020"] * 60)
+    text = pd.Series(["881250949"] * 60)
     text[4] = "x"
-    for column, problem in (("rating", "is not a number"), ("timestamp", "neither a number nor")):
+    for column, problem in (
+        ("rating", "not a finite number"),
+        ("timestamp", "not a finite number"),
+    ):
         write(**{column: text})
         with pytest.raises(ValueError, match=rf"ratings.csv: row 5: the {column} 'x' .*{problem}"):
             read(path)

@@ -197,6 +197,11 @@ def test_numeric_labels_that_cannot_be_classes_are_rejected(label: str) -> None:
     assert f"rows: row 3: the label {label} is not a whole number below 2**53" in error
 
 
+def test_whole_numbers_in_npz_files_may_be_labels() -> None:
+    np.savez("rows.npz", X=X, y=Y.astype(np.float32))
+    run_successfully("fit", "-q", "rows.npz", "m")
+
+
 def test_too_large_indices_are_rejected() -> None:
     Path("rows").write_text("1 1:1\n2 2147483648:1\n")
     error = run_failing("fit", "rows")

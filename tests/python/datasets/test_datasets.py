@@ -157,7 +157,7 @@ def test_years_are_split_from_titles(tmp_path, title, bare, year):
     [
         ("u.data", "", "u.data: No columns"),
         ("u.data", "1\t2\t3\n", "u.data has 3 columns"),
-        ("u.data", "1\t2\tgood\t4\n", "u.data: could not convert"),
+        ("u.data", "1\t2\tgood\t4\n", "u.data: row 1: the rating 'good' is not a finite number"),
         ("u.data", "1\t2\t\t4\n1\t2\t3\t4\n", "u.data: the file has empty fields"),
         ("u.data", "1\t2\t3\t4\n1\t2\t3\t4\t5\n", "u.data: Error tokenizing"),
         ("ratings.csv", "userId,movieId,timestamp\n1,2,3\n", r"missing columns \['rating'\]"),
