@@ -8,7 +8,7 @@
                                          # our methods, myFM and libFM on random splits
     python benches/recommender_others.py million [NAME]  # these methods on MovieLens 1M, 90/10
     python benches/recommender_others.py sparse [DATA]   # dualgap and biases on few ratings per id
-    python benches/recommender_others.py means           # means over the folds measured so far
+    python benches/recommender_others.py means           # means over folds, for one instruction set
 
 Packages that are missing are skipped (pip install scikit-surprise myfm). libFM 1.4.2 is part of
 pywFM 0.9.0 on PyPI, as a program for musl. The environment variable LIBFM is the command that runs
@@ -366,7 +366,9 @@ def sparse(only: str | None = None) -> None:
 def means() -> None:
     for name in ("recommender-official", "recommender-surprise", "recommender-myfm"):
         table = Table(name, "method", "fold")
-        rows = [row for row in table.read() if row["fold"] != MEAN and row["simd"] == _core.SIMD]
+        rows = [
+            row for row in table.read() if row["fold"] != MEAN and row["simd"] in ("", _core.SIMD)
+        ]
         for method in dict.fromkeys(row["method"] for row in rows):
             own = [row for row in rows if row["method"] == method]
             cells = {

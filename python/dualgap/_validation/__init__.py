@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from dualgap._core import THREADS_PER_CORE
 from dualgap._sparse import check_sparse
-from dualgap._validation.arrays import real_numbers, refuse_text
+from dualgap._validation.arrays import real_numbers, text_error
 from dualgap._validation.columns import naming_columns
 from dualgap._validation.labels import read_labels, sorted_classes
 from dualgap._validation.magnitudes import check_magnitude
@@ -172,9 +172,10 @@ def check_targets(y: Any, *, numeric: bool) -> Any:
     if not numeric and y is not None:
         return read_labels("y", y)
     y = real_numbers("y", y)
-    if getattr(getattr(y, "dtype", None), "kind", None) == "O":
-        # scikit-learn would convert strings, or raise an error that does not name `y`.
-        refuse_text("y", np.asarray(y, dtype=object).ravel())
+    # scikit-learn would convert strings among objects, or raise an error that does not name `y`.
+    given = np.asarray(y) if hasattr(y, "dtype") or hasattr(y, "dtypes") else np.empty(0)
+    if given.dtype == object and any(isinstance(value, str | bytes) for value in given.ravel()):
+        raise text_error("y")
     return y
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -69,15 +69,15 @@ def real_numbers(name: str, values: Any) -> Any:
         msg = f"{name}: must be numbers, got {values.dtype}; convert it, for example to days"
         raise TypeError(msg)
     if kind in ("S", "U") or (kind is None and _has_text(values)):
-        refuse_text(name, [""])
+        raise text_error(name)
     return values
 
 
-def refuse_text(name: str, values: Iterable[Any]) -> None:
-    """Raise a ValueError if some of the values are strings."""
-    if any(isinstance(value, str | bytes) for value in values):
-        msg = f"{name}: must be numbers, got strings; convert them, for example with astype(float)"
-        raise ValueError(msg)
+def text_error(name: str) -> ValueError:
+    """Return the error for strings in place of numbers."""
+    return ValueError(
+        f"{name}: must be numbers, got strings; convert them, for example with astype(float)"
+    )
 
 
 def _has_text(values: Any) -> bool:

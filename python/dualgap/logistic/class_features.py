@@ -152,6 +152,10 @@ class ClassFeatureLogisticRegression(ClassFeatureClassifier):
         """Return rows with the constant feature, if there is one."""
         if not self.fit_intercept:
             return X
+        largest = np.finfo(X.dtype).max
+        if self.intercept_scaling > largest:
+            msg = f"intercept_scaling: must be at most {largest:.3g} for rows in {X.dtype}"
+            raise ValueError(msg)
         constant = np.full((X.shape[0], 1), self.intercept_scaling, dtype=X.dtype)
         if sp.issparse(X):
             return sp.csr_matrix(sp.hstack([X, sp.csr_matrix(constant)], format="csr"))

@@ -64,21 +64,21 @@ class Machine:
     def user_rows(self, users: NDArray[np.intp], scale: RatingScale) -> NDArray[np.float32]:
         """Return users' factors and offset for each output, shape (n_users, n_outputs, k + 1).
 
-        Outputs are divided by ``scale.output_unit``. The intercept of a regression is left out,
+        Outputs are divided by ``scale.ranking_unit``. The intercept of a regression is left out,
         because in single precision a large intercept would hide the differences between items.
         """
         k, m = self.output.shape
         rows = np.empty((len(users), m, k + 1), dtype=np.float32)
         own = rows_of(self.users, users)
-        rows[:, :, :k] = own[:, np.newaxis, :k] * (self.output.T / scale.output_unit)
+        rows[:, :, :k] = own[:, np.newaxis, :k] * (self.output.T / scale.ranking_unit)
         offsets = own[:, k:] + self.intercept if scale.ordinal else own[:, k:]
-        rows[:, :, k] = offsets / scale.output_unit
+        rows[:, :, k] = offsets / scale.ranking_unit
         return rows
 
     def packed_items(self, scale: RatingScale) -> _core.PackedItems:
-        """Return known items' factors, and their offset for each output in ``output_unit``."""
+        """Return known items' factors, and their offset for each output in ``ranking_unit``."""
         rows = self.items[1:].copy()
-        rows[:, len(self.output) :] /= scale.output_unit
+        rows[:, len(self.output) :] /= scale.ranking_unit
         return _core.PackedItems(rows.astype(np.float32))
 
     def with_rows(self, new: NewRatings, rows: FloatArray) -> Machine:
@@ -350,7 +350,7 @@ class RatingModel(Cached):
         if scale.ordinal:
             return found, levels[0] + scale.span * scores
         mean = np.mean([machine.intercept[0] for machine in self.machines])
-        return found, np.clip(mean + scale.output_unit * scores, *levels[[0, -1]])
+        return found, np.clip(mean + scale.ranking_unit * scores, *levels[[0, -1]])
 
     @cached_property
     def _packed_items(self) -> list[_core.PackedItems]:
@@ -402,8 +402,8 @@ class RatingModel(Cached):
         """Whether arrays from a file match this number of users and items."""
         n_outputs, n_machines = self.scale.n_outputs, len(self.machines)
         return (
-            min(n_outputs, n_machines) > 0
-            and 0.0 < self.scale.span < np.inf
+            min(len(self.scale.levels) - 1, n_machines) > 0
+            and self.scale.span < np.inf
             and all(machine.fits(shape, n_outputs) for machine in self.machines)
             and len(self.priors) in (0, n_machines)
             and all(

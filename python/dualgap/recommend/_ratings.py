@@ -397,22 +397,26 @@ class RatingScale:
         return float(self.levels[-1]) - float(self.levels[0])
 
     @property
-    def output_unit(self) -> float:
-        """The unit in which outputs are about 1: the span for a regression, else 1."""
+    def ranking_unit(self) -> float:
+        """The unit in which outputs of a pair differ by about 1: the span, or 1 for thresholds."""
         return 1.0 if self.ordinal else self.span
 
     def unit(self, values: FloatArray) -> float:
-        """Return the output unit: the standard deviation of ratings for a regression, else 1."""
-        if self.ordinal:
-            return 1.0
-        with np.errstate(over="ignore", invalid="ignore"):
-            return float(self.span * np.std((values - self.levels[0]) / self.span))
+        """Return the unit of a fit: the standard deviation of ratings for a regression, else 1."""
+        return 1.0 if self.ordinal else _deviation(values)
 
     def expected(self, outputs: FloatArray) -> FloatArray:
         """Return the expected ratings."""
         if self.ordinal:
             return expected_level(outputs, self.levels)
         return np.clip(outputs[..., 0], self.levels[0], self.levels[-1])
+
+
+def _deviation(values: FloatArray) -> float:
+    """Return the standard deviation; infinite or NaN if differences overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        span = np.ptp(values)
+        return float(span * np.std((values - values.min()) / span))
 
 
 def find_levels(table: RatingTable, given: Sequence[float] | None, task: Task) -> FloatArray:
@@ -444,7 +448,7 @@ def find_levels(table: RatingTable, given: Sequence[float] | None, task: Task) -
             'clicks or purchases, use task="clicks"'
         )
         raise ValueError(msg)
-    deviation = RatingScale(np.asarray(levels), ordinal=False).unit(values)
+    deviation = _deviation(values)
     if not 1e-100 <= deviation <= 1e100:
         msg = f"ratings: their standard deviation is {deviation:.3g}; multiply them by a constant"
         raise ValueError(msg)

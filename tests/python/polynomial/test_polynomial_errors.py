@@ -53,6 +53,7 @@ def test_errors_of_targets_that_are_strings_name_them(estimator: Any, kind: Any)
     y = pd.Series(["low", "high"] * 6, dtype=kind)
     check_error(estimator(2), r"^y: must be numbers, got strings", y=y)
     check_error(estimator(2), r"^y: must be numbers, got strings", y=y.to_numpy())
+    check_error(estimator(2), r"^y: must be numbers, got strings", y=y.to_frame())
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
