@@ -246,26 +246,38 @@ mod tests {
 
     use super::super::search::Fold;
     use super::*;
-    use crate::data::{Data, Dense};
+    use crate::data::{Data, Dense, Real};
     use crate::dual::Shares;
     use crate::multiclass::{Linear, MulticlassMethod, Order};
     use crate::polytope::MaxHinge;
+
+    /// The class with the largest score of each row, among the first `m` columns.
+    fn largest<T: Real>(scores: &Array2<T>, m: usize) -> Vec<u32> {
+        let score = |row: usize, class: u32| scores[(row, class as usize)].widen();
+        let best =
+            |row: usize| (0..m as u32).max_by(|a, b| score(row, *a).total_cmp(&score(row, *b)));
+        (0..scores.nrows()).filter_map(best).collect()
+    }
+
+    fn problem<'p>(
+        data: Data<'p>,
+        m: usize,
+        labels: &'p [u32],
+        lambda: f64,
+    ) -> Result<MarginProblem<'p>> {
+        let map = Linear::new(data, m, 0.0, Order::Examples);
+        MarginProblem::new(map, labels, Box::new(MaxHinge), Shares::new(labels.len(), lambda)?)
+    }
 
     #[test]
     fn a_fold_returns_to_block_descent_at_the_next_c_after_its_precision_is_exhausted() {
         let (n, d, m) = (60, 4, 3);
         let mut random = Pcg64Mcg::new(0);
         let x = Array2::from_shape_simple_fn((n, d), || random.random_range(-1.0_f32..1.0));
-        let largest = |row: usize| {
-            (0..m as u32).max_by(|a, b| x[(row, *a as usize)].total_cmp(&x[(row, *b as usize)]))
-        };
-        let labels: Vec<u32> = (0..n).filter_map(largest).collect();
+        let labels = largest(&x, m);
         let data = Data::Dense32(Dense::new(x.view()).unwrap());
         let (ones, held_out) = (vec![1.0; n], [0, 1, 2]);
-        let problems = |_: &Fold<'_>, lambda: f64| {
-            let map = Linear::new(data, m, 0.0, Order::Examples);
-            MarginProblem::new(map, &labels, Box::new(MaxHinge), Shares::new(n, lambda)?)
-        };
+        let problems = |_: &Fold<'_>, lambda: f64| problem(data, m, &labels, lambda);
         let search = Search {
             problems: &problems,
             folds: vec![Fold { weights: &ones, held_out: &held_out }],
@@ -296,18 +308,10 @@ mod tests {
         let (n, d, m) = (300, 4, 3);
         let mut random = Pcg64Mcg::new(1);
         let x = Array2::from_shape_simple_fn((n, d), || random.random_range(-1.0..1.0));
-        let mut noisy = |row: usize, class: usize| x[(row, class)] + random.random_range(-0.5..0.5);
-        let mut label = |row: usize| {
-            let scores: Vec<f64> = (0..m).map(|class| noisy(row, class)).collect();
-            (0..m as u32).max_by(|a, b| scores[*a as usize].total_cmp(&scores[*b as usize]))
-        };
-        let labels: Vec<u32> = (0..n).filter_map(&mut label).collect();
+        let labels = largest(&x.mapv(|value| value + random.random_range(-0.5..0.5)), m);
         let data = Data::Dense64(Dense::new(x.view()).unwrap());
         let (ones, held_out): (_, Vec<u32>) = (vec![1.0; n], (0..n as u32).collect());
-        let problems = |_: &Fold<'_>, lambda: f64| {
-            let map = Linear::new(data, m, 0.0, Order::Examples);
-            MarginProblem::new(map, &labels, Box::new(MaxHinge), Shares::new(n, lambda)?)
-        };
+        let problems = |_: &Fold<'_>, lambda: f64| problem(data, m, &labels, lambda);
         let search = Search {
             problems: &problems,
             folds: vec![Fold { weights: &ones, held_out: &held_out }],
