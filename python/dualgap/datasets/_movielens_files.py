@@ -199,8 +199,8 @@ def _numbers(values: pd.Series[Any]) -> pd.Series[Any]:
     """Return numbers, and NaN for text and dates that spell no number."""
     if pd.api.types.is_numeric_dtype(values):
         return values
-    # pandas would convert a column of dates to integers, but not a column of objects.
-    return pd.to_numeric(values.astype(object).map(str), errors="coerce")
+    # pandas would convert dates to integers, but not their text.
+    return pd.to_numeric(values.astype(str), errors="coerce")
 
 
 def _refuse(wrong: Any, given: pd.Series[Any], file: object, problem: str) -> None:

@@ -398,7 +398,7 @@ class RatingScale:
 
     @property
     def ranking_unit(self) -> float:
-        """The unit in which outputs of a pair differ by about 1: the span, or 1 for thresholds."""
+        """The unit of outputs in rankings: the span for a regression, 1 for ordinal levels."""
         return 1.0 if self.ordinal else self.span
 
     def unit(self, values: FloatArray) -> float:

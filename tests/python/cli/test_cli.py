@@ -210,13 +210,14 @@ def test_ratings_files_may_have_dates(names: str, read: Any, tmp_path: Path) -> 
         np.testing.assert_array_equal(read(path).ratings["timestamp"], seconds)
     text = pd.Series(["881250949"] * 60)
     text[4] = "x"
-    for column, problem in (
-        ("rating", "not a finite number"),
-        ("timestamp", "not a finite number"),
-    ):
+    for column in ("rating", "timestamp"):
         write(**{column: text})
-        with pytest.raises(ValueError, match=rf"ratings.csv: row 5: the {column} 'x' .*{problem}"):
+        error = rf"ratings.csv: row 5: the {column} 'x' is not a finite number"
+        with pytest.raises(ValueError, match=error):
             read(path)
+    write(timestamp=text.where(text == "x", "2020-01-01"))
+    with pytest.raises(ValueError, match="row 5: the timestamp 'x' is neither a number nor a date"):
+        read(path)
 
 
 def test_likes_are_fitted_from_pairs_without_ratings(data: Path, tmp_path: Path) -> None:
