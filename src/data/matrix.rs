@@ -99,6 +99,11 @@ macro_rules! for_dense {
 pub(crate) use for_dense;
 
 impl Data<'_> {
+    /// Whether the rows are sparse.
+    pub(crate) fn is_sparse(&self) -> bool {
+        matches!(self, Self::Csr32(_) | Self::Csr64(_))
+    }
+
     /// The error for the first number that is not finite. The search starts at a given row.
     pub(crate) fn not_finite(&self, first: usize) -> Error {
         let mut found = None;

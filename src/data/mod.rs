@@ -22,5 +22,5 @@ pub(crate) use digest::in_order as join_digests;
 pub use libsvm::LibsvmRows;
 pub use matrix::{Data, IntoRows};
 pub(crate) use matrix::{for_data, for_dense};
-pub(crate) use rows::in_precision;
 pub use rows::{Real, Rows};
+pub(crate) use rows::{in_precision, read_in};

@@ -31,6 +31,19 @@ pub(crate) fn in_precision<R: Real, T: Real>(values: &[R]) -> Option<&[T]> {
     T::stored(R::singles(values), R::doubles(values))
 }
 
+/// The values in precision T, copied if they are stored in another precision.
+#[inline(always)]
+pub(crate) fn read_in<'r, R: Real, T: Real>(values: &'r [R], copied: &'r mut Vec<T>) -> &'r [T] {
+    match in_precision(values) {
+        Some(values) => values,
+        None => {
+            copied.clear();
+            R::append_to(values, copied);
+            copied
+        }
+    }
+}
+
 impl Real for f32 {
     fn widen(self) -> f64 {
         f64::from(self)

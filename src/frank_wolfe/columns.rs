@@ -42,7 +42,7 @@ impl Columns {
     /// Copies a matrix.
     pub fn new(data: &Data<'_>) -> Self {
         let (n_rows, n_cols) = (data.n_rows(), data.n_cols());
-        let is_sparse = matches!(data, Data::Csr32(_) | Data::Csr64(_));
+        let is_sparse = data.is_sparse();
         let (values, places, by_row) = for_data!(data, rows => if is_sparse {
             let (offsets, stored, values) = sparse_columns(rows);
             (values, Some((offsets, stored)), Some(RowEntries::new(rows)))

@@ -1,5 +1,5 @@
 //! Kernels on vectors and matrices, dense and sparse: products of rows with packed weights,
-//! weighted sums of rows, norms, factorisations.
+//! weighted sums of rows, norms, factorisations; rows with a constant feature ([`Design`]).
 //!
 //! The inner loops of products and sums are written once over `pulp`'s vectors, and dispatched at
 //! run time to the processor's instructions (AVX-512, AVX2, NEON). Each score is the sum over the
@@ -9,6 +9,7 @@
 
 pub(crate) mod cholesky;
 mod counting_sort;
+mod design;
 mod exponential;
 mod layout;
 pub(crate) mod outer;
@@ -23,11 +24,12 @@ mod triangular;
 pub(crate) mod vectors;
 
 pub(crate) use counting_sort::{CountingSort, grouped};
+pub use design::{Design, Packed};
 pub(crate) use exponential::{exp_minus, minus_ln, softmax};
 pub(crate) use layout::{Aligned, transpose};
 pub(crate) use panel_weights::{PanelWeights, Update};
 pub use panels::Panels;
-pub(crate) use scatter::{TILE, Widened, prefetch, scatter};
+pub(crate) use scatter::{TILE, prefetch, scatter};
 pub(crate) use simd::arch;
 pub use simd::{Element, Kernel, Lane, instruction_set};
 pub use sparse::{Sparse, SparseRows};

@@ -35,11 +35,6 @@ impl<T: Element> Panels<T> {
         Self { values: Aligned::zeros(n_inputs * padded), n_inputs, n_outputs }
     }
 
-    /// Whether there are no weights.
-    pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
-    }
-
     /// Copies `weights` into the panels, in parallel. The weights of an input begin at `start(input)` and are `stride`
     /// apart.
     pub fn pack(&mut self, weights: &[f64], start: impl Fn(usize) -> usize + Sync, stride: usize) {

@@ -11,26 +11,6 @@ const TILE_BYTES: usize = 256;
 /// Number of columns in a tile.
 pub(crate) const TILE: usize = TILE_BYTES / size_of::<f64>();
 
-/// A type of stored values that can be read in double precision.
-pub(crate) trait Widened: Element {
-    /// The values in double precision; `buffer` holds them if a conversion is necessary.
-    fn in_double<'a>(values: &'a [Self], buffer: &'a mut Vec<f64>) -> &'a [f64];
-}
-
-impl Widened for f32 {
-    fn in_double<'a>(values: &'a [f32], buffer: &'a mut Vec<f64>) -> &'a [f64] {
-        buffer.clear();
-        buffer.extend(values.iter().map(|value| f64::from(*value)));
-        buffer
-    }
-}
-
-impl Widened for f64 {
-    fn in_double<'a>(values: &'a [f64], _: &'a mut Vec<f64>) -> &'a [f64] {
-        values
-    }
-}
-
 /// image\[class\]\[column\] += Σ_i δ_i\[class\] · rows\[i\]\[first_col + column\] for the columns
 /// of one tile, row by row; `image` has `stride` columns per class.
 pub(crate) fn scatter<T: Element>(

@@ -8,13 +8,13 @@ use rayon::prelude::*;
 use super::sparse_row::{add, fetch_first, score};
 use super::terms::{Distribution, Terms};
 use super::{LogisticModel, LogisticProblem};
-use crate::data::{Csr, Data, Real, Rows};
+use crate::data::{Csr, Data, Real, Rows, read_in};
 use crate::dual::rounding::{Bounded, gamma, underflow};
 use crate::error::Result;
 use crate::for_data;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::axpy;
-use crate::linalg::{Aligned, Element, Kernel, Widened, transpose};
+use crate::linalg::{Aligned, Element, Kernel, transpose};
 use crate::parallel::{for_items, is_worth_sharing, min_len, split_at};
 
 /// Maximum number of classes for which the whole linear system of the tilt is solved. For more classes, only its
@@ -263,7 +263,7 @@ fn sparse_row<'r>(
         Data::Csr64(rows) => Some(rows.row(row)),
         Data::Csr32(rows) => {
             let (columns, values) = rows.row(row);
-            Some((columns, f32::in_double(values, copied)))
+            Some((columns, read_in(values, copied)))
         }
         _ => None,
     }

@@ -77,7 +77,7 @@ type Centred<'c> = (&'c [f64], Option<(&'c [f64], &'c [f64])>);
 /// Estimates the means of the columns from a few rows if the rows are dense; returns zeros for CSR rows.
 pub(super) fn estimated_means(rows: Data<'_>) -> Vec<f64> {
     let (n, mut means) = (rows.n_rows(), vec![0.0; rows.n_cols()]);
-    if matches!(rows, Data::Csr32(_) | Data::Csr64(_)) {
+    if rows.is_sparse() {
         return means;
     }
     let n_averaged = n.min(AVERAGED);

@@ -9,7 +9,7 @@ use super::{
     DualDescent, DualDescentOptions, LogisticModel, LogisticProblem, RowSpread, is_sparse,
     suits_dual_descent,
 };
-use crate::data::{Data, Rows};
+use crate::data::Rows;
 use crate::dual::rounding::Bounded;
 use crate::error::{Error, Result};
 use crate::for_data;
@@ -60,7 +60,7 @@ impl LogisticMethod {
             Self::Auto(_) => Ok(Self::Newton),
             Self::DualDescent(_) if !suits => {
                 let rows = problem.rows();
-                let dense = !matches!(rows, Data::Csr32(_) | Data::Csr64(_));
+                let dense = !rows.is_sparse();
                 let why = if dense { "dense rows" } else { "such large values" };
                 let message = format!("\"dual-descent\" does not support {why}; use \"newton\"");
                 Err(Error::argument("solver", message))

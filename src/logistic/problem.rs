@@ -274,7 +274,7 @@ fn total_weights(
 
 /// Whether rows are CSR and store few of their entries.
 pub(super) fn is_sparse(problem: &LogisticProblem<'_>) -> bool {
-    let is_csr = matches!(problem.rows(), Data::Csr32(_) | Data::Csr64(_));
+    let is_csr = problem.rows().is_sparse();
     let n_stored = for_data!(problem.rows(), rows => rows.n_stored());
     is_csr && n_stored as f64 <= SPARSE * problem.n_examples() as f64 * problem.n_features() as f64
 }

@@ -87,7 +87,7 @@ pub(super) fn fit_logistic_regression<'py>(
         let method = LogisticMethod::parse(&record.solver, record.seed)?;
         let (n_classes, intercept) = (record.n_classes, record.intercept);
         let known = Digests::default();
-        if let Data::Csr32(_) | Data::Csr64(_) = data {
+        if data.is_sparse() {
             let digests = digests(py, &[data])?;
             known.before.get_or_init(|| digests);
         }

@@ -22,8 +22,8 @@ pub(crate) use line_search::shorter_step;
 pub(crate) use memory::{Memory, Pair};
 pub use method::{Choices, DualPoint, Fit, Method, STEPS, Target, minimize};
 pub use newton::{
-    BestPoints, Blocks, Design, FACTORISED, Newton, Proximal, SecondOrder, Summed,
-    has_part_factors, n_sums, newton_direction, second_order, step_cost,
+    BestPoints, Blocks, FACTORISED, Newton, Proximal, SecondOrder, Summed, has_part_factors,
+    n_sums, newton_direction, second_order, step_cost,
 };
 pub use path::{BlockPath, PathSettings, PathSolver, Piece, objective_at, path};
 pub use projected_gradient::ProjectedGradient;

@@ -195,7 +195,7 @@ impl Solver for DualDescent<'_, '_> {
 
 /// Whether the rows are sparse and all numbers are small enough for dual block descent.
 pub fn suits_dual_descent(problem: &LogisticProblem<'_>) -> bool {
-    let is_sparse = matches!(problem.rows(), Data::Csr32(_) | Data::Csr64(_));
+    let is_sparse = problem.rows().is_sparse();
     is_sparse && largest_number(problem) < DOUBLE
 }
 

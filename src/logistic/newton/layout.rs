@@ -96,7 +96,7 @@ impl<'a> RowBlocks<'a> {
     /// Whether passes in double precision read the rows without a copy: the rows are dense and not narrow, and have one
     /// output. For other rows, a transposed copy in the cache takes less time.
     pub fn is_direct(&self) -> bool {
-        let dense = !matches!(self.problem.rows(), Data::Csr32(_) | Data::Csr64(_));
+        let dense = !self.problem.rows().is_sparse();
         dense && self.problem.n_outputs() == 1 && self.problem.n_features() >= DIRECT
     }
 

@@ -159,7 +159,7 @@ impl DirectionalBounds {
         let error = (rounded + tiny) * (1.0 + gamma(4));
         let (from, room) = (from as u32, rooms[from]);
         self.members.push(MoveGroup { share, norm: size.norm, error, first, end, from, room });
-        problem.map().append_row(example, &mut self.rows);
+        problem.map().design().append_rows([example], self.n_features, &mut self.rows);
     }
 
     /// Inverts G Gᵀ + damping, where the rows of G are the images of the moves; returns whether
@@ -199,7 +199,7 @@ impl DirectionalBounds {
     /// The inner products of an example's row with the rows of all examples that have a move.
     pub fn row_products(&self, problem: &MarginProblem<'_>, example: usize) -> RowProducts {
         let mut row = Vec::with_capacity(self.n_features);
-        problem.map().append_row(example, &mut row);
+        problem.map().design().append_rows([example], self.n_features, &mut row);
         let products = (0..self.members.len()).map(|member| dot(&row, self.row(member))).collect();
         RowProducts { norm: problem.map().row_size(example).norm, row, products }
     }

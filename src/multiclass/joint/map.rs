@@ -115,10 +115,10 @@ impl<'a> JointMap<'a> {
     fn image(&self, example: usize, dual: &[(u32, f64)]) -> (Combined, f64) {
         match self.kind {
             FeatureKind::Kronecker(classes) => {
-                (Combined::of(classes, 0, dual), self.inner.squared_norm(example))
+                (Combined::of(classes, 0, dual), self.inner.design().squared_norm(example))
             }
             FeatureKind::Rows => {
-                (Combined::of(self.inner.data(), example * self.n_classes, dual), 1.0)
+                (Combined::of(self.inner.design().data, example * self.n_classes, dual), 1.0)
             }
         }
     }
@@ -242,7 +242,7 @@ impl ScoreMap for JointMap<'_> {
         let (image, factor) = self.image(example, dual);
         let (rows, first) = match self.kind {
             FeatureKind::Kronecker(classes) => (classes, 0),
-            FeatureKind::Rows => (self.inner.data(), example * self.n_classes),
+            FeatureKind::Rows => (self.inner.design().data, example * self.n_classes),
         };
         for (class, score) in scores.iter_mut().enumerate() {
             *score += factor * image.dot(rows, first + class);

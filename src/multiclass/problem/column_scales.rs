@@ -24,27 +24,22 @@ pub(in crate::multiclass) struct ColumnScales {
 impl ColumnScales {
     /// Computes the scale of each column of a problem. The constant feature, unless it is 0, comes last.
     pub fn of(problem: &MarginProblem<'_>) -> Self {
-        let (data, bias) = (problem.map().data(), problem.map().bias());
-        let mut columns = largest_of_columns(data, 1);
-        if bias != 0.0 {
-            columns.push(bias.abs());
+        let design = problem.map().design();
+        let mut columns = largest_of_columns(design.data, 1);
+        if design.bias != 0.0 {
+            columns.push(design.bias.abs());
         }
         columns.iter_mut().for_each(|value| *value = power_above(*value));
         if columns.iter().any(|scale| *scale > 2.0_f64.powi(RANGE)) {
             columns.fill(1.0);
         }
-        let sizes = (0..data.n_rows()).map(|row| {
+        let sizes = (0..design.n_rows()).map(|row| {
             let (mut square, mut highest) = (0.0, 0.0_f64);
-            let mut add = |value: f64| {
+            design.visit_row(row, |feature, value| {
+                let value = value / columns[feature];
                 square += value * value;
                 highest = highest.max(value.abs());
-            };
-            for_data!(data, rows => {
-                rows.visit_row(row, |column, value| add(value / columns[column]));
             });
-            if bias != 0.0 {
-                add(bias / columns[data.n_cols()]);
-            }
             RowSize::of(square, highest, problem.map().row_size(row).n_values)
         });
         let sizes = sizes.collect();

@@ -2,7 +2,6 @@
 //! (`docs/mathematics/block-descent.md`).
 
 use super::block_descent::BlockDescent;
-use crate::data::Data;
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::multiclass::{MarginProblem, ScoreMap};
@@ -122,10 +121,9 @@ impl<'p> LambdaPath<'p> {
 /// Whether a path saves time. A path saves time if there are many dense rows and the set is a box with a bound on the
 /// sum, because most β then stay at their bounds from one λ to the next.
 fn pays(problem: &MarginProblem<'_>) -> bool {
-    let (data, features) = (problem.map().data(), problem.map().layout().n_features);
-    let is_dense = !matches!(data, Data::Csr32(_) | Data::Csr64(_));
+    let design = problem.map().design();
     let is_box = problem.polytope().whole_box().is_some();
-    is_dense && is_box && problem.n_examples() / EXAMPLES >= features
+    !design.data.is_sparse() && is_box && design.n_rows() / EXAMPLES >= design.n_features()
 }
 
 /// Whether the β of an example may add up to more than 1. If so, the curvature alone does not show whether a path is
@@ -195,7 +193,7 @@ mod tests {
     use rand_pcg::Pcg64Mcg;
 
     use super::*;
-    use crate::data::Dense;
+    use crate::data::{Data, Dense};
     use crate::dual::Shares;
     use crate::multiclass::solvers::block_descent::{Options, block_descent};
     use crate::multiclass::{Linear, Order};

@@ -5,12 +5,12 @@ use std::sync::{Arc, OnceLock};
 
 use crate::dual::{Curvatures, Shares};
 use crate::error::Result;
-use crate::linalg::Sparse;
+use crate::linalg::{Design, Sparse};
 use crate::multiclass::problem::{Bounds, ColumnScales};
 use crate::multiclass::{MarginProblem, Workspace};
 use crate::polytope::lifted;
 use crate::run::Certificate;
-use crate::solver::{Blocks, Design, Proximal, Summed};
+use crate::solver::{Blocks, Proximal, Summed};
 
 /// A multi-category problem in the form that Newton's method needs.
 pub(in crate::multiclass) struct MarginBlocks<'p> {
@@ -49,7 +49,7 @@ impl Blocks for MarginBlocks<'_> {
     type Terms = Bounds;
 
     fn design(&self) -> Design<'_> {
-        Design { data: self.problem.map().data(), bias: self.problem.map().bias() }
+        self.problem.map().design()
     }
 
     fn n_parts(&self) -> usize {

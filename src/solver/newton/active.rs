@@ -1,12 +1,11 @@
 //! The blocks with nonzero curvature, and products with the matrix of a Newton system.
 
 use super::blocks::Blocks;
-use super::design::{Buffer, Design};
 use super::passes::{CHUNK_ROWS, piece_of};
 use crate::dual::Curvatures;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::SparseRows;
+use crate::linalg::{Design, SparseRows};
 use crate::parallel::{map_items, sum_parts};
 
 /// The blocks with nonzero curvature, with their curvatures and factors.
@@ -77,7 +76,7 @@ impl Active {
         let piece = piece_of(design, self.blocks.len(), n_parts);
         let add = |(index, rows): (usize, &[u32])| {
             let mut image = vec![0.0; design.image_len(n_parts)];
-            let (mut buffer, mut duals) = (Buffer::default(), SparseRows::default());
+            let (mut buffer, mut duals) = (Vec::new(), SparseRows::default());
             let (mut scores, mut product) = (vec![0.0; CHUNK_ROWS * n_parts], vec![0.0; n_parts]);
             for (chunk, rows) in rows.chunks(CHUNK_ROWS).enumerate() {
                 if interrupt.is_raised() {
@@ -85,7 +84,8 @@ impl Active {
                 }
                 let first = index * piece + chunk * CHUNK_ROWS;
                 let scores = &mut scores[..rows.len() * n_parts];
-                let dense = design.scores(&packed, rows, &mut buffer, scores);
+                let rows = rows.iter().map(|row| *row as usize);
+                let dense = design.scores(&packed, rows.clone(), &mut buffer, scores);
                 duals.restart(first);
                 for (slot, scores) in (first..).zip(scores.chunks_exact_mut(n_parts)) {
                     self.curvatures.apply(slot, scores, &mut product);
@@ -124,7 +124,10 @@ impl Active {
                 }
                 own.fill(0.0);
                 self.curvatures.add_diagonal_of(slot, self.scales[slot], &mut own);
-                design.add_squares(*row as usize, &own, &mut squares);
+                design.visit_row(*row as usize, |feature, value| {
+                    let places = squares.iter_mut().skip(feature).step_by(design.n_features());
+                    places.zip(&own).for_each(|(place, own)| *place += own * (value * value));
+                });
             }
             squares
         };

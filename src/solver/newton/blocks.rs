@@ -1,12 +1,16 @@
 //! A training problem in the form that Newton's method needs.
 
-use super::design::Design;
 use crate::dual::{Curvatures, Shares};
+use crate::linalg::Design;
 use crate::run::Certificate;
 
 /// A training problem in the form that Newton's method needs. The loss of block i is a function of its scores A_i w,
 /// one score per part. It is the maximum of ⟨u, A_i w⟩ plus a linear term over the points u of a convex set; if the
 /// problem is smoothed, γ/2 ‖u‖² is subtracted inside the maximum.
+///
+/// Another smooth term γ Ω(u) can take the place of this square, such as minus the entropy of distributions. Then
+/// [`Blocks::unit_width`] is at most γ, so that there is no proximal term, and [`Blocks::curvature`] adds the Jacobian of
+/// argmax_u ⟨u, s⟩ − Ω(u).
 pub trait Blocks: Sync {
     /// Scratch memory of a thread.
     type Work: Default + Send;

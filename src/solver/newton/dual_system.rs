@@ -1,9 +1,9 @@
 //! The inverse of a Newton system with few active blocks, computed from a matrix over their parts (Woodbury identity).
 
 use super::active::Active;
-use super::design::Design;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::linalg::Design;
 use crate::linalg::cholesky::Factor;
 use crate::linalg::outer::{PADDING, Strided, add_lower_gram};
 use crate::linalg::vectors::{axpy, dot};
@@ -14,11 +14,11 @@ const MAX_PARTS: usize = 2000;
 /// The maximum total number of values in the active rows, which are stored densely.
 const MAX_ROW_VALUES: usize = 1 << 22;
 
-/// (I + B Bᵀ)⁻¹ = I − B (I + Bᵀ B)⁻¹ Bᵀ, where block i has the columns √c_i A_iᵀ J_i of B. The J_i are projections, so
-/// B Bᵀ = Σ_i c_i A_iᵀ J_i A_i.
+/// (I + B Bᵀ)⁻¹ = I − B (I + Bᵀ B)⁻¹ Bᵀ, where block i has the columns √c_i A_iᵀ J_i of B. If the J_i are projections,
+/// then B Bᵀ = Σ_i c_i A_iᵀ J_i A_i.
 ///
-/// The subtraction loses digits if some columns of the data are large, so the result only serves as
-/// a preconditioner for conjugate gradients.
+/// The result only serves as a preconditioner for conjugate gradients: the subtraction loses digits if some columns of
+/// the data are large, and the curvature of the entropy is not a projection.
 pub(super) struct DualSystem {
     factor: Factor,
     /// The active rows, `width` values each.
@@ -59,7 +59,7 @@ impl DualSystem {
             return Ok(None);
         }
         let mut rows = Vec::new();
-        design.append_rows(&active.blocks, width, &mut rows);
+        design.append_rows(active.blocks.iter().map(|row| *row as usize), width, &mut rows);
         let gram = gram(&rows, width, n_rows);
         interrupt.check()?;
         let matrix = blocks.matrix(&gram, n_rows, n_parts);

@@ -1,12 +1,11 @@
 //! The Hessian of the inner problem as a dense matrix, for systems small enough to factorise.
 
 use super::active::Active;
-use super::design::Design;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Factor;
-use crate::linalg::grouped;
 use crate::linalg::outer::{PADDING, Strided, add_lower_products};
+use crate::linalg::{Design, grouped};
 use crate::parallel::for_items;
 
 /// Maximum number of values of the rows that are converted to double precision at a time.
@@ -90,9 +89,9 @@ pub(super) fn pair_sums(
     let mut values = Vec::new();
     for slots in slots.chunks((MAX_DENSE_VALUES / width).max(ROWS_PER_SUM)) {
         interrupt.check()?;
-        let rows: Vec<u32> = slots.iter().map(|slot| active.blocks[*slot as usize]).collect();
+        let rows = slots.iter().map(|slot| active.blocks[*slot as usize] as usize);
         values.clear();
-        design.append_rows(&rows, width, &mut values);
+        design.append_rows(rows, width, &mut values);
         let (starts, entries) = pairs(slots, n_parts, active);
         let rows = Strided { values: &values, stride: width };
         for_items(sums.chunks_mut(d * width).enumerate(), 1, |(pair, sum)| {

@@ -4,7 +4,6 @@
 
 mod active;
 mod blocks;
-mod design;
 mod distributed;
 mod dual_system;
 mod hessian;
@@ -14,7 +13,6 @@ mod step;
 mod system;
 
 pub use self::blocks::{Blocks, Proximal, Summed};
-pub use self::design::Design;
 pub use self::distributed::{SecondOrder, n_sums, newton_direction, second_order};
 
 pub use self::part_factors::has_part_factors;

@@ -4,13 +4,12 @@
 use std::ops::Range;
 
 use super::active::Active;
-use super::design::Design;
 use super::hessian::{MAX_DENSE_VALUES, ROWS_PER_SUM, add_rows};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Factor;
-use crate::linalg::grouped;
 use crate::linalg::outer::{PADDING, Strided};
+use crate::linalg::{Design, grouped};
 use crate::parallel::for_items;
 
 /// Largest number of values of the factors (1 GiB).
@@ -45,7 +44,7 @@ impl PartFactors {
         for (chunk, rows) in active.blocks.chunks(n_rows).enumerate() {
             interrupt.check()?;
             values.clear();
-            design.append_rows(rows, width, &mut values);
+            design.append_rows(rows.iter().map(|row| *row as usize), width, &mut values);
             let first = chunk * n_rows;
             let (starts, entries) = entries_of_parts(first..first + rows.len(), n_parts, active);
             let rows = Strided { values: &values, stride: width };

@@ -2,11 +2,10 @@
 //! division into pieces depends only on the data, not on the number of threads.
 
 use super::blocks::{Blocks, Proximal, Summed};
-use super::design::{Buffer, Design, listed};
 
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::SparseRows;
+use crate::linalg::{Design, SparseRows};
 use crate::parallel::{for_items, map_items, sum_parts};
 use crate::run::Certificate;
 
@@ -75,7 +74,7 @@ impl Pass {
         let visit = |(index, (scores, points)): (usize, (&mut [f64], &mut [f64]))| {
             let mut part =
                 Part { image: vec![0.0; design.image_len(m)], terms: B::Terms::default() };
-            let (mut buffer, mut duals) = (Buffer::default(), SparseRows::default());
+            let (mut buffer, mut duals) = (Vec::new(), SparseRows::default());
             let mut work = B::Work::default();
             let chunks = scores.chunks_mut(CHUNK_ROWS * m).zip(points.chunks_mut(CHUNK_ROWS * m));
             for (chunk, (scores, points)) in chunks.enumerate() {
@@ -83,8 +82,8 @@ impl Pass {
                     break;
                 }
                 let first = index * self.piece + chunk * CHUNK_ROWS;
-                let rows = listed(first..first + scores.len() / m);
-                let dense = design.scores(&packed, &rows, &mut buffer, scores);
+                let rows = first..first + scores.len() / m;
+                let dense = design.scores(&packed, rows.clone(), &mut buffer, scores);
                 duals.restart(first);
                 let pairs = scores.chunks_exact(m).zip(points.chunks_exact_mut(m));
                 for (block, (scores, point)) in (first..).zip(pairs) {
@@ -94,7 +93,7 @@ impl Pass {
                     blocks.add_terms(block, scores, point, &mut part.terms, &mut work);
                     push(blocks, block, point, &mut duals);
                 }
-                design.add_images(&rows, dense, (&duals, m), &mut part.image);
+                design.add_images(rows, dense, (&duals, m), &mut part.image);
             }
             part
         };
@@ -119,23 +118,21 @@ impl Pass {
         interrupt: &Interrupt,
     ) -> Result<Vec<f64>> {
         let (design, m) = (blocks.design(), self.n_parts);
-        let packed = design.pack(&vec![0.0; design.n_features() * m], m);
         let add = |(index, points): (usize, &[f64])| {
             let mut image = vec![0.0; design.image_len(m)];
-            let (mut buffer, mut duals) = (Buffer::default(), SparseRows::default());
-            let mut scores = vec![0.0; CHUNK_ROWS * m];
+            let (mut buffer, mut duals) = (Vec::new(), SparseRows::default());
             for (chunk, points) in points.chunks(CHUNK_ROWS * m).enumerate() {
                 if interrupt.is_raised() {
                     break;
                 }
                 let first = index * self.piece + chunk * CHUNK_ROWS;
-                let rows = listed(first..first + points.len() / m);
-                let dense = design.scores(&packed, &rows, &mut buffer, &mut scores[..points.len()]);
+                let rows = first..first + points.len() / m;
+                let dense = design.dense(rows.clone(), &mut buffer);
                 duals.restart(first);
                 for (block, point) in (first..).zip(points.chunks_exact(m)) {
                     push(blocks, block, point, &mut duals);
                 }
-                design.add_images(&rows, dense, (&duals, m), &mut image);
+                design.add_images(rows, dense, (&duals, m), &mut image);
             }
             image
         };
@@ -157,14 +154,14 @@ impl Pass {
         let packed = design.pack(direction, m);
         let mut changes = vec![0.0; at.scores.len()];
         for_items(changes.chunks_mut(self.piece * m).enumerate(), 1, |(index, changes)| {
-            let mut buffer = Buffer::default();
+            let mut buffer = Vec::new();
             for (chunk, changes) in changes.chunks_mut(CHUNK_ROWS * m).enumerate() {
                 if interrupt.is_raised() {
                     break;
                 }
                 let first = index * self.piece + chunk * CHUNK_ROWS;
-                let rows = listed(first..first + changes.len() / m);
-                design.scores(&packed, &rows, &mut buffer, changes);
+                let rows = first..first + changes.len() / m;
+                design.scores(&packed, rows.clone(), &mut buffer, changes);
             }
         });
         interrupt.check()?;

@@ -37,7 +37,7 @@ pub(super) fn search<B: Blocks>(
     Ok((step, if step > 0.0 { slope } else { 0.0 }, step > 0.0 && step == last))
 }
 
-/// Finds a step at which an increasing, piecewise linear derivative is close to 0, given `slope`, its value at 0.
+/// Finds a step at which an increasing, continuous derivative is close to 0, given `slope`, its value at 0.
 /// Returns 0 unless that value is negative.
 ///
 /// The search begins at the Newton step and doubles it while the derivative is negative. Then it takes secant steps

@@ -3,15 +3,14 @@
 
 use super::active::{Active, active};
 use super::blocks::Blocks;
-use super::design::Design;
 use super::dual_system::DualSystem;
 use super::hessian::ReducedHessian;
 use super::part_factors::{PartFactors, has_part_factors, n_factor_values};
 use super::passes::InnerEvaluation;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::squared_norm;
 use crate::linalg::vectors::{long_axpy, long_dot};
+use crate::linalg::{Design, squared_norm};
 use crate::memory::fits;
 
 /// Largest number of unknowns for which the system is factorised.

@@ -23,7 +23,7 @@ use crate::data::Data;
 use crate::dual::Shares;
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
-use crate::linalg::Element;
+use crate::linalg::{Design, Element};
 use crate::multiclass::{MarginProblem, ScoreMap};
 use crate::polytope::Scratch;
 use crate::run::{Certificate, Progress, Solver};
@@ -129,8 +129,8 @@ pub fn block_descent<'p>(
     problem: &'p MarginProblem<'p>,
     options: Options,
 ) -> Box<dyn BlockDescent + 'p> {
-    let (bias, m) = (problem.map().bias(), problem.n_classes());
-    match problem.map().data() {
+    let (Design { data, bias }, m) = (problem.map().design(), problem.n_classes());
+    match data {
         Data::Dense16(x) => boxed(problem, DenseStore::<_, f32>::new(x, bias, m), options),
         Data::Dense32(x) => boxed(problem, DenseStore::<_, f32>::new(x, bias, m), options),
         Data::Dense64(x) => boxed(problem, DenseStore::<_, f64>::new(x, bias, m), options),

@@ -2,8 +2,8 @@
 
 use pulp::Simd;
 
-use super::{Row, Shape, WeightStore, read};
-use crate::data::{Dense, Real, Rows, in_precision};
+use super::{Row, Shape, WeightStore};
+use crate::data::{Dense, Real, Rows, in_precision, read_in};
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::fused_dot;
 use crate::linalg::{Aligned, Element, Kernel, Lane, PanelWeights, Update};
@@ -139,7 +139,7 @@ impl<'a, R: Real, T: Element> WeightStore for DenseStore<'a, R, T> {
 
     #[inline(always)]
     fn row<'r>(&'r self, example: usize, buffer: &'r mut Vec<T>) -> Row<'r, T> {
-        let x = read(buffer, self.rows.row(example));
+        let x = read_in(self.rows.row(example), buffer);
         let (values, rest) = x.split_at(self.n_whole);
         Row { values, columns: &[], rest, constant: &self.constant }
     }

@@ -8,7 +8,7 @@ use pulp::Simd;
 
 pub(super) use self::dense::DenseStore;
 pub(super) use self::sparse::SparseStore;
-use crate::data::{Real, in_precision};
+use crate::data::Real;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Lane};
 
@@ -56,19 +56,6 @@ impl<T: Real> Row<'_, T> {
         }
         let rest = T::partial(simd, self.rest);
         Some(constant.map_or(rest, |constant| T::plus(simd, rest, constant)))
-    }
-}
-
-/// The values in precision T, copied if they are stored in another precision.
-#[inline(always)]
-fn read<'r, R: Real, T: Real>(copied: &'r mut Vec<T>, values: &'r [R]) -> &'r [T] {
-    match in_precision(values) {
-        Some(values) => values,
-        None => {
-            copied.clear();
-            R::append_to(values, copied);
-            copied
-        }
     }
 }
 

@@ -5,8 +5,8 @@ use pulp::Simd;
 use rayon::join;
 
 use super::sparse_kernels::{AddFew, FeatureRange, ScoreAll, ScoreFew};
-use super::{Row, Shape, WeightStore, read};
-use crate::data::{Csr, Real, Rows};
+use super::{Row, Shape, WeightStore};
+use crate::data::{Csr, Real, Rows, read_in};
 use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Kernel, Lane, transpose};
 use crate::parallel::is_worth_sharing;
@@ -78,7 +78,7 @@ impl<'a, R: Real, T: Element> WeightStore for SparseStore<'a, R, T> {
     #[inline(always)]
     fn row<'r>(&'r self, example: usize, buffer: &'r mut Vec<T>) -> Row<'r, T> {
         let (columns, x) = self.rows.row(example);
-        Row { values: read(buffer, x), columns, rest: &[], constant: &self.constant }
+        Row { values: read_in(x, buffer), columns, rest: &[], constant: &self.constant }
     }
 
     fn take_weights(&mut self) -> Aligned<T> {
@@ -143,7 +143,7 @@ impl<'a, R: Real, T: Element> WeightStore for SparseStore<'a, R, T> {
         T: Lane<S>,
     {
         let (columns, x) = self.rows.row(self.block[row] as usize);
-        let row = Row { values: read(buffer, x), columns, rest: &[], constant: &self.constant };
+        let row = Row { values: read_in(x, buffer), columns, rest: &[], constant: &self.constant };
         let features = FeatureRange { weights: &mut self.weights, first: 0, padded: self.padded };
         AddFew { features, row, classes, change }.compute(simd);
     }
@@ -174,7 +174,7 @@ impl<'a, R: Real, T: Element> WeightStore for SparseStore<'a, R, T> {
                 values.clear();
                 change(index, &mut classes, &mut values);
                 let (columns, x) = rows.row(*example as usize);
-                features.add_own(columns, read(&mut copied, x), &classes, &values);
+                features.add_own(columns, read_in(x, &mut copied), &classes, &values);
                 let last = [rows.n_cols() as i32];
                 features.add_own(&last[..constant.len()], constant, &classes, &values);
             }
