@@ -29,6 +29,7 @@ mod recommend {
 }
 mod solver {
     mod methods;
+    mod newton;
 }
 mod structured {
     mod callback;

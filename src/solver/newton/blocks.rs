@@ -9,7 +9,7 @@ use crate::run::Certificate;
 /// problem is smoothed, γ/2 ‖u‖² is subtracted inside the maximum.
 ///
 /// Another smooth term γ Ω(u) can take the place of this square, such as minus the entropy of distributions. Then
-/// [`Blocks::unit_width`] is at most γ, so that there is no proximal term, and [`Blocks::curvature`] adds the Jacobian of
+/// [`Blocks::unit_width`] is at most γ, so the proximal term is 0, and [`Blocks::curvature`] adds the Jacobian of
 /// argmax_u ⟨u, s⟩ − Ω(u).
 pub trait Blocks: Sync {
     /// Scratch memory of a thread.
