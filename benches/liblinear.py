@@ -1,14 +1,16 @@
 """Crammer-Singer models compared with LIBLINEAR at equal measured quality.
 
     python benches/liblinear.py [data sets] [--C 0.05 1 10] [--level 1e-4 1e-6] [--repeats 5]
+                                [--peer-tol TOL]
 
 Tolerances of different programs are not comparable. Each program therefore gets the loosest
 tolerance, on a fine grid, for which its weights are good enough: their primal objective, computed
 by the same function for all programs, is at most (1 + level) times a certified lower bound on the
 optimum. Timed fits alternate between programs and include the conversion of the rows. Seconds are
 medians; ratios are medians of the ratios of neighbouring fits. The rows "float64" and "float32" are
-for the faster of one and two threads. Data sets: those of block_descent.py; generated sets replace
-missing files.
+for the faster of one and two threads. With `--peer-tol`, LIBLINEAR's tolerance is known, and the
+script only checks it and the next looser one. Data sets: those of block_descent.py; generated sets
+replace missing files.
 """
 
 from __future__ import annotations
@@ -84,7 +86,18 @@ def loosest(
     return None
 
 
-def compare(name: str, C: float, level: float, repeats: int) -> None:
+def known(fit: Fit, tol: float, excess: Callable[[Any], float], level: float) -> tuple[float, Any]:
+    """Return the tolerance of LIBLINEAR's grid closest to `tol`, after a check, and the model."""
+    place = int(np.argmin([abs(np.log(tol / other)) for other in PEER_GRID]))
+    if place > 0 and excess(fit(PEER_GRID[place - 1])) <= level:
+        raise SystemExit(f"--peer-tol: {PEER_GRID[place - 1]:g} is small enough")
+    model = fit(PEER_GRID[place])
+    if excess(model) > level:
+        raise SystemExit(f"--peer-tol: {PEER_GRID[place]:g} is too large")
+    return PEER_GRID[place], model
+
+
+def compare(name: str, C: float, level: float, repeats: int, peer_tol: float | None) -> None:
     table = Table("liblinear", "data", "C", "level", "program")
     X, y = load(name)
     exact = svm("crammer-singer", C=C, tol=min(2e-7, 0.02 * level), max_iter=10**6).fit(X, y)
@@ -94,7 +107,10 @@ def compare(name: str, C: float, level: float, repeats: int) -> None:
         return primal(X, y, np.asarray(model.coef_, dtype=float), C) / bound - 1.0
 
     fits = programs(X, y, C)
-    peer = loosest(fits["liblinear"], PEER_GRID, excess, level)
+    if peer_tol is None:
+        peer = loosest(fits["liblinear"], PEER_GRID, excess, level)
+    else:
+        peer = known(fits["liblinear"], peer_tol, excess, level)
     if peer is None:
         raise SystemExit(f"LIBLINEAR does not reach {level:g} on {name} with C = {C:g}")
     chosen = {"liblinear": peer}
@@ -131,10 +147,11 @@ def main() -> None:
     parser.add_argument("--C", type=float, nargs="+", default=CS)
     parser.add_argument("--level", type=float, nargs="+", default=LEVELS)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--peer-tol", type=float)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     for name, C, level in itertools.product(arguments.names, arguments.C, arguments.level):
-        compare(name, C, level, arguments.repeats)
+        compare(name, C, level, arguments.repeats, arguments.peer_tol)
 
 
 if __name__ == "__main__":
