@@ -470,11 +470,11 @@ fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
         case.with(storage, |problem| {
             let interrupt = Interrupt::default();
             let mut solver = block_descent(problem, Options::default());
-            // The interrupt takes effect at any block of any epoch.
+            solver.advance(&interrupt).unwrap();
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     std::thread::sleep(std::time::Duration::from_millis(3));
-                    interrupt.raise();
+                    interrupt.raise(); // before or inside any later epoch
                 });
                 while solver.advance(&interrupt).is_ok() {}
             });
