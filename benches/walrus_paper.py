@@ -39,8 +39,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 from support.textbook import INNER, Epochs, textbook
 
-from dualgap import _core
-from dualgap import MulticlassSVC
+from dualgap import MulticlassSVC, _core
 from dualgap.losses import Loss
 
 CS = [2.0**k for k in range(-6, 4)]
