@@ -1,11 +1,15 @@
-"""Record the medians that `cargo bench` wrote to target/criterion.
+"""Record the medians that `cargo bench` wrote to target/criterion, and delete that folder.
 
 python benches/criterion.py
+
+The folder does not name the instruction set, so measurements that stayed there could be recorded
+again under another set.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
@@ -46,6 +50,7 @@ def main() -> None:
     for group, calls in found.items():
         for call, value in calls.items():
             structured.add(group=group, call=call, seconds=value)
+    shutil.rmtree(FOLDER)
 
 
 if __name__ == "__main__":
