@@ -2,8 +2,8 @@
 
 python benches/criterion.py
 
-The folder does not name the instruction set, so measurements that stayed there could be recorded
-again under another set.
+The folder does not name the instruction set. If measurements stayed there, the next call could
+record them again under another set.
 """
 
 from __future__ import annotations

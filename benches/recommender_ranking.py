@@ -157,7 +157,7 @@ def million(only: str | None = None) -> None:
 
 
 def choice(*names: str) -> None:
-    """Score settings tried for `million`, all by default, on a tenth of its training ratings."""
+    """Score the settings tried for `million` on a tenth of its training ratings; all if unnamed."""
     table = Table("recommender-choice", "settings")
     train, _, _ = split_ratings(read("ML-1M"), 0, (0.9, 0.0))
     rest, _, validation = split_ratings(train, 1, (0.9, 0.0))

@@ -16,8 +16,9 @@ use crate::parallel::{for_items, min_len, split_at};
 pub struct Linear<'a> {
     design: Design<'a>,
     layout: Layout,
-    /// The loaded weights, for scores in single precision of rows below double precision; and in double precision.
+    /// The weights of [`ScoreMap::load`] in single precision, unless the rows are in double precision.
     singles: Option<Packed<f32>>,
+    /// The weights of [`ScoreMap::load_exact`]; also those of [`ScoreMap::load`] if the rows are in double precision.
     doubles: Option<Packed<f64>>,
     buffers: ImageBuffers,
     stats: RowStats,

@@ -130,7 +130,7 @@ impl Blocks for Entropies<'_> {
 fn newton_with_the_entropy_finds_the_optimum_of_logistic_regression() {
     let interrupt = Interrupt::default();
     // The last two systems are too large for a factorisation. The last one has more than 2000 active parts, so its
-    // preconditioner is a diagonal.
+    // first preconditioner is a diagonal.
     for (n, d, n_classes, c) in
         [(300, 7, 3, 1.0), (300, 7, 4, 100.0), (100, 700, 3, 0.1), (1000, 700, 3, 0.1)]
     {
