@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from _record import Table
+from _record import Table, installed
 
 SHAPE = 138_000, 27_000
 TOPICS = 50
@@ -162,6 +162,8 @@ def main() -> None:
                     if job.exitcode != 0:
                         sys.exit(f"error: {method} ended with exit code {job.exitcode}")
                     row = answers.get()
+                if not method.startswith("dualgap"):
+                    row |= {"simd": "", "programs": installed(method)}
                 table.add(millions=millions, method=method, factors=width, **row)
 
 

@@ -135,8 +135,9 @@ def median_time(runs: list[Epochs], goal: Goal) -> tuple[float | None, int | Non
 
 
 def figure_summary() -> None:
-    """Record the medians over C of the ratios of Walrus's time to Shark's."""
+    """Record the medians over C of the ratios of Walrus's time to Shark's, for one instruction set."""
     rows = Table("walrus-figure", "data", "C", "until").read()
+    rows = [row for row in rows if row["simd"] == _core.SIMD]
     table = Table("walrus-figure-medians", "data")
     for name in dict.fromkeys(row["data"] for row in rows):
         own = [row for row in rows if row["data"] == name]
