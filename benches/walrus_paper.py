@@ -135,7 +135,7 @@ def median_time(runs: list[Epochs], goal: Goal) -> tuple[float | None, int | Non
 
 
 def figure_summary() -> None:
-    """Record the medians over C of the ratios of Walrus's time to Shark's, for one instruction set."""
+    """Record the medians over C of Walrus's time / Shark's time, for one instruction set."""
     rows = Table("walrus-figure", "data", "C", "until").read()
     rows = [row for row in rows if row["simd"] == _core.SIMD]
     table = Table("walrus-figure-medians", "data")
