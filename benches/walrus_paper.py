@@ -116,7 +116,7 @@ def figure(names: list[str]) -> None:
                         walrus_accuracy=100 * walrus[0].accuracies[-1],
                         shark_accuracy=100 * shark[0].accuracies[-1],
                     )
-    figure_summary()
+    figure_summary(names or SETS)
 
 
 def repeated(run: Any, C: float, inner: str, n_test: int) -> list[Epochs]:
@@ -134,12 +134,12 @@ def median_time(runs: list[Epochs], goal: Goal) -> tuple[float | None, int | Non
     return (float(np.median(seconds)) if seconds else None), found[0][1]
 
 
-def figure_summary() -> None:
-    """Record the medians over C of Walrus's time / Shark's time, for one instruction set."""
+def figure_summary(names: list[str]) -> None:
+    """Record the medians over C of Walrus's time / Shark's, for the present instruction set."""
     rows = Table("walrus-figure", "data", "C", "until").read()
     rows = [row for row in rows if row["simd"] == _core.SIMD]
     table = Table("walrus-figure-medians", "data")
-    for name in dict.fromkeys(row["data"] for row in rows):
+    for name in names:
         own = [row for row in rows if row["data"] == name]
         ratios_of_gaps = [float(row["first_gap_ratio"]) for row in own]
         cells: dict[str, Any] = {
