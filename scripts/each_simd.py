@@ -4,8 +4,8 @@ Usage: python scripts/each_simd.py [--others | --vectors | --only NAMES] COMMAND
 
 --others skips the default instruction set, --vectors skips "scalar", and --only runs just the
 given names ("avx2 avx512"). The exit status is that of the first run that fails; the remaining runs
-still take place. --others repeats tests that have already run, so it sets DUALGAP_REPEATED=1, which
-lets tests draw fewer random trials.
+still take place. --others repeats tests that have already run, so it sets DUALGAP_REPEATED=1:
+pytest then runs fewer cases, and tests draw fewer random trials.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import settings
-from repeats import trials
+from repeats import REPEATED, sample, trials
 
+from dualgap import _core
 from dualgap.losses import LOSSES, Loss, StructuredHinge
 
 # A shell starts background jobs with SIGINT ignored, and their children inherit this, so tests that
@@ -24,7 +25,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # is useless. Without garbage collection, pytest collects the tests in three quarters of the time.
 gc.disable()
 
-# `make test-simd` repeats most tests of these folders under each instruction set.
+# `make test-simd` repeats most tests of these folders under the other instruction sets.
 NUMERICAL = {
     *("certificates", "distributed", "frank_wolfe", "logistic", "multiclass", "polynomial"),
     *("recommend", "sequence", "structured"),
@@ -67,14 +68,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if only and not is_numerical(collection_path) else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that depend on the instruction set."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that depend on the instruction set; repeated runs keep some of their cases."""
     here = Path(__file__).parent
     for item in items:
         around = RESOURCE_FIXTURES.intersection(getattr(item, "fixturenames", ()))
         elsewhere = any(word in item.name for word in OTHER_SUBJECTS)
         if here in item.path.parents and is_numerical(item.path) and not (around or elsewhere):
             item.add_marker(pytest.mark.every_simd)
+    if REPEATED:
+        marked = [item.nodeid for item in items if item.get_closest_marker("every_simd")]
+        kept = sample(marked, _core.SIMD)
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+        items[:] = [item for item in items if item.nodeid in kept]
 
 
 def pytest_collection_finish() -> None:

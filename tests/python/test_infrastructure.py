@@ -1,4 +1,4 @@
-"""The test suite itself: it ends a hanging test, and Ctrl-C works even if SIGINT was ignored."""
+"""The test suite itself: hanging tests end, Ctrl-C works, and repeated tests have fewer cases."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from repeats import sample
 
 HERE = Path(__file__).parent
 CONFIGURATION = HERE.parents[1] / "pyproject.toml"
@@ -75,3 +76,11 @@ def test_an_ignored_sigint_is_restored(tmp_path: Path, ignore_sigint: bool) -> N
         ignore_sigint=ignore_sigint,
     )
     assert "2 passed" in printed, printed
+
+
+def test_each_instruction_set_repeats_other_cases_of_a_test() -> None:
+    cases = [f"a.py::several[{case}]" for case in range(30)]
+    parts = [sample(["a.py::one", *cases], simd) for simd in ("scalar", "avx2", "avx512")]
+    assert all("a.py::one" in part for part in parts)
+    assert set().union(*parts) == {"a.py::one", *cases}
+    assert sum(map(len, parts)) == len(cases) + len(parts)

@@ -26,7 +26,7 @@ from dualgap.polynomial import (
 )
 
 # Kinds of fits that take seconds.
-SLOW = ("linear: own loss", "linear: consensus")
+SLOW = ("linear: own loss", "linear: consensus", "logistic regression")
 
 
 @pytest.mark.parametrize("name", KINDS)
