@@ -100,7 +100,8 @@ SPEED := "liblinear.py" "block_descent.py weston-watkins letter satimage dna new
 	"consensus.py speedup" "consensus.py accuracy" "structured.py scene" "alignment.py --links" \
 	"cross_validation.py trials" "cross_validation.py bounds" "libsvm_files.py" "rust_peers.py" \
 	"polynomial.py seconds" "recommender_speed.py times" "tagger_growth.py" "basis_selection.py" \
-	"basis_selection.py steps" "multiclass.py paper" "recommender_others.py sparse" "recommender_bases.py"
+	"basis_selection.py steps" "multiclass.py paper" "recommender_others.py sparse" "recommender_bases.py" \
+	"recommender_clicks.py own" "walrus_paper.py early"
 # Instruction sets; by default all except "scalar". Example: make bench-simd SIMD="avx2 scalar".
 SIMD ?=
 bench-simd: build ## Run speed benchmarks under each instruction set (needs DATA=folder); results go to benches/results
