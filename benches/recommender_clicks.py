@@ -344,14 +344,14 @@ def measure_unobserved(table: Table, split: Split) -> None:
 
 def main(names: list[str]) -> None:
     warnings.simplefilter("ignore")
+    clicks = Table("recommender-clicks", "data", "method")
     commands = {
-        "own": (measure_own, Table("recommender-clicks", "data", "method")),
+        "own": (measure_own, clicks),
         "unobserved": (measure_unobserved, Table("recommender-unobserved", "data", "weight")),
         "tuned": (measure_tuned, Table("recommender-tuned", "data", "method")),
     }
-    default = (measure, Table("recommender-clicks", "data", "method"))
     given = next((name for name in names if name in commands), "")
-    command, table = commands.get(given, default)
+    command, table = commands.get(given, (measure, clicks))
     names = [name for name in names if name not in commands]
     for name, make in splits():
         if not names or name in names:

@@ -12,7 +12,7 @@ def trials(count: int) -> int:
 
 
 def sample(names: list[str], simd: str) -> set[str]:
-    """Choose about a third of the cases of each test, at least one. Sets have different thirds."""
+    """Choose about a third of the cases of each test, at least one; it depends on `simd`."""
     third = {"scalar": 0, "avx2": 1}.get(simd, 2)
     tests: dict[str, list[str]] = {}
     for name in names:
